@@ -1,0 +1,2 @@
+//! The `kelpie` program.
+fn main() {}

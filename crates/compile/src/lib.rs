@@ -1,0 +1,1 @@
+//! Relational plans of Kelpie compiled into pipelines of kernel IR.

@@ -1,0 +1,1 @@
+//! Kelpie inside DataFusion: optimizer rule, KelpieExec and session.

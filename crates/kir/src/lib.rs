@@ -1,0 +1,1 @@
+//! Kernel IR of Kelpie: types, expressions, statements, builder, validator and text form.

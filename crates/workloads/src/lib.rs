@@ -1,0 +1,1 @@
+//! Workloads of Kelpie: TPC-H and SSB data, queries, peers and reports.
