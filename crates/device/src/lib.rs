@@ -1,1 +1,170 @@
-//! Devices of Kelpie: memory, columns, kernel cache and launches on CPU, CUDA and the SIMT interpreter.
+//! Devices of Kelpie: memory, kernel cache and launches on CPU, CUDA and the SIMT interpreter.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kelpie_kir::{Scalar, Target, ValidModule};
+
+/// What went wrong on a device.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DeviceError {
+    /// The device's memory budget does not allow an allocation.
+    #[error("{device}: out of memory: {requested} bytes asked for, {used} of {limit} bytes in use")]
+    OutOfMemory {
+        /// Which device.
+        device: String,
+        /// Bytes asked for.
+        requested: u64,
+        /// Bytes in use.
+        used: u64,
+        /// The budget in bytes.
+        limit: u64,
+    },
+    /// The device or its driver is not usable.
+    #[error("{device} is not usable: {reason}")]
+    NotUsable {
+        /// Which device.
+        device: String,
+        /// What is missing, and where it was looked for.
+        reason: String,
+    },
+    /// A kernel does not compile: a bug of Kelpie.
+    #[error("{device}: kernel {kernel} does not compile: {message}")]
+    Compile {
+        /// Which device.
+        device: String,
+        /// Which kernel.
+        kernel: String,
+        /// The compiler's words.
+        message: String,
+    },
+    /// A launch or a copy failed.
+    #[error("{device}: {operation} failed: {message}")]
+    Failed {
+        /// Which device.
+        device: String,
+        /// What was tried.
+        operation: String,
+        /// The driver's words.
+        message: String,
+    },
+}
+
+/// The kind of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// This machine's processor.
+    Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
+    /// The SIMT interpreter: slow, and checks everything.
+    Simt,
+}
+
+/// Cancels a query from another thread.
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// Asks the query to stop.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Device memory. Freed (to the device's pool) when the last clone is dropped.
+pub trait Memory: Send + Sync + Debug {
+    /// Size in bytes.
+    fn bytes(&self) -> usize;
+    /// For the device's own use.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// A shared handle of device memory.
+pub type Buffer = Arc<dyn Memory>;
+
+/// A compiled kernel of one device.
+pub trait Kernel: Send + Sync + Debug {
+    /// Time to compile, in nanoseconds; 0 where a cache had it.
+    fn compile_ns(&self) -> u64;
+    /// For the device's own use.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// An argument of a launch; one a kernel parameter.
+#[derive(Debug, Clone)]
+pub enum KernelArgument {
+    /// A scalar: its bits, zero- or sign-extended.
+    Scalar(Scalar, i128),
+    /// The address of a buffer plus a byte offset.
+    Buffer(Buffer, u64),
+}
+
+/// One launch of a kernel.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// From the same device's `compile`.
+    pub kernel: &'a dyn Kernel,
+    /// Blocks of the grid (a CPU: workers); at least 1.
+    pub blocks: u32,
+    /// One a parameter.
+    pub arguments: &'a [KernelArgument],
+    /// Stops the launch: its status is then 1.
+    pub cancel: &'a CancelToken,
+}
+
+/// What a launch did.
+#[derive(Debug, Clone, Default)]
+pub struct LaunchReport {
+    /// The status word: 0 is success, 1 cancelled, else what the kernel reported.
+    pub status: u32,
+    /// Time on the device, in nanoseconds.
+    pub time_ns: u64,
+    /// Warp iterations and active lanes, where the device counts them (the interpreter).
+    pub activity: Option<LaneActivity>,
+}
+
+/// How well the lanes of the warps were used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaneActivity {
+    /// Statements executed, one a warp.
+    pub warp_steps: u64,
+    /// Statements executed, one an active lane.
+    pub lane_steps: u64,
+}
+
+/// A device runs kernels over its memory. All of it is thread safe.
+pub trait Device: Send + Sync + Debug {
+    /// Its kind.
+    fn kind(&self) -> DeviceKind;
+    /// Its name, for people.
+    fn name(&self) -> String;
+    /// Properties for `kelpie devices`: name and value.
+    fn properties(&self) -> Vec<(String, String)>;
+    /// What code is generated for.
+    fn target(&self) -> &Target;
+    /// Bytes in use and the budget.
+    fn memory(&self) -> (u64, u64);
+    /// Sets the budget in bytes; `None` for the device's default.
+    fn set_memory_limit(&self, limit: Option<u64>);
+    /// Memory of `bytes` bytes (16-byte aligned, readable up to the next 64 bytes), undefined content.
+    fn allocate(&self, bytes: usize) -> Result<Buffer, DeviceError>;
+    /// Copies from the host.
+    fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError>;
+    /// Copies to the host.
+    fn download(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<(), DeviceError>;
+    /// Sets every byte of a part.
+    fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError>;
+    /// Compiles a kernel of a module, or takes it from a cache.
+    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError>;
+    /// The code that `compile` makes, for people: CLIF or CUDA C.
+    fn code(&self, module: &ValidModule) -> Result<String, DeviceError>;
+    /// Runs a kernel and waits for it.
+    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError>;
+}

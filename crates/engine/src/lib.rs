@@ -1,1 +1,174 @@
 //! Runs Kelpie's compiled plans: stages, memory budget, column cache, cancellation and metrics.
+
+pub mod columns;
+pub mod error;
+pub mod source;
+
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+pub use error::EngineError;
+pub use kelpie_compile::plan::Plan;
+pub use kelpie_device::{CancelToken, Device, DeviceKind};
+pub use source::TableSource;
+
+/// `kelpie.device`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// A GPU where one is usable, else the CPU.
+    #[default]
+    Auto,
+    /// This machine's processor.
+    Cpu,
+    /// An NVIDIA GPU, or an error.
+    Cuda,
+    /// The SIMT interpreter.
+    Simt,
+}
+
+/// `kelpie.micro_model`: how reductions are carried out inside a pipeline (HorseQC, Table 4).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum MicroModel {
+    /// One atomic a row (A2, B2, C2).
+    Pipelined,
+    /// Local resolution, global propagation (A3, B3, C3).
+    #[default]
+    Resolution,
+}
+
+/// Options of one query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryOptions {
+    /// Where it runs.
+    pub device: DeviceChoice,
+    /// How reductions are carried out.
+    pub micro_model: MicroModel,
+    /// Budget of device memory in bytes; the device's default where absent.
+    pub memory_limit: Option<u64>,
+    /// Workers of the CPU device; one a core where absent.
+    pub threads: Option<usize>,
+    /// Lanes of the SIMT interpreter, 1..=32.
+    pub simt_lanes: u32,
+}
+
+impl Default for QueryOptions {
+    fn default() -> Self {
+        QueryOptions {
+            device: DeviceChoice::Auto,
+            micro_model: MicroModel::default(),
+            memory_limit: None,
+            threads: None,
+            simt_lanes: 32,
+        }
+    }
+}
+
+/// A query: a plan over sources.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// What to compute.
+    pub plan: Plan,
+    /// What `Scan::source` numbers.
+    pub sources: Vec<Arc<dyn TableSource>>,
+    /// How.
+    pub options: QueryOptions,
+}
+
+/// What one pipeline did.
+#[derive(Debug, Clone, Default)]
+pub struct PipelineMetrics {
+    /// `scan lineitem → filter → aggregate`.
+    pub name: String,
+    /// Rows of its source.
+    pub rows_in: u64,
+    /// Rows or groups that it produced.
+    pub rows_out: u64,
+    /// Time to compile its kernel in nanoseconds; 0 where it was cached.
+    pub compile_ns: u64,
+    /// Time of its launches in nanoseconds.
+    pub run_ns: u64,
+    /// Bytes of device memory that it reads, at the width stored.
+    pub bytes_read: u64,
+    /// Bytes of device memory that it writes.
+    pub bytes_written: u64,
+    /// Launches: more than one where a state buffer had to grow.
+    pub launches: u32,
+    /// Share of active lanes, where the device counts it.
+    pub lane_activity: Option<f64>,
+}
+
+/// What a query did.
+#[derive(Debug, Clone, Default)]
+pub struct QueryMetrics {
+    /// Name of the device.
+    pub device: String,
+    /// Time to generate and compile kernels, in nanoseconds.
+    pub compile_ns: u64,
+    /// Time to read columns and move them to the device, in nanoseconds.
+    pub transfer_ns: u64,
+    /// Bytes that were read from sources (as stored on the device); 0 where all columns were cached.
+    pub transfer_bytes: u64,
+    /// Time of all launches, in nanoseconds.
+    pub kernel_ns: u64,
+    /// Time to bring the result to the host, in nanoseconds (sort and limit included).
+    pub result_ns: u64,
+    /// One a pipeline, in order.
+    pub pipelines: Vec<PipelineMetrics>,
+}
+
+/// A query's answer.
+#[derive(Debug, Clone)]
+pub struct QueryOutput {
+    /// The rows; text as `Utf8`, everything else of the plan's types.
+    pub batch: RecordBatch,
+    /// What it took.
+    pub metrics: QueryMetrics,
+}
+
+/// A stage of compilation to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExplainStage {
+    /// The pipelines: source, steps, sink, state.
+    Pipelines,
+    /// Their kernel IR.
+    Kir,
+    /// CUDA C or CLIF.
+    Code,
+}
+
+/// Devices, column cache and kernels: one a process.
+#[derive(Debug, Default)]
+pub struct Engine {}
+
+impl Engine {
+    /// An engine; devices are looked for when first needed.
+    pub fn new() -> Engine {
+        Engine::default()
+    }
+
+    /// Every device: usable, or why not.
+    pub fn devices(&self) -> Vec<(DeviceKind, Result<Arc<dyn Device>, String>)> {
+        Vec::new()
+    }
+
+    /// Every reason why a plan cannot be compiled; empty where it can. Needs no data.
+    pub fn check(&self, plan: &Plan) -> Vec<String> {
+        let _ = plan;
+        vec!["not built yet".into()]
+    }
+
+    /// Runs a query. Blocks; call it from a thread that may.
+    pub fn execute(&self, query: &Query, cancel: &CancelToken) -> Result<QueryOutput, EngineError> {
+        let _ = (query, cancel);
+        Err(EngineError::Internal("not built yet".into()))
+    }
+
+    /// Shows a stage of a query's compilation. Reads the columns if they are not cached: their layout shapes the code.
+    pub fn explain(&self, query: &Query, stage: ExplainStage) -> Result<String, EngineError> {
+        let _ = (query, stage);
+        Err(EngineError::Internal("not built yet".into()))
+    }
+
+    /// Forgets all cached columns.
+    pub fn clear_columns(&self) {}
+}

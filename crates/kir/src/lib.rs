@@ -1,1 +1,17 @@
-//! Kernel IR of Kelpie: types, expressions, statements, builder, validator and text form.
+//! KIR, the kernel IR of Kelpie.
+
+pub mod arena;
+pub mod builder;
+pub mod module;
+pub mod target;
+pub mod types;
+pub mod typing;
+pub mod validate;
+
+pub use arena::{Arena, Handle};
+pub use builder::Builder;
+pub use module::*;
+pub use target::Target;
+pub use types::{Field, Pointee, Scalar, Space, Struct, Type};
+pub use typing::TypeError;
+pub use validate::{ValidModule, ValidationError, validate};

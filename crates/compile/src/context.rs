@@ -1,0 +1,433 @@
+//! What lowering works on: the builder, the kernel's arguments, the target, and the current row.
+
+use std::sync::Arc;
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{Builder, Scalar, Target, Type};
+
+use crate::expr::{Expr, lower};
+use crate::layout::{ColumnLayout, Storage};
+use crate::types::{DataType, Range};
+
+/// Why something cannot be compiled: shown to the user beside the operator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unsupported(pub String);
+
+/// A lowered SQL value of the current row.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// The value; unspecified (but computable without fault) where it is NULL.
+    pub repr: Repr,
+    /// `bool`: not NULL. `None`: never NULL.
+    pub valid: Option<V>,
+    /// Bounds of the value where it is an integer inside.
+    pub range: Option<Range>,
+}
+
+/// Representation of a value in registers.
+#[derive(Debug, Clone)]
+pub enum Repr {
+    /// `bool` of a Boolean; `f32`/`f64` of floats; else `i32`, `i64` or `i128` (also for `UInt64` beyond `i64`),
+    /// the narrowest that the range proves safe.
+    Scalar(V),
+    /// Text.
+    Text(Text),
+}
+
+/// Text in registers.
+#[derive(Debug, Clone)]
+pub struct Text {
+    /// First byte, `ptr<global, u8>`.
+    pub data: V,
+    /// Length in bytes, `u32`.
+    pub length: V,
+    /// Case mapping that is to be applied to each (ASCII) byte when it is read.
+    pub case: Case,
+    /// The dictionary code (`u32`) and the number of entries where the value is an unchanged dictionary column.
+    pub code: Option<(V, u32)>,
+}
+
+/// A case mapping on ASCII bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Case {
+    /// As stored.
+    Keep,
+    /// To upper case.
+    Upper,
+    /// To lower case.
+    Lower,
+}
+
+/// Where a kernel's argument comes from; one a kernel parameter, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Argument {
+    /// A buffer of a scan's column.
+    Column {
+        /// Position of the column in the pipeline's scan.
+        column: usize,
+        /// Which buffer.
+        part: ColumnPart,
+    },
+    /// The base of a scan's column, of type `i64` (`i128` where the column stores `i128`).
+    ColumnBase {
+        /// Position of the column in the pipeline's scan.
+        column: usize,
+        /// `I64` or `I128`.
+        scalar: Scalar,
+    },
+    /// Rows of the pipeline's source, `i64`.
+    RowCount,
+    /// A constant.
+    Constant(Constant),
+    /// Bytes that are uploaded once, `ptr<global, u8>`; 16-byte aligned.
+    Bytes(Arc<[u8]>),
+    /// A state buffer of the query, by its id.
+    State(usize),
+    /// Capacity (in elements) of a state buffer, `i64`: it may grow between runs.
+    StateCapacity(usize),
+}
+
+/// A buffer of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ColumnPart {
+    /// Values, codes, or the text's bytes.
+    Data,
+    /// Validity bitmap, `ptr<global, u8>`.
+    Validity,
+    /// Offsets of text.
+    Offsets,
+    /// Offsets of the dictionary's entries, `ptr<global, u32>`.
+    DictionaryOffsets,
+    /// Bytes of the dictionary's entries.
+    DictionaryBytes,
+}
+
+/// A constant argument.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Constant {
+    /// An integer of a type.
+    Int(Scalar, i128),
+    /// `f32`, exactly representable.
+    F32(f32),
+    /// `f64`.
+    F64(f64),
+    /// A boolean.
+    Bool(bool),
+}
+
+/// Errors that generated code reports through the status word. Each maps to one code and one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Status {
+    /// The query was cancelled; set by the engine.
+    Cancelled = 1,
+    /// A state buffer is full: the engine grows it and runs the pipeline again.
+    Grow = 2,
+    /// Arrow: "Divide by zero error".
+    DivideByZero = 3,
+    /// Arrow: "Arithmetic overflow".
+    Overflow = 4,
+    /// Arrow's cast error: a value does not fit the target type.
+    CastOutOfRange = 5,
+    /// Arrow's cast error: text is not a value of the target type.
+    CastParse = 6,
+    /// Something that only DataFusion's own operators handle (text beyond ASCII in upper/lower): the engine falls back.
+    Fallback = 7,
+    /// `substr` with a negative length.
+    NegativeSubstringLength = 8,
+}
+
+impl Status {
+    /// The status of a code, if it is one.
+    pub fn from_code(code: u32) -> Option<Status> {
+        use Status::*;
+        [
+            Cancelled,
+            Grow,
+            DivideByZero,
+            Overflow,
+            CastOutOfRange,
+            CastParse,
+            Fallback,
+            NegativeSubstringLength,
+        ]
+        .into_iter()
+        .find(|status| *status as u32 == code)
+    }
+}
+
+/// A layer of the current row: where a column comes from.
+#[derive(Debug, Clone)]
+enum Layer {
+    /// A table's columns, loaded when first asked for.
+    Scan { layouts: Vec<ColumnLayout>, types: Vec<DataType>, row: V },
+    /// Columns that an operator has computed.
+    Values(Vec<Lowered>),
+    /// Expressions over the layer below, evaluated when first asked for.
+    Project(Vec<Expr>),
+}
+
+/// State of code generation for one kernel.
+pub struct Context<'a> {
+    /// Builds the module.
+    pub builder: &'a mut Builder,
+    /// What the kernel runs on.
+    pub target: &'a Target,
+    arguments: Vec<Argument>,
+    layers: Vec<Layer>,
+    /// Values computed so far: (layer, column, value), in nested scopes.
+    scopes: Vec<Vec<(usize, usize, Lowered)>>,
+    /// Layer that `column` addresses.
+    current: usize,
+}
+
+impl<'a> Context<'a> {
+    /// A context for the kernel that `builder` has begun.
+    pub fn new(builder: &'a mut Builder, target: &'a Target) -> Context<'a> {
+        Context {
+            builder,
+            target,
+            arguments: Vec::new(),
+            layers: Vec::new(),
+            scopes: vec![Vec::new()],
+            current: 0,
+        }
+    }
+
+    /// The kernel's arguments, one a parameter.
+    pub fn into_arguments(self) -> Vec<Argument> {
+        self.arguments
+    }
+
+    // ---- arguments
+
+    /// Adds a parameter and gives its value.
+    pub fn argument(&mut self, name: &str, ty: impl Into<Type>, argument: Argument) -> V {
+        if let Some(known) =
+            self.arguments.iter().position(|a| *a == argument && !matches!(a, Argument::Constant(_)))
+        {
+            return self.builder.param(known as u32);
+        }
+        let index = self.builder.add_param(&format!("{name}_{}", self.arguments.len()), ty.into());
+        self.arguments.push(argument);
+        self.builder.param(index)
+    }
+
+    /// A literal of the query as a kernel parameter, so that another constant reuses the kernel.
+    pub fn constant(&mut self, constant: Constant) -> V {
+        let scalar = match constant {
+            Constant::Int(scalar, _) => scalar,
+            Constant::F32(_) => Scalar::F32,
+            Constant::F64(_) => Scalar::F64,
+            Constant::Bool(_) => Scalar::Bool,
+        };
+        self.argument("literal", scalar, Argument::Constant(constant))
+    }
+
+    /// Bytes in device memory, uploaded once.
+    pub fn bytes(&mut self, bytes: &[u8]) -> V {
+        self.argument("bytes", Type::global(Scalar::U8), Argument::Bytes(bytes.into()))
+    }
+
+    // ---- the row
+
+    /// Starts a row of a table: its columns are those of the pipeline's scan, at row number `row` (`i64`).
+    pub fn begin_scan(&mut self, layouts: Vec<ColumnLayout>, types: Vec<DataType>, row: V) {
+        self.layers.push(Layer::Scan { layouts, types, row });
+        self.current = self.layers.len() - 1;
+    }
+
+    /// Starts a row whose columns are given.
+    pub fn begin_values(&mut self, values: Vec<Lowered>) {
+        self.layers.push(Layer::Values(values));
+        self.current = self.layers.len() - 1;
+    }
+
+    /// Puts a projection on the row: columns are now those of `exprs`, evaluated when first asked for.
+    pub fn push_projection(&mut self, exprs: &[Expr]) {
+        self.layers.push(Layer::Project(exprs.to_vec()));
+        self.current = self.layers.len() - 1;
+    }
+
+    /// Forgets the row: the next one starts with `begin_scan` or `begin_values`.
+    pub fn end_row(&mut self) {
+        self.layers.clear();
+        for scope in &mut self.scopes {
+            scope.clear();
+        }
+    }
+
+    /// Column `index` of the current row.
+    pub fn column(&mut self, index: usize) -> Result<Lowered, Unsupported> {
+        let layer = self.current;
+        if let Some(known) = self
+            .scopes
+            .iter()
+            .flatten()
+            .find(|(l, c, _)| (*l, *c) == (layer, index))
+            .map(|(_, _, value)| value.clone())
+        {
+            return Ok(known);
+        }
+        let missing = || Unsupported(format!("column {index} is out of range"));
+        let value = match self.layers.get(layer).ok_or_else(missing)? {
+            Layer::Values(values) => return values.get(index).cloned().ok_or_else(missing),
+            Layer::Scan { layouts, types, row } => {
+                let (layout, row) = (layouts.get(index).cloned().ok_or_else(missing)?, *row);
+                let data_type = types.get(index).cloned().ok_or_else(missing)?;
+                self.load_column(index, &layout, &data_type, row)
+            }
+            Layer::Project(exprs) => {
+                let expr = exprs.get(index).cloned().ok_or_else(missing)?;
+                self.current = layer - 1;
+                let value = lower(self, &expr);
+                self.current = layer;
+                value?
+            }
+        };
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.push((layer, index, value.clone()));
+        }
+        Ok(value)
+    }
+
+    // ---- blocks: values computed inside are forgotten at the end
+
+    /// Opens `if condition {`.
+    pub fn begin_if(&mut self, condition: V) {
+        self.builder.begin_if(condition);
+        self.scopes.push(Vec::new());
+    }
+
+    /// `} else {`
+    pub fn begin_else(&mut self) {
+        self.builder.begin_else();
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.clear();
+        }
+    }
+
+    /// Opens `loop {`.
+    pub fn begin_loop(&mut self) {
+        self.builder.begin_loop();
+        self.scopes.push(Vec::new());
+    }
+
+    /// Closes the innermost `if` or `loop` of this context.
+    pub fn end(&mut self) {
+        self.builder.end();
+        self.scopes.pop();
+    }
+
+    // ---- loading
+
+    fn load_column(&mut self, column: usize, layout: &ColumnLayout, data_type: &DataType, row: V) -> Lowered {
+        let valid = layout.has_nulls.then(|| self.load_validity(column, row));
+        let u8_pointer = Type::global(Scalar::U8);
+        let part = |part| Argument::Column { column, part };
+        match layout.storage {
+            Storage::Fixed { scalar, has_base } => {
+                let data = self.argument("data", Type::global(scalar), part(ColumnPart::Data));
+                let stored = self.builder.element(data, row);
+                let value = self.widen(column, stored, scalar, has_base, layout.range, data_type);
+                let range = match data_type.is_float() {
+                    true => None,
+                    false => layout.range.or_else(|| data_type.full_range()),
+                };
+                Lowered { repr: Repr::Scalar(value), valid, range }
+            }
+            Storage::Text { offset } => {
+                let data = self.argument("text", u8_pointer, part(ColumnPart::Data));
+                let offsets = self.argument("offsets", Type::global(offset), part(ColumnPart::Offsets));
+                Lowered { repr: Repr::Text(self.load_text(data, offsets, row, None)), valid, range: None }
+            }
+            Storage::Dictionary { code, entries } => {
+                let codes = self.argument("codes", Type::global(code), part(ColumnPart::Data));
+                let stored = self.builder.element(codes, row);
+                let code = self.builder.convert(stored, Scalar::U32);
+                let bytes = self.argument("entries", u8_pointer, part(ColumnPart::DictionaryBytes));
+                let offsets = self.argument(
+                    "entry_offsets",
+                    Type::global(Scalar::U32),
+                    part(ColumnPart::DictionaryOffsets),
+                );
+                let text = self.load_text(bytes, offsets, code, Some((code, entries)));
+                Lowered { repr: Repr::Text(text), valid, range: None }
+            }
+        }
+    }
+
+    fn load_validity(&mut self, column: usize, row: V) -> V {
+        let bitmap = self.argument(
+            "validity",
+            Type::global(Scalar::U8),
+            Argument::Column { column, part: ColumnPart::Validity },
+        );
+        let b = &mut *self.builder;
+        let (three, seven) = (b.i64(3), b.i64(7));
+        let byte_index = b.binary(kelpie_kir::BinaryOp::Shr, row, three);
+        let byte = b.element(bitmap, byte_index);
+        let byte = b.convert(byte, Scalar::U32);
+        let bit = b.and(row, seven);
+        let bit = b.convert(bit, Scalar::U32);
+        let shifted = b.binary(kelpie_kir::BinaryOp::Shr, byte, bit);
+        let one = b.u32(1);
+        let masked = b.and(shifted, one);
+        b.eq(masked, one)
+    }
+
+    fn load_text(&mut self, data: V, offsets: V, row: V, code: Option<(V, u32)>) -> Text {
+        let b = &mut *self.builder;
+        let start_pointer = b.offset(offsets, row);
+        let start = b.load_read_only(start_pointer);
+        let one = b.i32(1);
+        let end_pointer = b.offset(start_pointer, one);
+        let end = b.load_read_only(end_pointer);
+        let length = b.sub(end, start);
+        let length = b.convert(length, Scalar::U32);
+        let data = b.offset(data, start);
+        Text { data, length, case: Case::Keep, code }
+    }
+
+    /// A stored scalar as the register type of its range, with the base added.
+    fn widen(
+        &mut self,
+        column: usize,
+        stored: V,
+        scalar: Scalar,
+        has_base: bool,
+        range: Option<Range>,
+        data_type: &DataType,
+    ) -> V {
+        if data_type.is_float() {
+            return stored;
+        }
+        if *data_type == DataType::Boolean {
+            let zero = self.builder.zero(scalar);
+            return self.builder.ne(stored, zero);
+        }
+        let register = range.or_else(|| data_type.full_range()).map_or(Scalar::I128, register_of);
+        let value = self.builder.convert(stored, register);
+        if !has_base {
+            return value;
+        }
+        let base =
+            if scalar == Scalar::I128 || register == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
+        let argument = self.argument("base", base, Argument::ColumnBase { column, scalar: base });
+        let argument = self.builder.convert(argument, register);
+        self.builder.add(value, argument)
+    }
+}
+
+/// The register type of an integer with this range: `i32`, `i64` or `i128`.
+pub fn register_of(range: Range) -> Scalar {
+    let fits = |min: i128, max: i128| range.min >= min && range.max <= max;
+    if fits(i32::MIN.into(), i32::MAX.into()) {
+        Scalar::I32
+    } else if fits(i64::MIN.into(), i64::MAX.into()) {
+        Scalar::I64
+    } else {
+        Scalar::I128
+    }
+}

@@ -1,0 +1,192 @@
+//! Scalar expressions: the typed tree, and (in the modules below) its lowering to KIR.
+
+mod lower;
+
+pub use lower::lower;
+
+use crate::types::{DataType, Literal};
+
+pub use kelpie_kir::CompareOp;
+
+/// A typed scalar expression. Types are those that DataFusion's planner derived: every coercion is a `Cast`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expr {
+    /// What it computes.
+    pub kind: ExprKind,
+    /// Type of the result.
+    pub data_type: DataType,
+    /// Whether the result can be NULL.
+    pub nullable: bool,
+}
+
+/// Arithmetic operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ArithmeticOp {
+    /// +
+    Add,
+    /// -
+    Subtract,
+    /// *
+    Multiply,
+    /// /
+    Divide,
+    /// %
+    Remainder,
+}
+
+/// Fields of a date or timestamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DatePart {
+    /// Year.
+    Year,
+    /// Quarter, 1–4.
+    Quarter,
+    /// Month, 1–12.
+    Month,
+    /// ISO 8601 week, 1–53.
+    Week,
+    /// Day of the month, 1–31.
+    Day,
+    /// Day of the week, 0 = Sunday.
+    DayOfWeek,
+    /// Day of the year, 1–366.
+    DayOfYear,
+    /// Hour, 0–23.
+    Hour,
+    /// Minute, 0–59.
+    Minute,
+    /// Second, 0–59.
+    Second,
+    /// Millisecond, with the seconds.
+    Millisecond,
+    /// Microsecond, with the seconds.
+    Microsecond,
+    /// Nanosecond, with the seconds.
+    Nanosecond,
+    /// Seconds since 1970-01-01.
+    Epoch,
+}
+
+/// What `date_trunc` cuts to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Granularity {
+    Year,
+    Quarter,
+    Month,
+    Week,
+    Day,
+    Hour,
+    Minute,
+    Second,
+    Millisecond,
+    Microsecond,
+}
+
+/// Scalar functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// The first argument that is not NULL; later ones are not evaluated.
+    Coalesce,
+    /// NULL where both arguments are equal, else the first.
+    NullIf,
+    /// `substr(text, start [, length])`, in characters, 1-based, as DataFusion.
+    Substr,
+    /// Length in characters.
+    CharacterLength,
+    /// Length in bytes.
+    OctetLength,
+    /// ASCII text to upper case (text beyond ASCII is reported to the launcher, which falls back).
+    Upper,
+    /// ASCII text to lower case (likewise).
+    Lower,
+    /// `date_part(constant, value)`; the argument is the value alone.
+    DatePart(DatePart),
+    /// `date_trunc(constant, value)`; the argument is the value alone.
+    DateTrunc(Granularity),
+    /// Absolute value.
+    Abs,
+    /// `round(value [, digits])`.
+    Round,
+    /// Towards negative infinity.
+    Floor,
+    /// Towards positive infinity.
+    Ceil,
+}
+
+/// What an expression computes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExprKind {
+    /// A column of the input, by position.
+    Column(usize),
+    /// A constant.
+    Literal(Literal),
+    /// Arithmetic; both operands are of one type (decimals: of their own precision and scale), or a date or
+    /// timestamp ± an interval literal, or a date minus a date where DataFusion has it.
+    Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),
+    /// A comparison of operands of one type.
+    Compare(CompareOp, Box<Expr>, Box<Expr>),
+    /// `IS DISTINCT FROM`; with `true`, `IS NOT DISTINCT FROM`.
+    Distinct(bool, Box<Expr>, Box<Expr>),
+    /// Three-valued AND.
+    And(Box<Expr>, Box<Expr>),
+    /// Three-valued OR.
+    Or(Box<Expr>, Box<Expr>),
+    /// Three-valued NOT.
+    Not(Box<Expr>),
+    /// `-x`.
+    Negate(Box<Expr>),
+    /// `IS NULL`.
+    IsNull(Box<Expr>),
+    /// `IS NOT NULL`.
+    IsNotNull(Box<Expr>),
+    /// Searched CASE (a simple CASE arrives as equality conditions).
+    Case {
+        /// Condition and result, in order.
+        branches: Vec<(Expr, Expr)>,
+        /// ELSE; NULL where absent.
+        otherwise: Option<Box<Expr>>,
+    },
+    /// To `data_type` of the expression; `safe` gives NULL where the value does not fit (TRY_CAST), else an error.
+    Cast {
+        /// What is cast.
+        input: Box<Expr>,
+        /// TRY_CAST.
+        safe: bool,
+    },
+    /// `[NOT] IN (list)`.
+    InList {
+        /// What is looked for.
+        input: Box<Expr>,
+        /// Of the input's type.
+        list: Vec<Expr>,
+        /// NOT IN.
+        negated: bool,
+    },
+    /// `[NOT] [I]LIKE`; `%` and `_` are wildcards, `\` escapes.
+    Like {
+        /// The text.
+        input: Box<Expr>,
+        /// The pattern: a literal.
+        pattern: Box<Expr>,
+        /// NOT LIKE.
+        negated: bool,
+        /// ILIKE.
+        case_insensitive: bool,
+    },
+    /// A function.
+    Function(Function, Vec<Expr>),
+}
+
+impl Expr {
+    /// A column.
+    pub fn column(index: usize, data_type: DataType, nullable: bool) -> Expr {
+        Expr { kind: ExprKind::Column(index), data_type, nullable }
+    }
+
+    /// A constant.
+    pub fn literal(literal: Literal, data_type: DataType) -> Expr {
+        let nullable = literal == Literal::Null;
+        Expr { kind: ExprKind::Literal(literal), data_type, nullable }
+    }
+}

@@ -1,0 +1,41 @@
+//! How a column lies in device memory: what the column store promises and generated code relies on.
+
+use kelpie_kir::Scalar;
+
+use crate::types::Range;
+
+/// Layout of a resident column.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ColumnLayout {
+    /// The values.
+    pub storage: Storage,
+    /// A validity bitmap (bit i of byte i / 8, set = not NULL) exists; a value under a NULL is unspecified but readable.
+    pub has_nulls: bool,
+    /// Bounds of the values that are not NULL, where they are integers inside.
+    pub range: Option<Range>,
+}
+
+/// Storage of a column's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// One scalar a row. Integers inside (also dates, timestamps, decimals): value = stored + base, where the base is
+    /// given at the launch (0 unless `has_base`); `Boolean` is `U8` with 0 or 1; floats are themselves.
+    Fixed {
+        /// The stored scalar: the narrowest that fits.
+        scalar: Scalar,
+        /// A base other than 0 is to be added.
+        has_base: bool,
+    },
+    /// Text: row i is `bytes[offsets[i]..offsets[i + 1]]`.
+    Text {
+        /// `U32`, or `U64` above 4 GiB.
+        offset: Scalar,
+    },
+    /// Text by code: row i is entry `codes[i]` of a dictionary laid out as `Text` with `U32` offsets. Entries are distinct.
+    Dictionary {
+        /// `U8`, `U16` or `U32`.
+        code: Scalar,
+        /// Entries; at least 1.
+        entries: u32,
+    },
+}
