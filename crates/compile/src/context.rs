@@ -44,8 +44,21 @@ pub struct Text {
     pub length: V,
     /// Case mapping that is to be applied to each (ASCII) byte when it is read.
     pub case: Case,
-    /// The dictionary code (`u32`) and the number of entries where the value is an unchanged dictionary column.
-    pub code: Option<(V, u32)>,
+    /// The dictionary code where the value is an unchanged dictionary column.
+    pub code: Option<DictionaryCode>,
+}
+
+/// A value of a dictionary column: its code, and where the dictionary is.
+#[derive(Debug, Clone, Copy)]
+pub struct DictionaryCode {
+    /// Position of the entry, `u32`.
+    pub value: V,
+    /// Entries of the dictionary.
+    pub entries: u32,
+    /// The scan of the query that has the column.
+    pub scan: usize,
+    /// Position of the column in the scan.
+    pub column: usize,
 }
 
 /// A case mapping on ASCII bytes.
@@ -64,14 +77,18 @@ pub enum Case {
 pub enum Argument {
     /// A buffer of a scan's column.
     Column {
-        /// Position of the column in the pipeline's scan.
+        /// The scan of the query.
+        scan: usize,
+        /// Position of the column in the scan.
         column: usize,
         /// Which buffer.
         part: ColumnPart,
     },
     /// The base of a scan's column, of type `i64` (`i128` where the column stores `i128`).
     ColumnBase {
-        /// Position of the column in the pipeline's scan.
+        /// The scan of the query.
+        scan: usize,
+        /// Position of the column in the scan.
         column: usize,
         /// `I64` or `I128`.
         scalar: Scalar,
@@ -161,7 +178,7 @@ impl Status {
 #[derive(Debug, Clone)]
 enum Layer {
     /// A table's columns, loaded when first asked for.
-    Scan { layouts: Vec<ColumnLayout>, types: Vec<DataType>, row: V },
+    Scan { scan: usize, layouts: Vec<ColumnLayout>, types: Vec<DataType>, row: V },
     /// Columns that an operator has computed.
     Values(Vec<Lowered>),
     /// Expressions over the layer below, evaluated when first asked for.
@@ -232,9 +249,9 @@ impl<'a> Context<'a> {
 
     // ---- the row
 
-    /// Starts a row of a table: its columns are those of the pipeline's scan, at row number `row` (`i64`).
-    pub fn begin_scan(&mut self, layouts: Vec<ColumnLayout>, types: Vec<DataType>, row: V) {
-        self.layers.push(Layer::Scan { layouts, types, row });
+    /// Starts a row of a table: its columns are those of a scan of the query, at row number `row` (`i64`).
+    pub fn begin_scan(&mut self, scan: usize, layouts: Vec<ColumnLayout>, types: Vec<DataType>, row: V) {
+        self.layers.push(Layer::Scan { scan, layouts, types, row });
         self.current = self.layers.len() - 1;
     }
 
@@ -273,10 +290,10 @@ impl<'a> Context<'a> {
         let missing = || Unsupported(format!("column {index} is out of range"));
         let value = match self.layers.get(layer).ok_or_else(missing)? {
             Layer::Values(values) => return values.get(index).cloned().ok_or_else(missing),
-            Layer::Scan { layouts, types, row } => {
-                let (layout, row) = (layouts.get(index).cloned().ok_or_else(missing)?, *row);
+            Layer::Scan { scan, layouts, types, row } => {
+                let (scan, layout, row) = (*scan, layouts.get(index).cloned().ok_or_else(missing)?, *row);
                 let data_type = types.get(index).cloned().ok_or_else(missing)?;
-                self.load_column(index, &layout, &data_type, row)
+                self.load_column((scan, index), &layout, &data_type, row)
             }
             Layer::Project(exprs) => {
                 let expr = exprs.get(index).cloned().ok_or_else(missing)?;
@@ -322,15 +339,21 @@ impl<'a> Context<'a> {
 
     // ---- loading
 
-    fn load_column(&mut self, column: usize, layout: &ColumnLayout, data_type: &DataType, row: V) -> Lowered {
-        let valid = layout.has_nulls.then(|| self.load_validity(column, row));
+    fn load_column(
+        &mut self,
+        (scan, column): (usize, usize),
+        layout: &ColumnLayout,
+        data_type: &DataType,
+        row: V,
+    ) -> Lowered {
+        let valid = layout.has_nulls.then(|| self.load_validity((scan, column), row));
         let u8_pointer = Type::global(Scalar::U8);
-        let part = |part| Argument::Column { column, part };
+        let part = |part| Argument::Column { scan, column, part };
         match layout.storage {
             Storage::Fixed { scalar, has_base } => {
                 let data = self.argument("data", Type::global(scalar), part(ColumnPart::Data));
                 let stored = self.builder.element(data, row);
-                let value = self.widen(column, stored, scalar, has_base, layout.range, data_type);
+                let value = self.widen((scan, column), stored, layout.range, has_base, data_type);
                 let range = match data_type.is_float() {
                     true => None,
                     false => layout.range.or_else(|| data_type.full_range()),
@@ -340,29 +363,33 @@ impl<'a> Context<'a> {
             Storage::Text { offset } => {
                 let data = self.argument("text", u8_pointer, part(ColumnPart::Data));
                 let offsets = self.argument("offsets", Type::global(offset), part(ColumnPart::Offsets));
-                Lowered { repr: Repr::Text(self.load_text(data, offsets, row, None)), valid, range: None }
+                Lowered { repr: Repr::Text(self.load_text(data, offsets, row)), valid, range: None }
             }
             Storage::Dictionary { code, entries } => {
                 let codes = self.argument("codes", Type::global(code), part(ColumnPart::Data));
                 let stored = self.builder.element(codes, row);
-                let code = self.builder.convert(stored, Scalar::U32);
-                let bytes = self.argument("entries", u8_pointer, part(ColumnPart::DictionaryBytes));
-                let offsets = self.argument(
-                    "entry_offsets",
-                    Type::global(Scalar::U32),
-                    part(ColumnPart::DictionaryOffsets),
-                );
-                let text = self.load_text(bytes, offsets, code, Some((code, entries)));
+                let value = self.builder.convert(stored, Scalar::U32);
+                let text = self.dictionary_entry(DictionaryCode { value, entries, scan, column });
                 Lowered { repr: Repr::Text(text), valid, range: None }
             }
         }
     }
 
-    fn load_validity(&mut self, column: usize, row: V) -> V {
+    /// The text of a dictionary's entry.
+    pub fn dictionary_entry(&mut self, code: DictionaryCode) -> Text {
+        let DictionaryCode { scan, column, value, .. } = code;
+        let part = |part| Argument::Column { scan, column, part };
+        let bytes = self.argument("entries", Type::global(Scalar::U8), part(ColumnPart::DictionaryBytes));
+        let offsets =
+            self.argument("entry_offsets", Type::global(Scalar::U32), part(ColumnPart::DictionaryOffsets));
+        Text { code: Some(code), ..self.load_text(bytes, offsets, value) }
+    }
+
+    fn load_validity(&mut self, (scan, column): (usize, usize), row: V) -> V {
         let bitmap = self.argument(
             "validity",
             Type::global(Scalar::U8),
-            Argument::Column { column, part: ColumnPart::Validity },
+            Argument::Column { scan, column, part: ColumnPart::Validity },
         );
         let b = &mut *self.builder;
         let (three, seven) = (b.i64(3), b.i64(7));
@@ -377,7 +404,7 @@ impl<'a> Context<'a> {
         b.eq(masked, one)
     }
 
-    fn load_text(&mut self, data: V, offsets: V, row: V, code: Option<(V, u32)>) -> Text {
+    fn load_text(&mut self, data: V, offsets: V, row: V) -> Text {
         let b = &mut *self.builder;
         let start_pointer = b.offset(offsets, row);
         let start = b.load_read_only(start_pointer);
@@ -387,22 +414,22 @@ impl<'a> Context<'a> {
         let length = b.sub(end, start);
         let length = b.convert(length, Scalar::U32);
         let data = b.offset(data, start);
-        Text { data, length, case: Case::Keep, code }
+        Text { data, length, case: Case::Keep, code: None }
     }
 
     /// A stored scalar as the register type of its range, with the base added.
     fn widen(
         &mut self,
-        column: usize,
+        (scan, column): (usize, usize),
         stored: V,
-        scalar: Scalar,
-        has_base: bool,
         range: Option<Range>,
+        has_base: bool,
         data_type: &DataType,
     ) -> V {
         if data_type.is_float() {
             return stored;
         }
+        let scalar = self.builder.scalar(stored);
         if *data_type == DataType::Boolean {
             let zero = self.builder.zero(scalar);
             return self.builder.ne(stored, zero);
@@ -414,7 +441,7 @@ impl<'a> Context<'a> {
         }
         let base =
             if scalar == Scalar::I128 || register == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
-        let argument = self.argument("base", base, Argument::ColumnBase { column, scalar: base });
+        let argument = self.argument("base", base, Argument::ColumnBase { scan, column, scalar: base });
         let argument = self.builder.convert(argument, register);
         self.builder.add(value, argument)
     }

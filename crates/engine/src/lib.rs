@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 pub use error::EngineError;
+pub use kelpie_compile::MicroModel;
 pub use kelpie_compile::plan::Plan;
 pub use kelpie_device::{CancelToken, Device, DeviceKind};
 pub use source::TableSource;
@@ -24,16 +25,6 @@ pub enum DeviceChoice {
     Cuda,
     /// The SIMT interpreter.
     Simt,
-}
-
-/// `kelpie.micro_model`: how reductions are carried out inside a pipeline (HorseQC, Table 4).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum MicroModel {
-    /// One atomic a row (A2, B2, C2).
-    Pipelined,
-    /// Local resolution, global propagation (A3, B3, C3).
-    #[default]
-    Resolution,
 }
 
 /// Options of one query.
