@@ -406,6 +406,20 @@ impl Builder {
         self.push(Stmt::Atomic { op, pointer, value, scope, result: None });
     }
 
+    /// A relaxed atomic read of an integer.
+    pub fn atomic_load(&mut self, pointer: V, scope: Scope) -> V {
+        let ty = match self.ty(pointer) {
+            Type::Ptr(_, Pointee::Scalar(scalar)) => Type::Scalar(scalar),
+            other => {
+                self.fail(format!("atomic load through {other:?}"));
+                Type::BOOL
+            }
+        };
+        let result = self.result(ty);
+        self.push(Stmt::AtomicLoad { pointer, scope, result });
+        result
+    }
+
     /// The same value in every thread of the block; see [`Stmt::UniformLoad`].
     pub fn uniform_load(&mut self, pointer: V) -> V {
         let ty = match self.ty(pointer) {

@@ -362,6 +362,16 @@ pub enum Stmt {
         /// Receives the old value; an [`Expr::Result`].
         result: Option<Handle<Value>>,
     },
+    /// A relaxed atomic read: sees a value that some atomic or store wrote, and does not race with them. The fast path
+    /// of publication protocols and hash tables; also what a spinning loop reads.
+    AtomicLoad {
+        /// A pointer to a 32- or 64-bit integer.
+        pointer: Handle<Value>,
+        /// Who writes it.
+        scope: Scope,
+        /// Receives the scalar; an [`Expr::Result`].
+        result: Handle<Value>,
+    },
     /// Every thread of the block waits, and sees what the others wrote. Needs uniform control flow in the block.
     Barrier,
     /// Orders this thread's memory accesses before those after it, as others on the device see them.
