@@ -97,6 +97,11 @@ impl<T> Arena<T> {
         self.items.is_empty()
     }
 
+    /// The first element that `matches`.
+    pub fn find(&self, matches: impl FnMut(&T) -> bool) -> Option<Handle<T>> {
+        self.items.iter().position(matches).map(Handle::from_index)
+    }
+
     /// Handles and elements in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Handle<T>, &T)> {
         self.items.iter().enumerate().map(|(index, item)| (Handle::from_index(index), item))

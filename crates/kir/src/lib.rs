@@ -4,6 +4,7 @@ pub mod arena;
 pub mod builder;
 pub mod module;
 pub mod target;
+pub mod text;
 pub mod types;
 pub mod typing;
 pub mod validate;
