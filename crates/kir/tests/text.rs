@@ -68,6 +68,7 @@ kernel all_of_it(x: ptr<global, i32>, n: i64, table: ptr<global, Table>) {
   %33 = round_even %6
   %34 = mul_hi %26, %1
   %35 = builtin status
+  %36 = atomic load block %15
   report %35
   trap %35
   return

@@ -365,7 +365,11 @@ impl<'a> Parser<'a> {
         let effect = match self.peek() {
             Kind::Word("atomic") => {
                 self.advance();
-                Some(self.atomic(Some(handle))?)
+                Some(if self.peek() == Kind::Word("load") {
+                    self.atomic_load(handle)?
+                } else {
+                    self.atomic(Some(handle))?
+                })
             }
             Kind::Word("uniform_load") => {
                 self.advance();
@@ -395,6 +399,15 @@ impl<'a> Parser<'a> {
         }
         values[handle] = value;
         self.scope.defined[handle.index()] = true;
+    }
+
+    /// `load scope %pointer`.
+    fn atomic_load(&mut self, result: Handle<Value>) -> Result<(Stmt, Type)> {
+        self.advance();
+        let scope: Scope = self.lookup("`block` or `device`", names::scope_of)?;
+        let pointer = self.value()?;
+        let ty = self.pointee_of(pointer)?;
+        Ok((Stmt::AtomicLoad { pointer, scope, result }, ty))
     }
 
     /// `op scope %pointer, %value`, or `cas scope %pointer, %expected, %new`; with the type of the old value.

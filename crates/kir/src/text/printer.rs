@@ -144,6 +144,9 @@ impl<'a> Printer<'a> {
                 let (target, op, scope) = (target(*result), names::atomic(*op), names::scope(*scope));
                 format!("{target}atomic {op} {scope} {}, {expected}{}", v(*pointer), v(*value))
             }
+            Stmt::AtomicLoad { pointer, scope, result } => {
+                format!("{} = atomic load {} {}", v(*result), names::scope(*scope), v(*pointer))
+            }
             Stmt::Barrier => "barrier".to_string(),
             Stmt::Fence => "fence".to_string(),
             Stmt::UniformLoad { pointer, result } => format!("{} = uniform_load {}", v(*result), v(*pointer)),
