@@ -1,5 +1,10 @@
 //! Devices of Kelpie: memory, kernel cache and launches on CPU, CUDA and the SIMT interpreter.
 
+mod cache;
+pub mod cpu;
+mod memory;
+pub mod simt;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,407 @@
+//! Host memory of the CPU device: aligned, on huge pages where large, under a budget, with a list of recently freed blocks.
+#![expect(unsafe_code, reason = "device memory is raw memory that kernels write to")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Buffer, DeviceError, Memory};
+
+/// Alignment of every block, in bytes: a cache line.
+pub(crate) const ALIGNMENT: usize = 64;
+/// Bytes after a buffer's end that may be read, so that vector loads need no tail.
+const PADDING: usize = 64;
+/// Blocks from this size on are mapped from the system, on huge pages: random reads are twice as fast there.
+const MAPPED_BYTES: usize = 4 << 20;
+/// Size of a huge page.
+#[cfg(target_os = "linux")]
+const HUGE_PAGE: usize = 2 << 20;
+/// Granularity of mapped blocks.
+const PAGE: usize = 4096;
+/// Budget where the system does not say how much memory it has.
+const FALLBACK_LIMIT: u64 = 8 << 30;
+
+/// A block of initialised memory, aligned to 64 bytes.
+pub(crate) struct Block {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a block owns its memory; who writes to it through `as_ptr` is answerable for races.
+unsafe impl Send for Block {}
+// SAFETY: as above: `&Block` only gives out the address.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// A zeroed block of at least `bytes` bytes, or `None` where the system has none.
+    pub(crate) fn new(bytes: usize) -> Option<Block> {
+        let bytes = Block::size_for(bytes)?;
+        #[cfg(target_os = "linux")]
+        if bytes >= MAPPED_BYTES {
+            return map_huge(bytes).map(|start| Block { start, bytes });
+        }
+        let layout = Layout::from_size_align(bytes, ALIGNMENT).ok()?;
+        // SAFETY: `size_for` never gives 0.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Block { start, bytes })
+    }
+
+    /// The size of a block that serves `bytes`: with padding, in units of cache lines or pages. `None` on overflow.
+    fn size_for(bytes: usize) -> Option<usize> {
+        let padded = bytes.checked_add(PADDING)?;
+        let unit = if padded >= MAPPED_BYTES { PAGE } else { ALIGNMENT };
+        let rounded = padded.checked_next_multiple_of(unit)?;
+        (rounded <= isize::MAX as usize - (4 << 20)).then_some(rounded)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        if self.bytes >= MAPPED_BYTES {
+            // SAFETY: exactly this range was mapped by `map_huge` and is not used any more.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+            return;
+        }
+        if let Ok(layout) = Layout::from_size_align(self.bytes, ALIGNMENT) {
+            // SAFETY: allocated with this layout in `new`.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+}
+
+/// Maps fresh zeroed pages, aligned to a huge page, and asks for huge pages.
+#[cfg(target_os = "linux")]
+fn map_huge(bytes: usize) -> Option<NonNull<u8>> {
+    let mapped = bytes.checked_add(HUGE_PAGE)?;
+    // SAFETY: an anonymous private mapping at an address of the system's choice touches no existing memory.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            mapped,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return None;
+    }
+    let base = base.cast::<u8>();
+    let head = base.align_offset(HUGE_PAGE);
+    let tail = mapped - head - bytes;
+    // SAFETY: `head + bytes + tail` is the mapping; head and tail are whole pages (address, HUGE_PAGE and `bytes` are
+    // multiples of a page), are unmapped once, and are never used. Advice cannot fail in a way that matters.
+    unsafe {
+        let start = base.add(head);
+        if head > 0 {
+            libc::munmap(base.cast(), head);
+        }
+        if tail > 0 {
+            libc::munmap(start.add(bytes).cast(), tail);
+        }
+        libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE);
+        NonNull::new(start)
+    }
+}
+
+/// A budget with the blocks that were freed recently.
+pub(crate) struct HostPool {
+    device: String,
+    default_limit: u64,
+    state: Mutex<PoolState>,
+}
+
+struct PoolState {
+    limit: u64,
+    /// Bytes of blocks that buffers own.
+    used: u64,
+    /// Bytes of the blocks in `free`.
+    idle: u64,
+    /// Mapped blocks that were freed, by size: their pages need no new page faults.
+    free: BTreeMap<usize, Vec<Block>>,
+}
+
+impl HostPool {
+    pub(crate) fn new(device: impl Into<String>, limit: u64) -> Arc<HostPool> {
+        let state = PoolState { limit, used: 0, idle: 0, free: BTreeMap::new() };
+        Arc::new(HostPool { device: device.into(), default_limit: limit, state: Mutex::new(state) })
+    }
+
+    /// Bytes in use and the budget.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.used, state.limit)
+    }
+
+    pub(crate) fn set_limit(&self, limit: Option<u64>) {
+        let mut state = self.state.lock();
+        state.limit = limit.unwrap_or(self.default_limit);
+        let dropped = state.shrink_idle(0);
+        drop(state);
+        drop(dropped);
+    }
+
+    /// A buffer of `bytes` bytes with undefined (but initialised) content.
+    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Buffer, DeviceError> {
+        let mut state = self.state.lock();
+        let limit = state.limit;
+        let error = |used| DeviceError::OutOfMemory {
+            device: self.device.clone(),
+            requested: bytes as u64,
+            used,
+            limit,
+        };
+        let size = Block::size_for(bytes).ok_or_else(|| error(state.used))?;
+        let fits = |size: usize| state.used.checked_add(size as u64).is_some_and(|sum| sum <= limit);
+        if !fits(size) {
+            return Err(error(state.used));
+        }
+        let reused = if size >= MAPPED_BYTES { state.take_idle(size) } else { None };
+        let charged = reused.as_ref().map_or(size, Block::bytes) as u64;
+        state.used += charged;
+        let dropped = state.shrink_idle(0);
+        drop(state);
+        drop(dropped);
+        let block = match reused {
+            Some(block) => Some(block),
+            None => Block::new(bytes),
+        };
+        let Some(block) = block else {
+            let mut state = self.state.lock();
+            state.used -= charged;
+            return Err(error(state.used));
+        };
+        Ok(Arc::new(HostMemory { block: Some(block), bytes, pool: self.clone() }))
+    }
+
+    fn release(&self, block: Block) {
+        let mut state = self.state.lock();
+        state.used = state.used.saturating_sub(block.bytes() as u64);
+        let mut dropped = Vec::new();
+        if block.bytes() >= MAPPED_BYTES && state.idle_limit() >= block.bytes() as u64 {
+            dropped = state.shrink_idle(block.bytes() as u64);
+            state.idle += block.bytes() as u64;
+            state.free.entry(block.bytes()).or_default().push(block);
+        } else {
+            dropped.push(block);
+        }
+        drop(state);
+        // Unmapping is slow: outside the lock.
+        drop(dropped);
+    }
+}
+
+impl PoolState {
+    /// Idle blocks may take a quarter of the budget, and never make the whole exceed it.
+    fn idle_limit(&self) -> u64 {
+        (self.limit / 4).min(self.limit.saturating_sub(self.used))
+    }
+
+    /// The smallest idle block of at least `size` bytes that wastes less than a quarter and stays in the budget.
+    fn take_idle(&mut self, size: usize) -> Option<Block> {
+        let most = size.saturating_add(size / 4);
+        let room = self.limit.saturating_sub(self.used);
+        let (&found, _) = self.free.range(size..=most).next().filter(|(bytes, _)| **bytes as u64 <= room)?;
+        let blocks = self.free.get_mut(&found)?;
+        let block = blocks.pop();
+        if blocks.is_empty() {
+            self.free.remove(&found);
+        }
+        self.idle -= block.as_ref().map_or(0, |block| block.bytes() as u64);
+        block
+    }
+
+    /// Removes the largest idle blocks until `more` bytes fit; the caller drops them.
+    fn shrink_idle(&mut self, more: u64) -> Vec<Block> {
+        let limit = self.idle_limit().saturating_sub(more);
+        let mut dropped = Vec::new();
+        while self.idle > limit {
+            let Some((_, mut blocks)) = self.free.pop_last() else { break };
+            self.idle -= blocks.iter().map(|block| block.bytes() as u64).sum::<u64>();
+            dropped.append(&mut blocks);
+        }
+        dropped
+    }
+}
+
+/// A buffer in host memory.
+pub(crate) struct HostMemory {
+    /// `Some` until dropped.
+    block: Option<Block>,
+    bytes: usize,
+    pool: Arc<HostPool>,
+}
+
+impl HostMemory {
+    /// The host memory behind a buffer of `pool`.
+    pub(crate) fn of<'a>(buffer: &'a Buffer, pool: &Arc<HostPool>) -> Result<&'a HostMemory, DeviceError> {
+        let memory = buffer.as_any().downcast_ref::<HostMemory>();
+        memory.filter(|memory| Arc::ptr_eq(&memory.pool, pool)).ok_or_else(|| DeviceError::Failed {
+            device: pool.device.clone(),
+            operation: "access to a buffer".into(),
+            message: "the buffer belongs to another device".into(),
+        })
+    }
+
+    /// Address of the first byte.
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.block.as_ref().map_or(std::ptr::null_mut(), Block::as_ptr)
+    }
+
+    fn check(&self, operation: &str, offset: usize, bytes: usize) -> Result<(), DeviceError> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.bytes && self.block.is_some() => Ok(()),
+            _ => Err(DeviceError::Failed {
+                device: self.pool.device.clone(),
+                operation: operation.into(),
+                message: format!("{bytes} bytes at {offset} of a buffer of {} bytes", self.bytes),
+            }),
+        }
+    }
+
+    pub(crate) fn upload(&self, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
+        self.check("upload", offset, data.len())?;
+        // SAFETY: checked against the block; `data` is borrowed, so it does not overlap memory that only pointers reach.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.as_ptr().add(offset), data.len()) };
+        Ok(())
+    }
+
+    pub(crate) fn download(&self, offset: usize, data: &mut [u8]) -> Result<(), DeviceError> {
+        self.check("download", offset, data.len())?;
+        // SAFETY: checked against the block, which was initialised by the system; see `upload` for overlap.
+        unsafe { std::ptr::copy_nonoverlapping(self.as_ptr().add(offset), data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+
+    pub(crate) fn fill(&self, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
+        self.check("fill", offset, bytes)?;
+        // SAFETY: checked against the block.
+        unsafe { std::ptr::write_bytes(self.as_ptr().add(offset), value, bytes) };
+        Ok(())
+    }
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostMemory({} bytes at {:p})", self.bytes, self.as_ptr())
+    }
+}
+
+impl Memory for HostMemory {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.pool.release(block);
+        }
+    }
+}
+
+impl fmt::Debug for HostPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (used, limit) = self.usage();
+        write!(f, "HostPool({used} of {limit} bytes)")
+    }
+}
+
+/// Physical memory that this process may use, in bytes: the machine's, or its control group's where that is less.
+pub(crate) fn physical_bytes() -> Option<u64> {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    });
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok());
+    machine.into_iter().chain(group).min()
+}
+
+/// The budget where none is set: 70 % of physical memory.
+pub(crate) fn default_limit() -> u64 {
+    physical_bytes().map_or(FALLBACK_LIMIT, |bytes| bytes / 10 * 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_padded() {
+        let pool = HostPool::new("test", 1 << 30);
+        for bytes in [0, 1, 63, 64, 4095, 4096, (4 << 20) - 64, 4 << 20, (4 << 20) + 1, 9_999_999] {
+            let buffer = pool.allocate(bytes).unwrap();
+            let memory = HostMemory::of(&buffer, &pool).unwrap();
+            assert_eq!(memory.bytes(), bytes);
+            assert_eq!(memory.as_ptr() as usize % ALIGNMENT, 0);
+            if bytes >= 4 << 20 {
+                assert_eq!(memory.as_ptr() as usize % (2 << 20), 0);
+            }
+            // SAFETY: 64 bytes past the end are promised to be readable.
+            let past = unsafe { memory.as_ptr().add(bytes + 63).read() };
+            assert_eq!(past, 0);
+            memory.fill(0, bytes, 0xa5).unwrap();
+            let mut back = vec![0; bytes];
+            memory.download(0, &mut back).unwrap();
+            assert!(back.iter().all(|byte| *byte == 0xa5));
+        }
+        assert_eq!(pool.usage().0, 0);
+    }
+
+    #[test]
+    fn accesses_outside_are_errors() {
+        let pool = HostPool::new("test", 1 << 20);
+        let buffer = pool.allocate(10).unwrap();
+        let memory = HostMemory::of(&buffer, &pool).unwrap();
+        assert!(memory.upload(8, &[1, 2]).is_ok());
+        for (offset, bytes) in [(8, 3), (11, 0), (usize::MAX, 1), (usize::MAX, 0)] {
+            assert!(memory.fill(offset, bytes, 0).is_err(), "{bytes} at {offset}");
+        }
+        assert!(HostMemory::of(&buffer, &HostPool::new("other", 1)).is_err());
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_freed_blocks_come_back() {
+        let pool = HostPool::new("test", 64 << 20);
+        let first = pool.allocate(10 << 20).unwrap();
+        let address = HostMemory::of(&first, &pool).unwrap().as_ptr() as usize;
+        let error = pool.allocate(60 << 20).unwrap_err().to_string();
+        assert!(error.contains("out of memory"), "{error}");
+        assert!(pool.allocate(usize::MAX).is_err());
+        drop(first);
+        assert_eq!(pool.usage().0, 0);
+        let again = pool.allocate(10 << 20).unwrap();
+        assert_eq!(HostMemory::of(&again, &pool).unwrap().as_ptr() as usize, address, "from the free list");
+        drop(again);
+        let large = pool.allocate(60 << 20).unwrap();
+        assert_eq!(pool.state.lock().idle, 0, "idle blocks make room");
+        pool.set_limit(Some(1 << 20));
+        assert!(pool.allocate(1).is_err());
+        drop(large);
+        assert_eq!(pool.state.lock().idle, 0);
+        pool.set_limit(None);
+        assert_eq!(pool.usage(), (0, 64 << 20));
+    }
+}
