@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 use kelpie_kir::{Builder, Scalar, Target, Type};
 
-use crate::expr::{Expr, lower};
+use crate::expr::{Expr, infer_range, lower};
 use crate::layout::{ColumnLayout, Storage};
 use crate::types::{DataType, Range};
 
@@ -191,6 +191,8 @@ pub struct Context<'a> {
     pub builder: &'a mut Builder,
     /// What the kernel runs on.
     pub target: &'a Target,
+    /// Nothing is kept of what is built: see `expr::facts`.
+    pub dry_run: bool,
     arguments: Vec<Argument>,
     layers: Vec<Layer>,
     /// Values computed so far: (layer, column, value), in nested scopes.
@@ -205,6 +207,7 @@ impl<'a> Context<'a> {
         Context {
             builder,
             target,
+            dry_run: false,
             arguments: Vec::new(),
             layers: Vec::new(),
             scopes: vec![Vec::new()],
@@ -307,6 +310,23 @@ impl<'a> Context<'a> {
             scope.push((layer, index, value.clone()));
         }
         Ok(value)
+    }
+
+    /// Bounds of column `index` of the current row, without evaluating it.
+    pub fn column_range(&self, index: usize) -> Option<Range> {
+        self.layer_range(self.current, index)
+    }
+
+    fn layer_range(&self, layer: usize, index: usize) -> Option<Range> {
+        match self.layers.get(layer)? {
+            Layer::Values(values) => values.get(index)?.range,
+            Layer::Scan { layouts, types, .. } => {
+                layouts.get(index)?.range.or_else(|| types.get(index)?.full_range())
+            }
+            Layer::Project(exprs) => {
+                infer_range(exprs.get(index)?, &|column| self.layer_range(layer.checked_sub(1)?, column))
+            }
+        }
     }
 
     // ---- blocks: values computed inside are forgotten at the end

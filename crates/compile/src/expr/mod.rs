@@ -1,8 +1,22 @@
 //! Scalar expressions: the typed tree, and (in the modules below) its lowering to KIR.
 
+mod arithmetic;
+mod compare;
+mod datetime;
+mod decimal;
+mod facts;
+mod literal;
+mod logic;
 mod lower;
+mod range;
+mod text;
+mod tree;
+mod value;
 
+pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
+pub use logic::lower_condition;
 pub use lower::lower;
+pub use tree::{children, with_children};
 
 use crate::types::{DataType, Literal};
 

@@ -1,0 +1,16 @@
+//! Dates and timestamps.
+use super::value::unsupported;
+use crate::context::{Context, Lowered, Unsupported};
+use crate::expr::{ArithmeticOp, Expr};
+use crate::types::DataType;
+
+/// A date or timestamp ± an interval literal.
+pub(super) fn add_interval(
+    _cx: &mut Context<'_>,
+    _op: ArithmeticOp,
+    _left: &Expr,
+    _right: &Expr,
+    _data_type: &DataType,
+) -> Result<Lowered, Unsupported> {
+    unsupported("interval arithmetic is not compiled yet")
+}

@@ -1,0 +1,61 @@
+//! Walking the expression tree.
+
+use super::{Expr, ExprKind};
+
+/// The direct operands, in order.
+pub fn children(expr: &Expr) -> Vec<&Expr> {
+    use ExprKind::*;
+    match &expr.kind {
+        Column(_) | Literal(_) => Vec::new(),
+        Arithmetic(_, a, b) | Compare(_, a, b) | Distinct(_, a, b) | And(a, b) | Or(a, b) => vec![a, b],
+        Not(a) | Negate(a) | IsNull(a) | IsNotNull(a) | Cast { input: a, .. } => vec![a],
+        Case { branches, otherwise } => {
+            let pairs = branches.iter().flat_map(|(condition, result)| [condition, result]);
+            pairs.chain(otherwise.as_deref()).collect()
+        }
+        InList { input, list, .. } => std::iter::once(&**input).chain(list).collect(),
+        Like { input, pattern, .. } => vec![input, pattern],
+        Function(_, arguments) => arguments.iter().collect(),
+    }
+}
+
+/// The expression with other operands: as many as [`children`] gives (missing ones stay as they are).
+pub fn with_children(expr: &Expr, children: Vec<Expr>) -> Expr {
+    use ExprKind::*;
+    let mut next = children.into_iter();
+    let mut take = |old: &Expr| next.next().unwrap_or_else(|| old.clone());
+    let mut take_box = |old: &Expr| Box::new(take(old));
+    let kind = match &expr.kind {
+        Column(index) => Column(*index),
+        Literal(literal) => Literal(literal.clone()),
+        Arithmetic(op, a, b) => Arithmetic(*op, take_box(a), take_box(b)),
+        Compare(op, a, b) => Compare(*op, take_box(a), take_box(b)),
+        Distinct(negated, a, b) => Distinct(*negated, take_box(a), take_box(b)),
+        And(a, b) => And(take_box(a), take_box(b)),
+        Or(a, b) => Or(take_box(a), take_box(b)),
+        Not(a) => Not(take_box(a)),
+        Negate(a) => Negate(take_box(a)),
+        IsNull(a) => IsNull(take_box(a)),
+        IsNotNull(a) => IsNotNull(take_box(a)),
+        Cast { input, safe } => Cast { input: take_box(input), safe: *safe },
+        Case { branches, otherwise } => Case {
+            branches: branches.iter().map(|(c, r)| (*take_box(c), *take_box(r))).collect(),
+            otherwise: otherwise.as_deref().map(take_box),
+        },
+        InList { input, list, negated } => InList {
+            input: take_box(input),
+            list: list.iter().map(|element| *take_box(element)).collect(),
+            negated: *negated,
+        },
+        Like { input, pattern, negated, case_insensitive } => Like {
+            input: take_box(input),
+            pattern: take_box(pattern),
+            negated: *negated,
+            case_insensitive: *case_insensitive,
+        },
+        Function(function, arguments) => {
+            Function(*function, arguments.iter().map(|argument| *take_box(argument)).collect())
+        }
+    };
+    Expr { kind, data_type: expr.data_type.clone(), nullable: expr.nullable }
+}
