@@ -3,6 +3,8 @@
 pub mod context;
 pub mod expr;
 pub mod layout;
+pub mod operator;
+pub mod pipeline;
 pub mod plan;
 pub mod types;
 

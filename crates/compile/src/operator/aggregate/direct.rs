@@ -1,0 +1,287 @@
+//! Direct-addressed groups: the keys' ranges are dense, so the group's slot is computed, not looked up. C2 updates the
+//! device's table; C3 a table in shared memory (a CPU: in the worker's own), merged at the end.
+
+use std::fmt;
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{Builtin, Pointee, Scalar, Scope, Target};
+
+use super::cells::combine_memory;
+use super::functions::register_type;
+use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
+use crate::MicroModel;
+use crate::context::{Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
+use crate::expr::{Expr, lower};
+use crate::operator::Flow;
+use crate::pipeline::ColumnInfo;
+use crate::types::Range;
+
+/// Most slots of a direct-addressed table.
+const SLOT_LIMIT: u64 = 1 << 20;
+/// Most bytes of a worker's own table on a CPU: it should stay in the second-level cache.
+const WORKER_TABLE_BYTES: u64 = 256 << 10;
+
+/// A key of a dense domain.
+#[derive(Debug, Clone)]
+pub struct DenseKey {
+    /// Smallest value; 0 for codes.
+    min: i128,
+    /// Values, without NULL.
+    values: u64,
+    nullable: bool,
+    /// Slots between neighbouring values of this key.
+    stride: u64,
+}
+
+/// Direct-addressed groups.
+#[derive(Debug, Clone)]
+pub struct DirectTable {
+    keys: Vec<DenseKey>,
+    slots: u64,
+    pub class: usize,
+    pub state: usize,
+    present: usize,
+    is_local: bool,
+    table: Option<V>,
+}
+
+impl fmt::Display for DirectTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "direct, {} slots{}", self.slots, if self.is_local { ", local" } else { "" })
+    }
+}
+
+/// The dense domain of the keys, if there is one that is worth it.
+pub fn domain(keys: &[ColumnInfo], row_bound: u64) -> Option<Vec<DenseKey>> {
+    let mut stride = 1u64;
+    let mut dense = Vec::new();
+    for key in keys {
+        let (min, values) = match (key.dictionary, key.range) {
+            (Some((_, _, entries)), _) => (0, u64::from(entries)),
+            (None, Some(Range { min, max })) => {
+                (min, u64::try_from(max.checked_sub(min)?.checked_add(1)?).ok()?)
+            }
+            _ if key.data_type == crate::types::DataType::Boolean => (0, 2),
+            _ => return None,
+        };
+        dense.push(DenseKey { min, values, nullable: key.nullable, stride });
+        stride = stride.checked_mul(values.checked_add(u64::from(key.nullable))?)?;
+        // A table much larger than the input would cost more to clear and to read than it saves.
+        if stride > SLOT_LIMIT || stride > row_bound.saturating_mul(4).max(4096) {
+            return None;
+        }
+    }
+    Some(dense)
+}
+
+impl DirectTable {
+    pub fn plan(
+        keys: Vec<DenseKey>,
+        present: usize,
+        cells: &Cells,
+        target: &Target,
+        micro_model: MicroModel,
+        states: &mut declare::States,
+    ) -> DirectTable {
+        let slots: u64 = keys.iter().map(|key| key.values + u64::from(key.nullable)).product();
+        let class = fixed_class(states, slots);
+        let state = states.state("groups", 8 * cells.words(), class);
+        let local_bytes = (slots + 1) * u64::from(cells.words()) * 8;
+        let budget = u64::from(target.shared_bytes).min(WORKER_TABLE_BYTES);
+        let is_local = micro_model == MicroModel::Resolution && local_bytes <= budget;
+        DirectTable { keys, slots, class, state, present, is_local, table: None }
+    }
+
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Clears the local table. Its last slot takes the dead rows.
+    pub fn begin(&mut self, cx: &mut Context<'_>, cells: &Cells) {
+        if !self.is_local {
+            return;
+        }
+        let words = (self.slots as u32 + 1) * cells.words();
+        let table = cx.builder.shared("local_groups", Pointee::Scalar(Scalar::U64), words);
+        self.table = Some(table);
+        for_each_word(cx, words, |cx, index| {
+            let pointer = cx.builder.offset(table, index);
+            let zero = cx.builder.u64(0);
+            cx.builder.store(pointer, zero);
+        });
+        cx.builder.barrier();
+    }
+
+    pub fn consume(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Expr],
+        cells: &Cells,
+        flow: Flow,
+    ) -> Result<(), Unsupported> {
+        let slot = self.slot(cx, keys)?;
+        let Some(table) = self.table else {
+            let base = group_pointer(cx, self.state, cells.words(), slot);
+            return update_group(cx, cells, base, flow.active(), Scope::Device);
+        };
+        let slot = match flow.active() {
+            None => slot,
+            Some(active) => {
+                let junk = cx.builder.i64(self.slots as i64);
+                cx.builder.select(active, slot, junk)
+            }
+        };
+        let stride = cx.builder.i64(i64::from(cells.words()));
+        let index = cx.builder.mul(slot, stride);
+        let base = cx.builder.offset(table, index);
+        update_group(cx, cells, base, None, Scope::Block)
+    }
+
+    /// Merges the local table into the device's.
+    pub fn end(&self, cx: &mut Context<'_>, cells: &Cells) {
+        let Some(table) = self.table else { return };
+        cx.builder.barrier();
+        for_each_word(cx, self.slots as u32, |cx, slot| {
+            let stride = cx.builder.i64(i64::from(cells.words()));
+            let index = cx.builder.mul(slot, stride);
+            let from = cx.builder.offset(table, index);
+            let to = group_pointer(cx, self.state, cells.words(), slot);
+            // A slot that saw no row has nothing to merge.
+            let rows = word_pointer(cx, from, cells.cells[self.present].word);
+            let rows = cx.builder.load(rows);
+            let zero = cx.builder.u64(0);
+            let used = cx.builder.ne(rows, zero);
+            cx.begin_if(used);
+            for cell in &cells.cells {
+                let pointer = word_pointer(cx, from, cell.word);
+                let value = super::cells::read_cell(cx, cell.op, pointer);
+                let pointer = word_pointer(cx, to, cell.word);
+                combine_memory(cx, cell.op, pointer, value, Scope::Device);
+            }
+            cx.end();
+        });
+    }
+
+    /// The slot of the current row, `i64`, always within the table.
+    fn slot(&self, cx: &mut Context<'_>, keys: &[Expr]) -> Result<V, Unsupported> {
+        let mut slot: Option<V> = None;
+        for (key, dense) in keys.iter().zip(&self.keys) {
+            let value = lower(cx, key)?;
+            let index = match &value.repr {
+                Repr::Text(text) => {
+                    let code =
+                        text.code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
+                    cx.builder.convert(code.value, Scalar::I64)
+                }
+                Repr::Scalar(scalar) => index_of(cx, *scalar, dense.min),
+            };
+            let index = match (value.valid, dense.nullable) {
+                (Some(valid), true) => {
+                    let null = cx.builder.i64(dense.values as i64);
+                    cx.builder.select(valid, index, null)
+                }
+                (Some(_), false) => return Err(Unsupported("a key was not expected to be nullable".into())),
+                (None, _) => index,
+            };
+            let stride = cx.builder.i64(dense.stride as i64);
+            let part = cx.builder.mul(index, stride);
+            slot = Some(match slot {
+                Some(sum) => cx.builder.add(sum, part),
+                None => part,
+            });
+        }
+        slot.ok_or_else(|| Unsupported("a group without keys".into()))
+    }
+
+    // ---- as a source
+
+    pub fn present(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> V {
+        let base = group_pointer(cx, self.state, cells.words(), slot);
+        let pointer = word_pointer(cx, base, cells.cells[self.present].word);
+        let rows = cx.builder.load(pointer);
+        let zero = cx.builder.u64(0);
+        cx.builder.ne(rows, zero)
+    }
+
+    /// The keys of a slot: the inverse of [`DirectTable::slot`].
+    pub fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
+        let mut keys = Vec::new();
+        for (dense, column) in self.keys.iter().zip(columns) {
+            let stride = cx.builder.i64(dense.stride as i64);
+            let size = cx.builder.i64((dense.values + u64::from(dense.nullable)) as i64);
+            let quotient = cx.builder.div(slot, stride);
+            let index = cx.builder.rem(quotient, size);
+            let values = cx.builder.i64(dense.values as i64);
+            let valid = dense.nullable.then(|| cx.builder.lt(index, values));
+            let zero = cx.builder.i64(0);
+            // The index of NULL is beyond the dictionary: read entry 0 instead.
+            let index = match valid {
+                Some(valid) => cx.builder.select(valid, index, zero),
+                None => index,
+            };
+            let repr = match column.dictionary {
+                Some((scan, column, entries)) => {
+                    let value = cx.builder.convert(index, Scalar::U32);
+                    Repr::Text(cx.dictionary_entry(DictionaryCode { value, entries, scan, column }))
+                }
+                None => Repr::Scalar(value_of(cx, index, dense.min, column)),
+            };
+            keys.push(Lowered { repr, valid, range: column.range });
+        }
+        keys
+    }
+}
+
+/// `value - min` as `i64`.
+fn index_of(cx: &mut Context<'_>, value: V, min: i128) -> V {
+    let scalar = cx.builder.scalar(value);
+    let wide = if scalar == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
+    let value = cx.builder.convert(value, wide);
+    if min == 0 {
+        return cx.builder.convert(value, Scalar::I64);
+    }
+    let min = cx.constant(Constant::Int(wide, min));
+    let index = cx.builder.sub(value, min);
+    cx.builder.convert(index, Scalar::I64)
+}
+
+/// The key value of an index.
+fn value_of(cx: &mut Context<'_>, index: V, min: i128, column: &ColumnInfo) -> V {
+    let register = register_type(&column.data_type, column.range);
+    if register == Scalar::Bool {
+        let zero = cx.builder.i64(0);
+        return cx.builder.ne(index, zero);
+    }
+    let wide = if register == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
+    let index = cx.builder.convert(index, wide);
+    let value = match min {
+        0 => index,
+        min => {
+            let min = cx.constant(Constant::Int(wide, min));
+            cx.builder.add(index, min)
+        }
+    };
+    cx.builder.convert(value, register)
+}
+
+/// Runs `body` for `0..count` (`i64`), the threads of the block side by side. Ends without a barrier.
+fn for_each_word(cx: &mut Context<'_>, count: u32, body: impl FnOnce(&mut Context<'_>, V)) {
+    let thread = cx.builder.builtin(Builtin::ThreadId);
+    let start = cx.builder.convert(thread, Scalar::I64);
+    let index = cx.builder.var_of("index", start);
+    cx.begin_loop();
+    let current = cx.builder.read(index);
+    let end = cx.builder.i64(i64::from(count));
+    let done = cx.builder.ge(current, end);
+    cx.builder.break_if(done);
+    body(cx, current);
+    let threads = cx.builder.builtin(Builtin::BlockDim);
+    let threads = cx.builder.convert(threads, Scalar::I64);
+    let next = cx.builder.add(current, threads);
+    cx.builder.assign(index, next);
+    cx.end();
+}

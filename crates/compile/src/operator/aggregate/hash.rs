@@ -1,0 +1,293 @@
+//! Hash grouping by open addressing with linear probing (Karnagel et al.; design, section 3). Keys of up to 63 bits are
+//! packed with an occupied bit into one word that a single compare-and-swap claims; other keys are published by a
+//! state word: empty, busy, ready. A full table reports [`Status::Grow`], and the engine runs the pipeline again.
+
+use std::fmt;
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{AtomicOp, Builtin, CompareOp, Scalar, Scope, Type};
+
+use super::keys::{OCCUPIED, PackedKey, StoredKey, mix, pack};
+use super::{Cells, declare, group_pointer, update_group};
+use crate::context::{Argument, Case, Context, Lowered, Repr, Status, Unsupported};
+use crate::expr::{Expr, lower};
+use crate::pipeline::{ColumnInfo, Growth};
+
+/// Slots of a table at the first launch, at most.
+const INITIAL_SLOTS: u64 = 1 << 16;
+const EMPTY: u32 = 0;
+const BUSY: u32 = 1;
+const READY: u32 = 2;
+
+/// Groups found by hashing.
+#[derive(Debug, Clone)]
+pub struct HashTable {
+    pub class: usize,
+    /// State of the entries (`u64`, packed keys) or of the state words (`u32`).
+    entries: usize,
+    /// State of the cells' words.
+    pub words: usize,
+    /// State that counts the groups.
+    pub count: usize,
+    keys: Keys,
+    columns: Vec<ColumnInfo>,
+}
+
+#[derive(Debug, Clone)]
+enum Keys {
+    Packed(Vec<PackedKey>),
+    Stored(Vec<StoredKey>),
+}
+
+impl fmt::Display for HashTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.keys {
+            Keys::Packed(_) => "hash, packed keys",
+            Keys::Stored(_) => "hash, stored keys",
+        })
+    }
+}
+
+/// What a probe works on.
+struct Probe {
+    slot: Var,
+    /// The row has a group in `slot`.
+    found: Var,
+    steps: Var,
+    capacity: V,
+}
+
+impl HashTable {
+    pub fn plan(
+        columns: &[ColumnInfo],
+        cells: &Cells,
+        row_bound: u64,
+        states: &mut declare::States,
+    ) -> Result<HashTable, Unsupported> {
+        let slots = row_bound.saturating_mul(2).clamp(64, INITIAL_SLOTS).next_power_of_two();
+        let class = states.class(slots, Growth::Table);
+        let (entry_bytes, keys) = match pack(columns) {
+            Some(packed) => (8, Keys::Packed(packed)),
+            None => {
+                let stored = columns.iter().map(|column| StoredKey::plan(column, class, states));
+                (4, Keys::Stored(stored.collect::<Result<_, _>>()?))
+            }
+        };
+        let entries = states.state("entries", entry_bytes, class);
+        let words = states.state("groups", 8 * cells.words().max(1), class);
+        let count = states.counter("group_count");
+        Ok(HashTable { class, entries, words, count, keys, columns: columns.to_vec() })
+    }
+
+    pub fn zeroed(&self) -> Vec<usize> {
+        vec![self.entries, self.words, self.count]
+    }
+
+    /// A live row (never under a flag: a probe loops).
+    pub fn consume(&self, cx: &mut Context<'_>, keys: &[Expr], cells: &Cells) -> Result<(), Unsupported> {
+        let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
+        if values.iter().any(|value| matches!(&value.repr, Repr::Text(text) if text.case != Case::Keep)) {
+            return Err(Unsupported("grouping by upper() or lower()".into()));
+        }
+        let probe = match &self.keys {
+            Keys::Packed(packed) => self.probe_packed(cx, packed, &values)?,
+            Keys::Stored(stored) => self.probe_stored(cx, stored, &values)?,
+        };
+        let found = cx.builder.read(probe.found);
+        cx.begin_if(found);
+        let slot = cx.builder.read(probe.slot);
+        let base = group_pointer(cx, self.words, cells.words(), slot);
+        update_group(cx, cells, base, None, Scope::Device)?;
+        cx.end();
+        Ok(())
+    }
+
+    fn begin_probe(&self, cx: &mut Context<'_>, hash: V) -> Probe {
+        let capacity = cx.argument("capacity", Scalar::I64, Argument::StateCapacity(self.entries));
+        let hash = mix(cx, hash);
+        let b = &mut *cx.builder;
+        let hash = b.bitcast(hash, Scalar::I64);
+        let one = b.i64(1);
+        let mask = b.sub(capacity, one);
+        let start = b.and(hash, mask);
+        let slot = b.var_of("slot", start);
+        let no = b.bool(false);
+        let found = b.var_of("found", no);
+        let zero = b.i64(0);
+        let steps = b.var_of("steps", zero);
+        Probe { slot, found, steps, capacity }
+    }
+
+    fn succeed(&self, cx: &mut Context<'_>, probe: &Probe) {
+        let yes = cx.builder.bool(true);
+        cx.builder.assign(probe.found, yes);
+        cx.builder.break_loop();
+    }
+
+    /// To the next slot; a probe that has seen every slot asks for a larger table.
+    fn advance(&self, cx: &mut Context<'_>, probe: &Probe) {
+        let b = &mut *cx.builder;
+        let (one, slot, steps) = (b.i64(1), b.read(probe.slot), b.read(probe.steps));
+        let next = b.add(slot, one);
+        let mask = b.sub(probe.capacity, one);
+        let next = b.and(next, mask);
+        b.assign(probe.slot, next);
+        let steps = b.add(steps, one);
+        b.assign(probe.steps, steps);
+        let everywhere = b.ge(steps, probe.capacity);
+        b.begin_if(everywhere);
+        b.report(Status::Grow as u32);
+        b.break_loop();
+        b.end();
+    }
+
+    /// `if a launch that already failed { break }`: no new groups then.
+    fn leave_if_failed(&self, cx: &mut Context<'_>) {
+        let b = &mut *cx.builder;
+        let status = b.builtin(Builtin::Status);
+        let zero = b.u32(0);
+        let failed = b.ne(status, zero);
+        b.break_if(failed);
+    }
+
+    /// Counts a new group; above half of the slots, asks for a larger table.
+    fn count_group(&self, cx: &mut Context<'_>, probe: &Probe) {
+        let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(self.count));
+        let b = &mut *cx.builder;
+        let one = b.u64(1);
+        let groups = b.atomic(AtomicOp::Add, count, one, Scope::Device);
+        let groups = b.bitcast(groups, Scalar::I64);
+        let two = b.i64(2);
+        let doubled = b.mul(groups, two);
+        let full = b.ge(doubled, probe.capacity);
+        b.begin_if(full);
+        b.report(Status::Grow as u32);
+        b.end();
+    }
+
+    fn probe_packed(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[PackedKey],
+        values: &[Lowered],
+    ) -> Result<Probe, Unsupported> {
+        let mut entry = cx.builder.u64(OCCUPIED);
+        for (key, value) in keys.iter().zip(values) {
+            let bits = key.encode(cx, value)?;
+            entry = cx.builder.or(entry, bits);
+        }
+        let entries = cx.argument("entries", Type::global(Scalar::U64), Argument::State(self.entries));
+        let probe = self.begin_probe(cx, entry);
+        cx.begin_loop();
+        let slot = cx.builder.read(probe.slot);
+        let pointer = cx.builder.offset(entries, slot);
+        let current = cx.builder.atomic_load(pointer, Scope::Device);
+        let seen = cx.builder.var_of("seen", current);
+        let zero = cx.builder.u64(0);
+        let empty = cx.builder.eq(current, zero);
+        cx.begin_if(empty);
+        self.leave_if_failed(cx);
+        let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, entry, Scope::Device);
+        let won = cx.builder.eq(old, zero);
+        cx.begin_if(won);
+        self.count_group(cx, &probe);
+        self.succeed(cx, &probe);
+        cx.end();
+        cx.builder.assign(seen, old);
+        cx.end();
+        let current = cx.builder.read(seen);
+        let same = cx.builder.eq(current, entry);
+        cx.begin_if(same);
+        self.succeed(cx, &probe);
+        cx.end();
+        self.advance(cx, &probe);
+        cx.end();
+        Ok(probe)
+    }
+
+    fn probe_stored(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[StoredKey],
+        values: &[Lowered],
+    ) -> Result<Probe, Unsupported> {
+        let mut hash = cx.builder.u64(0);
+        for (key, value) in keys.iter().zip(values) {
+            let bits = key.hash(cx, value)?;
+            let mixed = mix(cx, hash);
+            hash = cx.builder.add(mixed, bits);
+        }
+        let entries = cx.argument("slot_states", Type::global(Scalar::U32), Argument::State(self.entries));
+        let probe = self.begin_probe(cx, hash);
+        cx.begin_loop();
+        let slot = cx.builder.read(probe.slot);
+        let pointer = cx.builder.offset(entries, slot);
+        let current = cx.builder.atomic_load(pointer, Scope::Device);
+        let seen = cx.builder.var_of("seen", current);
+        let (empty_state, busy, ready) = (cx.builder.u32(EMPTY), cx.builder.u32(BUSY), cx.builder.u32(READY));
+        let empty = cx.builder.eq(current, empty_state);
+        cx.begin_if(empty);
+        self.leave_if_failed(cx);
+        let old = cx.builder.atomic(AtomicOp::CompareExchange(empty_state), pointer, busy, Scope::Device);
+        let won = cx.builder.eq(old, empty_state);
+        cx.begin_if(won);
+        for (key, value) in keys.iter().zip(values) {
+            key.store(cx, value, slot);
+        }
+        cx.builder.fence();
+        cx.builder.atomic_discard(AtomicOp::Exchange, pointer, ready, Scope::Device);
+        self.count_group(cx, &probe);
+        self.succeed(cx, &probe);
+        cx.end();
+        cx.builder.assign(seen, old);
+        cx.end();
+        // While another thread writes the slot's key, look again; it is on its way, also in this warp.
+        let current = cx.builder.read(seen);
+        let published = cx.builder.compare(CompareOp::Eq, current, ready);
+        cx.begin_if(published);
+        cx.builder.fence();
+        let mut same = cx.builder.bool(true);
+        for ((key, value), column) in keys.iter().zip(values).zip(&self.columns) {
+            let equal = key.equals(cx, column, value, slot)?;
+            same = cx.builder.and(same, equal);
+        }
+        cx.begin_if(same);
+        self.succeed(cx, &probe);
+        cx.end();
+        self.advance(cx, &probe);
+        cx.end();
+        cx.end();
+        Ok(probe)
+    }
+
+    // ---- as a source
+
+    /// Whether a slot holds a group.
+    pub fn present(&self, cx: &mut Context<'_>, slot: V) -> V {
+        let scalar = match self.keys {
+            Keys::Packed(_) => Scalar::U64,
+            Keys::Stored(_) => Scalar::U32,
+        };
+        let entries = cx.argument("entries", Type::global(scalar), Argument::State(self.entries));
+        let pointer = cx.builder.offset(entries, slot);
+        let entry = cx.builder.load(pointer);
+        let zero = cx.builder.zero(scalar);
+        cx.builder.ne(entry, zero)
+    }
+
+    /// The keys of a slot that holds a group.
+    pub fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
+        match &self.keys {
+            Keys::Packed(packed) => {
+                let entries =
+                    cx.argument("entries", Type::global(Scalar::U64), Argument::State(self.entries));
+                let pointer = cx.builder.offset(entries, slot);
+                let entry = cx.builder.load(pointer);
+                packed.iter().zip(columns).map(|(key, column)| key.decode(cx, entry, column)).collect()
+            }
+            Keys::Stored(stored) => {
+                stored.iter().zip(columns).map(|(key, column)| key.load(cx, column, slot)).collect()
+            }
+        }
+    }
+}

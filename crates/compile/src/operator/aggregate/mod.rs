@@ -1,0 +1,246 @@
+//! Aggregation: rows into the cells of their group (HorseQC, Table 4, rows B and C).
+//!
+//! The table of groups is chosen at compile time: one group without keys ([`single`]); direct-addressed where the keys'
+//! ranges or dictionaries make a dense domain ([`direct`]); open addressing where they do not ([`hash`]). Under
+//! `pipelined` every row updates the device's table (B2, C2). Under `resolution` a row updates memory that is private
+//! to a thread or block, which is merged into the device's table at the end (B3, C3).
+
+pub mod cells;
+mod direct;
+mod functions;
+mod hash;
+mod keys;
+mod single;
+
+use std::fmt;
+
+use kelpie_kir::Target;
+use kelpie_kir::builder::V;
+
+use self::cells::combine_memory;
+use self::direct::DirectTable;
+use self::functions::Cells;
+use self::hash::HashTable;
+use self::single::SingleGroup;
+use crate::MicroModel;
+use crate::context::{Argument, Context, Lowered, Unsupported};
+use crate::expr::Expr;
+use crate::operator::Flow;
+use crate::pipeline::{ColumnInfo, Growth, Rows, column_of};
+use crate::plan::Aggregate;
+
+pub(crate) use crate::pipeline::states_of as declare;
+
+/// An aggregation, planned: as a sink it makes the groups, as a source it delivers them.
+#[derive(Debug, Clone)]
+pub struct AggregateOperator {
+    keys: Vec<Expr>,
+    key_columns: Vec<ColumnInfo>,
+    cells: Cells,
+    table: Table,
+    row_bound: u64,
+}
+
+/// Where the groups are.
+#[derive(Debug, Clone)]
+enum Table {
+    Single(SingleGroup),
+    Direct(DirectTable),
+    Hash(HashTable),
+}
+
+impl fmt::Display for AggregateOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.table {
+            Table::Single(single) => write!(f, "aggregate ({single})"),
+            Table::Direct(direct) => write!(f, "aggregate ({direct})"),
+            Table::Hash(hash) => write!(f, "aggregate ({hash})"),
+        }
+    }
+}
+
+impl AggregateOperator {
+    /// Chooses the table and declares its state. `row_bound`: an upper bound of the input's rows.
+    pub(crate) fn plan(
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+        input: &[ColumnInfo],
+        row_bound: u64,
+        target: &Target,
+        micro_model: MicroModel,
+        states: &mut declare::States,
+    ) -> Result<AggregateOperator, Unsupported> {
+        let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input)).collect();
+        let mut cells = Cells::plan(aggregates, input, row_bound, !keys.is_empty())?;
+        let table = if keys.is_empty() {
+            Table::Single(SingleGroup::plan(&cells, micro_model, states))
+        } else {
+            match direct::domain(&key_columns, row_bound) {
+                Some(domain) => {
+                    let present = cells.row_count();
+                    Table::Direct(DirectTable::plan(domain, present, &cells, target, micro_model, states))
+                }
+                None => Table::Hash(HashTable::plan(&key_columns, &cells, row_bound, states)?),
+            }
+        };
+        Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, row_bound })
+    }
+
+    /// What is known of the result's columns: keys, then aggregates.
+    pub fn columns(&self) -> Vec<ColumnInfo> {
+        self.key_columns.iter().cloned().chain(self.cells.columns()).collect()
+    }
+
+    /// An upper bound of the groups.
+    pub fn row_bound(&self) -> u64 {
+        match &self.table {
+            Table::Single(_) => 1,
+            Table::Direct(direct) => direct.slots().min(self.row_bound),
+            Table::Hash(_) => self.row_bound,
+        }
+    }
+
+    /// The expressions that a row evaluates.
+    pub(crate) fn expressions(&self) -> Vec<Expr> {
+        let contributions = self.cells.cells.iter().filter_map(|cell| match &cell.contribution {
+            functions::Contribution::Row => None,
+            functions::Contribution::Valid(argument)
+            | functions::Contribution::Value(argument)
+            | functions::Contribution::Key { argument, .. } => Some(argument.clone()),
+        });
+        self.keys.iter().cloned().chain(contributions).collect()
+    }
+
+    /// Whether dead rows can be taken with their flag, without a branch.
+    pub(crate) fn takes_flags(&self) -> bool {
+        match &self.table {
+            Table::Single(single) => single.is_private(),
+            Table::Direct(direct) => direct.is_local(),
+            Table::Hash(_) => false,
+        }
+    }
+
+    // ---- as a sink
+
+    /// States to clear before the launch.
+    pub(crate) fn zeroed(&self) -> Vec<usize> {
+        match &self.table {
+            Table::Single(single) => vec![single.state],
+            Table::Direct(direct) => vec![direct.state],
+            Table::Hash(hash) => hash.zeroed(),
+        }
+    }
+
+    /// The class that can be too small, and the state that counts groups.
+    pub(crate) fn growth(&self) -> (Vec<usize>, Option<usize>) {
+        match &self.table {
+            Table::Hash(hash) => (vec![hash.class], Some(hash.count)),
+            _ => (Vec::new(), None),
+        }
+    }
+
+    /// Before the row loop.
+    pub(crate) fn begin(&mut self, cx: &mut Context<'_>) {
+        match &mut self.table {
+            Table::Single(single) => single.begin(cx, &self.cells),
+            Table::Direct(direct) => direct.begin(cx, &self.cells),
+            Table::Hash(_) => {}
+        }
+    }
+
+    /// A row.
+    pub(crate) fn consume(&self, cx: &mut Context<'_>, flow: Flow) -> Result<(), Unsupported> {
+        match &self.table {
+            Table::Single(single) => single.consume(cx, &self.cells, flow),
+            Table::Direct(direct) => direct.consume(cx, &self.keys, &self.cells, flow),
+            Table::Hash(hash) => hash.consume(cx, &self.keys, &self.cells),
+        }
+    }
+
+    /// After the row loop.
+    pub(crate) fn end(&self, cx: &mut Context<'_>) {
+        match &self.table {
+            Table::Single(single) => single.end(cx, &self.cells),
+            Table::Direct(direct) => direct.end(cx, &self.cells),
+            Table::Hash(_) => {}
+        }
+    }
+
+    // ---- as a source
+
+    /// Slots that the source delivers.
+    pub(crate) fn rows(&self) -> Rows {
+        Rows::Class(match &self.table {
+            Table::Single(single) => single.class,
+            Table::Direct(direct) => direct.class,
+            Table::Hash(hash) => hash.class,
+        })
+    }
+
+    /// Whether slot `slot` (`i64`) holds a group; `None`: every slot does.
+    pub(crate) fn present(&self, cx: &mut Context<'_>, slot: V) -> Option<V> {
+        match &self.table {
+            Table::Single(_) => None,
+            Table::Direct(direct) => Some(direct.present(cx, &self.cells, slot)),
+            Table::Hash(hash) => Some(hash.present(cx, slot)),
+        }
+    }
+
+    /// The columns of the group in `slot`: keys, then aggregates.
+    pub(crate) fn deliver(&self, cx: &mut Context<'_>, slot: V) -> Result<Vec<Lowered>, Unsupported> {
+        let (state, words) = match &self.table {
+            Table::Single(single) => (single.state, self.cells.words()),
+            Table::Direct(direct) => (direct.state, self.cells.words()),
+            Table::Hash(hash) => (hash.words, self.cells.words()),
+        };
+        let mut columns = match &self.table {
+            Table::Single(_) => Vec::new(),
+            Table::Direct(direct) => direct.keys(cx, &self.key_columns, slot),
+            Table::Hash(hash) => hash.keys(cx, &self.key_columns, slot),
+        };
+        let base = group_pointer(cx, state, words, slot);
+        columns.extend(self.cells.results(cx, |cx, word| word_pointer(cx, base, word))?);
+        Ok(columns)
+    }
+}
+
+/// The first word of a group in a state: `ptr<global, u64>`.
+fn group_pointer(cx: &mut Context<'_>, state: usize, words: u32, slot: V) -> V {
+    let table =
+        cx.argument("groups", kelpie_kir::Type::global(kelpie_kir::Scalar::U64), Argument::State(state));
+    let stride = cx.builder.i64(i64::from(words));
+    let index = cx.builder.mul(slot, stride);
+    cx.builder.offset(table, index)
+}
+
+/// Word `word` of the group at `base`.
+fn word_pointer(cx: &mut Context<'_>, base: V, word: u32) -> V {
+    let index = cx.builder.i64(i64::from(word));
+    cx.builder.offset(base, index)
+}
+
+/// Adds the current row to the group at `base`.
+fn update_group(
+    cx: &mut Context<'_>,
+    cells: &Cells,
+    base: V,
+    active: Option<V>,
+    scope: kelpie_kir::Scope,
+) -> Result<(), Unsupported> {
+    // All contributions first: their loads are then in flight together.
+    let contributions = cells
+        .cells
+        .iter()
+        .map(|cell| Cells::contribution(cx, cell, active))
+        .collect::<Result<Vec<_>, _>>()?;
+    for (cell, value) in cells.cells.iter().zip(contributions) {
+        let pointer = word_pointer(cx, base, cell.word);
+        combine_memory(cx, cell.op, pointer, value, scope);
+    }
+    Ok(())
+}
+
+/// A capacity of exactly `slots` groups.
+fn fixed_class(states: &mut declare::States, slots: u64) -> usize {
+    states.class(slots, Growth::Fixed)
+}

@@ -1,0 +1,104 @@
+//! Aggregation without keys: exactly one group. B2 adds every row to the device's group; B3 keeps the cells in
+//! registers, reduces them in the warp, and adds once a warp (HorseQC, sections 5.1 and 6.1).
+
+use std::fmt;
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, Scope, ShuffleMode};
+
+use super::cells::{CellOp, combine_memory, combine_register};
+use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
+use crate::MicroModel;
+use crate::context::{Context, Unsupported};
+use crate::operator::Flow;
+
+/// The one group.
+#[derive(Debug, Clone)]
+pub struct SingleGroup {
+    pub class: usize,
+    pub state: usize,
+    micro_model: MicroModel,
+    registers: Vec<Var>,
+}
+
+impl fmt::Display for SingleGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_private() { "registers" } else { "atomic" })
+    }
+}
+
+impl SingleGroup {
+    pub fn plan(cells: &Cells, micro_model: MicroModel, states: &mut declare::States) -> SingleGroup {
+        let class = fixed_class(states, 1);
+        let state = states.state("group", 8 * cells.words(), class);
+        SingleGroup { class, state, micro_model, registers: Vec::new() }
+    }
+
+    pub fn is_private(&self) -> bool {
+        self.micro_model == MicroModel::Resolution
+    }
+
+    pub fn begin(&mut self, cx: &mut Context<'_>, cells: &Cells) {
+        if self.is_private() {
+            self.registers =
+                cells.cells.iter().map(|cell| cx.builder.var("cell", cell.op.scalar())).collect();
+        }
+    }
+
+    pub fn consume(&self, cx: &mut Context<'_>, cells: &Cells, flow: Flow) -> Result<(), Unsupported> {
+        if !self.is_private() {
+            let base = self.base(cx, cells);
+            return update_group(cx, cells, base, flow.active(), Scope::Device);
+        }
+        for (cell, register) in cells.cells.iter().zip(&self.registers) {
+            let value = Cells::contribution(cx, cell, flow.active())?;
+            combine_register(cx, cell.op, *register, value);
+        }
+        Ok(())
+    }
+
+    pub fn end(&self, cx: &mut Context<'_>, cells: &Cells) {
+        if !self.is_private() {
+            return;
+        }
+        let base = self.base(cx, cells);
+        for (cell, register) in cells.cells.iter().zip(&self.registers) {
+            let private = cx.builder.read(*register);
+            let value = warp_reduce(cx, cell.op, private);
+            let lane = cx.builder.builtin(Builtin::LaneId);
+            let zero = cx.builder.u32(0);
+            let leader = cx.builder.eq(lane, zero);
+            cx.begin_if(leader);
+            let pointer = word_pointer(cx, base, cell.word);
+            combine_memory(cx, cell.op, pointer, value, Scope::Device);
+            cx.end();
+        }
+    }
+
+    fn base(&self, cx: &mut Context<'_>, cells: &Cells) -> V {
+        let slot = cx.builder.i64(0);
+        group_pointer(cx, self.state, cells.words(), slot)
+    }
+}
+
+/// The combination of every lane's value, in lane 0: a tree of shuffles.
+fn warp_reduce(cx: &mut Context<'_>, op: CellOp, value: V) -> V {
+    let mut value = value;
+    let mut distance = cx.target.lanes / 2;
+    while distance > 0 {
+        let lane = cx.builder.u32(distance);
+        let other = shuffle_down(cx, value, lane);
+        let b = &mut *cx.builder;
+        value = match op {
+            CellOp::Max => b.binary(BinaryOp::Max, value, other),
+            CellOp::Add | CellOp::AddFloat | CellOp::AddWide => b.add(value, other),
+        };
+        distance /= 2;
+    }
+    value
+}
+
+fn shuffle_down(cx: &mut Context<'_>, value: V, lane: V) -> V {
+    debug_assert_ne!(cx.builder.scalar(value), Scalar::Bool);
+    cx.builder.value(Kir::Shuffle { mode: ShuffleMode::Down, value, lane })
+}

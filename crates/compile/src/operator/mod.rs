@@ -1,0 +1,41 @@
+//! Operators, one file each. They emit KIR through the [`Context`] and know neither device nor text form.
+//!
+//! **The contract** (produce/consume, Neumann 2011; compound kernels, HorseQC section 5.2). The kernel's row loop binds
+//! a row, then each step consumes it and leaves it to the next; the sink consumes it last.
+//! - The [`Flow`] says which rows are live. Under [`Flow::Branch`] everything emitted stands inside the `if`s of the
+//!   filters before, so every row is live. Under [`Flow::Flag`] control flow is uniform, and `active` tells whether
+//!   this lane's row is live; expressions that can fail must then be put inside `if active`.
+//! - A step may read columns (`Context::column`) and replace them (`Context::push_projection`); it declares no state.
+//! - A sink declares its state when it is planned, emits what precedes the loop (`begin`), what happens to a row
+//!   (`consume`) and what follows the loop (`end`). `begin` and `end` stand at uniform control flow.
+
+pub mod aggregate;
+pub mod filter;
+pub mod output;
+
+use kelpie_kir::builder::V;
+
+/// Which rows are live; see the contract.
+#[derive(Debug, Clone, Copy)]
+pub enum Flow {
+    /// All that reach this place; `depth` blocks are open since the row began.
+    Branch {
+        /// Blocks to close at the end of the row.
+        depth: usize,
+    },
+    /// Those where the flag (`bool`) is true.
+    Flag {
+        /// The flag; `None`: all.
+        active: Option<V>,
+    },
+}
+
+impl Flow {
+    /// The flag, where there is one.
+    pub fn active(self) -> Option<V> {
+        match self {
+            Flow::Branch { .. } => None,
+            Flow::Flag { active } => active,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The result: a dense write of the rows that arrive (HorseQC, Table 4, row A). A2 takes a place with one atomic a row;
+//! A3 computes places in the warp by a prefix sum over the ballot and takes them with one atomic a warp; on a CPU the
+//! prefix sum is a selection vector in the worker's memory, and there is one atomic a batch.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{
+    AtomicOp, BinaryOp, Builtin, CompareOp, Expr as Kir, Scalar, Scope, ShuffleMode, Type, UnaryOp,
+};
+
+use crate::context::{Argument, Case, Context, Lowered, Repr, Status, Text, Unsupported};
+use crate::operator::Flow;
+use crate::pipeline::states_of::States;
+use crate::pipeline::{Growth, OutputColumn, OutputLayout, OutputStorage};
+use crate::types::{DataType, Field};
+
+/// Rows that the result holds at the first launch, at most.
+const INITIAL_ROWS: u64 = 1 << 20;
+/// Bytes of text a row that a heap holds at the first launch.
+const INITIAL_TEXT_BYTES: u64 = 16;
+
+/// The result of a query.
+#[derive(Debug)]
+pub struct OutputOperator {
+    fields: Vec<Field>,
+    count: usize,
+    rows: usize,
+    columns: Vec<OutputColumn>,
+    heaps: Vec<Heap>,
+}
+
+/// The heap of a text column.
+#[derive(Debug)]
+struct Heap {
+    state: usize,
+    class: usize,
+    /// State that counts its bytes.
+    cursor: usize,
+}
+
+impl OutputOperator {
+    /// Declares the counters; the columns' states follow when their first row is lowered.
+    pub(crate) fn plan(fields: &[Field], row_bound: u64, states: &mut States) -> OutputOperator {
+        let count = states.counter("row_count");
+        let rows = states.class(row_bound.clamp(1, INITIAL_ROWS), Growth::Counted(count));
+        OutputOperator { fields: fields.to_vec(), count, rows, columns: Vec::new(), heaps: Vec::new() }
+    }
+
+    /// Where the result lies; the states to clear; the classes that can be too small.
+    pub(crate) fn finish(self) -> (OutputLayout, Vec<usize>, Vec<usize>) {
+        let mut counters = vec![self.count];
+        counters.extend(self.heaps.iter().map(|heap| heap.cursor));
+        let mut classes = vec![self.rows];
+        classes.extend(self.heaps.iter().map(|heap| heap.class));
+        (OutputLayout { count: self.count, columns: self.columns }, counters, classes)
+    }
+
+    /// Takes `count` (`u64`) places; the first of them.
+    pub fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
+        let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
+        cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)
+    }
+
+    /// A2: one atomic a row. For live rows only.
+    pub(crate) fn consume_atomic(
+        &mut self,
+        cx: &mut Context<'_>,
+        states: &mut States,
+    ) -> Result<(), Unsupported> {
+        let one = cx.builder.u64(1);
+        let position = self.reserve(cx, one);
+        self.write(cx, position, states)
+    }
+
+    /// A3 in a warp. Needs uniform control flow, so the flow is a flag.
+    pub(crate) fn consume_warp(
+        &mut self,
+        cx: &mut Context<'_>,
+        flow: Flow,
+        states: &mut States,
+    ) -> Result<(), Unsupported> {
+        let b = &mut *cx.builder;
+        let active = match flow.active() {
+            Some(active) => active,
+            None => b.bool(true),
+        };
+        let mask = b.value(Kir::Ballot(active));
+        let lane = b.builtin(Builtin::LaneId);
+        let (zero, one) = (b.u32(0), b.u32(1));
+        let bit = b.binary(BinaryOp::Shl, one, lane);
+        let below = b.sub(bit, one);
+        let before = b.and(mask, below);
+        let before = b.unary(UnaryOp::Popcount, before);
+        let total = b.unary(UnaryOp::Popcount, mask);
+        let base = b.var("base", Scalar::U64);
+        let is_leader = b.eq(lane, zero);
+        let any = b.ne(total, zero);
+        let reserves = b.and(is_leader, any);
+        cx.begin_if(reserves);
+        let total = cx.builder.convert(total, Scalar::U64);
+        let first = self.reserve(cx, total);
+        cx.builder.assign(base, first);
+        cx.end();
+        let b = &mut *cx.builder;
+        let own = b.read(base);
+        let first = b.value(Kir::Shuffle { mode: ShuffleMode::Index, value: own, lane: zero });
+        let before = b.convert(before, Scalar::U64);
+        let position = b.add(first, before);
+        cx.begin_if(active);
+        self.write(cx, position, states)?;
+        cx.end();
+        Ok(())
+    }
+
+    /// Writes the current row, which is live, to place `position` (`u64`); where there is none, asks for more.
+    pub(crate) fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: V,
+        states: &mut States,
+    ) -> Result<(), Unsupported> {
+        let capacity_of = self.first_state(states);
+        let capacity = cx.argument("row_capacity", Scalar::I64, Argument::StateCapacity(capacity_of));
+        let position = cx.builder.bitcast(position, Scalar::I64);
+        let fits = cx.builder.lt(position, capacity);
+        cx.begin_if(fits);
+        let mut columns = std::mem::take(&mut self.columns);
+        for index in 0..self.fields.len() {
+            let value = cx.column(index)?;
+            if columns.len() == index {
+                let column = self.declare(cx, index, &value, states)?;
+                columns.push(column);
+            }
+            self.write_column(cx, &columns[index], &value, position);
+        }
+        self.columns = columns;
+        cx.begin_else();
+        cx.builder.report(Status::Grow as u32);
+        cx.end();
+        Ok(())
+    }
+
+    /// A state of the rows' class, whose capacity is the number of places.
+    fn first_state(&self, states: &mut States) -> usize {
+        let known = states.states.iter().position(|state| state.class == self.rows);
+        known.unwrap_or_else(|| states.state("places", 1, self.rows))
+    }
+
+    fn declare(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: usize,
+        value: &Lowered,
+        states: &mut States,
+    ) -> Result<OutputColumn, Unsupported> {
+        let field = &self.fields[index];
+        let storage = match &value.repr {
+            _ if field.data_type == DataType::Null => OutputStorage::Null,
+            Repr::Scalar(scalar) => {
+                let scalar = cx.builder.scalar(*scalar);
+                OutputStorage::Scalar(scalar, states.state(&field.name, scalar.bytes(), self.rows))
+            }
+            Repr::Text(_) => {
+                let cursor = states.counter("heap_cursor");
+                let rows = states.classes[self.rows].initial;
+                let class = states.class(rows * INITIAL_TEXT_BYTES, Growth::Counted(cursor));
+                let heap = states.state(&field.name, 1, class);
+                self.heaps.push(Heap { state: heap, class, cursor });
+                OutputStorage::Text {
+                    offsets: states.state(&field.name, 8, self.rows),
+                    lengths: states.state(&field.name, 4, self.rows),
+                    heap,
+                }
+            }
+        };
+        let validity = value.valid.map(|_| states.state(&field.name, 1, self.rows));
+        Ok(OutputColumn { name: field.name.clone(), data_type: field.data_type.clone(), validity, storage })
+    }
+
+    fn write_column(&self, cx: &mut Context<'_>, column: &OutputColumn, value: &Lowered, position: V) {
+        if let (Some(state), Some(valid)) = (column.validity, value.valid) {
+            let array = cx.argument("out_validity", Type::global(Scalar::U8), Argument::State(state));
+            let pointer = cx.builder.offset(array, position);
+            let valid = cx.builder.convert(valid, Scalar::U8);
+            cx.builder.store(pointer, valid);
+        }
+        match (column.storage, &value.repr) {
+            (OutputStorage::Scalar(scalar, state), Repr::Scalar(value)) => {
+                let array = cx.argument("out", Type::global(scalar), Argument::State(state));
+                let pointer = cx.builder.offset(array, position);
+                cx.builder.store(pointer, *value);
+            }
+            (OutputStorage::Text { offsets, lengths, heap }, Repr::Text(text)) => {
+                let Some(heap) = self.heaps.iter().find(|known| known.state == heap) else { return };
+                let (offset, length) = Self::write_text(cx, text, value.valid, heap);
+                let array = cx.argument("out_offsets", Type::global(Scalar::U64), Argument::State(offsets));
+                let pointer = cx.builder.offset(array, position);
+                cx.builder.store(pointer, offset);
+                let array = cx.argument("out_lengths", Type::global(Scalar::U32), Argument::State(lengths));
+                let pointer = cx.builder.offset(array, position);
+                cx.builder.store(pointer, length);
+            }
+            _ => {}
+        }
+    }
+
+    /// Copies a text into the heap: its offset and length there.
+    fn write_text(cx: &mut Context<'_>, text: &Text, valid: Option<V>, heap: &Heap) -> (V, V) {
+        let zero = cx.builder.u32(0);
+        let length = match valid {
+            Some(valid) => cx.builder.select(valid, text.length, zero),
+            None => text.length,
+        };
+        let cursor = cx.argument("heap_cursor", Type::global(Scalar::U64), Argument::State(heap.cursor));
+        let bytes = cx.builder.convert(length, Scalar::U64);
+        let offset = cx.builder.atomic(AtomicOp::Add, cursor, bytes, Scope::Device);
+        let end = cx.builder.add(offset, bytes);
+        let capacity = cx.argument("heap_capacity", Scalar::I64, Argument::StateCapacity(heap.state));
+        let capacity = cx.builder.bitcast(capacity, Scalar::U64);
+        let fits = cx.builder.compare(CompareOp::Le, end, capacity);
+        let array = cx.argument("heap", Type::global(Scalar::U8), Argument::State(heap.state));
+        cx.begin_if(fits);
+        let target = cx.builder.offset(array, offset);
+        copy_bytes(cx, target, text, length);
+        cx.begin_else();
+        cx.builder.report(Status::Grow as u32);
+        cx.end();
+        (offset, length)
+    }
+}
+
+fn copy_bytes(cx: &mut Context<'_>, target: V, text: &Text, length: V) {
+    let zero = cx.builder.u32(0);
+    let position = cx.builder.var_of("position", zero);
+    cx.begin_loop();
+    let current = cx.builder.read(position);
+    let done = cx.builder.ge(current, length);
+    cx.builder.break_if(done);
+    let byte = cx.builder.element(text.data, current);
+    let byte = map_case(cx, byte, text.case);
+    let pointer = cx.builder.offset(target, current);
+    cx.builder.store(pointer, byte);
+    let one = cx.builder.u32(1);
+    let next = cx.builder.add(current, one);
+    cx.builder.assign(position, next);
+    cx.end();
+}
+
+/// An ASCII byte in the case asked for.
+pub fn map_case(cx: &mut Context<'_>, byte: V, case: Case) -> V {
+    let first = match case {
+        Case::Keep => return byte,
+        Case::Upper => b'a',
+        Case::Lower => b'A',
+    };
+    let b = &mut *cx.builder;
+    let first = b.int(Scalar::U8, first);
+    let distance = b.sub(byte, first);
+    let letters = b.int(Scalar::U8, 26);
+    let is_letter = b.lt(distance, letters);
+    let bit = b.int(Scalar::U8, 0x20);
+    let flipped = b.binary(BinaryOp::Xor, byte, bit);
+    b.select(is_letter, flipped, byte)
+}

@@ -1,0 +1,471 @@
+//! One compound kernel a pipeline: the row loop, and in it the pipeline's operators one inside the other.
+//!
+//! On a SIMT device the grid strides over the rows, one row a thread. On a CPU each worker takes morsels from an atomic
+//! counter; where the sink writes densely under `resolution`, the morsel is worked on in batches in two passes, the
+//! first of which makes a selection vector.
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{AtomicOp, BinaryOp, Builder, Builtin, Pointee, Scalar, Scope, Target, Type};
+
+use super::columns::{self, ColumnInfo};
+use super::program::{CompiledPipeline, OutputLayout, Rows, ScanInfo, States};
+use super::{Pipeline, Sink, Source, Step};
+use crate::MicroModel;
+use crate::context::{Argument, Context, Unsupported};
+use crate::expr::{self, Expr, ExprKind, can_fail, is_cheap};
+use crate::operator::output::OutputOperator;
+use crate::operator::{Flow, filter};
+use crate::types::{DataType, Field};
+
+/// Rows that a CPU worker takes at a time.
+const MORSEL_ROWS: i64 = 1 << 16;
+/// Rows of a batch of a CPU worker: its selection vector stays in the first-level cache.
+const BATCH_ROWS: u32 = 1024;
+
+/// What code generation needs beside the pipeline.
+pub(crate) struct Environment<'a> {
+    pub scans: &'a [ScanInfo],
+    pub target: &'a Target,
+    pub micro_model: MicroModel,
+    /// Columns of the query's result.
+    pub fields: &'a [Field],
+}
+
+/// Generates a pipeline's kernel.
+pub(crate) fn generate(
+    name: &str,
+    pipeline: Pipeline,
+    environment: &Environment<'_>,
+    states: &mut States,
+) -> Result<(CompiledPipeline, Option<OutputLayout>), Unsupported> {
+    let label = pipeline.to_string();
+    let Pipeline { source, steps, sink } = pipeline;
+    let rows = match &source {
+        Source::Scan { scan, .. } => Rows::Scan(*scan),
+        Source::Groups(operator) => operator.rows(),
+    };
+    let row_bound = match &source {
+        Source::Scan { scan, .. } => environment.scans.get(*scan).map_or(u64::MAX, |info| info.rows),
+        Source::Groups(operator) => operator.row_bound(),
+    };
+    let mut sink = match sink {
+        Sink::Aggregate(operator) => SinkState::Aggregate(operator),
+        Sink::Output => SinkState::Output(OutputOperator::plan(environment.fields, row_bound, states)),
+    };
+    let mut builder = Builder::new();
+    builder.begin_kernel(name);
+    let mut cx = Context::new(&mut builder, environment.target);
+    let mut body = Body { source: &source, steps: &steps, environment, states };
+    let morsels = body.generate(&mut cx, &mut sink)?;
+    let arguments = cx.into_arguments();
+    builder.end_kernel();
+    let module = builder.finish().map_err(|error| Unsupported(format!("internal: {error}")))?;
+    let (layout, mut zeroed, grows, produced) = match sink {
+        SinkState::Aggregate(operator) => {
+            let (grows, produced) = operator.growth();
+            (None, operator.zeroed(), grows, produced)
+        }
+        SinkState::Output(operator) => {
+            let (layout, zeroed, grows) = operator.finish();
+            let produced = Some(layout.count);
+            (Some(layout), zeroed, grows, produced)
+        }
+    };
+    zeroed.extend(morsels);
+    let compiled = CompiledPipeline {
+        name: label,
+        module,
+        kernel: name.into(),
+        arguments,
+        rows,
+        zeroed,
+        grows,
+        produced,
+    };
+    Ok((compiled, layout))
+}
+
+enum SinkState {
+    Aggregate(crate::operator::aggregate::AggregateOperator),
+    Output(OutputOperator),
+}
+
+/// Which steps a pass over a row carries out.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    /// All.
+    Whole,
+    /// Those up to the last filter.
+    Filters,
+    /// The projections; the row has passed the filters.
+    Projections,
+}
+
+struct Body<'a, 'b> {
+    source: &'a Source,
+    steps: &'a [Step],
+    environment: &'a Environment<'b>,
+    states: &'a mut States,
+}
+
+impl Body<'_, '_> {
+    /// Emits the kernel's body; the state of the morsel counter, if there is one.
+    fn generate(&mut self, cx: &mut Context<'_>, sink: &mut SinkState) -> Result<Option<usize>, Unsupported> {
+        let rows = cx.argument("rows", Scalar::I64, Argument::RowCount);
+        if let SinkState::Aggregate(operator) = sink {
+            operator.begin(cx);
+        }
+        let morsels = if cx.target.lanes > 1 || cx.target.block_threads > 1 {
+            self.grid_stride(cx, rows, sink)?;
+            None
+        } else {
+            let counter = self.states.counter("morsels");
+            self.morsels(cx, rows, counter, sink)?;
+            Some(counter)
+        };
+        if let SinkState::Aggregate(operator) = sink {
+            operator.end(cx);
+        }
+        Ok(morsels)
+    }
+
+    /// `for base in (block * threads ..).step_by(grid * threads)`: the loop is uniform in the block, the row is not.
+    fn grid_stride(
+        &mut self,
+        cx: &mut Context<'_>,
+        rows: V,
+        sink: &mut SinkState,
+    ) -> Result<(), Unsupported> {
+        let b = &mut *cx.builder;
+        let mut wide = |builtin| {
+            let value = b.builtin(builtin);
+            b.convert(value, Scalar::I64)
+        };
+        let (thread, block) = (wide(Builtin::ThreadId), wide(Builtin::BlockId));
+        let (threads, blocks) = (wide(Builtin::BlockDim), wide(Builtin::GridDim));
+        let stride = b.mul(threads, blocks);
+        let first = b.mul(block, threads);
+        let base = b.var_of("base", first);
+        cx.begin_loop();
+        let current = cx.builder.read(base);
+        let done = cx.builder.ge(current, rows);
+        cx.builder.break_if(done);
+        let row = cx.builder.add(current, thread);
+        let in_range = cx.builder.lt(row, rows);
+        if self.uses_flags(sink) {
+            // A lane beyond the end reads the last row, and takes no part.
+            let one = cx.builder.i64(1);
+            let last = cx.builder.sub(rows, one);
+            let row = cx.builder.binary(BinaryOp::Min, row, last);
+            self.row(cx, row, Flow::Flag { active: Some(in_range) }, sink)?;
+        } else {
+            cx.begin_if(in_range);
+            self.row(cx, row, Flow::Branch { depth: 0 }, sink)?;
+            cx.end();
+        }
+        let next = cx.builder.add(current, stride);
+        cx.builder.assign(base, next);
+        cx.end();
+        Ok(())
+    }
+
+    /// A worker takes morsels until there are none or the launch has failed.
+    fn morsels(
+        &mut self,
+        cx: &mut Context<'_>,
+        rows: V,
+        counter: usize,
+        sink: &mut SinkState,
+    ) -> Result<(), Unsupported> {
+        let counter = cx.argument("morsels", Type::global(Scalar::U64), Argument::State(counter));
+        let staged =
+            matches!(sink, SinkState::Output(_)) && self.environment.micro_model == MicroModel::Resolution;
+        let selection =
+            staged.then(|| cx.builder.shared("selection", Pointee::Scalar(Scalar::U32), BATCH_ROWS));
+        cx.begin_loop();
+        let b = &mut *cx.builder;
+        let status = b.builtin(Builtin::Status);
+        let zero = b.u32(0);
+        let failed = b.ne(status, zero);
+        b.break_if(failed);
+        let size = b.u64(MORSEL_ROWS as u64);
+        let start = b.atomic(AtomicOp::Add, counter, size, Scope::Device);
+        let start = b.bitcast(start, Scalar::I64);
+        let done = b.ge(start, rows);
+        b.break_if(done);
+        let size = b.i64(MORSEL_ROWS);
+        let end = b.add(start, size);
+        let end = b.binary(BinaryOp::Min, end, rows);
+        match (selection, sink) {
+            (Some(selection), SinkState::Output(output)) => {
+                self.batches(cx, start, end, selection, output)?
+            }
+            (_, sink) => {
+                let flow = match self.uses_flags(sink) {
+                    true => Flow::Flag { active: None },
+                    false => Flow::Branch { depth: 0 },
+                };
+                for_range(cx, "row", start, end, |cx, row| self.row(cx, row, flow, sink))?;
+            }
+        }
+        cx.end();
+        Ok(())
+    }
+
+    /// Two passes a batch: the filters make the selection vector, then the selected rows are written to their places.
+    fn batches(
+        &mut self,
+        cx: &mut Context<'_>,
+        start: V,
+        end: V,
+        selection: V,
+        output: &mut OutputOperator,
+    ) -> Result<(), Unsupported> {
+        let batch = cx.builder.var_of("batch", start);
+        cx.begin_loop();
+        let from = cx.builder.read(batch);
+        let done = cx.builder.ge(from, end);
+        cx.builder.break_if(done);
+        let size = cx.builder.i64(i64::from(BATCH_ROWS));
+        let to = cx.builder.add(from, size);
+        let to = cx.builder.binary(BinaryOp::Min, to, end);
+        let none = cx.builder.i64(0);
+        let selected = cx.builder.var_of("selected", none);
+        let speculative = self.filters_are_speculative();
+        for_range(cx, "row", from, to, |cx, row| {
+            self.select(cx, row, from, selection, selected, speculative)
+        })?;
+        let count = cx.builder.read(selected);
+        let places = cx.builder.bitcast(count, Scalar::U64);
+        let first = output.reserve(cx, places);
+        let zero = cx.builder.i64(0);
+        for_range(cx, "place", zero, count, |cx, place| {
+            let offset = cx.builder.offset(selection, place);
+            let offset = cx.builder.load(offset);
+            let offset = cx.builder.convert(offset, Scalar::I64);
+            let row = cx.builder.add(from, offset);
+            self.bind(cx, row)?;
+            self.steps(cx, Flow::Branch { depth: 0 }, Pass::Projections)?;
+            let place = cx.builder.bitcast(place, Scalar::U64);
+            let position = cx.builder.add(first, place);
+            output.write(cx, position, self.states)?;
+            cx.end_row();
+            Ok(())
+        })?;
+        cx.builder.assign(batch, to);
+        cx.end();
+        Ok(())
+    }
+
+    /// Appends the row to the selection vector if it passes the filters: without a branch where that is possible.
+    fn select(
+        &mut self,
+        cx: &mut Context<'_>,
+        row: V,
+        from: V,
+        selection: V,
+        selected: Var,
+        speculative: bool,
+    ) -> Result<(), Unsupported> {
+        let flow = if speculative { Flow::Flag { active: None } } else { Flow::Branch { depth: 0 } };
+        let flow = self.bind_and_filter(cx, row, flow)?;
+        let count = cx.builder.read(selected);
+        let pointer = cx.builder.offset(selection, count);
+        let offset = cx.builder.sub(row, from);
+        let offset = cx.builder.convert(offset, Scalar::U32);
+        cx.builder.store(pointer, offset);
+        let step = match flow.active() {
+            Some(active) => cx.builder.convert(active, Scalar::I64),
+            None => cx.builder.i64(1),
+        };
+        let count = cx.builder.add(count, step);
+        cx.builder.assign(selected, count);
+        close(cx, flow);
+        Ok(())
+    }
+
+    /// As a row of the source: its columns, and for a table of groups whether the slot holds one.
+    fn bind_and_filter(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<Flow, Unsupported> {
+        let flow = self.enter(cx, row, flow)?;
+        self.steps(cx, flow, Pass::Filters)
+    }
+
+    fn enter(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<Flow, Unsupported> {
+        let mut flow = flow;
+        if let Source::Groups(operator) = self.source
+            && let Some(present) = operator.present(cx, row)
+        {
+            flow = match flow {
+                Flow::Branch { depth } => {
+                    cx.begin_if(present);
+                    Flow::Branch { depth: depth + 1 }
+                }
+                Flow::Flag { active: Some(active) } => {
+                    Flow::Flag { active: Some(cx.builder.and(active, present)) }
+                }
+                Flow::Flag { active: None } => Flow::Flag { active: Some(present) },
+            };
+        }
+        self.bind(cx, row)?;
+        Ok(flow)
+    }
+
+    fn bind(&mut self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
+        match self.source {
+            Source::Scan { scan, node } => {
+                let layouts =
+                    self.environment.scans.get(*scan).map(|info| info.layouts.clone()).unwrap_or_default();
+                let types: Vec<DataType> = node.fields.iter().map(|field| field.data_type.clone()).collect();
+                cx.begin_scan(*scan, layouts, types, row);
+            }
+            Source::Groups(operator) => {
+                let columns = operator.deliver(cx, row)?;
+                cx.begin_values(columns);
+            }
+        }
+        Ok(())
+    }
+
+    fn steps(&mut self, cx: &mut Context<'_>, flow: Flow, pass: Pass) -> Result<Flow, Unsupported> {
+        let mut flow = flow;
+        let last_filter = self.steps.iter().rposition(|step| matches!(step, Step::Filter(_)));
+        for (index, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Filter(_) if pass == Pass::Projections => {}
+                Step::Filter(predicate) => {
+                    let speculative = self.is_speculative(index, predicate);
+                    flow = filter::consume(cx, predicate, speculative, flow)?;
+                }
+                Step::Project(_) if pass == Pass::Filters && last_filter.is_none_or(|last| index > last) => {}
+                Step::Project(exprs) => cx.push_projection(exprs),
+            }
+        }
+        Ok(flow)
+    }
+
+    /// One row through all steps into the sink.
+    fn row(
+        &mut self,
+        cx: &mut Context<'_>,
+        row: V,
+        flow: Flow,
+        sink: &mut SinkState,
+    ) -> Result<(), Unsupported> {
+        let flow = self.enter(cx, row, flow)?;
+        let flow = self.steps(cx, flow, Pass::Whole)?;
+        match sink {
+            SinkState::Aggregate(operator) => operator.consume(cx, flow)?,
+            SinkState::Output(output) => match flow {
+                Flow::Flag { .. } => output.consume_warp(cx, flow, self.states)?,
+                Flow::Branch { .. } => output.consume_atomic(cx, self.states)?,
+            },
+        }
+        close(cx, flow);
+        Ok(())
+    }
+
+    /// Whether rows flow with a flag: where the sink needs uniform control flow, or where that saves a branch that a
+    /// processor would predict badly.
+    fn uses_flags(&self, sink: &SinkState) -> bool {
+        match sink {
+            SinkState::Output(_) => self.environment.micro_model == MicroModel::Resolution && self.is_simt(),
+            SinkState::Aggregate(operator) => {
+                operator.takes_flags()
+                    && matches!(self.source, Source::Scan { .. })
+                    && self.filters_are_speculative()
+                    && operator.expressions().iter().all(|expr| self.is_speculative(self.steps.len(), expr))
+            }
+        }
+    }
+
+    fn is_simt(&self) -> bool {
+        self.environment.target.lanes > 1 || self.environment.target.block_threads > 1
+    }
+
+    fn filters_are_speculative(&self) -> bool {
+        matches!(self.source, Source::Scan { .. })
+            && self.steps.iter().enumerate().all(|(index, step)| match step {
+                Step::Filter(predicate) => self.is_speculative(index, predicate),
+                Step::Project(_) => true,
+            })
+    }
+
+    /// Whether an expression over the columns before step `index` may be computed for rows that are dead: it cannot
+    /// fail, and costs little, also through the projections that it stands on.
+    fn is_speculative(&self, index: usize, expr: &Expr) -> bool {
+        let layers = self.layers(index);
+        speculative_over(expr, &layers)
+    }
+
+    /// The projections before step `index`, outermost last, each with what is known of the columns under it.
+    fn layers(&self, index: usize) -> Vec<(Option<&[Expr]>, Vec<ColumnInfo>)> {
+        let first = match self.source {
+            Source::Scan { scan, node } => match self.environment.scans.get(*scan) {
+                Some(info) => columns::of_scan(*scan, node, info),
+                None => Vec::new(),
+            },
+            Source::Groups(operator) => operator.columns(),
+        };
+        let mut layers: Vec<(Option<&[Expr]>, Vec<ColumnInfo>)> = vec![(None, first)];
+        for step in &self.steps[..index] {
+            if let Step::Project(exprs) = step {
+                let below = layers.last().map(|(_, columns)| columns.clone()).unwrap_or_default();
+                layers.push((Some(exprs), columns::of_projection(exprs, &below)));
+            }
+        }
+        layers
+    }
+}
+
+fn speculative_over(expr: &Expr, layers: &[(Option<&[Expr]>, Vec<ColumnInfo>)]) -> bool {
+    let Some(((exprs, columns), below)) = layers.split_last() else { return false };
+    let range_of = |index: usize| columns.get(index).and_then(|column: &ColumnInfo| column.range);
+    if can_fail(expr, &range_of) || !is_cheap(expr, &range_of) {
+        return false;
+    }
+    match exprs {
+        None => true,
+        Some(exprs) => columns_read(expr)
+            .into_iter()
+            .all(|column| exprs.get(column).is_some_and(|e| speculative_over(e, below))),
+    }
+}
+
+/// The columns that an expression reads.
+fn columns_read(expr: &Expr) -> Vec<usize> {
+    match expr.kind {
+        ExprKind::Column(index) => vec![index],
+        _ => expr::children(expr).into_iter().flat_map(columns_read).collect(),
+    }
+}
+
+/// Closes what the row has opened.
+fn close(cx: &mut Context<'_>, flow: Flow) {
+    if let Flow::Branch { depth } = flow {
+        for _ in 0..depth {
+            cx.end();
+        }
+    }
+    cx.end_row();
+}
+
+/// `for index in from..to` over `i64`.
+fn for_range(
+    cx: &mut Context<'_>,
+    name: &str,
+    from: V,
+    to: V,
+    body: impl FnOnce(&mut Context<'_>, V) -> Result<(), Unsupported>,
+) -> Result<(), Unsupported> {
+    let index = cx.builder.var_of(name, from);
+    cx.begin_loop();
+    let current = cx.builder.read(index);
+    let done = cx.builder.ge(current, to);
+    cx.builder.break_if(done);
+    body(cx, current)?;
+    let one = cx.builder.i64(1);
+    let next = cx.builder.add(current, one);
+    cx.builder.assign(index, next);
+    cx.end();
+    Ok(())
+}

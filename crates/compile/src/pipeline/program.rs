@@ -1,0 +1,157 @@
+//! A compiled query: kernels, the state they share, and where the result lies. What the engine runs.
+
+use kelpie_kir::{Module, Scalar};
+
+use crate::context::Argument;
+use crate::layout::ColumnLayout;
+use crate::types::DataType;
+
+/// What the compiler must know of a scan's data.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ScanInfo {
+    /// Rows.
+    pub rows: u64,
+    /// Layout of each column of the scan.
+    pub layouts: Vec<ColumnLayout>,
+}
+
+/// A compiled query.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// To be run one after the other.
+    pub pipelines: Vec<CompiledPipeline>,
+    /// Buffers that the kernels share.
+    pub states: Vec<State>,
+    /// Capacities of the buffers.
+    pub classes: Vec<CapacityClass>,
+    /// Where the result lies.
+    pub output: OutputLayout,
+}
+
+/// One pipeline: one kernel.
+#[derive(Debug, Clone)]
+pub struct CompiledPipeline {
+    /// What it does, for people.
+    pub name: String,
+    /// Holds just this kernel.
+    pub module: Module,
+    /// The kernel's name.
+    pub kernel: String,
+    /// One a parameter.
+    pub arguments: Vec<Argument>,
+    /// Rows of its source.
+    pub rows: Rows,
+    /// States that must be zero before each launch.
+    pub zeroed: Vec<usize>,
+    /// Classes that this pipeline may find too small.
+    pub grows: Vec<usize>,
+    /// Counts what it produced: a state, if the pipeline counts.
+    pub produced: Option<usize>,
+}
+
+/// How many rows a pipeline's source has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Those of a scan.
+    Scan(usize),
+    /// Slots of a table: the capacity of a class.
+    Class(usize),
+}
+
+/// A buffer of elements; its capacity is its class's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Name, for people.
+    pub name: String,
+    /// Bytes of one element.
+    pub element_bytes: u32,
+    /// Its capacity class.
+    pub class: usize,
+}
+
+/// A capacity in elements that states share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapacityClass {
+    /// At the first launch.
+    pub initial: u64,
+    /// What to do where a pipeline reports `Status::Grow`.
+    pub growth: Growth,
+}
+
+/// How a class grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Growth {
+    /// Never too small.
+    Fixed,
+    /// A hash table: to four times the slots; always a power of two.
+    Table,
+    /// An output: the state (one `u64`) counted what was needed.
+    Counted(usize),
+}
+
+/// Where the result lies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputLayout {
+    /// State that counts the rows, one `u64`.
+    pub count: usize,
+    /// One a column of the plan.
+    pub columns: Vec<OutputColumn>,
+}
+
+/// A column of the result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputColumn {
+    /// Name.
+    pub name: String,
+    /// SQL type.
+    pub data_type: DataType,
+    /// State of one byte a row: 1 = not NULL.
+    pub validity: Option<usize>,
+    /// The values.
+    pub storage: OutputStorage,
+}
+
+/// Values of a column of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputStorage {
+    /// A state with one scalar a row; `bool` is a byte.
+    Scalar(Scalar, usize),
+    /// Text in a heap of bytes.
+    Text {
+        /// State of `u64`: offset in the heap.
+        offsets: usize,
+        /// State of `u32`: length in bytes.
+        lengths: usize,
+        /// State of bytes.
+        heap: usize,
+    },
+    /// NULL in every row.
+    Null,
+}
+
+/// States and classes while they are declared.
+#[derive(Debug, Default)]
+pub(crate) struct States {
+    pub states: Vec<State>,
+    pub classes: Vec<CapacityClass>,
+}
+
+impl States {
+    /// Declares a capacity.
+    pub fn class(&mut self, initial: u64, growth: Growth) -> usize {
+        self.classes.push(CapacityClass { initial, growth });
+        self.classes.len() - 1
+    }
+
+    /// Declares a buffer.
+    pub fn state(&mut self, name: &str, element_bytes: u32, class: usize) -> usize {
+        self.states.push(State { name: name.into(), element_bytes, class });
+        self.states.len() - 1
+    }
+
+    /// Declares a buffer of one `u64`.
+    pub fn counter(&mut self, name: &str) -> usize {
+        let class = self.class(1, Growth::Fixed);
+        self.state(name, 8, class)
+    }
+}
