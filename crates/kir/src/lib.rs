@@ -3,6 +3,7 @@
 pub mod arena;
 pub mod builder;
 pub mod module;
+mod operands;
 pub mod target;
 pub mod text;
 pub mod types;
@@ -15,4 +16,4 @@ pub use module::*;
 pub use target::Target;
 pub use types::{Field, Pointee, Scalar, Space, Struct, Type};
 pub use typing::TypeError;
-pub use validate::{ValidModule, ValidationError, validate};
+pub use validate::{Uniformity, ValidModule, ValidationError, validate};

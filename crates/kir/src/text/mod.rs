@@ -9,7 +9,8 @@ mod parser;
 mod printer;
 
 pub use parser::parse;
-pub use printer::{print, print_statement};
+pub use printer::print;
+pub(crate) use printer::{print_statement, statement_text, type_text};
 
 /// Blocks nest at most this deep, so that no recursive walk over a module runs out of stack.
 pub const MAX_NESTING: usize = 400;

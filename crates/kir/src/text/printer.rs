@@ -14,12 +14,29 @@ pub fn print(module: &Module) -> String {
 
 /// The line number (from 1) in [`print`]'s text of a function's statement, and that line. Statements are counted
 /// from 0 in the order of the text.
-pub fn print_statement(module: &Module, function: &Function, statement: usize) -> Option<(usize, String)> {
+pub(crate) fn print_statement(
+    module: &Module,
+    function: &Function,
+    statement: usize,
+) -> Option<(usize, String)> {
     let mut printer = Printer::new(module);
     printer.watched = Some((function, statement));
     printer.module();
     let line = printer.found?;
     Some((line, printer.text.lines().nth(line - 1)?.trim().to_string()))
+}
+
+/// The text of the statement that defines a value.
+pub(crate) fn statement_text(module: &Module, function: &Function, value: Handle<Value>) -> Option<String> {
+    fn defining(block: &Block, value: Handle<Value>) -> Option<&Stmt> {
+        block.iter().find_map(|stmt| match stmt {
+            Stmt::If { accept, reject, .. } => defining(accept, value).or_else(|| defining(reject, value)),
+            Stmt::Loop(body) => defining(body, value),
+            stmt => (stmt.defines() == Some(value)).then_some(stmt),
+        })
+    }
+    let stmt = defining(&function.body, value)?;
+    Some(Printer::new(module).simple_statement(function, stmt))
 }
 
 struct Printer<'a> {
