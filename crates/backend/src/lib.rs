@@ -1,6 +1,7 @@
 //! Back ends of Kelpie's kernel IR: Cranelift machine code, CUDA C text, and a SIMT interpreter.
 
 pub mod cpu;
+pub mod cuda;
 
 /// Why a back end gives no code for a module that is valid. A bug of Kelpie, or a host that Kelpie cannot compile for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

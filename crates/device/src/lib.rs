@@ -3,6 +3,7 @@
 mod cache;
 pub mod cpu;
 mod memory;
+pub mod nvrtc;
 pub mod simt;
 
 use std::fmt::Debug;
