@@ -126,7 +126,7 @@ fn constructs(shared: u32) -> Module {
         "class",
         &[("int", Type::I64), ("sum", Scalar::I128.into()), ("set", Type::BOOL), ("p", inner)],
     );
-    b.begin_function("min", &[("float", Type::I64)], Some(Type::I64));
+    b.begin_function("max", &[("float", Type::I64)], Some(Type::I64));
     let float = b.param(0);
     let zero = b.i64(0);
     let negative = b.lt(float, zero);

@@ -37,7 +37,7 @@ fn filtered_sum() -> Module {
     let product = b.mul(value, count);
     let overflow = b.overflows(OverflowOp::Mul, value, count);
     b.begin_if(overflow);
-    b.trap(2);
+    b.report(2);
     b.end();
     let before = b.read(sum);
     let after = b.add(before, product);
