@@ -1,8 +1,14 @@
 //! Runs Kelpie's compiled plans: stages, memory budget, column cache, cancellation and metrics.
 
 pub mod columns;
+mod devices;
 pub mod error;
+mod host;
+mod memory_source;
+mod query;
+mod result;
 pub mod source;
+mod stage;
 
 use std::sync::Arc;
 
@@ -127,39 +133,4 @@ pub enum ExplainStage {
     Code,
 }
 
-/// Devices, column cache and kernels: one a process.
-#[derive(Debug, Default)]
-pub struct Engine {}
-
-impl Engine {
-    /// An engine; devices are looked for when first needed.
-    pub fn new() -> Engine {
-        Engine::default()
-    }
-
-    /// Every device: usable, or why not.
-    pub fn devices(&self) -> Vec<(DeviceKind, Result<Arc<dyn Device>, String>)> {
-        Vec::new()
-    }
-
-    /// Every reason why a plan cannot be compiled; empty where it can. Needs no data.
-    pub fn check(&self, plan: &Plan) -> Vec<String> {
-        let _ = plan;
-        vec!["not built yet".into()]
-    }
-
-    /// Runs a query. Blocks; call it from a thread that may.
-    pub fn execute(&self, query: &Query, cancel: &CancelToken) -> Result<QueryOutput, EngineError> {
-        let _ = (query, cancel);
-        Err(EngineError::Internal("not built yet".into()))
-    }
-
-    /// Shows a stage of a query's compilation. Reads the columns if they are not cached: their layout shapes the code.
-    pub fn explain(&self, query: &Query, stage: ExplainStage) -> Result<String, EngineError> {
-        let _ = (query, stage);
-        Err(EngineError::Internal("not built yet".into()))
-    }
-
-    /// Forgets all cached columns.
-    pub fn clear_columns(&self) {}
-}
+pub use query::Engine;

@@ -1,0 +1,330 @@
+//! A query from plan to batch: stages, and between them sort and limit on the host.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::context::Unsupported;
+use kelpie_compile::expr::{Expr, ExprKind};
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::pipeline::{self, ScanInfo};
+use kelpie_compile::plan::{Plan, Scan, SortKey};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_device::{CancelToken, Device, DeviceKind};
+use kelpie_kir::{Scalar, Target, text};
+use parking_lot::Mutex;
+
+use crate::columns::ColumnCache;
+use crate::devices::Devices;
+use crate::error::EngineError;
+use crate::memory_source::MemorySource;
+use crate::source::TableSource;
+use crate::stage::{self, Prepared};
+use crate::{ExplainStage, MicroModel, Query, QueryMetrics, QueryOutput, host};
+
+/// Programs that stay compiled.
+const PROGRAM_LIMIT: usize = 64;
+
+/// Devices, column cache and kernels: one a process.
+#[derive(Debug, Default)]
+pub struct Engine {
+    devices: Devices,
+    columns: ColumnCache,
+    /// Most recently used last.
+    programs: Mutex<VecDeque<(String, Arc<Prepared>)>>,
+}
+
+/// One query on its way.
+struct Execution<'a> {
+    engine: &'a Engine,
+    device: Arc<dyn Device>,
+    micro_model: MicroModel,
+    sources: Vec<Arc<dyn TableSource>>,
+    cancel: &'a CancelToken,
+    metrics: QueryMetrics,
+    /// Where given, stages are described and not run beyond what later stages need.
+    explain: Option<(ExplainStage, String)>,
+}
+
+impl Engine {
+    /// An engine; devices are looked for when first needed.
+    pub fn new() -> Engine {
+        Engine::default()
+    }
+
+    /// Every device: usable, or why not.
+    pub fn devices(&self) -> Vec<(DeviceKind, Result<Arc<dyn Device>, String>)> {
+        self.devices.all()
+    }
+
+    /// Every reason why a plan cannot be compiled; empty where it can. Needs no data: columns are taken as their
+    /// types allow.
+    pub fn check(&self, plan: &Plan) -> Vec<String> {
+        let mut reasons = Vec::new();
+        check(plan, &mut reasons);
+        reasons
+    }
+
+    /// Runs a query. Blocks; call it from a thread that may.
+    pub fn execute(&self, query: &Query, cancel: &CancelToken) -> Result<QueryOutput, EngineError> {
+        let mut execution = self.begin(query, cancel, None)?;
+        let batch = execution.run(&query.plan)?;
+        Ok(QueryOutput { batch, metrics: execution.metrics })
+    }
+
+    /// Shows a stage of a query's compilation. Reads the columns if they are not cached: their layout shapes the code.
+    pub fn explain(&self, query: &Query, stage: ExplainStage) -> Result<String, EngineError> {
+        let cancel = CancelToken::default();
+        let mut execution = self.begin(query, &cancel, Some((stage, String::new())))?;
+        execution.run(&query.plan)?;
+        Ok(execution.explain.map(|(_, text)| text).unwrap_or_default())
+    }
+
+    /// Forgets all cached columns.
+    pub fn clear_columns(&self) {
+        self.columns.clear();
+    }
+
+    fn begin<'a>(
+        &'a self,
+        query: &Query,
+        cancel: &'a CancelToken,
+        explain: Option<(ExplainStage, String)>,
+    ) -> Result<Execution<'a>, EngineError> {
+        let device = self.devices.choose(&query.options)?;
+        let metrics = QueryMetrics { device: device.name(), ..QueryMetrics::default() };
+        Ok(Execution {
+            engine: self,
+            device,
+            micro_model: query.options.micro_model,
+            sources: query.sources.clone(),
+            cancel,
+            metrics,
+            explain,
+        })
+    }
+
+    fn known(&self, key: &str) -> Option<Arc<Prepared>> {
+        let mut programs = self.programs.lock();
+        let position = programs.iter().position(|(known, _)| known == key)?;
+        let entry = programs.remove(position)?;
+        let prepared = Arc::clone(&entry.1);
+        programs.push_back(entry);
+        Some(prepared)
+    }
+
+    fn keep(&self, key: String, prepared: &Arc<Prepared>) {
+        let mut programs = self.programs.lock();
+        if programs.len() >= PROGRAM_LIMIT {
+            programs.pop_front();
+        }
+        programs.push_back((key, Arc::clone(prepared)));
+    }
+}
+
+impl Execution<'_> {
+    fn run(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
+        match plan {
+            Plan::Sort { input, keys, fetch } => self.sort(input, keys, *fetch),
+            Plan::Limit { input, skip, fetch } => {
+                let batch = self.run(input)?;
+                Ok(host::limit(&batch, *skip, *fetch))
+            }
+            _ => {
+                let plan = self.materialize(plan)?;
+                self.stage(&plan)
+            }
+        }
+    }
+
+    /// Sorts on the host; keys that are not columns are computed beside the rows first.
+    fn sort(
+        &mut self,
+        input: &Plan,
+        keys: &[SortKey],
+        fetch: Option<usize>,
+    ) -> Result<RecordBatch, EngineError> {
+        let fields = input.fields();
+        if keys.iter().all(|key| matches!(key.expr.kind, ExprKind::Column(_))) {
+            let batch = self.run(input)?;
+            let start = Instant::now();
+            let sorted = host::sort(&batch, keys, fetch)?;
+            self.metrics.result_ns += start.elapsed().as_nanos() as u64;
+            return Ok(sorted);
+        }
+        let width = fields.len();
+        let mut exprs: Vec<Expr> = fields
+            .iter()
+            .enumerate()
+            .map(|(index, field)| Expr::column(index, field.data_type.clone(), field.nullable))
+            .collect();
+        let mut names: Vec<String> = fields.into_iter().map(|field| field.name).collect();
+        let mut columns = Vec::new();
+        for key in keys {
+            let column = Expr::column(exprs.len(), key.expr.data_type.clone(), key.expr.nullable);
+            columns.push(SortKey { expr: column, ..key.clone() });
+            names.push(format!("sort_key_{}", exprs.len() - width));
+            exprs.push(key.expr.clone());
+        }
+        let batch = self.run(&Plan::Project { input: Box::new(input.clone()), exprs, names })?;
+        let sorted = host::sort(&batch, &columns, fetch)?;
+        Ok(sorted.project(&(0..width).collect::<Vec<_>>())?)
+    }
+
+    /// The plan with every sort and limit inside carried out: its result is a table that is scanned.
+    fn materialize(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
+        let mut inner = |input: &Plan| self.materialize(input).map(Box::new);
+        Ok(match plan {
+            Plan::Scan(scan) => Plan::Scan(scan.clone()),
+            Plan::Filter { input, predicate } => {
+                Plan::Filter { input: inner(input)?, predicate: predicate.clone() }
+            }
+            Plan::Project { input, exprs, names } => {
+                Plan::Project { input: inner(input)?, exprs: exprs.clone(), names: names.clone() }
+            }
+            Plan::Aggregate { input, keys, aggregates, names } => Plan::Aggregate {
+                input: inner(input)?,
+                keys: keys.clone(),
+                aggregates: aggregates.clone(),
+                names: names.clone(),
+            },
+            Plan::Sort { .. } | Plan::Limit { .. } => {
+                let fields = plan.fields();
+                let batch = self.run(plan)?;
+                self.sources.push(Arc::new(MemorySource::new("rows", batch)));
+                Plan::Scan(Scan {
+                    source: self.sources.len() - 1,
+                    table: "rows".into(),
+                    columns: (0..fields.len()).collect(),
+                    fields,
+                })
+            }
+        })
+    }
+
+    /// Compiles and runs a plan without sort and limit.
+    fn stage(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
+        let columns = &self.engine.columns;
+        let loaded = stage::load(plan, &self.sources, &self.device, columns, self.cancel, &mut self.metrics)?;
+        let infos = stage::describe(&loaded);
+        let start = Instant::now();
+        let key = format!("{:?} {:?} {plan:?} {infos:?}", self.device.name(), self.micro_model);
+        let (prepared, fresh) = match self.engine.known(&key) {
+            Some(prepared) => (prepared, false),
+            None => {
+                let program = pipeline::compile(plan, &infos, self.device.target(), self.micro_model)?;
+                let prepared = Arc::new(stage::prepare(program, &self.device)?);
+                self.engine.keep(key, &prepared);
+                (prepared, true)
+            }
+        };
+        self.metrics.compile_ns += start.elapsed().as_nanos() as u64;
+        if let Some((stage, out)) = &mut self.explain {
+            describe(&prepared, *stage, &self.device, out)?;
+        }
+        let first = self.metrics.pipelines.len();
+        let batch = stage::run(&prepared, plan, &loaded, &self.device, self.cancel, &mut self.metrics)?;
+        if fresh {
+            for (metrics, kernel) in self.metrics.pipelines[first..].iter_mut().zip(&prepared.kernels) {
+                metrics.compile_ns = kernel.compile_ns();
+            }
+        }
+        Ok(batch)
+    }
+}
+
+/// Appends a description of a stage.
+fn describe(
+    prepared: &Prepared,
+    stage: ExplainStage,
+    device: &Arc<dyn Device>,
+    out: &mut String,
+) -> Result<(), EngineError> {
+    for (index, pipeline) in prepared.program.pipelines.iter().enumerate() {
+        let _ = writeln!(out, "-- pipeline {index}: {}", pipeline.name);
+        match stage {
+            ExplainStage::Pipelines => {
+                for state in pipeline.zeroed.iter().map(|state| &prepared.program.states[*state]) {
+                    let slots = prepared.program.classes[state.class].initial;
+                    let _ = writeln!(out, "   state {}: {slots} × {} bytes", state.name, state.element_bytes);
+                }
+            }
+            ExplainStage::Kir => out.push_str(&text::print(&pipeline.module)),
+            ExplainStage::Code => out.push_str(&device.code(&prepared.modules[index])?),
+        }
+    }
+    Ok(())
+}
+
+/// Collects the reasons against a plan: each sort key and each stage between sorts and limits is tried.
+fn check(plan: &Plan, reasons: &mut Vec<String>) {
+    match plan {
+        Plan::Sort { input, keys, .. } => {
+            let exprs: Vec<Expr> = keys.iter().map(|key| key.expr.clone()).collect();
+            if exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_))) {
+                return check(input, reasons);
+            }
+            let names = vec![String::new(); exprs.len()];
+            check(&Plan::Project { input: input.clone(), exprs, names }, reasons);
+        }
+        Plan::Limit { input, .. } => check(input, reasons),
+        _ => {
+            let plan = cut_stages(plan, reasons);
+            let infos: Vec<ScanInfo> = stage::scans(&plan).into_iter().map(assume).collect();
+            for target in [Target::cpu(1), Target::simt(32, 256, 48 << 10, 1024)] {
+                let compiled = pipeline::compile(&plan, &infos, &target, MicroModel::Resolution);
+                if let Err(Unsupported(reason)) = compiled
+                    && !reasons.contains(&reason)
+                {
+                    reasons.push(reason);
+                }
+            }
+        }
+    }
+}
+
+/// The plan with every sort and limit inside replaced by a scan of its columns.
+fn cut_stages(plan: &Plan, reasons: &mut Vec<String>) -> Plan {
+    let mut inner = |input: &Plan| Box::new(cut_stages(input, reasons));
+    match plan {
+        Plan::Scan(scan) => Plan::Scan(scan.clone()),
+        Plan::Filter { input, predicate } => {
+            Plan::Filter { input: inner(input), predicate: predicate.clone() }
+        }
+        Plan::Project { input, exprs, names } => {
+            Plan::Project { input: inner(input), exprs: exprs.clone(), names: names.clone() }
+        }
+        Plan::Aggregate { input, keys, aggregates, names } => Plan::Aggregate {
+            input: inner(input),
+            keys: keys.clone(),
+            aggregates: aggregates.clone(),
+            names: names.clone(),
+        },
+        Plan::Sort { .. } | Plan::Limit { .. } => {
+            check(plan, reasons);
+            let fields = plan.fields();
+            Plan::Scan(Scan { source: 0, table: "rows".into(), columns: (0..fields.len()).collect(), fields })
+        }
+    }
+}
+
+/// The layout that a scan may have at worst.
+fn assume(scan: &Scan) -> ScanInfo {
+    let layout = |field: &Field| {
+        let fixed = |scalar| Storage::Fixed { scalar, has_base: false };
+        let storage = match field.data_type {
+            DataType::Utf8 => Storage::Text { offset: Scalar::U32 },
+            DataType::Boolean | DataType::Null => fixed(Scalar::U8),
+            DataType::Float32 => fixed(Scalar::F32),
+            DataType::Float64 => fixed(Scalar::F64),
+            DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Date32 => fixed(Scalar::I32),
+            DataType::UInt8 | DataType::UInt16 => fixed(Scalar::I32),
+            DataType::UInt32 | DataType::Int64 | DataType::Timestamp { .. } => fixed(Scalar::I64),
+            DataType::UInt64 | DataType::Decimal128 { .. } | DataType::Interval => fixed(Scalar::I128),
+        };
+        ColumnLayout { storage, has_nulls: field.nullable, range: None }
+    };
+    ScanInfo { rows: 1 << 40, layouts: scan.fields.iter().map(layout).collect() }
+}

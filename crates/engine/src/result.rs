@@ -1,0 +1,219 @@
+//! From the output states on the device to an Arrow batch.
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes as at;
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::pipeline::{OutputColumn, OutputLayout, OutputStorage};
+use kelpie_compile::types::{DataType, Field, TimeUnit};
+use kelpie_kir::Scalar;
+
+use crate::error::EngineError;
+
+/// Reads bytes of a state: the first `bytes` of it.
+pub type ReadState<'a> = dyn Fn(usize, usize) -> Result<Vec<u8>, EngineError> + 'a;
+
+/// The Arrow type of a SQL type.
+pub fn arrow_type(data_type: &DataType) -> at::DataType {
+    match data_type {
+        DataType::Null => at::DataType::Null,
+        DataType::Boolean => at::DataType::Boolean,
+        DataType::Int8 => at::DataType::Int8,
+        DataType::Int16 => at::DataType::Int16,
+        DataType::Int32 => at::DataType::Int32,
+        DataType::Int64 => at::DataType::Int64,
+        DataType::UInt8 => at::DataType::UInt8,
+        DataType::UInt16 => at::DataType::UInt16,
+        DataType::UInt32 => at::DataType::UInt32,
+        DataType::UInt64 => at::DataType::UInt64,
+        DataType::Float32 => at::DataType::Float32,
+        DataType::Float64 => at::DataType::Float64,
+        DataType::Decimal128 { precision, scale } => at::DataType::Decimal128(*precision, *scale),
+        DataType::Date32 => at::DataType::Date32,
+        DataType::Timestamp { unit, timezone } => {
+            at::DataType::Timestamp(arrow_unit(*unit), timezone.clone())
+        }
+        DataType::Utf8 => at::DataType::Utf8,
+        DataType::Interval => at::DataType::Interval(at::IntervalUnit::MonthDayNano),
+    }
+}
+
+fn arrow_unit(unit: TimeUnit) -> at::TimeUnit {
+    match unit {
+        TimeUnit::Second => at::TimeUnit::Second,
+        TimeUnit::Millisecond => at::TimeUnit::Millisecond,
+        TimeUnit::Microsecond => at::TimeUnit::Microsecond,
+        TimeUnit::Nanosecond => at::TimeUnit::Nanosecond,
+    }
+}
+
+/// The Arrow schema of a plan's columns.
+pub fn arrow_schema(fields: &[Field]) -> at::SchemaRef {
+    let field = |f: &Field| at::Field::new(&f.name, arrow_type(&f.data_type), true);
+    Arc::new(at::Schema::new(fields.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// The result of a query.
+pub fn read(
+    layout: &OutputLayout,
+    fields: &[Field],
+    state: &ReadState<'_>,
+) -> Result<RecordBatch, EngineError> {
+    let count = state(layout.count, 8)?;
+    let rows = word(&count, 0) as usize;
+    let mut arrays = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        // A pipeline whose source is empty at compile time may have declared no columns.
+        arrays.push(match layout.columns.get(index) {
+            Some(column) => read_column(column, rows, state)?,
+            None => new_null_array(&arrow_type(&field.data_type), rows),
+        });
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(arrow_schema(fields), arrays, &options)?)
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    bytes.get(index * 8..index * 8 + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+fn read_column(column: &OutputColumn, rows: usize, state: &ReadState<'_>) -> Result<ArrayRef, EngineError> {
+    let nulls = match column.validity {
+        Some(validity) => {
+            let bytes = state(validity, rows)?;
+            Some(NullBuffer::new(BooleanBuffer::collect_bool(rows, |row| bytes[row] != 0)))
+        }
+        None => None,
+    };
+    match column.storage {
+        OutputStorage::Null => Ok(new_null_array(&arrow_type(&column.data_type), rows)),
+        OutputStorage::Scalar(scalar, id) => {
+            let bytes = state(id, rows * scalar.bytes() as usize)?;
+            scalar_array(&column.data_type, scalar, &bytes, nulls)
+        }
+        OutputStorage::Text { offsets, lengths, heap } => {
+            let offsets = state(offsets, rows * 8)?;
+            let lengths = state(lengths, rows * 4)?;
+            text_array(rows, &offsets, &lengths, nulls, heap, state)
+        }
+    }
+}
+
+fn text_array(
+    rows: usize,
+    offsets: &[u8],
+    lengths: &[u8],
+    nulls: Option<NullBuffer>,
+    heap: usize,
+    state: &ReadState<'_>,
+) -> Result<ArrayRef, EngineError> {
+    let span = |row: usize| {
+        let offset = word(offsets, row) as usize;
+        let length = lengths
+            .get(row * 4..row * 4 + 4)
+            .and_then(|part| part.try_into().ok())
+            .map_or(0, u32::from_le_bytes);
+        (offset, length as usize)
+    };
+    let used = (0..rows).map(|row| span(row).0 + span(row).1).max().unwrap_or(0);
+    let bytes = state(heap, used)?;
+    let mut builder = StringBuilder::with_capacity(rows, used);
+    for row in 0..rows {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            builder.append_null();
+            continue;
+        }
+        let (offset, length) = span(row);
+        let text = std::str::from_utf8(&bytes[offset..offset + length])
+            .map_err(|error| EngineError::Internal(format!("text of a result is not UTF-8: {error}")))?;
+        builder.append_value(text);
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// Integers of a register type as `i128`s.
+fn integers(scalar: Scalar, bytes: &[u8]) -> Vec<i128> {
+    macro_rules! read {
+        ($ty:ty) => {
+            bytes
+                .chunks_exact(size_of::<$ty>())
+                .map(|chunk| chunk.try_into().map_or(0, <$ty>::from_le_bytes) as i128)
+                .collect()
+        };
+    }
+    match scalar {
+        Scalar::Bool | Scalar::U8 => read!(u8),
+        Scalar::I8 => read!(i8),
+        Scalar::I16 => read!(i16),
+        Scalar::U16 => read!(u16),
+        Scalar::I32 => read!(i32),
+        Scalar::U32 => read!(u32),
+        Scalar::I64 => read!(i64),
+        Scalar::U64 => read!(u64),
+        Scalar::I128 => read!(i128),
+        Scalar::F32 | Scalar::F64 => Vec::new(),
+    }
+}
+
+fn scalar_array(
+    data_type: &DataType,
+    scalar: Scalar,
+    bytes: &[u8],
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, EngineError> {
+    macro_rules! primitive {
+        ($arrow:ty) => {{
+            let values = integers(scalar, bytes).into_iter().map(|value| value as _);
+            let array = PrimitiveArray::<$arrow>::new(values.collect(), nulls);
+            Ok(Arc::new(array.with_data_type(arrow_type(data_type))) as ArrayRef)
+        }};
+    }
+    match data_type {
+        DataType::Boolean => {
+            let values = BooleanBuffer::collect_bool(bytes.len(), |row| bytes[row] != 0);
+            Ok(Arc::new(BooleanArray::new(values, nulls)))
+        }
+        DataType::Int8 => primitive!(at::Int8Type),
+        DataType::Int16 => primitive!(at::Int16Type),
+        DataType::Int32 => primitive!(at::Int32Type),
+        DataType::Int64 => primitive!(at::Int64Type),
+        DataType::UInt8 => primitive!(at::UInt8Type),
+        DataType::UInt16 => primitive!(at::UInt16Type),
+        DataType::UInt32 => primitive!(at::UInt32Type),
+        DataType::UInt64 => primitive!(at::UInt64Type),
+        DataType::Date32 => primitive!(at::Date32Type),
+        DataType::Decimal128 { .. } => primitive!(at::Decimal128Type),
+        DataType::Timestamp { unit, .. } => match unit {
+            TimeUnit::Second => primitive!(at::TimestampSecondType),
+            TimeUnit::Millisecond => primitive!(at::TimestampMillisecondType),
+            TimeUnit::Microsecond => primitive!(at::TimestampMicrosecondType),
+            TimeUnit::Nanosecond => primitive!(at::TimestampNanosecondType),
+        },
+        DataType::Float32 | DataType::Float64 => float_array(data_type, scalar, bytes, nulls),
+        other => Err(EngineError::Internal(format!("a result of type {other} as {}", scalar.name()))),
+    }
+}
+
+fn float_array(
+    data_type: &DataType,
+    scalar: Scalar,
+    bytes: &[u8],
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, EngineError> {
+    let values: Vec<f64> = match scalar {
+        Scalar::F32 => {
+            bytes.chunks_exact(4).map(|c| c.try_into().map_or(0.0, f32::from_le_bytes).into()).collect()
+        }
+        Scalar::F64 => bytes.chunks_exact(8).map(|c| c.try_into().map_or(0.0, f64::from_le_bytes)).collect(),
+        other => return Err(EngineError::Internal(format!("a float result as {}", other.name()))),
+    };
+    Ok(match data_type {
+        DataType::Float32 => {
+            let values: Vec<f32> = values.into_iter().map(|value| value as f32).collect();
+            Arc::new(Float32Array::new(values.into(), nulls))
+        }
+        _ => Arc::new(Float64Array::new(values.into(), nulls)),
+    })
+}

@@ -1,0 +1,382 @@
+//! One compiled stage: columns to the device, kernels, launches, result.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::context::{Argument, ColumnPart, Constant, Status};
+use kelpie_compile::pipeline::{CompiledPipeline, Growth, Program, Rows, ScanInfo};
+use kelpie_compile::plan::{Plan, Scan};
+use kelpie_device::{Buffer, CancelToken, Device, Kernel, KernelArgument, Launch};
+use kelpie_kir::{Scalar, ValidModule, validate};
+
+use crate::columns::{ColumnCache, ResidentColumn};
+use crate::error::EngineError;
+use crate::source::TableSource;
+use crate::{PipelineMetrics, QueryMetrics, result};
+
+/// Launches of one pipeline before the engine gives up growing its state.
+const GROW_LIMIT: u32 = 24;
+/// Rows that a block should have, at least, for its start to pay.
+const ROWS_PER_CPU_BLOCK: u64 = 16 << 10;
+
+/// A program with its kernels on one device.
+#[derive(Debug)]
+pub struct Prepared {
+    pub program: Program,
+    pub modules: Vec<ValidModule>,
+    pub kernels: Vec<Arc<dyn Kernel>>,
+}
+
+/// The data of a scan on the device.
+#[derive(Debug)]
+pub struct Loaded {
+    pub rows: u64,
+    pub columns: Vec<Arc<ResidentColumn>>,
+}
+
+/// The scans of a plan, in the compiler's order.
+pub fn scans(plan: &Plan) -> Vec<&Scan> {
+    match plan {
+        Plan::Scan(scan) => vec![scan],
+        Plan::Filter { input, .. }
+        | Plan::Project { input, .. }
+        | Plan::Aggregate { input, .. }
+        | Plan::Sort { input, .. }
+        | Plan::Limit { input, .. } => scans(input),
+    }
+}
+
+/// Brings the columns of every scan to the device.
+pub fn load(
+    plan: &Plan,
+    sources: &[Arc<dyn TableSource>],
+    device: &Arc<dyn Device>,
+    cache: &ColumnCache,
+    cancel: &CancelToken,
+    metrics: &mut QueryMetrics,
+) -> Result<Vec<Loaded>, EngineError> {
+    let mut loaded = Vec::new();
+    for scan in scans(plan) {
+        let source = sources.get(scan.source).ok_or_else(|| {
+            EngineError::Internal(format!("source {} of {} is missing", scan.source, scan.table))
+        })?;
+        // A scan without columns only counts: where the rows are not known, some column tells.
+        let columns: Vec<usize> = match (scan.columns.is_empty(), source.exact_rows()) {
+            (true, Some(rows)) => {
+                loaded.push(Loaded { rows, columns: Vec::new() });
+                continue;
+            }
+            (true, None) => vec![0],
+            (false, _) => scan.columns.clone(),
+        };
+        let (mut resident, report) = cache.load(device, source.as_ref(), &columns, cancel)?;
+        metrics.transfer_ns += report.time_ns;
+        metrics.transfer_bytes += report.loaded_bytes;
+        let rows = resident.first().map_or(0, |column| column.rows);
+        resident.truncate(scan.columns.len());
+        loaded.push(Loaded { rows, columns: resident });
+    }
+    Ok(loaded)
+}
+
+/// What the compiler must know of loaded data.
+pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
+    let info = |data: &Loaded| ScanInfo {
+        rows: data.rows,
+        layouts: data.columns.iter().map(|column| column.layout.clone()).collect(),
+    };
+    loaded.iter().map(info).collect()
+}
+
+/// Validates and compiles the kernels of a program, side by side.
+pub fn prepare(program: Program, device: &Arc<dyn Device>) -> Result<Prepared, EngineError> {
+    let mut modules = Vec::new();
+    for pipeline in &program.pipelines {
+        let module = validate(pipeline.module.clone())
+            .map_err(|error| EngineError::Internal(format!("kernel of {}: {error}", pipeline.name)))?;
+        modules.push(module);
+    }
+    let compile = |index: usize| device.compile(&modules[index], &program.pipelines[index].kernel);
+    let kernels: Vec<_> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..modules.len()).map(|index| scope.spawn(move || compile(index))).collect();
+        let first = (0..modules.len().min(1)).map(compile);
+        let first: Vec<_> = first.collect();
+        let others = others.into_iter().map(|handle| match handle.join() {
+            Ok(kernel) => kernel.map_err(EngineError::from),
+            Err(_) => Err(EngineError::Internal("a compiling thread panicked".into())),
+        });
+        first.into_iter().map(|kernel| kernel.map_err(EngineError::from)).chain(others).collect()
+    });
+    let kernels = kernels.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(Prepared { program, modules, kernels })
+}
+
+/// A running stage: the state buffers of one execution.
+struct Run<'a> {
+    device: &'a Arc<dyn Device>,
+    prepared: &'a Prepared,
+    loaded: &'a [Loaded],
+    capacities: Vec<u64>,
+    buffers: Vec<Option<Buffer>>,
+    constants: HashMap<Vec<u8>, Buffer>,
+    cancel: &'a CancelToken,
+}
+
+/// Runs a prepared stage.
+pub fn run(
+    prepared: &Prepared,
+    plan: &Plan,
+    loaded: &[Loaded],
+    device: &Arc<dyn Device>,
+    cancel: &CancelToken,
+    metrics: &mut QueryMetrics,
+) -> Result<RecordBatch, EngineError> {
+    let program = &prepared.program;
+    let mut run = Run {
+        device,
+        prepared,
+        loaded,
+        capacities: program.classes.iter().map(|class| class.initial).collect(),
+        buffers: vec![None; program.states.len()],
+        constants: HashMap::new(),
+        cancel,
+    };
+    for (index, pipeline) in program.pipelines.iter().enumerate() {
+        let report = run.pipeline(index, pipeline)?;
+        metrics.kernel_ns += report.run_ns;
+        metrics.pipelines.push(report);
+    }
+    let start = Instant::now();
+    let batch = result::read(&program.output, &plan.fields(), &|state, bytes| run.read_state(state, bytes))?;
+    metrics.result_ns += start.elapsed().as_nanos() as u64;
+    Ok(batch)
+}
+
+impl Run<'_> {
+    fn pipeline(
+        &mut self,
+        index: usize,
+        pipeline: &CompiledPipeline,
+    ) -> Result<PipelineMetrics, EngineError> {
+        let mut metrics = PipelineMetrics { name: pipeline.name.clone(), ..PipelineMetrics::default() };
+        let rows = match pipeline.rows {
+            Rows::Scan(scan) => self.loaded.get(scan).map_or(0, |data| data.rows),
+            Rows::Class(class) => self.capacities[class],
+        };
+        metrics.rows_in = rows;
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            let arguments = self.arguments(pipeline, rows)?;
+            for state in &pipeline.zeroed {
+                let buffer = self.buffer(*state)?;
+                self.device.fill(&buffer, 0, self.state_bytes(*state)?, 0)?;
+            }
+            let launch = Launch {
+                kernel: self.prepared.kernels[index].as_ref(),
+                blocks: self.blocks(rows),
+                arguments: &arguments,
+                cancel: self.cancel,
+            };
+            let report = self.device.launch(&launch)?;
+            metrics.run_ns += report.time_ns;
+            metrics.launches += 1;
+            if let Some(activity) = report.activity {
+                let possible =
+                    activity.warp_steps.saturating_mul(u64::from(self.device.target().lanes)).max(1);
+                metrics.lane_activity = Some(activity.lane_steps as f64 / possible as f64);
+            }
+            match Status::from_code(report.status) {
+                None if report.status == 0 => break,
+                Some(Status::Grow) if metrics.launches < GROW_LIMIT => self.grow(pipeline)?,
+                status => return Err(failure(status, report.status)),
+            }
+        }
+        self.account(pipeline, &mut metrics)?;
+        Ok(metrics)
+    }
+
+    /// Blocks of a launch: enough to fill the device, no more than the rows can use.
+    fn blocks(&self, rows: u64) -> u32 {
+        let target = self.device.target();
+        let per_block =
+            if target.block_threads == 1 { ROWS_PER_CPU_BLOCK } else { u64::from(target.block_threads) };
+        let useful = rows.div_ceil(per_block).max(1);
+        u32::try_from(useful).unwrap_or(u32::MAX).min(target.resident_blocks.max(1))
+    }
+
+    /// Makes room after a launch that lacked it.
+    fn grow(&mut self, pipeline: &CompiledPipeline) -> Result<(), EngineError> {
+        let mut grown = false;
+        for &class in &pipeline.grows {
+            let needed = match self.prepared.program.classes[class].growth {
+                Growth::Fixed => continue,
+                Growth::Table => self.capacities[class].saturating_mul(4),
+                Growth::Counted(counter) => self.read_word(counter)?,
+            };
+            if needed > self.capacities[class] {
+                self.capacities[class] = needed;
+                grown = true;
+                for (state, declared) in self.prepared.program.states.iter().enumerate() {
+                    if declared.class == class {
+                        self.buffers[state] = None;
+                    }
+                }
+            }
+        }
+        match grown {
+            true => Ok(()),
+            false => {
+                Err(EngineError::Internal(format!("{} asks for more state, but has enough", pipeline.name)))
+            }
+        }
+    }
+
+    fn state_bytes(&self, state: usize) -> Result<usize, EngineError> {
+        let declared = &self.prepared.program.states[state];
+        self.capacities[declared.class]
+            .checked_mul(u64::from(declared.element_bytes))
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .ok_or_else(|| EngineError::Internal(format!("state {} is too large", declared.name)))
+    }
+
+    fn buffer(&mut self, state: usize) -> Result<Buffer, EngineError> {
+        if let Some(buffer) = &self.buffers[state] {
+            return Ok(Arc::clone(buffer));
+        }
+        let buffer = self.device.allocate(self.state_bytes(state)?.max(16))?;
+        self.buffers[state] = Some(Arc::clone(&buffer));
+        Ok(buffer)
+    }
+
+    fn read_state(&self, state: usize, bytes: usize) -> Result<Vec<u8>, EngineError> {
+        let mut data = vec![0; bytes];
+        if let (Some(buffer), true) = (&self.buffers[state], bytes > 0) {
+            self.device.download(buffer, 0, &mut data)?;
+        }
+        Ok(data)
+    }
+
+    fn read_word(&self, state: usize) -> Result<u64, EngineError> {
+        let bytes = self.read_state(state, 8)?;
+        Ok(bytes.try_into().map_or(0, u64::from_le_bytes))
+    }
+
+    fn arguments(
+        &mut self,
+        pipeline: &CompiledPipeline,
+        rows: u64,
+    ) -> Result<Vec<KernelArgument>, EngineError> {
+        pipeline.arguments.iter().map(|argument| self.argument(argument, rows)).collect()
+    }
+
+    fn argument(&mut self, argument: &Argument, rows: u64) -> Result<KernelArgument, EngineError> {
+        let whole = |buffer: &Buffer| KernelArgument::Buffer(Arc::clone(buffer), 0);
+        Ok(match argument {
+            Argument::Column { scan, column, part } => {
+                let resident = self.column(*scan, *column)?;
+                let buffer = match part {
+                    ColumnPart::Data => Some(&resident.data),
+                    ColumnPart::Validity => resident.validity.as_ref(),
+                    ColumnPart::Offsets => resident.offsets.as_ref(),
+                    ColumnPart::DictionaryOffsets => resident.dictionary.as_ref().map(|(offsets, _)| offsets),
+                    ColumnPart::DictionaryBytes => resident.dictionary.as_ref().map(|(_, bytes)| bytes),
+                };
+                let missing = || EngineError::Internal(format!("column {column} has no {part:?}"));
+                whole(buffer.ok_or_else(missing)?)
+            }
+            Argument::ColumnBase { scan, column, scalar } => {
+                KernelArgument::Scalar(*scalar, self.column(*scan, *column)?.base)
+            }
+            Argument::RowCount => KernelArgument::Scalar(Scalar::I64, i128::from(rows)),
+            Argument::Constant(Constant::Int(scalar, value)) => KernelArgument::Scalar(*scalar, *value),
+            Argument::Constant(Constant::F32(value)) => {
+                KernelArgument::Scalar(Scalar::F32, i128::from(value.to_bits()))
+            }
+            Argument::Constant(Constant::F64(value)) => {
+                KernelArgument::Scalar(Scalar::F64, i128::from(value.to_bits()))
+            }
+            Argument::Constant(Constant::Bool(value)) => {
+                KernelArgument::Scalar(Scalar::Bool, i128::from(*value))
+            }
+            Argument::Bytes(bytes) => match self.constants.get(bytes.as_ref()) {
+                Some(buffer) => whole(buffer),
+                None => {
+                    let buffer = self.device.allocate(bytes.len().max(16))?;
+                    self.device.upload(&buffer, 0, bytes)?;
+                    self.constants.insert(bytes.to_vec(), Arc::clone(&buffer));
+                    whole(&buffer)
+                }
+            },
+            Argument::State(state) => whole(&self.buffer(*state)?),
+            Argument::StateCapacity(state) => {
+                let class = self.prepared.program.states[*state].class;
+                KernelArgument::Scalar(Scalar::I64, i128::from(self.capacities[class]))
+            }
+        })
+    }
+
+    fn column(&self, scan: usize, column: usize) -> Result<&ResidentColumn, EngineError> {
+        let found = self.loaded.get(scan).and_then(|data| data.columns.get(column));
+        found
+            .map(AsRef::as_ref)
+            .ok_or_else(|| EngineError::Internal(format!("column {column} of scan {scan}")))
+    }
+
+    /// Rows out and bytes: what the kernel reads and writes at least once.
+    fn account(&self, pipeline: &CompiledPipeline, metrics: &mut PipelineMetrics) -> Result<(), EngineError> {
+        for argument in &pipeline.arguments {
+            match argument {
+                Argument::Column { scan, column, part } => {
+                    let resident = self.column(*scan, *column)?;
+                    let buffer = match part {
+                        ColumnPart::Data => Some(&resident.data),
+                        ColumnPart::Validity => resident.validity.as_ref(),
+                        ColumnPart::Offsets => resident.offsets.as_ref(),
+                        ColumnPart::DictionaryOffsets => {
+                            resident.dictionary.as_ref().map(|(offsets, _)| offsets)
+                        }
+                        ColumnPart::DictionaryBytes => resident.dictionary.as_ref().map(|(_, bytes)| bytes),
+                    };
+                    metrics.bytes_read += buffer.map_or(0, |buffer| buffer.bytes() as u64);
+                }
+                Argument::State(state) => {
+                    let bytes = self.state_bytes(*state)? as u64;
+                    let own = pipeline.zeroed.contains(state)
+                        || pipeline.grows.contains(&self.prepared.program.states[*state].class);
+                    *(if own { &mut metrics.bytes_written } else { &mut metrics.bytes_read }) += bytes;
+                }
+                _ => {}
+            }
+        }
+        metrics.rows_out = match pipeline.produced {
+            Some(counter) => self.read_word(counter)?,
+            None => 1,
+        };
+        Ok(())
+    }
+}
+
+/// The error of a status that is not success.
+fn failure(status: Option<Status>, code: u32) -> EngineError {
+    match status {
+        Some(Status::Cancelled) => EngineError::Cancelled,
+        Some(Status::Grow) => EngineError::Internal("a state buffer grew too often".into()),
+        Some(Status::DivideByZero) => EngineError::Query("Divide by zero error".into()),
+        Some(Status::Overflow) => EngineError::Query("Arithmetic overflow".into()),
+        Some(Status::CastOutOfRange) => {
+            EngineError::Query("Cast error: a value does not fit the target type".into())
+        }
+        Some(Status::CastParse) => {
+            EngineError::Query("Cast error: text is not a value of the target type".into())
+        }
+        Some(Status::Fallback) => EngineError::Fallback("text beyond ASCII".into()),
+        Some(Status::NegativeSubstringLength) => {
+            EngineError::Query("negative substring length not allowed".into())
+        }
+        None => EngineError::Internal(format!("a kernel reported the unknown status {code}")),
+    }
+}
