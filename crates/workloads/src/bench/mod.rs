@@ -1,0 +1,1 @@
+//! The benchmark: queries timed hot or cold, beside peers in the same invocation.
