@@ -5,6 +5,7 @@ pub mod builder;
 pub mod module;
 mod operands;
 pub mod target;
+pub mod testing;
 pub mod text;
 pub mod types;
 pub mod typing;
