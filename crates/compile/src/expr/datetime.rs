@@ -14,3 +14,13 @@ pub(super) fn add_interval(
 ) -> Result<Lowered, Unsupported> {
     unsupported("interval arithmetic is not compiled yet")
 }
+
+/// Casts between dates and timestamps.
+pub(super) fn convert(
+    _cx: &mut Context<'_>,
+    _value: super::value::Int,
+    from: &DataType,
+    to: &DataType,
+) -> Result<super::cast::Converted, Unsupported> {
+    unsupported(format!("cast from {from} to {to}"))
+}

@@ -1,7 +1,8 @@
 //! Lowering of expressions to KIR: one module a topic.
 
-use super::{ExprKind, arithmetic, compare, literal, logic, value};
-use crate::context::{Context, Lowered, Unsupported};
+use super::value::unsupported;
+use super::{ExprKind, Function, arithmetic, case, cast, compare, inlist, like, literal, logic, text};
+use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
 
 /// Lowers `expr` over the context's current row.
@@ -21,6 +22,30 @@ pub fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> 
         ExprKind::Not(input) => logic::not(cx, input),
         ExprKind::IsNull(input) => logic::is_null(cx, input, false),
         ExprKind::IsNotNull(input) => logic::is_null(cx, input, true),
-        other => value::unsupported(format!("expression {other:?} is not compiled yet")),
+        ExprKind::Case { branches, otherwise } => case::lower(cx, expr, branches, otherwise.as_deref()),
+        ExprKind::Cast { input, safe } => cast::lower(cx, input, *safe, &expr.data_type),
+        ExprKind::InList { input, list, negated } => inlist::lower(cx, input, list, *negated),
+        ExprKind::Like { input, pattern, negated, case_insensitive } => {
+            like::lower(cx, input, pattern, *negated, *case_insensitive)
+        }
+        ExprKind::Function(function, arguments) => call(cx, expr, *function, arguments),
+    }
+}
+
+fn call(
+    cx: &mut Context<'_>,
+    expr: &Expr,
+    function: Function,
+    arguments: &[Expr],
+) -> Result<Lowered, Unsupported> {
+    match (function, arguments) {
+        (Function::Coalesce, _) => case::coalesce(cx, expr, arguments),
+        (Function::NullIf, [a, b]) => case::null_if(cx, a, b),
+        (Function::Substr, _) => text::substring(cx, arguments),
+        (Function::CharacterLength, [input]) => text::character_length(cx, input),
+        (Function::OctetLength, [input]) => text::octet_length(cx, input),
+        (Function::Upper, [input]) => text::change_case(cx, input, Case::Upper),
+        (Function::Lower, [input]) => text::change_case(cx, input, Case::Lower),
+        _ => unsupported(format!("{function:?} of {} arguments", arguments.len())),
     }
 }

@@ -1,10 +1,15 @@
 //! Scalar expressions: the typed tree, and (in the modules below) its lowering to KIR.
 
 mod arithmetic;
+mod case;
+mod cast;
+mod cast_text;
 mod compare;
 mod datetime;
 mod decimal;
 mod facts;
+mod inlist;
+mod like;
 mod literal;
 mod logic;
 mod lower;
