@@ -51,6 +51,21 @@ impl Translator<'_, '_> {
         self.builder.ins().atomic_rmw(scalar_type(scalar), memory(), machine_op, address, operand)
     }
 
+    /// Reads what other workers may be writing.
+    pub(super) fn atomic_load(&mut self, pointer: Handle<Value>, scope: Scope) -> ir::Value {
+        let address = self.value(pointer);
+        match self.ty(pointer) {
+            kelpie_kir::Type::Ptr(Space::Global, Pointee::Scalar(scalar)) if scope == Scope::Device => {
+                self.builder.ins().atomic_load(scalar_type(scalar), memory(), address)
+            }
+            kelpie_kir::Type::Ptr(_, Pointee::Scalar(scalar)) => self.load(pointer, scalar.into(), false),
+            _ => {
+                self.fail("an atomic on something other than a scalar");
+                address
+            }
+        }
+    }
+
     fn modified(
         &mut self,
         op: AtomicOp,

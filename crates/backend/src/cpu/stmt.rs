@@ -73,6 +73,10 @@ impl<'m> Translator<'m, '_> {
                     self.set(*result, Operand::Value(old));
                 }
             }
+            Stmt::AtomicLoad { pointer, scope, result } => {
+                let value = self.atomic_load(*pointer, *scope);
+                self.set(*result, Operand::Value(value));
+            }
             // A block has one thread: it waits for nobody, and sees what it wrote.
             Stmt::Barrier => {}
             Stmt::Fence => {
