@@ -13,12 +13,15 @@ use super::{Pipeline, Sink, Source, Step};
 use crate::MicroModel;
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::{self, Expr, ExprKind, can_fail, is_cheap};
+use crate::operator::aggregate::AggregateOperator;
 use crate::operator::output::OutputOperator;
 use crate::operator::{Flow, filter};
 use crate::types::{DataType, Field};
 
 /// Rows that a CPU worker takes at a time.
 const MORSEL_ROWS: i64 = 1 << 16;
+/// Rows that a SIMT thread prepares before it applies the first: their loads hide each other's latency.
+const ROWS_PER_THREAD: i64 = 4;
 /// Rows of a batch of a CPU worker: its selection vector stays in the first-level cache.
 const BATCH_ROWS: u32 = 1024;
 
@@ -86,7 +89,7 @@ pub(crate) fn generate(
 }
 
 enum SinkState {
-    Aggregate(crate::operator::aggregate::AggregateOperator),
+    Aggregate(AggregateOperator),
     Output(OutputOperator),
 }
 
@@ -143,28 +146,76 @@ impl Body<'_, '_> {
         };
         let (thread, block) = (wide(Builtin::ThreadId), wide(Builtin::BlockId));
         let (threads, blocks) = (wide(Builtin::BlockDim), wide(Builtin::GridDim));
-        let stride = b.mul(threads, blocks);
-        let first = b.mul(block, threads);
+        let prepares = match sink {
+            SinkState::Aggregate(_) => self.uses_flags(sink),
+            SinkState::Output(_) => false,
+        };
+        let rows_per_thread = if prepares { ROWS_PER_THREAD } else { 1 };
+        let b = &mut *cx.builder;
+        let count = b.i64(rows_per_thread);
+        let block_rows = b.mul(threads, count);
+        let stride = b.mul(block_rows, blocks);
+        let first = b.mul(block, block_rows);
         let base = b.var_of("base", first);
         cx.begin_loop();
         let current = cx.builder.read(base);
         let done = cx.builder.ge(current, rows);
         cx.builder.break_if(done);
         let row = cx.builder.add(current, thread);
-        let in_range = cx.builder.lt(row, rows);
-        if self.uses_flags(sink) {
-            // A lane beyond the end reads the last row, and takes no part.
-            let one = cx.builder.i64(1);
-            let last = cx.builder.sub(rows, one);
-            let row = cx.builder.binary(BinaryOp::Min, row, last);
-            self.row(cx, row, Flow::Flag { active: Some(in_range) }, sink)?;
-        } else {
-            cx.begin_if(in_range);
-            self.row(cx, row, Flow::Branch { depth: 0 }, sink)?;
-            cx.end();
+        match sink {
+            SinkState::Aggregate(operator) if prepares => {
+                self.prepare_rows(cx, row, rows, threads, operator)?
+            }
+            sink => self.guarded_row(cx, row, rows, sink)?,
         }
         let next = cx.builder.add(current, stride);
         cx.builder.assign(base, next);
+        cx.end();
+        Ok(())
+    }
+
+    /// Several rows of a thread, `threads` apart: all are prepared, then all are applied.
+    fn prepare_rows(
+        &mut self,
+        cx: &mut Context<'_>,
+        row: V,
+        rows: V,
+        threads: V,
+        operator: &AggregateOperator,
+    ) -> Result<(), Unsupported> {
+        let mut row = row;
+        let mut prepared = Vec::new();
+        for index in 0..ROWS_PER_THREAD {
+            if index > 0 {
+                row = cx.builder.add(row, threads);
+            }
+            let (clamped, flow) = clamp(cx, row, rows);
+            let flow = self.enter(cx, clamped, flow)?;
+            let flow = self.steps(cx, flow, Pass::Whole)?;
+            prepared.push(operator.prepare(cx, flow)?);
+            cx.end_row();
+        }
+        for row in &prepared {
+            operator.apply(cx, row);
+        }
+        Ok(())
+    }
+
+    /// One row of a thread, which may be beyond the end.
+    fn guarded_row(
+        &mut self,
+        cx: &mut Context<'_>,
+        row: V,
+        rows: V,
+        sink: &mut SinkState,
+    ) -> Result<(), Unsupported> {
+        if self.uses_flags(sink) {
+            let (row, flow) = clamp(cx, row, rows);
+            return self.row(cx, row, flow, sink);
+        }
+        let in_range = cx.builder.lt(row, rows);
+        cx.begin_if(in_range);
+        self.row(cx, row, Flow::Branch { depth: 0 }, sink)?;
         cx.end();
         Ok(())
     }
@@ -437,6 +488,15 @@ fn columns_read(expr: &Expr) -> Vec<usize> {
         ExprKind::Column(index) => vec![index],
         _ => expr::children(expr).into_iter().flat_map(columns_read).collect(),
     }
+}
+
+/// A lane beyond the end reads the last row, and takes no part.
+fn clamp(cx: &mut Context<'_>, row: V, rows: V) -> (V, Flow) {
+    let in_range = cx.builder.lt(row, rows);
+    let one = cx.builder.i64(1);
+    let last = cx.builder.sub(rows, one);
+    let row = cx.builder.binary(BinaryOp::Min, row, last);
+    (row, Flow::Flag { active: Some(in_range) })
 }
 
 /// Closes what the row has opened.

@@ -93,13 +93,19 @@ pub fn read_cell(cx: &mut Context<'_>, op: CellOp, pointer: V) -> V {
             let one = b.i32(1);
             let next = b.offset(pointer, one);
             let high = b.load(next);
-            let low = b.convert(low, Scalar::I128);
-            let high = b.convert(high, Scalar::I128);
-            let bits = b.int(Scalar::I128, 64);
-            let high = b.binary(BinaryOp::Shl, high, bits);
-            b.or(high, low)
+            join(cx, low, high)
         }
     }
+}
+
+/// Two words as an `i128`.
+pub fn join(cx: &mut Context<'_>, low: V, high: V) -> V {
+    let b = &mut *cx.builder;
+    let low = b.convert(low, Scalar::I128);
+    let high = b.convert(high, Scalar::I128);
+    let bits = b.int(Scalar::I128, 64);
+    let high = b.binary(BinaryOp::Shl, high, bits);
+    b.or(high, low)
 }
 
 fn float_pointer(cx: &mut Context<'_>, pointer: V) -> V {
@@ -110,7 +116,8 @@ fn float_pointer(cx: &mut Context<'_>, pointer: V) -> V {
     cx.builder.bitcast(pointer, Type::Ptr(space, Pointee::Scalar(Scalar::F64)))
 }
 
-fn split(cx: &mut Context<'_>, value: V) -> (V, V) {
+/// An `i128` as two words, the lower one first.
+pub fn split(cx: &mut Context<'_>, value: V) -> (V, V) {
     let b = &mut *cx.builder;
     let low = b.convert(value, Scalar::U64);
     let bits = b.int(Scalar::I128, 64);

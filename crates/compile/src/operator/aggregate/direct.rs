@@ -1,13 +1,14 @@
 //! Direct-addressed groups: the keys' ranges are dense, so the group's slot is computed, not looked up. C2 updates the
-//! device's table; C3 a table in shared memory (a CPU: in the worker's own), merged at the end.
+//! device's table; C3 a table in shared memory, merged at the end: one a thread where it is small enough (a CPU: the
+//! worker's own), so that no two threads ever meet in a cell, else one a block.
 
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Builtin, Pointee, Scalar, Scope, Target};
+use kelpie_kir::{BinaryOp, Builtin, Pointee, Scalar, Scope, Target};
 
-use super::cells::combine_memory;
-use super::functions::register_type;
+use super::cells::{CellOp, combine_memory, combine_register, join, read_cell, split};
+use super::functions::{Cell, register_type};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
 use crate::context::{Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
@@ -20,6 +21,8 @@ use crate::types::Range;
 const SLOT_LIMIT: u64 = 1 << 20;
 /// Most bytes of a worker's own table on a CPU: it should stay in the second-level cache.
 const WORKER_TABLE_BYTES: u64 = 256 << 10;
+/// Most bytes of the tables of a block's threads: two blocks should fit a multiprocessor of an NVIDIA GPU.
+const THREAD_TABLES_BYTES: u64 = 100 << 10;
 
 /// A key of a dense domain.
 #[derive(Debug, Clone)]
@@ -41,13 +44,30 @@ pub struct DirectTable {
     pub class: usize,
     pub state: usize,
     present: usize,
-    is_local: bool,
+    place: Place,
     table: Option<V>,
+}
+
+/// Where rows are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In the device's table.
+    Device,
+    /// In a table of the block.
+    Block,
+    /// In a table of the thread; the block's tables lie side by side, word by word, so that neighbouring threads
+    /// access neighbouring banks.
+    Thread,
 }
 
 impl fmt::Display for DirectTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "direct, {} slots{}", self.slots, if self.is_local { ", local" } else { "" })
+        let place = match self.place {
+            Place::Device => "",
+            Place::Block => ", in blocks",
+            Place::Thread => ", in threads",
+        };
+        write!(f, "direct, {} slots{place}", self.slots)
     }
 }
 
@@ -86,10 +106,19 @@ impl DirectTable {
         let slots: u64 = keys.iter().map(|key| key.values + u64::from(key.nullable)).product();
         let class = fixed_class(states, slots);
         let state = states.state("groups", 8 * cells.words(), class);
-        let local_bytes = (slots + 1) * u64::from(cells.words()) * 8;
-        let budget = u64::from(target.shared_bytes).min(WORKER_TABLE_BYTES);
-        let is_local = micro_model == MicroModel::Resolution && local_bytes <= budget;
-        DirectTable { keys, slots, class, state, present, is_local, table: None }
+        let bytes = (slots + 1) * u64::from(cells.words()) * 8;
+        let shared = u64::from(target.shared_bytes);
+        let place = match micro_model {
+            MicroModel::Pipelined => Place::Device,
+            MicroModel::Resolution
+                if bytes * u64::from(target.block_threads) <= shared.min(THREAD_TABLES_BYTES) =>
+            {
+                Place::Thread
+            }
+            MicroModel::Resolution if bytes <= shared.min(WORKER_TABLE_BYTES) => Place::Block,
+            MicroModel::Resolution => Place::Device,
+        };
+        DirectTable { keys, slots, class, state, present, place, table: None }
     }
 
     pub fn slots(&self) -> u64 {
@@ -97,15 +126,20 @@ impl DirectTable {
     }
 
     pub fn is_local(&self) -> bool {
-        self.is_local
+        self.place != Place::Device
+    }
+
+    /// Tables of a block.
+    fn tables(&self, cx: &Context<'_>) -> u32 {
+        if self.place == Place::Thread { cx.target.block_threads } else { 1 }
     }
 
     /// Clears the local table. Its last slot takes the dead rows.
     pub fn begin(&mut self, cx: &mut Context<'_>, cells: &Cells) {
-        if !self.is_local {
+        if !self.is_local() {
             return;
         }
-        let words = (self.slots as u32 + 1) * cells.words();
+        let words = (self.slots as u32 + 1) * cells.words() * self.tables(cx);
         let table = cx.builder.shared("local_groups", Pointee::Scalar(Scalar::U64), words);
         self.table = Some(table);
         for_each_word(cx, words, |cx, index| {
@@ -116,53 +150,168 @@ impl DirectTable {
         cx.builder.barrier();
     }
 
-    pub fn consume(
+    /// The slot of the current row, and the flag that its contributions still need: a local table has a slot for dead
+    /// rows.
+    pub fn slot_of_row(
         &self,
         cx: &mut Context<'_>,
         keys: &[Expr],
-        cells: &Cells,
         flow: Flow,
-    ) -> Result<(), Unsupported> {
+    ) -> Result<(Option<V>, Option<V>), Unsupported> {
         let slot = self.slot(cx, keys)?;
-        let Some(table) = self.table else {
-            let base = group_pointer(cx, self.state, cells.words(), slot);
-            return update_group(cx, cells, base, flow.active(), Scope::Device);
-        };
-        let slot = match flow.active() {
-            None => slot,
-            Some(active) => {
+        Ok(match flow.active() {
+            Some(active) if self.is_local() => {
                 let junk = cx.builder.i64(self.slots as i64);
-                cx.builder.select(active, slot, junk)
+                (Some(cx.builder.select(active, slot, junk)), None)
             }
-        };
-        let stride = cx.builder.i64(i64::from(cells.words()));
-        let index = cx.builder.mul(slot, stride);
-        let base = cx.builder.offset(table, index);
-        update_group(cx, cells, base, None, Scope::Block)
+            active => (Some(slot), active),
+        })
     }
 
-    /// Merges the local table into the device's.
+    /// Adds a row's contributions to the group in `slot`.
+    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[V]) {
+        let Some(table) = self.table else {
+            let base = group_pointer(cx, self.state, cells.words(), slot);
+            return update_group(cx, cells, base, values, Scope::Device);
+        };
+        if self.place == Place::Block || cx.target.block_threads == 1 {
+            let base = self.local_group(cx, cells, table, slot);
+            return update_group(cx, cells, base, values, Scope::Block);
+        }
+        let thread = cx.builder.builtin(Builtin::ThreadId);
+        for (cell, value) in cells.cells.iter().zip(values) {
+            self.update_thread_cell(cx, cells, table, (slot, thread), (cell.op, cell.word), *value);
+        }
+    }
+
+    /// The first word of a group in the block's table.
+    fn local_group(&self, cx: &mut Context<'_>, cells: &Cells, table: V, slot: V) -> V {
+        let stride = cx.builder.i64(i64::from(cells.words()));
+        let index = cx.builder.mul(slot, stride);
+        cx.builder.offset(table, index)
+    }
+
+    /// Word `word` of group `slot` in the table of thread `thread`.
+    fn thread_word(
+        &self,
+        cx: &mut Context<'_>,
+        cells: &Cells,
+        table: V,
+        (slot, thread): (V, V),
+        word: u32,
+    ) -> V {
+        let threads = self.tables(cx);
+        let b = &mut *cx.builder;
+        let slot = b.convert(slot, Scalar::U32);
+        let stride = b.u32(cells.words() * threads);
+        let group = b.mul(slot, stride);
+        let word = b.u32(word * threads);
+        let index = b.add(group, word);
+        let index = b.add(index, thread);
+        b.offset(table, index)
+    }
+
+    /// No other thread has this cell, so it needs no atomic.
+    fn update_thread_cell(
+        &self,
+        cx: &mut Context<'_>,
+        cells: &Cells,
+        table: V,
+        place: (V, V),
+        (op, word): (CellOp, u32),
+        value: V,
+    ) {
+        let pointer = self.thread_word(cx, cells, table, place, word);
+        let b = &mut *cx.builder;
+        match op {
+            CellOp::Add => {
+                let old = b.load(pointer);
+                let new = b.add(old, value);
+                b.store(pointer, new);
+            }
+            CellOp::Max => {
+                let old = b.load(pointer);
+                let new = b.binary(BinaryOp::Max, old, value);
+                b.store(pointer, new);
+            }
+            CellOp::AddFloat => {
+                let bits = b.load(pointer);
+                let old = b.bitcast(bits, Scalar::F64);
+                let new = b.add(old, value);
+                let bits = b.bitcast(new, Scalar::U64);
+                b.store(pointer, bits);
+            }
+            CellOp::AddWide => {
+                let high = self.thread_word(cx, cells, table, place, word + 1);
+                let b = &mut *cx.builder;
+                let (old_low, old_high) = (b.load(pointer), b.load(high));
+                let old = join(cx, old_low, old_high);
+                let new = cx.builder.add(old, value);
+                let (new_low, new_high) = split(cx, new);
+                cx.builder.store(pointer, new_low);
+                cx.builder.store(high, new_high);
+            }
+        }
+    }
+
+    /// A cell's total over the block's tables, as a contribution.
+    fn local_cell(&self, cx: &mut Context<'_>, cells: &Cells, table: V, slot: V, cell: &Cell) -> V {
+        if self.tables(cx) == 1 {
+            let base = self.local_group(cx, cells, table, slot);
+            let pointer = word_pointer(cx, base, cell.word);
+            return read_cell(cx, cell.op, pointer);
+        }
+        let total = cx.builder.var("total", cell.op.scalar());
+        let zero = cx.builder.zero(cell.op.scalar());
+        cx.builder.assign(total, zero);
+        let first = cx.builder.u32(0);
+        let thread = cx.builder.var_of("thread", first);
+        cx.begin_loop();
+        let current = cx.builder.read(thread);
+        let end = cx.builder.u32(self.tables(cx));
+        let done = cx.builder.ge(current, end);
+        cx.builder.break_if(done);
+        let pointer = self.thread_word(cx, cells, table, (slot, current), cell.word);
+        let low = cx.builder.load(pointer);
+        let value = match cell.op {
+            CellOp::Add | CellOp::Max => low,
+            CellOp::AddFloat => cx.builder.bitcast(low, Scalar::F64),
+            CellOp::AddWide => {
+                let pointer = self.thread_word(cx, cells, table, (slot, current), cell.word + 1);
+                let high = cx.builder.load(pointer);
+                join(cx, low, high)
+            }
+        };
+        combine_register(cx, cell.op, total, value);
+        let one = cx.builder.u32(1);
+        let next = cx.builder.add(current, one);
+        cx.builder.assign(thread, next);
+        cx.end();
+        cx.builder.read(total)
+    }
+
+    /// Merges the local tables into the device's: one thread a cell.
     pub fn end(&self, cx: &mut Context<'_>, cells: &Cells) {
         let Some(table) = self.table else { return };
         cx.builder.barrier();
-        for_each_word(cx, self.slots as u32, |cx, slot| {
-            let stride = cx.builder.i64(i64::from(cells.words()));
-            let index = cx.builder.mul(slot, stride);
-            let from = cx.builder.offset(table, index);
+        for_each_word(cx, self.slots as u32 * cells.cells.len() as u32, |cx, index| {
+            let slots = cx.builder.i64(self.slots as i64);
+            let slot = cx.builder.rem(index, slots);
+            let number = cx.builder.div(index, slots);
             let to = group_pointer(cx, self.state, cells.words(), slot);
-            // A slot that saw no row has nothing to merge.
-            let rows = word_pointer(cx, from, cells.cells[self.present].word);
-            let rows = cx.builder.load(rows);
-            let zero = cx.builder.u64(0);
-            let used = cx.builder.ne(rows, zero);
-            cx.begin_if(used);
-            for cell in &cells.cells {
-                let pointer = word_pointer(cx, from, cell.word);
-                let value = super::cells::read_cell(cx, cell.op, pointer);
+            for (position, cell) in cells.cells.iter().enumerate() {
+                let position = cx.builder.i64(position as i64);
+                let mine = cx.builder.eq(number, position);
+                cx.begin_if(mine);
+                let value = self.local_cell(cx, cells, table, slot, cell);
+                let zero = cx.builder.zero(cell.op.scalar());
+                let used = cx.builder.ne(value, zero);
+                cx.begin_if(used);
                 let pointer = word_pointer(cx, to, cell.word);
                 combine_memory(cx, cell.op, pointer, value, Scope::Device);
+                cx.end();
+                cx.end();
             }
-            cx.end();
         });
     }
 

@@ -150,10 +150,31 @@ impl AggregateOperator {
 
     /// A row.
     pub(crate) fn consume(&self, cx: &mut Context<'_>, flow: Flow) -> Result<(), Unsupported> {
-        match &self.table {
-            Table::Single(single) => single.consume(cx, &self.cells, flow),
-            Table::Direct(direct) => direct.consume(cx, &self.keys, &self.cells, flow),
-            Table::Hash(hash) => hash.consume(cx, &self.keys, &self.cells),
+        if let Table::Hash(hash) = &self.table {
+            return hash.consume(cx, &self.keys, &self.cells);
+        }
+        let prepared = self.prepare(cx, flow)?;
+        self.apply(cx, &prepared);
+        Ok(())
+    }
+
+    /// The first half of [`AggregateOperator::consume`]: everything that only reads. Several rows can be prepared
+    /// before the first is applied, so that their loads are in flight together. Not for hash tables.
+    pub(crate) fn prepare(&self, cx: &mut Context<'_>, flow: Flow) -> Result<PreparedRow, Unsupported> {
+        let (slot, active) = match &self.table {
+            Table::Direct(direct) => direct.slot_of_row(cx, &self.keys, flow)?,
+            Table::Single(_) | Table::Hash(_) => (None, flow.active()),
+        };
+        let values = self.cells.cells.iter().map(|cell| Cells::contribution(cx, cell, active));
+        Ok(PreparedRow { slot, values: values.collect::<Result<_, _>>()? })
+    }
+
+    /// The second half: updates the row's group.
+    pub(crate) fn apply(&self, cx: &mut Context<'_>, row: &PreparedRow) {
+        match (&self.table, row.slot) {
+            (Table::Single(single), _) => single.apply(cx, &self.cells, &row.values),
+            (Table::Direct(direct), Some(slot)) => direct.apply(cx, &self.cells, slot, &row.values),
+            _ => {}
         }
     }
 
@@ -204,6 +225,13 @@ impl AggregateOperator {
     }
 }
 
+/// A row that was prepared: the slot of its group where there are several, and its contribution to each cell.
+#[derive(Debug)]
+pub(crate) struct PreparedRow {
+    slot: Option<V>,
+    values: Vec<V>,
+}
+
 /// The first word of a group in a state: `ptr<global, u64>`.
 fn group_pointer(cx: &mut Context<'_>, state: usize, words: u32, slot: V) -> V {
     let table =
@@ -219,25 +247,12 @@ fn word_pointer(cx: &mut Context<'_>, base: V, word: u32) -> V {
     cx.builder.offset(base, index)
 }
 
-/// Adds the current row to the group at `base`.
-fn update_group(
-    cx: &mut Context<'_>,
-    cells: &Cells,
-    base: V,
-    active: Option<V>,
-    scope: kelpie_kir::Scope,
-) -> Result<(), Unsupported> {
-    // All contributions first: their loads are then in flight together.
-    let contributions = cells
-        .cells
-        .iter()
-        .map(|cell| Cells::contribution(cx, cell, active))
-        .collect::<Result<Vec<_>, _>>()?;
-    for (cell, value) in cells.cells.iter().zip(contributions) {
+/// Adds a row's contributions to the group at `base`.
+fn update_group(cx: &mut Context<'_>, cells: &Cells, base: V, values: &[V], scope: kelpie_kir::Scope) {
+    for (cell, value) in cells.cells.iter().zip(values) {
         let pointer = word_pointer(cx, base, cell.word);
-        combine_memory(cx, cell.op, pointer, value, scope);
+        combine_memory(cx, cell.op, pointer, *value, scope);
     }
-    Ok(())
 }
 
 /// A capacity of exactly `slots` groups.

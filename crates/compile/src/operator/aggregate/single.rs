@@ -9,8 +9,7 @@ use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, Scope, ShuffleMode};
 use super::cells::{CellOp, combine_memory, combine_register};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
-use crate::context::{Context, Unsupported};
-use crate::operator::Flow;
+use crate::context::Context;
 
 /// The one group.
 #[derive(Debug, Clone)]
@@ -45,16 +44,14 @@ impl SingleGroup {
         }
     }
 
-    pub fn consume(&self, cx: &mut Context<'_>, cells: &Cells, flow: Flow) -> Result<(), Unsupported> {
+    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, values: &[V]) {
         if !self.is_private() {
             let base = self.base(cx, cells);
-            return update_group(cx, cells, base, flow.active(), Scope::Device);
+            return update_group(cx, cells, base, values, Scope::Device);
         }
-        for (cell, register) in cells.cells.iter().zip(&self.registers) {
-            let value = Cells::contribution(cx, cell, flow.active())?;
-            combine_register(cx, cell.op, *register, value);
+        for ((cell, register), value) in cells.cells.iter().zip(&self.registers).zip(values) {
+            combine_register(cx, cell.op, *register, *value);
         }
-        Ok(())
     }
 
     pub fn end(&self, cx: &mut Context<'_>, cells: &Cells) {

@@ -1,0 +1,224 @@
+//! Chosen queries as pipelines: every kernel validates under every target and micro model, and some are kept as printed
+//! snapshots of KIR, CUDA C and CLIF.
+
+use kelpie_compile::MicroModel;
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::pipeline::{self, Program, ScanInfo};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Literal, Range};
+use kelpie_kir::{Scalar, Target, text, validate};
+
+const MONEY: DataType = DataType::Decimal128 { precision: 15, scale: 2 };
+
+fn fixed(scalar: Scalar, has_base: bool, min: i128, max: i128) -> ColumnLayout {
+    let range = Some(Range { min, max });
+    ColumnLayout { storage: Storage::Fixed { scalar, has_base }, has_nulls: false, range }
+}
+
+fn dictionary(entries: u32) -> ColumnLayout {
+    let storage = Storage::Dictionary { code: Scalar::U8, entries };
+    ColumnLayout { storage, has_nulls: false, range: None }
+}
+
+/// lineitem: quantity, price, discount, tax, return flag, line status, ship date, order key, comment.
+fn lineitem() -> (Plan, ScanInfo) {
+    let columns = [
+        ("l_quantity", MONEY, fixed(Scalar::U16, false, 100, 5000)),
+        ("l_extendedprice", MONEY, fixed(Scalar::I32, false, 90_000, 10_494_950)),
+        ("l_discount", MONEY, fixed(Scalar::U8, false, 0, 10)),
+        ("l_tax", MONEY, fixed(Scalar::U8, false, 0, 8)),
+        ("l_returnflag", DataType::Utf8, dictionary(3)),
+        ("l_linestatus", DataType::Utf8, dictionary(2)),
+        ("l_shipdate", DataType::Date32, fixed(Scalar::U16, false, 8036, 10_561)),
+        ("l_orderkey", DataType::Int64, fixed(Scalar::I64, false, i64::MIN.into(), i64::MAX.into())),
+        (
+            "l_comment",
+            DataType::Utf8,
+            ColumnLayout { storage: Storage::Text { offset: Scalar::U32 }, has_nulls: true, range: None },
+        ),
+    ];
+    let field = |(name, data_type, layout): &(&str, DataType, ColumnLayout)| Field {
+        name: (*name).into(),
+        data_type: data_type.clone(),
+        nullable: layout.has_nulls,
+    };
+    let fields: Vec<Field> = columns.iter().map(field).collect();
+    let scan = Scan { source: 0, table: "lineitem".into(), columns: (0..fields.len()).collect(), fields };
+    let layouts = columns.into_iter().map(|(_, _, layout)| layout).collect();
+    (Plan::Scan(scan), ScanInfo { rows: 6_001_215, layouts })
+}
+
+fn column(plan: &Plan, index: usize) -> Expr {
+    let field = &plan.fields()[index];
+    Expr::column(index, field.data_type.clone(), field.nullable)
+}
+
+fn compare(op: CompareOp, a: Expr, value: i128) -> Expr {
+    let literal = Expr::literal(Literal::Int(value), a.data_type.clone());
+    let kind = ExprKind::Compare(op, Box::new(a), Box::new(literal));
+    Expr { kind, data_type: DataType::Boolean, nullable: false }
+}
+
+fn and(a: Expr, b: Expr) -> Expr {
+    Expr { kind: ExprKind::And(Box::new(a), Box::new(b)), data_type: DataType::Boolean, nullable: false }
+}
+
+fn arithmetic(op: ArithmeticOp, a: Expr, b: Expr, precision: u8, scale: i8) -> Expr {
+    let kind = ExprKind::Arithmetic(op, Box::new(a), Box::new(b));
+    Expr { kind, data_type: DataType::Decimal128 { precision, scale }, nullable: false }
+}
+
+fn aggregate(function: AggregateFunction, argument: Option<Expr>, precision: u8, scale: i8) -> Aggregate {
+    let data_type = match function {
+        AggregateFunction::Count => DataType::Int64,
+        _ => DataType::Decimal128 { precision, scale },
+    };
+    Aggregate {
+        function,
+        argument,
+        field: Field { name: format!("{function:?}"), data_type, nullable: true },
+    }
+}
+
+fn one() -> Expr {
+    Expr::literal(Literal::Int(100), DataType::Decimal128 { precision: 20, scale: 2 })
+}
+
+fn q6() -> (Plan, ScanInfo) {
+    let (scan, info) = lineitem();
+    let ship = |op, value| compare(op, column(&scan, 6), value);
+    let dates = and(ship(CompareOp::Ge, 8766), ship(CompareOp::Lt, 9131));
+    let discount =
+        and(compare(CompareOp::Ge, column(&scan, 2), 5), compare(CompareOp::Le, column(&scan, 2), 7));
+    let predicate = and(and(dates, discount), compare(CompareOp::Lt, column(&scan, 0), 2400));
+    let revenue = arithmetic(ArithmeticOp::Multiply, column(&scan, 1), column(&scan, 2), 30, 4);
+    let input = Box::new(Plan::Filter { input: Box::new(scan), predicate });
+    let aggregates = vec![aggregate(AggregateFunction::Sum, Some(revenue), 38, 4)];
+    (Plan::Aggregate { input, keys: vec![], aggregates, names: vec![] }, info)
+}
+
+fn q1() -> (Plan, ScanInfo) {
+    let (scan, info) = lineitem();
+    let predicate = compare(CompareOp::Le, column(&scan, 6), 10_471);
+    let rebate = arithmetic(ArithmeticOp::Subtract, one(), column(&scan, 2), 23, 2);
+    let price = arithmetic(ArithmeticOp::Multiply, column(&scan, 1), rebate, 38, 4);
+    let tax = arithmetic(ArithmeticOp::Add, one(), column(&scan, 3), 23, 2);
+    let charge = arithmetic(ArithmeticOp::Multiply, price.clone(), tax, 38, 6);
+    let keys = vec![column(&scan, 4), column(&scan, 5)];
+    use AggregateFunction::*;
+    let aggregates = vec![
+        aggregate(Sum, Some(column(&scan, 0)), 25, 2),
+        aggregate(Sum, Some(column(&scan, 1)), 25, 2),
+        aggregate(Sum, Some(price), 38, 4),
+        aggregate(Sum, Some(charge), 38, 6),
+        aggregate(Avg, Some(column(&scan, 0)), 19, 6),
+        aggregate(Avg, Some(column(&scan, 2)), 19, 6),
+        aggregate(Count, None, 0, 0),
+    ];
+    let input = Box::new(Plan::Filter { input: Box::new(scan), predicate });
+    (Plan::Aggregate { input, keys, aggregates, names: vec!["flag".into(), "status".into()] }, info)
+}
+
+/// Rows with text and a nullable column.
+fn selection() -> (Plan, ScanInfo) {
+    let (scan, info) = lineitem();
+    let predicate = compare(CompareOp::Lt, column(&scan, 0), 2400);
+    let exprs = vec![column(&scan, 7), column(&scan, 8), column(&scan, 4)];
+    let names = vec!["key".into(), "comment".into(), "flag".into()];
+    let input = Box::new(Plan::Filter { input: Box::new(scan), predicate });
+    (Plan::Project { input, exprs, names }, info)
+}
+
+/// Groups by hashing: `keys` are columns of lineitem.
+fn groups(keys: &[usize]) -> (Plan, ScanInfo) {
+    let (scan, info) = lineitem();
+    let names = keys.iter().map(|key| format!("key{key}")).collect();
+    let keys = keys.iter().map(|key| column(&scan, *key)).collect();
+    use AggregateFunction::*;
+    let aggregates = vec![
+        aggregate(Count, None, 0, 0),
+        aggregate(Min, Some(column(&scan, 1)), 15, 2),
+        aggregate(Max, Some(column(&scan, 1)), 15, 2),
+    ];
+    let having = Plan::Aggregate { input: Box::new(scan), keys, aggregates, names };
+    let count = having.fields().iter().position(|field| field.name == "Count").expect("a count");
+    let predicate = compare(CompareOp::Gt, column(&having, count), 3);
+    (Plan::Filter { input: Box::new(having), predicate }, info)
+}
+
+fn compile(query: &(Plan, ScanInfo), target: &Target, micro_model: MicroModel) -> Program {
+    pipeline::compile(&query.0, std::slice::from_ref(&query.1), target, micro_model)
+        .expect("the plan compiles")
+}
+
+fn targets() -> Vec<(&'static str, Target)> {
+    vec![
+        ("cpu", Target::cpu(2)),
+        ("gpu", Target::simt(32, 256, 48 << 10, 1056)),
+        ("simt4", Target::simt(4, 8, 48 << 10, 3)),
+    ]
+}
+
+fn queries() -> Vec<(&'static str, (Plan, ScanInfo))> {
+    vec![
+        ("q1", q1()),
+        ("q6", q6()),
+        ("selection", selection()),
+        ("packed", groups(&[0, 6])),
+        ("stored", groups(&[7, 8])),
+    ]
+}
+
+#[test]
+fn every_kernel_validates() {
+    for (name, query) in queries() {
+        for (target_name, target) in targets() {
+            for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
+                for pipeline in compile(&query, &target, micro_model).pipelines {
+                    let text = text::print(&pipeline.module);
+                    if let Err(error) = validate(pipeline.module) {
+                        panic!("{name} {target_name} {micro_model:?}: {error}\n{text}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn another_constant_is_the_same_kernel() {
+    let (plan, info) = q6();
+    let Plan::Aggregate { input, keys, aggregates, names } = plan.clone() else { panic!("an aggregate") };
+    let Plan::Filter { input: scan, .. } = *input else { panic!("a filter") };
+    let modules = [2400, 2300].map(|limit| {
+        let predicate = compare(CompareOp::Lt, column(&scan, 0), limit);
+        let input = Box::new(Plan::Filter { input: scan.clone(), predicate });
+        let (keys, aggregates, names) = (keys.clone(), aggregates.clone(), names.clone());
+        let query = (Plan::Aggregate { input, keys, aggregates, names }, info.clone());
+        compile(&query, &Target::cpu(1), MicroModel::Resolution).pipelines.remove(0).module
+    });
+    assert_eq!(modules[0], modules[1]);
+}
+
+#[test]
+fn snapshots() {
+    let gpu = Target::simt(32, 256, 48 << 10, 1056);
+    for (name, query, micro_model) in [
+        ("q6_resolution", q6(), MicroModel::Resolution),
+        ("q6_pipelined", q6(), MicroModel::Pipelined),
+        ("q1_resolution", q1(), MicroModel::Resolution),
+        ("selection_resolution", selection(), MicroModel::Resolution),
+        ("stored_pipelined", groups(&[7, 8]), MicroModel::Pipelined),
+    ] {
+        let on_cpu = compile(&query, &Target::cpu(2), micro_model).pipelines.remove(0);
+        let on_gpu = compile(&query, &gpu, micro_model).pipelines.remove(0);
+        insta::assert_snapshot!(format!("{name}_kir_cpu"), text::print(&on_cpu.module));
+        insta::assert_snapshot!(format!("{name}_kir_gpu"), text::print(&on_gpu.module));
+        let on_gpu = validate(on_gpu.module).expect("valid");
+        insta::assert_snapshot!(
+            format!("{name}_cuda"),
+            kelpie_backend::cuda::print(&on_gpu).expect("prints")
+        );
+    }
+}
