@@ -1,4 +1,4 @@
-//! KIR, the kernel IR of Kelpie.
+#![doc = include_str!("../LANGUAGE.md")]
 
 pub mod arena;
 pub mod builder;

@@ -1,4 +1,4 @@
-//! The text form `.kir`: [`print`] and [`parse`] are inverse to each other on valid modules.
+//! The text form `.kir`: [`print()`] and [`parse`] are inverse to each other on valid modules.
 //!
 //! The grammar is in the crate documentation.
 
