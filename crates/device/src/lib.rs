@@ -1,5 +1,6 @@
 //! Devices of Kelpie: memory, kernel cache and launches on CPU, CUDA and the SIMT interpreter.
 
+mod arguments;
 mod cache;
 pub mod cpu;
 mod memory;
@@ -10,6 +11,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use arguments::{check_arguments, kernel_params};
 use kelpie_kir::{Scalar, Target, ValidModule};
 
 /// What went wrong on a device.

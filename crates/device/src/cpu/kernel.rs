@@ -1,54 +1,54 @@
-//! Compiled kernels of the CPU device.
+//! Compiled kernels of the CPU device, and how they are called.
+#![expect(unsafe_code, reason = "calls compiled kernels")]
 
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use kelpie_kir::ValidModule;
+use kelpie_backend::cpu::{self, CpuModule, Slot, WorkerContext};
+use kelpie_kir::{Type, ValidModule};
 
 use super::DEVICE;
-use super::workers::BlockTask;
-use crate::memory::HostPool;
-use crate::{DeviceError, Kernel, KernelArgument};
+use super::workers::{BlockTask, launch_failed};
+use crate::memory::{HostMemory, HostPool};
+use crate::{Buffer, DeviceError, Kernel, KernelArgument};
 
-/// The machine code of a module.
-#[derive(Debug)]
-pub(super) struct CpuCode {}
-
-fn missing() -> DeviceError {
-    DeviceError::NotUsable { device: DEVICE.into(), reason: "the back end is not built yet".into() }
-}
-
-impl CpuCode {
-    pub(super) fn compile(module: &ValidModule) -> Result<CpuCode, DeviceError> {
-        let _ = module;
-        Err(missing())
-    }
+/// Compiles a module.
+pub(super) fn compile(module: &ValidModule) -> Result<CpuModule, DeviceError> {
+    cpu::compile(module).map_err(|error| compile_error(module, &error))
 }
 
 /// The CLIF of a module.
 pub(super) fn code_text(module: &ValidModule) -> Result<String, DeviceError> {
-    let _ = module;
-    Err(missing())
+    cpu::clif(module).map_err(|error| compile_error(module, &error))
+}
+
+fn compile_error(module: &ValidModule, error: &kelpie_backend::BackendError) -> DeviceError {
+    let names: Vec<&str> = module.kernels.iter().map(|(_, kernel)| kernel.name.as_str()).collect();
+    DeviceError::Compile { device: DEVICE.into(), kernel: names.join(", "), message: error.to_string() }
 }
 
 /// A kernel with the code that it is part of.
 #[derive(Debug)]
 pub(super) struct LoadedKernel {
-    code: Arc<CpuCode>,
+    code: Arc<CpuModule>,
     name: String,
+    params: Vec<Type>,
+    shared_bytes: u32,
     compile_ns: u64,
 }
 
 impl LoadedKernel {
     pub(super) fn new(
-        code: Arc<CpuCode>,
+        code: Arc<CpuModule>,
         module: &ValidModule,
         name: &str,
         compile_ns: u64,
     ) -> Result<LoadedKernel, DeviceError> {
-        let _ = module;
-        Ok(LoadedKernel { code, name: name.into(), compile_ns })
+        let params = crate::kernel_params(DEVICE, module, name)?;
+        let shared_bytes = code.kernel(name).map(|kernel| kernel.shared_bytes());
+        let shared_bytes = shared_bytes.ok_or_else(|| launch_failed(DEVICE, name, "it has no code"))?;
+        Ok(LoadedKernel { code, name: name.into(), params, shared_bytes, compile_ns })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -56,9 +56,10 @@ impl LoadedKernel {
     }
 
     pub(super) fn shared_bytes(&self) -> usize {
-        0
+        self.shared_bytes as usize
     }
 
+    /// What a worker runs for one block of a launch with these arguments.
     pub(super) fn bind(
         &self,
         pool: &Arc<HostPool>,
@@ -66,8 +67,36 @@ impl LoadedKernel {
         blocks: u32,
         status: Arc<AtomicU32>,
     ) -> Result<BlockTask, DeviceError> {
-        let _ = (pool, arguments, blocks, status, &self.code);
-        Err(missing())
+        crate::check_arguments(DEVICE, &self.name, &self.params, arguments)?;
+        let (mut slots, mut buffers) = (Vec::new(), Vec::<Buffer>::new());
+        for argument in arguments {
+            slots.push(match argument {
+                KernelArgument::Scalar(_, bits) => Slot(bits.to_le_bytes()),
+                KernelArgument::Buffer(buffer, offset) => {
+                    let start = HostMemory::of(buffer, pool)?.as_ptr() as u64;
+                    buffers.push(buffer.clone());
+                    Slot(u128::from(start.wrapping_add(*offset)).to_le_bytes())
+                }
+            });
+        }
+        let (code, name) = (self.code.clone(), self.name.clone());
+        Ok(Box::new(move |block, shared| {
+            let _alive = &buffers;
+            let context = WorkerContext {
+                slots: slots.as_ptr(),
+                shared,
+                status: Arc::as_ptr(&status),
+                block_id: block,
+                grid_dim: blocks,
+            };
+            if let Some(kernel) = code.kernel(&name) {
+                // SAFETY: `check_arguments` gave one slot of the right type a parameter; the worker's shared memory is
+                // aligned to 64 bytes and at least `shared_bytes` long; status, code and buffers are held by this
+                // closure. That a kernel stays inside its buffers, and that what it calls read-only is not written
+                // meanwhile, is what the compiler of the plan promises of the modules that it makes.
+                unsafe { kernel.run(&context) };
+            }
+        }))
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use kelpie_backend::cpu::CpuModule;
 use kelpie_kir::{Target, ValidModule};
 
-use self::kernel::{CpuCode, LoadedKernel};
+use self::kernel::LoadedKernel;
 use self::workers::{WorkerPool, launch_failed};
 use crate::cache::ModuleCache;
 use crate::memory::{HostMemory, HostPool, default_limit};
@@ -29,7 +30,7 @@ pub struct CpuDevice {
     target: Target,
     pool: Arc<HostPool>,
     workers: WorkerPool,
-    modules: ModuleCache<CpuCode>,
+    modules: ModuleCache<CpuModule>,
 }
 
 impl CpuDevice {
@@ -99,7 +100,7 @@ impl Device for CpuDevice {
         let started = Instant::now();
         let mut compile_ns = 0;
         let code = self.modules.get_or_compile(module, || {
-            let code = CpuCode::compile(module)?;
+            let code = kernel::compile(module)?;
             compile_ns = started.elapsed().as_nanos() as u64;
             Ok(code)
         })?;
