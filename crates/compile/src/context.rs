@@ -199,6 +199,10 @@ pub struct Context<'a> {
     scopes: Vec<Vec<(usize, usize, Lowered)>>,
     /// Layer that `column` addresses.
     current: usize,
+    /// Parameters of the constants of a row that is emitted several times, in the order they were asked for.
+    repeated: Vec<u32>,
+    /// How many of them this repetition has used; `None` outside of repetitions.
+    repetition: Option<usize>,
 }
 
 impl<'a> Context<'a> {
@@ -212,6 +216,8 @@ impl<'a> Context<'a> {
             layers: Vec::new(),
             scopes: vec![Vec::new()],
             current: 0,
+            repeated: Vec::new(),
+            repetition: None,
         }
     }
 
@@ -242,7 +248,30 @@ impl<'a> Context<'a> {
             Constant::F64(_) => Scalar::F64,
             Constant::Bool(_) => Scalar::Bool,
         };
+        if let Some(used) = self.repetition {
+            self.repetition = Some(used + 1);
+            let known = self.repeated.get(used).copied();
+            if let Some(index) = known
+                && self.arguments.get(index as usize) == Some(&Argument::Constant(constant))
+            {
+                return self.builder.param(index);
+            }
+            self.repeated.push(self.arguments.len() as u32);
+        }
         self.argument("literal", scalar, Argument::Constant(constant))
+    }
+
+    /// The row that follows is emitted again from here: its constants are those of the row before, one parameter each.
+    pub fn begin_repetition(&mut self, first: bool) {
+        if first {
+            self.repeated.clear();
+        }
+        self.repetition = Some(0);
+    }
+
+    /// Constants are parameters of their own again.
+    pub fn end_repetition(&mut self) {
+        self.repetition = None;
     }
 
     /// Bytes in device memory, uploaded once.

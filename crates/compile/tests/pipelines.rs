@@ -155,7 +155,7 @@ fn compile(query: &(Plan, ScanInfo), target: &Target, micro_model: MicroModel) -
 fn targets() -> Vec<(&'static str, Target)> {
     vec![
         ("cpu", Target::cpu(2)),
-        ("gpu", Target::simt(32, 256, 48 << 10, 1056)),
+        ("gpu", Target::simt(32, 256, 227 << 10, 1056)),
         ("simt4", Target::simt(4, 8, 48 << 10, 3)),
     ]
 }
@@ -203,7 +203,7 @@ fn another_constant_is_the_same_kernel() {
 
 #[test]
 fn snapshots() {
-    let gpu = Target::simt(32, 256, 48 << 10, 1056);
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
     for (name, query, micro_model) in [
         ("q6_resolution", q6(), MicroModel::Resolution),
         ("q6_pipelined", q6(), MicroModel::Pipelined),

@@ -189,12 +189,14 @@ impl Body<'_, '_> {
             if index > 0 {
                 row = cx.builder.add(row, threads);
             }
+            cx.begin_repetition(index == 0);
             let (clamped, flow) = clamp(cx, row, rows);
             let flow = self.enter(cx, clamped, flow)?;
             let flow = self.steps(cx, flow, Pass::Whole)?;
             prepared.push(operator.prepare(cx, flow)?);
             cx.end_row();
         }
+        cx.end_repetition();
         for row in &prepared {
             operator.apply(cx, row);
         }
