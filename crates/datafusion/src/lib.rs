@@ -1,1 +1,23 @@
-//! Kelpie inside DataFusion: optimizer rule, KelpieExec and session.
+//! Kelpie inside DataFusion: optimizer rule, [`KelpieExec`] and session.
+//!
+//! [`KelpieRule`] replaces the largest sub-plans that Kelpie compiles by a [`KelpieExec`]; everything else stays
+//! DataFusion's. [`KelpieSession`] is a `SessionContext` with the rule, its options (`kelpie.*`) and tables of local
+//! files. Values, types and errors are DataFusion's.
+
+mod exec;
+mod files;
+mod options;
+mod report;
+mod rule;
+mod session;
+mod source;
+pub mod testing;
+pub mod translate;
+mod types;
+
+pub use exec::KelpieExec;
+pub use options::{Fallback, KelpieOptions};
+pub use report::KelpieReport;
+pub use rule::{KelpieRule, uncompiled_reasons};
+pub use session::{KelpieSession, QueryResult, QueryTiming, SessionOptions, Stage};
+pub use source::ScanTable;

@@ -1,0 +1,231 @@
+//! The session options `kelpie.*`.
+
+use std::any::Any;
+
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::config_err;
+use datafusion::error::Result;
+use kelpie_engine::{DeviceChoice, MicroModel, QueryOptions};
+
+/// `kelpie.fallback`: what happens to a plan that Kelpie does not compile as a whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// DataFusion's operators run the rest.
+    #[default]
+    Allow,
+    /// An error that lists every reason.
+    Deny,
+}
+
+/// The options of a session, set by `SET kelpie.<name> = '<value>'`.
+#[derive(Debug, Clone)]
+pub struct KelpieOptions {
+    /// `enabled`: whether the rule does anything.
+    pub enabled: bool,
+    /// `fallback`.
+    pub fallback: Fallback,
+    /// `device`, `micro_model`, `memory_limit`, `threads` and `simt_lanes`.
+    pub query: QueryOptions,
+    /// Set by the session while it plans an EXPLAIN: the rule then reports what stays DataFusion's.
+    pub(crate) explaining: bool,
+}
+
+impl Default for KelpieOptions {
+    fn default() -> Self {
+        KelpieOptions {
+            enabled: true,
+            fallback: Fallback::Allow,
+            query: QueryOptions::default(),
+            explaining: false,
+        }
+    }
+}
+
+const NAMES: [&str; 7] =
+    ["enabled", "device", "fallback", "micro_model", "memory_limit", "threads", "simt_lanes"];
+
+impl KelpieOptions {
+    /// The options of a configuration; defaults where it has none.
+    pub fn of(config: &ConfigOptions) -> KelpieOptions {
+        config.extensions.get::<KelpieOptions>().cloned().unwrap_or_default()
+    }
+
+    fn value(&self, name: &str) -> String {
+        match name {
+            "enabled" => self.enabled.to_string(),
+            "device" => match self.query.device {
+                DeviceChoice::Auto => "auto",
+                DeviceChoice::Cpu => "cpu",
+                DeviceChoice::Cuda => "cuda",
+                DeviceChoice::Simt => "simt",
+            }
+            .into(),
+            "fallback" => match self.fallback {
+                Fallback::Allow => "allow",
+                Fallback::Deny => "deny",
+            }
+            .into(),
+            "micro_model" => match self.query.micro_model {
+                MicroModel::Pipelined => "pipelined",
+                MicroModel::Resolution => "resolution",
+            }
+            .into(),
+            "memory_limit" => self.query.memory_limit.unwrap_or(0).to_string(),
+            "threads" => self.query.threads.unwrap_or(0).to_string(),
+            _ => self.query.simt_lanes.to_string(),
+        }
+    }
+}
+
+fn description(name: &str) -> &'static str {
+    match name {
+        "enabled" => "Whether Kelpie compiles anything: true | false",
+        "device" => "Where compiled queries run: auto | cpu | cuda | simt",
+        "fallback" => "What happens to plans that Kelpie does not compile: allow | deny",
+        "micro_model" => "How reductions are carried out inside a pipeline: pipelined | resolution",
+        "memory_limit" => "Budget of device memory, such as 512MB or 2GB; 0 is the device's default",
+        "threads" => "Workers of the CPU device; 0 is one a core",
+        _ => "Lanes of the SIMT interpreter: 1 to 32",
+    }
+}
+
+impl ConfigExtension for KelpieOptions {
+    const PREFIX: &'static str = "kelpie";
+}
+
+impl ExtensionOptions for KelpieOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let lower = value.trim().to_ascii_lowercase();
+        let bad =
+            |allowed: &str| config_err!("kelpie.{key}: '{value}' is not a valid value; allowed: {allowed}");
+        match key {
+            "enabled" => match lower.as_str() {
+                "true" | "on" | "1" => self.enabled = true,
+                "false" | "off" | "0" => self.enabled = false,
+                _ => return bad("true, false"),
+            },
+            "device" => {
+                self.query.device = match lower.as_str() {
+                    "auto" => DeviceChoice::Auto,
+                    "cpu" => DeviceChoice::Cpu,
+                    "cuda" => DeviceChoice::Cuda,
+                    "simt" => DeviceChoice::Simt,
+                    _ => return bad("auto, cpu, cuda, simt"),
+                }
+            }
+            "fallback" => {
+                self.fallback = match lower.as_str() {
+                    "allow" => Fallback::Allow,
+                    "deny" => Fallback::Deny,
+                    _ => return bad("allow, deny"),
+                }
+            }
+            "micro_model" => {
+                self.query.micro_model = match lower.as_str() {
+                    "pipelined" => MicroModel::Pipelined,
+                    "resolution" => MicroModel::Resolution,
+                    _ => return bad("pipelined, resolution"),
+                }
+            }
+            "memory_limit" => match parse_bytes(&lower) {
+                Some(bytes) => self.query.memory_limit = (bytes > 0).then_some(bytes),
+                None => return bad("a number of bytes with an optional unit (B, KB, MB, GB, TB), or 0"),
+            },
+            "threads" => match lower.parse::<usize>() {
+                Ok(threads) if threads <= 4096 => self.query.threads = (threads > 0).then_some(threads),
+                _ => return bad("0 (one a core) to 4096"),
+            },
+            "simt_lanes" => match lower.parse::<u32>() {
+                Ok(lanes) if (1..=32).contains(&lanes) => self.query.simt_lanes = lanes,
+                _ => return bad("1 to 32"),
+            },
+            _ => {
+                return config_err!(
+                    "unknown option kelpie.{key}; the options are kelpie.{}",
+                    NAMES.join(", kelpie.")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let entry = |name: &&str| ConfigEntry {
+            key: format!("{}.{name}", KelpieOptions::PREFIX),
+            value: Some(self.value(name)),
+            description: description(name),
+        };
+        NAMES.iter().map(entry).collect()
+    }
+}
+
+/// Bytes of `512`, `2GB`, `1.5 MiB`; units are powers of 1024. Empty is 0.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Some(0);
+    }
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let shift = match unit.trim() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    let number: f64 = number.trim().parse().ok()?;
+    let bytes = number * (1u64 << shift) as f64;
+    (bytes >= 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked_when_they_are_set() {
+        let mut options = KelpieOptions::default();
+        for (key, value, shown) in [
+            ("device", "CUDA", "cuda"),
+            ("fallback", "deny", "deny"),
+            ("micro_model", "pipelined", "pipelined"),
+            ("memory_limit", "2GB", "2147483648"),
+            ("memory_limit", "1.5 kib", "1536"),
+            ("memory_limit", "", "0"),
+            ("threads", "3", "3"),
+            ("simt_lanes", "4", "4"),
+            ("enabled", "false", "false"),
+        ] {
+            options.set(key, value).unwrap();
+            assert_eq!(options.value(key), shown, "{key}");
+        }
+        for (key, value, part) in [
+            ("device", "tpu", "auto, cpu, cuda, simt"),
+            ("fallback", "maybe", "allow, deny"),
+            ("micro_model", "x", "pipelined, resolution"),
+            ("memory_limit", "-3", "number of bytes"),
+            ("memory_limit", "3 parsecs", "number of bytes"),
+            ("threads", "many", "one a core"),
+            ("simt_lanes", "33", "1 to 32"),
+            ("enabled", "2", "true, false"),
+            ("colour", "red", "kelpie.memory_limit"),
+        ] {
+            let error = options.set(key, value).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains(&format!("kelpie.{key}")), "{error}");
+        }
+    }
+}

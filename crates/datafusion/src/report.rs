@@ -1,0 +1,179 @@
+//! What EXPLAIN shows: operators and pipelines of a [`KelpieExec`](crate::KelpieExec), and what stays DataFusion's.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions, SendableRecordBatchStream,
+};
+use kelpie_engine::QueryMetrics;
+
+use crate::exec::Run;
+
+/// Stands on an explained plan and lists every reason why a part of it stays DataFusion's; hands rows on unchanged.
+#[derive(Debug)]
+pub struct KelpieReport {
+    input: Arc<dyn ExecutionPlan>,
+    reasons: Vec<String>,
+}
+
+impl KelpieReport {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, reasons: Vec<String>) -> KelpieReport {
+        KelpieReport { input, reasons }
+    }
+
+    /// The reasons.
+    pub fn reasons(&self) -> &[String] {
+        &self.reasons
+    }
+}
+
+impl DisplayAs for KelpieReport {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if format == DisplayFormatType::TreeRender {
+            return write!(f, "{}", self.reasons.join("\n"));
+        }
+        write!(f, "KelpieReport: not compiled, and why")?;
+        for reason in &self.reasons {
+            write!(f, "\n  ! {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for KelpieReport {
+    fn name(&self) -> &str {
+        "KelpieReport"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(KelpieReport::new(input, self.reasons.clone()))),
+            _ => internal_err!("KelpieReport has one child"),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+}
+
+/// One line an operator of a plan, the root first, indented.
+pub(crate) fn operator_lines(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
+    let mut lines = Vec::new();
+    push_operator(plan, 0, &mut lines);
+    lines
+}
+
+fn push_operator(plan: &Arc<dyn ExecutionPlan>, depth: usize, lines: &mut Vec<String>) {
+    let indent = "  ".repeat(depth);
+    if plan.is::<DataSourceExec>() {
+        let translated = crate::translate::translate(plan).ok();
+        let tables = translated.map(|t| t.tables).unwrap_or_default();
+        let name = tables.first().map_or("?", |table| table.name());
+        let schema = plan.schema();
+        let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        lines.push(format!("{indent}Scan: {name} [{}]", columns.join(", ")));
+        return;
+    }
+    let line = DisplayableExecutionPlan::new(plan.as_ref()).one_line().to_string();
+    lines.push(format!("{indent}{}", line.trim_end()));
+    for child in plan.children() {
+        push_operator(child, depth + 1, lines);
+    }
+}
+
+/// One line a pipeline of an execution.
+pub(crate) fn run_lines(run: &Run) -> Vec<String> {
+    if let Some(reason) = &run.fallback {
+        return vec![format!("ran on DataFusion's operators: {reason}")];
+    }
+    let QueryMetrics { device, pipelines, .. } = &run.metrics;
+    let line = |(i, p): (usize, &kelpie_engine::PipelineMetrics)| {
+        let mut line = format!(
+            "pipeline {i}: {}: device={device}, rows_in={}, rows_out={}, compile={}, run={}, read={}, written={}, \
+             bandwidth={:.2} GB/s, launches={}",
+            p.name,
+            p.rows_in,
+            p.rows_out,
+            time(p.compile_ns),
+            time(p.run_ns),
+            bytes(p.bytes_read),
+            bytes(p.bytes_written),
+            // Bytes a nanosecond are GB a second.
+            (p.bytes_read + p.bytes_written) as f64 / p.run_ns.max(1) as f64,
+            p.launches,
+        );
+        if let Some(activity) = p.lane_activity {
+            line.push_str(&format!(", lane_activity={:.1} %", activity * 100.0));
+        }
+        line
+    };
+    let mut lines: Vec<String> = pipelines.iter().enumerate().map(line).collect();
+    let m = &run.metrics;
+    lines.push(format!(
+        "query: compile={}, transfer={} ({}), kernel={}, result={}",
+        time(m.compile_ns),
+        time(m.transfer_ns),
+        bytes(m.transfer_bytes),
+        time(m.kernel_ns),
+        time(m.result_ns),
+    ));
+    lines
+}
+
+fn time(time_ns: u64) -> String {
+    match time_ns {
+        0 => "0".into(),
+        1..1_000_000 => format!("{:.1}us", time_ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2}ms", time_ns as f64 / 1e6),
+        _ => format!("{:.3}s", time_ns as f64 / 1e9),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}

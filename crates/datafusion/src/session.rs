@@ -1,0 +1,357 @@
+//! A DataFusion session with Kelpie in it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::DynamicFileCatalog;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{TableReference, plan_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::TryStreamExt;
+use kelpie_engine::Engine;
+use kelpie_engine::ExplainStage;
+use parking_lot::Mutex;
+
+use crate::exec::{KelpieExec, into_datafusion};
+use crate::files::{self, LocalFiles};
+use crate::options::KelpieOptions;
+use crate::rule::{KelpieRule, uncompiled_reasons};
+
+/// How a session is built.
+#[derive(Debug, Clone, Default)]
+pub struct SessionOptions {
+    /// Shared by all sessions of a process; a new one where absent.
+    pub engine: Option<Arc<Engine>>,
+    /// Options to set at once: `("kelpie.device", "cpu")`, `("datafusion.execution.batch_size", "1024")`.
+    pub settings: Vec<(String, String)>,
+}
+
+impl SessionOptions {
+    /// With another setting.
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> SessionOptions {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// A stage of compilation for [`KelpieSession::explain`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The physical plan: what is compiled, what is not, and why.
+    Plan,
+    /// Kelpie's pipelines.
+    Pipelines,
+    /// Their kernel IR.
+    Kir,
+    /// CUDA C or CLIF.
+    Code,
+}
+
+/// Where the time of a query went, in nanoseconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct QueryTiming {
+    /// Parsing and planning.
+    pub plan_ns: u64,
+    /// Generating and compiling kernels.
+    pub compile_ns: u64,
+    /// Reading columns and moving them to the device.
+    pub transfer_ns: u64,
+    /// Bytes that were read into device memory; 0 where all columns were cached.
+    pub transfer_bytes: u64,
+    /// Running kernels.
+    pub kernel_ns: u64,
+    /// Bytes of device memory that the kernels read.
+    pub kernel_bytes_read: u64,
+    /// Bringing the result to the host, sort and limit included.
+    pub result_ns: u64,
+    /// All, from the SQL text to the last batch.
+    pub total_ns: u64,
+    /// Whether Kelpie ran all of the plan.
+    pub compiled: bool,
+    /// Why not, or why parts ran on DataFusion's operators.
+    pub reasons: Vec<String>,
+    /// The device, where anything was compiled.
+    pub device: Option<String>,
+}
+
+/// A query's answer.
+#[derive(Debug, Clone)]
+pub struct QueryResult {
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Its rows.
+    pub batches: Vec<RecordBatch>,
+    /// What it took.
+    pub timing: QueryTiming,
+}
+
+impl QueryResult {
+    /// Rows of all batches.
+    pub fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+}
+
+/// A DataFusion session with [`KelpieRule`], the options `kelpie.*`, and local files as tables.
+pub struct KelpieSession {
+    context: SessionContext,
+    engine: Arc<Engine>,
+    last: Mutex<Option<QueryTiming>>,
+}
+
+impl std::fmt::Debug for KelpieSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KelpieSession").finish_non_exhaustive()
+    }
+}
+
+/// Kelpie spreads work itself, so DataFusion's plans are kept simple: one partition, no exchange, no dynamic filter.
+const SIMPLE_PLANS: [(&str, &str); 11] = [
+    ("datafusion.execution.target_partitions", "1"),
+    ("datafusion.execution.collect_statistics", "true"),
+    ("datafusion.execution.parquet.pushdown_filters", "false"),
+    ("datafusion.execution.parquet.schema_force_view_types", "false"),
+    ("datafusion.optimizer.enable_dynamic_filter_pushdown", "false"),
+    ("datafusion.optimizer.enable_round_robin_repartition", "false"),
+    ("datafusion.optimizer.enable_topk_aggregation", "false"),
+    ("datafusion.optimizer.repartition_aggregations", "false"),
+    ("datafusion.optimizer.repartition_file_scans", "false"),
+    ("datafusion.optimizer.repartition_joins", "false"),
+    ("datafusion.optimizer.repartition_sorts", "false"),
+];
+
+impl KelpieSession {
+    /// A session; a bad setting is an error that names it.
+    pub fn new(options: SessionOptions) -> Result<KelpieSession> {
+        let engine = options.engine.unwrap_or_default();
+        let mut config = SessionConfig::new().with_information_schema(true);
+        config.options_mut().extensions.insert(KelpieOptions::default());
+        for (name, value) in SIMPLE_PLANS {
+            config.options_mut().set(name, value)?;
+        }
+        for (name, value) in &options.settings {
+            config.options_mut().set(name, value)?;
+        }
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_default_features()
+            .with_physical_optimizer_rule(Arc::new(KelpieRule::new(Arc::clone(&engine))))
+            .build();
+        let context = SessionContext::new_with_state(state);
+        let files = Arc::new(LocalFiles::default());
+        let catalogs = Arc::clone(context.state().catalog_list());
+        context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, Arc::clone(&files) as _)));
+        let weak = context.state_weak_ref();
+        // Never set before: the factory is new.
+        let _ = files.state.set(Box::new(move || weak.upgrade().map(|state| state.read().clone())));
+        Ok(KelpieSession { context, engine, last: Mutex::new(None) })
+    }
+
+    /// DataFusion's context. Queries that run through it are compiled too; only `last_metrics` misses them.
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Sets an option, as `SET name = value` does.
+    pub fn set(&self, name: &str, value: &str) -> Result<()> {
+        let state = self.context.state_ref();
+        let mut state = state.write();
+        state.config_mut().options_mut().set(name, value)
+    }
+
+    /// Runs a statement and collects its answer. Dropping the future cancels the query.
+    pub async fn sql(&self, sql: &str) -> Result<QueryResult> {
+        let start = Instant::now();
+        let plan = self.logical_plan(sql).await?;
+        let plan = match plan {
+            LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
+                // Executed by the context; what comes back is an empty relation.
+                let frame = self.context.execute_logical_plan(plan).await?;
+                frame.into_unoptimized_plan()
+            }
+            plan => plan,
+        };
+        let state = self.planning_state(&plan);
+        let physical = state.create_physical_plan(&plan).await?;
+        let plan_ns = start.elapsed().as_nanos() as u64;
+        let stream = execute_stream(Arc::clone(&physical), Arc::new((&state).into()))?;
+        let schema = stream.schema();
+        let batches = stream.try_collect().await.map_err(|error| name_files(error, &physical))?;
+        let total_ns = start.elapsed().as_nanos() as u64;
+        let timing = self.timing(&physical, plan_ns, total_ns);
+        *self.last.lock() = Some(timing.clone());
+        Ok(QueryResult { schema, batches, timing })
+    }
+
+    async fn logical_plan(&self, sql: &str) -> Result<LogicalPlan> {
+        let plan = self.context.state().create_logical_plan(sql).await?;
+        SQLOptions::new().verify_plan(&plan)?;
+        Ok(plan)
+    }
+
+    /// The session's state; for EXPLAIN, one whose plans report what is not compiled.
+    fn planning_state(&self, plan: &LogicalPlan) -> SessionState {
+        let mut state = self.context.state();
+        if matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_)) {
+            explaining(&mut state);
+        }
+        state
+    }
+
+    fn timing(&self, physical: &Arc<dyn ExecutionPlan>, plan_ns: u64, total_ns: u64) -> QueryTiming {
+        let mut timing = QueryTiming { plan_ns, total_ns, ..QueryTiming::default() };
+        timing.reasons = uncompiled_reasons(physical, &self.engine);
+        timing.compiled = timing.reasons.is_empty();
+        let mut any = false;
+        for_each_compiled(physical, &mut |exec| {
+            any = true;
+            let Some(run) = exec.last_run() else { return };
+            let metrics = run.metrics;
+            timing.compile_ns += metrics.compile_ns;
+            timing.transfer_ns += metrics.transfer_ns;
+            timing.transfer_bytes += metrics.transfer_bytes;
+            timing.kernel_ns += metrics.kernel_ns;
+            timing.kernel_bytes_read += metrics.pipelines.iter().map(|p| p.bytes_read).sum::<u64>();
+            timing.result_ns += metrics.result_ns;
+            match run.fallback {
+                Some(reason) => {
+                    timing.reasons.push(reason);
+                    timing.compiled = false;
+                }
+                None => timing.device = Some(metrics.device),
+            }
+        });
+        timing.compiled &= any;
+        timing
+    }
+
+    /// Where the time of the last `sql` went.
+    pub fn last_metrics(&self) -> Option<QueryTiming> {
+        self.last.lock().clone()
+    }
+
+    /// Shows a stage of a query's compilation; the query itself does not run, but its columns are read.
+    pub async fn explain(&self, sql: &str, stage: Stage) -> Result<String> {
+        let plan = self.logical_plan(sql).await?;
+        let plan = match plan {
+            LogicalPlan::Explain(explain) => (*explain.plan).clone(),
+            plan => plan,
+        };
+        let mut state = self.context.state();
+        explaining(&mut state);
+        let physical = state.create_physical_plan(&plan).await?;
+        let stage = match stage {
+            Stage::Plan => {
+                return Ok(DisplayableExecutionPlan::new(physical.as_ref()).indent(false).to_string());
+            }
+            Stage::Pipelines => ExplainStage::Pipelines,
+            Stage::Kir => ExplainStage::Kir,
+            Stage::Code => ExplainStage::Code,
+        };
+        let context = Arc::new((&state).into());
+        let mut queries = Vec::new();
+        for_each_compiled(&physical, &mut |exec| queries.push(exec.query(&context)));
+        if queries.is_empty() {
+            let reasons = uncompiled_reasons(&physical, &self.engine);
+            return plan_err!("nothing of this query is compiled:\n  {}", reasons.join("\n  "));
+        }
+        let mut text = String::new();
+        for query in queries {
+            let (query, engine) = (query?, Arc::clone(&self.engine));
+            let shown = tokio::task::spawn_blocking(move || engine.explain(&query, stage));
+            let shown = shown.await.map_err(|error| DataFusionError::External(Box::new(error)))?;
+            text.push_str(&shown.map_err(into_datafusion)?);
+        }
+        Ok(text)
+    }
+
+    /// Registers a Parquet, CSV (with header) or Arrow file, or a folder of such files, as a table.
+    pub async fn register_path(&self, name: &str, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let table = files::table_of(&self.context.state(), path).await?;
+        let reference = TableReference::bare(name);
+        if self.context.table_exist(reference.clone())? {
+            return plan_err!("{}: a table named {name} exists already", path.display());
+        }
+        self.context.register_table(reference, table)?;
+        Ok(())
+    }
+
+    /// Registers every data file (by its stem) and sub-folder (by its name) of a folder, or one file; gives the names.
+    pub async fn register_dir(&self, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        let path = path.as_ref();
+        let tables = match path.is_file() {
+            true => vec![(files::table_name(path)?, path.to_path_buf())],
+            false => files::tables_of(path)?,
+        };
+        for (name, path) in &tables {
+            self.register_path(name, path).await?;
+        }
+        Ok(tables.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Names of the registered tables.
+    pub fn tables(&self) -> Vec<String> {
+        let state = self.context.state();
+        let options = &state.config_options().catalog;
+        let schema = state
+            .catalog_list()
+            .catalog(&options.default_catalog)
+            .and_then(|catalog| catalog.schema(&options.default_schema));
+        let mut names = schema.map(|schema| schema.table_names()).unwrap_or_default();
+        names.sort();
+        names
+    }
+
+    /// Forgets all cached columns: the next query reads its files again.
+    pub fn clear_columns(&self) {
+        self.engine.clear_columns();
+    }
+}
+
+fn explaining(state: &mut SessionState) {
+    if let Some(options) = state.config_mut().options_mut().extensions.get_mut::<KelpieOptions>() {
+        options.explaining = true;
+    }
+}
+
+fn for_each_compiled(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&KelpieExec)) {
+    if let Some(exec) = plan.downcast_ref::<KelpieExec>() {
+        visit(exec);
+    }
+    for child in plan.children() {
+        for_each_compiled(child, visit);
+    }
+}
+
+/// An error of a reader, with the tables that the plan reads.
+fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusionError {
+    let root = error.find_root();
+    if !matches!(root, DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_)) {
+        return error;
+    }
+    let mut names = Vec::new();
+    let _ = plan.apply(|node| {
+        if node.children().is_empty()
+            && let Ok(translated) = crate::translate::translate(node)
+        {
+            names.extend(translated.tables.iter().map(|table| table.name().to_string()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    error.context(format!("while reading {}", names.join(", ")))
+}

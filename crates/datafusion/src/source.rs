@@ -1,0 +1,318 @@
+//! Tables that the engine reads through DataFusion's readers.
+
+use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::config::CsvOptions;
+use datafusion::common::stats::Precision;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::physical_plan::{
+    ArrowSource, CsvSource, FileGroup, FileGroupPartitioner, FileScanConfig, FileScanConfigBuilder,
+    FileSource, ParquetSource,
+};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::StreamExt;
+use kelpie_engine::source::BatchConsumer;
+use kelpie_engine::{CancelToken, EngineError, TableSource};
+use tokio::runtime::Handle;
+
+/// A file is not split below this many bytes a partition.
+const SMALLEST_SPLIT_BYTES: usize = 1 << 20;
+
+/// A table of a plan: every column and every row, whatever the plan's scan leaves out.
+#[derive(Debug)]
+pub struct ScanTable {
+    name: String,
+    schema: SchemaRef,
+    data: Data,
+    identity: Option<String>,
+    exact_rows: Option<u64>,
+}
+
+enum Data {
+    /// A scan without projection, filter and limit, in file order.
+    Files(Box<FileScanConfig>),
+    /// Partitions of batches.
+    Memory(Vec<Vec<RecordBatch>>),
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Data::Files(config) => write!(f, "Files({:?})", config.file_groups),
+            Data::Memory(partitions) => write!(f, "Memory({} partitions)", partitions.len()),
+        }
+    }
+}
+
+impl ScanTable {
+    /// The table that a scan of batches reads. Its content can change between queries, so it is never cached.
+    pub(crate) fn of_memory(memory: &MemorySourceConfig) -> ScanTable {
+        let partitions = memory.partitions().to_vec();
+        let rows = partitions.iter().flatten().map(|batch| batch.num_rows() as u64).sum();
+        ScanTable {
+            name: "memory".into(),
+            schema: memory.original_schema(),
+            data: Data::Memory(partitions),
+            identity: None,
+            exact_rows: Some(rows),
+        }
+    }
+
+    /// The table that a scan of files reads, or why Kelpie cannot.
+    pub(crate) fn of_files(config: &FileScanConfig) -> Result<ScanTable, String> {
+        let (source, format) = plain_source(config.file_source())?;
+        let files: Vec<_> = config.file_groups.iter().flat_map(FileGroup::iter).cloned().collect();
+        let mut identity = format!("{format}|{:?}|", config.file_compression_type);
+        let _ = write!(identity, "{:?}", source.table_schema().table_schema());
+        for file in &files {
+            let meta = &file.object_meta;
+            let _ = write!(
+                identity,
+                "|{}{}:{}:{}:{:?}:{:?}",
+                config.object_store_url.as_str(),
+                meta.location,
+                meta.size,
+                meta.last_modified.timestamp_nanos_opt().unwrap_or_default(),
+                file.range,
+                file.partition_values,
+            );
+        }
+        let name = files.first().map_or("empty".into(), |file| match &file.table_reference {
+            Some(reference) => reference.table().to_string(),
+            None => file.object_meta.location.filename().unwrap_or("file").to_string(),
+        });
+        let schema = Arc::clone(source.table_schema().table_schema());
+        // `preserve_order` keeps each file in its partition: columns that are read at different times must match.
+        let config = FileScanConfigBuilder::from(config.clone())
+            .with_source(source)
+            .with_file_groups(vec![FileGroup::new(files)])
+            .with_limit(None)
+            .with_output_ordering(vec![])
+            .with_output_partitioning(None)
+            .with_preserve_order(true)
+            .build();
+        let exact_rows = match config.statistics().num_rows {
+            Precision::Exact(rows) => Some(rows as u64),
+            _ => None,
+        };
+        let data = Data::Files(Box::new(config));
+        Ok(ScanTable { name, schema, data, identity: Some(identity), exact_rows })
+    }
+
+    /// Name, for people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The table as the engine reads it, in a query's task context and on a runtime.
+    pub(crate) fn bind(self: &Arc<Self>, context: Arc<TaskContext>, runtime: Handle) -> Arc<dyn TableSource> {
+        let cores = thread::available_parallelism().map_or(1, |n| n.get());
+        let groups = match &self.data {
+            Data::Files(config) => split(&config.file_groups, cores),
+            Data::Memory(_) => Vec::new(),
+        };
+        Arc::new(BoundTable { table: Arc::clone(self), groups, context, runtime })
+    }
+}
+
+/// Byte ranges for every core, in file order.
+fn split(groups: &[FileGroup], cores: usize) -> Vec<FileGroup> {
+    let bytes: u64 = groups.iter().flat_map(FileGroup::iter).map(|file| file.effective_size()).sum();
+    let parts = (bytes as usize / SMALLEST_SPLIT_BYTES).clamp(1, cores);
+    FileGroupPartitioner::new()
+        .with_target_partitions(parts)
+        .with_repartition_file_min_size(0)
+        .repartition_file_groups(groups)
+        .filter(|_| parts > 1)
+        .unwrap_or_else(|| groups.to_vec())
+}
+
+/// The source without projection and predicate, and what of its format decides the values read.
+fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn FileSource>, String), String> {
+    let schema = source.table_schema().clone();
+    if let Some(parquet) = source.downcast_ref::<ParquetSource>() {
+        let mut options = parquet.table_parquet_options().clone();
+        options.global.pushdown_filters = false;
+        let mut plain = ParquetSource::new(schema);
+        if let Some(hint) = options.global.metadata_size_hint {
+            plain = plain.with_metadata_size_hint(hint);
+        }
+        plain = plain.with_table_parquet_options(options);
+        if let Some(factory) = parquet.parquet_file_reader_factory() {
+            plain = plain.with_parquet_file_reader_factory(Arc::clone(factory));
+        }
+        Ok((Arc::new(plain), "parquet".into()))
+    } else if let Some(csv) = source.downcast_ref::<CsvSource>() {
+        let options = CsvOptions {
+            has_header: Some(csv.has_header()),
+            delimiter: csv.delimiter(),
+            quote: csv.quote(),
+            terminator: csv.terminator(),
+            escape: csv.escape(),
+            comment: csv.comment(),
+            newlines_in_values: Some(csv.newlines_in_values()),
+            truncated_rows: Some(csv.truncate_rows()),
+            ..CsvOptions::default()
+        };
+        let format = format!("csv {options:?}");
+        Ok((Arc::new(CsvSource::new(schema).with_csv_options(options)), format))
+    } else if source.is::<ArrowSource>() {
+        let plain = match source.file_type() {
+            "arrow_stream" => ArrowSource::new_stream_file_source(schema),
+            _ => ArrowSource::new_file_source(schema),
+        };
+        Ok((Arc::new(plain), source.file_type().into()))
+    } else {
+        Err(format!("files of format {} are not compiled", source.file_type()))
+    }
+}
+
+/// A table in a query.
+struct BoundTable {
+    table: Arc<ScanTable>,
+    groups: Vec<FileGroup>,
+    context: Arc<TaskContext>,
+    runtime: Handle,
+}
+
+impl fmt::Debug for BoundTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BoundTable").field(&self.table).finish()
+    }
+}
+
+impl TableSource for BoundTable {
+    fn name(&self) -> String {
+        self.table.name.clone()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.table.schema)
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.table.identity.clone()
+    }
+
+    fn exact_rows(&self) -> Option<u64> {
+        self.table.exact_rows
+    }
+
+    fn partitions(&self) -> usize {
+        match &self.table.data {
+            Data::Files(_) => self.groups.len(),
+            Data::Memory(partitions) => partitions.len(),
+        }
+    }
+
+    fn read(
+        &self,
+        columns: &[usize],
+        consumer: &BatchConsumer<'_>,
+        cancel: &CancelToken,
+    ) -> Result<(), EngineError> {
+        match &self.table.data {
+            Data::Memory(partitions) => {
+                for (partition, batches) in partitions.iter().enumerate() {
+                    for batch in batches {
+                        check(cancel)?;
+                        consumer(partition, batch.project(columns)?)?;
+                    }
+                }
+                Ok(())
+            }
+            Data::Files(config) => self.read_files(config, columns, consumer, cancel),
+        }
+    }
+}
+
+fn check(cancel: &CancelToken) -> Result<(), EngineError> {
+    match cancel.is_cancelled() {
+        true => Err(EngineError::Cancelled),
+        false => Ok(()),
+    }
+}
+
+impl BoundTable {
+    /// One thread a core takes partition after partition; the first error stops all.
+    fn read_files(
+        &self,
+        config: &FileScanConfig,
+        columns: &[usize],
+        consumer: &BatchConsumer<'_>,
+        cancel: &CancelToken,
+    ) -> Result<(), EngineError> {
+        let config = FileScanConfigBuilder::from(config.clone())
+            .with_file_groups(self.groups.clone())
+            .with_projection_indices(Some(columns.to_vec()))
+            .map_err(|error| self.error(None, &error))?
+            .build();
+        let scan = DataSourceExec::from_data_source(config);
+        let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
+        let cores = thread::available_parallelism().map_or(1, |n| n.get());
+        thread::scope(|scope| {
+            for _ in 0..cores.min(self.groups.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let partition = next.fetch_add(1, Ordering::Relaxed);
+                        if partition >= self.groups.len() {
+                            return;
+                        }
+                        if let Err(error) = self.read_partition(&scan, partition, consumer, cancel) {
+                            next.store(self.groups.len(), Ordering::Relaxed);
+                            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn read_partition(
+        &self,
+        scan: &Arc<DataSourceExec>,
+        partition: usize,
+        consumer: &BatchConsumer<'_>,
+        cancel: &CancelToken,
+    ) -> Result<(), EngineError> {
+        let _guard = self.runtime.enter();
+        let mut stream = scan
+            .execute(partition, Arc::clone(&self.context))
+            .map_err(|error| self.error(Some(partition), &error))?;
+        while let Some(batch) = self.runtime.block_on(stream.next()) {
+            check(cancel)?;
+            consumer(partition, batch.map_err(|error| self.error(Some(partition), &error))?)?;
+        }
+        check(cancel)
+    }
+
+    /// An error that names the files that were being read.
+    fn error(&self, partition: Option<usize>, error: &DataFusionError) -> EngineError {
+        let group = partition.and_then(|partition| self.groups.get(partition));
+        let files: Vec<String> = group
+            .map(|group| group.iter().map(|file| format!("/{}", file.object_meta.location)).collect())
+            .unwrap_or_default();
+        let shown = match files.len() {
+            0 => String::new(),
+            1..=3 => format!("{}: ", files.join(", ")),
+            n => format!("{} … {} ({n} files): ", files[0], files[n - 1]),
+        };
+        EngineError::Source {
+            table: self.table.name.clone(),
+            message: format!("{shown}{}", error.strip_backtrace()),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Generated queries that Kelpie and plain DataFusion must answer alike.

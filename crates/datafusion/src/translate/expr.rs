@@ -1,0 +1,248 @@
+//! DataFusion's physical expressions as Kelpie's.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
+    Literal as LiteralExpr, NegativeExpr, NotExpr, TryCastExpr,
+};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::types::{DataType, Literal};
+
+use super::{Reasons, function};
+use crate::types;
+
+/// Translates expressions over one schema.
+pub(crate) struct ExprTranslator<'a> {
+    /// What columns index.
+    pub schema: &'a Schema,
+    /// Position in Kelpie's input of each column of the schema; the same position where absent.
+    pub positions: Option<&'a [usize]>,
+    /// Where every reason goes.
+    pub reasons: &'a mut Reasons,
+    /// The operator that the expressions belong to, for people.
+    pub operator: &'a str,
+}
+
+type Child<'a> = &'a Arc<dyn PhysicalExpr>;
+
+impl ExprTranslator<'_> {
+    /// The expression, or reasons why not: all of them, so children are translated even where a sibling failed.
+    pub fn expr(&mut self, e: Child<'_>) -> Option<Expr> {
+        let data_type = self.type_of(e);
+        let kind = self.kind(e);
+        let nullable = e.nullable(self.schema).unwrap_or(true);
+        Some(Expr { kind: kind?, data_type: data_type?, nullable })
+    }
+
+    /// Several expressions.
+    pub fn exprs<'e>(&mut self, list: impl IntoIterator<Item = Child<'e>>) -> Option<Vec<Expr>> {
+        let all: Vec<_> = list.into_iter().map(|e| self.expr(e)).collect();
+        all.into_iter().collect()
+    }
+
+    pub(super) fn refuse<T>(&mut self, e: &dyn std::fmt::Display, why: &str) -> Option<T> {
+        self.reasons.push(format!("{}: {e}: {why}", self.operator));
+        None
+    }
+
+    fn type_of(&mut self, e: Child<'_>) -> Option<DataType> {
+        let arrow = match e.data_type(self.schema) {
+            Ok(arrow) => arrow,
+            Err(error) => return self.refuse(e, &error.to_string()),
+        };
+        match types::data_type(&arrow) {
+            Some(data_type) => Some(data_type),
+            None => self.refuse(e, &format!("the type {arrow} is not compiled")),
+        }
+    }
+
+    fn kind(&mut self, e: Child<'_>) -> Option<ExprKind> {
+        if let Some(column) = e.downcast_ref::<Column>() {
+            self.column(e, column)
+        } else if let Some(literal) = e.downcast_ref::<LiteralExpr>() {
+            match types::literal(literal.value()) {
+                Some(value) => Some(ExprKind::Literal(value)),
+                None => self.refuse(e, "such constants are not compiled"),
+            }
+        } else if let Some(binary) = e.downcast_ref::<BinaryExpr>() {
+            self.binary(e, binary)
+        } else if let Some(cast) = e.downcast_ref::<CastExpr>() {
+            self.cast(e, cast.expr(), cast.cast_options().safe)
+        } else if let Some(cast) = e.downcast_ref::<TryCastExpr>() {
+            self.cast(e, cast.expr(), true)
+        } else if let Some(case) = e.downcast_ref::<CaseExpr>() {
+            self.case(case)
+        } else if let Some(x) = e.downcast_ref::<IsNullExpr>() {
+            Some(ExprKind::IsNull(self.boxed(x.arg())?))
+        } else if let Some(x) = e.downcast_ref::<IsNotNullExpr>() {
+            Some(ExprKind::IsNotNull(self.boxed(x.arg())?))
+        } else if let Some(x) = e.downcast_ref::<NotExpr>() {
+            Some(ExprKind::Not(self.boxed(x.arg())?))
+        } else if let Some(x) = e.downcast_ref::<NegativeExpr>() {
+            Some(ExprKind::Negate(self.boxed(x.arg())?))
+        } else if let Some(list) = e.downcast_ref::<InListExpr>() {
+            self.in_list(e, list)
+        } else if let Some(like) = e.downcast_ref::<LikeExpr>() {
+            self.like(e, like)
+        } else if let Some(call) = e.downcast_ref::<ScalarFunctionExpr>() {
+            function::function(self, call)
+        } else {
+            self.refuse(e, "this kind of expression is not compiled")
+        }
+    }
+
+    fn boxed(&mut self, e: Child<'_>) -> Option<Box<Expr>> {
+        self.expr(e).map(Box::new)
+    }
+
+    fn pair(&mut self, left: Child<'_>, right: Child<'_>) -> Option<(Box<Expr>, Box<Expr>)> {
+        let (left, right) = (self.boxed(left), self.boxed(right));
+        Some((left?, right?))
+    }
+
+    fn column(&mut self, e: Child<'_>, column: &Column) -> Option<ExprKind> {
+        let index = column.index();
+        let field = self.schema.fields().get(index);
+        if field.is_some_and(|field| types::column_type(field.data_type()).is_none()) {
+            let shown = field.map(|field| field.data_type().to_string()).unwrap_or_default();
+            // `type_of` has already said so of types that Kelpie does not know at all.
+            return match shown.starts_with("Interval") || shown == "Null" {
+                true => self.refuse(e, &format!("columns of type {shown} are not compiled")),
+                false => None,
+            };
+        }
+        let position = match self.positions {
+            Some(positions) => positions.get(index).copied(),
+            None => Some(index),
+        };
+        match position.filter(|p| *p != usize::MAX && field.is_some()) {
+            Some(position) => Some(ExprKind::Column(position)),
+            None => self.refuse(e, "the column is out of range"),
+        }
+    }
+
+    fn binary(&mut self, e: Child<'_>, binary: &BinaryExpr) -> Option<ExprKind> {
+        use Operator::*;
+        let operator = binary.op();
+        let pair = self.pair(binary.left(), binary.right());
+        let compare = match operator {
+            Eq => Some(CompareOp::Eq),
+            NotEq => Some(CompareOp::Ne),
+            Lt => Some(CompareOp::Lt),
+            LtEq => Some(CompareOp::Le),
+            Gt => Some(CompareOp::Gt),
+            GtEq => Some(CompareOp::Ge),
+            _ => None,
+        };
+        if compare.is_some() || matches!(operator, IsDistinctFrom | IsNotDistinctFrom) {
+            let (left, right) = pair?;
+            if left.data_type != right.data_type {
+                let types = format!("{} and {} are not compared", left.data_type, right.data_type);
+                return self.refuse(e, &types);
+            }
+            return Some(match compare {
+                Some(op) => ExprKind::Compare(op, left, right),
+                None => ExprKind::Distinct(*operator == IsNotDistinctFrom, left, right),
+            });
+        }
+        let arithmetic = match operator {
+            Plus => Some(ArithmeticOp::Add),
+            Minus => Some(ArithmeticOp::Subtract),
+            Multiply => Some(ArithmeticOp::Multiply),
+            Divide => Some(ArithmeticOp::Divide),
+            Modulo => Some(ArithmeticOp::Remainder),
+            _ => None,
+        };
+        if let Some(op) = arithmetic {
+            let (left, right) = pair?;
+            if [&left, &right].into_iter().any(|x| is_zoned(&x.data_type)) {
+                return self.refuse(e, "arithmetic in a time zone is not compiled");
+            }
+            return Some(ExprKind::Arithmetic(op, left, right));
+        }
+        match operator {
+            And => pair.map(|(left, right)| ExprKind::And(left, right)),
+            Or => pair.map(|(left, right)| ExprKind::Or(left, right)),
+            _ => self.refuse(e, &format!("the operator {operator} is not compiled")),
+        }
+    }
+
+    fn cast(&mut self, e: Child<'_>, input: Child<'_>, safe: bool) -> Option<ExprKind> {
+        let target = e.data_type(self.schema).ok().as_ref().and_then(types::data_type)?;
+        if let Some(literal) = input.downcast_ref::<LiteralExpr>()
+            && literal.value().is_null()
+        {
+            return Some(ExprKind::Literal(Literal::Null));
+        }
+        let input = self.expr(input)?;
+        if input.data_type == target {
+            // Between Arrow's kinds of text, which are one type here.
+            return Some(input.kind);
+        }
+        if is_zoned(&input.data_type) != is_zoned(&target) {
+            return self.refuse(e, "casts to or from a time zone are not compiled");
+        }
+        Some(ExprKind::Cast { input: Box::new(input), safe })
+    }
+
+    fn case(&mut self, case: &CaseExpr) -> Option<ExprKind> {
+        let base = case.expr().map(|base| self.expr(base));
+        let mut branches = Vec::new();
+        for (when, then) in case.when_then_expr() {
+            let (when, then) = (self.expr(when), self.expr(then));
+            let (Some(when), Some(then)) = (when, then) else {
+                branches.push(None);
+                continue;
+            };
+            let condition = match &base {
+                None => Some(when),
+                // `CASE x WHEN y` is `CASE WHEN x = y`: a NULL on either side matches nothing.
+                Some(base) => base.clone().map(|base| Expr {
+                    nullable: base.nullable || when.nullable,
+                    kind: ExprKind::Compare(CompareOp::Eq, Box::new(base), Box::new(when)),
+                    data_type: DataType::Boolean,
+                }),
+            };
+            branches.push(condition.map(|condition| (condition, then)));
+        }
+        let otherwise = case.else_expr().map(|e| self.boxed(e));
+        let branches = branches.into_iter().collect::<Option<Vec<_>>>()?;
+        let otherwise = match otherwise {
+            Some(otherwise) => Some(otherwise?),
+            None => None,
+        };
+        Some(ExprKind::Case { branches, otherwise })
+    }
+
+    fn in_list(&mut self, e: Child<'_>, list: &InListExpr) -> Option<ExprKind> {
+        let input = self.boxed(list.expr());
+        let values = self.exprs(list.list());
+        let (input, values) = (input?, values?);
+        if values.iter().any(|value| value.data_type != input.data_type) {
+            return self.refuse(e, "the list holds values of other types");
+        }
+        Some(ExprKind::InList { input, list: values, negated: list.negated() })
+    }
+
+    fn like(&mut self, e: Child<'_>, like: &LikeExpr) -> Option<ExprKind> {
+        let (input, pattern) = self.pair(like.expr(), like.pattern())?;
+        if !matches!(pattern.kind, ExprKind::Literal(_)) {
+            return self.refuse(e, "patterns that are not constant are not compiled");
+        }
+        Some(ExprKind::Like {
+            input,
+            pattern,
+            negated: like.negated(),
+            case_insensitive: like.case_insensitive(),
+        })
+    }
+}
+
+/// Whether values of the type are shown in a time zone other than UTC's own.
+pub(super) fn is_zoned(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp { timezone: Some(_), .. })
+}

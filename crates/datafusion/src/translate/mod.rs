@@ -1,0 +1,277 @@
+//! DataFusion's physical plans as Kelpie's.
+//!
+//! A plan translates as a whole or not at all; where it does not, *every* reason is collected, each naming its operator
+//! and expression. The type system and the coercions are DataFusion's: they arrive as casts.
+
+mod aggregate;
+mod expr;
+mod function;
+mod scan;
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use kelpie_compile::expr::{Expr, ExprKind};
+use kelpie_compile::plan::{Plan, SortKey};
+use kelpie_compile::types::Field;
+
+use crate::exec::KelpieExec;
+use crate::source::ScanTable;
+use crate::types;
+use expr::ExprTranslator;
+
+/// A plan that Kelpie knows, and the tables of its scans in the order of `Scan::source`.
+#[derive(Debug, Clone)]
+pub struct Translated {
+    /// The plan.
+    pub plan: Plan,
+    /// The tables.
+    pub tables: Vec<Arc<ScanTable>>,
+}
+
+/// Every reason why something is not compiled, each once, in the order found.
+#[derive(Debug, Default, Clone)]
+pub struct Reasons(Vec<String>);
+
+impl Reasons {
+    /// Adds a reason unless it is known.
+    pub fn push(&mut self, reason: String) {
+        if !self.0.contains(&reason) {
+            self.0.push(reason);
+        }
+    }
+
+    /// The reasons.
+    pub fn into_vec(self) -> Vec<String> {
+        self.0
+    }
+}
+
+/// Translates a physical plan; on failure every reason.
+pub fn translate(node: &Arc<dyn ExecutionPlan>) -> Result<Translated, Vec<String>> {
+    let mut translator = Translator::default();
+    let plan = translator.plan(node).map(|plan| ordered(plan, node, &mut translator.reasons));
+    match plan.flatten() {
+        Some(plan) => Ok(Translated { plan, tables: translator.tables }),
+        None => Err(translator.reasons.into_vec()),
+    }
+}
+
+/// Translates the nodes of one plan.
+#[derive(Debug, Default)]
+pub(crate) struct Translator {
+    tables: Vec<Arc<ScanTable>>,
+    reasons: Reasons,
+}
+
+type Node = Arc<dyn ExecutionPlan>;
+
+impl Translator {
+    fn plan(&mut self, node: &Node) -> Option<Plan> {
+        if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
+            scan::scan(self, scan)
+        } else if let Some(filter) = node.downcast_ref::<FilterExec>() {
+            self.filter(filter)
+        } else if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+            self.projection(projection)
+        } else if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+            aggregate::aggregate(self, aggregate)
+        } else if let Some(sort) = node.downcast_ref::<SortExec>() {
+            if sort.preserve_partitioning() && partitions(sort.input()) > 1 {
+                return self.refuse("SortExec: sorts partitions apart");
+            }
+            let input = self.plan(sort.input());
+            self.sort(input, sort.expr(), &sort.input().schema(), sort.fetch(), "SortExec")
+        } else if let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() {
+            self.merge(merge)
+        } else if let Some(limit) = node.downcast_ref::<GlobalLimitExec>() {
+            self.limit(limit.input(), limit.skip(), limit.fetch())
+        } else if let Some(limit) = node.downcast_ref::<LocalLimitExec>() {
+            self.limit(limit.input(), 0, Some(limit.fetch()))
+        } else if let Some(compiled) = node.downcast_ref::<KelpieExec>() {
+            self.plan(compiled.original())
+        } else if let Some(input) = pass_through(node) {
+            match node.fetch() {
+                Some(fetch) => self.limit(input, 0, Some(fetch)),
+                None => self.plan(input),
+            }
+        } else {
+            // The inputs' own reasons are wanted too.
+            for child in node.children() {
+                self.plan(child);
+            }
+            self.refuse(&format!("{}: this operator is not compiled", name_of(node)))
+        }
+    }
+
+    fn refuse<T>(&mut self, reason: &str) -> Option<T> {
+        self.reasons.push(reason.into());
+        None
+    }
+
+    fn exprs<'a>(&'a mut self, schema: &'a Schema, operator: &'a str) -> ExprTranslator<'a> {
+        ExprTranslator { schema, positions: None, reasons: &mut self.reasons, operator }
+    }
+
+    fn filter(&mut self, filter: &FilterExec) -> Option<Plan> {
+        let input = self.plan(filter.input());
+        let schema = filter.input().schema();
+        let predicate = self.exprs(&schema, "FilterExec").expr(filter.predicate());
+        let (input, predicate) = (input?, predicate?);
+        let mut plan = Plan::Filter { input: Box::new(input), predicate };
+        if let Some(projection) = filter.projection() {
+            plan = project_columns(plan, projection.as_ref())?;
+        }
+        Some(match filter.fetch() {
+            Some(fetch) => Plan::Limit { input: Box::new(plan), skip: 0, fetch: Some(fetch) },
+            None => plan,
+        })
+    }
+
+    fn projection(&mut self, projection: &ProjectionExec) -> Option<Plan> {
+        let input = self.plan(projection.input());
+        let schema = projection.input().schema();
+        let exprs = self.exprs(&schema, "ProjectionExec").exprs(projection.expr().iter().map(|e| &e.expr));
+        let names = projection.expr().iter().map(|e| e.alias.clone()).collect();
+        Some(Plan::Project { input: Box::new(input?), exprs: exprs?, names })
+    }
+
+    fn sort(
+        &mut self,
+        input: Option<Plan>,
+        ordering: &LexOrdering,
+        schema: &Schema,
+        fetch: Option<usize>,
+        operator: &str,
+    ) -> Option<Plan> {
+        let keys = sort_keys(self.exprs(schema, operator), ordering);
+        Some(Plan::Sort { input: Box::new(input?), keys: keys?, fetch })
+    }
+
+    /// A merge of sorted partitions is a sort of all their rows.
+    fn merge(&mut self, merge: &SortPreservingMergeExec) -> Option<Plan> {
+        let input = match merge.input().downcast_ref::<SortExec>() {
+            Some(sort) if sort.expr() == merge.expr() => sort.input(),
+            _ => merge.input(),
+        };
+        let plan = self.plan(input);
+        self.sort(plan, merge.expr(), &input.schema(), merge.fetch(), "SortPreservingMergeExec")
+    }
+
+    fn limit(&mut self, input: &Node, skip: usize, fetch: Option<usize>) -> Option<Plan> {
+        let plan = self.plan(input)?;
+        let plan = ordered(plan, input, &mut self.reasons)?;
+        Some(Plan::Limit { input: Box::new(plan), skip, fetch })
+    }
+}
+
+/// Sorts a plan whose DataFusion node promises an order that Kelpie's plan does not keep (a file declared as sorted).
+fn ordered(plan: Plan, node: &Node, reasons: &mut Reasons) -> Option<Plan> {
+    let Some(ordering) = node.output_ordering().filter(|_| !keeps_order(&plan)) else {
+        return Some(plan);
+    };
+    let schema = node.schema();
+    let translator = ExprTranslator { schema: &schema, positions: None, reasons, operator: "declared order" };
+    let keys = sort_keys(translator, ordering)?;
+    Some(Plan::Sort { input: Box::new(plan), keys, fetch: None })
+}
+
+fn keeps_order(plan: &Plan) -> bool {
+    match plan {
+        Plan::Sort { .. } => true,
+        Plan::Limit { input, .. } => keeps_order(input),
+        _ => is_one_row(plan),
+    }
+}
+
+fn is_one_row(plan: &Plan) -> bool {
+    match plan {
+        Plan::Aggregate { keys, .. } => keys.is_empty(),
+        Plan::Project { input, .. } => is_one_row(input),
+        _ => false,
+    }
+}
+
+fn sort_keys(mut translator: ExprTranslator<'_>, ordering: &LexOrdering) -> Option<Vec<SortKey>> {
+    let keys: Vec<_> = ordering
+        .iter()
+        .map(|key| {
+            Some(SortKey {
+                expr: translator.expr(&key.expr)?,
+                descending: key.options.descending,
+                nulls_first: key.options.nulls_first,
+            })
+        })
+        .collect();
+    keys.into_iter().collect()
+}
+
+/// Some columns of a plan, in an order.
+fn project_columns(plan: Plan, columns: &[usize]) -> Option<Plan> {
+    let fields = plan.fields();
+    let chosen = columns.iter().map(|i| fields.get(*i)).collect::<Option<Vec<&Field>>>()?;
+    let exprs = columns
+        .iter()
+        .zip(&chosen)
+        .map(|(i, field)| Expr {
+            kind: ExprKind::Column(*i),
+            data_type: field.data_type.clone(),
+            nullable: field.nullable,
+        })
+        .collect();
+    let names = chosen.iter().map(|field| field.name.clone()).collect();
+    Some(Plan::Project { input: Box::new(plan), exprs, names })
+}
+
+/// The input of a node that hands its rows on unchanged, in whatever order and partition.
+pub(crate) fn pass_through(node: &Node) -> Option<&Node> {
+    let known = node.is::<CoalescePartitionsExec>()
+        || node.is::<CooperativeExec>()
+        || node.is::<RepartitionExec>()
+        || node.name() == "CoalesceBatchesExec";
+    match node.children().as_slice() {
+        [input] if known => Some(input),
+        _ => None,
+    }
+}
+
+fn partitions(node: &Node) -> usize {
+    node.output_partitioning().partition_count()
+}
+
+/// The name of a node, with the kind of a join.
+pub(crate) fn name_of(node: &Node) -> String {
+    use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
+    if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        format!("HashJoinExec ({})", join.join_type())
+    } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        format!("NestedLoopJoinExec ({})", join.join_type())
+    } else {
+        node.name().into()
+    }
+}
+
+/// The columns of a schema at some positions, or the first that has no Kelpie type.
+fn fields_at(schema: &Schema, columns: &[usize]) -> Result<Vec<Field>, String> {
+    columns
+        .iter()
+        .map(|i| {
+            let field = schema.fields().get(*i).ok_or("a column is out of range")?;
+            types::field(field).ok_or_else(|| {
+                format!("column {}: the type {} is not compiled", field.name(), field.data_type())
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,121 @@
+//! Scans: the columns of a table that are used, then what the scan node computes over them.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::physical_plan::{FileScanConfig, FileSource, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::utils::collect_columns;
+use kelpie_compile::expr::ExprKind;
+use kelpie_compile::plan::{Plan, Scan};
+
+use super::expr::ExprTranslator;
+use super::{Translator, fields_at, project_columns};
+use crate::source::ScanTable;
+
+/// A scan of files or of batches in memory.
+pub(super) fn scan(translator: &mut Translator, node: &DataSourceExec) -> Option<Plan> {
+    let source = node.data_source();
+    let plan = if let Some(memory) = source.downcast_ref::<MemorySourceConfig>() {
+        memory_scan(translator, memory)
+    } else if let Some(config) = source.downcast_ref::<FileScanConfig>() {
+        file_scan(translator, config)
+    } else {
+        translator.refuse("DataSourceExec: this kind of source is not compiled")
+    }?;
+    Some(match source.fetch() {
+        Some(fetch) => Plan::Limit { input: Box::new(plan), skip: 0, fetch: Some(fetch) },
+        None => plan,
+    })
+}
+
+fn memory_scan(translator: &mut Translator, memory: &MemorySourceConfig) -> Option<Plan> {
+    let table = ScanTable::of_memory(memory);
+    let schema = memory.original_schema();
+    let columns = match memory.projection() {
+        Some(columns) => columns.clone(),
+        None => (0..schema.fields().len()).collect(),
+    };
+    let mut used = columns.clone();
+    used.sort_unstable();
+    used.dedup();
+    let scan = table_scan(translator, table, &schema, &used)?;
+    match used == columns {
+        true => Some(scan),
+        false => {
+            let positions = columns.iter().map(|c| used.binary_search(c)).collect::<Result<Vec<_>, _>>();
+            project_columns(scan, &positions.ok()?)
+        }
+    }
+}
+
+fn file_scan(translator: &mut Translator, config: &FileScanConfig) -> Option<Plan> {
+    let table = match ScanTable::of_files(config) {
+        Ok(table) => table,
+        Err(reason) => return translator.refuse(&format!("DataSourceExec: {reason}")),
+    };
+    let source = config.file_source();
+    let schema = source.table_schema().table_schema();
+    let all: Vec<usize> = (0..schema.fields().len()).collect();
+    let projection = match source.projection() {
+        Some(projection) => projection.clone(),
+        None => ProjectionExprs::from_indices(&all, schema),
+    };
+    // Without push-down the predicate only prunes and a FilterExec above repeats it; with it the scan must filter.
+    let predicate = source
+        .downcast_ref::<ParquetSource>()
+        .filter(|parquet| parquet.table_parquet_options().global.pushdown_filters)
+        .and_then(|parquet| parquet.filter());
+
+    let mut used = projection.column_indices();
+    used.extend(predicate.iter().flat_map(|p| collect_columns(p)).map(|column| column.index()));
+    used.sort_unstable();
+    used.dedup();
+    let scan = table_scan(translator, table, schema, &used);
+    let mut positions = vec![usize::MAX; schema.fields().len()];
+    for (position, column) in used.iter().enumerate() {
+        *positions.get_mut(*column)? = position;
+    }
+    let mut exprs = ExprTranslator {
+        schema,
+        positions: Some(&positions),
+        reasons: &mut translator.reasons,
+        operator: "DataSourceExec",
+    };
+    let predicate = predicate.as_ref().map(|predicate| exprs.expr(predicate));
+    let outputs: Vec<&Arc<dyn PhysicalExpr>> = projection.iter().map(|e| &e.expr).collect();
+    let names: Vec<String> = projection.iter().map(|e| e.alias.clone()).collect();
+    let outputs = exprs.exprs(outputs);
+
+    let mut plan = scan?;
+    if let Some(predicate) = predicate {
+        plan = Plan::Filter { input: Box::new(plan), predicate: predicate? };
+    }
+    let outputs = outputs?;
+    let unchanged = outputs.len() == used.len()
+        && outputs.iter().enumerate().all(|(i, e)| e.kind == ExprKind::Column(i))
+        && plan.fields().iter().map(|field| &field.name).eq(&names);
+    Some(match unchanged {
+        true => plan,
+        false => Plan::Project { input: Box::new(plan), exprs: outputs, names },
+    })
+}
+
+fn table_scan(
+    translator: &mut Translator,
+    table: ScanTable,
+    schema: &Schema,
+    columns: &[usize],
+) -> Option<Plan> {
+    match fields_at(schema, columns) {
+        Ok(fields) => {
+            let (source, name) = (translator.tables.len(), table.name().to_string());
+            translator.tables.push(Arc::new(table));
+            Some(Plan::Scan(Scan { source, table: name, columns: columns.to_vec(), fields }))
+        }
+        Err(reason) => translator.refuse(&format!("DataSourceExec: {reason}")),
+    }
+}
