@@ -1,12 +1,14 @@
 //! Columns in device memory, and the cache that keeps them.
 
-use std::sync::Arc;
+mod cache;
+mod integers;
+mod read;
+mod store;
+mod text;
 
+pub use cache::ColumnCache;
 use kelpie_compile::layout::ColumnLayout;
-use kelpie_device::{Buffer, CancelToken, Device};
-
-use crate::error::EngineError;
-use crate::source::TableSource;
+use kelpie_device::Buffer;
 
 /// A column of every row of a table in device memory.
 #[derive(Debug, Clone)]
@@ -48,23 +50,5 @@ pub struct LoadReport {
     pub time_ns: u64,
 }
 
-/// Keeps columns in device memory under a byte budget; evicts the least recently used.
-#[derive(Debug, Default)]
-pub struct ColumnCache {}
-
-impl ColumnCache {
-    /// Columns (positions in the source) of every row, from the cache or the source.
-    pub fn load(
-        &self,
-        device: &Arc<dyn Device>,
-        source: &dyn TableSource,
-        columns: &[usize],
-        cancel: &CancelToken,
-    ) -> Result<(Vec<Arc<ResidentColumn>>, LoadReport), EngineError> {
-        let _ = (device, source, columns, cancel);
-        Err(EngineError::Internal("not built yet".into()))
-    }
-
-    /// Forgets everything.
-    pub fn clear(&self) {}
-}
+#[cfg(test)]
+mod tests;

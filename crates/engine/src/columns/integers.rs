@@ -1,0 +1,270 @@
+//! Columns that are integers inside: each batch is kept at its own narrowest width until the whole column's is known.
+
+use arrow::array::{Array, BooleanArray, PrimitiveArray};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::datatypes::ArrowPrimitiveType;
+use kelpie_compile::types::Range;
+use kelpie_kir::Scalar;
+
+/// How a range is stored: value = stored + base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Width {
+    pub(super) scalar: Scalar,
+    pub(super) base: i128,
+}
+
+impl Width {
+    /// The narrowest width for a range, without a base where that does not cost width.
+    pub(super) fn of(range: Range) -> Width {
+        let spread = range.max.checked_sub(range.min);
+        for (scalar, min, max) in [
+            (Scalar::U8, 0, i128::from(u8::MAX)),
+            (Scalar::U16, 0, i128::from(u16::MAX)),
+            (Scalar::I32, i128::from(i32::MIN), i128::from(i32::MAX)),
+            (Scalar::I64, i128::from(i64::MIN), i128::from(i64::MAX)),
+        ] {
+            if range.within(Range { min, max }) {
+                return Width { scalar, base: 0 };
+            }
+            if spread.is_some_and(|spread| spread <= max) {
+                return Width { scalar, base: range.min };
+            }
+        }
+        Width { scalar: Scalar::I128, base: 0 }
+    }
+}
+
+/// Stored integers.
+#[derive(Debug)]
+enum Stored {
+    U8(Vec<u8>),
+    U16(Vec<u16>),
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+    I128(Vec<i128>),
+}
+
+/// The integers of a batch.
+#[derive(Debug)]
+pub(super) struct IntegerChunk {
+    rows: usize,
+    /// The values with their bounds and base; `None` where all are NULL.
+    values: Option<(Stored, Range, i128)>,
+}
+
+/// A native integer of Arrow.
+trait Native: Copy {
+    fn wide(self) -> i128;
+    /// The lower 64 bits.
+    fn low(self) -> i64;
+    fn bounds(values: &[Self]) -> Option<Range>;
+}
+
+macro_rules! native {
+    ($($type:ty),*) => {$(
+        impl Native for $type {
+            fn wide(self) -> i128 {
+                i128::from(self)
+            }
+            fn low(self) -> i64 {
+                self as i64
+            }
+            fn bounds(values: &[Self]) -> Option<Range> {
+                let first = *values.first()?;
+                let (min, max) = values.iter().fold((first, first), |(min, max), v| (min.min(*v), max.max(*v)));
+                Some(Range { min: min.into(), max: max.into() })
+            }
+        }
+    )*};
+}
+native!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+impl Native for i128 {
+    fn wide(self) -> i128 {
+        self
+    }
+
+    fn low(self) -> i64 {
+        self as i64
+    }
+
+    fn bounds(values: &[i128]) -> Option<Range> {
+        let first = *values.first()?;
+        // Most decimals fit 64 bits, where comparisons are several times faster.
+        let (mut min, mut max, mut excess) = (first as i64, first as i64, 0i64);
+        for value in values {
+            let low = *value as i64;
+            excess |= ((*value >> 64) as i64) ^ (low >> 63);
+            min = min.min(low);
+            max = max.max(low);
+        }
+        if excess == 0 {
+            return Some(Range::new(min, max));
+        }
+        let (min, max) = values.iter().fold((first, first), |(min, max), v| (min.min(*v), max.max(*v)));
+        Some(Range { min, max })
+    }
+}
+
+impl IntegerChunk {
+    /// Encodes an array of a type that is an integer inside.
+    pub(super) fn encode<T>(array: &PrimitiveArray<T>) -> IntegerChunk
+    where
+        T: ArrowPrimitiveType,
+        T::Native: NativeValue,
+    {
+        T::Native::encode(array.values(), array.nulls())
+    }
+
+    /// Encodes booleans as 0 and 1.
+    pub(super) fn encode_booleans(array: &BooleanArray) -> IntegerChunk {
+        let bits = match array.nulls() {
+            Some(nulls) => array.values() & nulls.inner(),
+            None => array.values().clone(),
+        };
+        let valid = array.len() - array.null_count();
+        let set = bits.count_set_bits();
+        let range = Range::new(u8::from(set == valid), u8::from(set > 0));
+        let values = (valid > 0).then(|| (Stored::U8(bits.iter().map(u8::from).collect()), range, 0));
+        IntegerChunk { rows: array.len(), values }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bounds of the values that are not NULL.
+    pub(super) fn range(&self) -> Option<Range> {
+        self.values.as_ref().map(|(_, range, _)| *range)
+    }
+
+    /// Bytes of the values.
+    pub(super) fn bytes(&self) -> usize {
+        let width = self.values.as_ref().map_or(0, |(stored, _, _)| match stored {
+            Stored::U8(_) => 1,
+            Stored::U16(_) => 2,
+            Stored::I32(_) => 4,
+            Stored::I64(_) => 8,
+            Stored::I128(_) => 16,
+        });
+        self.rows * width
+    }
+}
+
+/// Integers of Arrow that [`IntegerChunk::encode`] takes.
+pub(super) trait NativeValue: Sized {
+    fn encode(values: &[Self], nulls: Option<&NullBuffer>) -> IntegerChunk;
+}
+
+impl<T: Native> NativeValue for T {
+    fn encode(values: &[T], nulls: Option<&NullBuffer>) -> IntegerChunk {
+        let rows = values.len();
+        match nulls.filter(|nulls| nulls.null_count() > 0) {
+            None => IntegerChunk { rows, values: narrow(values) },
+            Some(nulls) => {
+                // A value under a NULL becomes a value of the batch, so that it costs no width.
+                let valid = nulls.valid_indices().next().and_then(|index| values.get(index));
+                let values = valid.and_then(|filler| {
+                    let pairs = values.iter().zip(nulls.iter());
+                    narrow(
+                        &pairs.map(|(value, valid)| if valid { *value } else { *filler }).collect::<Vec<_>>(),
+                    )
+                });
+                IntegerChunk { rows, values }
+            }
+        }
+    }
+}
+
+/// Values at their narrowest width.
+fn narrow<T: Native>(values: &[T]) -> Option<(Stored, Range, i128)> {
+    let range = T::bounds(values)?;
+    let Width { scalar, base } = Width::of(range);
+    // Where the difference fits the width, so do its lower bits: arithmetic modulo 2^64 is exact.
+    let low = base as i64;
+    let stored = match scalar {
+        Scalar::U8 => Stored::U8(values.iter().map(|v| v.low().wrapping_sub(low) as u8).collect()),
+        Scalar::U16 => Stored::U16(values.iter().map(|v| v.low().wrapping_sub(low) as u16).collect()),
+        Scalar::I32 => Stored::I32(values.iter().map(|v| v.low().wrapping_sub(low) as i32).collect()),
+        Scalar::I64 => Stored::I64(values.iter().map(|v| v.low().wrapping_sub(low)).collect()),
+        _ => Stored::I128(values.iter().map(|v| v.wide()).collect()),
+    };
+    Some((stored, range, base))
+}
+
+/// The chunks as one buffer of a width that holds every value of them; `filler` is the stored value of NULLs in
+/// chunks that have nothing else.
+pub(super) fn store(chunks: Vec<IntegerChunk>, width: Width, filler: i128) -> Buffer {
+    match width.scalar {
+        Scalar::U8 => Buffer::from_vec(widen(chunks, width.base, filler as u8, |low| low as u8)),
+        Scalar::U16 => Buffer::from_vec(widen(chunks, width.base, filler as u16, |low| low as u16)),
+        Scalar::I32 => Buffer::from_vec(widen(chunks, width.base, filler as i32, |low| low as i32)),
+        Scalar::I64 => Buffer::from_vec(widen(chunks, width.base, filler as i64, |low| low)),
+        _ => Buffer::from_vec(widen_128(chunks, filler)),
+    }
+}
+
+fn widen<T: Copy>(chunks: Vec<IntegerChunk>, base: i128, filler: T, of: impl Fn(i64) -> T) -> Vec<T> {
+    let mut out = Vec::with_capacity(chunks.iter().map(IntegerChunk::rows).sum());
+    for chunk in chunks {
+        let Some((stored, _, chunk_base)) = chunk.values else {
+            out.resize(out.len() + chunk.rows, filler);
+            continue;
+        };
+        let shift = chunk_base.wrapping_sub(base) as i64;
+        match stored {
+            Stored::U8(values) => out.extend(values.iter().map(|v| of(i64::from(*v).wrapping_add(shift)))),
+            Stored::U16(values) => out.extend(values.iter().map(|v| of(i64::from(*v).wrapping_add(shift)))),
+            Stored::I32(values) => out.extend(values.iter().map(|v| of(i64::from(*v).wrapping_add(shift)))),
+            Stored::I64(values) => out.extend(values.iter().map(|v| of(v.wrapping_add(shift)))),
+            // A chunk this wide makes the whole column as wide; the lower bits are right in any case.
+            Stored::I128(values) => out.extend(values.iter().map(|v| of((*v as i64).wrapping_add(shift)))),
+        }
+    }
+    out
+}
+
+fn widen_128(chunks: Vec<IntegerChunk>, filler: i128) -> Vec<i128> {
+    let mut out = Vec::with_capacity(chunks.iter().map(IntegerChunk::rows).sum());
+    for chunk in chunks {
+        let Some((stored, _, base)) = chunk.values else {
+            out.resize(out.len() + chunk.rows, filler);
+            continue;
+        };
+        match stored {
+            Stored::U8(values) => out.extend(values.iter().map(|v| base + i128::from(*v))),
+            Stored::U16(values) => out.extend(values.iter().map(|v| base + i128::from(*v))),
+            Stored::I32(values) => out.extend(values.iter().map(|v| base + i128::from(*v))),
+            Stored::I64(values) => out.extend(values.iter().map(|v| base + i128::from(*v))),
+            Stored::I128(values) => out.extend(values),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrowest_width_is_taken() {
+        let width = |min: i128, max: i128| {
+            let Width { scalar, base } = Width::of(Range { min, max });
+            (scalar, base)
+        };
+        assert_eq!(width(0, 255), (Scalar::U8, 0));
+        assert_eq!(width(1, 256), (Scalar::U8, 1));
+        assert_eq!(width(-1, 0), (Scalar::U8, -1));
+        assert_eq!(width(0, 256), (Scalar::U16, 0));
+        assert_eq!(width(-5, 65_530), (Scalar::U16, -5));
+        assert_eq!(width(i128::MAX, i128::MAX), (Scalar::U8, i128::MAX));
+        assert_eq!(width(0, 65_536), (Scalar::I32, 0));
+        assert_eq!(width(i32::MIN.into(), i32::MAX.into()), (Scalar::I32, 0));
+        assert_eq!(width(1 << 40, (1 << 40) + (1 << 31) - 1), (Scalar::I32, 1 << 40));
+        assert_eq!(width(1 << 40, (1 << 40) + (1 << 31)), (Scalar::I64, 0));
+        assert_eq!(width(i64::MIN.into(), i64::MAX.into()), (Scalar::I64, 0));
+        assert_eq!(width(1, u64::MAX.into()), (Scalar::I128, 0));
+        assert_eq!(width(1 << 63, u64::MAX.into()), (Scalar::I64, 1 << 63));
+        assert_eq!(width(i128::MIN, i128::MAX), (Scalar::I128, 0));
+    }
+}

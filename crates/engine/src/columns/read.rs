@@ -1,0 +1,263 @@
+//! Reads columns of a source; every batch is encoded in the thread that delivers it, so that what waits for the rest
+//! of the table is already narrow.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::datatypes::*;
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::context::Unsupported;
+use kelpie_device::{CancelToken, DeviceError};
+use kelpie_kir::Scalar;
+use parking_lot::Mutex;
+
+use super::integers::IntegerChunk;
+use super::text::{TextChunk, TextPartition};
+use crate::error::EngineError;
+use crate::source::TableSource;
+
+/// How a type is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Integers inside.
+    Integer,
+    /// As it is.
+    Float(Scalar),
+    Text,
+}
+
+/// A column to read.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    data_type: DataType,
+    pub(super) kind: Kind,
+    /// Set once the column has too many distinct texts for a dictionary.
+    raw_text: AtomicBool,
+}
+
+impl Wanted {
+    /// Column `index` of a source.
+    pub(super) fn new(source: &dyn TableSource, index: usize) -> Result<Wanted, EngineError> {
+        let schema = source.schema();
+        let Some(field) = schema.fields().get(index) else {
+            return Err(source_error(source, format!("there is no column {index}")));
+        };
+        let kind = kind_of(field.data_type()).ok_or_else(|| {
+            let (table, name, data_type) = (source.name(), field.name(), field.data_type());
+            Unsupported(format!("column {name} of {table} has type {data_type}"))
+        })?;
+        Ok(Wanted {
+            name: field.name().clone(),
+            data_type: field.data_type().clone(),
+            kind,
+            raw_text: AtomicBool::new(false),
+        })
+    }
+}
+
+fn kind_of(data_type: &DataType) -> Option<Kind> {
+    Some(match data_type {
+        DataType::Boolean
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::UInt32
+        | DataType::UInt64
+        | DataType::Date32
+        | DataType::Timestamp(_, _)
+        | DataType::Decimal128(_, _) => Kind::Integer,
+        DataType::Float32 => Kind::Float(Scalar::F32),
+        DataType::Float64 => Kind::Float(Scalar::F64),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
+        DataType::Dictionary(_, values) => match values.as_ref() {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// The encoded batches of one column of one partition, in order.
+#[derive(Debug)]
+pub(super) enum Values {
+    Integers(Vec<IntegerChunk>),
+    Floats(Vec<Buffer>),
+    Text(TextPartition),
+}
+
+/// One column of one partition.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) values: Values,
+    /// Rows and NULLs of each batch.
+    pub(super) validity: Vec<(usize, Option<NullBuffer>)>,
+}
+
+impl Part {
+    fn new(kind: Kind) -> Part {
+        let values = match kind {
+            Kind::Integer => Values::Integers(Vec::new()),
+            Kind::Float(_) => Values::Floats(Vec::new()),
+            Kind::Text => Values::Text(TextPartition::default()),
+        };
+        Part { values, validity: Vec::new() }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.validity.iter().map(|(rows, _)| rows).sum()
+    }
+
+    /// Adds a batch; the bytes that it will take at least, or `None` where the array is not of the kind.
+    fn push(&mut self, array: &ArrayRef, wanted: &Wanted) -> Option<usize> {
+        let bytes = match &mut self.values {
+            Values::Integers(chunks) => {
+                let chunk = encode_integers(array)?;
+                let bytes = chunk.bytes();
+                chunks.push(chunk);
+                bytes
+            }
+            Values::Floats(chunks) => {
+                let buffer = match array.data_type() {
+                    DataType::Float32 => array.as_primitive_opt::<Float32Type>()?.values().inner().clone(),
+                    _ => array.as_primitive_opt::<Float64Type>()?.values().inner().clone(),
+                };
+                let bytes = buffer.len();
+                chunks.push(buffer);
+                bytes
+            }
+            Values::Text(partition) => {
+                partition.push(array, &wanted.raw_text)?;
+                match partition.chunks.last() {
+                    Some(chunk @ TextChunk::Raw(..)) => chunk.text_bytes(&partition.entries) as usize,
+                    _ => array.len(),
+                }
+            }
+        };
+        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        self.validity.push((array.len(), nulls));
+        Some(bytes)
+    }
+}
+
+fn encode_integers(array: &ArrayRef) -> Option<IntegerChunk> {
+    macro_rules! encode {
+        ($type:ty) => {
+            IntegerChunk::encode(array.as_primitive_opt::<$type>()?)
+        };
+    }
+    Some(match array.data_type() {
+        DataType::Boolean => IntegerChunk::encode_booleans(array.as_boolean_opt()?),
+        DataType::Int8 => encode!(Int8Type),
+        DataType::Int16 => encode!(Int16Type),
+        DataType::Int32 => encode!(Int32Type),
+        DataType::Int64 => encode!(Int64Type),
+        DataType::UInt8 => encode!(UInt8Type),
+        DataType::UInt16 => encode!(UInt16Type),
+        DataType::UInt32 => encode!(UInt32Type),
+        DataType::UInt64 => encode!(UInt64Type),
+        DataType::Date32 => encode!(Date32Type),
+        DataType::Timestamp(TimeUnit::Second, _) => encode!(TimestampSecondType),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => encode!(TimestampMillisecondType),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => encode!(TimestampMicrosecondType),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => encode!(TimestampNanosecondType),
+        DataType::Decimal128(_, _) => encode!(Decimal128Type),
+        _ => return None,
+    })
+}
+
+pub(super) fn source_error(source: &dyn TableSource, message: impl Into<String>) -> EngineError {
+    EngineError::Source { table: source.name(), message: message.into() }
+}
+
+/// One pass over a source.
+struct Reader<'a> {
+    source: &'a dyn TableSource,
+    wanted: &'a [Wanted],
+    cancel: &'a CancelToken,
+    /// A column's parts, by partition.
+    partitions: Vec<Mutex<Vec<Part>>>,
+    bytes: AtomicU64,
+    limit_bytes: u64,
+}
+
+/// Reads columns in one pass: for each column its parts, by partition. More than `limit_bytes` are an error.
+pub(super) fn read(
+    source: &dyn TableSource,
+    columns: &[usize],
+    wanted: &[Wanted],
+    limit_bytes: u64,
+    cancel: &CancelToken,
+) -> Result<Vec<Vec<Part>>, EngineError> {
+    let new_parts = || Mutex::new(wanted.iter().map(|wanted| Part::new(wanted.kind)).collect::<Vec<_>>());
+    let partitions = (0..source.partitions()).map(|_| new_parts()).collect();
+    let reader = Reader { source, wanted, cancel, partitions, bytes: AtomicU64::new(0), limit_bytes };
+    let rejected = AtomicBool::new(false);
+    let consumer = |partition, batch| {
+        reader.take(partition, batch).inspect_err(|_| rejected.store(true, Ordering::Relaxed))
+    };
+    source.read(columns, &consumer, cancel)?;
+    if cancel.is_cancelled() {
+        return Err(EngineError::Cancelled);
+    }
+    if rejected.load(Ordering::Relaxed) {
+        return Err(source_error(source, "the reader went on after a batch was rejected"));
+    }
+    let mut columns: Vec<Vec<Part>> = wanted.iter().map(|_| Vec::new()).collect();
+    for partition in reader.partitions {
+        for (column, part) in columns.iter_mut().zip(partition.into_inner()) {
+            column.push(part);
+        }
+    }
+    Ok(columns)
+}
+
+impl Reader<'_> {
+    fn take(&self, partition: usize, batch: RecordBatch) -> Result<(), EngineError> {
+        if self.cancel.is_cancelled() {
+            return Err(EngineError::Cancelled);
+        }
+        let error = |message: String| source_error(self.source, message);
+        let Some(parts) = self.partitions.get(partition) else {
+            return Err(error(format!("partition {partition} of {}", self.partitions.len())));
+        };
+        if batch.num_columns() != self.wanted.len() {
+            return Err(error(format!("{} columns instead of {}", batch.num_columns(), self.wanted.len())));
+        }
+        for (array, wanted) in batch.columns().iter().zip(self.wanted) {
+            let Wanted { name, data_type, .. } = wanted;
+            if array.data_type() != data_type {
+                let found = array.data_type();
+                return Err(error(format!("column {name} came as {found} instead of {data_type}")));
+            }
+        }
+        let mut parts = parts.lock();
+        let mut bytes = 0;
+        for ((array, wanted), part) in batch.columns().iter().zip(self.wanted).zip(parts.iter_mut()) {
+            let pushed = part.push(array, wanted);
+            bytes += pushed.ok_or_else(|| error(format!("column {} cannot be read", wanted.name)))? as u64;
+        }
+        let read = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if read > self.limit_bytes {
+            return Err(too_large(self.source, self.wanted, read, 0, self.limit_bytes));
+        }
+        Ok(())
+    }
+}
+
+/// Columns that do not fit the device.
+pub(super) fn too_large(
+    source: &dyn TableSource,
+    wanted: &[Wanted],
+    requested: u64,
+    used: u64,
+    limit: u64,
+) -> EngineError {
+    let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
+    let device = format!("loading columns {} of {}", names.join(", "), source.name());
+    DeviceError::OutOfMemory { device, requested, used, limit }.into()
+}

@@ -1,0 +1,386 @@
+//! Lays out columns once all batches are there, and writes them to device memory in parallel.
+
+use std::sync::Arc;
+
+use arrow::array::BooleanBufferBuilder;
+use arrow::buffer::{Buffer as HostBuffer, NullBuffer};
+use kelpie_compile::context::Unsupported;
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::types::Range;
+use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
+use kelpie_kir::Scalar;
+use parking_lot::Mutex;
+
+use super::ResidentColumn;
+use super::integers::{self, IntegerChunk, Width};
+use super::read::{Kind, Part, Values, Wanted};
+use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
+use crate::error::EngineError;
+
+/// Rows that one task encodes and uploads at once: large enough for a device's copy engine, small enough for a cache.
+const TASK_ROWS: usize = 1 << 18;
+
+/// A column that knows its layout, but not yet its place.
+#[derive(Debug)]
+pub(super) struct Planned {
+    layout: ColumnLayout,
+    rows: usize,
+    base: i128,
+    data_bytes: u64,
+    /// Bytes of an offset, for text.
+    offset_bytes: Option<usize>,
+    values: PlannedValues,
+    validity: Vec<(usize, Option<NullBuffer>)>,
+}
+
+#[derive(Debug)]
+enum PlannedValues {
+    Integers(Vec<IntegerChunk>, Width),
+    Floats(Vec<HostBuffer>, usize),
+    /// The dictionary, and by partition its codes' codes there.
+    Codes {
+        entries: Interner,
+        code: Scalar,
+        partitions: Vec<(Arc<[u16]>, Vec<TextChunk>)>,
+    },
+    Texts(Vec<(Arc<Interner>, Vec<TextChunk>)>),
+}
+
+/// Decides a column's layout.
+pub(super) fn plan(wanted: &Wanted, parts: Vec<Part>) -> Result<Planned, EngineError> {
+    let rows = parts.iter().map(Part::rows).sum();
+    let (mut validity, mut chunks, mut buffers, mut texts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for part in parts {
+        validity.extend(part.validity);
+        match part.values {
+            Values::Integers(more) => chunks.extend(more),
+            Values::Floats(more) => buffers.extend(more),
+            Values::Text(partition) => texts.push(partition),
+        }
+    }
+    let has_nulls = validity.iter().any(|(_, nulls)| nulls.is_some());
+    let mut planned = match wanted.kind {
+        Kind::Integer => plan_integers(chunks, rows),
+        Kind::Float(scalar) => {
+            let width = scalar.bytes() as usize;
+            let storage = Storage::Fixed { scalar, has_base: false };
+            Planned::new(storage, rows, rows as u64 * width as u64, PlannedValues::Floats(buffers, width))
+        }
+        Kind::Text => plan_text(&wanted.name, texts, rows)?,
+    };
+    planned.layout.has_nulls = has_nulls;
+    planned.validity = validity;
+    Ok(planned)
+}
+
+fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize) -> Planned {
+    let range = chunks.iter().filter_map(IntegerChunk::range).reduce(Range::union);
+    let range = range.unwrap_or(Range { min: 0, max: 0 });
+    let width = Width::of(range);
+    let storage = Storage::Fixed { scalar: width.scalar, has_base: width.base != 0 };
+    let bytes = rows as u64 * u64::from(width.scalar.bytes());
+    let mut planned = Planned::new(storage, rows, bytes, PlannedValues::Integers(chunks, width));
+    planned.layout.range = Some(range);
+    planned.base = width.base;
+    planned
+}
+
+fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<Planned, EngineError> {
+    if let Some((entries, remaps)) = merge(&partitions, rows) {
+        let code = if entries.len() <= 256 { Scalar::U8 } else { Scalar::U16 };
+        let storage = Storage::Dictionary { code, entries: entries.len() as u32 };
+        let chunks = partitions.into_iter().map(|partition| partition.chunks);
+        let partitions = remaps.into_iter().zip(chunks).collect();
+        let bytes = rows as u64 * u64::from(code.bytes());
+        let values = PlannedValues::Codes { entries, code, partitions };
+        return Ok(Planned::new(storage, rows, bytes, values));
+    }
+    let mut bytes = 0u64;
+    for partition in &partitions {
+        for chunk in &partition.chunks {
+            let more = chunk.text_bytes(&partition.entries);
+            if more > u64::from(u32::MAX) && chunk.longest(&partition.entries) > u64::from(u32::MAX) {
+                return Err(Unsupported(format!("column {name} has a text longer than 4 GiB")).into());
+            }
+            bytes += more;
+        }
+    }
+    let offset = if bytes <= u64::from(u32::MAX) { Scalar::U32 } else { Scalar::U64 };
+    let partitions = partitions.into_iter().map(|p| (Arc::new(p.entries), p.chunks)).collect();
+    let values = PlannedValues::Texts(partitions);
+    let mut planned = Planned::new(Storage::Text { offset }, rows, bytes, values);
+    planned.offset_bytes = Some(offset.bytes() as usize);
+    Ok(planned)
+}
+
+/// One dictionary of all partitions, in order of appearance, and each partition's codes there; `None` where a
+/// partition has none, or there would be too many entries to be worth it.
+fn merge(partitions: &[TextPartition], rows: usize) -> Option<(Interner, Vec<Arc<[u16]>>)> {
+    let all_codes = |p: &TextPartition| p.chunks.iter().all(|chunk| matches!(chunk, TextChunk::Codes(_)));
+    if !partitions.iter().all(all_codes) {
+        return None;
+    }
+    let mut merged = Interner::new((rows / 2).clamp(1, MAX_ENTRIES));
+    let mut remaps = Vec::new();
+    for TextPartition { entries, .. } in partitions {
+        let codes = (0..entries.len()).map(|code| merged.intern(entries.entry(code)));
+        remaps.push(codes.collect::<Option<Arc<[u16]>>>()?);
+    }
+    if merged.len() == 0 {
+        merged.intern(b"");
+    }
+    Some((merged, remaps))
+}
+
+impl Planned {
+    fn new(storage: Storage, rows: usize, data_bytes: u64, values: PlannedValues) -> Planned {
+        Planned {
+            layout: ColumnLayout { storage, has_nulls: false, range: None },
+            rows,
+            base: 0,
+            data_bytes,
+            offset_bytes: None,
+            values,
+            validity: Vec::new(),
+        }
+    }
+
+    /// Bytes of all buffers.
+    pub(super) fn bytes(&self) -> u64 {
+        let validity = if self.layout.has_nulls { self.rows.div_ceil(8) } else { 0 };
+        let offsets = self.offset_bytes.map_or(0, |bytes| (self.rows + 1) * bytes);
+        let dictionary = match &self.values {
+            PlannedValues::Codes { entries, .. } => entries.bytes().len() + entries.offsets().len() * 4,
+            _ => 0,
+        };
+        self.data_bytes + (validity + offsets + dictionary) as u64
+    }
+
+    /// Allocates the column's buffers and lists what is to be written to them.
+    pub(super) fn place(
+        self,
+        device: &dyn Device,
+        allocate: &dyn Fn(usize) -> Result<Buffer, DeviceError>,
+        tasks: &mut Vec<Task>,
+    ) -> Result<ResidentColumn, DeviceError> {
+        let Planned { layout, rows, base, data_bytes, offset_bytes, values, validity } = self;
+        let data = allocate(data_bytes as usize)?;
+        let validity = match layout.has_nulls {
+            true => {
+                let buffer = allocate(rows.div_ceil(8))?;
+                tasks.push(Task { buffer: buffer.clone(), offset: 0, work: Work::Validity(validity) });
+                Some(buffer)
+            }
+            false => None,
+        };
+        let offsets = match offset_bytes {
+            Some(width) => {
+                let buffer = allocate((rows + 1) * width)?;
+                device.fill(&buffer, 0, width, 0)?;
+                Some(buffer)
+            }
+            None => None,
+        };
+        let mut dictionary = None;
+        if let PlannedValues::Codes { entries, .. } = &values {
+            let offsets = HostBuffer::from_slice_ref(entries.offsets());
+            let pair = (allocate(offsets.len())?, allocate(entries.bytes().len())?);
+            device.upload(&pair.0, 0, &offsets)?;
+            device.upload(&pair.1, 0, entries.bytes())?;
+            dictionary = Some(pair);
+        }
+        values.tasks(&data, offsets.as_ref().zip(offset_bytes), base, &layout, tasks);
+        Ok(ResidentColumn { layout, rows: rows as u64, base, data, validity, offsets, dictionary })
+    }
+}
+
+impl PlannedValues {
+    fn tasks(
+        self,
+        data: &Buffer,
+        offsets: Option<(&Buffer, usize)>,
+        base: i128,
+        layout: &ColumnLayout,
+        tasks: &mut Vec<Task>,
+    ) {
+        let mut push = |offset, work| tasks.push(Task { buffer: data.clone(), offset, work });
+        match self {
+            PlannedValues::Integers(chunks, width) => {
+                // NULLs of batches without a value: any value in range.
+                let filler = layout.range.map_or(0, |range| range.min.wrapping_sub(base));
+                for (row, run) in runs(chunks, 0, IntegerChunk::rows) {
+                    let offset = row * width.scalar.bytes() as usize;
+                    push(offset, Work::Integers { run, width, filler });
+                }
+            }
+            PlannedValues::Floats(buffers, width) => {
+                let rows_of = |buffer: &HostBuffer| buffer.len() / width;
+                for (row, run) in runs(buffers, 0, rows_of) {
+                    push(row * width, Work::Copies(run));
+                }
+            }
+            PlannedValues::Codes { code, partitions, .. } => {
+                let mut row = 0;
+                for (remap, chunks) in partitions {
+                    let rows: usize = chunks.iter().map(TextChunk::rows).sum();
+                    for (row, run) in runs(chunks, row, TextChunk::rows) {
+                        let offset = row * code.bytes() as usize;
+                        push(offset, Work::Codes { run, code, remap: remap.clone() });
+                    }
+                    row += rows;
+                }
+            }
+            PlannedValues::Texts(partitions) => {
+                let Some((offsets, width)) = offsets else { return };
+                let (mut row, mut byte) = (0, 0u64);
+                for (entries, chunks) in partitions {
+                    let rows: usize = chunks.iter().map(TextChunk::rows).sum();
+                    for (row, run) in runs(chunks, row, TextChunk::rows) {
+                        let bytes: u64 = run.iter().map(|chunk| chunk.text_bytes(&entries)).sum();
+                        let ends = Ends { buffer: offsets.clone(), offset: (row + 1) * width, width };
+                        push(byte as usize, Work::Texts { run, entries: entries.clone(), start: byte, ends });
+                        byte += bytes;
+                    }
+                    row += rows;
+                }
+            }
+        }
+    }
+}
+
+/// Chunks in runs of about [`TASK_ROWS`] rows, each with its first row.
+fn runs<C>(chunks: Vec<C>, mut row: usize, rows_of: impl Fn(&C) -> usize) -> Vec<(usize, Vec<C>)> {
+    let mut runs: Vec<(usize, Vec<C>)> = Vec::new();
+    let mut rows = TASK_ROWS;
+    for chunk in chunks {
+        if rows >= TASK_ROWS {
+            runs.push((row, Vec::new()));
+            rows = 0;
+        }
+        let more = rows_of(&chunk);
+        rows += more;
+        row += more;
+        if let Some((_, run)) = runs.last_mut() {
+            run.push(chunk);
+        }
+    }
+    runs
+}
+
+/// A part of a column to encode and to write at a place.
+#[derive(Debug)]
+pub(super) struct Task {
+    buffer: Buffer,
+    /// In bytes.
+    offset: usize,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    Integers { run: Vec<IntegerChunk>, width: Width, filler: i128 },
+    Copies(Vec<HostBuffer>),
+    Codes { run: Vec<TextChunk>, code: Scalar, remap: Arc<[u16]> },
+    Texts { run: Vec<TextChunk>, entries: Arc<Interner>, start: u64, ends: Ends },
+    Validity(Vec<(usize, Option<NullBuffer>)>),
+}
+
+/// Where the offsets of texts' ends go.
+#[derive(Debug)]
+struct Ends {
+    buffer: Buffer,
+    /// In bytes.
+    offset: usize,
+    /// Bytes of an offset: 4 or 8.
+    width: usize,
+}
+
+impl Task {
+    fn run(self, device: &dyn Device) -> Result<(), DeviceError> {
+        let Task { buffer, mut offset, work } = self;
+        match work {
+            Work::Integers { run, width, filler } => {
+                device.upload(&buffer, offset, &integers::store(run, width, filler))
+            }
+            Work::Copies(run) => run.into_iter().try_for_each(|part| {
+                device.upload(&buffer, offset, &part)?;
+                offset += part.len();
+                Ok(())
+            }),
+            Work::Codes { run, code, remap } => {
+                let codes = run.iter().flat_map(|chunk| match chunk {
+                    TextChunk::Codes(codes) => codes.as_slice(),
+                    TextChunk::Raw(..) => &[],
+                });
+                // The code of a NULL is 0, which no entry need have.
+                let codes = codes.map(|code| remap.get(usize::from(*code)).copied().unwrap_or(0));
+                let stored = match code {
+                    Scalar::U8 => HostBuffer::from_vec(codes.map(|code| code as u8).collect::<Vec<_>>()),
+                    _ => HostBuffer::from_vec(codes.collect::<Vec<_>>()),
+                };
+                device.upload(&buffer, offset, &stored)
+            }
+            Work::Texts { run, entries, start, ends } => {
+                let (mut bytes, mut positions) = (Vec::new(), Vec::new());
+                for chunk in run {
+                    let next = start + bytes.len() as u64;
+                    chunk.append_raw(&entries, &mut bytes, &mut positions, next);
+                }
+                device.upload(&buffer, offset, &bytes)?;
+                let positions = match ends.width {
+                    4 => HostBuffer::from_vec(positions.iter().map(|end| *end as u32).collect::<Vec<_>>()),
+                    _ => HostBuffer::from_vec(positions),
+                };
+                device.upload(&ends.buffer, ends.offset, &positions)
+            }
+            Work::Validity(parts) => {
+                let mut bits = BooleanBufferBuilder::new(parts.iter().map(|(rows, _)| rows).sum());
+                for (rows, nulls) in parts {
+                    match nulls {
+                        Some(nulls) => bits.append_buffer(nulls.inner()),
+                        None => bits.append_n(rows, true),
+                    }
+                }
+                device.upload(&buffer, offset, bits.as_slice())
+            }
+        }
+    }
+}
+
+/// Runs tasks on as many threads as there are cores.
+pub(super) fn run_tasks(
+    device: &dyn Device,
+    mut tasks: Vec<Task>,
+    cancel: &CancelToken,
+) -> Result<(), EngineError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(tasks.len());
+    tasks.reverse();
+    let queue = Mutex::new(tasks);
+    let work = || -> Result<(), EngineError> {
+        loop {
+            if cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            let Some(task) = queue.lock().pop() else { return Ok(()) };
+            if let Err(error) = task.run(device) {
+                queue.lock().clear();
+                return Err(error.into());
+            }
+        }
+    };
+    if threads <= 1 {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut outcome = work();
+        for thread in threads {
+            let joined = thread.join();
+            let joined =
+                joined.unwrap_or_else(|_| Err(EngineError::Internal("encoding a column panicked".into())));
+            outcome = outcome.and(joined);
+        }
+        outcome
+    })
+}

@@ -1,0 +1,169 @@
+use arrow::array::*;
+use kelpie_device::DeviceError;
+
+use super::*;
+
+/// A table of `columns` columns of `rows` incompressible 8-byte integers in two partitions.
+fn table(columns: usize, rows: usize) -> TestTable {
+    let half = rows / 2;
+    let values = |c: usize, rows: std::ops::Range<usize>| -> ArrayRef {
+        let wide = |row: usize| (row as i64).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64) ^ c as i64;
+        Arc::new(Int64Array::from_iter_values(rows.map(wide)))
+    };
+    let names: Vec<String> = (0..columns).map(|c| format!("column_{c}")).collect();
+    let columns: Vec<_> = names
+        .iter()
+        .enumerate()
+        .map(|(c, name)| (name.as_str(), vec![vec![values(c, 0..half)], vec![values(c, half..rows)]]))
+        .collect();
+    TestTable::new(&columns)
+}
+
+fn no_cancel() -> CancelToken {
+    CancelToken::default()
+}
+
+#[test]
+fn cached_columns_are_not_read_again() {
+    let (cache, device, table) = (ColumnCache::default(), device(), table(4, 1000));
+    let (first, report) = cache.load(&device, &table, &[0, 2], &no_cancel()).unwrap();
+    assert_eq!((table.reads(), report.loaded_bytes), (1, 2 * 8000));
+    let (second, report) = cache.load(&device, &table, &[2, 0, 2], &no_cancel()).unwrap();
+    assert_eq!((table.reads(), report.loaded_bytes), (1, 0));
+    assert!(Arc::ptr_eq(&first[0], &second[1]) && Arc::ptr_eq(&first[1], &second[0]));
+    let (third, report) = cache.load(&device, &table, &[3, 0, 3], &no_cancel()).unwrap();
+    assert_eq!((table.reads(), report.loaded_bytes), (2, 8000));
+    assert!(Arc::ptr_eq(&third[1], &first[0]) && Arc::ptr_eq(&third[0], &third[2]));
+    assert_eq!(cache.cached_bytes(&device), 3 * 8000);
+    // Another device, other data, no identity: each is read.
+    cache
+        .load(&CpuDevice::new(Some(1)).map(|d| d as Arc<dyn Device>).unwrap(), &table, &[0], &no_cancel())
+        .unwrap();
+    assert_eq!(table.reads(), 3);
+    let changed = TestTable { identity: Some("version 2".into()), ..self::table(4, 1000) };
+    cache.load(&device, &changed, &[0], &no_cancel()).unwrap();
+    assert_eq!(changed.reads(), 1);
+    let fleeting = TestTable { identity: None, ..self::table(4, 1000) };
+    for reads in 1..3 {
+        let (columns, _) = cache.load(&device, &fleeting, &[1, 1], &no_cancel()).unwrap();
+        assert_eq!((fleeting.reads(), columns.len()), (reads, 2));
+    }
+    assert!(cache.load(&device, &table, &[], &no_cancel()).unwrap().0.is_empty());
+    cache.clear();
+    assert_eq!(cache.cached_bytes(&device), 0);
+    cache.load(&device, &table, &[0], &no_cancel()).unwrap();
+    assert_eq!(table.reads(), 4);
+}
+
+#[test]
+fn the_least_recently_used_columns_that_nobody_holds_are_evicted() {
+    let (cache, device, table) = (ColumnCache::default(), device(), table(5, 1000));
+    cache.set_limit(Some(3 * 8000));
+    for column in [0, 1, 2, 0, 3] {
+        cache.load(&device, &table, &[column], &no_cancel()).unwrap();
+    }
+    assert_eq!((table.reads(), cache.cached_bytes(&device)), (4, 3 * 8000));
+    cache.load(&device, &table, &[0, 2, 3], &no_cancel()).unwrap();
+    assert_eq!(table.reads(), 4, "column 1 was evicted");
+    let (_held, _) = cache.load(&device, &table, &[0, 1, 2], &no_cancel()).unwrap();
+    assert_eq!(table.reads(), 5);
+    let (_more, _) = cache.load(&device, &table, &[3, 4], &no_cancel()).unwrap();
+    assert_eq!(cache.cached_bytes(&device), 5 * 8000, "columns in use are not evicted");
+    drop((_held, _more));
+    assert_eq!(cache.release(&device, 10_000), 16_000);
+    assert_eq!(cache.cached_bytes(&device), 3 * 8000);
+}
+
+#[test]
+fn when_the_device_is_full_columns_make_room() {
+    let (cache, device, table) = (ColumnCache::default(), device(), table(4, 10_000));
+    device.set_memory_limit(Some(3 * 81_000));
+    cache.set_limit(Some(u64::MAX));
+    for column in 0..4 {
+        cache.load(&device, &table, &[column], &no_cancel()).unwrap();
+    }
+    assert!(cache.cached_bytes(&device) <= 3 * 80_000);
+    cache.load(&device, &table, &[1, 2, 3], &no_cancel()).unwrap();
+    assert_eq!(table.reads(), 4);
+}
+
+#[test]
+fn columns_that_cannot_fit_are_an_error_that_names_them() {
+    let (cache, device, table) = (ColumnCache::default(), device(), table(3, 10_000));
+    device.set_memory_limit(Some(200_000));
+    for columns in [&[0usize, 1, 2][..], &[2, 1, 0]] {
+        let error = cache.load(&device, &table, columns, &no_cancel()).unwrap_err();
+        assert!(matches!(error, EngineError::Device(DeviceError::OutOfMemory { .. })), "{error}");
+        let message = error.to_string();
+        assert!(message.contains("test_table") && message.contains("column_1"), "{message}");
+        assert!(message.contains("200000"), "{message}");
+    }
+    assert_eq!((cache.cached_bytes(&device), device.memory().0), (0, 0));
+    cache.load(&device, &table, &[0, 1], &no_cancel()).unwrap();
+    // One more beside two that the query itself holds.
+    assert!(cache.load(&device, &table, &[0, 1, 2], &no_cancel()).is_err());
+    cache.load(&device, &table, &[2], &no_cancel()).unwrap();
+}
+
+#[test]
+fn a_source_that_fails_leaves_nothing_behind() {
+    let (cache, device) = (ColumnCache::default(), device());
+    for rejected in [true, false] {
+        let mut broken = table(2, 1000);
+        if rejected {
+            broken.fail_after = Some(0);
+        } else {
+            // The second partition's batch does not match the schema.
+            let wrong = RecordBatch::try_from_iter([
+                ("column_0", Arc::new(Int32Array::from(vec![1])) as ArrayRef),
+                ("column_1", Arc::new(Int64Array::from(vec![1])) as ArrayRef),
+            ]);
+            broken.partitions[1] = vec![wrong.unwrap()];
+        }
+        let error = cache.load(&device, &broken, &[0, 1], &no_cancel()).unwrap_err();
+        assert!(matches!(error, EngineError::Source { .. }), "{error}");
+        assert_eq!((cache.cached_bytes(&device), device.memory().0), (0, 0));
+        let whole = table(2, 1000);
+        cache.load(&device, &whole, &[0, 1], &no_cancel()).unwrap();
+        assert_eq!(whole.reads(), 1);
+        cache.clear();
+    }
+    let error = cache.load(&device, &table(2, 10), &[7], &no_cancel()).unwrap_err();
+    assert!(matches!(error, EngineError::Source { .. }), "{error}");
+}
+
+#[test]
+fn cancelled_loads_end_and_can_be_repeated() {
+    let (cache, device) = (ColumnCache::default(), device());
+    let cancelling = TestTable { cancels: true, ..table(2, 1000) };
+    let error = cache.load(&device, &cancelling, &[0, 1], &no_cancel()).unwrap_err();
+    assert!(matches!(error, EngineError::Cancelled), "{error}");
+    let cancelled = no_cancel();
+    cancelled.cancel();
+    let table = table(2, 1000);
+    assert!(matches!(cache.load(&device, &table, &[0], &cancelled), Err(EngineError::Cancelled)));
+    assert_eq!(table.reads(), 0);
+    cache.load(&device, &table, &[0, 1], &no_cancel()).unwrap();
+    assert_eq!(table.reads(), 1);
+}
+
+#[test]
+fn loads_at_the_same_time_read_once() {
+    let (cache, device, table) = (ColumnCache::default(), device(), table(3, 100_000));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| cache.load(&device, &table, &[0, 1, 2], &no_cancel()).unwrap());
+        }
+    });
+    assert_eq!(table.reads(), 1);
+}
+
+#[test]
+fn columns_of_different_lengths_are_not_combined() {
+    let (cache, device) = (ColumnCache::default(), device());
+    cache.load(&device, &table(2, 1000), &[0], &no_cancel()).unwrap();
+    let grown = table(2, 1001);
+    let error = cache.load(&device, &grown, &[0, 1], &no_cancel()).unwrap_err();
+    assert!(error.to_string().contains("changed"), "{error}");
+    cache.load(&device, &grown, &[0, 1], &no_cancel()).unwrap();
+}

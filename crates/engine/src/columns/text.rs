@@ -1,0 +1,384 @@
+//! Text columns: codes of a dictionary while it stays small, else offsets and bytes.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::array::{
+    Array, ArrayAccessor, ArrayRef, AsArray, DictionaryArray, GenericStringArray, OffsetSizeTrait,
+    downcast_dictionary_array,
+};
+use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType};
+
+/// A dictionary has at most this many entries, so that a code fits 16 bits.
+pub(super) const MAX_ENTRIES: usize = 1 << 16;
+/// ... and at most this many bytes.
+const MAX_ENTRY_BYTES: usize = 256 << 20;
+
+/// Distinct texts, numbered in the order in which they were first seen.
+#[derive(Debug)]
+pub(super) struct Interner {
+    /// Open addressing with linear probing, a power of two of slots, at most half full: upper half of the hash and
+    /// code + 1; 0 where empty.
+    slots: Vec<u64>,
+    offsets: Vec<u32>,
+    bytes: Vec<u8>,
+    limit: usize,
+    /// Random, so that no data can be made to collide.
+    seed: u64,
+}
+
+impl Interner {
+    /// For at most `limit` (and at most 65,536) entries.
+    pub(super) fn new(limit: usize) -> Interner {
+        let (slots, offsets) = (vec![0; 64], vec![0]);
+        let seed = RandomState::new().hash_one(0u8);
+        Interner { slots, offsets, bytes: Vec::new(), limit: limit.min(MAX_ENTRIES), seed }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Offsets of the entries, one more than there are.
+    pub(super) fn offsets(&self) -> &[u32] {
+        &self.offsets
+    }
+
+    /// Bytes of all entries.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// An entry; empty where the code is none.
+    pub(super) fn entry(&self, code: usize) -> &[u8] {
+        match (self.offsets.get(code), self.offsets.get(code + 1)) {
+            (Some(start), Some(end)) => self.bytes.get(*start as usize..*end as usize).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// The code of a text, which is added where it is new; `None` where that exceeds the limits.
+    pub(super) fn intern(&mut self, text: &[u8]) -> Option<u16> {
+        let hash = self.hash(text);
+        let mask = self.slots.len() - 1;
+        let mut index = hash as usize & mask;
+        loop {
+            let slot = *self.slots.get(index)?;
+            if slot == 0 {
+                break;
+            }
+            let code = (slot as u32 - 1) as usize;
+            if slot >> 32 == hash >> 32 && self.entry(code) == text {
+                return Some(code as u16);
+            }
+            index = (index + 1) & mask;
+        }
+        if self.len() >= self.limit || self.bytes.len() + text.len() > MAX_ENTRY_BYTES {
+            return None;
+        }
+        let code = self.len();
+        self.bytes.extend_from_slice(text);
+        self.offsets.push(self.bytes.len() as u32);
+        *self.slots.get_mut(index)? = (hash >> 32 << 32) | (code as u64 + 1);
+        if self.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+        Some(code as u16)
+    }
+
+    fn grow(&mut self) {
+        let mask = self.slots.len() * 2 - 1;
+        let mut slots = vec![0u64; mask + 1];
+        for code in 0..self.len() {
+            let hash = self.hash(self.entry(code));
+            let mut index = hash as usize & mask;
+            while slots[index] != 0 {
+                index = (index + 1) & mask;
+            }
+            slots[index] = (hash >> 32 << 32) | (code as u64 + 1);
+        }
+        self.slots = slots;
+    }
+
+    /// A multiply-and-fold hash, 8 bytes a step: short texts dominate, for which a keyed SipHash is too slow.
+    fn hash(&self, text: &[u8]) -> u64 {
+        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+        let fold = |value: u64| {
+            let product = u128::from(value) * u128::from(MULTIPLIER);
+            (product as u64) ^ ((product >> 64) as u64)
+        };
+        let mut hash = fold(self.seed ^ text.len() as u64);
+        let (words, tail) = text.as_chunks::<8>();
+        for word in words {
+            hash = fold(hash ^ u64::from_le_bytes(*word));
+        }
+        let rest = tail.iter().rev().fold(0, |rest, byte| rest << 8 | u64::from(*byte));
+        fold(hash ^ rest)
+    }
+}
+
+/// Offsets of texts as Arrow has them.
+#[derive(Debug, Clone)]
+pub(super) enum TextOffsets {
+    I32(ScalarBuffer<i32>),
+    I64(ScalarBuffer<i64>),
+}
+
+/// The texts of a batch.
+#[derive(Debug)]
+pub(super) enum TextChunk {
+    /// Codes of the partition's dictionary.
+    Codes(Vec<u16>),
+    /// Offsets, one more than rows, into bytes; the first need not be 0.
+    Raw(TextOffsets, Buffer),
+}
+
+/// The texts of a partition.
+#[derive(Debug)]
+pub(super) struct TextPartition {
+    pub(super) entries: Interner,
+    pub(super) chunks: Vec<TextChunk>,
+}
+
+impl Default for TextPartition {
+    fn default() -> Self {
+        TextPartition { entries: Interner::new(MAX_ENTRIES), chunks: Vec::new() }
+    }
+}
+
+impl TextChunk {
+    pub(super) fn rows(&self) -> usize {
+        match self {
+            TextChunk::Codes(codes) => codes.len(),
+            TextChunk::Raw(TextOffsets::I32(offsets), _) => offsets.len().saturating_sub(1),
+            TextChunk::Raw(TextOffsets::I64(offsets), _) => offsets.len().saturating_sub(1),
+        }
+    }
+
+    /// Bytes of the texts, laid out one after the other.
+    pub(super) fn text_bytes(&self, entries: &Interner) -> u64 {
+        fn span<O: ArrowNativeType>(offsets: &[O]) -> u64 {
+            let at = |offset: Option<&O>| offset.map_or(0, |offset| offset.as_usize() as u64);
+            at(offsets.last()).saturating_sub(at(offsets.first()))
+        }
+        match self {
+            TextChunk::Codes(codes) => {
+                codes.iter().map(|code| entries.entry(usize::from(*code)).len() as u64).sum()
+            }
+            TextChunk::Raw(TextOffsets::I32(offsets), _) => span(offsets),
+            TextChunk::Raw(TextOffsets::I64(offsets), _) => span(offsets),
+        }
+    }
+
+    /// Length of the longest text in bytes.
+    pub(super) fn longest(&self, entries: &Interner) -> u64 {
+        fn longest<O: ArrowNativeType>(offsets: &[O]) -> u64 {
+            let lengths = offsets.windows(2).map(|pair| match pair {
+                [start, end] => end.as_usize().saturating_sub(start.as_usize()) as u64,
+                _ => 0,
+            });
+            lengths.max().unwrap_or(0)
+        }
+        match self {
+            TextChunk::Codes(codes) => {
+                codes.iter().map(|code| entries.entry(usize::from(*code)).len() as u64).max().unwrap_or(0)
+            }
+            TextChunk::Raw(TextOffsets::I32(offsets), _) => longest(offsets),
+            TextChunk::Raw(TextOffsets::I64(offsets), _) => longest(offsets),
+        }
+    }
+
+    /// Appends the texts' bytes, and the offset of each text's end given that of the first's start.
+    pub(super) fn append_raw(
+        &self,
+        entries: &Interner,
+        bytes: &mut Vec<u8>,
+        ends: &mut Vec<u64>,
+        start: u64,
+    ) {
+        fn shift<O: ArrowNativeType>(
+            offsets: &[O],
+            text: &[u8],
+            bytes: &mut Vec<u8>,
+            ends: &mut Vec<u64>,
+            start: u64,
+        ) {
+            let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return };
+            let (first, last) = (first.as_usize(), last.as_usize());
+            bytes.extend_from_slice(text.get(first..last).unwrap_or_default());
+            ends.extend(offsets.iter().skip(1).map(|offset| start + (offset.as_usize() - first) as u64));
+        }
+        match self {
+            TextChunk::Codes(codes) => {
+                let mut end = start;
+                for code in codes {
+                    let text = entries.entry(usize::from(*code));
+                    bytes.extend_from_slice(text);
+                    end += text.len() as u64;
+                    ends.push(end);
+                }
+            }
+            TextChunk::Raw(TextOffsets::I32(offsets), text) => shift(offsets, text, bytes, ends, start),
+            TextChunk::Raw(TextOffsets::I64(offsets), text) => shift(offsets, text, bytes, ends, start),
+        }
+    }
+}
+
+impl TextPartition {
+    /// Adds a batch: as codes, unless the column has too many distinct texts (which `raw` tells all partitions).
+    /// `None` where the array is no text.
+    pub(super) fn push(&mut self, array: &ArrayRef, raw: &AtomicBool) -> Option<()> {
+        if !raw.load(Ordering::Relaxed) {
+            if let Some(codes) = self.codes(array)? {
+                self.chunks.push(TextChunk::Codes(codes));
+                return Some(());
+            }
+            raw.store(true, Ordering::Relaxed);
+        }
+        self.chunks.push(raw_chunk(array)?);
+        Some(())
+    }
+
+    fn codes(&mut self, array: &ArrayRef) -> Option<Option<Vec<u16>>> {
+        let entries = &mut self.entries;
+        Some(match array.data_type() {
+            DataType::Utf8 => codes_of(array.as_string_opt::<i32>()?, entries),
+            DataType::LargeUtf8 => codes_of(array.as_string_opt::<i64>()?, entries),
+            DataType::Utf8View => codes_of(array.as_string_view_opt()?, entries),
+            DataType::Dictionary(_, _) => downcast_dictionary_array!(
+                array => dictionary_codes(array, entries)?,
+                _ => return None
+            ),
+            _ => return None,
+        })
+    }
+}
+
+fn codes_of<'a, A: ArrayAccessor<Item = &'a str>>(array: A, entries: &mut Interner) -> Option<Vec<u16>> {
+    if array.null_count() == 0 {
+        return (0..array.len()).map(|row| entries.intern(array.value(row).as_bytes())).collect();
+    }
+    let code = |row| if array.is_null(row) { Some(0) } else { entries.intern(array.value(row).as_bytes()) };
+    (0..array.len()).map(code).collect()
+}
+
+/// The texts of a dictionary's values by key; the outer `None` where the values are no text.
+fn dictionary_codes<K: ArrowDictionaryKeyType>(
+    array: &DictionaryArray<K>,
+    entries: &mut Interner,
+) -> Option<Option<Vec<u16>>> {
+    let values = array.values();
+    Some(match values.data_type() {
+        DataType::Utf8 => keyed_codes(array, values.as_string_opt::<i32>()?, entries),
+        DataType::LargeUtf8 => keyed_codes(array, values.as_string_opt::<i64>()?, entries),
+        DataType::Utf8View => keyed_codes(array, values.as_string_view_opt()?, entries),
+        _ => return None,
+    })
+}
+
+fn keyed_codes<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
+    array: &DictionaryArray<K>,
+    values: A,
+    entries: &mut Interner,
+) -> Option<Vec<u16>> {
+    const UNKNOWN: u32 = u32::MAX;
+    // Only values that rows refer to become entries. A dictionary much larger than the batch is not worth a table.
+    let remembered = if values.len() <= 4 * array.len() { values.len() } else { 0 };
+    let mut known = vec![UNKNOWN; remembered];
+    (0..array.len())
+        .map(|row| {
+            let Some(key) = array.key(row).filter(|key| values.is_valid(*key)) else { return Some(0) };
+            match known.get_mut(key) {
+                Some(code) if *code != UNKNOWN => Some(*code as u16),
+                Some(code) => {
+                    let new = entries.intern(values.value(key).as_bytes())?;
+                    *code = u32::from(new);
+                    Some(new)
+                }
+                None => entries.intern(values.value(key).as_bytes()),
+            }
+        })
+        .collect()
+}
+
+fn raw_chunk(array: &ArrayRef) -> Option<TextChunk> {
+    fn shared<O: OffsetSizeTrait>(array: &GenericStringArray<O>) -> (ScalarBuffer<O>, Buffer) {
+        (array.offsets().inner().clone(), array.values().clone())
+    }
+    Some(match array.data_type() {
+        DataType::Utf8 => {
+            let (offsets, bytes) = shared(array.as_string_opt::<i32>()?);
+            TextChunk::Raw(TextOffsets::I32(offsets), bytes)
+        }
+        DataType::LargeUtf8 => {
+            let (offsets, bytes) = shared(array.as_string_opt::<i64>()?);
+            TextChunk::Raw(TextOffsets::I64(offsets), bytes)
+        }
+        DataType::Utf8View => {
+            let views = array.as_string_view_opt()?;
+            gathered((0..views.len()).map(|row| views.is_valid(row).then(|| views.value(row))))
+        }
+        DataType::Dictionary(_, _) => downcast_dictionary_array!(
+            array => dictionary_raw(array)?,
+            _ => return None
+        ),
+        _ => return None,
+    })
+}
+
+fn dictionary_raw<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Option<TextChunk> {
+    fn keyed<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
+        array: &DictionaryArray<K>,
+        values: A,
+    ) -> TextChunk {
+        let text = |row| array.key(row).filter(|key| values.is_valid(*key)).map(|key| values.value(key));
+        gathered((0..array.len()).map(text))
+    }
+    let values = array.values();
+    Some(match values.data_type() {
+        DataType::Utf8 => keyed(array, values.as_string_opt::<i32>()?),
+        DataType::LargeUtf8 => keyed(array, values.as_string_opt::<i64>()?),
+        DataType::Utf8View => keyed(array, values.as_string_view_opt()?),
+        _ => return None,
+    })
+}
+
+fn gathered<'a>(texts: impl ExactSizeIterator<Item = Option<&'a str>>) -> TextChunk {
+    let mut offsets = Vec::with_capacity(texts.len() + 1);
+    let mut bytes = Vec::new();
+    offsets.push(0);
+    for text in texts {
+        bytes.extend_from_slice(text.unwrap_or_default().as_bytes());
+        offsets.push(bytes.len() as i64);
+    }
+    TextChunk::Raw(TextOffsets::I64(offsets.into()), Buffer::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_numbered_in_order_of_appearance_up_to_the_limit() {
+        let mut entries = Interner::new(1000);
+        let texts: Vec<String> = (0..1000).map(|i| "é".repeat(i % 23) + &i.to_string()).collect();
+        for round in 0..2 {
+            for (index, text) in texts.iter().enumerate() {
+                assert_eq!(entries.intern(text.as_bytes()), Some(index as u16), "round {round}");
+            }
+        }
+        assert_eq!(entries.intern(b"one more"), None);
+        assert_eq!(entries.entry(999), texts[999].as_bytes());
+        assert_eq!(entries.entry(1000), b"");
+        assert_eq!(entries.offsets().len(), 1001);
+    }
+
+    #[test]
+    fn texts_that_differ_in_zero_bytes_differ() {
+        let mut entries = Interner::new(10);
+        for (index, text) in ["", "\0", "\0\0", "a", "a\0", "12345678", "12345678\0"].iter().enumerate() {
+            assert_eq!(entries.intern(text.as_bytes()), Some(index as u16));
+        }
+    }
+}
