@@ -127,3 +127,49 @@ fn without_lane_operations_threads_are_alike() {
         assert_eq!(found, 3, "seed {seed}");
     }
 }
+
+/// A text with one line deleted, doubled or swapped with another, or one value's number changed.
+fn mutated(text: &str, mut bits: u64) -> String {
+    let mut below = |limit: usize| {
+        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (bits >> 33) as usize % limit.max(1)
+    };
+    let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+    let (one, other) = (below(lines.len()), below(lines.len()));
+    match below(5) {
+        0 => drop(lines.remove(one)),
+        1 => lines.insert(one, lines[other].clone()),
+        2 => lines.swap(one, other),
+        _ => {
+            // Operands stand after the first number of a definition.
+            let from = lines[one].find(" = ").unwrap_or(0);
+            if let Some(at) = lines[one][from..].find('%').map(|at| from + at) {
+                let digits = lines[one][at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+                lines[one].replace_range(at + 1..at + 1 + digits, &below(40).to_string());
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn mutations_are_rejected_or_round_trip() {
+    let (mut valid, mut invalid) = (0, 0);
+    for seed in 0..SEEDS {
+        let text = print(&random_module(seed, seed % 2 == 0));
+        for round in 0..6 {
+            let Ok(module) = parse(&mutated(&text, seed * 6 + round)) else { continue };
+            match validate(module.clone()) {
+                Ok(_) => {
+                    valid += 1;
+                    assert_eq!(parse(&print(&module)), Ok(module));
+                }
+                Err(error) => {
+                    invalid += 1;
+                    assert!(!error.place.is_empty() && !error.message.is_empty());
+                }
+            }
+        }
+    }
+    assert!(valid >= 100 && invalid >= 100, "{valid} valid, {invalid} invalid");
+}
