@@ -1,7 +1,9 @@
 //! Lowering of expressions to KIR: one module a topic.
 
 use super::value::unsupported;
-use super::{ExprKind, Function, arithmetic, case, cast, compare, inlist, like, literal, logic, text};
+use super::{
+    ExprKind, Function, arithmetic, case, cast, compare, date_part, inlist, like, literal, logic, math, text,
+};
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
 
@@ -46,6 +48,15 @@ fn call(
         (Function::OctetLength, [input]) => text::octet_length(cx, input),
         (Function::Upper, [input]) => text::change_case(cx, input, Case::Upper),
         (Function::Lower, [input]) => text::change_case(cx, input, Case::Lower),
+        (Function::DatePart(part), [input]) => date_part::lower_part(cx, part, input, &expr.data_type),
+        (Function::DateTrunc(granularity), [input]) => {
+            date_part::lower_trunc(cx, granularity, input, &expr.data_type)
+        }
+        (Function::Abs, [input]) => math::absolute(cx, input, &expr.data_type),
+        (Function::Round, [input]) => math::round(cx, input, None, &expr.data_type),
+        (Function::Round, [input, digits]) => math::round(cx, input, Some(digits), &expr.data_type),
+        (Function::Floor, [input]) => math::floor_or_ceil(cx, input, false, &expr.data_type),
+        (Function::Ceil, [input]) => math::floor_or_ceil(cx, input, true, &expr.data_type),
         _ => unsupported(format!("{function:?} of {} arguments", arguments.len())),
     }
 }

@@ -46,11 +46,6 @@ pub fn multiply(a: Range, b: Range) -> Option<Range> {
     corners(a, b, i128::checked_mul)
 }
 
-/// -a
-pub fn negate(a: Range) -> Option<Range> {
-    subtract(Range { min: 0, max: 0 }, a)
-}
-
 /// |a|
 pub fn absolute(a: Range) -> Option<Range> {
     let (low, high) = (a.min.checked_abs()?, a.max.checked_abs()?);
