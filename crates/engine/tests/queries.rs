@@ -34,7 +34,12 @@ impl TableSource for Table {
     fn partitions(&self) -> usize {
         self.1.len()
     }
-    fn read(&self, columns: &[usize], consumer: &BatchConsumer<'_>, _: &CancelToken) -> Result<(), EngineError> {
+    fn read(
+        &self,
+        columns: &[usize],
+        consumer: &BatchConsumer<'_>,
+        _: &CancelToken,
+    ) -> Result<(), EngineError> {
         for (partition, batch) in self.1.iter().enumerate() {
             consumer(partition, batch.project(columns)?)?;
         }
@@ -130,7 +135,8 @@ fn sort(input: Plan, keys: &[usize], fetch: Option<usize>) -> Plan {
 fn configurations() -> Vec<QueryOptions> {
     let mut all = Vec::new();
     for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
-        let with = |device, simt_lanes| QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() };
+        let with =
+            |device, simt_lanes| QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() };
         all.push(with(DeviceChoice::Cpu, 32));
         all.push(with(DeviceChoice::Simt, 4));
         all.push(with(DeviceChoice::Simt, 32));
@@ -161,7 +167,8 @@ use AggregateFunction::{Avg, Count, Max, Min, Sum};
 
 #[test]
 fn aggregates_without_keys() {
-    let all = [(Count, None), (Count, Some(1)), (Sum, Some(0)), (Min, Some(1)), (Max, Some(1)), (Avg, Some(4))];
+    let all =
+        [(Count, None), (Count, Some(1)), (Sum, Some(0)), (Min, Some(1)), (Max, Some(1)), (Avg, Some(4))];
     let plan = aggregate(filter(scan(), less(column(&scan(), 0), 50)), &[], &all);
     expect(
         &plan,
@@ -221,9 +228,8 @@ fn more_groups_than_expected() {
     let source = table(150_000, 4);
     let batch = run(&engine, &plan, &source, &options).batch;
     assert_eq!(batch.column(1).as_primitive::<arrow::datatypes::Int64Type>().value(0), 150_000);
-    let distinct: std::collections::HashSet<(Option<usize>, Option<usize>)> = (0..150_000)
-        .map(|row| ((row % 11 != 3).then_some(row), (row % 5 != 0).then_some(row)))
-        .collect();
+    let distinct: std::collections::HashSet<(Option<usize>, Option<usize>)> =
+        (0..150_000).map(|row| ((row % 11 != 3).then_some(row), (row % 5 != 0).then_some(row))).collect();
     let groups = batch.column(0).as_primitive::<arrow::datatypes::Int64Type>().value(0);
     assert_eq!(groups as usize, distinct.len());
 }

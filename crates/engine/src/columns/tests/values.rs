@@ -197,7 +197,7 @@ fn texts_with_many_values_stay_texts() {
     let device = &device();
     let text = Storage::Text { offset: Scalar::U32 };
     check_texts(device, (0..100).map(|i| Some(format!("é{i}"))).collect(), text);
-    check_texts(device, (0..100).map(|i| (!i.is_multiple_of(9)).then(|| "x".repeat(i))).collect(), text);
+    check_texts(device, (0..100usize).map(|i| (!i.is_multiple_of(9)).then(|| "x".repeat(i))).collect(), text);
     // More than a dictionary can number, after a start that looks like one.
     let late = |i: usize| Some(if i < 70_000 { "same".to_string() } else { format!("unique text {i}") });
     let values: Vec<_> = (0..210_000).map(late).collect();
