@@ -27,7 +27,7 @@ impl Translator<'_, '_> {
             _ => None,
         };
         if scope == Scope::Block || space == Space::Shared {
-            let old = self.load(pointer, scalar.into(), false);
+            let old = self.load_register(pointer, scalar);
             let new = self.modified(op, scalar, old, operand, comparand);
             self.store_value(pointer, new);
             return old;
@@ -58,7 +58,7 @@ impl Translator<'_, '_> {
             kelpie_kir::Type::Ptr(Space::Global, Pointee::Scalar(scalar)) if scope == Scope::Device => {
                 self.builder.ins().atomic_load(scalar_type(scalar), memory(), address)
             }
-            kelpie_kir::Type::Ptr(_, Pointee::Scalar(scalar)) => self.load(pointer, scalar.into(), false),
+            kelpie_kir::Type::Ptr(_, Pointee::Scalar(scalar)) => self.load_register(pointer, scalar),
             _ => {
                 self.fail("an atomic on something other than a scalar");
                 address

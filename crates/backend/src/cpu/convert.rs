@@ -3,15 +3,19 @@
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use kelpie_kir::{Handle, Scalar, Value};
 
-use super::function::Translator;
+use super::function::{Operand, Translator};
 use super::helpers::Helper;
 use super::types::scalar_type;
 
 impl Translator<'_, '_> {
     /// As Rust's `as`.
     pub(super) fn convert(&mut self, a: Handle<Value>, to: Scalar) -> ir::Value {
-        let value = self.value(a);
-        match self.ty(a).scalar() {
+        let (value, from) = match self.operand(a) {
+            // Not negative where it was extended with zeros.
+            Operand::Extended { wide, .. } => (wide, Some(Scalar::I64)),
+            _ => (self.value(a), self.ty(a).scalar()),
+        };
+        match from {
             None => {
                 self.fail("a pointer is converted");
                 value

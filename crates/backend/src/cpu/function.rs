@@ -18,7 +18,15 @@ use super::types::{launch_constant, value_type};
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operand {
     Value(ir::Value),
-    Address { base: ir::Value, offset: i32 },
+    Address {
+        base: ir::Value,
+        offset: i32,
+    },
+    /// A narrow integer that was extended to 64 bits as it was loaded, which costs nothing.
+    Extended {
+        narrow: ir::Value,
+        wide: ir::Value,
+    },
 }
 
 /// Integer arithmetic whose result and overflow are both asked for; computed by one instruction.
@@ -240,7 +248,7 @@ impl<'m, 'f> Translator<'m, 'f> {
     /// A KIR value in a register.
     pub(super) fn value(&mut self, value: Handle<Value>) -> ir::Value {
         match self.operand(value) {
-            Operand::Value(value) => value,
+            Operand::Value(value) | Operand::Extended { narrow: value, .. } => value,
             Operand::Address { base, offset } => self.materialise(base, offset),
         }
     }

@@ -4,13 +4,13 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 use kelpie_kir::{BinaryOp, Expr, Handle, Pointee, Scalar, Type, Value};
 
 use super::function::{Operand, Translator};
-use super::types::{is_signed, memory, read_only, value_type};
+use super::types::{is_signed, memory, read_only, scalar_type, value_type};
 
 impl Translator<'_, '_> {
     /// A pointer as a register and a constant offset.
     fn address(&mut self, pointer: Handle<Value>) -> (ir::Value, i32) {
         match self.operand(pointer) {
-            Operand::Value(value) => (value, 0),
+            Operand::Value(value) | Operand::Extended { narrow: value, .. } => (value, 0),
             Operand::Address { base, offset } => (base, offset),
         }
     }
@@ -59,6 +59,10 @@ impl Translator<'_, '_> {
             }
             return (Some(self.value(index)), 0);
         }
+        let operand = self.operand(index);
+        if let Operand::Extended { wide, .. } = operand {
+            return (Some(wide), 0);
+        }
         let value = self.value(index);
         let wide = if is_signed(ty) {
             self.builder.ins().sextend(types::I64, value)
@@ -103,22 +107,41 @@ impl Translator<'_, '_> {
     }
 
     /// The scalar at a pointer.
-    pub(super) fn load(&mut self, pointer: Handle<Value>, ty: Type, is_read_only: bool) -> ir::Value {
-        let (base, offset) = self.address(pointer);
+    pub(super) fn load(&mut self, pointer: Handle<Value>, ty: Type, is_read_only: bool) -> Operand {
+        let address = self.address(pointer);
         let flags = if is_read_only { read_only() } else { memory() };
-        self.load_at(ty, flags, base, offset)
+        self.load_at(ty, flags, address)
+    }
+
+    /// As [`Self::load`], at the width of the scalar.
+    pub(super) fn load_register(&mut self, pointer: Handle<Value>, scalar: Scalar) -> ir::Value {
+        let (base, offset) = self.address(pointer);
+        self.builder.ins().load(scalar_type(scalar), memory(), base, offset)
     }
 
     /// The field of a struct in memory that nothing writes.
-    pub(super) fn load_field(&mut self, pointer: Handle<Value>, field: u32, ty: Type) -> ir::Value {
-        match self.field_address(pointer, field) {
-            Operand::Value(base) => self.load_at(ty, read_only(), base, 0),
-            Operand::Address { base, offset } => self.load_at(ty, read_only(), base, offset),
-        }
+    pub(super) fn load_field(&mut self, pointer: Handle<Value>, field: u32, ty: Type) -> Operand {
+        let address = match self.field_address(pointer, field) {
+            Operand::Address { base, offset } => (base, offset),
+            Operand::Value(base) | Operand::Extended { narrow: base, .. } => (base, 0),
+        };
+        self.load_at(ty, read_only(), address)
     }
 
-    fn load_at(&mut self, ty: Type, flags: MemFlagsData, base: ir::Value, offset: i32) -> ir::Value {
-        self.builder.ins().load(value_type(ty), flags, base, offset)
+    /// Loads a register; narrow integers with their extension, which most of them need next.
+    fn load_at(&mut self, ty: Type, flags: MemFlagsData, (base, offset): (ir::Value, i32)) -> Operand {
+        let narrow_type = value_type(ty);
+        let wide = match (narrow_type, is_signed(ty)) {
+            (types::I8, true) => self.builder.ins().sload8(types::I64, flags, base, offset),
+            (types::I8, false) => self.builder.ins().uload8(types::I64, flags, base, offset),
+            (types::I16, true) => self.builder.ins().sload16(types::I64, flags, base, offset),
+            (types::I16, false) => self.builder.ins().uload16(types::I64, flags, base, offset),
+            (types::I32, true) => self.builder.ins().sload32(flags, base, offset),
+            (types::I32, false) => self.builder.ins().uload32(flags, base, offset),
+            _ => return Operand::Value(self.builder.ins().load(narrow_type, flags, base, offset)),
+        };
+        let narrow = self.builder.ins().ireduce(narrow_type, wide);
+        Operand::Extended { narrow, wide }
     }
 
     /// Writes a scalar.

@@ -84,7 +84,7 @@ impl<'m> Translator<'m, '_> {
             }
             Stmt::UniformLoad { pointer, result } => {
                 let value = self.load(*pointer, self.ty(*result), false);
-                self.set(*result, Operand::Value(value));
+                self.set(*result, value);
             }
             Stmt::Call { function, args, result } => self.call(*function, args, *result),
             Stmt::Return(value) => {
