@@ -3,6 +3,8 @@
 mod arguments;
 mod cache;
 pub mod cpu;
+pub mod cuda;
+pub mod disk_cache;
 mod memory;
 pub mod nvrtc;
 pub mod simt;

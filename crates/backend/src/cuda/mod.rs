@@ -35,6 +35,8 @@ pub const STATIC_SHARED_LIMIT: u32 = 48 << 10;
 pub struct Options {
     /// Threads of a block in every launch, for `__launch_bounds__`; `None` leaves it to the compiler.
     pub block_threads: Option<u32>,
+    /// The only kernel to print; `None` prints all.
+    pub kernel: Option<String>,
 }
 
 /// Prints a module.
@@ -56,7 +58,8 @@ pub fn print_with(module: &ValidModule, options: &Options) -> Result<String, Bac
         code.push_str(&function::print_function(module, function, has_status, &status, &mut helpers));
         code.push('\n');
     }
-    for (_, kernel) in module.kernels.iter() {
+    let wanted = |name: &str| options.kernel.as_deref().is_none_or(|only| only == name);
+    for (_, kernel) in module.kernels.iter().filter(|(_, kernel)| wanted(&kernel.name)) {
         code.push_str(&function::print_kernel(module, kernel, options, &status, &mut helpers));
         code.push('\n');
     }

@@ -1,0 +1,213 @@
+//! Device memory: a pool of freed blocks by size class, under a budget.
+//!
+//! Every operation of this device waits until it is done, so a buffer that is dropped is in use nowhere, and its block
+//! can be given out again at once.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cudarc::driver::result;
+use cudarc::driver::sys::CUdeviceptr;
+use parking_lot::Mutex;
+
+use super::driver::Context;
+use crate::{DeviceError, Memory};
+
+/// Readable bytes after every buffer.
+const PADDING: usize = 64;
+/// The driver's own alignment.
+const SMALLEST: usize = 512;
+
+/// The pool of one device.
+#[derive(Debug)]
+pub struct Pool {
+    pub context: Arc<Context>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Bytes of the blocks that buffers hold.
+    used: u64,
+    /// Bytes of the blocks that wait in `free`.
+    retained: u64,
+    limit: u64,
+    default_limit: u64,
+    /// Freed blocks by size.
+    free: BTreeMap<usize, Vec<CUdeviceptr>>,
+}
+
+/// A buffer of device memory.
+#[derive(Debug)]
+pub struct CudaMemory {
+    pool: Arc<Pool>,
+    pointer: CUdeviceptr,
+    bytes: usize,
+    block: usize,
+}
+
+impl Memory for CudaMemory {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl CudaMemory {
+    /// The device address.
+    pub fn pointer(&self) -> CUdeviceptr {
+        self.pointer
+    }
+
+    /// Whether it is memory of this pool's device.
+    pub fn is_of(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+}
+
+impl Drop for CudaMemory {
+    fn drop(&mut self) {
+        let mut state = self.pool.state.lock();
+        state.used -= self.block as u64;
+        state.retained += self.block as u64;
+        state.free.entry(self.block).or_default().push(self.pointer);
+    }
+}
+
+/// The size of the block for a buffer: an eighth of a power of two, so that at most an eighth is wasted and freed
+/// blocks are found again.
+fn block_size(bytes: usize) -> Option<usize> {
+    let wanted = bytes.checked_add(PADDING)?.max(SMALLEST);
+    let step = (wanted.checked_next_power_of_two()? / 16).max(SMALLEST);
+    wanted.checked_next_multiple_of(step)
+}
+
+impl Pool {
+    /// A pool with a budget of nine tenths of the memory that is free now.
+    pub fn new(context: Arc<Context>) -> Result<Pool, DeviceError> {
+        context.enter()?;
+        let (free, _) = context.check("asking for free memory", result::mem_get_info())?;
+        let limit = free as u64 / 10 * 9;
+        let state = State { used: 0, retained: 0, limit, default_limit: limit, free: BTreeMap::new() };
+        Ok(Pool { context, state: Mutex::new(state) })
+    }
+
+    /// Bytes in use and the budget.
+    pub fn memory(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.used, state.limit)
+    }
+
+    /// Sets the budget; `None` for the default, which is also the most.
+    pub fn set_limit(&self, limit: Option<u64>) {
+        let mut state = self.state.lock();
+        state.limit = limit.unwrap_or(u64::MAX).min(state.default_limit);
+    }
+
+    /// A buffer with undefined content.
+    pub fn allocate(self: &Arc<Self>, bytes: usize) -> Result<CudaMemory, DeviceError> {
+        self.context.enter()?;
+        let mut state = self.state.lock();
+        let block = match block_size(bytes) {
+            Some(block) if state.used.saturating_add(block as u64) <= state.limit => block,
+            _ => return Err(self.out_of_memory(bytes, &state)),
+        };
+        let pointer = match state.take(block) {
+            Some(pointer) => pointer,
+            None => self.allocate_block(block, bytes, &mut state)?,
+        };
+        state.used += block as u64;
+        Ok(CudaMemory { pool: self.clone(), pointer, bytes, block })
+    }
+
+    fn allocate_block(
+        &self,
+        block: usize,
+        bytes: usize,
+        state: &mut State,
+    ) -> Result<CUdeviceptr, DeviceError> {
+        if state.used + state.retained + block as u64 > state.limit {
+            self.release_free(state);
+        }
+        // SAFETY: the context is current.
+        if let Ok(pointer) = unsafe { result::malloc_sync(block) } {
+            return Ok(pointer);
+        }
+        // Others may use the device as well; give back what waits before giving up.
+        self.release_free(state);
+        // SAFETY: the context is current.
+        match unsafe { result::malloc_sync(block) } {
+            Ok(pointer) => Ok(pointer),
+            Err(error) if error.0 == cudarc::driver::sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                Err(self.out_of_memory(bytes, state))
+            }
+            Err(error) => self.context.check("an allocation", Err(error)),
+        }
+    }
+
+    fn out_of_memory(&self, bytes: usize, state: &State) -> DeviceError {
+        DeviceError::OutOfMemory {
+            device: self.context.name.clone(),
+            requested: bytes as u64,
+            used: state.used,
+            limit: state.limit,
+        }
+    }
+
+    /// Gives every freed block back to the driver. The context is current.
+    fn release_free(&self, state: &mut State) {
+        for pointer in std::mem::take(&mut state.free).into_values().flatten() {
+            // SAFETY: the block came from `malloc_sync`, and no buffer holds it.
+            let _ = unsafe { result::free_sync(pointer) };
+        }
+        state.retained = 0;
+    }
+}
+
+impl State {
+    /// A freed block of exactly this class.
+    fn take(&mut self, block: usize) -> Option<CUdeviceptr> {
+        let blocks = self.free.get_mut(&block)?;
+        let pointer = blocks.pop()?;
+        if blocks.is_empty() {
+            self.free.remove(&block);
+        }
+        self.retained -= block as u64;
+        Some(pointer)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            let mut state = std::mem::replace(
+                self.state.get_mut(),
+                State { used: 0, retained: 0, limit: 0, default_limit: 0, free: BTreeMap::new() },
+            );
+            self.release_free(&mut state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_waste_at_most_an_eighth_beyond_the_padding() {
+        for bytes in (0..40)
+            .map(|shift| 1usize << shift)
+            .flat_map(|power| [power - 1, power, power + 1, power * 5 / 4])
+        {
+            let block = block_size(bytes).unwrap();
+            assert!(block >= bytes + PADDING && block.is_multiple_of(SMALLEST), "{bytes}");
+            assert!(block <= (bytes + PADDING + SMALLEST) * 9 / 8, "{bytes}: {block}");
+            assert_eq!(block_size(block - PADDING), Some(block), "a class holds itself");
+        }
+        assert_eq!(block_size(usize::MAX), None);
+    }
+}

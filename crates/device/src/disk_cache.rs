@@ -1,0 +1,175 @@
+//! A cache of compiled code on disk. Never a reason to fail: what cannot be read or written is not cached.
+//!
+//! One file an entry, named by a hash of its key. A file is: the magic, the length of the key, the length of the data,
+//! a checksum of both, the key, the data. Files are written under another name and renamed, so that no reader sees half
+//! of one; a damaged file reads as absent and is replaced by the next write.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The environment variable that names the folder of all of Kelpie's caches.
+pub const CACHE_VARIABLE: &str = "KELPIE_CACHE_DIR";
+
+const MAGIC: &[u8; 8] = b"KELPIE01";
+const HEADER_BYTES: usize = 8 + 8 + 8 + 16;
+
+/// A folder of entries, or no cache where there is no folder.
+#[derive(Debug, Clone)]
+pub struct DiskCache {
+    folder: Option<PathBuf>,
+}
+
+impl DiskCache {
+    /// The cache called `kind` of this user: in `KELPIE_CACHE_DIR`, or in `kelpie` in the system's folder for caches.
+    pub fn of_user(kind: &str) -> DiskCache {
+        let root = match std::env::var_os(CACHE_VARIABLE).filter(|given| !given.is_empty()) {
+            Some(given) => Some(PathBuf::from(given)),
+            None => dirs::cache_dir().map(|cache| cache.join("kelpie")),
+        };
+        DiskCache { folder: root.map(|root| root.join(kind)) }
+    }
+
+    /// A cache in a folder, which is made by the first write.
+    pub fn at(folder: &Path) -> DiskCache {
+        DiskCache { folder: Some(folder.to_path_buf()) }
+    }
+
+    /// Where the entries are.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// The file of a key.
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.join(format!("{:032x}", fingerprint(&[key.as_bytes()]))))
+    }
+
+    /// The data stored for `key`; `None` where there is none or it is damaged.
+    pub fn read(&self, key: &str) -> Option<Vec<u8>> {
+        let mut file = fs::read(self.path(key)?).ok()?;
+        let data_at = HEADER_BYTES.checked_add(key.len())?;
+        let expected = header(key, file.get(data_at..)?);
+        if file.get(..HEADER_BYTES)? != expected || file.get(HEADER_BYTES..data_at)? != key.as_bytes() {
+            return None;
+        }
+        file.drain(..data_at);
+        Some(file)
+    }
+
+    /// Stores `data` for `key`; whether that worked.
+    pub fn write(&self, key: &str, data: &[u8]) -> bool {
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        let (Some(path), Some(folder)) = (self.path(key), &self.folder) else { return false };
+        if fs::create_dir_all(folder).is_err() {
+            return false;
+        }
+        let number = WRITES.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+        let written = fs::File::create(&temporary).and_then(|mut file| {
+            file.write_all(&header(key, data))?;
+            file.write_all(key.as_bytes())?;
+            file.write_all(data)
+        });
+        if written.is_ok() && fs::rename(&temporary, &path).is_ok() {
+            return true;
+        }
+        let _ = fs::remove_file(&temporary);
+        false
+    }
+}
+
+fn header(key: &str, data: &[u8]) -> [u8; HEADER_BYTES] {
+    let mut header = [0u8; HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..16].copy_from_slice(&(key.len() as u64).to_le_bytes());
+    header[16..24].copy_from_slice(&(data.len() as u64).to_le_bytes());
+    header[24..].copy_from_slice(&fingerprint(&[key.as_bytes(), data]).to_le_bytes());
+    header
+}
+
+/// FNV-1a of 128 bits: the same on every machine and in every version, unlike the standard library's hashers.
+fn fingerprint(parts: &[&[u8]]) -> u128 {
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in parts.iter().copied().flatten() {
+        hash = (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn only_file(folder: &Path) -> PathBuf {
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        files.remove(0)
+    }
+
+    #[test]
+    fn an_entry_is_read_back_by_its_key_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(&folder.path().join("new"));
+        assert_eq!(cache.read("key"), None);
+        for data in [&b"code"[..], b"", b"other code"] {
+            assert!(cache.write("key", data));
+            assert_eq!(cache.read("key").as_deref(), Some(data));
+        }
+        assert_eq!(cache.read("kez"), None);
+        assert_eq!(cache.read(""), None);
+        only_file(&folder.path().join("new"));
+    }
+
+    #[test]
+    fn every_damaged_byte_and_every_truncation_reads_as_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path());
+        assert!(cache.write("the key", b"the code"));
+        let path = only_file(folder.path());
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            fs::write(&path, &damaged).unwrap();
+            assert_eq!(cache.read("the key"), None, "byte {at}");
+            fs::write(&path, &whole[..at]).unwrap();
+            assert_eq!(cache.read("the key"), None, "{at} bytes");
+        }
+        fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
+        assert_eq!(cache.read("the key"), None);
+        assert!(cache.write("the key", b"the code"));
+        assert_eq!(cache.read("the key").as_deref(), Some(&b"the code"[..]));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "not a folder").unwrap();
+        for cache in [DiskCache::at(&file), DiskCache::at(&file.join("below")), DiskCache { folder: None }] {
+            assert!(!cache.write("key", b"code"));
+            assert_eq!(cache.read("key"), None);
+        }
+    }
+
+    #[test]
+    fn writers_at_the_same_time_leave_one_whole_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path());
+        std::thread::scope(|scope| {
+            for writer in 0..8u8 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        assert!(cache.write("key", &vec![writer; 5000]));
+                        assert_eq!(cache.read("key").map(|data| data.len()), Some(5000));
+                    }
+                });
+            }
+        });
+        only_file(folder.path());
+    }
+}
