@@ -115,7 +115,7 @@ fn the_device_is_usable_or_says_why() {
 
 #[test]
 fn the_kernels_of_these_tests_are_valid() {
-    let modules = [scale(0), reverse(1), reverse(20_000), endless()];
+    let modules = [scale(0), reverse(1), reverse(20_000), endless(), wild()];
     let Ok(nvrtc) = nvrtc::get() else { return };
     for module in modules {
         nvrtc.compile(&kelpie_backend::cuda::print(&module).unwrap(), "sm_90", "kernel").unwrap();
@@ -422,23 +422,30 @@ fn launches_from_many_threads() {
     });
 }
 
+/// Writes where nothing is.
+fn wild() -> ValidModule {
+    let mut b = Builder::new();
+    b.begin_kernel("wild");
+    b.add_param("address", Scalar::U64.into());
+    let address = b.param(0);
+    let pointer = b.bitcast(address, Type::global(Scalar::U64));
+    b.store(pointer, address);
+    b.end_kernel();
+    validate(b.finish().unwrap()).unwrap()
+}
+
 /// A wild pointer loses the context for the whole process, so this is run alone:
 /// `cargo test -p kelpie-device --test cuda -- --ignored`.
 #[test]
 #[ignore = "loses the process's CUDA context"]
 fn a_lost_context_is_an_error_and_not_the_end() {
     let Some(device) = gpu() else { return };
-    let kernel = device.compile(&scale(0), "scale").unwrap();
-    let out = device.allocate(8).unwrap();
-    let arguments = [
-        KernelArgument::Scalar(Scalar::U64, 0x10),
-        KernelArgument::Buffer(out.clone(), 0),
-        KernelArgument::Scalar(Scalar::I64, 1),
-        KernelArgument::Scalar(Scalar::U32, 1),
-    ];
+    let kernel = device.compile(&wild(), "wild").unwrap();
+    let buffer = device.allocate(8).unwrap();
+    let arguments = [KernelArgument::Scalar(Scalar::U64, 0x10)];
     let error = run(&device, kernel.as_ref(), 1, &arguments).unwrap_err();
     assert!(matches!(error, DeviceError::Failed { .. }), "{error}");
-    let error = device.download(&out, 0, &mut [0u8; 8]).unwrap_err().to_string();
-    assert!(error.contains("its context is lost since kernel scale"), "{error}");
+    let error = device.download(&buffer, 0, &mut [0u8; 8]).unwrap_err().to_string();
+    assert!(error.contains("its context is lost since kernel wild"), "{error}");
     assert!(device.allocate(8).is_err() && run(&device, kernel.as_ref(), 1, &arguments).is_err());
 }

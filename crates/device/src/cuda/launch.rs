@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
 use cudarc::driver::sys::CUdeviceptr;
-use kelpie_kir::{Scalar, Type};
 use parking_lot::Mutex;
 
 use super::driver::Context;
 use super::kernel::{Compiled, CudaKernel};
 use super::memory::{CudaMemory, Pool};
 use super::stream::{Event, Pinned, Stream};
-use crate::{CancelToken, DeviceError, KernelArgument, Launch, LaunchReport};
+use crate::{CancelToken, DeviceError, KernelArgument, Launch, LaunchReport, check_arguments};
 
 /// The status of a cancelled launch.
 const CANCELLED: u32 = 1;
@@ -130,29 +129,19 @@ impl Launcher {
         arguments: &[KernelArgument],
         operation: &str,
     ) -> Result<Vec<u128>, DeviceError> {
-        if arguments.len() != compiled.params.len() {
-            let message = format!("{} arguments for {} parameters", arguments.len(), compiled.params.len());
-            return Err(self.context.failed(operation, message));
-        }
+        check_arguments(&self.context.name, &compiled.name, &compiled.params, arguments)?;
         let mut bits = Vec::with_capacity(arguments.len() + 1);
-        for (position, (argument, param)) in arguments.iter().zip(&compiled.params).enumerate() {
-            bits.push(match (argument, param) {
-                (KernelArgument::Scalar(given, value), Type::Scalar(wanted)) if given == wanted => {
-                    *value as u128
-                }
-                (KernelArgument::Scalar(Scalar::U64, value), Type::Ptr(..)) => *value as u128,
-                (KernelArgument::Buffer(buffer, offset), Type::Ptr(..)) => {
-                    let memory =
-                        buffer.as_any().downcast_ref::<CudaMemory>().filter(|memory| memory.is_of(pool));
-                    let Some(memory) = memory else {
-                        let message = format!("argument {position} is memory of another device");
-                        return Err(self.context.failed(operation, message));
+        for argument in arguments {
+            bits.push(match argument {
+                KernelArgument::Scalar(_, value) => *value as u128,
+                KernelArgument::Buffer(buffer, offset) => {
+                    let memory = buffer.as_any().downcast_ref::<CudaMemory>();
+                    let Some(memory) = memory.filter(|memory| memory.is_of(pool)) else {
+                        return Err(self
+                            .context
+                            .failed(operation, "an argument is memory of another device"));
                     };
-                    u128::from(memory.pointer().wrapping_add(*offset))
-                }
-                _ => {
-                    let message = format!("argument {position} is {argument:?}, the parameter is {param:?}");
-                    return Err(self.context.failed(operation, message));
+                    u128::from(memory.pointer() + offset)
                 }
             });
         }
