@@ -20,6 +20,17 @@ impl Generator {
             self.budget -= 1;
             self.statement(&mut context);
         }
+        // What nothing else used must reach the result too.
+        let last = if context.depth == 0 { 6 } else { 1 };
+        for value in self.pool[scope..].iter().rev().take(last).copied().collect::<Vec<_>>() {
+            self.mix_value(value);
+        }
+        if context.depth == 0 {
+            for (var, _) in self.vars.clone() {
+                let value = self.builder.read(var);
+                self.mix_value(value);
+            }
+        }
         self.pool.truncate(scope);
     }
 
@@ -46,10 +57,14 @@ impl Generator {
         }
     }
 
-    /// `mix = mix * 31 + value`
     fn mix_in(&mut self) {
-        let Some(mix) = self.mix else { return };
         let value = self.any_value();
+        self.mix_value(value);
+    }
+
+    /// `mix = mix * 31 + value`
+    fn mix_value(&mut self, value: V) {
+        let Some(mix) = self.mix else { return };
         let value = self.as_i64(value);
         let (old, factor) = (self.builder.read(mix), self.builder.i64(31));
         let product = self.builder.mul(old, factor);
@@ -144,6 +159,7 @@ impl Generator {
 
     /// `if … { return }`, in a kernel after the output is written.
     fn leave_function(&mut self) {
+        self.mix_in();
         let condition = self.value(Scalar::Bool);
         self.builder.begin_if(condition);
         let result = self.mixed();
