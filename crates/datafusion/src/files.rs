@@ -1,6 +1,8 @@
 //! Local files and folders as tables.
 
+use std::fs::File;
 use std::future::Future;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -58,6 +60,28 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// A damaged footer is an error that names the file; the reader of Parquet computes with its length unchecked.
+fn check_parquet_footer(path: &Path) -> Result<()> {
+    const FOOTER_BYTES: u64 = 8;
+    const MAGIC_BYTES: u64 = 4;
+    let mut file = File::open(path).map_err(|error| at(path, error))?;
+    let bytes = file.metadata().map_err(|error| at(path, error))?.len();
+    let mut footer = [0; FOOTER_BYTES as usize];
+    if bytes >= FOOTER_BYTES + MAGIC_BYTES {
+        file.seek(SeekFrom::End(-(FOOTER_BYTES as i64))).map_err(|error| at(path, error))?;
+        file.read_exact(&mut footer).map_err(|error| at(path, error))?;
+    }
+    let [a, b, c, d, magic @ ..] = footer;
+    // `PARE` ends a file with an encrypted footer.
+    if magic != *b"PAR1" && magic != *b"PARE" {
+        return Err(at(path, "not a Parquet file, or cut off: its end is not that of one"));
+    }
+    match u64::from(u32::from_le_bytes([a, b, c, d])) + FOOTER_BYTES + MAGIC_BYTES <= bytes {
+        true => Ok(()),
+        false => Err(at(path, "a damaged Parquet file: its metadata is longer than the file")),
+    }
+}
+
 /// The table of a Parquet, CSV (with header) or Arrow file, or of a folder of files of one format.
 pub(crate) async fn table_of(state: &SessionState, path: &Path) -> Result<Arc<dyn TableProvider>> {
     let path = path.canonicalize().map_err(|error| at(path, error))?;
@@ -68,6 +92,10 @@ pub(crate) async fn table_of(state: &SessionState, path: &Path) -> Result<Arc<dy
     let Some((extension, format)) = example.as_deref().and_then(format_of) else {
         return Err(at(&path, "no Parquet, CSV or Arrow file (.parquet, .csv, .arrow, .ipc, .feather)"));
     };
+    if extension == "parquet" {
+        let files = if path.is_dir() { data_files(&path)? } else { vec![path.clone()] };
+        files.iter().try_for_each(|file| check_parquet_footer(file))?;
+    }
     let mut address = path.to_string_lossy().into_owned();
     if path.is_dir() {
         address.push('/');

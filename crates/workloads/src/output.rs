@@ -94,8 +94,7 @@ pub(crate) fn part_count(rows: u64) -> u64 {
 /// Checks what a user chose before anything is written: the scale and the names of tables.
 pub(crate) fn check_options(options: &GenerateOptions<'_>, known: &[&str], max_scale: f64) -> Result<()> {
     let scale = options.scale;
-    // A NaN fails the first comparison.
-    if !(scale > 0.0) || scale > max_scale {
+    if scale.is_nan() || scale <= 0.0 || scale > max_scale {
         bail!("the scale factor must be above 0 and at most {max_scale}, not {scale}");
     }
     if let Some(unknown) = options.tables.iter().find(|t| !known.contains(&t.as_str())) {

@@ -1,1 +1,239 @@
-//! The benchmark: queries timed hot or cold, beside peers in the same invocation.
+//! The benchmark: queries timed hot or cold, with peers that run in turn with Kelpie in the same invocation.
+
+mod datafusion;
+mod duckdb;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Instant;
+
+use ::datafusion::arrow::array::RecordBatch;
+use ::datafusion::arrow::util::display::array_value_to_string;
+use anyhow::{Context, Result, bail};
+use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
+
+pub use self::datafusion::DataFusionPeer;
+pub use self::duckdb::DuckDbPeer;
+pub use self::report::{PeerReport, PeerTime, QueryReport, Report, Split};
+use crate::{Workload, tpch};
+
+/// Another engine to compare with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerKind {
+    /// DuckDB through its Python package, in a child process.
+    DuckDb,
+    /// DataFusion's own operators, in this process.
+    DataFusion,
+}
+
+impl PeerKind {
+    /// Its name, as users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PeerKind::DuckDb => "duckdb",
+            PeerKind::DataFusion => "datafusion",
+        }
+    }
+}
+
+impl FromStr for PeerKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "duckdb" => Ok(PeerKind::DuckDb),
+            "datafusion" => Ok(PeerKind::DataFusion),
+            _ => Err(format!("unknown peer `{name}`: duckdb and datafusion are known")),
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct BenchOptions {
+    /// The queries and tables.
+    pub workload: Workload,
+    /// The folder of its tables.
+    pub data: PathBuf,
+    /// Names of queries; all where empty.
+    pub queries: Vec<String>,
+    /// Measured runs of each query, after one that warms up.
+    pub runs: usize,
+    /// Forget cached columns before each run; the peers then read the files too.
+    pub cold: bool,
+    /// Engines to compare with.
+    pub against: Vec<PeerKind>,
+    /// Threads of all engines.
+    pub threads: usize,
+    /// Settings of Kelpie's session.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A peer that is ready to run.
+enum Peer {
+    DuckDb(DuckDbPeer),
+    DataFusion(DataFusionPeer),
+}
+
+impl Peer {
+    async fn start(kind: PeerKind, options: &BenchOptions) -> Result<Peer> {
+        let (data, tables) = (&options.data, options.workload.tables());
+        let in_memory = !options.cold;
+        match kind {
+            PeerKind::DuckDb => DuckDbPeer::start(data, tables, options.threads, in_memory).map(Peer::DuckDb),
+            PeerKind::DataFusion => {
+                DataFusionPeer::start(data, tables, options.threads, in_memory).await.map(Peer::DataFusion)
+            }
+        }
+        .with_context(|| format!("cannot start {}", kind.name()))
+    }
+
+    /// The time of a query in nanoseconds.
+    async fn run(&mut self, sql: &str) -> Result<u64> {
+        match self {
+            Peer::DuckDb(peer) => peer.run(sql),
+            Peer::DataFusion(peer) => peer.run(sql).await.map(|(time_ns, _)| time_ns),
+        }
+    }
+
+    fn description(&self) -> String {
+        match self {
+            Peer::DuckDb(peer) => peer.description(),
+            Peer::DataFusion(peer) => peer.description(),
+        }
+    }
+}
+
+/// Runs the benchmark; `progress` hears of every step.
+pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Result<Report> {
+    let queries = chosen_queries(options)?;
+    let threads = ("kelpie.threads".to_string(), options.threads.to_string());
+    let settings = std::iter::once(threads).chain(options.settings.iter().cloned()).collect();
+    let session = KelpieSession::new(SessionOptions { engine: None, settings })?;
+    session.register_dir(&options.data).await?;
+    let missing: Vec<&str> = options
+        .workload
+        .tables()
+        .iter()
+        .copied()
+        .filter(|table| !session.tables().iter().any(|found| found == table))
+        .collect();
+    if !missing.is_empty() {
+        bail!(
+            "{} has no table {}: make the data with `kelpie generate {} --scale 1 --output DIR`",
+            options.data.display(),
+            missing.join(", "),
+            options.workload.name(),
+        );
+    }
+    let scale = answer_scale(&session, options.workload).await;
+    let mut peers = Vec::new();
+    for kind in &options.against {
+        progress(&format!("loading the tables into {}", kind.name()));
+        peers.push((*kind, Peer::start(*kind, options).await?));
+    }
+    let (mut reports, mut device) = (Vec::new(), None);
+    for (name, sql) in &queries {
+        progress(&format!("query {name}"));
+        reports.push(run_query(&session, &mut peers, options, name, sql, scale).await);
+        device = session.last_metrics().and_then(|timing| timing.device).or(device);
+    }
+    let peers = peers
+        .iter()
+        .map(|(kind, peer)| PeerReport { name: kind.name(), description: peer.description() })
+        .collect();
+    Ok(Report::new(options, peers, reports).with_device(device))
+}
+
+fn chosen_queries(options: &BenchOptions) -> Result<Vec<(String, &'static str)>> {
+    let known = options.workload.queries();
+    let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+    for name in &options.queries {
+        if !names.contains(&name.as_str()) {
+            bail!("{} has no query `{name}`: its queries are {}", options.workload.name(), names.join(", "));
+        }
+    }
+    Ok(known
+        .into_iter()
+        .filter(|(name, _)| options.queries.is_empty() || options.queries.contains(name))
+        .collect())
+}
+
+/// The scale factor of TPC-H data, if it is one with reference answers.
+async fn answer_scale(session: &KelpieSession, workload: Workload) -> Option<f64> {
+    if workload != Workload::Tpch {
+        return None;
+    }
+    let result = session.sql("select count(*) from orders").await.ok()?;
+    let count = array_value_to_string(result.batches.first()?.column(0), 0).ok()?;
+    let orders: f64 = count.parse().ok()?;
+    tpch::answer_scales().into_iter().find(|scale| (scale * 1_500_000.0).round() == orders)
+}
+
+/// One measured run of ours.
+struct OwnRun {
+    timing: QueryTiming,
+    batches: Vec<RecordBatch>,
+}
+
+async fn run_own(session: &KelpieSession, sql: &str, cold: bool) -> Result<OwnRun> {
+    if cold {
+        session.clear_columns();
+    }
+    let start = Instant::now();
+    let result = session.sql(sql).await?;
+    let mut timing = result.timing;
+    timing.total_ns = start.elapsed().as_nanos() as u64;
+    Ok(OwnRun { timing, batches: result.batches })
+}
+
+/// A query: one round to warm up, then the measured rounds; in each round everyone runs once.
+async fn run_query(
+    session: &KelpieSession,
+    peers: &mut [(PeerKind, Peer)],
+    options: &BenchOptions,
+    name: &str,
+    sql: &str,
+    scale: Option<f64>,
+) -> QueryReport {
+    let mut report = QueryReport::new(name);
+    let (mut own, mut times) = (Vec::new(), vec![Vec::new(); peers.len()]);
+    for round in 0..=options.runs {
+        let warm_up = round == 0;
+        match run_own(session, sql, options.cold).await {
+            Ok(run) if warm_up => {
+                report.set_first(&run.timing, &run.batches, check(scale, name, &run.batches))
+            }
+            Ok(run) => own.push(run.timing),
+            Err(error) => {
+                // The peers go on: their time beside an error is worth having.
+                report.error = Some(format!("{error:#}"));
+            }
+        }
+        for ((kind, peer), times) in peers.iter_mut().zip(&mut times) {
+            match peer.run(sql).await {
+                Ok(_) if warm_up => {}
+                Ok(time_ns) => times.push(time_ns),
+                Err(error) => report.peer_errors.push(format!("{}: {error:#}", kind.name())),
+            }
+        }
+        report.peer_errors.dedup();
+    }
+    report.set_runs(own);
+    for ((kind, _), times) in peers.iter().zip(times) {
+        report.add_peer(kind.name(), times);
+    }
+    report
+}
+
+/// The file or folder of a table.
+fn table_path(data: &Path, table: &str) -> PathBuf {
+    let file = data.join(format!("{table}.parquet"));
+    if file.is_file() { file } else { data.join(table) }
+}
+
+/// Whether an answer is the reference answer, where there is one.
+fn check(scale: Option<f64>, query: &str, batches: &[RecordBatch]) -> Option<Result<(), String>> {
+    Some(tpch::check_answer(scale?, query.parse().ok()?, batches))
+}

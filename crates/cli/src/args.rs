@@ -1,0 +1,279 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
+use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_workloads::Workload;
+use kelpie_workloads::bench::PeerKind;
+
+/// SQL over Parquet, CSV and Arrow files, compiled for the GPU or CPU at hand.
+///
+/// Without a command: runs the statements of -c and -f in the order given, or opens a shell.
+#[derive(Debug, Parser)]
+#[command(name = "kelpie", version, args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub query: QueryArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write the data of a benchmark as Parquet.
+    Generate(GenerateArguments),
+    /// Show how a query is compiled.
+    Explain(ExplainArguments),
+    /// List the devices, or why they cannot be used.
+    Devices,
+    /// Run a few queries on generated data, beside DataFusion's own operators.
+    Demo(DemoArguments),
+    /// Time the queries of a benchmark.
+    Bench(BenchArguments),
+}
+
+/// What every session takes.
+#[derive(Debug, Args)]
+pub struct SessionArguments {
+    /// A table from a Parquet, CSV or Arrow file; or one from each file and folder of a folder. May be repeated.
+    #[arg(long, value_name = "DIR|FILE")]
+    pub data: Vec<PathBuf>,
+    #[command(flatten)]
+    pub settings: SettingArguments,
+}
+
+/// Settings of a session.
+#[derive(Debug, Args)]
+pub struct SettingArguments {
+    /// Where compiled queries run: auto, cpu, cuda or simt.
+    #[arg(long, value_enum, value_name = "D")]
+    pub device: Option<DeviceName>,
+    /// Set an option, as `SET key = value` does. May be repeated.
+    #[arg(long, value_name = "key=value", value_parser = parse_setting)]
+    pub set: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DeviceName {
+    Auto,
+    Cpu,
+    Cuda,
+    Simt,
+}
+
+#[derive(Debug, Args)]
+pub struct QueryArguments {
+    #[command(flatten)]
+    pub session: SessionArguments,
+    /// Run these statements, separated by `;`. May be repeated.
+    #[arg(short = 'c', value_name = "SQL")]
+    pub sql: Vec<String>,
+    /// Run the statements of a file. May be repeated.
+    #[arg(short = 'f', value_name = "FILE")]
+    pub file: Vec<PathBuf>,
+    /// How results are written.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Write results to a file instead of the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show on stderr how long each statement took.
+    #[arg(long)]
+    pub timing: bool,
+}
+
+/// A form of results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// Comma-separated with a header; NULL is empty, empty text is `""`.
+    Csv,
+    /// One JSON object a row and line.
+    Json,
+    /// A Parquet file.
+    Parquet,
+    /// An Arrow IPC file.
+    Arrow,
+}
+
+#[derive(Debug, Args)]
+pub struct GenerateArguments {
+    /// tpch or ssb.
+    #[arg(value_parser = parse::<Workload>)]
+    pub workload: Workload,
+    /// Scale factor: 1 is about 1 GB of text.
+    #[arg(long, allow_negative_numbers = true)]
+    pub scale: f64,
+    /// The folder to write to.
+    #[arg(long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Only these tables.
+    #[arg(long, value_name = "TABLE", value_delimiter = ',')]
+    pub tables: Vec<String>,
+    /// Threads; one a core where absent.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Replace tables that are there already.
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    #[command(flatten)]
+    pub session: SessionArguments,
+    /// What to show.
+    #[arg(long, value_enum, default_value_t = StageName::Plan)]
+    pub stage: StageName,
+    /// The query.
+    #[arg(short = 'c', value_name = "SQL")]
+    pub sql: String,
+}
+
+/// A stage of compilation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StageName {
+    /// The physical plan: what is compiled, what is not, and why.
+    Plan,
+    /// The pipelines.
+    Pipelines,
+    /// Their kernel IR.
+    Kir,
+    /// The code of the device: CUDA C or CLIF.
+    Code,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArguments {
+    #[command(flatten)]
+    pub settings: SettingArguments,
+    /// Scale factor of the TPC-H data.
+    #[arg(long, default_value_t = 0.1)]
+    pub scale: f64,
+    /// Folder for the data; the user's cache folder where absent.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArguments {
+    /// tpch or ssb.
+    #[arg(value_parser = parse::<Workload>)]
+    pub workload: Workload,
+    /// The folder that `generate` wrote.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Only these queries: `1,6` or `1.1,4.3`.
+    #[arg(long, value_delimiter = ',')]
+    pub queries: Vec<String>,
+    #[command(flatten)]
+    pub settings: SettingArguments,
+    /// Measured runs of each query, after one that warms up.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Engines to run in turn with Kelpie: duckdb, datafusion.
+    #[arg(long, value_delimiter = ',', value_parser = parse::<PeerKind>)]
+    pub against: Vec<PeerKind>,
+    /// Forget cached columns before each run; the peers then read the files too.
+    #[arg(long)]
+    pub cold: bool,
+    /// Threads of every engine; one a core where absent.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// Write the findings to a file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl SettingArguments {
+    /// The settings, `--device` first.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let device = self.device.and_then(|device| device.to_possible_value());
+        let device = device.map(|value| ("kelpie.device".to_string(), value.get_name().to_string()));
+        device.into_iter().chain(self.set.iter().cloned()).collect()
+    }
+
+    /// A session with these settings.
+    pub fn session(&self) -> anyhow::Result<KelpieSession> {
+        Ok(KelpieSession::new(SessionOptions { engine: None, settings: self.settings() })?)
+    }
+}
+
+impl SessionArguments {
+    /// A session with these settings and tables.
+    pub async fn open(&self) -> anyhow::Result<KelpieSession> {
+        let session = self.settings.session()?;
+        for path in &self.data {
+            session.register_dir(path).await?;
+        }
+        Ok(session)
+    }
+}
+
+/// Threads to use: the user's number, or one a core.
+pub fn thread_count(chosen: Option<usize>) -> usize {
+    chosen.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+fn parse<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T, String> {
+    text.parse()
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().into(), value.trim().into())),
+        _ => Err(format!("`{text}` is not of the form key=value")),
+    }
+}
+
+/// Statements to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Script {
+    /// `-c`.
+    Sql(String),
+    /// `-f`.
+    File(PathBuf),
+}
+
+/// What `-c` and `-f` gave, in the order of the command line.
+pub fn scripts(matches: &ArgMatches) -> Vec<Script> {
+    fn indexed<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Vec<(usize, T)> {
+        let values = matches.get_many::<T>(name).into_iter().flatten().cloned();
+        matches.indices_of(name).into_iter().flatten().zip(values).collect()
+    }
+    let sql = indexed::<String>(matches, "sql").into_iter().map(|(i, sql)| (i, Script::Sql(sql)));
+    let files = indexed::<PathBuf>(matches, "file").into_iter().map(|(i, path)| (i, Script::File(path)));
+    let mut scripts: Vec<(usize, Script)> = sql.chain(files).collect();
+    scripts.sort_by_key(|(index, _)| *index);
+    scripts.into_iter().map(|(_, script)| script).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn scripts_keep_their_order() {
+        let line = ["kelpie", "-c", "a", "-f", "x.sql", "--timing", "-c", "b"];
+        let matches = Arguments::command().try_get_matches_from(line).unwrap();
+        let expected = [Script::Sql("a".into()), Script::File("x.sql".into()), Script::Sql("b".into())];
+        assert_eq!(scripts(&matches), expected);
+    }
+
+    #[test]
+    fn settings_are_keys_and_values() {
+        assert_eq!(parse_setting("kelpie.threads = 2"), Ok(("kelpie.threads".into(), "2".into())));
+        assert_eq!(parse_setting("a=b=c"), Ok(("a".into(), "b=c".into())));
+        for bad in ["", "a", "=b"] {
+            assert!(parse_setting(bad).is_err());
+        }
+    }
+}

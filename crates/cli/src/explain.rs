@@ -1,0 +1,30 @@
+//! `kelpie explain`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use kelpie_datafusion::Stage;
+
+use crate::args::{ExplainArguments, StageName};
+use crate::statements;
+
+pub async fn run(arguments: ExplainArguments) -> Result<ExitCode> {
+    let session = arguments.session.open().await?;
+    let stage = match arguments.stage {
+        StageName::Plan => Stage::Plan,
+        StageName::Pipelines => Stage::Pipelines,
+        StageName::Kir => Stage::Kir,
+        StageName::Code => Stage::Code,
+    };
+    let statements = statements::all(&arguments.sql);
+    if statements.is_empty() {
+        bail!("there is no statement to explain");
+    }
+    for statement in statements {
+        let text = session.explain(&statement, stage).await;
+        let text = text.map_err(|error| anyhow!("{}", error.strip_backtrace()))?;
+        writeln!(std::io::stdout(), "{}", text.trim_end())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,70 @@
+//! Progress bars: on stderr, only where it is a terminal, only for work longer than a second.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Work shorter than this shows nothing.
+pub const DELAY: Duration = Duration::from_secs(1);
+
+/// A bar that shows itself after [`DELAY`].
+pub struct Progress {
+    bar: ProgressBar,
+    start: Instant,
+}
+
+impl Progress {
+    /// A bar of `total` steps of some unit.
+    pub fn bar(total: u64, unit: &str) -> Progress {
+        let template =
+            format!("{{bar:40}} {{percent:>3}} %  {{human_pos}} of {{human_len}} {unit}, {{eta}} left");
+        Progress::new(ProgressBar::hidden().with_style(style(&template)), total)
+    }
+
+    /// A spinner with a message.
+    pub fn spinner(message: &str) -> Progress {
+        let bar = ProgressBar::hidden().with_style(style("{spinner} {msg} {elapsed}"));
+        bar.set_message(message.to_string());
+        Progress::new(bar, 0)
+    }
+
+    fn new(bar: ProgressBar, total: u64) -> Progress {
+        if total > 0 {
+            bar.set_length(total);
+        }
+        Progress { bar, start: Instant::now() }
+    }
+
+    /// Sets how much is done of how much.
+    pub fn set(&self, done: u64, total: u64) {
+        self.show_when_due();
+        self.bar.set_length(total.max(done));
+        self.bar.set_position(done);
+    }
+
+    /// Sets the message of a spinner.
+    pub fn set_message(&self, message: &str) {
+        self.bar.set_message(message.to_string());
+        self.show_when_due();
+    }
+
+    /// Shows the bar if the work has taken long enough.
+    pub fn show_when_due(&self) {
+        if self.bar.is_hidden() && self.start.elapsed() >= DELAY && std::io::stderr().is_terminal() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            self.bar.enable_steady_tick(Duration::from_millis(200));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The templates are constants; where one were wrong, the default style shows.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

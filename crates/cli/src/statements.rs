@@ -1,0 +1,115 @@
+//! Cuts text into statements at `;`, outside quotes and comments.
+
+/// The complete statements of a text, and the rest after the last `;`.
+pub fn split(text: &str) -> (Vec<String>, &str) {
+    let bytes = text.as_bytes();
+    let (mut statements, mut start, mut position) = (Vec::new(), 0, 0);
+    while position < bytes.len() {
+        match bytes[position] {
+            quote @ (b'\'' | b'"' | b'`') => position = skip_quoted(bytes, position, quote),
+            b'-' if bytes.get(position + 1) == Some(&b'-') => position = skip_line(bytes, position),
+            b'/' if bytes.get(position + 1) == Some(&b'*') => position = skip_comment(bytes, position),
+            b';' => {
+                push(&text[start..position], &mut statements);
+                position += 1;
+                start = position;
+            }
+            _ => position += 1,
+        }
+    }
+    (statements, &text[start..])
+}
+
+/// All statements of a text, also one without `;` at the end.
+pub fn all(text: &str) -> Vec<String> {
+    let (mut statements, rest) = split(text);
+    push(rest, &mut statements);
+    statements
+}
+
+/// Whether a text has nothing but white space and comments.
+pub fn is_blank(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut position = 0;
+    while position < bytes.len() {
+        match bytes[position] {
+            b'-' if bytes.get(position + 1) == Some(&b'-') => position = skip_line(bytes, position),
+            b'/' if bytes.get(position + 1) == Some(&b'*') => position = skip_comment(bytes, position),
+            byte if byte.is_ascii_whitespace() => position += 1,
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn push(statement: &str, statements: &mut Vec<String>) {
+    if !is_blank(statement) {
+        statements.push(statement.trim().to_string());
+    }
+}
+
+/// After a quoted text; a doubled quote is two quoted texts side by side, with the same end.
+fn skip_quoted(bytes: &[u8], start: usize, quote: u8) -> usize {
+    let end = bytes[start + 1..].iter().position(|b| *b == quote);
+    end.map_or(bytes.len(), |offset| start + 1 + offset + 1)
+}
+
+fn skip_line(bytes: &[u8], start: usize) -> usize {
+    let end = bytes[start..].iter().position(|b| *b == b'\n');
+    end.map_or(bytes.len(), |offset| start + offset + 1)
+}
+
+/// After a comment; comments nest.
+fn skip_comment(bytes: &[u8], start: usize) -> usize {
+    let (mut depth, mut position) = (0, start);
+    while position < bytes.len() {
+        match &bytes[position..] {
+            [b'/', b'*', ..] => (depth, position) = (depth + 1, position + 2),
+            [b'*', b'/', ..] => {
+                (depth, position) = (depth - 1, position + 2);
+                if depth == 0 {
+                    return position;
+                }
+            }
+            _ => position += 1,
+        }
+    }
+    position
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_end_at_semicolons_outside_quotes_and_comments() {
+        let cases: [(&str, &[&str], &str); 9] = [
+            ("", &[], ""),
+            ("select 1", &[], "select 1"),
+            ("select 1; select 2 ;\n", &["select 1", "select 2"], "\n"),
+            (";;", &[], ""),
+            ("select ';', 'it''s;'; x", &["select ';', 'it''s;'"], " x"),
+            ("select \"a;b\", `c;`;", &["select \"a;b\", `c;`"], ""),
+            ("select 1 -- no; end\n;", &["select 1 -- no; end"], ""),
+            ("/* a; /* b; */ c; */ select 'ü;';", &["/* a; /* b; */ c; */ select 'ü;'"], ""),
+            ("select 'open; ", &[], "select 'open; "),
+        ];
+        for (text, statements, rest) in cases {
+            let (found, found_rest) = split(text);
+            assert_eq!((found.as_slice(), found_rest), (statements.map_strings().as_slice(), rest), "{text}");
+        }
+        assert_eq!(all("a; b"), ["a", "b"]);
+        assert_eq!(all("a; -- b"), ["a"]);
+        assert!(is_blank(" /* x */ -- y") && !is_blank("- "));
+    }
+
+    trait MapStrings {
+        fn map_strings(&self) -> Vec<String>;
+    }
+
+    impl MapStrings for [&str] {
+        fn map_strings(&self) -> Vec<String> {
+            self.iter().map(ToString::to_string).collect()
+        }
+    }
+}

@@ -1,0 +1,31 @@
+# Runs DuckDB for `kelpie bench`: a request a line on stdin, an answer a line on stdout, both JSON.
+import json
+import sys
+import time
+
+
+def answer(**fields):
+    print(json.dumps(fields), flush=True)
+
+
+try:
+    import duckdb
+except ImportError as error:
+    answer(error=f"{error}; install it with `{sys.executable} -m pip install duckdb`")
+    sys.exit(0)
+
+connection = duckdb.connect()
+answer(version=duckdb.__version__)
+for line in sys.stdin:
+    sql = json.loads(line)["sql"]
+    try:
+        start = time.perf_counter_ns()
+        # The whole result (`execute` alone would stream it), without a conversion to Python's values.
+        result = connection.sql(sql)
+        if hasattr(result, "materialize"):
+            result.materialize()
+        elif result is not None:
+            result.execute()
+        answer(time_ns=time.perf_counter_ns() - start)
+    except Exception as error:
+        answer(error=str(error))

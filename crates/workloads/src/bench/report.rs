@@ -1,0 +1,407 @@
+//! What a benchmark found, as data and as text.
+
+use std::fmt::Write;
+
+use datafusion::arrow::array::RecordBatch;
+use kelpie_datafusion::QueryTiming;
+use serde::Serialize;
+
+use super::BenchOptions;
+
+/// Where the time of a run went, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Split {
+    /// All of it.
+    pub total_ms: f64,
+    /// Parsing and planning.
+    pub plan_ms: f64,
+    /// Generating and compiling kernels.
+    pub compile_ms: f64,
+    /// Reading columns and moving them to the device.
+    pub transfer_ms: f64,
+    /// Running kernels.
+    pub kernel_ms: f64,
+    /// Bringing the result to the host.
+    pub result_ms: f64,
+    /// Bytes moved to the device.
+    pub transfer_bytes: u64,
+    /// Bytes that the kernels read, as stored on the device.
+    pub kernel_bytes: u64,
+}
+
+impl Split {
+    fn of(timing: &QueryTiming) -> Split {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        Split {
+            total_ms: ms(timing.total_ns),
+            plan_ms: ms(timing.plan_ns),
+            compile_ms: ms(timing.compile_ns),
+            transfer_ms: ms(timing.transfer_ns),
+            kernel_ms: ms(timing.kernel_ns),
+            result_ms: ms(timing.result_ns),
+            transfer_bytes: timing.transfer_bytes,
+            kernel_bytes: timing.kernel_bytes_read,
+        }
+    }
+
+    /// Bytes that the kernels read a second, in 10⁹.
+    pub fn kernel_gb_per_s(&self) -> Option<f64> {
+        (self.kernel_ms > 0.0 && self.kernel_bytes > 0)
+            .then(|| self.kernel_bytes as f64 / self.kernel_ms / 1e6)
+    }
+}
+
+/// A peer's time of a query.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PeerTime {
+    /// The peer.
+    pub peer: &'static str,
+    /// Its median in milliseconds; absent where it failed.
+    pub total_ms: Option<f64>,
+    /// Our time divided by the peer's: below 1 we are faster.
+    pub ratio: Option<f64>,
+    /// Every measured run in milliseconds.
+    pub runs_ms: Vec<f64>,
+}
+
+/// One query.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QueryReport {
+    /// Its name.
+    pub name: String,
+    /// Whether Kelpie compiled all of it.
+    pub compiled: bool,
+    /// Why parts ran on DataFusion's operators.
+    pub reasons: Vec<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// Rows of its answer.
+    pub rows: usize,
+    /// Whether the answer is the reference answer; absent where there is none.
+    pub answer_is_right: Option<bool>,
+    /// What differs from the reference answer.
+    pub answer_difference: Option<String>,
+    /// The run with the median total time.
+    pub median: Split,
+    /// The run that warmed up.
+    pub first: Split,
+    /// Every measured run's total in milliseconds.
+    pub runs_ms: Vec<f64>,
+    /// The peers.
+    pub peers: Vec<PeerTime>,
+    /// Errors of the peers.
+    pub peer_errors: Vec<String>,
+}
+
+impl QueryReport {
+    pub(super) fn new(name: &str) -> QueryReport {
+        QueryReport {
+            name: name.to_string(),
+            compiled: false,
+            reasons: Vec::new(),
+            error: None,
+            rows: 0,
+            answer_is_right: None,
+            answer_difference: None,
+            median: Split::default(),
+            first: Split::default(),
+            runs_ms: Vec::new(),
+            peers: Vec::new(),
+            peer_errors: Vec::new(),
+        }
+    }
+
+    pub(super) fn set_first(
+        &mut self,
+        timing: &QueryTiming,
+        batches: &[RecordBatch],
+        answer: Option<Result<(), String>>,
+    ) {
+        self.first = Split::of(timing);
+        self.rows = batches.iter().map(RecordBatch::num_rows).sum();
+        self.answer_is_right = answer.as_ref().map(Result::is_ok);
+        self.answer_difference = answer.and_then(Result::err);
+    }
+
+    /// Sets the measured runs.
+    pub(super) fn set_runs(&mut self, mut runs: Vec<QueryTiming>) {
+        self.runs_ms = runs.iter().map(|t| t.total_ns as f64 / 1e6).collect();
+        runs.sort_by_key(|timing| timing.total_ns);
+        if let Some(median) = runs.get(runs.len().saturating_sub(1) / 2) {
+            self.median = Split::of(median);
+        }
+        self.compiled = !runs.is_empty() && runs.iter().all(|t| t.compiled);
+        for reason in runs.into_iter().flat_map(|t| t.reasons) {
+            if !self.reasons.contains(&reason) {
+                self.reasons.push(reason);
+            }
+        }
+    }
+
+    /// Adds a peer's measured runs, in nanoseconds.
+    pub(super) fn add_peer(&mut self, peer: &'static str, mut times_ns: Vec<u64>) {
+        let runs_ms = times_ns.iter().map(|ns| *ns as f64 / 1e6).collect();
+        times_ns.sort_unstable();
+        let total_ms = times_ns.get(times_ns.len().saturating_sub(1) / 2).map(|ns| *ns as f64 / 1e6);
+        let own = (self.error.is_none() && !self.runs_ms.is_empty()).then_some(self.median.total_ms);
+        let ratio = own.zip(total_ms).map(|(own, peer)| own / peer);
+        self.peers.push(PeerTime { peer, total_ms, ratio, runs_ms });
+    }
+}
+
+/// A peer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PeerReport {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version, threads, and where its tables are.
+    pub description: String,
+}
+
+/// A benchmark's findings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// `tpch` or `ssb`.
+    pub workload: &'static str,
+    /// The folder of the tables.
+    pub data: String,
+    /// The device that ran what was compiled.
+    pub device: Option<String>,
+    /// Threads of all engines.
+    pub threads: usize,
+    /// Measured runs a query.
+    pub runs: usize,
+    /// Whether the columns were forgotten before each run.
+    pub cold: bool,
+    /// Settings of Kelpie's session.
+    pub settings: Vec<(String, String)>,
+    /// The peers.
+    pub peers: Vec<PeerReport>,
+    /// The queries, in order.
+    pub queries: Vec<QueryReport>,
+    /// Geometric mean of the queries that did not fail, in milliseconds.
+    pub geometric_mean_ms: Option<f64>,
+    /// Sum of the queries that did not fail, in milliseconds.
+    pub total_ms: f64,
+}
+
+/// Marks a query that ran on DataFusion's operators, wholly or in part.
+const NOT_COMPILED: &str = "*";
+
+impl Report {
+    pub(super) fn new(options: &BenchOptions, peers: Vec<PeerReport>, queries: Vec<QueryReport>) -> Report {
+        let times: Vec<f64> =
+            queries.iter().filter(|q| q.error.is_none()).map(|q| q.median.total_ms).collect();
+        Report {
+            workload: options.workload.name(),
+            data: options.data.display().to_string(),
+            device: None,
+            threads: options.threads,
+            runs: options.runs,
+            cold: options.cold,
+            settings: options.settings.clone(),
+            peers,
+            geometric_mean_ms: geometric_mean(&times),
+            total_ms: times.iter().sum(),
+            queries,
+        }
+    }
+
+    pub(super) fn with_device(mut self, device: Option<String>) -> Report {
+        self.device = device;
+        self
+    }
+
+    /// The report as a table, the uncompiled parts and what went wrong.
+    pub fn to_text(&self) -> String {
+        let mut text = self.head();
+        let _ = write!(
+            text,
+            "{:>7} {:>10} {:>8} {:>8} {:>9} {:>10} {:>8} {:>7}",
+            "query", "total ms", "plan", "compile", "transfer", "kernel", "result", "GB/s"
+        );
+        for peer in &self.peers {
+            let _ = write!(text, " | {:>10} {:>6}", peer.name, "ratio");
+        }
+        text.push('\n');
+        for query in &self.queries {
+            self.push_query(query, &mut text);
+        }
+        self.push_summary("mean", &mut text, geometric_mean);
+        self.push_summary("total", &mut text, |times| (!times.is_empty()).then(|| times.iter().sum()));
+        self.push_notes(&mut text);
+        text
+    }
+
+    fn head(&self) -> String {
+        let device = self.device.as_deref().unwrap_or("nothing compiled");
+        let kind =
+            if self.cold { "cold (columns forgotten before each run)" } else { "hot (columns cached)" };
+        let mut text = format!(
+            "{} in {}: {kind}, median of {} runs after a warm-up, {} threads\nkelpie: {device}\n",
+            self.workload, self.data, self.runs, self.threads
+        );
+        for peer in &self.peers {
+            let _ = writeln!(text, "{}: {}; ratio = kelpie / {}", peer.name, peer.description, peer.name);
+        }
+        text
+    }
+
+    fn push_query(&self, query: &QueryReport, text: &mut String) {
+        let mark = if query.compiled || query.error.is_some() { " " } else { NOT_COMPILED };
+        if query.error.is_some() {
+            let _ = write!(text, "{:>6}{mark} {:>10} {:>55}", query.name, "error", "");
+        } else {
+            let s = &query.median;
+            let bandwidth = s.kernel_gb_per_s().map_or("-".into(), |b| format!("{b:.1}"));
+            let _ = write!(
+                text,
+                "{:>6}{mark} {:>10.2} {:>8.2} {:>8.2} {:>9.2} {:>10.3} {:>8.2} {bandwidth:>7}",
+                query.name, s.total_ms, s.plan_ms, s.compile_ms, s.transfer_ms, s.kernel_ms, s.result_ms
+            );
+        }
+        for peer in &query.peers {
+            let _ = write!(text, " | {:>10} {:>6}", number(peer.total_ms), number(peer.ratio));
+        }
+        text.push('\n');
+    }
+
+    /// A line over all queries that everyone answered, so that the ratios compare like with like.
+    fn push_summary(&self, name: &str, text: &mut String, sum: impl Fn(&[f64]) -> Option<f64>) {
+        let own: Vec<f64> =
+            self.queries.iter().filter(|q| q.error.is_none()).map(|q| q.median.total_ms).collect();
+        let _ = write!(text, "{name:>7} {:>10} {:>55}", number(sum(&own)), "");
+        for index in 0..self.peers.len() {
+            let both: Vec<(f64, f64)> = self
+                .queries
+                .iter()
+                .filter(|q| q.error.is_none())
+                .filter_map(|q| Some((q.median.total_ms, q.peers.get(index)?.total_ms?)))
+                .collect();
+            let (own, peer): (Vec<f64>, Vec<f64>) = both.into_iter().unzip();
+            let (own, peer) = (sum(&own), sum(&peer));
+            let ratio = own.zip(peer).map(|(own, peer)| own / peer);
+            let _ = write!(text, " | {:>10} {:>6}", number(peer), number(ratio));
+        }
+        text.push('\n');
+    }
+
+    fn push_notes(&self, text: &mut String) {
+        let uncompiled: Vec<&QueryReport> =
+            self.queries.iter().filter(|q| !q.compiled && q.error.is_none()).collect();
+        if !uncompiled.is_empty() {
+            let _ = writeln!(
+                text,
+                "{NOT_COMPILED} not compiled, or not as a whole; DataFusion's operators ran the rest:"
+            );
+        }
+        for query in uncompiled {
+            let _ = writeln!(text, "  {}:", query.name);
+            for reason in &query.reasons {
+                let _ = writeln!(text, "    {reason}");
+            }
+        }
+        for query in &self.queries {
+            if let Some(error) = &query.error {
+                let _ = writeln!(text, "query {} failed: {error}", query.name);
+            }
+            if let Some(difference) = &query.answer_difference {
+                let _ = writeln!(text, "query {}: WRONG ANSWER: {difference}", query.name);
+            }
+            for error in &query.peer_errors {
+                let _ = writeln!(text, "query {}: {error}", query.name);
+            }
+        }
+        let right = self.queries.iter().filter(|q| q.answer_is_right == Some(true)).count();
+        let checked = self.queries.iter().filter(|q| q.answer_is_right.is_some()).count();
+        if checked > 0 {
+            let _ = writeln!(text, "{right} of {checked} answers are the reference answers");
+        }
+    }
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or("-".into(), |v| format!("{v:.2}"))
+}
+
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| (values.iter().map(|v| v.ln()).sum::<f64>() / values.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Workload;
+
+    fn timing(total_ms: u64, compiled: bool) -> QueryTiming {
+        QueryTiming {
+            total_ns: total_ms * 1_000_000,
+            kernel_ns: 1_000_000,
+            kernel_bytes_read: 2_000_000,
+            compiled,
+            reasons: if compiled { Vec::new() } else { vec!["hash join".into(), "window".into()] },
+            ..QueryTiming::default()
+        }
+    }
+
+    fn report() -> Report {
+        let mut first = QueryReport::new("1");
+        first.set_runs(vec![timing(30, true), timing(10, true), timing(20, true)]);
+        first.add_peer("duckdb", vec![40_000_000, 50_000_000, 10_000_000]);
+        let mut second = QueryReport::new("2");
+        second.set_first(&timing(9, false), &[], Some(Err("row 1".into())));
+        second.set_runs(vec![timing(80, false), timing(80, false), timing(90, false)]);
+        second.add_peer("duckdb", vec![10_000_000]);
+        let mut third = QueryReport::new("3");
+        third.error = Some("no such thing".into());
+        third.add_peer("duckdb", vec![10_000_000]);
+        let options = BenchOptions {
+            workload: Workload::Tpch,
+            data: "data".into(),
+            queries: Vec::new(),
+            runs: 3,
+            cold: false,
+            against: Vec::new(),
+            threads: 2,
+            settings: Vec::new(),
+        };
+        let peers = vec![PeerReport { name: "duckdb", description: "DuckDB, 2 threads".into() }];
+        Report::new(&options, peers, vec![first, second, third]).with_device(Some("CPU".into()))
+    }
+
+    #[test]
+    fn medians_ratios_and_sums() {
+        let report = report();
+        let first = &report.queries[0];
+        assert_eq!((first.median.total_ms, first.peers[0].total_ms), (20.0, Some(40.0)));
+        assert_eq!(first.peers[0].ratio, Some(0.5));
+        assert_eq!(first.median.kernel_gb_per_s(), Some(2.0));
+        assert_eq!(report.total_ms, 100.0);
+        assert!((report.geometric_mean_ms.unwrap() - 40.0).abs() < 1e-9);
+        assert_eq!(report.queries[2].peers[0].ratio, None);
+    }
+
+    #[test]
+    fn the_text_hides_nothing() {
+        let text = report().to_text();
+        for part in [
+            "kelpie: CPU",
+            "2*",
+            "hash join",
+            "window",
+            "query 3 failed: no such thing",
+            "query 2: WRONG ANSWER: row 1",
+            "0 of 1 answers",
+            "ratio = kelpie / duckdb",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        let last: Vec<&str> = text.lines().filter(|l| l.trim_start().starts_with("total ")).collect();
+        assert!(
+            last[0].contains("100.00") && last[0].contains("50.00") && last[0].contains("2.00"),
+            "{text}"
+        );
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["queries"][1]["reasons"][1], "window");
+    }
+}
