@@ -321,7 +321,9 @@ impl Task {
                 device.upload(&buffer, offset, &stored)
             }
             Work::Texts { run, entries, start, ends } => {
-                let (mut bytes, mut positions) = (Vec::new(), Vec::new());
+                let expected: u64 = run.iter().map(|chunk| chunk.text_bytes(&entries)).sum();
+                let mut bytes = Vec::with_capacity(expected as usize);
+                let mut positions = Vec::with_capacity(run.iter().map(TextChunk::rows).sum());
                 for chunk in run {
                     let next = start + bytes.len() as u64;
                     chunk.append_raw(&entries, &mut bytes, &mut positions, next);

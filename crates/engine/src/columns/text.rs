@@ -317,7 +317,10 @@ fn raw_chunk(array: &ArrayRef) -> Option<TextChunk> {
         }
         DataType::Utf8View => {
             let views = array.as_string_view_opt()?;
-            gathered((0..views.len()).map(|row| views.is_valid(row).then(|| views.value(row))))
+            // The lower half of a view is its length.
+            let lengths = views.views().iter().map(|view| *view as u32 as usize).enumerate();
+            let bytes = lengths.filter(|(row, _)| views.is_valid(*row)).map(|(_, length)| length).sum();
+            gathered((0..views.len()).map(|row| views.is_valid(row).then(|| views.value(row))), bytes)
         }
         DataType::Dictionary(_, _) => downcast_dictionary_array!(
             array => dictionary_raw(array)?,
@@ -333,7 +336,7 @@ fn dictionary_raw<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Opti
         values: A,
     ) -> TextChunk {
         let text = |row| array.key(row).filter(|key| values.is_valid(*key)).map(|key| values.value(key));
-        gathered((0..array.len()).map(text))
+        gathered((0..array.len()).map(text), 0)
     }
     let values = array.values();
     Some(match values.data_type() {
@@ -344,9 +347,10 @@ fn dictionary_raw<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Opti
     })
 }
 
-fn gathered<'a>(texts: impl ExactSizeIterator<Item = Option<&'a str>>) -> TextChunk {
+/// Texts one after the other; `bytes_expected` spares growing.
+fn gathered<'a>(texts: impl ExactSizeIterator<Item = Option<&'a str>>, bytes_expected: usize) -> TextChunk {
     let mut offsets = Vec::with_capacity(texts.len() + 1);
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(bytes_expected);
     offsets.push(0);
     for text in texts {
         bytes.extend_from_slice(text.unwrap_or_default().as_bytes());
