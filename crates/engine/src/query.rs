@@ -13,7 +13,7 @@ use kelpie_compile::pipeline::{self, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_device::{CancelToken, Device, DeviceKind};
-use kelpie_kir::{Scalar, Target, text};
+use kelpie_kir::{Module, Scalar, Target, text};
 use parking_lot::Mutex;
 
 use crate::columns::ColumnCache;
@@ -65,6 +65,19 @@ impl Engine {
         let mut reasons = Vec::new();
         check(plan, &mut reasons);
         reasons
+    }
+
+    /// The kernels of a plan for a target that need not be here, with columns at the widest layout their types allow:
+    /// for checking generated code without the device.
+    pub fn modules(plan: &Plan, target: &Target, micro_model: MicroModel) -> Result<Vec<Module>, EngineError> {
+        let mut reasons = Vec::new();
+        let stage = match plan {
+            Plan::Sort { input, .. } | Plan::Limit { input, .. } => return Engine::modules(input, target, micro_model),
+            _ => cut_stages(plan, &mut reasons),
+        };
+        let infos: Vec<ScanInfo> = stage::scans(&stage).into_iter().map(assume).collect();
+        let program = pipeline::compile(&stage, &infos, target, micro_model)?;
+        Ok(program.pipelines.into_iter().map(|pipeline| pipeline.module).collect())
     }
 
     /// Runs a query. Blocks; call it from a thread that may.
