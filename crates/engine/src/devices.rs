@@ -57,14 +57,10 @@ impl Devices {
         }
         let device: Arc<dyn Device> = match &key {
             Key::Cpu(threads) => kelpie_device::cpu::CpuDevice::new(*threads)?,
-            Key::Cuda => open_cuda()?,
+            Key::Cuda => kelpie_device::cuda::CudaDevice::open(0)?,
             Key::Simt(lanes) => kelpie_device::simt::SimtDevice::new(*lanes, lanes * SIMT_WARPS, SIMT_BLOCKS),
         };
         // Two queries may have opened it at once: the first one stays.
         Ok(Arc::clone(self.open.lock().entry(key).or_insert(device)))
     }
-}
-
-fn open_cuda() -> Result<Arc<dyn Device>, DeviceError> {
-    Err(DeviceError::NotUsable { device: "cuda".into(), reason: "not built yet".into() })
 }

@@ -69,10 +69,16 @@ impl Engine {
 
     /// The kernels of a plan for a target that need not be here, with columns at the widest layout their types allow:
     /// for checking generated code without the device.
-    pub fn modules(plan: &Plan, target: &Target, micro_model: MicroModel) -> Result<Vec<Module>, EngineError> {
+    pub fn modules(
+        plan: &Plan,
+        target: &Target,
+        micro_model: MicroModel,
+    ) -> Result<Vec<Module>, EngineError> {
         let mut reasons = Vec::new();
         let stage = match plan {
-            Plan::Sort { input, .. } | Plan::Limit { input, .. } => return Engine::modules(input, target, micro_model),
+            Plan::Sort { input, .. } | Plan::Limit { input, .. } => {
+                return Engine::modules(input, target, micro_model);
+            }
             _ => cut_stages(plan, &mut reasons),
         };
         let infos: Vec<ScanInfo> = stage::scans(&stage).into_iter().map(assume).collect();
