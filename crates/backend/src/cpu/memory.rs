@@ -157,7 +157,11 @@ impl Translator<'_, '_> {
 
     /// The same bits as another type.
     pub(super) fn bitcast(&mut self, a: Handle<Value>, to: Type) -> Operand {
-        let operand = self.operand(a);
+        let operand = match self.operand(a) {
+            // Extended by the sign of the type that it no longer has.
+            Operand::Extended { narrow, .. } => Operand::Value(narrow),
+            other => other,
+        };
         let from_float = self.ty(a).scalar().is_some_and(Scalar::is_float);
         let to_float = to.scalar().is_some_and(Scalar::is_float);
         if from_float == to_float {

@@ -80,3 +80,20 @@ fn bits() {
     check_bits(&[-1, 5i8], |x: i8| x as u8);
     check_bits(&[-1, 5i64], |x: i64| x as u64);
 }
+
+/// A narrow integer is extended as it is loaded: by the type that it is converted from, not the one in memory.
+#[test]
+fn widening_after_a_bitcast() {
+    let pairs = [(-1i8, 0), (-128, 0), (5, 0)];
+    let results: Vec<i64> = apply(&pairs, |b, x, _| {
+        let x = b.bitcast(x, Scalar::U8);
+        b.convert(x, Scalar::I64)
+    });
+    assert_eq!(results, [255, 128, 5]);
+    let pairs = [(u32::MAX, 0), (1 << 31, 0), (5, 0)];
+    let results: Vec<i64> = apply(&pairs, |b, x, _| {
+        let x = b.bitcast(x, Scalar::I32);
+        b.convert(x, Scalar::I64)
+    });
+    assert_eq!(results, [-1, i64::from(i32::MIN), 5]);
+}

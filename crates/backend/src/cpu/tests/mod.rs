@@ -90,15 +90,26 @@ fn compile_built(b: Builder) -> CpuModule {
 }
 
 #[repr(C, align(64))]
-struct SharedMemory([u8; 4096]);
+#[derive(Clone, Copy)]
+struct SharedLine([u8; 64]);
 
 /// Runs kernel `k` as worker `block_id` of `grid_dim`; the status word.
 fn run_worker(module: &CpuModule, slots: &[Slot], status: &AtomicU32, block_id: u32, grid_dim: u32) {
-    let kernel = module.kernel("k").unwrap();
-    let mut shared = SharedMemory([0xAA; 4096]);
-    assert!(kernel.shared_bytes() as usize <= shared.0.len());
-    let context =
-        WorkerContext { slots: slots.as_ptr(), shared: shared.0.as_mut_ptr(), status, block_id, grid_dim };
+    run_worker_of(module, "k", slots, status, block_id, grid_dim);
+}
+
+fn run_worker_of(
+    module: &CpuModule,
+    name: &str,
+    slots: &[Slot],
+    status: &AtomicU32,
+    block_id: u32,
+    grid_dim: u32,
+) {
+    let kernel = module.kernel(name).unwrap();
+    let mut shared = vec![SharedLine([0xAA; 64]); kernel.shared_bytes().div_ceil(64) as usize];
+    let shared = shared.as_mut_ptr().cast();
+    let context = WorkerContext { slots: slots.as_ptr(), shared, status, block_id, grid_dim };
     // SAFETY: the tests pass one slot a parameter, and addresses that live through this call.
     unsafe { kernel.run(&context) }
 }
