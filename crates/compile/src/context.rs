@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 use kelpie_kir::{Builder, Scalar, Target, Type};
 
-use crate::expr::{Expr, infer_range, lower};
+use crate::expr::{Expr, ExprKind, columns_read, facts, infer_range, lower};
 use crate::layout::{ColumnLayout, Storage};
 use crate::types::{DataType, Range};
 
@@ -355,6 +355,33 @@ impl<'a> Context<'a> {
             Layer::Project(exprs) => {
                 infer_range(exprs.get(index)?, &|column| self.layer_range(layer.checked_sub(1)?, column))
             }
+        }
+    }
+
+    /// Whether an expression over the current row is to be evaluated only where its value is needed: it can fail, or
+    /// is expensive, also through projections that are not evaluated yet.
+    pub fn is_lazy(&self, expr: &Expr) -> bool {
+        self.layer_is_lazy(self.current, expr)
+    }
+
+    fn layer_is_lazy(&self, layer: usize, expr: &Expr) -> bool {
+        let own = match expr.kind {
+            ExprKind::Column(_) | ExprKind::Literal(_) => false,
+            _ => facts(expr, &|column| self.layer_range(layer, column))
+                .is_ok_and(|facts| facts.can_fail || !facts.cheap),
+        };
+        own || columns_read(expr).into_iter().any(|column| self.column_is_lazy(layer, column))
+    }
+
+    fn column_is_lazy(&self, layer: usize, index: usize) -> bool {
+        if self.scopes.iter().flatten().any(|(l, c, _)| (*l, *c) == (layer, index)) {
+            return false;
+        }
+        match (self.layers.get(layer), layer.checked_sub(1)) {
+            (Some(Layer::Project(exprs)), Some(below)) => {
+                exprs.get(index).is_some_and(|expr| self.layer_is_lazy(below, expr))
+            }
+            _ => false,
         }
     }
 

@@ -1,15 +1,289 @@
-//! Casts from text.
+//! Casts from text to numbers, booleans and dates, with the forms that Arrow's parsers accept.
 
-use super::cast::Converted;
-use super::value::unsupported;
-use crate::context::{Context, Lowered, Unsupported};
-use crate::types::DataType;
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
+
+use super::cast::{Converted, bounded};
+use super::range;
+use super::text::{byte, count_up, function, require_ascii};
+use super::value::{Int, boolean, report, text, unsupported};
+use crate::context::{Case, Context, Lowered, Status, Text, Unsupported};
+use crate::types::{DataType, Range};
+
+/// What a parser returns for text that is no value of the type.
+const INVALID: i128 = i128::MIN;
+const PARAMS: [(&str, Type); 2] = [("text", Type::global(Scalar::U8)), ("length", Type::U32)];
 
 /// Parses a text.
-pub(super) fn parse(
-    _cx: &mut Context<'_>,
-    _value: &Lowered,
-    to: &DataType,
-) -> Result<Converted, Unsupported> {
-    unsupported(format!("cast from Utf8 to {to}"))
+pub(super) fn parse(cx: &mut Context<'_>, value: &Lowered, to: &DataType) -> Result<Converted, Unsupported> {
+    let text = text(value)?;
+    match to {
+        DataType::Boolean => {
+            // Arrow trims any Unicode white space here.
+            require_ascii(cx, &text, value.valid);
+            let (data, length) = trim(cx, &text);
+            let parser = boolean_parser(cx);
+            let code = cx.builder.call(parser, &[data, length]);
+            let (zero, one) = (cx.builder.i32(0), cx.builder.i32(1));
+            let bad = cx.builder.lt(code, zero);
+            Ok(Converted { value: boolean(cx.builder.eq(code, one), None), bad: Some(bad) })
+        }
+        _ if to.is_integer() => {
+            let (data, length) = trim(cx, &text);
+            let parser = integer_parser(cx);
+            let number = cx.builder.call(parser, &[data, length]);
+            let number = Int { value: number, range: range::UNBOUNDED };
+            Ok(bounded(cx, number, to.full_range().unwrap_or(range::UNBOUNDED)))
+        }
+        DataType::Date32 => {
+            let parser = date_parser(cx);
+            let days = cx.builder.call(parser, &[text.data, text.length]);
+            let days = Int { value: days, range: range::UNBOUNDED };
+            let converted = bounded(cx, days, Range { min: -719_528, max: 2_932_896 });
+            if let Some(bad) = converted.bad {
+                // Arrow also takes timestamps, signed years and, by its bit masks, some trailing characters: let it decide.
+                report(cx, bad, value.valid, Status::Fallback);
+            }
+            Ok(Converted { bad: None, ..converted })
+        }
+        other => unsupported(format!("cast from Utf8 to {other}")),
+    }
+}
+
+/// A text without ASCII white space at its ends.
+fn trim(cx: &mut Context<'_>, text: &Text) -> (V, V) {
+    let leading = trim_function(cx, "text_leading_space", |_, _, index| index);
+    let trailing = trim_function(cx, "text_trailing_space", |b, length, index| {
+        let one = b.u32(1);
+        let last = b.sub(length, one);
+        b.sub(last, index)
+    });
+    let start = cx.builder.call(leading, &[text.data, text.length]);
+    let data = cx.builder.offset(text.data, start);
+    let length = cx.builder.sub(text.length, start);
+    let end = cx.builder.call(trailing, &[data, length]);
+    (data, cx.builder.sub(length, end))
+}
+
+/// How many bytes are white space, at the places that `place` gives from the length and 0, 1, ...
+fn trim_function(
+    cx: &mut Context<'_>,
+    name: &str,
+    place: impl FnOnce(&mut Builder, V, V) -> V,
+) -> Handle<Function> {
+    function(cx, name, &PARAMS, Scalar::U32, |b| {
+        let [data, length] = [0, 1].map(|index| b.param(index));
+        count_up(b, length, |b, index| {
+            let place = place(b, length, index);
+            let byte = byte(b, data, place, Case::Keep);
+            let mut space = b.bool(false);
+            for character in *b" \t\n\x0C\r" {
+                let character = b.u32(character.into());
+                let same = b.eq(byte, character);
+                space = b.or(space, same);
+            }
+            let other = b.not(space);
+            b.begin_if(other);
+            b.return_value(index);
+            b.end();
+        });
+        b.return_value(length);
+    })
+}
+
+/// `if condition { return value }`
+fn return_if(b: &mut Builder, condition: V, value: i128) {
+    b.begin_if(condition);
+    let value = b.int(Scalar::I128, value);
+    b.return_value(value);
+    b.end();
+}
+
+/// An optional sign and at least one digit, nothing else; `i128`, [`INVALID`] where it is none or beyond 2^64.
+fn integer_parser(cx: &mut Context<'_>) -> Handle<Function> {
+    function(cx, "parse_integer", &PARAMS, Scalar::I128, |b| {
+        let [data, length] = [0, 1].map(|index| b.param(index));
+        let zero = b.u32(0);
+        let empty = b.eq(length, zero);
+        return_if(b, empty, INVALID);
+        let first = byte(b, data, zero, Case::Keep);
+        let (minus, plus) = (b.u32(b'-'.into()), b.u32(b'+'.into()));
+        let (is_minus, is_plus) = (b.eq(first, minus), b.eq(first, plus));
+        let signed = b.or(is_minus, is_plus);
+        let start = b.convert(signed, Scalar::U32);
+        let only_sign = b.eq(length, start);
+        return_if(b, only_sign, INVALID);
+        let digits = b.sub(length, start);
+        let nothing = b.int(Scalar::I128, 0);
+        let total = b.var_of("total", nothing);
+        count_up(b, digits, |b, index| {
+            let place = b.add(start, index);
+            let digit = digit_at(b, data, place);
+            let ten = b.u32(10);
+            let no_digit = b.ge(digit, ten);
+            return_if(b, no_digit, INVALID);
+            let (sum, ten) = (b.read(total), b.int(Scalar::I128, 10));
+            let digit = b.convert(digit, Scalar::I128);
+            let shifted = b.mul(sum, ten);
+            let sum = b.add(shifted, digit);
+            let limit = b.int(Scalar::I128, 1i128 << 64);
+            let beyond = b.ge(sum, limit);
+            return_if(b, beyond, INVALID);
+            b.assign(total, sum);
+        });
+        let sum = b.read(total);
+        let negated = b.unary(UnaryOp::Neg, sum);
+        let result = b.select(is_minus, negated, sum);
+        b.return_value(result);
+    })
+}
+
+/// The digit at a place, 10 or more (`u32`) where there is none.
+fn digit_at(b: &mut Builder, data: V, place: V) -> V {
+    let (byte, zero) = (byte(b, data, place, Case::Keep), b.u32(b'0'.into()));
+    b.sub(byte, zero)
+}
+
+/// 0 or 1, or -1: prefixes of true, false, yes, no, on, off (each as long as it is unique), 1, 0; in any case.
+fn boolean_parser(cx: &mut Context<'_>) -> Handle<Function> {
+    const FORMS: [(&str, i32); 20] = [
+        ("t", 1),
+        ("tr", 1),
+        ("tru", 1),
+        ("true", 1),
+        ("y", 1),
+        ("ye", 1),
+        ("yes", 1),
+        ("on", 1),
+        ("1", 1),
+        ("f", 0),
+        ("fa", 0),
+        ("fal", 0),
+        ("fals", 0),
+        ("false", 0),
+        ("n", 0),
+        ("no", 0),
+        ("of", 0),
+        ("off", 0),
+        ("0", 0),
+        ("", -1),
+    ];
+    function(cx, "parse_boolean", &PARAMS, Scalar::I32, |b| {
+        let [data, length] = [0, 1].map(|index| b.param(index));
+        let limit = b.u32(5);
+        let long = b.compare(CompareOp::Gt, length, limit);
+        b.begin_if(long);
+        let no = b.i32(-1);
+        b.return_value(no);
+        b.end();
+        // The text as one number, most significant byte first.
+        let nothing = b.u64(0);
+        let packed = b.var_of("packed", nothing);
+        count_up(b, length, |b, index| {
+            let byte = byte(b, data, index, Case::Lower);
+            let byte = b.convert(byte, Scalar::U64);
+            let (before, eight) = (b.read(packed), b.u64(8));
+            let shifted = b.binary(BinaryOp::Shl, before, eight);
+            let next = b.or(shifted, byte);
+            b.assign(packed, next);
+        });
+        let packed = b.read(packed);
+        let mut result = b.i32(-1);
+        for (form, code) in FORMS {
+            let number = form.bytes().fold(0u64, |number, byte| number << 8 | u64::from(byte));
+            let (number, code) = (b.u64(number), b.i32(code));
+            let same = b.eq(packed, number);
+            result = b.select(same, code, result);
+        }
+        b.return_value(result);
+    })
+}
+
+/// `YYYY-MM-DD` (month and day of one or two digits) or `YYYYMMDD` as days; [`INVALID`] for what is none.
+fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
+    let days = super::civil::days_function(cx);
+    function(cx, "parse_date", &PARAMS, Scalar::I128, |b| {
+        let [data, length] = [0, 1].map(|index| b.param(index));
+        let (shortest, longest) = (b.u32(8), b.u32(10));
+        let (short, long) = (b.lt(length, shortest), b.compare(CompareOp::Gt, length, longest));
+        let wrong = b.or(short, long);
+        return_if(b, wrong, INVALID);
+        // Up to two hyphens part the digits into three numbers; without any, their lengths do.
+        let zero = b.u32(0);
+        let [field, year, month, day] = ["field", "year", "month", "day"].map(|name| b.var_of(name, zero));
+        let digits = b.var_of("digits", zero);
+        let four = b.u32(4);
+        let fifth = byte(b, data, four, Case::Keep);
+        let hyphen = b.u32(b'-'.into());
+        let parted = b.eq(fifth, hyphen);
+        let eight = b.u32(8);
+        let not_eight = b.ne(length, eight);
+        let plain = b.not(parted);
+        let wrong = b.and(plain, not_eight);
+        return_if(b, wrong, INVALID);
+        count_up(b, length, |b, index| {
+            let digit = digit_at(b, data, index);
+            let (ten, one, two) = (b.u32(10), b.u32(1), b.u32(2));
+            let is_digit = b.lt(digit, ten);
+            b.begin_if(is_digit);
+            {
+                let (current, count) = (b.read(field), b.read(digits));
+                // In `YYYYMMDD` a field is full after four, two and two digits.
+                let zero = b.u32(0);
+                let in_year = b.eq(current, zero);
+                let four = b.u32(4);
+                let width = b.select(in_year, four, two);
+                let full = b.ge(count, width);
+                let must_part = b.and(full, parted);
+                return_if(b, must_part, INVALID);
+                let following = b.add(current, one);
+                let current = b.select(full, following, current);
+                let count = b.select(full, zero, count);
+                let count = b.add(count, one);
+                b.assign(field, current);
+                b.assign(digits, count);
+                for (number, var) in [(0, year), (1, month), (2, day)] {
+                    let number = b.u32(number);
+                    let here = b.eq(current, number);
+                    let before = b.read(var);
+                    let shifted = b.mul(before, ten);
+                    let next = b.add(shifted, digit);
+                    let next = b.select(here, next, before);
+                    b.assign(var, next);
+                }
+            }
+            b.begin_else();
+            {
+                let byte = byte(b, data, index, Case::Keep);
+                let other = b.ne(byte, hyphen);
+                let unparted = b.not(parted);
+                let (current, count, zero) = (b.read(field), b.read(digits), b.u32(0));
+                let nothing = b.eq(count, zero);
+                let last = b.ge(current, two);
+                let wrong = b.or(other, unparted);
+                let wrong = b.or(wrong, nothing);
+                let wrong = b.or(wrong, last);
+                return_if(b, wrong, INVALID);
+                let next = b.add(current, one);
+                b.assign(field, next);
+                b.assign(digits, zero);
+            }
+            b.end();
+        });
+        let (field, digits, two) = (b.read(field), b.read(digits), b.u32(2));
+        let (zero, missing) = (b.u32(0), b.ne(field, two));
+        let unfinished = b.eq(digits, zero);
+        let wrong = b.or(missing, unfinished);
+        return_if(b, wrong, INVALID);
+        let parts = [year, month, day].map(|var| {
+            let value = b.read(var);
+            b.convert(value, Scalar::I32)
+        });
+        let days = b.call(days, &parts);
+        let invalid_day = b.i32(i32::MIN);
+        let wrong = b.eq(days, invalid_day);
+        return_if(b, wrong, INVALID);
+        let days = b.convert(days, Scalar::I128);
+        b.return_value(days);
+    })
 }

@@ -2,7 +2,7 @@
 //! (H. Hinnant, "chrono-compatible low-level date algorithms", 2014: years begin in March, eras have 400 years).
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builder, CompareOp, Scalar, Type};
+use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
 
 use super::text::function;
 use crate::context::Context;
@@ -196,6 +196,27 @@ pub(super) fn add_months(cx: &mut Context<'_>, days: V, months: V) -> V {
         b.return_value(result);
     });
     cx.builder.call(function, &[days, months])
+}
+
+/// The function (year, month, day) to days, all `i32`; `i32::MIN` where there is no such day.
+pub(super) fn days_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let int = Type::Scalar(Scalar::I32);
+    let params = [("year", int), ("month", int), ("day", int)];
+    function(cx, "date_from_parts", &params, Scalar::I32, |b| {
+        let [year, month, day] = [0, 1, 2].map(|index| b.param(index));
+        let mut emit = Emit { b, register: Scalar::I32 };
+        let days = emit.days_from_civil(year, month, day);
+        // What does not come back is no date.
+        let (same_year, same_month, same_day) = emit.civil_from_days(days);
+        let year = emit.b.eq(year, same_year);
+        let month = emit.b.eq(month, same_month);
+        let day = emit.b.eq(day, same_day);
+        let exists = emit.b.and(year, month);
+        let exists = emit.b.and(exists, day);
+        let none = emit.int(i32::MIN.into());
+        let result = emit.b.select(exists, days, none);
+        b.return_value(result);
+    })
 }
 
 impl Emit<'_> {

@@ -70,10 +70,7 @@ pub fn is_cheap(expr: &Expr, ranges: &dyn Fn(usize) -> Option<Range>) -> bool {
 
 /// Whether an operand is to be evaluated only where its value is needed.
 pub(super) fn is_lazy(cx: &Context<'_>, expr: &Expr) -> bool {
-    if cx.dry_run || matches!(expr.kind, ExprKind::Column(_) | ExprKind::Literal(_)) {
-        return false;
-    }
-    facts(expr, &|column| cx.column_range(column)).is_ok_and(|facts| facts.can_fail || !facts.cheap)
+    !cx.dry_run && cx.is_lazy(expr)
 }
 
 /// Adds every reason why an expression cannot be compiled, whatever the ranges of its columns.

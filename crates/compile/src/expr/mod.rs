@@ -24,7 +24,7 @@ mod value;
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
 pub use logic::lower_condition;
 pub use lower::lower;
-pub use tree::{children, with_children};
+pub use tree::{children, columns_read, with_children};
 
 use crate::types::{DataType, Literal};
 

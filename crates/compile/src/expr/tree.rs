@@ -19,6 +19,21 @@ pub fn children(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
+/// The columns that an expression reads, once each.
+pub fn columns_read(expr: &Expr) -> Vec<usize> {
+    let mut columns = Vec::new();
+    let mut open = vec![expr];
+    while let Some(expr) = open.pop() {
+        if let ExprKind::Column(index) = expr.kind
+            && !columns.contains(&index)
+        {
+            columns.push(index);
+        }
+        open.extend(children(expr));
+    }
+    columns
+}
+
 /// The expression with other operands: as many as [`children`] gives (missing ones stay as they are).
 pub fn with_children(expr: &Expr, children: Vec<Expr>) -> Expr {
     use ExprKind::*;
