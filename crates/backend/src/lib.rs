@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod cuda;
+pub mod simt;
 
 /// Why a back end gives no code for a module that is valid. A bug of Kelpie, or a host that Kelpie cannot compile for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

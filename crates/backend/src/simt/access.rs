@@ -1,0 +1,263 @@
+//! Memory instructions of a warp: checked lane by lane.
+
+use std::cell::Cell;
+
+use kelpie_kir::{AtomicOp, Scalar, Scope, Space};
+
+use super::memory::Range;
+use super::program::{Access, Op, Program, Slot};
+use super::races::{Actor, Conflict, Event, Kind, Races};
+use super::values::{atomic_add, canonical, less};
+use super::warp::Registers;
+use super::{Fault, Memory};
+
+/// What a memory instruction works on.
+pub(super) struct Accessor<'a> {
+    pub(super) program: &'a Program,
+    pub(super) global: &'a mut Memory,
+    pub(super) shared: &'a mut Memory,
+    /// Absent where races are not looked for.
+    pub(super) races: Option<&'a mut Races>,
+    pub(super) registers: &'a Registers,
+    /// Lanes of a warp, and warps of a block.
+    pub(super) lanes: u32,
+    pub(super) warps_per_block: u32,
+    /// Warp in the grid.
+    pub(super) warp: u32,
+    pub(super) pc: u32,
+    pub(super) active: u32,
+    /// The lane at which atomics of a warp begin.
+    pub(super) first_lane: u32,
+}
+
+/// The numbers of the bits that are set.
+pub(super) fn lanes_of(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (lane < 32).then_some(lane as usize)
+    })
+}
+
+impl<'a> Accessor<'a> {
+    pub(super) fn execute(&mut self, op: Op) -> Result<(), Fault> {
+        match op {
+            Op::Load { access, read_only, to, pointer } => self.load(access, read_only, to, pointer, 0),
+            Op::LoadField { access, to, pointer, bytes } => self.load(access, true, to, pointer, bytes),
+            Op::Store { access, pointer, value } => self.store(access, pointer, value),
+            Op::Atomic { op, access, scope, to, pointer, value, expected } => {
+                self.atomic(op, access, scope, to, [pointer, value, expected])
+            }
+            Op::AtomicLoad { access, scope, to, pointer } => self.atomic_load(access, scope, to, pointer),
+            Op::UniformLoad { access, to, pointer } => self.uniform_load(access, to, pointer),
+            _ => Ok(()),
+        }
+    }
+
+    fn row(&self, slot: Slot) -> &'a [Cell<u64>] {
+        self.registers.row(slot)
+    }
+
+    fn memory(&mut self, space: Space) -> &mut Memory {
+        match space {
+            Space::Global => self.global,
+            Space::Shared => self.shared,
+        }
+    }
+
+    fn place(&self) -> String {
+        self.program.place(self.pc as usize)
+    }
+
+    fn locate(&mut self, access: Access, address: u64) -> Result<Range, Fault> {
+        let bytes = access.scalar.bytes();
+        if !address.is_multiple_of(u64::from(bytes)) {
+            return Err(Fault::Misaligned { place: self.place(), address, bytes });
+        }
+        match self.memory(access.space).find(address, bytes) {
+            Some(range) => Ok(range),
+            None => {
+                let nearest = self.memory(access.space).nearest(address);
+                Err(Fault::OutOfBounds { place: self.place(), address, bytes, nearest })
+            }
+        }
+    }
+
+    /// "write by thread 3 of block 0 at kernel k, statement 7".
+    fn describe(&self, event: &Event) -> String {
+        let (block, warp) =
+            (event.actor.warp / self.warps_per_block, event.actor.warp % self.warps_per_block);
+        let thread = warp * self.lanes + event.actor.lane;
+        let place = self.program.place(event.actor.pc as usize);
+        format!("{} by thread {thread} of block {block} at {place}", event.kind.name())
+    }
+
+    fn actor(&self, lane: usize) -> Actor {
+        Actor { warp: self.warp, lane: lane as u32, pc: self.pc }
+    }
+
+    fn note(
+        &mut self,
+        access: Access,
+        range: Range,
+        lane: usize,
+        kind: Kind,
+        read_only: bool,
+    ) -> Result<(), Fault> {
+        let actor = self.actor(lane);
+        let Some(races) = self.races.as_deref() else { return Ok(()) };
+        let memory = match access.space {
+            Space::Global => &mut *self.global,
+            Space::Shared => &mut *self.shared,
+        };
+        let allocation = memory.at(range);
+        let (address, size) = (allocation.address + range.offset as u64, allocation.data.len());
+        let bytes = (range.offset, access.scalar.bytes());
+        let noted = if read_only {
+            races.note_read_only(&mut allocation.shadow, size, bytes, actor)
+        } else {
+            races.note(&mut allocation.shadow, size, bytes, kind, actor)
+        };
+        let place = || self.place();
+        match noted {
+            Ok(()) => Ok(()),
+            Err(Conflict::ReadOnly(other)) => {
+                Err(Fault::WrittenReadOnly { place: place(), address, other: self.describe(&other) })
+            }
+            Err(Conflict::Race(first)) => {
+                let second = Event { actor, kind, clock: 0 };
+                let (first, second) = (self.describe(&first), self.describe(&second));
+                Err(Fault::DataRace { address, first, second })
+            }
+        }
+    }
+
+    /// Writes the bits of a scalar to a lane of a slot, or two slots.
+    fn set(&self, slot: Slot, lane: usize, scalar: Scalar, bits: u128) {
+        self.row(slot)[lane].set(canonical(scalar, bits as u64));
+        if scalar == Scalar::I128 {
+            self.row(slot + 1)[lane].set((bits >> 64) as u64);
+        }
+    }
+
+    fn load(
+        &mut self,
+        access: Access,
+        read_only: bool,
+        to: Slot,
+        pointer: Slot,
+        field: u32,
+    ) -> Result<(), Fault> {
+        let pointers = self.row(pointer);
+        for lane in lanes_of(self.active) {
+            let range = self.locate(access, pointers[lane].get().wrapping_add(u64::from(field)))?;
+            self.note(access, range, lane, Kind::Read, read_only)?;
+            let bits = self.memory(access.space).load(range, access.scalar.bytes());
+            self.set(to, lane, access.scalar, bits);
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, access: Access, pointer: Slot, value: Slot) -> Result<(), Fault> {
+        let (pointers, values) = (self.row(pointer), self.row(value));
+        let high = if access.scalar == Scalar::I128 { self.row(value + 1) } else { values };
+        let publishes = self.races.as_deref_mut().is_some_and(|races| races.take_publishes(self.warp));
+        let kind = if publishes { Kind::AtomicWrite(Scope::Device) } else { Kind::Write };
+        for lane in lanes_of(self.active) {
+            let address = pointers[lane].get();
+            let range = self.locate(access, address)?;
+            self.note(access, range, lane, kind, false)?;
+            if publishes {
+                self.release(access.space, address);
+            }
+            let bits = u128::from(high[lane].get()) << 64 | u128::from(values[lane].get());
+            self.memory(access.space).store(range, access.scalar.bytes(), bits);
+        }
+        Ok(())
+    }
+
+    fn location(&self, space: Space, address: u64) -> (Option<u32>, u64) {
+        ((space == Space::Shared).then(|| self.warp / self.warps_per_block), address)
+    }
+
+    fn acquire(&mut self, space: Space, address: u64) {
+        let location = self.location(space, address);
+        if let Some(races) = self.races.as_deref_mut() {
+            races.acquire(self.warp, location);
+        }
+    }
+
+    fn release(&mut self, space: Space, address: u64) {
+        let location = self.location(space, address);
+        if let Some(races) = self.races.as_deref_mut() {
+            races.release(self.warp, location);
+        }
+    }
+
+    fn atomic(
+        &mut self,
+        op: AtomicOp,
+        access: Access,
+        scope: Scope,
+        to: Option<Slot>,
+        [pointer, value, expected]: [Slot; 3],
+    ) -> Result<(), Fault> {
+        let (pointers, values, expected) = (self.row(pointer), self.row(value), self.row(expected));
+        let scalar = access.scalar;
+        if let Some(races) = self.races.as_deref_mut() {
+            races.take_publishes(self.warp);
+        }
+        // The order of the lanes is not specified: it begins anywhere.
+        let before = self.active & ((1 << self.first_lane) - 1);
+        for lane in lanes_of(self.active & !before).chain(lanes_of(before)) {
+            let address = pointers[lane].get();
+            let range = self.locate(access, address)?;
+            self.acquire(access.space, address);
+            let old = canonical(scalar, self.memory(access.space).load(range, scalar.bytes()) as u64);
+            let value = values[lane].get();
+            let new = match op {
+                AtomicOp::Add => Some(atomic_add(scalar, old, value)),
+                AtomicOp::Min => Some(if less(scalar, value, old) { value } else { old }),
+                AtomicOp::Max => Some(if less(scalar, old, value) { value } else { old }),
+                AtomicOp::Or => Some(old | value),
+                AtomicOp::Exchange => Some(value),
+                AtomicOp::CompareExchange(_) => (old == expected[lane].get()).then_some(value),
+            };
+            match new {
+                Some(new) => {
+                    self.note(access, range, lane, Kind::AtomicWrite(scope), false)?;
+                    self.release(access.space, address);
+                    self.memory(access.space).store(range, scalar.bytes(), u128::from(new));
+                }
+                None => self.note(access, range, lane, Kind::AtomicRead(scope), false)?,
+            }
+            if let Some(to) = to {
+                self.row(to)[lane].set(old);
+            }
+        }
+        Ok(())
+    }
+
+    fn atomic_load(&mut self, access: Access, scope: Scope, to: Slot, pointer: Slot) -> Result<(), Fault> {
+        let pointers = self.row(pointer);
+        for lane in lanes_of(self.active) {
+            let address = pointers[lane].get();
+            let range = self.locate(access, address)?;
+            self.acquire(access.space, address);
+            self.note(access, range, lane, Kind::AtomicRead(scope), false)?;
+            let bits = self.memory(access.space).load(range, access.scalar.bytes());
+            self.set(to, lane, access.scalar, bits);
+        }
+        Ok(())
+    }
+
+    fn uniform_load(&mut self, access: Access, to: Slot, pointer: Slot) -> Result<(), Fault> {
+        let pointers = self.row(pointer);
+        let mut addresses = lanes_of(self.active).map(|lane| pointers[lane].get());
+        let first = addresses.next();
+        if addresses.any(|address| Some(address) != first) {
+            return Err(Fault::DivergentAddress { place: self.place() });
+        }
+        self.load(access, false, to, pointer, 0)
+    }
+}

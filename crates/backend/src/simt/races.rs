@@ -1,0 +1,305 @@
+//! Detection of data races: what happens before what, and who accessed each byte last.
+//!
+//! Two accesses of two threads to one byte race where at least one writes, not both are atomic (`block` scope counts
+//! only inside a block), and nothing orders them. What orders:
+//! - a barrier, inside its block;
+//! - a fence before an atomic write (release) and an atomic access to the same address after it that reads
+//!   (acquire): a flag, a lock, a counter. The first plain store after a fence counts as such an atomic write, so that
+//!   a protocol may publish by a plain store. A fence also orders the lanes of its warp.
+//!
+//! An atomic load, and a compare-exchange that fails, race with no store in their scope.
+//!
+//! Clocks are kept a warp (as in `FastTrack`, Flanagan and Freund, PLDI 2009, section 3, with warps for threads), and
+//! lanes that run in lock step without a fence between are compared one by one. A cell remembers its last write and
+//! two reads. So no ordered pair is reported, and a few races can be missed: those behind a third unordered reader, or
+//! where another lane of the warp has synchronised.
+
+use std::collections::HashMap;
+
+use kelpie_kir::Scope;
+
+/// Who accesses, where and when.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Actor {
+    /// Warp in the grid.
+    pub(super) warp: u32,
+    pub(super) lane: u32,
+    /// Instruction.
+    pub(super) pc: u32,
+}
+
+/// How memory is accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Kind {
+    /// No access was made yet.
+    #[default]
+    None,
+    Read,
+    Write,
+    AtomicRead(Scope),
+    AtomicWrite(Scope),
+}
+
+impl Kind {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Kind::None => "nothing",
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::AtomicRead(_) => "atomic read",
+            Kind::AtomicWrite(_) => "atomic write",
+        }
+    }
+
+    const fn scope(self) -> Option<Scope> {
+        match self {
+            Kind::AtomicRead(scope) | Kind::AtomicWrite(scope) => Some(scope),
+            Kind::None | Kind::Read | Kind::Write => None,
+        }
+    }
+}
+
+/// An access that was made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Event {
+    pub(super) actor: Actor,
+    pub(super) kind: Kind,
+    /// The warp's own clock then.
+    pub(super) clock: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct ShadowCell {
+    write: Event,
+    reads: [Event; 2],
+}
+
+/// The accesses to an allocation in this launch.
+#[derive(Debug, Default)]
+pub(super) struct Shadow {
+    /// Bytes of a cell: the narrowest access so far.
+    granule: u32,
+    cells: Vec<ShadowCell>,
+    /// A bit a byte: read as read-only memory.
+    read_only: Vec<u64>,
+    /// The last read-only load, for messages.
+    last_read_only: Event,
+}
+
+impl Shadow {
+    /// Makes cells of at most `bytes` bytes.
+    fn refine(&mut self, size: usize, bytes: u32) {
+        if self.granule == 0 {
+            self.granule = bytes;
+            self.cells = vec![ShadowCell::default(); size.div_ceil(bytes as usize)];
+        } else if bytes < self.granule {
+            let parts = (self.granule / bytes) as usize;
+            let cells = self.cells.iter();
+            self.cells = cells.flat_map(|cell| std::iter::repeat_n(*cell, parts)).collect();
+            self.granule = bytes;
+        }
+    }
+
+    fn cells(&mut self, offset: usize, bytes: u32) -> &mut [ShadowCell] {
+        let granule = self.granule.max(1) as usize;
+        let (start, end) = (offset / granule, (offset + bytes as usize).div_ceil(granule));
+        let end = end.min(self.cells.len());
+        self.cells.get_mut(start..end).unwrap_or_default()
+    }
+
+    fn is_read_only(&self, offset: usize, bytes: u32) -> bool {
+        !self.read_only.is_empty()
+            && (offset..offset + bytes as usize)
+                .any(|byte| self.read_only.get(byte / 64).is_some_and(|word| word >> (byte % 64) & 1 == 1))
+    }
+}
+
+/// The clocks of a warp that is resident.
+#[derive(Debug, Clone, Default)]
+struct Clocks {
+    /// Of each warp of the grid: until when its accesses happened before what this warp does now. Its own entry is the
+    /// time now.
+    seen: Vec<u32>,
+    /// `seen` at the last fence: what an atomic write releases. Empty before the first fence.
+    fenced: Vec<u32>,
+    /// A fence was executed, and no store or atomic since.
+    publishes: bool,
+}
+
+fn join(clocks: &mut Vec<u32>, other: &[u32]) {
+    if clocks.is_empty() {
+        clocks.extend_from_slice(other);
+    } else {
+        clocks.iter_mut().zip(other).for_each(|(clock, other)| *clock = (*clock).max(*other));
+    }
+}
+
+/// A location that atomics synchronise through: shared memory is of one block.
+pub(super) type Location = (Option<u32>, u64);
+
+/// The clocks of a launch.
+#[derive(Debug)]
+pub(super) struct Races {
+    warps_per_block: u32,
+    clocks: Vec<Clocks>,
+    released: HashMap<Location, Vec<u32>>,
+}
+
+/// How an access stands to an earlier one.
+pub(super) enum Conflict {
+    Race(Event),
+    ReadOnly(Event),
+}
+
+impl Races {
+    pub(super) fn new(blocks: u32, warps_per_block: u32) -> Races {
+        let clocks = vec![Clocks::default(); blocks as usize * warps_per_block as usize];
+        Races { warps_per_block, clocks, released: HashMap::new() }
+    }
+
+    /// The block's warps, whose clocks begin.
+    pub(super) fn begin_block(&mut self, block: u32) {
+        let warps = self.clocks.len();
+        for warp in self.warps_of(block) {
+            let mut seen = vec![0; warps];
+            seen[warp] = 1;
+            self.clocks[warp] = Clocks { seen, fenced: Vec::new(), publishes: false };
+        }
+    }
+
+    /// Frees the clocks of a block.
+    pub(super) fn end_block(&mut self, block: u32) {
+        for warp in self.warps_of(block) {
+            self.clocks[warp] = Clocks::default();
+        }
+    }
+
+    fn warps_of(&self, block: u32) -> std::ops::Range<usize> {
+        let start = block as usize * self.warps_per_block as usize;
+        start..start + self.warps_per_block as usize
+    }
+
+    /// Everything in the block happened before what comes now.
+    pub(super) fn barrier(&mut self, block: u32) {
+        let mut joint = Vec::new();
+        for warp in self.warps_of(block) {
+            join(&mut joint, &self.clocks[warp].seen);
+        }
+        for warp in self.warps_of(block) {
+            self.clocks[warp].seen.clone_from(&joint);
+            self.clocks[warp].seen[warp] += 1;
+        }
+    }
+
+    pub(super) fn fence(&mut self, warp: u32) {
+        let clocks = &mut self.clocks[warp as usize];
+        clocks.fenced.clone_from(&clocks.seen);
+        clocks.seen[warp as usize] += 1;
+        clocks.publishes = true;
+    }
+
+    /// Whether a store of this warp now publishes; it does not any more after that.
+    pub(super) fn take_publishes(&mut self, warp: u32) -> bool {
+        std::mem::take(&mut self.clocks[warp as usize].publishes)
+    }
+
+    pub(super) fn acquire(&mut self, warp: u32, location: Location) {
+        if let Some(released) = self.released.get(&location) {
+            let own = self.clocks[warp as usize].seen[warp as usize];
+            join(&mut self.clocks[warp as usize].seen, released);
+            self.clocks[warp as usize].seen[warp as usize] = own;
+        }
+    }
+
+    pub(super) fn release(&mut self, warp: u32, location: Location) {
+        let fenced = &self.clocks[warp as usize].fenced;
+        if !fenced.is_empty() {
+            join(self.released.entry(location).or_default(), fenced);
+        }
+    }
+
+    fn ordered(&self, event: &Event, actor: Actor) -> bool {
+        let seen = &self.clocks[actor.warp as usize].seen;
+        let known = seen.get(event.actor.warp as usize).copied().unwrap_or(0);
+        match event.actor.warp == actor.warp {
+            true => event.actor.lane == actor.lane || event.clock < known,
+            false => event.clock <= known,
+        }
+    }
+
+    /// Whether two accesses may meet, because both are atomic for each other.
+    fn compatible(&self, event: &Event, kind: Kind, actor: Actor) -> bool {
+        let same_block = event.actor.warp / self.warps_per_block == actor.warp / self.warps_per_block;
+        let wide = |scope| scope == Scope::Device || same_block;
+        match (event.kind, kind) {
+            (Kind::None, _) => true,
+            (Kind::Write, Kind::AtomicRead(scope)) => wide(scope),
+            (first, second) => match (first.scope(), second.scope()) {
+                (Some(first), Some(second)) => wide(first) && wide(second),
+                _ => false,
+            },
+        }
+    }
+
+    /// Notes an access to `bytes` bytes at `offset` of an allocation of `size` bytes.
+    pub(super) fn note(
+        &self,
+        shadow: &mut Shadow,
+        size: usize,
+        (offset, bytes): (usize, u32),
+        kind: Kind,
+        actor: Actor,
+    ) -> Result<(), Conflict> {
+        let writes = matches!(kind, Kind::Write | Kind::AtomicWrite(_));
+        if writes && shadow.is_read_only(offset, bytes) {
+            return Err(Conflict::ReadOnly(shadow.last_read_only));
+        }
+        shadow.refine(size, bytes);
+        let seen = &self.clocks[actor.warp as usize].seen;
+        let clock = seen.get(actor.warp as usize).copied().unwrap_or(0);
+        let event = Event { actor, kind, clock };
+        for cell in shadow.cells(offset, bytes) {
+            let conflicts =
+                |other: &Event| !self.compatible(other, kind, actor) && !self.ordered(other, actor);
+            if conflicts(&cell.write) {
+                return Err(Conflict::Race(cell.write));
+            }
+            if writes {
+                if let Some(read) = cell.reads.iter().find(|read| conflicts(read)) {
+                    return Err(Conflict::Race(*read));
+                }
+                *cell = ShadowCell { write: event, reads: Default::default() };
+            } else if kind == Kind::Read {
+                let free = |read: &&mut Event| read.kind == Kind::None || self.ordered(read, actor);
+                if let Some(read) = cell.reads.iter_mut().find(free) {
+                    *read = event;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a read-only load.
+    pub(super) fn note_read_only(
+        &self,
+        shadow: &mut Shadow,
+        size: usize,
+        (offset, bytes): (usize, u32),
+        actor: Actor,
+    ) -> Result<(), Conflict> {
+        if shadow.granule != 0 {
+            let cells = shadow.cells(offset, bytes);
+            if let Some(cell) = cells.iter().find(|cell| cell.write.kind != Kind::None) {
+                return Err(Conflict::ReadOnly(cell.write));
+            }
+        }
+        if shadow.read_only.is_empty() {
+            shadow.read_only = vec![0; size.div_ceil(64)];
+        }
+        for byte in offset..offset + bytes as usize {
+            shadow.read_only[byte / 64] |= 1 << (byte % 64);
+        }
+        shadow.last_read_only = Event { actor, kind: Kind::Read, clock: 0 };
+        Ok(())
+    }
+}

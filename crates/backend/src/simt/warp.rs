@@ -1,0 +1,257 @@
+//! A warp: registers, masks, and the instructions that touch nothing else.
+
+use std::cell::Cell;
+
+use kelpie_kir::{Builtin, Scalar, ShuffleMode};
+
+use super::access::lanes_of;
+use super::program::{Op, Slot};
+use super::values::{self, Row, map, map2};
+use super::wide;
+
+/// The rows of registers of a warp.
+#[derive(Debug)]
+pub(super) struct Registers {
+    cells: Vec<Cell<u64>>,
+    lanes: usize,
+}
+
+impl Registers {
+    pub(super) fn new(slots: u32, lanes: u32) -> Registers {
+        Registers { cells: vec![Cell::new(0); slots as usize * lanes as usize], lanes: lanes as usize }
+    }
+
+    pub(super) fn row(&self, slot: Slot) -> &Row {
+        &self.cells[slot as usize * self.lanes..][..self.lanes]
+    }
+
+    fn wide(&self, slot: Slot) -> wide::WideRow<'_> {
+        [self.row(slot), self.row(slot + 1)]
+    }
+
+    fn fill(&self, slot: Slot, bits: u64) {
+        self.row(slot).iter().for_each(|cell| cell.set(bits));
+    }
+
+    /// Mask of the lanes where a slot is true.
+    pub(super) fn mask(&self, slot: Slot) -> u32 {
+        let row = self.row(slot).iter().enumerate();
+        row.fold(0, |mask, (lane, cell)| mask | u32::from(cell.get() != 0) << lane)
+    }
+}
+
+/// An open construct of control flow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Frame {
+    /// `if`: lanes that run the other side. Loop: lanes that wait for the next iteration.
+    pending: u32,
+    /// Lanes that go on behind the construct.
+    done: u32,
+}
+
+/// Why a warp does not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Ready,
+    /// At a barrier.
+    Waiting,
+    /// Every lane has left the kernel.
+    Done,
+}
+
+/// What an instruction may ask about the launch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Position {
+    pub(super) block: u32,
+    pub(super) blocks: u32,
+    pub(super) block_threads: u32,
+    pub(super) lanes: u32,
+    /// Warp in its block.
+    pub(super) warp: u32,
+    pub(super) status: u32,
+}
+
+/// The state of a warp between two instructions.
+#[derive(Debug)]
+pub(super) struct Warp {
+    pub(super) registers: Registers,
+    pub(super) pc: usize,
+    /// Lanes that execute the next instruction.
+    pub(super) active: u32,
+    /// Lanes that have not left the kernel.
+    pub(super) live: u32,
+    pub(super) state: State,
+    stack: Vec<Frame>,
+}
+
+impl Warp {
+    /// A warp at the start of a kernel; `lanes` of `width` exist (the last warp of a block may be narrower).
+    pub(super) fn new(slots: u32, width: u32, lanes: u32) -> Warp {
+        let live = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
+        let registers = Registers::new(slots, width);
+        Warp { registers, pc: 0, active: live, live, state: State::Ready, stack: Vec::new() }
+    }
+
+    /// Executes an instruction of control flow, and goes to the next one.
+    pub(super) fn control(&mut self, op: Op) {
+        let next = self.pc + 1;
+        self.pc = next;
+        match op {
+            Op::If { condition, otherwise } => {
+                let accept = self.active & self.registers.mask(condition);
+                self.stack.push(Frame { pending: self.active & !accept, done: 0 });
+                self.active = accept;
+                if accept == 0 {
+                    self.pc = otherwise as usize;
+                }
+            }
+            Op::Else { end } => {
+                if let Some(frame) = self.stack.last_mut() {
+                    frame.done = self.active;
+                    self.active = std::mem::take(&mut frame.pending);
+                }
+                if self.active == 0 {
+                    self.pc = end as usize;
+                }
+            }
+            Op::EndIf { end } | Op::EndCall { end } => {
+                self.active |= self.stack.pop().unwrap_or_default().done;
+                if self.active == 0 {
+                    self.pc = end as usize;
+                }
+            }
+            Op::Loop | Op::Call => self.stack.push(Frame::default()),
+            Op::EndLoop { body, end } => {
+                if let Some(frame) = self.stack.last_mut() {
+                    self.active |= std::mem::take(&mut frame.pending);
+                }
+                if self.active != 0 {
+                    self.pc = body as usize;
+                    return;
+                }
+                self.active = self.stack.pop().unwrap_or_default().done;
+                if self.active == 0 {
+                    self.pc = end as usize;
+                }
+            }
+            Op::Leave { depth } => {
+                let active = std::mem::take(&mut self.active);
+                if let Some(frame) = self.frame(depth) {
+                    frame.done |= active;
+                }
+            }
+            Op::Continue { depth } => {
+                let active = std::mem::take(&mut self.active);
+                if let Some(frame) = self.frame(depth) {
+                    frame.pending |= active;
+                }
+            }
+            Op::Exit => self.exit(),
+            Op::Halt => self.state = State::Done,
+            _ => {}
+        }
+    }
+
+    /// The active lanes leave the kernel.
+    pub(super) fn exit(&mut self) {
+        self.live &= !self.active;
+        self.active = 0;
+    }
+
+    fn frame(&mut self, depth: u32) -> Option<&mut Frame> {
+        let index = self.stack.len().checked_sub(1 + depth as usize)?;
+        self.stack.get_mut(index)
+    }
+}
+
+impl Registers {
+    /// Executes an instruction that changes registers only; it may run on inactive lanes too.
+    pub(super) fn compute(&self, op: Op, active: u32, at: &Position) {
+        let row = |slot| self.row(slot);
+        match op {
+            Op::Fill { to, bits } => self.fill(to, bits),
+            Op::Builtin { to, builtin } => self.builtin(to, builtin, at),
+            Op::Unary { op, scalar, to, a } => values::unary(op, scalar, row(to), row(a)),
+            Op::Binary { op, scalar, to, a, b } => values::binary(op, scalar, row(to), row(a), row(b)),
+            Op::Compare { op, scalar, to, a, b } => values::compare(op, scalar, row(to), row(a), row(b)),
+            Op::Overflows { op, scalar: Scalar::I128, to, a, b } => {
+                wide::overflows(op, row(to), self.wide(a), self.wide(b));
+            }
+            Op::Overflows { op, scalar, to, a, b } => values::overflows(op, scalar, row(to), row(a), row(b)),
+            Op::WideUnary { op, to, a } => wide::unary(op, self.wide(to), self.wide(a)),
+            Op::WideBinary { op, to, a, b } => wide::binary(op, self.wide(to), self.wide(a), self.wide(b)),
+            Op::WideCompare { op, to, a, b } => wide::compare(op, row(to), self.wide(a), self.wide(b)),
+            Op::Select { to, condition, accept, reject } => {
+                let (accept, reject) = (row(accept), row(reject));
+                for (lane, (to, condition)) in row(to).iter().zip(row(condition)).enumerate() {
+                    to.set(if condition.get() != 0 { accept[lane].get() } else { reject[lane].get() });
+                }
+            }
+            Op::Convert { from: Scalar::I128, scalar, to, a } => {
+                let high = if scalar == Scalar::I128 { to + 1 } else { to };
+                wide::narrow(scalar, [row(to), row(high)], self.wide(a));
+            }
+            Op::Convert { from, scalar: Scalar::I128, to, a } => wide::widen(from, self.wide(to), row(a)),
+            Op::Convert { from, scalar, to, a } => values::convert(from, scalar, row(to), row(a)),
+            Op::Bits { scalar, to, a } => map(row(to), row(a), |a| values::canonical(scalar, a)),
+            Op::Copy { to, a } => map(row(to), row(a), |a| a),
+            Op::Assign { to, a } => {
+                let (to, a) = (row(to), row(a));
+                lanes_of(active).for_each(|lane| to[lane].set(a[lane].get()));
+            }
+            Op::Offset { to, pointer, index, bytes } => {
+                let bytes = u64::from(bytes);
+                let offset = |pointer: u64, index: u64| pointer.wrapping_add(index.wrapping_mul(bytes));
+                map2(row(to), row(pointer), row(index), offset);
+            }
+            Op::Field { to, pointer, bytes } => {
+                map(row(to), row(pointer), |pointer| pointer.wrapping_add(u64::from(bytes)));
+            }
+            _ => {}
+        }
+    }
+
+    fn builtin(&self, to: Slot, builtin: Builtin, at: &Position) {
+        let first = at.warp * at.lanes;
+        match builtin {
+            Builtin::ThreadId => {
+                (first..).zip(self.row(to)).for_each(|(thread, cell)| cell.set(u64::from(thread)));
+            }
+            Builtin::LaneId => (0..).zip(self.row(to)).for_each(|(lane, cell)| cell.set(lane)),
+            Builtin::BlockId => self.fill(to, u64::from(at.block)),
+            Builtin::BlockDim => self.fill(to, u64::from(at.block_threads)),
+            Builtin::GridDim => self.fill(to, u64::from(at.blocks)),
+            Builtin::Lanes => self.fill(to, u64::from(at.lanes)),
+            Builtin::Status => self.fill(to, u64::from(at.status)),
+        }
+    }
+
+    /// Executes a lane operation; `live` are the lanes that take part.
+    pub(super) fn lane_operation(&self, op: Op, live: u32) {
+        match op {
+            Op::Ballot { to, a } => self.fill(to, u64::from(self.mask(a) & live)),
+            Op::Any { to, a } => self.fill(to, u64::from(self.mask(a) & live != 0)),
+            Op::All { to, a } => self.fill(to, u64::from(self.mask(a) & live == live)),
+            Op::Shuffle { mode, to, a, lane, wide } => {
+                for half in 0..=u32::from(wide) {
+                    let (to, a) = (self.row(to + half), self.row(a + half));
+                    for (own, (cell, lane)) in to.iter().zip(self.row(lane)).enumerate() {
+                        cell.set(a[self.source(mode, own, lane.get() as usize)].get());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The lane that a shuffle reads.
+    fn source(&self, mode: ShuffleMode, own: usize, operand: usize) -> usize {
+        let source = match mode {
+            ShuffleMode::Index => Some(operand % self.lanes),
+            ShuffleMode::Up => own.checked_sub(operand),
+            ShuffleMode::Down => own.checked_add(operand),
+            ShuffleMode::Xor => Some(own ^ operand),
+        };
+        source.filter(|source| *source < self.lanes).unwrap_or(own)
+    }
+}
