@@ -172,8 +172,11 @@ fn load() -> Result<Nvrtc, NvrtcError> {
 }
 
 fn open(path: &Path) -> Result<Nvrtc, String> {
-    // A library that fails to load says so in many words; the first line names the reason.
-    let brief = |error: libloading::Error| error.to_string().lines().next().unwrap_or_default().to_string();
+    // The error's source is the loader's own message.
+    let brief = |error: libloading::Error| match std::error::Error::source(&error) {
+        Some(cause) => cause.to_string(),
+        None => error.to_string(),
+    };
     // SAFETY: loading NVRTC runs its initialisers, which have no preconditions.
     let library = unsafe { Library::new(path) }.map_err(brief)?;
     // SAFETY: the signatures are those of nvrtc.h, unchanged since CUDA 11.1; `_library` keeps the code loaded.

@@ -196,6 +196,31 @@ fn every_construct_is_accepted() {
     }
 }
 
+/// The file tests that are valid modules; those that are not test the validator.
+#[test]
+fn every_file_test_is_accepted() {
+    let Some(nvrtc) = compiler() else { return };
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kir");
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let module = text::parse(&text).ok().and_then(|module| validate(module).ok());
+        if let Some(module) = module {
+            let source = kelpie_backend::cuda::print(&module).unwrap();
+            accept(nvrtc, &path.display().to_string(), &source);
+        }
+    }
+}
+
+#[test]
+fn random_modules_are_accepted() {
+    let Some(nvrtc) = compiler() else { return };
+    for seed in 0..20 {
+        let module = validate(testing::random_module(seed, seed % 2 == 0)).unwrap();
+        accept(nvrtc, &format!("random module {seed}"), &kelpie_backend::cuda::print(&module).unwrap());
+    }
+}
+
 #[test]
 fn a_rejected_source_gives_the_compilers_words() {
     let Some(nvrtc) = compiler() else { return };
