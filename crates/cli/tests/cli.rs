@@ -1,5 +1,7 @@
 //! Runs the program as a user does: its formats, its shell, its commands, its errors and exit codes.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,6 @@ mod arith;
 mod atomics;
 mod convert;
 mod flow;
-mod fuzz;
 mod memory;
 
 use std::sync::atomic::AtomicU32;

@@ -1,0 +1,200 @@
+//! Holds the shape of the repository: directions between crates, lengths of files, what code must not contain.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Every crate and the crates of ours that it may use: `kir <- backend <- device <- engine`,
+/// `kir <- compile <- engine`, `engine <- datafusion <- {cli, workloads}`, `workloads <- cli`, and anything below these.
+const MAY_USE: [(&str, &[&str]); 9] = [
+    ("kelpie-kir", &[]),
+    ("kelpie-backend", &["kelpie-kir"]),
+    ("kelpie-device", &["kelpie-backend", "kelpie-kir"]),
+    ("kelpie-compile", &["kelpie-kir"]),
+    ("kelpie-engine", BELOW_ENGINE),
+    ("kelpie-datafusion", BELOW_DATAFUSION),
+    ("kelpie-workloads", BELOW_WORKLOADS),
+    ("kelpie", EVERYTHING),
+    ("xtask", EVERYTHING),
+];
+
+const BELOW_ENGINE: &[&str] = &["kelpie-compile", "kelpie-device", "kelpie-backend", "kelpie-kir"];
+const BELOW_DATAFUSION: &[&str] =
+    &["kelpie-engine", "kelpie-compile", "kelpie-device", "kelpie-backend", "kelpie-kir"];
+const BELOW_WORKLOADS: &[&str] = &[
+    "kelpie-datafusion",
+    "kelpie-engine",
+    "kelpie-compile",
+    "kelpie-device",
+    "kelpie-backend",
+    "kelpie-kir",
+];
+const EVERYTHING: &[&str] = &[
+    "kelpie-workloads",
+    "kelpie-datafusion",
+    "kelpie-engine",
+    "kelpie-compile",
+    "kelpie-device",
+    "kelpie-backend",
+    "kelpie-kir",
+];
+
+/// What tests may use besides: the operators' tests run and print what they emit.
+const TESTS_MAY_USE: [(&str, &[&str]); 1] = [("kelpie-compile", &["kelpie-backend", "kelpie-device"])];
+
+/// Crates that may build DataFusion; every other one compiles in seconds.
+const ON_DATAFUSION: [&str; 3] = ["kelpie-datafusion", "kelpie-workloads", "kelpie"];
+
+/// A file is better shorter than the first, and must be shorter than the second.
+const LINES_WARNED: usize = 500;
+const LINES_ALLOWED: usize = 700;
+
+/// What must not stand in the code, cut in two so that it does not stand here.
+const FORBIDDEN: [(&str, &str, &str); 8] = [
+    ("to", "do!(", "finish it, or leave it out"),
+    ("unimpl", "emented!(", "finish it, or leave it out"),
+    ("FIX", "ME", "fix it"),
+    ("XX", "X", "fix it"),
+    ("db", "g!(", "a leftover"),
+    ("#[al", "low(", "#[expect(lint, reason = …)]"),
+    ("#![al", "low(", "#![expect(lint, reason = …)]"),
+    ("#[ign", "ore]", "#[ignore = \"reason\"], and run it in .ci/run"),
+];
+
+/// Where `unsafe` may stand.
+const UNSAFE_ALLOWED: [&str; 2] = ["crates/device/", "crates/backend/src/cpu"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+}
+
+/// Files of a kind in the repository, as paths from its root.
+fn files(extension: &str) -> Vec<String> {
+    fn walk(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') && name != "target" {
+                walk(&path, extension, found);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                found.push(path);
+            }
+        }
+    }
+    let root = root();
+    let mut found = Vec::new();
+    for folder in ["crates", "xtask"] {
+        walk(&root.join(folder), extension, &mut found);
+    }
+    assert!(!found.is_empty());
+    found.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap().replace('\\', "/")).collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The crates of the workspace and what they depend on: name, and whether for tests only.
+fn dependencies() -> BTreeMap<String, Vec<(String, bool)>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_string();
+    let uses = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().unwrap();
+        all.iter().map(|d| (name(d), d["kind"] == "dev")).collect()
+    };
+    metadata["packages"].as_array().unwrap().iter().map(|p| (name(p), uses(p))).collect()
+}
+
+#[test]
+fn crates_use_each_other_in_one_direction() {
+    let dependencies = dependencies();
+    let ours: BTreeSet<&str> = dependencies.keys().map(String::as_str).collect();
+    let known: BTreeSet<&str> = MAY_USE.iter().map(|(name, _)| *name).collect();
+    assert_eq!(ours, known, "a new crate needs its arrows here");
+    for (name, uses) in &dependencies {
+        let (_, may_use) = MAY_USE.iter().find(|(known, _)| known == name).unwrap();
+        let tests = TESTS_MAY_USE.iter().find(|(known, _)| known == name).map_or(&[][..], |(_, uses)| uses);
+        for (used, for_tests) in uses.iter().filter(|(used, _)| ours.contains(used.as_str())) {
+            let allowed = may_use.contains(&used.as_str()) || *for_tests && tests.contains(&used.as_str());
+            assert!(allowed, "{name} must not use {used}");
+        }
+        let datafusion = uses.iter().any(|(used, _)| used == "datafusion" || used.starts_with("datafusion-"));
+        assert!(!datafusion || ON_DATAFUSION.contains(&name.as_str()), "{name} must not use DataFusion");
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let mut long = Vec::new();
+    for path in files("rs") {
+        let lines = read(&path).lines().count();
+        if lines > LINES_WARNED {
+            println!("{path} has {lines} lines: is it one thing?");
+        }
+        if lines > LINES_ALLOWED {
+            long.push(format!("{path}: {lines} lines"));
+        }
+    }
+    assert!(long.is_empty(), "longer than {LINES_ALLOWED} lines:\n{}", long.join("\n"));
+}
+
+#[test]
+fn code_is_finished_and_unsafe_stays_at_the_bottom() {
+    let mut found = Vec::new();
+    for path in files("rs") {
+        for (number, line) in read(&path).lines().enumerate() {
+            let place = format!("{path}:{}", number + 1);
+            for (first, second, instead) in FORBIDDEN {
+                if line.contains(&format!("{first}{second}")) {
+                    found.push(format!("{place}: `{first}{second}`: {instead}"));
+                }
+            }
+            let code = line.split("//").next().unwrap_or_default();
+            let is_unsafe =
+                ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"].iter().any(|u| code.contains(u));
+            let quoted = code.contains("\"unsafe");
+            if is_unsafe && !quoted && !UNSAFE_ALLOWED.iter().any(|allowed| path.starts_with(allowed)) {
+                found.push(format!("{place}: unsafe code"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_readme_names_the_commands_and_options_that_there_are() {
+    let readme = read("README.md");
+    for command in ["cargo run --release -- demo", "cargo test"] {
+        assert!(readme.lines().any(|line| line.trim() == command), "README.md does not name `{command}`");
+    }
+    let options = read("crates/datafusion/src/options.rs");
+    for line in readme.lines().filter(|line| line.starts_with("| `kelpie.")) {
+        let name = line.trim_start_matches("| `kelpie.").split('`').next().unwrap();
+        assert!(
+            options.contains(&format!("\"{name}\"")),
+            "README.md names an option kelpie.{name} that is not there"
+        );
+    }
+}
+
+#[test]
+fn the_code_map_names_every_crate_and_test_that_it_promises() {
+    let text = read("ARCHITECTURE.md");
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(text.contains(&format!("crates/{name}")), "ARCHITECTURE.md does not name crates/{name}");
+    }
+    // Tests are named as `path/to/file.rs`: each file must be there.
+    for word in text.split('`').filter(|w| w.ends_with(".rs") && w.contains('/')) {
+        assert!(root().join(word).is_file(), "ARCHITECTURE.md names {word}, which is not there");
+    }
+}
