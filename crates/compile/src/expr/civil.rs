@@ -16,6 +16,16 @@ const ERA_DAYS: i128 = 146_097;
 /// The days that chrono, and so Arrow, can represent: -262143-01-01 to 262142-12-31.
 pub(super) const CHRONO_DAYS: Range = Range { min: -96_465_292, max: 95_026_236 };
 
+/// The year that a day is in.
+pub(super) fn year_of(days: i128) -> i128 {
+    let shifted = days + EPOCH_SHIFT;
+    let (era, day_of_era) = (shifted.div_euclid(ERA_DAYS), shifted.rem_euclid(ERA_DAYS));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // Years begin in March here: January and February have days 306 and later.
+    400 * era + year_of_era + i128::from(day_of_year >= 306)
+}
+
 /// A part of a date, as `i32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -230,7 +240,7 @@ impl Emit<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::CHRONO_DAYS;
+    use super::{CHRONO_DAYS, year_of};
 
     /// Days since 1970-01-01 of the first of January of a year.
     fn new_year(year: i128) -> i128 {
@@ -244,5 +254,15 @@ mod tests {
         assert_eq!(new_year(1970), 0);
         assert_eq!(new_year(-262_143), CHRONO_DAYS.min);
         assert_eq!(new_year(262_143) - 1, CHRONO_DAYS.max);
+    }
+
+    #[test]
+    fn years_begin_in_january() {
+        for year in [-262_143, -401, -400, -1, 0, 1, 4, 100, 400, 1600, 1969, 1970, 1972, 2000, 2024, 262_142]
+        {
+            assert_eq!(year_of(new_year(year)), year, "first of January");
+            assert_eq!(year_of(new_year(year) + 58), year, "last of February");
+            assert_eq!(year_of(new_year(year + 1) - 1), year, "last of December");
+        }
     }
 }

@@ -67,7 +67,7 @@ fn comparison(
             let ((a, a_valid), (b, b_valid)) = (lower_scalar(cx, left)?, lower_scalar(cx, right)?);
             Ok((floats(cx, op, a, b)?, a_valid, b_valid))
         }
-        DataType::Boolean => {
+        DataType::Boolean | DataType::Null => {
             let ((a, a_valid), (b, b_valid)) = (lower_scalar(cx, left)?, lower_scalar(cx, right)?);
             Ok((booleans(cx, op, a, b), a_valid, b_valid))
         }
@@ -157,7 +157,7 @@ pub(super) fn equal(
     let (left, right) = (scalar(a)?, scalar(b)?);
     match data_type {
         DataType::Float32 | DataType::Float64 => floats(cx, CompareOp::Eq, left, right),
-        DataType::Boolean => Ok(booleans(cx, CompareOp::Eq, left, right)),
+        DataType::Boolean | DataType::Null => Ok(booleans(cx, CompareOp::Eq, left, right)),
         _ => {
             let (left, right) = unify(cx, left, right);
             Ok(cx.builder.eq(left, right))

@@ -78,10 +78,13 @@ fn day_part(
     days: Int,
     valid: Option<V>,
 ) -> Result<Lowered, Unsupported> {
+    let clamp = |day: i128| day.clamp(CHRONO_DAYS.min, CHRONO_DAYS.max);
+    let years =
+        Range { min: civil::year_of(clamp(days.range.min)), max: civil::year_of(clamp(days.range.max)) };
     let (days, valid) = representable(cx, days, valid)?;
     let bounds = |min: i32, max: i32| Range::new(min, max);
     let (value, range) = match part {
-        DatePart::Year => (civil::date_part(cx, Part::Year, days), bounds(-262_143, 262_142)),
+        DatePart::Year => (civil::date_part(cx, Part::Year, days), years),
         DatePart::Month => (civil::date_part(cx, Part::Month, days), bounds(1, 12)),
         DatePart::Quarter => {
             let month = civil::date_part(cx, Part::Month, days);

@@ -1,0 +1,333 @@
+//! Evaluates one expression over rows of literal values on the SIMT interpreter.
+
+use kelpie_backend::simt::{self, Config, Memory};
+use kelpie_compile::context::{Argument, Case, ColumnPart, Constant, Context, Lowered, Repr, Status};
+use kelpie_compile::expr::{Expr, ExprKind, children, facts, lower};
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::types::{DataType, Range};
+use kelpie_kir::builder::V;
+use kelpie_kir::{Builder, Scalar, Target, Type, ValidModule, validate};
+
+/// A value of a row, or a result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(String),
+    Error(Status),
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Value {
+        Value::Int(value.into())
+    }
+}
+impl From<i128> for Value {
+    fn from(value: i128) -> Value {
+        Value::Int(value)
+    }
+}
+impl From<i32> for Value {
+    fn from(value: i32) -> Value {
+        Value::Int(value.into())
+    }
+}
+impl From<bool> for Value {
+    fn from(value: bool) -> Value {
+        Value::Bool(value)
+    }
+}
+impl From<f64> for Value {
+    fn from(value: f64) -> Value {
+        Value::Float(value)
+    }
+}
+impl From<&str> for Value {
+    fn from(value: &str) -> Value {
+        Value::Text(value.into())
+    }
+}
+impl From<Status> for Value {
+    fn from(status: Status) -> Value {
+        Value::Error(status)
+    }
+}
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Value {
+        value.map_or(Value::Null, Into::into)
+    }
+}
+
+/// `None` in tables of expectations.
+pub const NULL: Value = Value::Null;
+
+/// Checks an expression: each row is the columns' values and the expected result. Every table runs with the columns'
+/// ranges known and unknown.
+#[track_caller]
+pub fn check(expr: &Expr, rows: &[(Vec<Value>, Value)]) {
+    for known in [false, true] {
+        let evaluated = Evaluation::new(expr, rows, known);
+        for (row, (input, expected)) in rows.iter().enumerate() {
+            let actual = evaluated.run(row);
+            assert!(
+                same(&actual, expected),
+                "{input:?} gives {actual:?} instead of {expected:?} (ranges known: {known}) in {:?}\n{}",
+                expr.kind,
+                kelpie_kir::text::print(&evaluated.module)
+            );
+        }
+    }
+}
+
+/// As [`check`] for expressions over one column.
+#[track_caller]
+pub fn check_one(expr: &Expr, rows: Vec<(Value, Value)>) {
+    let rows: Vec<(Vec<Value>, Value)> =
+        rows.into_iter().map(|(input, expected)| (vec![input], expected)).collect();
+    check(expr, &rows);
+}
+
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),
+        _ => a == b,
+    }
+}
+
+struct Evaluation {
+    module: ValidModule,
+    arguments: Vec<Argument>,
+    columns: Vec<(DataType, Vec<Value>)>,
+    result: DataType,
+    case: Case,
+}
+
+const TEXT_LIMIT: usize = 256;
+
+fn stored(data_type: &DataType) -> Storage {
+    let scalar = match data_type {
+        DataType::Boolean | DataType::Null | DataType::UInt8 => Scalar::U8,
+        DataType::Int8 => Scalar::I8,
+        DataType::Int16 => Scalar::I16,
+        DataType::UInt16 => Scalar::U16,
+        DataType::Int32 | DataType::Date32 => Scalar::I32,
+        DataType::UInt32 => Scalar::U32,
+        DataType::UInt64 => Scalar::U64,
+        DataType::Float32 => Scalar::F32,
+        DataType::Float64 => Scalar::F64,
+        DataType::Decimal128 { .. } => Scalar::I128,
+        DataType::Utf8 => return Storage::Text { offset: Scalar::U32 },
+        _ => Scalar::I64,
+    };
+    Storage::Fixed { scalar, has_base: false }
+}
+
+fn column_types(expr: &Expr, types: &mut Vec<DataType>) {
+    if let ExprKind::Column(index) = expr.kind {
+        if types.len() <= index {
+            types.resize(index + 1, DataType::Int64);
+        }
+        types[index] = expr.data_type.clone();
+    }
+    children(expr).into_iter().for_each(|child| column_types(child, types));
+}
+
+fn range_of(values: &[Value]) -> Option<Range> {
+    let mut range: Option<Range> = None;
+    for value in values {
+        let value = match value {
+            Value::Int(value) => *value,
+            Value::Bool(value) => i128::from(*value),
+            _ => continue,
+        };
+        let point = Range { min: value, max: value };
+        range = Some(range.map_or(point, |range| range.union(point)));
+    }
+    range
+}
+
+impl Evaluation {
+    fn new(expr: &Expr, rows: &[(Vec<Value>, Value)], known: bool) -> Evaluation {
+        let mut types = Vec::new();
+        column_types(expr, &mut types);
+        let columns: Vec<(DataType, Vec<Value>)> = types
+            .iter()
+            .enumerate()
+            .map(|(index, ty)| (ty.clone(), rows.iter().map(|(row, _)| row[index].clone()).collect()))
+            .collect();
+        let layouts: Vec<ColumnLayout> = columns
+            .iter()
+            .map(|(ty, values)| ColumnLayout {
+                storage: stored(ty),
+                has_nulls: values.contains(&Value::Null),
+                range: range_of(values).filter(|_| known).or_else(|| ty.full_range()),
+            })
+            .collect();
+        let ranges: Vec<Option<Range>> = layouts.iter().map(|layout| layout.range).collect();
+        let mut builder = Builder::new();
+        builder.begin_kernel("expression");
+        let target = Target::simt(1, 1, 1 << 16, 1);
+        let mut cx = Context::new(&mut builder, &target);
+        let row = cx.argument("row", Type::I64, Argument::RowCount);
+        cx.begin_scan(0, layouts, types, row);
+        let value = lower(&mut cx, expr).unwrap_or_else(|error| panic!("{error} in {:?}", expr.kind));
+        let case = store(&mut cx, &value);
+        let found = facts(expr, &|column| ranges[column]).expect("has facts");
+        assert_eq!(found.range, value.range, "range of {:?}", expr.kind);
+        let arguments = cx.into_arguments();
+        builder.end_kernel();
+        let module = builder.finish().unwrap_or_else(|error| panic!("{error} in {:?}", expr.kind));
+        let fails = kelpie_kir::text::print(&module).contains("report");
+        assert_eq!(found.can_fail, fails, "can_fail of {:?}", expr.kind);
+        let module = validate(module).unwrap_or_else(|error| panic!("{error} in {:?}", expr.kind));
+        Evaluation { module, arguments, columns, result: expr.data_type.clone(), case }
+    }
+
+    fn run(&self, row: usize) -> Value {
+        let mut memory = Memory::new();
+        let upload = |memory: &mut Memory, bytes: &[u8]| {
+            let id = memory.allocate(bytes.len().max(1));
+            memory.data_mut(id).expect("just allocated")[..bytes.len()].copy_from_slice(bytes);
+            simt::Argument::Pointer(memory.address(id))
+        };
+        let outputs = [32, TEXT_LIMIT].map(|bytes| memory.allocate(bytes));
+        let arguments: Vec<simt::Argument> = self
+            .arguments
+            .iter()
+            .map(|argument| match argument {
+                Argument::Column { column, part, .. } => {
+                    let bytes = self.buffer(*column, *part);
+                    upload(&mut memory, &bytes)
+                }
+                Argument::RowCount => simt::Argument::Scalar(row as i128),
+                Argument::Constant(Constant::Int(_, value)) => simt::Argument::Scalar(*value),
+                Argument::Constant(Constant::Bool(value)) => simt::Argument::Scalar((*value).into()),
+                Argument::Constant(Constant::F32(value)) => simt::Argument::Scalar(value.to_bits().into()),
+                Argument::Constant(Constant::F64(value)) => simt::Argument::Scalar(value.to_bits().into()),
+                Argument::Bytes(bytes) => upload(&mut memory, bytes),
+                Argument::State(index) => simt::Argument::Pointer(memory.address(outputs[*index])),
+                other => panic!("argument {other:?}"),
+            })
+            .collect();
+        let config = Config { lanes: 1, block_threads: 1, step_limit: 1_000_000, ..Config::default() };
+        let report = simt::run(&self.module, "expression", &arguments, &mut memory, &config, &|| false)
+            .unwrap_or_else(|fault| panic!("{fault}\n{}", kelpie_kir::text::print(&self.module)));
+        if report.status != 0 {
+            return Value::Error(Status::from_code(report.status).expect("a known status"));
+        }
+        let data = |index: usize| memory.data(outputs[index]).expect("still there");
+        self.result_value(data(0), data(1))
+    }
+
+    fn result_value(&self, head: &[u8], text: &[u8]) -> Value {
+        if head[16] == 0 {
+            return Value::Null;
+        }
+        let word = i128::from_le_bytes(head[..16].try_into().expect("16 bytes"));
+        match self.result {
+            DataType::Boolean => Value::Bool(word != 0),
+            DataType::Float32 => Value::Float(f64::from(f32::from_bits(word as u32))),
+            DataType::Float64 => Value::Float(f64::from_bits(word as u64)),
+            DataType::Utf8 => {
+                let text = String::from_utf8(text[..word as usize].to_vec()).expect("UTF-8");
+                Value::Text(match self.case {
+                    Case::Keep => text,
+                    Case::Upper => text.to_ascii_uppercase(),
+                    Case::Lower => text.to_ascii_lowercase(),
+                })
+            }
+            _ => Value::Int(word),
+        }
+    }
+
+    fn buffer(&self, column: usize, part: ColumnPart) -> Vec<u8> {
+        let (ty, values) = &self.columns[column];
+        match part {
+            ColumnPart::Validity => {
+                let mut bitmap = vec![0u8; values.len().div_ceil(8)];
+                for (row, value) in values.iter().enumerate() {
+                    bitmap[row / 8] |= u8::from(*value != Value::Null) << (row % 8);
+                }
+                bitmap
+            }
+            ColumnPart::Offsets => {
+                let mut end = 0u32;
+                let mut bytes = end.to_le_bytes().to_vec();
+                for value in values {
+                    end += match value {
+                        Value::Text(text) => text.len() as u32,
+                        _ => 0,
+                    };
+                    bytes.extend(end.to_le_bytes());
+                }
+                bytes
+            }
+            _ => {
+                let size = match stored(ty) {
+                    Storage::Fixed { scalar, .. } => scalar.bytes() as usize,
+                    _ => 0,
+                };
+                values.iter().flat_map(|value| bytes_of(ty, value, size)).collect()
+            }
+        }
+    }
+}
+
+fn bytes_of(ty: &DataType, value: &Value, size: usize) -> Vec<u8> {
+    match (ty, value) {
+        (DataType::Float32, Value::Float(value)) => (*value as f32).to_le_bytes().to_vec(),
+        (_, Value::Float(value)) => value.to_le_bytes().to_vec(),
+        (_, Value::Int(value)) => value.to_le_bytes()[..size].to_vec(),
+        (_, Value::Bool(value)) => vec![u8::from(*value)],
+        (_, Value::Text(text)) => text.as_bytes().to_vec(),
+        _ => vec![0; size],
+    }
+}
+
+/// Writes the value as 16 bytes (text: its length), then whether it is valid; the text's bytes apart.
+fn store(cx: &mut Context<'_>, value: &Lowered) -> Case {
+    let head = cx.argument("head", Type::global(Scalar::U8), Argument::State(0));
+    let wide = cx.builder.bitcast(head, Type::global(Scalar::I128));
+    let (word, case) = match &value.repr {
+        Repr::Scalar(scalar) => (as_word(cx, *scalar), Case::Keep),
+        Repr::Text(text) => {
+            let output = cx.argument("text", Type::global(Scalar::U8), Argument::State(1));
+            copy(cx.builder, text.data, text.length, output);
+            (cx.builder.convert(text.length, Scalar::I128), text.case)
+        }
+    };
+    cx.builder.store(wide, word);
+    let valid = value.valid.unwrap_or_else(|| cx.builder.bool(true));
+    let valid = cx.builder.convert(valid, Scalar::U8);
+    let index = cx.builder.u32(16);
+    let place = cx.builder.offset(head, index);
+    cx.builder.store(place, valid);
+    case
+}
+
+fn as_word(cx: &mut Context<'_>, scalar: V) -> V {
+    let bits = match cx.builder.scalar(scalar) {
+        Scalar::F32 => cx.builder.bitcast(scalar, Scalar::U32),
+        Scalar::F64 => cx.builder.bitcast(scalar, Scalar::U64),
+        _ => scalar,
+    };
+    cx.builder.convert(bits, Scalar::I128)
+}
+
+fn copy(b: &mut Builder, data: V, length: V, output: V) {
+    let zero = b.u32(0);
+    let counter = b.var_of("copied", zero);
+    b.begin_loop();
+    let index = b.read(counter);
+    let end = b.ge(index, length);
+    b.break_if(end);
+    let byte = b.element(data, index);
+    let place = b.offset(output, index);
+    b.store(place, byte);
+    let one = b.u32(1);
+    let next = b.add(index, one);
+    b.assign(counter, next);
+    b.end();
+}

@@ -1,0 +1,192 @@
+//! Text.
+
+use kelpie_compile::context::Status::{Fallback, NegativeSubstringLength, Overflow};
+use kelpie_compile::expr::CompareOp::*;
+use kelpie_compile::expr::{Expr, ExprKind, Function};
+
+use crate::build::*;
+use crate::harness::{NULL, Value, check, check_one};
+
+#[test]
+fn order_is_by_bytes() {
+    let words = ["", "a", "aa", "ab", "b", "z\u{e9}", "\u{e9}", "\u{1f600}"];
+    for (op, test) in [
+        (Lt, (|a, b| a < b) as fn(usize, usize) -> bool),
+        (Le, |a, b| a <= b),
+        (Eq, |a, b| a == b),
+        (Ne, |a, b| a != b),
+        (Gt, |a, b| a > b),
+        (Ge, |a, b| a >= b),
+    ] {
+        let mut rows = vec![(vec![NULL, "a".into()], NULL), (vec!["a".into(), NULL], NULL)];
+        for (i, a) in words.iter().enumerate() {
+            for (j, b) in words.iter().enumerate() {
+                rows.push((vec![(*a).into(), (*b).into()], test(i, j).into()));
+            }
+        }
+        check(&compare(op, col(0, Utf8), col(1, Utf8)), &rows);
+    }
+    let literal = compare(Eq, col(0, Utf8), string("ab"));
+    check_one(
+        &literal,
+        vec![("ab".into(), true.into()), ("a".into(), false.into()), ("".into(), false.into())],
+    );
+}
+
+fn like(pattern: &str, negated: bool, case_insensitive: bool) -> Expr {
+    let (input, pattern) = (Box::new(col(0, Utf8)), Box::new(string(pattern)));
+    make(ExprKind::Like { input, pattern, negated, case_insensitive }, Boolean)
+}
+
+#[test]
+fn like_patterns() {
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        ("abc", &["abc"], &["ab", "abcd", ""]),
+        ("", &[""], &["a"]),
+        ("%", &["", "a", "\u{e9}"], &[]),
+        ("ab%", &["ab", "abc"], &["a", "xab", ""]),
+        ("%ab", &["ab", "xab", "abab"], &["abx", "b", ""]),
+        ("%ab%", &["ab", "xabx", "aab"], &["ba", "a", ""]),
+        (
+            "%special%requests%",
+            &["special requests", "x specialrequests y"],
+            &["requests special", "special"],
+        ),
+        ("a%b", &["ab", "axb", "abb"], &["a", "b", "abc", "ba"]),
+        ("a%b%c", &["abc", "axbyc", "abcbc"], &["acb", "ab", "bc"]),
+        ("_", &["a", "\u{e9}", "\u{1f600}"], &["", "ab", "\u{e9}\u{e9}"]),
+        ("__", &["ab", "\u{e9}x"], &["a", "\u{1f600}"]),
+        ("a_c", &["abc", "a\u{e9}c", "a\u{1f600}c"], &["ac", "abbc"]),
+        ("%_", &["a", "ab", "\u{e9}"], &[""]),
+        ("_%b_", &["aabc", "abb\u{e9}", "xbb"], &["ab", "abbxx", "bb"]),
+        ("%\u{e9}_%", &["\u{e9}x", "a\u{e9}\u{1f600}b"], &["\u{e9}", "a\u{e9}"]),
+        ("100\\%", &["100%"], &["1000", "100"]),
+        ("a\\_b", &["a_b"], &["axb"]),
+        ("a\\\\%", &["a\\", "a\\b"], &["a", "ab"]),
+        ("%\\%%", &["50%", "%"], &["50"]),
+        ("a\\", &["a\\"], &["a"]),
+        ("%%%", &["", "x"], &[]),
+    ];
+    for (pattern, yes, no) in cases {
+        let expected = |positive: bool| {
+            let mut rows: Vec<(Value, Value)> = vec![(NULL, NULL)];
+            rows.extend(yes.iter().map(|text| ((*text).into(), positive.into())));
+            rows.extend(no.iter().map(|text| ((*text).into(), (!positive).into())));
+            rows
+        };
+        check_one(&like(pattern, false, false), expected(true));
+        check_one(&like(pattern, true, false), expected(false));
+    }
+    let ignoring_case = vec![
+        ("ABC".into(), true.into()),
+        ("xaBcx".into(), true.into()),
+        ("ab".into(), false.into()),
+        ("\u{e9}abc".into(), Fallback.into()),
+        (NULL, NULL),
+    ];
+    check_one(&like("%aBc%", false, true), ignoring_case);
+    let no_pattern = make(
+        ExprKind::Like {
+            input: Box::new(col(0, Utf8)),
+            pattern: Box::new(null(Utf8)),
+            negated: false,
+            case_insensitive: false,
+        },
+        Boolean,
+    );
+    check_one(&no_pattern, vec![("a".into(), NULL)]);
+}
+
+#[test]
+fn substrings() {
+    let substring = call(Function::Substr, vec![col(0, Utf8), col(1, Int64), col(2, Int64)], Utf8);
+    let row = |text: &str, start: i64, length: i64, expected: Value| {
+        (vec![text.into(), start.into(), length.into()], expected)
+    };
+    check(
+        &substring,
+        &[
+            row("alphabet", 1, 3, "alp".into()),
+            row("alphabet", 3, 2, "ph".into()),
+            row("alphabet", 0, 3, "al".into()),
+            row("alphabet", -3, 5, "a".into()),
+            row("alphabet", -10, 2, "".into()),
+            row("alphabet", 9, 2, "".into()),
+            row("alphabet", 8, 100, "t".into()),
+            row("alphabet", 1, 0, "".into()),
+            row("", 1, 5, "".into()),
+            row("h\u{e9}llo \u{1f600}!", 2, 2, "\u{e9}l".into()),
+            row("h\u{e9}llo \u{1f600}!", 7, 1, "\u{1f600}".into()),
+            row("h\u{e9}llo \u{1f600}!", 8, 9, "!".into()),
+            row("abc", 1, i64::MAX, "abc".into()),
+            row("abc", i64::MAX, i64::MAX, "".into()),
+            row("abc", i64::MIN + 1, i64::MAX, "".into()),
+            row("abc", 1, -1, NegativeSubstringLength.into()),
+            row("abc", i64::MIN, 1, Overflow.into()),
+            (vec![NULL, 1.into(), (-1).into()], NULL),
+            (vec!["abc".into(), NULL, 1.into()], NULL),
+            (vec!["abc".into(), 1.into(), NULL], NULL),
+        ],
+    );
+    let rest = call(Function::Substr, vec![col(0, Utf8), int(3, Int64)], Utf8);
+    check_one(
+        &rest,
+        vec![("alphabet".into(), "phabet".into()), ("a\u{e9}b".into(), "b".into()), ("a".into(), "".into())],
+    );
+    let prefix = call(Function::Substr, vec![col(0, Utf8), int(1, Int64), int(2, Int64)], Utf8);
+    let is_area = make(
+        ExprKind::InList { input: Box::new(prefix), list: vec![string("13"), string("31")], negated: false },
+        Boolean,
+    );
+    check_one(
+        &is_area,
+        vec![
+            ("13-555".into(), true.into()),
+            ("31".into(), true.into()),
+            ("1".into(), false.into()),
+            (NULL, NULL),
+        ],
+    );
+}
+
+#[test]
+fn lengths_and_case() {
+    let length = call(Function::CharacterLength, vec![col(0, Utf8)], Int32);
+    check_one(
+        &length,
+        vec![
+            ("".into(), 0.into()),
+            ("abc".into(), 3.into()),
+            ("a\u{e9}\u{1f600}".into(), 3.into()),
+            (NULL, NULL),
+        ],
+    );
+    let bytes = call(Function::OctetLength, vec![col(0, Utf8)], Int32);
+    check_one(&bytes, vec![("".into(), 0.into()), ("a\u{e9}\u{1f600}".into(), 7.into())]);
+    let upper = call(Function::Upper, vec![col(0, Utf8)], Utf8);
+    let lower = call(Function::Lower, vec![col(0, Utf8)], Utf8);
+    check_one(
+        &upper,
+        vec![("aBc@[`{z".into(), "ABC@[`{Z".into()), ("\u{e9}".into(), Fallback.into()), (NULL, NULL)],
+    );
+    let both = call(Function::Lower, vec![upper.clone()], Utf8);
+    check_one(&both, vec![("aBc".into(), "abc".into())]);
+    check_one(
+        &compare(Eq, upper.clone(), string("ABC@[`{Z")),
+        vec![("aBc@[`{z".into(), true.into()), ("abc".into(), false.into())],
+    );
+    check_one(&compare(Lt, lower, string("b")), vec![("AB".into(), true.into()), ("C".into(), false.into())]);
+    let shouted = make(
+        ExprKind::Like {
+            input: Box::new(upper),
+            pattern: Box::new(string("A%C_")),
+            negated: false,
+            case_insensitive: false,
+        },
+        Boolean,
+    );
+    check_one(
+        &shouted,
+        vec![("axxcd".into(), true.into()), ("abcd".into(), true.into()), ("bcd".into(), false.into())],
+    );
+}
