@@ -1,23 +1,35 @@
-//! The SIMT interpreter as a device: slow, and checks everything.
+//! The SIMT interpreter as a device: slow, and checks everything. Accesses are checked against the exact size of a
+//! buffer, fresh memory holds no zeros, and races are faults.
 
+mod memory;
+
+use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use kelpie_kir::{Target, ValidModule};
+use kelpie_backend::simt::{Argument, Config, Program};
+use kelpie_kir::{Target, Type, ValidModule};
 
-use crate::memory::{HostMemory, HostPool, default_limit};
-use crate::{Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport};
+use self::memory::{SimtMemory, Space};
+use crate::memory::default_limit;
+use crate::{
+    Buffer, Device, DeviceError, DeviceKind, Kernel, KernelArgument, LaneActivity, Launch, LaunchReport,
+};
 
 /// Name of the device in errors.
 const DEVICE: &str = "simt";
 /// Shared memory of a block, in bytes: what every NVIDIA GPU has.
 const SHARED_BYTES: u32 = 48 << 10;
 
-/// The SIMT interpreter.
+/// The SIMT interpreter. Launches run one at a time, in the calling thread.
 #[derive(Debug)]
 pub struct SimtDevice {
     target: Target,
     detect_races: bool,
-    pool: Arc<HostPool>,
+    space: Arc<Space>,
+    /// Launches so far: each runs its warps in another order.
+    launches: AtomicU64,
 }
 
 impl SimtDevice {
@@ -34,18 +46,34 @@ impl SimtDevice {
         detect_races: bool,
     ) -> Arc<SimtDevice> {
         let lanes = lanes.clamp(1, 32);
-        let block_threads = block_threads.clamp(lanes, 1024).next_multiple_of(lanes);
+        let block_threads = block_threads.clamp(lanes, 1024) / lanes * lanes;
         let target = Target::simt(lanes, block_threads, SHARED_BYTES, resident_blocks.max(1));
-        Arc::new(SimtDevice { target, detect_races, pool: HostPool::new(DEVICE, default_limit()) })
+        let space = Space::new(DEVICE, default_limit());
+        Arc::new(SimtDevice { target, detect_races, space, launches: AtomicU64::new(0) })
     }
 
-    fn memory_of<'a>(&self, buffer: &'a Buffer) -> Result<&'a HostMemory, DeviceError> {
-        HostMemory::of(buffer, &self.pool)
+    fn memory_of<'a>(&self, buffer: &'a Buffer) -> Result<&'a SimtMemory, DeviceError> {
+        SimtMemory::of(buffer, &self.space)
     }
 }
 
-fn missing() -> DeviceError {
-    DeviceError::NotUsable { device: DEVICE.into(), reason: "the back end is not built yet".into() }
+/// A kernel ready to be interpreted.
+#[derive(Debug)]
+struct SimtKernel {
+    program: Program,
+    name: String,
+    params: Vec<Type>,
+    compile_ns: u64,
+}
+
+impl Kernel for SimtKernel {
+    fn compile_ns(&self) -> u64 {
+        self.compile_ns
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
 }
 
 impl Device for SimtDevice {
@@ -73,41 +101,80 @@ impl Device for SimtDevice {
     }
 
     fn memory(&self) -> (u64, u64) {
-        self.pool.usage()
+        self.space.usage()
     }
 
     fn set_memory_limit(&self, limit: Option<u64>) {
-        self.pool.set_limit(limit);
+        self.space.set_limit(limit);
     }
 
     fn allocate(&self, bytes: usize) -> Result<Buffer, DeviceError> {
-        self.pool.allocate(bytes)
+        self.space.allocate(bytes)
     }
 
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
-        self.memory_of(buffer)?.upload(offset, data)
+        self.memory_of(buffer)?.access("upload", offset, data.len(), |part| part.copy_from_slice(data))
     }
 
     fn download(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<(), DeviceError> {
-        self.memory_of(buffer)?.download(offset, data)
+        self.memory_of(buffer)?.access("download", offset, data.len(), |part| data.copy_from_slice(part))
     }
 
     fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
-        self.memory_of(buffer)?.fill(offset, bytes, value)
+        self.memory_of(buffer)?.access("fill", offset, bytes, |part| part.fill(value))
     }
 
     fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
-        let _ = (module, kernel);
-        Err(missing())
+        let started = Instant::now();
+        let params = crate::kernel_params(DEVICE, module, kernel)?;
+        let program = Program::new(module, kernel).map_err(|fault| DeviceError::Compile {
+            device: DEVICE.into(),
+            kernel: kernel.into(),
+            message: fault.to_string(),
+        })?;
+        let compile_ns = started.elapsed().as_nanos() as u64;
+        Ok(Arc::new(SimtKernel { program, name: kernel.into(), params, compile_ns }))
     }
 
     fn code(&self, module: &ValidModule) -> Result<String, DeviceError> {
-        let _ = module;
-        Err(missing())
+        Ok(kelpie_kir::text::print(module))
     }
 
     fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
-        let _ = launch;
-        Err(missing())
+        let failed = |kernel: &str, message: String| DeviceError::Failed {
+            device: DEVICE.into(),
+            operation: format!("launch of kernel {kernel}"),
+            message,
+        };
+        let kernel = launch.kernel.as_any().downcast_ref::<SimtKernel>();
+        let kernel = kernel.ok_or_else(|| failed("?", "the kernel belongs to another device".into()))?;
+        crate::check_arguments(DEVICE, &kernel.name, &kernel.params, launch.arguments)?;
+        let arguments = launch.arguments.iter().map(|argument| {
+            Ok(match argument {
+                KernelArgument::Scalar(_, bits) => Argument::Scalar(*bits),
+                KernelArgument::Buffer(buffer, offset) => {
+                    Argument::Pointer(self.memory_of(buffer)?.address().wrapping_add(*offset))
+                }
+            })
+        });
+        let arguments = arguments.collect::<Result<Vec<_>, DeviceError>>()?;
+        let config = Config {
+            lanes: self.target.lanes,
+            block_threads: self.target.block_threads,
+            blocks: launch.blocks,
+            seed: self.launches.fetch_add(1, Ordering::Relaxed),
+            step_limit: u64::MAX,
+            detect_races: self.detect_races,
+        };
+        let started = Instant::now();
+        let cancelled = || launch.cancel.is_cancelled();
+        let report = self.space.launch(|memory| kernel.program.run(&arguments, memory, &config, &cancelled));
+        let report = report.map_err(|fault| failed(&kernel.name, fault.to_string()))?;
+        let activity = LaneActivity { warp_steps: report.warp_steps, lane_steps: report.lane_steps };
+        let time_ns = started.elapsed().as_nanos() as u64;
+        Ok(LaunchReport { status: report.status, time_ns, activity: Some(activity) })
     }
 }
+
+#[cfg(test)]
+mod tests;

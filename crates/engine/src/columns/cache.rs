@@ -260,8 +260,8 @@ impl ColumnCache {
         Ok(resident)
     }
 
-    /// Allocates; where memory is short, columns that no query holds make room.
-    fn allocate(&self, device: &Arc<dyn Device>, bytes: usize) -> Result<Buffer, DeviceError> {
+    /// Allocates on a device; where memory is short, columns that no query holds make room.
+    pub fn allocate(&self, device: &Arc<dyn Device>, bytes: usize) -> Result<Buffer, DeviceError> {
         loop {
             match device.allocate(bytes) {
                 Err(DeviceError::OutOfMemory { device: name, requested, used, limit }) => {

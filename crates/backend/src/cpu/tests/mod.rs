@@ -4,6 +4,7 @@ mod arith;
 mod atomics;
 mod convert;
 mod flow;
+mod fuzz;
 mod memory;
 
 use std::sync::atomic::AtomicU32;
