@@ -9,6 +9,9 @@ use kelpie_compile::types::{DataType, Interval, Literal};
 use crate::build::*;
 use crate::harness::{NULL, Value, check, check_one};
 
+/// Year, month, day.
+type Civil = (i64, i64, i64);
+
 /// Days since 1970-01-01, counted year by year and month by month.
 fn day(year: i64, month: i64, day: i64) -> i64 {
     let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -30,7 +33,7 @@ fn shifted(op: ArithmeticOp, ty: DataType, interval: Expr) -> Expr {
 
 #[test]
 fn months_are_clamped() {
-    let cases: [(i32, (i64, i64, i64), (i64, i64, i64)); 12] = [
+    let cases: [(i32, Civil, Civil); 12] = [
         (1, (2020, 1, 31), (2020, 2, 29)),
         (1, (2021, 1, 31), (2021, 2, 28)),
         (1, (1900, 1, 31), (1900, 2, 28)),
@@ -110,7 +113,7 @@ fn parts_of_dates() {
     use DatePart::*;
     // Year, quarter, month, ISO week, day, day of the week, day of the year.
     let parts = [Year, Quarter, Month, Week, Day, DayOfWeek, DayOfYear];
-    let cases: [((i64, i64, i64), [i64; 7]); 14] = [
+    let cases: [(Civil, [i64; 7]); 14] = [
         ((1970, 1, 1), [1970, 1, 1, 1, 1, 4, 1]),
         ((1969, 12, 31), [1969, 4, 12, 1, 31, 3, 365]),
         ((1968, 12, 29), [1968, 4, 12, 52, 29, 0, 364]),
@@ -127,7 +130,7 @@ fn parts_of_dates() {
         ((9999, 12, 31), [9999, 4, 12, 52, 31, 5, 365]),
     ];
     for (index, which) in parts.into_iter().enumerate() {
-        let days = |&((y, m, d), _): &((i64, i64, i64), [i64; 7])| day(y, m, d);
+        let days = |&((y, m, d), _): &(Civil, [i64; 7])| day(y, m, d);
         let mut rows: Vec<(Value, Value)> =
             cases.iter().map(|case| (days(case).into(), case.1[index].into())).collect();
         rows.extend([(NULL, NULL), (i32::MAX.into(), NULL), (i32::MIN.into(), NULL)]);

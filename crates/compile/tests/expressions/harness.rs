@@ -174,7 +174,7 @@ impl Evaluation {
         cx.begin_scan(0, layouts, types, row);
         let value = lower(&mut cx, expr).unwrap_or_else(|error| panic!("{error} in {:?}", expr.kind));
         let case = store(&mut cx, &value);
-        let found = facts(expr, &|column| ranges[column]).expect("has facts");
+        let found = facts(expr, &|column| ranges[column]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(found.range, value.range, "range of {:?}", expr.kind);
         let arguments = cx.into_arguments();
         builder.end_kernel();
@@ -189,7 +189,9 @@ impl Evaluation {
         let mut memory = Memory::new();
         let upload = |memory: &mut Memory, bytes: &[u8]| {
             let id = memory.allocate(bytes.len().max(1));
-            memory.data_mut(id).expect("just allocated")[..bytes.len()].copy_from_slice(bytes);
+            if let Some(data) = memory.data_mut(id) {
+                data[..bytes.len()].copy_from_slice(bytes);
+            }
             simt::Argument::Pointer(memory.address(id))
         };
         let outputs = [32, TEXT_LIMIT].map(|bytes| memory.allocate(bytes));
@@ -215,9 +217,10 @@ impl Evaluation {
         let report = simt::run(&self.module, "expression", &arguments, &mut memory, &config, &|| false)
             .unwrap_or_else(|fault| panic!("{fault}\n{}", kelpie_kir::text::print(&self.module)));
         if report.status != 0 {
-            return Value::Error(Status::from_code(report.status).expect("a known status"));
+            let status = Status::from_code(report.status);
+            return Value::Error(status.unwrap_or_else(|| panic!("status {}", report.status)));
         }
-        let data = |index: usize| memory.data(outputs[index]).expect("still there");
+        let data = |index: usize| memory.data(outputs[index]).unwrap_or_default();
         self.result_value(data(0), data(1))
     }
 
@@ -225,13 +228,13 @@ impl Evaluation {
         if head[16] == 0 {
             return Value::Null;
         }
-        let word = i128::from_le_bytes(head[..16].try_into().expect("16 bytes"));
+        let word = head[..16].iter().rev().fold(0, |word: i128, byte| word << 8 | i128::from(*byte));
         match self.result {
             DataType::Boolean => Value::Bool(word != 0),
             DataType::Float32 => Value::Float(f64::from(f32::from_bits(word as u32))),
             DataType::Float64 => Value::Float(f64::from_bits(word as u64)),
             DataType::Utf8 => {
-                let text = String::from_utf8(text[..word as usize].to_vec()).expect("UTF-8");
+                let text = String::from_utf8_lossy(&text[..word as usize]).into_owned();
                 Value::Text(match self.case {
                     Case::Keep => text,
                     Case::Upper => text.to_ascii_uppercase(),
