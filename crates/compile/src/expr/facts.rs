@@ -5,6 +5,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Block, Builder, Expr as KirExpr, Function, Scalar, Stmt, Target, Type};
 
 use super::literal::text_of_bytes;
+use super::logic::{Connective, operands};
 use super::tree::{children, with_children};
 use super::value::unsupported;
 use crate::context::{Constant, Context, Lowered, Repr, Unsupported, register_of};
@@ -81,8 +82,20 @@ pub fn check(expr: &Expr, reasons: &mut Vec<String>) {
     check_node(expr, reasons);
 }
 
+/// The operands that are lowered one below the other: all of a chain of ANDs or ORs, which may be long.
+fn parts(expr: &Expr) -> Vec<&Expr> {
+    match expr.kind {
+        ExprKind::And(..) => operands(Connective::And, expr),
+        ExprKind::Or(..) => operands(Connective::Or, expr),
+        _ => children(expr),
+    }
+}
+
 /// Checks the children, then the node over columns in their place.
 fn check_node(expr: &Expr, reasons: &mut Vec<String>) {
+    if let ExprKind::And(..) | ExprKind::Or(..) = expr.kind {
+        return parts(expr).into_iter().for_each(|part| check_node(part, reasons));
+    }
     let mut placeholders = Vec::new();
     for (index, child) in children(expr).into_iter().enumerate() {
         if matches!(child.kind, ExprKind::Literal(_)) {
@@ -105,7 +118,7 @@ fn is_too_deep(expr: &Expr) -> bool {
         if depth > DEPTH_LIMIT {
             return true;
         }
-        open.extend(children(expr).into_iter().map(|child| (child, depth + 1)));
+        open.extend(parts(expr).into_iter().map(|part| (part, depth + 1)));
     }
     false
 }

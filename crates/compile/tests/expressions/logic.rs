@@ -4,7 +4,7 @@ use kelpie_compile::context::Status::DivideByZero;
 use kelpie_compile::expr::ArithmeticOp::Divide;
 use kelpie_compile::expr::CompareOp::*;
 use kelpie_compile::expr::{Expr, ExprKind, Function};
-use kelpie_compile::types::DataType;
+use kelpie_compile::types::{DataType, Literal};
 
 use crate::build::*;
 use crate::harness::{NULL, Value, check, check_one};
@@ -45,6 +45,12 @@ fn connectives_are_kleene() {
     check_one(&is_null, vec![(true.into(), false.into()), (NULL, true.into())]);
     let is_not_null = make(ExprKind::IsNotNull(Box::new(a())), Boolean);
     check_one(&is_not_null, vec![(true.into(), true.into()), (NULL, false.into())]);
+    let literal = |value| Expr::literal(Literal::Boolean(value), Boolean);
+    check_one(
+        &and(literal(true), a()),
+        vec![(true.into(), true.into()), (false.into(), false.into()), (NULL, NULL)],
+    );
+    check_one(&or(a(), literal(false)), vec![(true.into(), true.into()), (NULL, NULL)]);
     let with_null = and(a(), null(Boolean));
     check_one(&with_null, vec![(true.into(), NULL), (false.into(), false.into()), (NULL, NULL)]);
 }
