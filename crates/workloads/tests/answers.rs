@@ -52,7 +52,7 @@ async fn all_queries_at_scale_0_01_on_the_cpu() {
 #[tokio::test(flavor = "multi_thread")]
 async fn compiled_queries_at_scale_0_01_everywhere() {
     let data = data(0.01, &["lineitem"]);
-    let mut devices = vec![("cpu", "32")];
+    let mut devices = vec![("cpu", "32"), ("simt", "32"), ("simt", "4")];
     let devices_here = KelpieSession::new(SessionOptions::default()).unwrap().engine().devices();
     if devices_here.iter().any(|(kind, device)| format!("{kind:?}") == "Cuda" && device.is_ok()) {
         devices.push(("cuda", "32"));
