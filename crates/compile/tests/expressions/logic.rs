@@ -7,7 +7,7 @@ use kelpie_compile::expr::{Expr, ExprKind, Function};
 use kelpie_compile::types::{DataType, Literal};
 
 use crate::build::*;
-use crate::harness::{NULL, Value, check, check_one};
+use crate::harness::{NULL, Value, check, check_one, check_over};
 
 const TRUTHS: [Option<bool>; 3] = [Some(true), Some(false), None];
 
@@ -79,6 +79,28 @@ fn what_fails_is_evaluated_only_where_needed() {
             (vec![0.into(), 0.into()], false.into()),
             (vec![1.into(), 0.into()], DivideByZero.into()),
         ],
+    );
+}
+
+#[test]
+fn projections_that_fail_are_evaluated_only_where_needed() {
+    let quotient = arithmetic(Divide, int(10, Int64), col(0, Int64), Int64);
+    let projection = [col(0, Int64), quotient];
+    let guarded = and(compare(Ne, col(0, Int64), int(0, Int64)), compare(Gt, col(1, Int64), int(1, Int64)));
+    let row = |x: i64, expected: Value| (vec![x.into()], expected);
+    check_over(
+        Some(&projection),
+        &guarded,
+        &[row(0, false.into()), row(5, true.into()), row(10, false.into())],
+    );
+    let unguarded = compare(Gt, col(1, Int64), int(1, Int64));
+    check_over(Some(&projection), &unguarded, &[row(0, DivideByZero.into()), row(5, true.into())]);
+    // Once computed, a column is not computed again.
+    let twice = and(compare(Gt, col(1, Int64), int(1, Int64)), compare(Lt, col(1, Int64), int(4, Int64)));
+    check_over(
+        Some(&projection),
+        &twice,
+        &[row(5, true.into()), row(2, false.into()), row(10, false.into())],
     );
 }
 
