@@ -244,7 +244,8 @@ impl Execution<'_> {
             describe(&prepared, *stage, &self.device, out)?;
         }
         let first = self.metrics.pipelines.len();
-        let batch = stage::run(&prepared, plan, &loaded, &self.device, self.cancel, &mut self.metrics)?;
+        let batch =
+            stage::run(&prepared, plan, &loaded, &self.device, columns, self.cancel, &mut self.metrics)?;
         if fresh {
             for (metrics, kernel) in self.metrics.pipelines[first..].iter_mut().zip(&prepared.kernels) {
                 metrics.compile_ns = kernel.compile_ns();

@@ -116,6 +116,8 @@ pub fn prepare(program: Program, device: &Arc<dyn Device>) -> Result<Prepared, E
 /// A running stage: the state buffers of one execution.
 struct Run<'a> {
     device: &'a Arc<dyn Device>,
+    /// Makes room for state by evicting columns.
+    cache: &'a ColumnCache,
     prepared: &'a Prepared,
     loaded: &'a [Loaded],
     capacities: Vec<u64>,
@@ -130,12 +132,14 @@ pub fn run(
     plan: &Plan,
     loaded: &[Loaded],
     device: &Arc<dyn Device>,
+    cache: &ColumnCache,
     cancel: &CancelToken,
     metrics: &mut QueryMetrics,
 ) -> Result<RecordBatch, EngineError> {
     let program = &prepared.program;
     let mut run = Run {
         device,
+        cache,
         prepared,
         loaded,
         capacities: program.classes.iter().map(|class| class.initial).collect(),
@@ -247,7 +251,7 @@ impl Run<'_> {
         if let Some(buffer) = &self.buffers[state] {
             return Ok(Arc::clone(buffer));
         }
-        let buffer = self.device.allocate(self.state_bytes(state)?.max(16))?;
+        let buffer = self.cache.allocate(self.device, self.state_bytes(state)?.max(16))?;
         self.buffers[state] = Some(Arc::clone(&buffer));
         Ok(buffer)
     }
@@ -305,7 +309,7 @@ impl Run<'_> {
             Argument::Bytes(bytes) => match self.constants.get(bytes.as_ref()) {
                 Some(buffer) => whole(buffer),
                 None => {
-                    let buffer = self.device.allocate(bytes.len().max(16))?;
+                    let buffer = self.cache.allocate(self.device, bytes.len().max(16))?;
                     self.device.upload(&buffer, 0, bytes)?;
                     self.constants.insert(bytes.to_vec(), Arc::clone(&buffer));
                     whole(&buffer)

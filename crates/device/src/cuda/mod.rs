@@ -91,7 +91,12 @@ impl CudaDevice {
         let shared = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
         let shared_limit =
             attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-        let target = Target::simt(32, BLOCK_THREADS, shared, multiprocessors * BLOCKS_PER_MULTIPROCESSOR);
+        let target = Target::simt(
+            32,
+            BLOCK_THREADS,
+            shared_limit.max(shared),
+            multiprocessors * BLOCKS_PER_MULTIPROCESSOR,
+        );
         let architecture = format!("sm_{major}{minor}");
         let compiler = Compiler::new(
             context.clone(),

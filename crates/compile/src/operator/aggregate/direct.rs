@@ -21,8 +21,8 @@ use crate::types::Range;
 const SLOT_LIMIT: u64 = 1 << 20;
 /// Most bytes of a worker's own table on a CPU: it should stay in the second-level cache.
 const WORKER_TABLE_BYTES: u64 = 256 << 10;
-/// Most bytes of the tables of a block's threads: two blocks should fit a multiprocessor of an NVIDIA GPU.
-const THREAD_TABLES_BYTES: u64 = 100 << 10;
+/// Most bytes of a SIMT block's table or tables: two blocks should fit a multiprocessor of an NVIDIA GPU.
+const BLOCK_TABLES_BYTES: u64 = 100 << 10;
 
 /// A key of a dense domain.
 #[derive(Debug, Clone)]
@@ -107,15 +107,12 @@ impl DirectTable {
         let class = fixed_class(states, slots);
         let state = states.state("groups", 8 * cells.words(), class);
         let bytes = (slots + 1) * u64::from(cells.words()) * 8;
-        let shared = u64::from(target.shared_bytes);
+        let local_limit = if target.block_threads == 1 { WORKER_TABLE_BYTES } else { BLOCK_TABLES_BYTES };
+        let limit = u64::from(target.shared_bytes).min(local_limit);
         let place = match micro_model {
             MicroModel::Pipelined => Place::Device,
-            MicroModel::Resolution
-                if bytes * u64::from(target.block_threads) <= shared.min(THREAD_TABLES_BYTES) =>
-            {
-                Place::Thread
-            }
-            MicroModel::Resolution if bytes <= shared.min(WORKER_TABLE_BYTES) => Place::Block,
+            MicroModel::Resolution if bytes * u64::from(target.block_threads) <= limit => Place::Thread,
+            MicroModel::Resolution if bytes <= limit => Place::Block,
             MicroModel::Resolution => Place::Device,
         };
         DirectTable { keys, slots, class, state, present, place, table: None }
