@@ -6,7 +6,7 @@ use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
 use super::facts::is_lazy;
-use super::value::{boolean, both, lower_scalar};
+use super::value::{boolean, both, lower_scalar, unsupported};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::{Expr, ExprKind, lower as lower_expr};
 
@@ -151,6 +151,9 @@ pub fn lower_condition(cx: &mut Context<'_>, expr: &Expr) -> Result<V, Unsupport
         ExprKind::Or(..) => Connective::Or,
         _ => {
             let (value, valid) = lower_scalar(cx, expr)?;
+            if cx.builder.scalar(value) != Scalar::Bool {
+                return unsupported(format!("a condition of type {}", expr.data_type));
+            }
             return Ok(match valid {
                 Some(valid) => cx.builder.and(value, valid),
                 None => value,

@@ -3,8 +3,8 @@
 use kelpie_kir::Type;
 use kelpie_kir::builder::V;
 
-use crate::context::{Context, Lowered, Repr, Unsupported};
-use crate::expr::{Expr, lower};
+use crate::context::{Context, Unsupported};
+use crate::expr::{Expr, lower_condition};
 use crate::operator::Flow;
 
 /// Emits the filter. Under a flag, a predicate that may not be computed for a dead row (`speculative` is false) is
@@ -44,9 +44,5 @@ pub fn consume(
 
 /// `bool`: the predicate is true, not false and not NULL.
 pub fn is_true(cx: &mut Context<'_>, predicate: &Expr) -> Result<V, Unsupported> {
-    match lower(cx, predicate)? {
-        Lowered { repr: Repr::Scalar(value), valid: None, .. } => Ok(value),
-        Lowered { repr: Repr::Scalar(value), valid: Some(valid), .. } => Ok(cx.builder.and(valid, value)),
-        _ => Err(Unsupported("a predicate that is not boolean".into())),
-    }
+    lower_condition(cx, predicate)
 }
