@@ -55,6 +55,30 @@ fn connectives_are_kleene() {
     check_one(&with_null, vec![(true.into(), NULL), (false.into(), false.into()), (NULL, NULL)]);
 }
 
+/// 1 where the condition is TRUE, else 0.
+fn whether(condition: Expr) -> Expr {
+    let branches = vec![(condition, int(1, Int64))];
+    make(ExprKind::Case { branches, otherwise: Some(Box::new(int(0, Int64))) }, Int64)
+}
+
+#[test]
+fn conditions_are_true_or_not() {
+    let number = |result: Option<bool>| Value::from(i64::from(result == Some(true)));
+    let rows = |result: fn(Option<bool>, Option<bool>) -> Option<bool>| {
+        let all = TRUTHS.iter().flat_map(|&a| TRUTHS.iter().map(move |&b| (a, b)));
+        all.map(|(a, b)| (vec![a.into(), b.into()], number(result(a, b)))).collect::<Vec<_>>()
+    };
+    check(&whether(and(col(0, Boolean), col(1, Boolean))), &rows(kleene_and));
+    check(&whether(or(col(0, Boolean), col(1, Boolean))), &rows(kleene_or));
+    let guarded = and(compare(Ne, col(0, Int64), int(0, Int64)), risky(0));
+    check_one(&whether(guarded), vec![(0.into(), 0.into()), (5.into(), 1.into()), (NULL, 0.into())]);
+    let guarded = or(compare(Eq, col(0, Int64), int(0, Int64)), risky(0));
+    check_one(&whether(guarded), vec![(0.into(), 1.into()), ((-5).into(), 0.into()), (NULL, 0.into())]);
+    // NULL AND (fails) is not TRUE whatever the right side: it is not evaluated.
+    let guarded = and(compare(Ne, col(0, Int64), int(0, Int64)), risky(1));
+    check(&whether(guarded), &[(vec![NULL, 0.into()], 0.into()), (vec![1.into(), 2.into()], 1.into())]);
+}
+
 #[test]
 fn what_fails_is_evaluated_only_where_needed() {
     let guarded = and(compare(Ne, col(0, Int64), int(0, Int64)), risky(0));
