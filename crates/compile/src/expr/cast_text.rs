@@ -1,6 +1,6 @@
 //! Casts from text to numbers, booleans and dates, with the forms that Arrow's parsers accept.
 
-use kelpie_kir::builder::V;
+use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
 
 use super::cast::{Converted, bounded};
@@ -199,6 +199,61 @@ fn boolean_parser(cx: &mut Context<'_>) -> Handle<Function> {
     })
 }
 
+/// Variables of the date parser.
+struct DateState {
+    /// There are hyphens.
+    parted: V,
+    /// 0 in the year, 1 in the month, 2 in the day.
+    field: Var,
+    /// Digits of the field so far.
+    digits: Var,
+    /// Year, month, day so far.
+    parts: [Var; 3],
+}
+
+impl DateState {
+    /// One more digit; a field that is full after four (two) digits is followed by the next one where nothing parts them.
+    fn digit(&self, b: &mut Builder, digit: V) {
+        let (current, count) = (b.read(self.field), b.read(self.digits));
+        let (zero, one, two, four, ten) = (b.u32(0), b.u32(1), b.u32(2), b.u32(4), b.u32(10));
+        let in_year = b.eq(current, zero);
+        let width = b.select(in_year, four, two);
+        let full = b.ge(count, width);
+        let must_part = b.and(full, self.parted);
+        return_if(b, must_part, INVALID);
+        let following = b.add(current, one);
+        let current = b.select(full, following, current);
+        let count = b.select(full, zero, count);
+        let count = b.add(count, one);
+        b.assign(self.field, current);
+        b.assign(self.digits, count);
+        for (number, var) in (0u32..).zip(self.parts) {
+            let number = b.u32(number);
+            let here = b.eq(current, number);
+            let before = b.read(var);
+            let shifted = b.mul(before, ten);
+            let next = b.add(shifted, digit);
+            let next = b.select(here, next, before);
+            b.assign(var, next);
+        }
+    }
+
+    /// What is no digit must be a hyphen between two fields.
+    fn hyphen(&self, b: &mut Builder, data: V, index: V) {
+        let (byte, hyphen) = (byte(b, data, index, Case::Keep), b.u32(b'-'.into()));
+        let other = b.ne(byte, hyphen);
+        let unparted = b.not(self.parted);
+        let (current, count) = (b.read(self.field), b.read(self.digits));
+        let (zero, one, two) = (b.u32(0), b.u32(1), b.u32(2));
+        let (nothing, last) = (b.eq(count, zero), b.ge(current, two));
+        let wrong = [unparted, nothing, last].into_iter().fold(other, |wrong, next| b.or(wrong, next));
+        return_if(b, wrong, INVALID);
+        let next = b.add(current, one);
+        b.assign(self.field, next);
+        b.assign(self.digits, zero);
+    }
+}
+
 /// `YYYY-MM-DD` (month and day of one or two digits) or `YYYYMMDD` as days; [`INVALID`] for what is none.
 fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
     let days = super::civil::days_function(cx);
@@ -221,53 +276,15 @@ fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
         let plain = b.not(parted);
         let wrong = b.and(plain, not_eight);
         return_if(b, wrong, INVALID);
+        let state = DateState { parted, field, digits, parts: [year, month, day] };
         count_up(b, length, |b, index| {
             let digit = digit_at(b, data, index);
-            let (ten, one, two) = (b.u32(10), b.u32(1), b.u32(2));
+            let ten = b.u32(10);
             let is_digit = b.lt(digit, ten);
             b.begin_if(is_digit);
-            {
-                let (current, count) = (b.read(field), b.read(digits));
-                // In `YYYYMMDD` a field is full after four, two and two digits.
-                let zero = b.u32(0);
-                let in_year = b.eq(current, zero);
-                let four = b.u32(4);
-                let width = b.select(in_year, four, two);
-                let full = b.ge(count, width);
-                let must_part = b.and(full, parted);
-                return_if(b, must_part, INVALID);
-                let following = b.add(current, one);
-                let current = b.select(full, following, current);
-                let count = b.select(full, zero, count);
-                let count = b.add(count, one);
-                b.assign(field, current);
-                b.assign(digits, count);
-                for (number, var) in [(0, year), (1, month), (2, day)] {
-                    let number = b.u32(number);
-                    let here = b.eq(current, number);
-                    let before = b.read(var);
-                    let shifted = b.mul(before, ten);
-                    let next = b.add(shifted, digit);
-                    let next = b.select(here, next, before);
-                    b.assign(var, next);
-                }
-            }
+            state.digit(b, digit);
             b.begin_else();
-            {
-                let byte = byte(b, data, index, Case::Keep);
-                let other = b.ne(byte, hyphen);
-                let unparted = b.not(parted);
-                let (current, count, zero) = (b.read(field), b.read(digits), b.u32(0));
-                let nothing = b.eq(count, zero);
-                let last = b.ge(current, two);
-                let wrong = b.or(other, unparted);
-                let wrong = b.or(wrong, nothing);
-                let wrong = b.or(wrong, last);
-                return_if(b, wrong, INVALID);
-                let next = b.add(current, one);
-                b.assign(field, next);
-                b.assign(digits, zero);
-            }
+            state.hyphen(b, data, index);
             b.end();
         });
         let (field, digits, two) = (b.read(field), b.read(digits), b.u32(2));
