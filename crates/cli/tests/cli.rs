@@ -316,6 +316,30 @@ fn the_benchmark_checks_answers_and_marks_what_is_not_compiled() {
     kelpie(&["bench", "ssb", "--data", tpch()]).fails_with(&["lineorder", "kelpie generate ssb"]);
 }
 
+/// Needs the Python package duckdb; where it is missing, the test before holds what the user is told.
+#[test]
+fn duckdb_runs_in_turn_where_it_is_installed() {
+    let python = Command::new("python3").args(["-c", "import duckdb"]).stderr(Stdio::null()).status();
+    if !python.is_ok_and(|status| status.success()) {
+        println!("not run: python3 has no package duckdb");
+        return;
+    }
+    for mode in [&["--runs", "2"][..], &["--runs", "1", "--cold"]] {
+        let base = ["bench", "tpch", "--data", tpch(), "--queries", "3,6", "--against", "duckdb"];
+        let run = kelpie(&[&base[..], mode].concat());
+        let line = run
+            .out
+            .lines()
+            .find(|line| line.trim_start().starts_with("total "))
+            .unwrap_or_default()
+            .to_string();
+        let out = run.ok();
+        assert!(out.contains("duckdb: DuckDB "), "{out}");
+        let ratio: f64 = line.split_whitespace().last().unwrap().parse().unwrap();
+        assert!(ratio > 0.0, "{out}");
+    }
+}
+
 #[test]
 fn a_query_that_must_compile_and_does_not_is_an_error() {
     let sql = "select count(*) from lineitem, part where l_partkey = p_partkey and p_name like '%a_b%c' group by grouping sets ((p_size), (p_brand))";

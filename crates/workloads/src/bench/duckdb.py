@@ -1,11 +1,16 @@
 # Runs DuckDB for `kelpie bench`: a request a line on stdin, an answer a line on stdout, both JSON.
 import json
+import os
 import sys
 import time
 
+# Answers have a channel of their own: what DuckDB prints, such as a progress bar, goes to stderr.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
 
 def answer(**fields):
-    print(json.dumps(fields), flush=True)
+    print(json.dumps(fields), file=answers, flush=True)
 
 
 try:
@@ -15,6 +20,7 @@ except ImportError as error:
     sys.exit(0)
 
 connection = duckdb.connect()
+connection.execute("set enable_progress_bar = false")
 answer(version=duckdb.__version__)
 for line in sys.stdin:
     sql = json.loads(line)["sql"]

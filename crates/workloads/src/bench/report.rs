@@ -241,6 +241,9 @@ impl Report {
             "{} in {}: {kind}, median of {} runs after a warm-up, {} threads\nkelpie: {device}\n",
             self.workload, self.data, self.runs, self.threads
         );
+        if cfg!(debug_assertions) {
+            text.push_str("THIS IS A DEBUG BUILD: its times say little; measure with --release\n");
+        }
         for peer in &self.peers {
             let _ = writeln!(text, "{}: {}; ratio = kelpie / {}", peer.name, peer.description, peer.name);
         }
