@@ -1,1 +1,0 @@
-//! Generated queries that Kelpie and plain DataFusion must answer alike.
