@@ -108,14 +108,14 @@ impl QueryGenerator {
     }
 
     fn global_aggregate(&mut self) -> Generated {
-        let aggregates: Vec<String> = (0..1 + self.below(4)).map(|_| self.aggregate()).collect();
+        let aggregates: Vec<String> = (0..1 + self.below(4)).map(|_| self.aggregate(false)).collect();
         let sql = format!("SELECT {} FROM {}{}", aggregates.join(", "), self.table(), self.filter());
         Generated { sql, ordered: false }
     }
 
     fn grouped_aggregate(&mut self) -> Generated {
         let keys: Vec<String> = (0..1 + self.below(3)).map(|_| self.key()).collect();
-        let aggregates: Vec<String> = (0..1 + self.below(3)).map(|_| self.aggregate()).collect();
+        let aggregates: Vec<String> = (0..1 + self.below(3)).map(|_| self.aggregate(true)).collect();
         let named: Vec<String> = keys
             .iter()
             .enumerate()
@@ -166,7 +166,7 @@ impl QueryGenerator {
         }
     }
 
-    fn aggregate(&mut self) -> String {
+    fn aggregate(&mut self, grouped: bool) -> String {
         let call = match self.below(10) {
             0 => "count(*)".to_string(),
             1 => format!("count({})", self.any(1)),
@@ -180,12 +180,21 @@ impl QueryGenerator {
             ),
             4 => format!("avg({})", self.one(&["i32", "u8", "d5", "d15", "f64", "f32", "nn", "k"])),
             5 => format!("sum({})", self.int(1)),
-            6 | 7 => format!("min({})", self.any(1)),
-            _ => format!("max({})", self.any(1)),
+            6 | 7 => format!("min({})", self.extreme_argument(grouped)),
+            _ => format!("max({})", self.extreme_argument(grouped)),
         };
         match self.below(12) {
             0 => format!("{call} FILTER (WHERE {})", self.bool(1)),
             _ => call,
+        }
+    }
+
+    /// In DataFusion a group's minimum and maximum of floats depend on the order of the rows where there is a NaN.
+    fn extreme_argument(&mut self, grouped: bool) -> String {
+        let kind = KINDS[self.below(KINDS.len())];
+        match kind {
+            Kind::Float if grouped => self.one(&["f32", "f64", "f64 + f32", "- f64", "abs(f32)"]),
+            _ => self.expr(kind, 1),
         }
     }
 

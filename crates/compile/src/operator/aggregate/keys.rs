@@ -204,15 +204,26 @@ impl StoredKey {
         })
     }
 
+    /// The value as it is stored: -0.0 is 0.0, which is one group with it, as in DataFusion.
     fn stored(&self, cx: &mut Context<'_>, value: V, scalar: Scalar) -> V {
-        cx.builder.convert(value, scalar)
+        let value = cx.builder.convert(value, scalar);
+        if !scalar.is_float() {
+            return value;
+        }
+        let zero = cx.builder.zero(scalar);
+        let is_zero = cx.builder.eq(value, zero);
+        cx.builder.select(is_zero, zero, value)
     }
 
     /// Writes the current row's key into a slot.
     pub fn store(&self, cx: &mut Context<'_>, key: &Lowered, slot: V) {
-        if let (Some(state), Some(valid)) = (self.validity, key.valid) {
+        if let Some(state) = self.validity {
             let pointer = Self::address(cx, state, Scalar::U8, slot);
-            let valid = cx.builder.convert(valid, Scalar::U8);
+            // Declared nullable, but this pipeline's rows may never be NULL.
+            let valid = match key.valid {
+                Some(valid) => cx.builder.convert(valid, Scalar::U8),
+                None => cx.builder.int(Scalar::U8, 1),
+            };
             cx.builder.store(pointer, valid);
         }
         match (&key.repr, self.scalar, self.lengths) {
