@@ -7,7 +7,7 @@ async fn agree(queries: usize, seed: u64, settings: &[(&str, &str)]) {
     let report = fuzz(queries, seed, settings).await.unwrap();
     println!("seed {seed}, {settings:?}: {report}");
     assert!(report.different.is_empty(), "{report}");
-    assert!(report.compiled * 10 >= report.equal * 8, "too few queries are compiled as a whole: {report}");
+    assert!(report.compiled * 10 >= report.equal * 6, "too few queries are compiled as a whole: {report}");
     assert!(report.both_failed * 5 <= queries, "too many queries fail: {report}");
 }
 

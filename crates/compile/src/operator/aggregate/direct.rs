@@ -78,10 +78,10 @@ pub fn domain(keys: &[ColumnInfo], row_bound: u64) -> Option<Vec<DenseKey>> {
     for key in keys {
         let (min, values) = match (key.dictionary, key.range) {
             (Some((_, _, entries)), _) => (0, u64::from(entries)),
+            _ if key.data_type == crate::types::DataType::Boolean => (0, 2),
             (None, Some(Range { min, max })) => {
                 (min, u64::try_from(max.checked_sub(min)?.checked_add(1)?).ok()?)
             }
-            _ if key.data_type == crate::types::DataType::Boolean => (0, 2),
             _ => return None,
         };
         dense.push(DenseKey { min, values, nullable: key.nullable, stride });
