@@ -17,7 +17,8 @@ async fn main() -> ExitCode {
         eprintln!("usage: fuzz QUERIES SEED [OPTION=VALUE]…");
         return ExitCode::from(2);
     };
-    let settings: Vec<(&str, &str)> = arguments.iter().skip(2).filter_map(|pair| pair.split_once('=')).collect();
+    let settings: Vec<(&str, &str)> =
+        arguments.iter().skip(2).filter_map(|pair| pair.split_once('=')).collect();
     let (mut left, mut seed, mut different) = (queries as usize, first_seed, 0);
     while left > 0 {
         let count = left.min(QUERIES_A_SEED);

@@ -105,10 +105,9 @@ pub(crate) fn operator_lines(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
 
 fn push_operator(plan: &Arc<dyn ExecutionPlan>, depth: usize, lines: &mut Vec<String>) {
     let indent = "  ".repeat(depth);
-    if plan.is::<DataSourceExec>() {
-        let translated = crate::translate::translate(plan).ok();
-        let tables = translated.map(|t| t.tables).unwrap_or_default();
-        let name = tables.first().map_or("?", |table| table.name());
+    if let Some(scan) = plan.downcast_ref::<DataSourceExec>() {
+        let table = crate::translate::scanned(scan);
+        let name = table.as_ref().map_or("?", |table| table.name());
         let schema = plan.schema();
         let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         lines.push(format!("{indent}Scan: {name} [{}]", columns.join(", ")));

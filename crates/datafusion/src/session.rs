@@ -7,8 +7,8 @@ use std::time::Instant;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::DynamicFileCatalog;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{TableReference, plan_err};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -338,20 +338,36 @@ fn for_each_compiled(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&Kelpi
     }
 }
 
-/// An error of a reader, with the tables that the plan reads.
+/// An error of a reader, with the tables that the plan reads: DataFusion's readers do not name them.
 fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusionError {
-    let root = error.find_root();
-    if !matches!(root, DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_)) {
-        return error;
-    }
-    let mut names = Vec::new();
-    let _ = plan.apply(|node| {
-        if node.children().is_empty()
-            && let Ok(translated) = crate::translate::translate(node)
-        {
-            names.extend(translated.tables.iter().map(|table| table.name().to_string()));
+    let of_reader = match error.find_root() {
+        DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) => {
+            true
         }
-        Ok(TreeNodeRecursion::Continue)
+        DataFusionError::ArrowError(error, _) => {
+            use datafusion::arrow::error::ArrowError::{
+                CsvError, ExternalError, IoError, IpcError, ParquetError,
+            };
+            matches!(**error, CsvError(_) | ExternalError(_) | IoError(..) | IpcError(_) | ParquetError(_))
+        }
+        _ => false,
+    };
+    let mut names = Vec::new();
+    for_each_scan(plan, &mut |node| {
+        let tables = crate::translate::scanned(node);
+        names.extend(tables.iter().map(|table| table.name().to_string()));
     });
-    error.context(format!("while reading {}", names.join(", ")))
+    match of_reader && !names.is_empty() {
+        true => error.context(format!("while reading {}", names.join(", "))),
+        false => error,
+    }
+}
+
+fn for_each_scan(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&DataSourceExec)) {
+    if let Some(scan) = plan.downcast_ref::<DataSourceExec>() {
+        visit(scan);
+    }
+    for child in plan.children() {
+        for_each_scan(child, visit);
+    }
 }

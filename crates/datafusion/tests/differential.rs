@@ -24,12 +24,12 @@ async fn cpu_pipelined() {
 #[tokio::test(flavor = "multi_thread")]
 async fn simt_resolution() {
     let device = [("kelpie.device", "simt"), ("kelpie.simt_lanes", "8")];
-    agree(30, 3, &[device[0], device[1], ("kelpie.micro_model", "resolution")]).await;
+    agree(100, 3, &[device[0], device[1], ("kelpie.micro_model", "resolution")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn simt_pipelined() {
-    agree(30, 4, &[("kelpie.device", "simt"), ("kelpie.micro_model", "pipelined")]).await;
+    agree(100, 4, &[("kelpie.device", "simt"), ("kelpie.micro_model", "pipelined")]).await;
 }
 
 /// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test differential -- --ignored`.

@@ -127,9 +127,14 @@ impl Builder {
 
     /// Adds a parameter to the innermost function.
     pub fn add_param(&mut self, name: &str, ty: Type) -> u32 {
-        let params = &mut self.function().params;
-        params.push(Param { name: name.into(), ty });
-        params.len() as u32 - 1
+        let function = self.function();
+        let mut name = name.to_string();
+        // The numbered name of a variable may be a parameter's.
+        while function.vars.iter().any(|(_, variable)| variable.name == name) {
+            name.push('_');
+        }
+        function.params.push(Param { name, ty });
+        function.params.len() as u32 - 1
     }
 
     /// Adds a shared array and gives its address.
@@ -141,7 +146,10 @@ impl Builder {
     /// Adds a variable, zero until assigned. Its name is made unique with a number.
     pub fn var(&mut self, name: &str, ty: impl Into<Type>) -> Var {
         let function = self.function();
-        let name = format!("{name}_{}", function.vars.len());
+        let mut name = format!("{name}_{}", function.vars.len());
+        while function.params.iter().any(|param| param.name == name) {
+            name.push('_');
+        }
         let ty = ty.into();
         function.vars.push(Variable { name, ty })
     }

@@ -69,6 +69,11 @@ pub fn translate(node: &Arc<dyn ExecutionPlan>) -> Result<Translated, Vec<String
     }
 }
 
+/// The table that a scan reads, also where its columns are of types that are not compiled.
+pub(crate) fn scanned(node: &DataSourceExec) -> Option<ScanTable> {
+    scan::table(node)
+}
+
 /// Translates the nodes of one plan.
 #[derive(Debug, Default)]
 pub(crate) struct Translator {

@@ -32,6 +32,15 @@ pub(super) fn scan(translator: &mut Translator, node: &DataSourceExec) -> Option
     })
 }
 
+/// The table of a scan.
+pub(super) fn table(node: &DataSourceExec) -> Option<ScanTable> {
+    let source = node.data_source();
+    match source.downcast_ref::<FileScanConfig>() {
+        Some(config) => ScanTable::of_files(config).ok(),
+        None => source.downcast_ref::<MemorySourceConfig>().map(ScanTable::of_memory),
+    }
+}
+
 fn memory_scan(translator: &mut Translator, memory: &MemorySourceConfig) -> Option<Plan> {
     let table = ScanTable::of_memory(memory);
     let schema = memory.original_schema();
