@@ -230,7 +230,8 @@ impl Report {
         self.push_summary("mean", &mut text, geometric_mean);
         self.push_summary("total", &mut text, |times| (!times.is_empty()).then(|| times.iter().sum()));
         self.push_notes(&mut text);
-        text
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        lines.join("\n") + "\n"
     }
 
     fn head(&self) -> String {
