@@ -1,6 +1,8 @@
 //! Chosen queries as pipelines: every kernel validates under every target and micro model, and some are kept as printed
 //! snapshots of KIR, CUDA C and CLIF.
 
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Storage};

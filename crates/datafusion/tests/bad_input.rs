@@ -1,5 +1,7 @@
 //! Bad files, names and options: each a clear error that names the thing, and the session goes on.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

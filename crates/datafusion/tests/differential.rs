@@ -1,5 +1,7 @@
 //! Generated queries: Kelpie's answers are DataFusion's, on every device and under every micro model.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
 use kelpie_datafusion::testing::fuzz;
 
 /// Runs queries of a seed and fails with every query that differs.

@@ -10,6 +10,8 @@
 //! ```
 //! `grid=BxT` is B blocks of T threads; a CPU has one thread a block, so a kernel strides by the grid's size.
 
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -19,6 +19,9 @@ enum Key {
     Simt(u32),
 }
 
+/// A kind of device: usable, or why not.
+pub type DeviceState = (DeviceKind, Result<Arc<dyn Device>, String>);
+
 /// Opened devices. A device that could not be opened is tried again by the next query.
 #[derive(Debug, Default)]
 pub struct Devices {
@@ -39,7 +42,7 @@ impl Devices {
     }
 
     /// Every kind of device: usable, or why not.
-    pub fn all(&self) -> Vec<(DeviceKind, Result<Arc<dyn Device>, String>)> {
+    pub fn all(&self) -> Vec<DeviceState> {
         let kinds = [
             (DeviceKind::Cpu, Key::Cpu(None)),
             (DeviceKind::Cuda, Key::Cuda),

@@ -12,12 +12,12 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field};
-use kelpie_device::{CancelToken, Device, DeviceKind};
+use kelpie_device::{CancelToken, Device};
 use kelpie_kir::{Module, Scalar, Target, text};
 use parking_lot::Mutex;
 
 use crate::columns::ColumnCache;
-use crate::devices::Devices;
+use crate::devices::{DeviceState, Devices};
 use crate::error::EngineError;
 use crate::memory_source::MemorySource;
 use crate::source::TableSource;
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// Every device: usable, or why not.
-    pub fn devices(&self) -> Vec<(DeviceKind, Result<Arc<dyn Device>, String>)> {
+    pub fn devices(&self) -> Vec<DeviceState> {
         self.devices.all()
     }
 

@@ -1,5 +1,7 @@
 //! Plans through the whole engine on the CPU and on the interpreter, under both micro models.
 
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
 use std::sync::Arc;
 
 use arrow::array::*;

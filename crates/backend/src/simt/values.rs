@@ -1,5 +1,7 @@
 //! Arithmetic on slots of up to 64 bits. All of it is total, so it runs on every lane, active or not.
 
+#![expect(clippy::unnecessary_cast, reason = "one of the types that the macros go through is u64 itself")]
+
 use std::cell::Cell;
 
 use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};

@@ -80,7 +80,7 @@ fn file_scan(translator: &mut Translator, config: &FileScanConfig) -> Option<Pla
         .and_then(|parquet| parquet.filter());
 
     let mut used = projection.column_indices();
-    used.extend(predicate.iter().flat_map(|p| collect_columns(p)).map(|column| column.index()));
+    used.extend(predicate.iter().flat_map(collect_columns).map(|column| column.index()));
     used.sort_unstable();
     used.dedup();
     let scan = table_scan(translator, table, schema, &used);
