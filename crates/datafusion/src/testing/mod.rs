@@ -1,6 +1,6 @@
 //! Generated single-table queries that Kelpie and plain DataFusion must answer alike.
 //!
-//! Everything follows from a seed: [`data`] makes the tables, [`queries`] the queries, [`compare`] runs one of them on
+//! Everything follows from a seed: `data` makes the tables, `queries` the queries, [`compare`] runs one of them on
 //! both and compares the answers as multisets (in order where the query orders all of its columns).
 
 mod compare;

@@ -1,7 +1,7 @@
 //! Aggregation: rows into the cells of their group (HorseQC, Table 4, rows B and C).
 //!
-//! The table of groups is chosen at compile time: one group without keys ([`single`]); direct-addressed where the keys'
-//! ranges or dictionaries make a dense domain ([`direct`]); open addressing where they do not ([`hash`]). Under
+//! The table of groups is chosen at compile time: one group without keys (`single`); direct-addressed where the keys'
+//! ranges or dictionaries make a dense domain (`direct`); open addressing where they do not (`hash`). Under
 //! `pipelined` every row updates the device's table (B2, C2). Under `resolution` a row updates memory that is private
 //! to a thread or block, which is merged into the device's table at the end (B3, C3).
 
