@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use datafusion::catalog::{TableProvider, UrlTableFactory};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider, UrlTableFactory};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
@@ -16,6 +17,8 @@ use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
 
 /// Formats by the extension of a file's name.
 fn format_of(path: &Path) -> Option<(&'static str, Arc<dyn FileFormat>)> {
@@ -109,7 +112,50 @@ pub(crate) async fn table_of(state: &SessionState, path: &Path) -> Result<Arc<dy
     let options = ListingOptions::new(format).with_file_extension(extension);
     let config = ListingTableConfig::new(url).with_listing_options(options);
     let config = config.infer_schema(state).await.map_err(|error| at(&path, error.strip_backtrace()))?;
-    Ok(Arc::new(ListingTable::try_new(config)?))
+    Ok(Arc::new(LocalTable { path, listing: ListingTable::try_new(config)? }))
+}
+
+/// A table of a file or folder that must still be there when it is read: to a listing it would just be empty.
+#[derive(Debug)]
+struct LocalTable {
+    path: PathBuf,
+    listing: ListingTable,
+}
+
+type PlanFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>> + Send + 'a>>;
+
+impl TableProvider for LocalTable {
+    fn schema(&self) -> SchemaRef {
+        self.listing.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.listing.table_type()
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        self.listing.supports_filters_pushdown(filters)
+    }
+
+    fn scan<'a, 'b, 'c, 'd, 'e>(
+        &'a self,
+        session: &'b dyn Session,
+        projection: Option<&'c Vec<usize>>,
+        filters: &'d [Expr],
+        limit: Option<usize>,
+    ) -> PlanFuture<'e>
+    where
+        'a: 'e,
+        'b: 'e,
+        'c: 'e,
+        'd: 'e,
+        Self: 'e,
+    {
+        Box::pin(async move {
+            std::fs::metadata(&self.path).map_err(|error| at(&self.path, error))?;
+            self.listing.scan(session, projection, filters, limit).await
+        })
+    }
 }
 
 /// Names and paths of the tables of a folder: every data file by its stem, every sub-folder with data by its name.

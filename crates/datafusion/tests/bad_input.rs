@@ -141,6 +141,11 @@ async fn damaged_parquet_is_named() {
     f.session.register_path("page", f.path("page.parquet")).await.unwrap();
     f.fails("SELECT sum(a), count(s) FROM page", &["page.parquet"]).await;
     f.fails("SELECT * FROM page", &["page.parquet"]).await;
+    // A file that vanishes after it was registered.
+    parquet(&f.path("gone.parquet"), 100);
+    f.session.register_path("gone", f.path("gone.parquet")).await.unwrap();
+    fs::remove_file(f.path("gone.parquet")).unwrap();
+    f.fails("SELECT sum(a) FROM gone", &["gone"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

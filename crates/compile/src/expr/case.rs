@@ -105,10 +105,18 @@ pub(super) fn coalesce(
     target.read(cx)
 }
 
-/// Lowers NULLIF: NULL where both are equal, else the first.
+/// Lowers NULLIF: NULL where both are equal, else the first. DataFusion's comparison operators take -0.0 for 0.0, but
+/// its NULLIF compares with Arrow's kernel, to which they differ.
 pub(super) fn null_if(cx: &mut Context<'_>, a: &Expr, b: &Expr) -> Result<Lowered, Unsupported> {
     let (left, right) = (lower_expr(cx, a)?, lower_expr(cx, b)?);
-    let equal = compare::equal(cx, &left, &right, &a.data_type)?;
+    let equal = match (&left.repr, &right.repr) {
+        (Repr::Scalar(x), Repr::Scalar(y)) if a.data_type.is_float() => {
+            let bits = if a.data_type == DataType::Float32 { Scalar::U32 } else { Scalar::U64 };
+            let (x, y) = (cx.builder.bitcast(*x, bits), cx.builder.bitcast(*y, bits));
+            cx.builder.eq(x, y)
+        }
+        _ => compare::equal(cx, &left, &right, &a.data_type)?,
+    };
     let equal = match both(cx, left.valid, right.valid) {
         Some(valid) => cx.builder.and(equal, valid),
         None => equal,

@@ -224,6 +224,7 @@ impl QueryGenerator {
         match self.below(5) {
             0 => format!("CASE WHEN {} THEN {a} ELSE {b} END", self.bool(depth)),
             1 => format!("CASE WHEN {} THEN {a} WHEN {} THEN {b} END", self.bool(depth), self.bool(depth)),
+            2 if self.below(2) == 0 => format!("CASE fx WHEN -0.0 THEN {a} WHEN 'NaN'::DOUBLE THEN {b} END"),
             2 => format!("CASE k WHEN 1 THEN {a} WHEN 2 THEN {b} END"),
             3 => format!("coalesce({a}, {b})"),
             _ => format!("nullif({a}, {b})"),

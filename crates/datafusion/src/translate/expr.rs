@@ -9,7 +9,7 @@ use datafusion::physical_expr::expressions::{
     Literal as LiteralExpr, NegativeExpr, NotExpr, TryCastExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::types::{DataType, Literal};
 
 use super::{Reasons, function};
@@ -201,11 +201,7 @@ impl ExprTranslator<'_> {
             let condition = match &base {
                 None => Some(when),
                 // `CASE x WHEN y` is `CASE WHEN x = y`: a NULL on either side matches nothing.
-                Some(base) => base.clone().map(|base| Expr {
-                    nullable: base.nullable || when.nullable,
-                    kind: ExprKind::Compare(CompareOp::Eq, Box::new(base), Box::new(when)),
-                    data_type: DataType::Boolean,
-                }),
+                Some(base) => base.clone().map(|base| matches(base, when)),
             };
             branches.push(condition.map(|condition| (condition, then)));
         }
@@ -240,6 +236,22 @@ impl ExprTranslator<'_> {
             case_insensitive: like.case_insensitive(),
         })
     }
+}
+
+/// The condition of `CASE base WHEN when`. Floats are compared by Arrow's kernel there, to which -0.0 is not 0.0, as
+/// NULLIF does and `=` does not.
+fn matches(base: Expr, when: Expr) -> Expr {
+    let boolean = |kind, nullable| Expr { kind, data_type: DataType::Boolean, nullable };
+    if !base.data_type.is_float() {
+        let nullable = base.nullable || when.nullable;
+        return boolean(ExprKind::Compare(CompareOp::Eq, Box::new(base), Box::new(when)), nullable);
+    }
+    let present = boolean(ExprKind::IsNotNull(Box::new(base.clone())), false);
+    let data_type = base.data_type.clone();
+    let kind = ExprKind::Function(Function::NullIf, vec![base, when]);
+    let different = Expr { kind, data_type, nullable: true };
+    let equal = boolean(ExprKind::IsNull(Box::new(different)), false);
+    boolean(ExprKind::And(Box::new(present), Box::new(equal)), false)
 }
 
 /// Whether values of the type are shown in a time zone other than UTC's own.
