@@ -34,11 +34,31 @@ enum Command {
         /// CUDA snapshots (.snap), .kir or .cu files; without any, all of the repository's.
         files: Vec<PathBuf>,
     },
+    /// Compares generated queries with DataFusion. Exit code 1: answers differ.
+    Fuzz {
+        /// How many.
+        #[arg(long, default_value_t = 1000)]
+        queries: u64,
+        /// The first seed; every 200 queries take the next.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Session options, such as kelpie.device=simt.
+        #[arg(long = "set", value_name = "OPTION=VALUE")]
+        settings: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command::Kernels { random, seed, architectures, verbose, files } = Arguments::parse().command;
-    match kernels::check(&kernels::Request { random, seed, architectures, verbose, files }) {
+    match Arguments::parse().command {
+        Command::Kernels { random, seed, architectures, verbose, files } => {
+            check_kernels(&kernels::Request { random, seed, architectures, verbose, files })
+        }
+        Command::Fuzz { queries, seed, settings } => fuzz(queries, seed, &settings),
+    }
+}
+
+fn check_kernels(request: &kernels::Request) -> ExitCode {
+    match kernels::check(request) {
         Ok(kernels::Outcome::Accepted) => ExitCode::SUCCESS,
         Ok(kernels::Outcome::Rejected) => ExitCode::from(1),
         Ok(kernels::Outcome::NoCompiler(reason)) => {
@@ -47,6 +67,24 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Runs the example of `kelpie-datafusion`: without a dependency on it, the other commands build in seconds.
+fn fuzz(queries: u64, seed: u64, settings: &[String]) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let status = std::process::Command::new(cargo)
+        .args(["run", "--quiet", "--package", "kelpie-datafusion", "--example", "fuzz", "--"])
+        .args([queries.to_string(), seed.to_string()])
+        .args(settings)
+        .status();
+    match status {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: cargo cannot be run: {error}");
             ExitCode::from(1)
         }
     }

@@ -249,7 +249,8 @@ impl ExecutionPlan for KelpieExec {
                     let batch = conform(&output.batch, &this.schema())?;
                     Ok::<_, DataFusionError>(slices(batch, batch_size))
                 }
-                Err(EngineError::Fallback(reason)) if !deny => {
+                // A query that fails is run again there too: the error is then DataFusion's own, to the letter.
+                Err(EngineError::Fallback(reason) | EngineError::Query(reason)) if !deny => {
                     MetricBuilder::new(&this.metrics).counter("fallbacks", 0).add(1);
                     *this.run.lock() = Some(Run { fallback: Some(reason), ..Run::default() });
                     this.execute_original(context)

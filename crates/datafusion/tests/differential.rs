@@ -10,6 +10,7 @@ async fn agree(queries: usize, seed: u64, settings: &[(&str, &str)]) {
     println!("seed {seed}, {settings:?}: {report}");
     assert!(report.different.is_empty(), "{report}");
     assert!(report.compiled * 10 >= report.equal * 6, "too few queries are compiled as a whole: {report}");
+    assert!(report.only_plain_failed * 50 <= queries, "DataFusion alone fails too often: {report}");
     assert!(report.both_failed * 5 <= queries, "too many queries fail: {report}");
 }
 

@@ -29,6 +29,8 @@ pub struct FuzzReport {
     pub compiled: usize,
     /// Queries that fail in both.
     pub both_failed: usize,
+    /// Queries that fail in DataFusion only, by an operand that Kelpie does not need.
+    pub only_plain_failed: usize,
     /// Queries that differ: the query and how.
     pub different: Vec<(String, String)>,
     /// Why queries were not compiled, with how often.
@@ -39,10 +41,11 @@ impl std::fmt::Display for FuzzReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "{} equal ({} compiled as a whole), {} fail in both, {} different",
+            "{} equal ({} compiled as a whole), {} fail in both, {} in DataFusion only, {} different",
             self.equal,
             self.compiled,
             self.both_failed,
+            self.only_plain_failed,
             self.different.len()
         )?;
         for (reason, count) in &self.reasons {
@@ -89,6 +92,7 @@ pub async fn fuzz(queries: usize, seed: u64, settings: &[(&str, &str)]) -> Resul
                 }
             }
             Outcome::BothFailed => report.both_failed += 1,
+            Outcome::OnlyPlainFailed => report.only_plain_failed += 1,
             Outcome::Different(how) => report.different.push((query.sql, how)),
         }
     }

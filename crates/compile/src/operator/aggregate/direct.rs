@@ -330,7 +330,11 @@ impl DirectTable {
                     let null = cx.builder.i64(dense.values as i64);
                     cx.builder.select(valid, index, null)
                 }
-                (Some(_), false) => return Err(Unsupported("a key was not expected to be nullable".into())),
+                // The planner knows that it is never NULL (COALESCE with a constant): the flag is always set.
+                (Some(valid), false) => {
+                    let zero = cx.builder.i64(0);
+                    cx.builder.select(valid, index, zero)
+                }
                 (None, _) => index,
             };
             let stride = cx.builder.i64(dense.stride as i64);

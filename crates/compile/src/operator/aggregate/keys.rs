@@ -57,7 +57,11 @@ impl PackedKey {
                 let null = cx.builder.u64(1 << (self.bits - 1));
                 cx.builder.select(valid, index, null)
             }
-            Some(_) => return Err(Unsupported("a key was not expected to be nullable".into())),
+            // The planner knows that it is never NULL (COALESCE with a constant): the flag is always set.
+            Some(valid) => {
+                let zero = cx.builder.u64(0);
+                cx.builder.select(valid, index, zero)
+            }
             None => index,
         };
         let shift = cx.builder.u64(u64::from(self.shift));
