@@ -31,6 +31,9 @@ use crate::options::{Fallback, KelpieOptions};
 use crate::report;
 use crate::translate::Translated;
 
+/// How the reason begins where a query failed in Kelpie and DataFusion had to say how.
+pub(crate) const FAILED: &str = "failed in Kelpie: ";
+
 /// A sub-plan that Kelpie compiles and runs; one partition.
 pub struct KelpieExec {
     /// What it replaces: shown by EXPLAIN, and run where the data needs DataFusion's own operators.
@@ -111,6 +114,12 @@ impl KelpieExec {
             1 => plan.execute(0, context),
             _ => CoalescePartitionsExec::new(plan).execute(0, context),
         }
+    }
+
+    fn fall_back(&self, reason: String, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        MetricBuilder::new(&self.metrics).counter("fallbacks", 0).add(1);
+        *self.run.lock() = Some(Run { fallback: Some(reason), ..Run::default() });
+        self.execute_original(context)
     }
 
     fn copy(&self) -> KelpieExec {
@@ -249,11 +258,10 @@ impl ExecutionPlan for KelpieExec {
                     let batch = conform(&output.batch, &this.schema())?;
                     Ok::<_, DataFusionError>(slices(batch, batch_size))
                 }
+                Err(EngineError::Fallback(reason)) if !deny => this.fall_back(reason, context),
                 // A query that fails is run again there too: the error is then DataFusion's own, to the letter.
-                Err(EngineError::Fallback(reason) | EngineError::Query(reason)) if !deny => {
-                    MetricBuilder::new(&this.metrics).counter("fallbacks", 0).add(1);
-                    *this.run.lock() = Some(Run { fallback: Some(reason), ..Run::default() });
-                    this.execute_original(context)
+                Err(EngineError::Query(error)) if !deny => {
+                    this.fall_back(format!("{FAILED}{error}"), context)
                 }
                 Err(error) => Err(into_datafusion(error)),
             }

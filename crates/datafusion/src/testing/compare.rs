@@ -10,6 +10,7 @@ use datafusion::prelude::SessionContext;
 
 use super::Generated;
 use crate::KelpieSession;
+use crate::exec::FAILED;
 
 /// How a query went.
 #[derive(Debug)]
@@ -50,6 +51,9 @@ pub async fn compare(plain: &SessionContext, kelpie: &KelpieSession, query: &Gen
         }
     };
     let timing = actual.timing;
+    if let Some(reason) = timing.reasons.iter().find(|reason| reason.starts_with(FAILED)) {
+        return Outcome::Different(format!("only Kelpie fails: {reason}"));
+    }
     match same(&expected, &actual.batches, query.ordered) {
         Ok(None) => Outcome::Equal { compiled: timing.compiled, reasons: timing.reasons },
         Ok(Some(difference)) => Outcome::Different(format!("compiled={}: {difference}", timing.compiled)),
