@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use arguments::{check_arguments, kernel_params};
+use parking_lot::Mutex;
+
 use kelpie_kir::{Scalar, Target, ValidModule};
 
 /// What went wrong on a device.
@@ -74,17 +76,47 @@ pub enum DeviceKind {
 
 /// Cancels a query from another thread.
 #[derive(Debug, Clone, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken(Arc<Cancellation>);
+
+#[derive(Default)]
+struct Cancellation {
+    cancelled: AtomicBool,
+    /// Stop what runs at the moment.
+    watchers: Mutex<Vec<Watcher>>,
+}
+
+/// Stops something that runs.
+type Watcher = Arc<dyn Fn() + Send + Sync>;
+
+impl Debug for Cancellation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cancellation").field("cancelled", &self.cancelled).finish_non_exhaustive()
+    }
+}
 
 impl CancelToken {
     /// Asks the query to stop.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.cancelled.store(true, Ordering::SeqCst);
+        for watcher in self.0.watchers.lock().iter() {
+            watcher();
+        }
     }
 
     /// Whether it was asked to stop.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Runs `body`; a cancellation before its end calls `stop`, at once and from the cancelling thread.
+    pub fn while_watched<R>(&self, stop: Watcher, body: impl FnOnce() -> R) -> R {
+        self.0.watchers.lock().push(Arc::clone(&stop));
+        if self.is_cancelled() {
+            stop();
+        }
+        let result = body();
+        self.0.watchers.lock().retain(|other| !Arc::ptr_eq(other, &stop));
+        result
     }
 }
 

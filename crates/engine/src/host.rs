@@ -1,8 +1,9 @@
-//! Sort and limit of a result, on the host.
+//! Sort, limit and choice of columns of a result, on the host.
 
 use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
-use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::ExprKind;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::SortKey;
 
 use crate::error::EngineError;
@@ -25,6 +26,21 @@ pub fn sort(batch: &RecordBatch, keys: &[SortKey], fetch: Option<usize>) -> Resu
     }
     let indices = lexsort_to_indices(&columns, fetch)?;
     Ok(take_record_batch(batch, &indices)?)
+}
+
+/// The columns that `exprs` name, under the names of `schema`.
+pub fn columns(batch: &RecordBatch, exprs: &[Expr], schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
+    let mut columns = Vec::new();
+    for expr in exprs {
+        match expr.kind {
+            ExprKind::Column(index) if index < batch.num_columns() => {
+                columns.push(batch.column(index).clone())
+            }
+            _ => return Err(EngineError::Internal("a projection on the host that is not of columns".into())),
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
 /// Rows `skip..skip + fetch`.

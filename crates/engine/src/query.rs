@@ -22,7 +22,7 @@ use crate::error::EngineError;
 use crate::memory_source::MemorySource;
 use crate::source::TableSource;
 use crate::stage::{self, Prepared};
-use crate::{ExplainStage, MicroModel, Query, QueryMetrics, QueryOutput, host};
+use crate::{ExplainStage, MicroModel, Query, QueryMetrics, QueryOutput, host, result};
 
 /// Programs that stay compiled.
 const PROGRAM_LIMIT: usize = 64;
@@ -150,6 +150,14 @@ impl Execution<'_> {
             Plan::Limit { input, skip, fetch } => {
                 let batch = self.run(input)?;
                 Ok(host::limit(&batch, *skip, *fetch))
+            }
+            // Columns of a sorted result: nothing to compute.
+            Plan::Project { input, exprs, .. }
+                if matches!(**input, Plan::Sort { .. } | Plan::Limit { .. })
+                    && exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_))) =>
+            {
+                let batch = self.run(input)?;
+                host::columns(&batch, exprs, &result::arrow_schema(&plan.fields()))
             }
             _ => {
                 let plan = self.materialize(plan)?;

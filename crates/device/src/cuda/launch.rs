@@ -1,24 +1,24 @@
-//! Launches: one at a time in each slot, which has its own streams, events and status word.
+//! Launches: one at a time in each slot, which has its own stream, events and status word.
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
-use cudarc::driver::sys::CUdeviceptr;
 use parking_lot::Mutex;
 
 use super::driver::Context;
 use super::kernel::{Compiled, CudaKernel};
 use super::memory::{CudaMemory, Pool};
 use super::stream::{Event, Pinned, Stream};
-use crate::{CancelToken, DeviceError, KernelArgument, Launch, LaunchReport, check_arguments};
+use crate::{DeviceError, KernelArgument, Launch, LaunchReport, check_arguments};
 
 /// The status of a cancelled launch.
 const CANCELLED: u32 = 1;
 /// A short kernel is waited for without giving up the processor.
 const SPIN: Duration = Duration::from_micros(200);
-/// How often a longer one is asked for, and so how late a cancellation is seen.
+/// How often a longer one is asked for.
 const NAP: Duration = Duration::from_micros(50);
 
 /// The launch slots of one device: as many as threads ever launched at the same time.
@@ -31,47 +31,35 @@ pub struct Launcher {
 #[derive(Debug)]
 struct Slot {
     stream: Stream,
-    /// Writes the status word while the kernel runs.
-    control: Stream,
     start: Event,
     stop: Event,
-    /// After the status was read.
-    done: Event,
-    status: StatusWord,
-    /// The status as read, then what a cancellation writes: two `u32`.
-    words: Pinned,
+    status: Arc<StatusWord>,
 }
 
-/// Four bytes of device memory.
+/// Pinned host memory that the kernel addresses too. So a cancellation needs no call of the driver, which may hold its
+/// locks until the very kernel that is to be cancelled has ended.
 #[derive(Debug)]
-struct StatusWord {
-    pointer: CUdeviceptr,
-    context: Arc<Context>,
-}
+struct StatusWord(Pinned);
 
-impl Drop for StatusWord {
-    fn drop(&mut self) {
-        if self.context.enter().is_ok() {
-            // SAFETY: allocated in `Slot::new` and freed once.
-            let _ = unsafe { result::free_sync(self.pointer) };
-        }
+impl StatusWord {
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: the memory is pinned, aligned to a page, ours, and only ever accessed by atomics here and on the device.
+        unsafe { AtomicU32::from_ptr(self.0.address() as *mut u32) }
+    }
+
+    /// The same address on the device: addressing is unified.
+    fn pointer(&self) -> u64 {
+        self.0.address() as u64
     }
 }
 
 impl Slot {
     fn new(context: &Arc<Context>) -> Result<Slot, DeviceError> {
-        // SAFETY: the context is current.
-        let pointer = context.check("allocating a status word", unsafe { result::malloc_sync(4) })?;
-        let mut words = Pinned::new(context, 8)?;
-        words.bytes()[4..].copy_from_slice(&CANCELLED.to_le_bytes());
         Ok(Slot {
             stream: Stream::new(context)?,
-            control: Stream::new(context)?,
             start: Event::new(context)?,
             stop: Event::new(context)?,
-            done: Event::new(context)?,
-            status: StatusWord { pointer, context: context.clone() },
-            words,
+            status: Arc::new(StatusWord(Pinned::new(context, 4)?)),
         })
     }
 }
@@ -103,17 +91,20 @@ impl Launcher {
         }
         self.context.enter()?;
         let idle = self.idle.lock().pop();
-        let mut slot = match idle {
+        let slot = match idle {
             Some(slot) => slot,
             None => Slot::new(&self.context)?,
         };
         // After an error the slot is dropped: nothing is known about its streams.
-        self.start(&mut slot, compiled, launch.blocks, block_threads, arguments, &operation)?;
-        self.wait(&mut slot, launch.cancel, &operation)?;
-        let mut status = [0u8; 4];
-        status.copy_from_slice(&slot.words.bytes()[..4]);
+        self.start(&slot, compiled, launch.blocks, block_threads, arguments, &operation)?;
+        let status = Arc::clone(&slot.status);
+        let stop = Arc::new(move || {
+            // What the kernel reported before stays.
+            let _ = status.word().compare_exchange(0, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
+        });
+        launch.cancel.while_watched(stop, || self.wait(&slot, &operation))?;
         let report = LaunchReport {
-            status: u32::from_le_bytes(status),
+            status: slot.status.word().load(Ordering::SeqCst),
             time_ns: slot.stop.since_ns(&slot.start)?,
             ..LaunchReport::default()
         };
@@ -150,19 +141,17 @@ impl Launcher {
 
     fn start(
         &self,
-        slot: &mut Slot,
+        slot: &Slot,
         compiled: &Compiled,
         blocks: u32,
         block_threads: u32,
         mut arguments: Vec<u128>,
         operation: &str,
     ) -> Result<(), DeviceError> {
-        arguments.push(u128::from(slot.status.pointer));
+        arguments.push(u128::from(slot.status.pointer()));
+        slot.status.word().store(0, Ordering::SeqCst);
         let mut pointers: Vec<*mut c_void> =
             arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
-        // SAFETY: the status word is 4 bytes.
-        let cleared = unsafe { result::memset_d8_async(slot.status.pointer, 0, 4, slot.stream.handle) };
-        self.context.check("clearing the status word", cleared)?;
         slot.start.record(&slot.stream)?;
         // SAFETY: there is one argument for each parameter and the status word, each at least as large as the
         // parameter; the driver copies them during the call. What the kernel does with its pointers is the caller's.
@@ -173,35 +162,19 @@ impl Launcher {
             result::launch_kernel(compiled.function, grid, block, shared, slot.stream.handle, &mut pointers)
         };
         self.context.check(operation, launched)?;
-        slot.stop.record(&slot.stream)?;
-        // SAFETY: the pinned word is not touched before the event below.
-        let read = unsafe {
-            result::memcpy_dtoh_async(&mut slot.words.bytes()[..4], slot.status.pointer, slot.stream.handle)
-        };
-        self.context.check(operation, read)?;
-        slot.done.record(&slot.stream)
+        slot.stop.record(&slot.stream)
     }
 
-    /// Waits for the kernel. A cancellation writes the status word beside it; a kernel that polls the word then leaves.
-    fn wait(&self, slot: &mut Slot, cancel: &CancelToken, operation: &str) -> Result<(), DeviceError> {
+    /// Waits for the kernel.
+    fn wait(&self, slot: &Slot, operation: &str) -> Result<(), DeviceError> {
         let begun = Instant::now();
-        let mut cancelled = false;
-        while !slot.done.is_done(operation)? {
-            if !cancelled && cancel.is_cancelled() {
-                cancelled = true;
-                let word = &slot.words.bytes()[4..];
-                // SAFETY: the status word is 4 bytes, and so is the pinned word, which never changes.
-                let written =
-                    unsafe { result::memcpy_htod_async(slot.status.pointer, word, slot.control.handle) };
-                self.context.check("cancelling a kernel", written)?;
-            }
+        while !slot.stop.is_done(operation)? {
             if begun.elapsed() < SPIN {
                 std::hint::spin_loop();
             } else {
                 std::thread::sleep(NAP);
             }
         }
-        // The write must not reach the next launch of this slot.
-        if cancelled { slot.control.synchronize("cancelling a kernel") } else { Ok(()) }
+        Ok(())
     }
 }

@@ -128,6 +128,11 @@ impl Pinned {
         Ok(Pinned { start, bytes, context: context.clone() })
     }
 
+    /// The address, on the host and (addressing is unified) on the device.
+    pub fn address(&self) -> *mut u8 {
+        self.start
+    }
+
     /// The bytes. The caller has waited for every copy from or to them.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the memory is initialised, ours, and borrowed as long as the slice lives.
