@@ -164,6 +164,11 @@ impl Compiler {
                 result::function::set_function_attribute(compiled.function, attribute, shared_bytes as i32)
             };
             self.context.check("asking for shared memory", set)?;
+            // All of the first-level cache that can be shared memory, so that as many blocks as possible are resident.
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+            // SAFETY: as above; 100 is a share in percent.
+            let set = unsafe { result::function::set_function_attribute(compiled.function, attribute, 100) };
+            self.context.check("asking for a share of the cache", set)?;
         }
         Ok(compiled)
     }
