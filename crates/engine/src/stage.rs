@@ -203,7 +203,8 @@ impl Run<'_> {
         Ok(metrics)
     }
 
-    /// Blocks of a launch: enough to fill the device, no more than the rows can use.
+    /// Blocks of a launch: enough to fill the device, no more than the rows can use. Generated code relies on it that
+    /// there are `resident_blocks`, or at least one thread a row (`operator::aggregate::threads`).
     fn blocks(&self, rows: u64) -> u32 {
         let target = self.device.target();
         let per_block =

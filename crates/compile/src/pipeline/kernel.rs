@@ -13,15 +13,13 @@ use super::{Pipeline, Sink, Source, Step};
 use crate::MicroModel;
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::{self, Expr, ExprKind, can_fail, is_cheap};
-use crate::operator::aggregate::AggregateOperator;
+use crate::operator::aggregate::{AggregateOperator, ROWS_PER_THREAD};
 use crate::operator::output::OutputOperator;
 use crate::operator::{Flow, filter};
 use crate::types::{DataType, Field};
 
 /// Rows that a CPU worker takes at a time.
 const MORSEL_ROWS: i64 = 1 << 16;
-/// Rows that a SIMT thread prepares before it applies the first: their loads hide each other's latency.
-const ROWS_PER_THREAD: i64 = 4;
 /// Rows of a batch of a CPU worker: its selection vector stays in the first-level cache.
 const BATCH_ROWS: u32 = 1024;
 

@@ -23,7 +23,7 @@ use kelpie_kir::Target;
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::Expr;
-use crate::operator::aggregate::AggregateOperator;
+use crate::operator::aggregate::{AggregateOperator, rows_of_thread};
 use crate::plan::{Plan, Scan};
 use program::States;
 
@@ -156,11 +156,16 @@ impl Cut<'_> {
             Plan::Aggregate { input, keys, aggregates, .. } => {
                 let (open, columns) = self.open(input)?;
                 let rows = self.row_bound(&open.source);
+                // Groups lie anywhere in their table: all of them may be one thread's.
+                let thread_rows = match &open.source {
+                    Source::Scan { .. } => rows_of_thread(rows, self.target),
+                    Source::Groups(_) => rows,
+                };
                 let operator = AggregateOperator::plan(
                     keys,
                     aggregates,
                     &columns,
-                    rows,
+                    (rows, thread_rows),
                     self.target,
                     self.micro_model,
                     &mut self.states,

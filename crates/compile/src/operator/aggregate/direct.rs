@@ -5,10 +5,11 @@
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builtin, Pointee, Scalar, Scope, Target};
+use kelpie_kir::{Pointee, Scalar, Scope, Target};
 
-use super::cells::{CellOp, combine_memory, combine_register, join, read_cell, split};
-use super::functions::{Cell, register_type};
+use super::cells::{combine_memory, read_cell};
+use super::functions::register_type;
+use super::threads::{ThreadTables, clear, for_each};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
 use crate::context::{Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
@@ -49,23 +50,22 @@ pub struct DirectTable {
 }
 
 /// Where rows are added up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Place {
     /// In the device's table.
     Device,
-    /// In a table of the block.
+    /// In a table of the block (a CPU: of the worker).
     Block,
-    /// In a table of the thread; the block's tables lie side by side, word by word, so that neighbouring threads
-    /// access neighbouring banks.
-    Thread,
+    /// In a table of the thread.
+    Threads(ThreadTables),
 }
 
 impl fmt::Display for DirectTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = match self.place {
+        let place = match &self.place {
             Place::Device => "",
             Place::Block => ", in blocks",
-            Place::Thread => ", in threads",
+            Place::Threads(_) => ", in threads",
         };
         write!(f, "direct, {} slots{place}", self.slots)
     }
@@ -99,20 +99,21 @@ impl DirectTable {
         keys: Vec<DenseKey>,
         present: usize,
         cells: &Cells,
-        target: &Target,
-        micro_model: MicroModel,
+        thread_rows: u64,
+        (target, micro_model): (&Target, MicroModel),
         states: &mut declare::States,
     ) -> DirectTable {
         let slots: u64 = keys.iter().map(|key| key.values + u64::from(key.nullable)).product();
         let class = fixed_class(states, slots);
         let state = states.state("groups", 8 * cells.words(), class);
-        let bytes = (slots + 1) * u64::from(cells.words()) * 8;
-        let local_limit = if target.block_threads == 1 { WORKER_TABLE_BYTES } else { BLOCK_TABLES_BYTES };
-        let limit = u64::from(target.shared_bytes).min(local_limit);
+        let is_simt = target.block_threads > 1;
+        let limit =
+            u64::from(target.shared_bytes).min(if is_simt { BLOCK_TABLES_BYTES } else { WORKER_TABLE_BYTES });
+        let threads = ThreadTables::plan(slots + 1, cells, thread_rows, target);
         let place = match micro_model {
             MicroModel::Pipelined => Place::Device,
-            MicroModel::Resolution if bytes * u64::from(target.block_threads) <= limit => Place::Thread,
-            MicroModel::Resolution if bytes <= limit => Place::Block,
+            MicroModel::Resolution if is_simt && threads.bytes() <= limit => Place::Threads(threads),
+            MicroModel::Resolution if (slots + 1) * u64::from(cells.words()) * 8 <= limit => Place::Block,
             MicroModel::Resolution => Place::Device,
         };
         DirectTable { keys, slots, class, state, present, place, table: None }
@@ -123,12 +124,7 @@ impl DirectTable {
     }
 
     pub fn is_local(&self) -> bool {
-        self.place != Place::Device
-    }
-
-    /// Tables of a block.
-    fn tables(&self, cx: &Context<'_>) -> u32 {
-        if self.place == Place::Thread { cx.target.block_threads } else { 1 }
+        !matches!(self.place, Place::Device)
     }
 
     /// Clears the local table. Its last slot takes the dead rows.
@@ -136,14 +132,14 @@ impl DirectTable {
         if !self.is_local() {
             return;
         }
-        let words = (self.slots as u32 + 1) * cells.words() * self.tables(cx);
+        if let Place::Threads(tables) = &mut self.place {
+            tables.begin(cx);
+            return cx.builder.barrier();
+        }
+        let words = (self.slots as u32 + 1) * cells.words();
         let table = cx.builder.shared("local_groups", Pointee::Scalar(Scalar::U64), words);
         self.table = Some(table);
-        for_each_word(cx, words, |cx, index| {
-            let pointer = cx.builder.offset(table, index);
-            let zero = cx.builder.u64(0);
-            cx.builder.store(pointer, zero);
-        });
+        clear(cx, table, Scalar::U64, words);
         cx.builder.barrier();
     }
 
@@ -167,17 +163,16 @@ impl DirectTable {
 
     /// Adds a row's contributions to the group in `slot`.
     pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[V]) {
-        let Some(table) = self.table else {
-            let base = group_pointer(cx, self.state, cells.words(), slot);
-            return update_group(cx, cells, base, values, Scope::Device);
-        };
-        if self.place == Place::Block || cx.target.block_threads == 1 {
+        if let Place::Threads(tables) = &self.place {
+            for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
+                tables.update(cx, slot, cell.op, index, *value);
+            }
+        } else if let Some(table) = self.table {
             let base = self.local_group(cx, cells, table, slot);
-            return update_group(cx, cells, base, values, Scope::Block);
-        }
-        let thread = cx.builder.builtin(Builtin::ThreadId);
-        for (cell, value) in cells.cells.iter().zip(values) {
-            self.update_thread_cell(cx, cells, table, (slot, thread), (cell.op, cell.word), *value);
+            update_group(cx, cells, base, values, Scope::Block);
+        } else {
+            let base = group_pointer(cx, self.state, cells.words(), slot);
+            update_group(cx, cells, base, values, Scope::Device);
         }
     }
 
@@ -188,125 +183,40 @@ impl DirectTable {
         cx.builder.offset(table, index)
     }
 
-    /// Word `word` of group `slot` in the table of thread `thread`.
-    fn thread_word(
-        &self,
-        cx: &mut Context<'_>,
-        cells: &Cells,
-        table: V,
-        (slot, thread): (V, V),
-        word: u32,
-    ) -> V {
-        let threads = self.tables(cx);
-        let b = &mut *cx.builder;
-        let slot = b.convert(slot, Scalar::U32);
-        let stride = b.u32(cells.words() * threads);
-        let group = b.mul(slot, stride);
-        let word = b.u32(word * threads);
-        let index = b.add(group, word);
-        let index = b.add(index, thread);
-        b.offset(table, index)
-    }
-
-    /// No other thread has this cell, so it needs no atomic.
-    fn update_thread_cell(
-        &self,
-        cx: &mut Context<'_>,
-        cells: &Cells,
-        table: V,
-        place: (V, V),
-        (op, word): (CellOp, u32),
-        value: V,
-    ) {
-        let pointer = self.thread_word(cx, cells, table, place, word);
-        let b = &mut *cx.builder;
-        match op {
-            CellOp::Add => {
-                let old = b.load(pointer);
-                let new = b.add(old, value);
-                b.store(pointer, new);
-            }
-            CellOp::Max => {
-                let old = b.load(pointer);
-                let new = b.binary(BinaryOp::Max, old, value);
-                b.store(pointer, new);
-            }
-            CellOp::AddFloat => {
-                let bits = b.load(pointer);
-                let old = b.bitcast(bits, Scalar::F64);
-                let new = b.add(old, value);
-                let bits = b.bitcast(new, Scalar::U64);
-                b.store(pointer, bits);
-            }
-            CellOp::AddWide => {
-                let high = self.thread_word(cx, cells, table, place, word + 1);
-                let b = &mut *cx.builder;
-                let (old_low, old_high) = (b.load(pointer), b.load(high));
-                let old = join(cx, old_low, old_high);
-                let new = cx.builder.add(old, value);
-                let (new_low, new_high) = split(cx, new);
-                cx.builder.store(pointer, new_low);
-                cx.builder.store(high, new_high);
-            }
-        }
-    }
-
     /// A cell's total over the block's tables, as a contribution.
-    fn local_cell(&self, cx: &mut Context<'_>, cells: &Cells, table: V, slot: V, cell: &Cell) -> V {
-        if self.tables(cx) == 1 {
-            let base = self.local_group(cx, cells, table, slot);
-            let pointer = word_pointer(cx, base, cell.word);
-            return read_cell(cx, cell.op, pointer);
+    fn local_cell(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<V> {
+        let cell = cells.cells.get(index)?;
+        if let Place::Threads(tables) = &self.place {
+            return Some(tables.total(cx, slot, cell.op, index));
         }
-        let total = cx.builder.var("total", cell.op.scalar());
-        let zero = cx.builder.zero(cell.op.scalar());
-        cx.builder.assign(total, zero);
-        let first = cx.builder.u32(0);
-        let thread = cx.builder.var_of("thread", first);
-        cx.begin_loop();
-        let current = cx.builder.read(thread);
-        let end = cx.builder.u32(self.tables(cx));
-        let done = cx.builder.ge(current, end);
-        cx.builder.break_if(done);
-        let pointer = self.thread_word(cx, cells, table, (slot, current), cell.word);
-        let low = cx.builder.load(pointer);
-        let value = match cell.op {
-            CellOp::Add | CellOp::Max => low,
-            CellOp::AddFloat => cx.builder.bitcast(low, Scalar::F64),
-            CellOp::AddWide => {
-                let pointer = self.thread_word(cx, cells, table, (slot, current), cell.word + 1);
-                let high = cx.builder.load(pointer);
-                join(cx, low, high)
-            }
-        };
-        combine_register(cx, cell.op, total, value);
-        let one = cx.builder.u32(1);
-        let next = cx.builder.add(current, one);
-        cx.builder.assign(thread, next);
-        cx.end();
-        cx.builder.read(total)
+        let base = self.local_group(cx, cells, self.table?, slot);
+        let pointer = word_pointer(cx, base, cell.word);
+        Some(read_cell(cx, cell.op, pointer))
     }
 
     /// Merges the local tables into the device's: one thread a cell.
     pub fn end(&self, cx: &mut Context<'_>, cells: &Cells) {
-        let Some(table) = self.table else { return };
+        if !self.is_local() {
+            return;
+        }
         cx.builder.barrier();
-        for_each_word(cx, self.slots as u32 * cells.cells.len() as u32, |cx, index| {
+        for_each(cx, self.slots as u32 * cells.cells.len() as u32, |cx, number| {
             let slots = cx.builder.i64(self.slots as i64);
-            let slot = cx.builder.rem(index, slots);
-            let number = cx.builder.div(index, slots);
+            let slot = cx.builder.rem(number, slots);
+            let number = cx.builder.div(number, slots);
             let to = group_pointer(cx, self.state, cells.words(), slot);
-            for (position, cell) in cells.cells.iter().enumerate() {
-                let position = cx.builder.i64(position as i64);
+            for (index, cell) in cells.cells.iter().enumerate() {
+                let position = cx.builder.i64(index as i64);
                 let mine = cx.builder.eq(number, position);
                 cx.begin_if(mine);
-                let value = self.local_cell(cx, cells, table, slot, cell);
-                let zero = cx.builder.zero(cell.op.scalar());
-                let used = cx.builder.ne(value, zero);
-                cx.begin_if(used);
-                let pointer = word_pointer(cx, to, cell.word);
-                combine_memory(cx, cell.op, pointer, value, Scope::Device);
-                cx.end();
+                if let Some(value) = self.local_cell(cx, cells, slot, index) {
+                    let zero = cx.builder.zero(cell.op.scalar());
+                    let used = cx.builder.ne(value, zero);
+                    cx.begin_if(used);
+                    let pointer = word_pointer(cx, to, cell.word);
+                    combine_memory(cx, cell.op, pointer, value, Scope::Device);
+                    cx.end();
+                }
                 cx.end();
             }
         });
@@ -416,22 +326,4 @@ fn value_of(cx: &mut Context<'_>, index: V, min: i128, column: &ColumnInfo) -> V
         }
     };
     cx.builder.convert(value, register)
-}
-
-/// Runs `body` for `0..count` (`i64`), the threads of the block side by side. Ends without a barrier.
-fn for_each_word(cx: &mut Context<'_>, count: u32, body: impl FnOnce(&mut Context<'_>, V)) {
-    let thread = cx.builder.builtin(Builtin::ThreadId);
-    let start = cx.builder.convert(thread, Scalar::I64);
-    let index = cx.builder.var_of("index", start);
-    cx.begin_loop();
-    let current = cx.builder.read(index);
-    let end = cx.builder.i64(i64::from(count));
-    let done = cx.builder.ge(current, end);
-    cx.builder.break_if(done);
-    body(cx, current);
-    let threads = cx.builder.builtin(Builtin::BlockDim);
-    let threads = cx.builder.convert(threads, Scalar::I64);
-    let next = cx.builder.add(current, threads);
-    cx.builder.assign(index, next);
-    cx.end();
 }

@@ -38,6 +38,8 @@ pub struct Cell {
     pub contribution: Contribution,
     /// Position of its first word in the group's words.
     pub word: u32,
+    /// Bounds of a row's contribution to a sum of integers.
+    pub bounds: Option<Range>,
 }
 
 /// How an aggregate's result is read from the cells.
@@ -85,14 +87,14 @@ impl Cells {
 
     /// The cell that counts rows, added where it is not there yet.
     pub fn row_count(&mut self) -> usize {
-        self.cell(CellOp::Add, Contribution::Row)
+        self.cell(CellOp::Add, Contribution::Row, Some(Range::new(0, 1)))
     }
 
-    fn cell(&mut self, op: CellOp, contribution: Contribution) -> usize {
+    fn cell(&mut self, op: CellOp, contribution: Contribution, bounds: Option<Range>) -> usize {
         let known = self.cells.iter().position(|cell| cell.op == op && cell.contribution == contribution);
         known.unwrap_or_else(|| {
             let word = self.words();
-            self.cells.push(Cell { op, contribution, word });
+            self.cells.push(Cell { op, contribution, word, bounds });
             self.cells.len() - 1
         })
     }
@@ -120,7 +122,7 @@ impl Cells {
         };
         let info = crate::pipeline::column_of(&argument, columns);
         let count = match info.nullable {
-            true => self.cell(CellOp::Add, Contribution::Valid(argument.clone())),
+            true => self.cell(CellOp::Add, Contribution::Valid(argument.clone()), Some(Range::new(0, 1))),
             false => self.row_count(),
         };
         let can_be_empty = info.nullable || !grouped;
@@ -146,7 +148,7 @@ impl Cells {
         row_bound: u64,
     ) -> Result<(usize, Option<Range>), Unsupported> {
         if info.data_type.is_float() {
-            return Ok((self.cell(CellOp::AddFloat, Contribution::Value(argument)), None));
+            return Ok((self.cell(CellOp::AddFloat, Contribution::Value(argument), None), None));
         }
         let bounds = match (&info.data_type, bounds) {
             (DataType::Decimal128 { .. }, Some(bounds)) => bounds,
@@ -154,7 +156,7 @@ impl Cells {
             (integer, Some(bounds)) if integer.is_integer() => {
                 let total =
                     total_range(bounds, row_bound).filter(|total| register_of(*total) != Scalar::I128);
-                return Ok((self.cell(CellOp::Add, Contribution::Value(argument)), total));
+                return Ok((self.cell(CellOp::Add, Contribution::Value(argument), Some(bounds)), total));
             }
             (other, _) => return Err(Unsupported(format!("sum of {other}"))),
         };
@@ -163,7 +165,7 @@ impl Cells {
             Some(total) if register_of(total) != Scalar::I128 => CellOp::Add,
             _ => CellOp::AddWide,
         };
-        Ok((self.cell(op, Contribution::Value(argument)), total))
+        Ok((self.cell(op, Contribution::Value(argument), Some(bounds)), total))
     }
 
     fn plan_extreme(
@@ -180,7 +182,7 @@ impl Cells {
             }
             _ => {}
         }
-        Ok(self.cell(CellOp::Max, Contribution::Key { argument, complement }))
+        Ok(self.cell(CellOp::Max, Contribution::Key { argument, complement }, None))
     }
 
     /// The aggregates' columns.

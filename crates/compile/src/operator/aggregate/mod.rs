@@ -11,6 +11,7 @@ mod functions;
 mod hash;
 mod keys;
 mod single;
+mod threads;
 
 use std::fmt;
 
@@ -22,6 +23,7 @@ use self::direct::DirectTable;
 use self::functions::Cells;
 use self::hash::HashTable;
 use self::single::SingleGroup;
+pub(crate) use self::threads::{ROWS_PER_THREAD, rows_of_thread};
 use crate::MicroModel;
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -60,12 +62,13 @@ impl fmt::Display for AggregateOperator {
 }
 
 impl AggregateOperator {
-    /// Chooses the table and declares its state. `row_bound`: an upper bound of the input's rows.
+    /// Chooses the table and declares its state. `row_bound`: an upper bound of the input's rows; `thread_rows`: of
+    /// those that one thread sees.
     pub(crate) fn plan(
         keys: &[Expr],
         aggregates: &[Aggregate],
         input: &[ColumnInfo],
-        row_bound: u64,
+        (row_bound, thread_rows): (u64, u64),
         target: &Target,
         micro_model: MicroModel,
         states: &mut declare::States,
@@ -78,7 +81,14 @@ impl AggregateOperator {
             match direct::domain(&key_columns, row_bound) {
                 Some(domain) => {
                     let present = cells.row_count();
-                    Table::Direct(DirectTable::plan(domain, present, &cells, target, micro_model, states))
+                    Table::Direct(DirectTable::plan(
+                        domain,
+                        present,
+                        &cells,
+                        thread_rows,
+                        (target, micro_model),
+                        states,
+                    ))
                 }
                 None => Table::Hash(HashTable::plan(&key_columns, &cells, row_bound, states)?),
             }

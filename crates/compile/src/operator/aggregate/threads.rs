@@ -1,0 +1,223 @@
+//! Tables that belong to one thread each: small groups in shared memory that no other thread touches, so that updates
+//! need no atomics. The tables of a block lie side by side, cell by cell, so that neighbouring threads access
+//! neighbouring banks. How many rows a thread can see bounds its sums: where that proves it, a cell takes 4 bytes, and
+//! an `i128` sum is an `i64` until it is merged.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Builtin, Pointee, Scalar, Target};
+
+use super::cells::{CellOp, combine_register, join, split};
+use super::functions::Cells;
+use crate::context::Context;
+use crate::types::Range;
+
+/// Rows that a thread prepares before it applies the first: their loads hide each other's latency.
+pub const ROWS_PER_THREAD: i64 = 4;
+
+/// Where a thread keeps a cell: an index into its cells of 4 or of 8 bytes.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// 4 bytes, extended by the sign where `signed`.
+    Half { index: u32, signed: bool },
+    /// 8 bytes.
+    Word { index: u32 },
+    /// Twice 8 bytes, the lower word first.
+    Pair { index: u32 },
+}
+
+/// The tables of a block's threads.
+#[derive(Debug, Clone)]
+pub struct ThreadTables {
+    places: Vec<Place>,
+    /// Cells of 4 bytes, and of 8 bytes, a group.
+    halves: u32,
+    words: u32,
+    slots: u64,
+    threads: u32,
+    half_table: Option<V>,
+    word_table: Option<V>,
+}
+
+impl ThreadTables {
+    /// Lays the cells out. `thread_rows` is an upper bound of the rows that one thread sees.
+    pub fn plan(slots: u64, cells: &Cells, thread_rows: u64, target: &Target) -> ThreadTables {
+        let rows = i128::from(thread_rows);
+        let (mut halves, mut words) = (0, 0);
+        let take = |counter: &mut u32, count: u32| {
+            *counter += count;
+            *counter - count
+        };
+        let mut places = Vec::new();
+        for cell in &cells.cells {
+            let total = cell.bounds.and_then(|bounds| {
+                let (min, max) = (bounds.min.min(0).checked_mul(rows)?, bounds.max.max(0).checked_mul(rows)?);
+                Some(Range { min, max })
+            });
+            let within = |limits: Range| total.is_some_and(|total| total.within(limits));
+            places.push(if within(Range::new(0, u32::MAX)) {
+                Place::Half { index: take(&mut halves, 1), signed: false }
+            } else if within(Range::new(i32::MIN, i32::MAX)) {
+                Place::Half { index: take(&mut halves, 1), signed: true }
+            } else if cell.op != CellOp::AddWide || within(Range::new(i64::MIN, i64::MAX)) {
+                Place::Word { index: take(&mut words, 1) }
+            } else {
+                Place::Pair { index: take(&mut words, 2) }
+            });
+        }
+        let threads = target.block_threads;
+        ThreadTables { places, halves, words, slots, threads, half_table: None, word_table: None }
+    }
+
+    /// Shared memory of a block, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let group = u64::from(self.halves) * 4 + u64::from(self.words) * 8;
+        self.slots.saturating_mul(group).saturating_mul(u64::from(self.threads))
+    }
+
+    /// Declares and clears the tables; a barrier must follow.
+    pub fn begin(&mut self, cx: &mut Context<'_>) {
+        let mut table = |name, scalar, cells: u32| {
+            let count = self.slots as u32 * cells * self.threads;
+            (cells > 0).then(|| {
+                let table = cx.builder.shared(name, Pointee::Scalar(scalar), count);
+                clear(cx, table, scalar, count);
+                table
+            })
+        };
+        self.half_table = table("thread_halves", Scalar::U32, self.halves);
+        self.word_table = table("thread_words", Scalar::U64, self.words);
+    }
+
+    /// The address of a cell: cell `index` of the group in `slot`, in the table of `thread`.
+    fn address(&self, cx: &mut Context<'_>, place: Place, second: u32, slot: V, thread: V) -> Option<V> {
+        let (table, cells, index) = match place {
+            Place::Half { index, .. } => (self.half_table?, self.halves, index),
+            Place::Word { index } | Place::Pair { index } => (self.word_table?, self.words, index + second),
+        };
+        let b = &mut *cx.builder;
+        let slot = b.convert(slot, Scalar::U32);
+        let stride = b.u32(cells * self.threads);
+        let group = b.mul(slot, stride);
+        let first = b.u32(index * self.threads);
+        let cell = b.add(group, first);
+        let cell = b.add(cell, thread);
+        Some(b.offset(table, cell))
+    }
+
+    /// Adds a contribution to this thread's cell.
+    pub fn update(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize, value: V) {
+        let place = self.places[index];
+        let thread = cx.builder.builtin(Builtin::ThreadId);
+        let Some(pointer) = self.address(cx, place, 0, slot, thread) else { return };
+        if let Place::Pair { .. } = place {
+            let Some(second) = self.address(cx, place, 1, slot, thread) else { return };
+            let (low, high) = (cx.builder.load(pointer), cx.builder.load(second));
+            let old = join(cx, low, high);
+            let new = cx.builder.add(old, value);
+            let (low, high) = split(cx, new);
+            cx.builder.store(pointer, low);
+            return cx.builder.store(second, high);
+        }
+        let b = &mut *cx.builder;
+        let old = b.load(pointer);
+        let new = match op {
+            CellOp::Max => b.binary(BinaryOp::Max, old, value),
+            CellOp::AddFloat => {
+                let old = b.bitcast(old, Scalar::F64);
+                let new = b.add(old, value);
+                b.bitcast(new, Scalar::U64)
+            }
+            // Modulo the cell's width: the total is known to fit.
+            CellOp::Add | CellOp::AddWide => {
+                let width = b.scalar(old);
+                let value = b.convert(value, width);
+                b.add(old, value)
+            }
+        };
+        b.store(pointer, new);
+    }
+
+    /// The combination of every thread's cell, of type [`CellOp::scalar`].
+    pub fn total(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize) -> V {
+        let zero = cx.builder.zero(op.scalar());
+        let total = cx.builder.var_of("total", zero);
+        let first = cx.builder.u32(0);
+        let thread = cx.builder.var_of("thread", first);
+        cx.begin_loop();
+        let current = cx.builder.read(thread);
+        let end = cx.builder.u32(self.threads);
+        let done = cx.builder.ge(current, end);
+        cx.builder.break_if(done);
+        if let Some(value) = self.contribution(cx, slot, op, index, current) {
+            combine_register(cx, op, total, value);
+        }
+        let one = cx.builder.u32(1);
+        let next = cx.builder.add(current, one);
+        cx.builder.assign(thread, next);
+        cx.end();
+        cx.builder.read(total)
+    }
+
+    /// What a thread's cell contributes to the group.
+    fn contribution(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize, thread: V) -> Option<V> {
+        let place = self.places[index];
+        let pointer = self.address(cx, place, 0, slot, thread)?;
+        let stored = cx.builder.load(pointer);
+        if let Place::Pair { .. } = place {
+            let second = self.address(cx, place, 1, slot, thread)?;
+            let high = cx.builder.load(second);
+            return Some(join(cx, stored, high));
+        }
+        let b = &mut *cx.builder;
+        Some(match (op, place) {
+            (CellOp::AddFloat, _) => b.bitcast(stored, Scalar::F64),
+            (CellOp::Add | CellOp::Max, Place::Word { .. }) => stored,
+            (_, Place::Half { signed: false, .. }) => b.convert(stored, op.scalar()),
+            (_, Place::Half { .. }) => {
+                let signed = b.bitcast(stored, Scalar::I32);
+                b.convert(signed, op.scalar())
+            }
+            (CellOp::AddWide, _) => {
+                let signed = b.bitcast(stored, Scalar::I64);
+                b.convert(signed, Scalar::I128)
+            }
+            (CellOp::Add | CellOp::Max, Place::Pair { .. }) => stored,
+        })
+    }
+}
+
+/// Rows that one thread of a launch over `rows` rows of a table sees, at most. The engine launches enough blocks to fill the
+/// device, or at least one thread a row.
+pub fn rows_of_thread(rows: u64, target: &Target) -> u64 {
+    let rows_at_once = u64::from(target.resident_blocks.max(1))
+        .saturating_mul(u64::from(target.block_threads))
+        .saturating_mul(ROWS_PER_THREAD as u64);
+    rows.div_ceil(rows_at_once).max(1).saturating_mul(ROWS_PER_THREAD as u64)
+}
+
+/// Sets `count` elements of a shared array to zero, the threads of the block side by side.
+pub fn clear(cx: &mut Context<'_>, table: V, scalar: Scalar, count: u32) {
+    for_each(cx, count, |cx, index| {
+        let pointer = cx.builder.offset(table, index);
+        let zero = cx.builder.zero(scalar);
+        cx.builder.store(pointer, zero);
+    });
+}
+
+/// Runs `body` for `0..count` (`i64`), the threads of the block side by side. Ends without a barrier.
+pub fn for_each(cx: &mut Context<'_>, count: u32, body: impl FnOnce(&mut Context<'_>, V)) {
+    let thread = cx.builder.builtin(Builtin::ThreadId);
+    let start = cx.builder.convert(thread, Scalar::I64);
+    let index = cx.builder.var_of("index", start);
+    cx.begin_loop();
+    let current = cx.builder.read(index);
+    let end = cx.builder.i64(i64::from(count));
+    let done = cx.builder.ge(current, end);
+    cx.builder.break_if(done);
+    body(cx, current);
+    let threads = cx.builder.builtin(Builtin::BlockDim);
+    let threads = cx.builder.convert(threads, Scalar::I64);
+    let next = cx.builder.add(current, threads);
+    cx.builder.assign(index, next);
+    cx.end();
+}
