@@ -1,4 +1,4 @@
-//! Compiles CUDA kernels with NVRTC: snapshots, file tests and random modules.
+//! Compiles CUDA kernels with NVRTC: snapshots, file tests, the kernels of the test queries, and random modules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use kelpie_device::nvrtc::{self, Nvrtc};
 /// What to compile.
 #[derive(Debug)]
 pub struct Request {
+    /// Generated queries whose kernels are compiled.
+    pub queries: u64,
     pub random: u64,
     pub seed: u64,
     pub architectures: Vec<String>,
@@ -135,6 +137,11 @@ fn units(request: &Request) -> Result<Vec<Unit>> {
             collect(&root.join(folder), &mut files)?;
         }
         files.sort();
+        let folder = tempfile::tempdir().context("a folder for the kernels of queries")?;
+        if request.queries > 0 {
+            query_kernels(folder.path(), request.queries)?;
+            collect(folder.path(), &mut files)?;
+        }
         for file in files {
             let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
             let is_kernel_test = file.extension().is_some_and(|extension| extension == "kir");
@@ -154,6 +161,21 @@ fn units(request: &Request) -> Result<Vec<Unit>> {
         units.push(Unit { kind: "random", name: format!("random module {seed}"), source });
     }
     Ok(units)
+}
+
+/// Has the example of `kelpie-datafusion` write the kernels of the test queries: xtask itself stays without DataFusion.
+fn query_kernels(folder: &Path, queries: u64) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let status = std::process::Command::new(cargo)
+        .args(["run", "--quiet", "--example", "kernels", "--"])
+        .arg(folder)
+        .arg(queries.to_string())
+        .status()
+        .context("cargo cannot be run")?;
+    if !status.success() {
+        bail!("the kernels of the test queries could not be written");
+    }
+    Ok(())
 }
 
 /// Every file below a folder.

@@ -19,6 +19,9 @@ enum Command {
     /// Compiles every CUDA kernel of the repository with NVRTC, which needs no GPU. Exit code 1: a kernel is rejected;
     /// 2: there is no NVRTC.
     Kernels {
+        /// Compile the kernels of this many generated queries, and of TPC-H Q1 and Q6; 0 for none.
+        #[arg(long, default_value_t = 60)]
+        queries: u64,
         /// Compile this many random modules too.
         #[arg(long, default_value_t = 0)]
         random: u64,
@@ -50,8 +53,8 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Kernels { random, seed, architectures, verbose, files } => {
-            check_kernels(&kernels::Request { random, seed, architectures, verbose, files })
+        Command::Kernels { queries, random, seed, architectures, verbose, files } => {
+            check_kernels(&kernels::Request { queries, random, seed, architectures, verbose, files })
         }
         Command::Fuzz { queries, seed, settings } => fuzz(queries, seed, &settings),
     }

@@ -217,6 +217,11 @@ fn snapshots() {
         let on_gpu = compile(&query, &gpu, micro_model).pipelines.remove(0);
         insta::assert_snapshot!(format!("{name}_kir_cpu"), text::print(&on_cpu.module));
         insta::assert_snapshot!(format!("{name}_kir_gpu"), text::print(&on_gpu.module));
+        // CLIF is for the machine at hand; the snapshots are those of x86-64.
+        if cfg!(target_arch = "x86_64") {
+            let on_cpu = validate(on_cpu.module).expect("valid");
+            insta::assert_snapshot!(format!("{name}_clif"), kelpie_backend::cpu::clif(&on_cpu).expect("prints"));
+        }
         let on_gpu = validate(on_gpu.module).expect("valid");
         insta::assert_snapshot!(
             format!("{name}_cuda"),

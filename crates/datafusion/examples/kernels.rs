@@ -1,0 +1,79 @@
+//! Writes the GPU kernels of the test queries as `.kir` files: generated queries, TPC-H Q1 and Q6. Called by
+//! `cargo run -p xtask -- kernels`. Arguments: FOLDER QUERIES.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::physical_plan::ExecutionPlan;
+use kelpie_datafusion::testing::{QueryGenerator, sessions};
+use kelpie_datafusion::{KelpieExec, KelpieSession};
+use kelpie_engine::{Engine, MicroModel};
+use kelpie_kir::{Target, text};
+
+/// Columns as TPC-H has them: enough to plan Q1 and Q6.
+const LINEITEM: &str = "create table lineitem (l_quantity decimal(15,2), l_extendedprice decimal(15,2), \
+    l_discount decimal(15,2), l_tax decimal(15,2), l_returnflag varchar, l_linestatus varchar, l_shipdate date)";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (Some(folder), Some(Ok(queries))) = (arguments.first(), arguments.get(1).map(|n| n.parse::<usize>()))
+    else {
+        eprintln!("usage: kernels FOLDER QUERIES");
+        return ExitCode::from(2);
+    };
+    match write_all(Path::new(folder), queries).await {
+        Ok(count) => {
+            println!("{count} kernels of {queries} queries");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn write_all(folder: &Path, queries: usize) -> Result<usize> {
+    let (_, kelpie) = sessions(1, &[])?;
+    kelpie.context().sql(LINEITEM).await?.collect().await?;
+    let mut generator = QueryGenerator::new(1);
+    let mut all: Vec<String> = (0..queries).map(|_| generator.query().sql).collect();
+    all.push(include_str!("../../workloads/queries/tpch/q01.sql").into());
+    all.push(include_str!("../../workloads/queries/tpch/q06.sql").into());
+    let mut known = HashSet::new();
+    for sql in &all {
+        for module in modules(&kelpie, sql).await {
+            if known.insert(module.clone()) {
+                std::fs::write(folder.join(format!("query_{}.kir", known.len())), module)?;
+            }
+        }
+    }
+    Ok(known.len())
+}
+
+/// The kernels of a query, printed; none where it fails to plan, as some generated queries must.
+async fn modules(kelpie: &KelpieSession, sql: &str) -> Vec<String> {
+    let Ok(plan) = plan(kelpie, sql).await else { return Vec::new() };
+    let target = Target::simt(32, 256, 227 << 10, 1056);
+    let mut printed = Vec::new();
+    let mut stack = vec![plan];
+    while let Some(node) = stack.pop() {
+        if let Some(exec) = node.downcast_ref::<KelpieExec>() {
+            for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
+                let modules =
+                    Engine::modules(&exec.translated().plan, &target, micro_model).unwrap_or_default();
+                printed.extend(modules.iter().map(text::print));
+            }
+        }
+        stack.extend(node.children().into_iter().map(Arc::clone));
+    }
+    printed
+}
+
+async fn plan(kelpie: &KelpieSession, sql: &str) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+    kelpie.context().sql(sql.trim().trim_end_matches(';')).await?.create_physical_plan().await
+}
