@@ -220,7 +220,10 @@ fn snapshots() {
         // CLIF is for the machine at hand; the snapshots are those of x86-64.
         if cfg!(target_arch = "x86_64") {
             let on_cpu = validate(on_cpu.module).expect("valid");
-            insta::assert_snapshot!(format!("{name}_clif"), kelpie_backend::cpu::clif(&on_cpu).expect("prints"));
+            insta::assert_snapshot!(
+                format!("{name}_clif"),
+                kelpie_backend::cpu::clif(&on_cpu).expect("prints")
+            );
         }
         let on_gpu = validate(on_gpu.module).expect("valid");
         insta::assert_snapshot!(

@@ -242,4 +242,8 @@ fn a_second_run_compiles_nothing() {
     assert!(first.metrics.pipelines.iter().any(|pipeline| pipeline.compile_ns > 0));
     assert!(second.metrics.pipelines.iter().all(|pipeline| pipeline.compile_ns == 0));
     assert_eq!(first.batch.num_rows(), 100);
+    assert_eq!(
+        first.metrics.pipelines.iter().map(|pipeline| pipeline.rows_out).collect::<Vec<_>>(),
+        [100, 100]
+    );
 }

@@ -5,14 +5,14 @@
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Pointee, Scalar, Scope, Target};
+use kelpie_kir::{AtomicOp, Pointee, Scalar, Scope, Target, Type};
 
-use super::cells::{combine_memory, read_cell};
+use super::cells::{CellOp, combine_memory, read_cell};
 use super::functions::register_type;
 use super::threads::{ThreadTables, clear, for_each};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
-use crate::context::{Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
+use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, lower};
 use crate::operator::Flow;
 use crate::pipeline::ColumnInfo;
@@ -44,6 +44,9 @@ pub struct DirectTable {
     slots: u64,
     pub class: usize,
     pub state: usize,
+    /// State that counts the groups.
+    pub count: usize,
+    /// The cell that counts a group's rows.
     present: usize,
     place: Place,
     table: Option<V>,
@@ -116,7 +119,8 @@ impl DirectTable {
             MicroModel::Resolution if (slots + 1) * u64::from(cells.words()) * 8 <= limit => Place::Block,
             MicroModel::Resolution => Place::Device,
         };
-        DirectTable { keys, slots, class, state, present, place, table: None }
+        let count = states.counter("group_count");
+        DirectTable { keys, slots, class, state, count, present, place, table: None }
     }
 
     pub fn slots(&self) -> u64 {
@@ -172,8 +176,27 @@ impl DirectTable {
             update_group(cx, cells, base, values, Scope::Block);
         } else {
             let base = group_pointer(cx, self.state, cells.words(), slot);
-            update_group(cx, cells, base, values, Scope::Device);
+            for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
+                let pointer = word_pointer(cx, base, cell.word);
+                self.add(cx, index, cell.op, pointer, *value);
+            }
         }
+    }
+
+    /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table. Whoever adds a group's
+    /// first row counts the group.
+    fn add(&self, cx: &mut Context<'_>, index: usize, op: CellOp, pointer: V, value: V) {
+        if index != self.present {
+            return combine_memory(cx, op, pointer, value, Scope::Device);
+        }
+        let old = cx.builder.atomic(AtomicOp::Add, pointer, value, Scope::Device);
+        let zero = cx.builder.u64(0);
+        let first = cx.builder.eq(old, zero);
+        cx.begin_if(first);
+        let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(self.count));
+        let one = cx.builder.u64(1);
+        cx.builder.atomic_discard(AtomicOp::Add, count, one, Scope::Device);
+        cx.end();
     }
 
     /// The first word of a group in the block's table.
@@ -214,7 +237,7 @@ impl DirectTable {
                     let used = cx.builder.ne(value, zero);
                     cx.begin_if(used);
                     let pointer = word_pointer(cx, to, cell.word);
-                    combine_memory(cx, cell.op, pointer, value, Scope::Device);
+                    self.add(cx, index, cell.op, pointer, value);
                     cx.end();
                 }
                 cx.end();

@@ -136,7 +136,7 @@ impl AggregateOperator {
     pub(crate) fn zeroed(&self) -> Vec<usize> {
         match &self.table {
             Table::Single(single) => vec![single.state],
-            Table::Direct(direct) => vec![direct.state],
+            Table::Direct(direct) => vec![direct.state, direct.count],
             Table::Hash(hash) => hash.zeroed(),
         }
     }
@@ -145,7 +145,8 @@ impl AggregateOperator {
     pub(crate) fn growth(&self) -> (Vec<usize>, Option<usize>) {
         match &self.table {
             Table::Hash(hash) => (vec![hash.class], Some(hash.count)),
-            _ => (Vec::new(), None),
+            Table::Direct(direct) => (Vec::new(), Some(direct.count)),
+            Table::Single(_) => (Vec::new(), None),
         }
     }
 
