@@ -47,7 +47,7 @@ pub struct AggregateOperator {
 #[derive(Debug, Clone)]
 enum Table {
     Single(SingleGroup),
-    Direct(DirectTable),
+    Direct(Box<DirectTable>),
     Hash(HashTable),
 }
 
@@ -81,14 +81,14 @@ impl AggregateOperator {
             match direct::domain(&key_columns, row_bound) {
                 Some(domain) => {
                     let present = cells.row_count();
-                    Table::Direct(DirectTable::plan(
+                    Table::Direct(Box::new(DirectTable::plan(
                         domain,
                         present,
                         &cells,
                         thread_rows,
                         (target, micro_model),
                         states,
-                    ))
+                    )))
                 }
                 None => Table::Hash(HashTable::plan(&key_columns, &cells, row_bound, states)?),
             }
