@@ -283,13 +283,7 @@ impl Run<'_> {
         Ok(match argument {
             Argument::Column { scan, column, part } => {
                 let resident = self.column(*scan, *column)?;
-                let buffer = match part {
-                    ColumnPart::Data => Some(&resident.data),
-                    ColumnPart::Validity => resident.validity.as_ref(),
-                    ColumnPart::Offsets => resident.offsets.as_ref(),
-                    ColumnPart::DictionaryOffsets => resident.dictionary.as_ref().map(|(offsets, _)| offsets),
-                    ColumnPart::DictionaryBytes => resident.dictionary.as_ref().map(|(_, bytes)| bytes),
-                };
+                let buffer = part_of(resident, *part);
                 let missing = || EngineError::Internal(format!("column {column} has no {part:?}"));
                 whole(buffer.ok_or_else(missing)?)
             }
@@ -337,15 +331,7 @@ impl Run<'_> {
             match argument {
                 Argument::Column { scan, column, part } => {
                     let resident = self.column(*scan, *column)?;
-                    let buffer = match part {
-                        ColumnPart::Data => Some(&resident.data),
-                        ColumnPart::Validity => resident.validity.as_ref(),
-                        ColumnPart::Offsets => resident.offsets.as_ref(),
-                        ColumnPart::DictionaryOffsets => {
-                            resident.dictionary.as_ref().map(|(offsets, _)| offsets)
-                        }
-                        ColumnPart::DictionaryBytes => resident.dictionary.as_ref().map(|(_, bytes)| bytes),
-                    };
+                    let buffer = part_of(resident, *part);
                     metrics.bytes_read += buffer.map_or(0, |buffer| buffer.bytes() as u64);
                 }
                 Argument::State(state) => {
@@ -362,6 +348,17 @@ impl Run<'_> {
             None => 1,
         };
         Ok(())
+    }
+}
+
+/// A buffer of a column, where the column has it.
+fn part_of(column: &ResidentColumn, part: ColumnPart) -> Option<&Buffer> {
+    match part {
+        ColumnPart::Data => Some(&column.data),
+        ColumnPart::Validity => column.validity.as_ref(),
+        ColumnPart::Offsets => column.offsets.as_ref(),
+        ColumnPart::DictionaryOffsets => column.dictionary.as_ref().map(|(offsets, _)| offsets),
+        ColumnPart::DictionaryBytes => column.dictionary.as_ref().map(|(_, bytes)| bytes),
     }
 }
 
