@@ -1,7 +1,7 @@
 //! Kelpie's own small physical algebra: what the compiler takes.
 
 use crate::expr::Expr;
-use crate::types::Field;
+use crate::types::{DataType, Field};
 
 /// A relational plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +35,23 @@ pub enum Plan {
         /// Names of the columns, keys first.
         names: Vec<String>,
     },
+    /// Two inputs joined.
+    Join(Box<Join>),
+    /// The rows of all inputs (UNION ALL), in no order. The inputs' columns agree in type.
+    Union {
+        /// At least one.
+        inputs: Vec<Plan>,
+        /// The columns.
+        fields: Vec<Field>,
+    },
+    /// `input`, in which `ExprKind::Scalar(i)` stands for the only value of `subqueries[i]` (NULL where that has no row; an
+    /// error where it has several).
+    Scalars {
+        /// Its rows.
+        input: Box<Plan>,
+        /// Each has one column.
+        subqueries: Vec<Plan>,
+    },
     /// Sorted, and cut to `fetch` rows where given.
     Sort {
         /// Its rows.
@@ -66,6 +83,77 @@ pub struct Scan {
     pub columns: Vec<usize>,
     /// The columns.
     pub fields: Vec<Field>,
+}
+
+/// A join. The build side is materialised and indexed first; the probe side streams past it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Join {
+    /// The side that is indexed (DataFusion's left).
+    pub build: Plan,
+    /// The side that streams (DataFusion's right).
+    pub probe: Plan,
+    /// Which rows come out.
+    pub kind: JoinKind,
+    /// Pairs that must be equal: an expression over the build side's columns, and one over the probe side's, of one
+    /// type. Empty: every pair of rows is a candidate.
+    pub keys: Vec<(Expr, Expr)>,
+    /// Over the build side's columns followed by the probe side's: a pair matches only where this is true too.
+    pub residual: Option<Expr>,
+    /// NULL keys are equal to each other (set operations), rather than to nothing.
+    pub null_equal: bool,
+    /// `NOT IN`: a `BuildAnti` that lets no row pass once the probe side has a NULL key, and no build row with a NULL
+    /// key unless the probe side is empty.
+    pub null_aware: bool,
+}
+
+/// The kinds of joins, by the side that they keep. The columns are the build side's followed by the probe side's,
+/// except where said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JoinKind {
+    /// Pairs that match.
+    Inner,
+    /// And build rows without a match, with NULLs (SQL's LEFT where the build side is left).
+    BuildOuter,
+    /// And probe rows without a match, with NULLs.
+    ProbeOuter,
+    /// And both.
+    FullOuter,
+    /// Build rows with a match; only the build side's columns.
+    BuildSemi,
+    /// Build rows without a match; only the build side's columns.
+    BuildAnti,
+    /// Every build row, and a boolean column that tells whether it has a match.
+    BuildMark,
+    /// Probe rows with a match; only the probe side's columns.
+    ProbeSemi,
+    /// Probe rows without a match; only the probe side's columns.
+    ProbeAnti,
+    /// Every probe row, and a boolean column that tells whether it has a match.
+    ProbeMark,
+}
+
+impl Join {
+    /// The columns of the result.
+    pub fn fields(&self) -> Vec<Field> {
+        use JoinKind::*;
+        let side = |plan: &Plan, nullable: bool| -> Vec<Field> {
+            let widen = |field: Field| Field { nullable: field.nullable || nullable, ..field };
+            plan.fields().into_iter().map(widen).collect()
+        };
+        let mut fields = match self.kind {
+            Inner | BuildOuter | ProbeOuter | FullOuter => {
+                let mut fields = side(&self.build, matches!(self.kind, ProbeOuter | FullOuter));
+                fields.extend(side(&self.probe, matches!(self.kind, BuildOuter | FullOuter)));
+                fields
+            }
+            BuildSemi | BuildAnti | BuildMark => self.build.fields(),
+            ProbeSemi | ProbeAnti | ProbeMark => self.probe.fields(),
+        };
+        if matches!(self.kind, BuildMark | ProbeMark) {
+            fields.push(Field { name: "mark".into(), data_type: DataType::Boolean, nullable: false });
+        }
+        fields
+    }
 }
 
 /// An aggregate over the rows of a group.
@@ -106,13 +194,82 @@ pub struct SortKey {
 }
 
 impl Plan {
+    /// The plans that this one takes its rows from, in the order in which scans are numbered.
+    pub fn inputs(&self) -> Vec<&Plan> {
+        match self {
+            Plan::Scan(_) => Vec::new(),
+            Plan::Filter { input, .. }
+            | Plan::Project { input, .. }
+            | Plan::Aggregate { input, .. }
+            | Plan::Sort { input, .. }
+            | Plan::Limit { input, .. } => vec![input],
+            Plan::Join(join) => vec![&join.build, &join.probe],
+            Plan::Union { inputs, .. } => inputs.iter().collect(),
+            Plan::Scalars { input, subqueries } => {
+                subqueries.iter().chain(std::iter::once(input.as_ref())).collect()
+            }
+        }
+    }
+
+    /// This plan with each input replaced by what `map` makes of it; the first error wins.
+    pub fn map_inputs<E>(&self, map: &mut impl FnMut(&Plan) -> Result<Plan, E>) -> Result<Plan, E> {
+        let mut plan = self.clone();
+        match &mut plan {
+            Plan::Scan(_) => {}
+            Plan::Filter { input, .. }
+            | Plan::Project { input, .. }
+            | Plan::Aggregate { input, .. }
+            | Plan::Sort { input, .. }
+            | Plan::Limit { input, .. } => **input = map(input)?,
+            Plan::Join(join) => {
+                join.build = map(&join.build)?;
+                join.probe = map(&join.probe)?;
+            }
+            Plan::Union { inputs, .. } => {
+                for input in inputs {
+                    *input = map(input)?;
+                }
+            }
+            Plan::Scalars { input, subqueries } => {
+                for subquery in subqueries {
+                    *subquery = map(subquery)?;
+                }
+                **input = map(input)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// This node with each of its own expressions (not its inputs') replaced by what `map` makes of it.
+    pub fn map_exprs(&self, map: &dyn Fn(&Expr) -> Expr) -> Plan {
+        let mut plan = self.clone();
+        match &mut plan {
+            Plan::Scan(_) | Plan::Union { .. } | Plan::Scalars { .. } | Plan::Limit { .. } => {}
+            Plan::Filter { predicate, .. } => *predicate = map(predicate),
+            Plan::Project { exprs, .. } => exprs.iter_mut().for_each(|expr| *expr = map(expr)),
+            Plan::Aggregate { keys, aggregates, .. } => {
+                let arguments = aggregates.iter_mut().filter_map(|aggregate| aggregate.argument.as_mut());
+                keys.iter_mut().chain(arguments).for_each(|expr| *expr = map(expr));
+            }
+            Plan::Join(join) => {
+                let keys = join.keys.iter_mut().flat_map(|(build, probe)| [build, probe]);
+                keys.chain(join.residual.as_mut()).for_each(|expr| *expr = map(expr));
+            }
+            Plan::Sort { keys, .. } => keys.iter_mut().for_each(|key| key.expr = map(&key.expr)),
+        }
+        plan
+    }
+
     /// The columns of the result.
     pub fn fields(&self) -> Vec<Field> {
         match self {
             Plan::Scan(scan) => scan.fields.clone(),
-            Plan::Filter { input, .. } | Plan::Sort { input, .. } | Plan::Limit { input, .. } => {
-                input.fields()
-            }
+            Plan::Filter { input, .. }
+            | Plan::Sort { input, .. }
+            | Plan::Limit { input, .. }
+            | Plan::Scalars { input, .. } => input.fields(),
+            Plan::Join(join) => join.fields(),
+            Plan::Union { fields, .. } => fields.clone(),
             Plan::Project { exprs, names, .. } => {
                 exprs.iter().zip(names).map(|(e, name)| field(e, name)).collect()
             }

@@ -1,17 +1,18 @@
 //! A query from plan to batch: stages, and between them sort and limit on the host.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Unsupported;
-use kelpie_compile::expr::{Expr, ExprKind};
+use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
-use kelpie_compile::types::{DataType, Field};
+use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_device::{CancelToken, Device};
 use kelpie_kir::{Module, Scalar, Target, text};
 use parking_lot::Mutex;
@@ -78,6 +79,10 @@ impl Engine {
         let stage = match plan {
             Plan::Sort { input, .. } | Plan::Limit { input, .. } => {
                 return Engine::modules(input, target, micro_model);
+            }
+            Plan::Scalars { .. } => {
+                let plan = assume_scalars(plan, &mut reasons);
+                return Engine::modules(&plan, target, micro_model);
             }
             _ => cut_stages(plan, &mut reasons),
         };
@@ -151,6 +156,10 @@ impl Execution<'_> {
                 let batch = self.run(input)?;
                 Ok(host::limit(&batch, *skip, *fetch))
             }
+            Plan::Scalars { .. } => {
+                let plan = self.resolve(plan)?;
+                self.run(&plan)
+            }
             // Columns of a sorted result: nothing to compute.
             Plan::Project { input, exprs, .. }
                 if matches!(**input, Plan::Sort { .. } | Plan::Limit { .. })
@@ -200,35 +209,32 @@ impl Execution<'_> {
         Ok(sorted.project(&(0..width).collect::<Vec<_>>())?)
     }
 
-    /// The plan with every sort and limit inside carried out: its result is a table that is scanned.
+    /// The plan with every sort, limit and scalar subquery inside carried out: the result of a sort or limit is a table
+    /// that is scanned, that of a subquery a literal.
     fn materialize(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
-        let mut inner = |input: &Plan| self.materialize(input).map(Box::new);
-        Ok(match plan {
-            Plan::Scan(scan) => Plan::Scan(scan.clone()),
-            Plan::Filter { input, predicate } => {
-                Plan::Filter { input: inner(input)?, predicate: predicate.clone() }
-            }
-            Plan::Project { input, exprs, names } => {
-                Plan::Project { input: inner(input)?, exprs: exprs.clone(), names: names.clone() }
-            }
-            Plan::Aggregate { input, keys, aggregates, names } => Plan::Aggregate {
-                input: inner(input)?,
-                keys: keys.clone(),
-                aggregates: aggregates.clone(),
-                names: names.clone(),
-            },
+        match plan {
             Plan::Sort { .. } | Plan::Limit { .. } => {
                 let fields = plan.fields();
                 let batch = self.run(plan)?;
                 self.sources.push(Arc::new(MemorySource::new("rows", batch)));
-                Plan::Scan(Scan {
-                    source: self.sources.len() - 1,
-                    table: "rows".into(),
-                    columns: (0..fields.len()).collect(),
-                    fields,
-                })
+                Ok(rows_of_a_stage(self.sources.len() - 1, fields))
             }
-        })
+            Plan::Scalars { .. } => {
+                let plan = self.resolve(plan)?;
+                self.materialize(&plan)
+            }
+            _ => plan.map_inputs(&mut |input| self.materialize(input)),
+        }
+    }
+
+    /// The input of a `Plan::Scalars` with the values of its subqueries.
+    fn resolve(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
+        let Plan::Scalars { input, subqueries } = plan else { return Ok(plan.clone()) };
+        let mut values = Vec::new();
+        for subquery in subqueries {
+            values.push(result::scalar(&self.run(subquery)?)?);
+        }
+        Ok(with_scalars(input, &values))
     }
 
     /// Compiles and runs a plan without sort and limit.
@@ -298,6 +304,10 @@ fn check(plan: &Plan, reasons: &mut Vec<String>) {
             check(&Plan::Project { input: input.clone(), exprs, names }, reasons);
         }
         Plan::Limit { input, .. } => check(input, reasons),
+        Plan::Scalars { .. } => {
+            let plan = assume_scalars(plan, reasons);
+            check(&plan, reasons);
+        }
         _ => {
             let plan = cut_stages(plan, reasons);
             let infos: Vec<ScanInfo> = stage::scans(&plan).into_iter().map(assume).collect();
@@ -313,29 +323,62 @@ fn check(plan: &Plan, reasons: &mut Vec<String>) {
     }
 }
 
-/// The plan with every sort and limit inside replaced by a scan of its columns.
+/// The plan with every sort and limit inside replaced by a scan of its columns, and every scalar subquery by some value
+/// of its type.
 fn cut_stages(plan: &Plan, reasons: &mut Vec<String>) -> Plan {
-    let mut inner = |input: &Plan| Box::new(cut_stages(input, reasons));
     match plan {
-        Plan::Scan(scan) => Plan::Scan(scan.clone()),
-        Plan::Filter { input, predicate } => {
-            Plan::Filter { input: inner(input), predicate: predicate.clone() }
-        }
-        Plan::Project { input, exprs, names } => {
-            Plan::Project { input: inner(input), exprs: exprs.clone(), names: names.clone() }
-        }
-        Plan::Aggregate { input, keys, aggregates, names } => Plan::Aggregate {
-            input: inner(input),
-            keys: keys.clone(),
-            aggregates: aggregates.clone(),
-            names: names.clone(),
-        },
         Plan::Sort { .. } | Plan::Limit { .. } => {
             check(plan, reasons);
-            let fields = plan.fields();
-            Plan::Scan(Scan { source: 0, table: "rows".into(), columns: (0..fields.len()).collect(), fields })
+            rows_of_a_stage(0, plan.fields())
+        }
+        Plan::Scalars { .. } => cut_stages(&assume_scalars(plan, reasons), reasons),
+        _ => {
+            let cut = plan.map_inputs::<Infallible>(&mut |input| Ok(cut_stages(input, reasons)));
+            cut.unwrap_or_else(|never| match never {})
         }
     }
+}
+
+/// The input of a `Plan::Scalars` with some value for each subquery; the subqueries are checked by themselves.
+fn assume_scalars(plan: &Plan, reasons: &mut Vec<String>) -> Plan {
+    let Plan::Scalars { input, subqueries } = plan else { return plan.clone() };
+    let values: Vec<Literal> = subqueries
+        .iter()
+        .map(|subquery| {
+            check(subquery, reasons);
+            match subquery.fields().first().map(|field| &field.data_type) {
+                Some(DataType::Utf8) => Literal::Utf8("".into()),
+                Some(DataType::Boolean) => Literal::Boolean(false),
+                Some(data_type) if data_type.is_float() => Literal::Float(0.0),
+                Some(DataType::Null | DataType::Interval) | None => Literal::Null,
+                Some(_) => Literal::Int(0),
+            }
+        })
+        .collect();
+    with_scalars(input, &values)
+}
+
+/// The plan with `values[i]` for `ExprKind::Scalar(i)`, down to the next `Plan::Scalars`.
+fn with_scalars(plan: &Plan, values: &[Literal]) -> Plan {
+    if let Plan::Scalars { .. } = plan {
+        return plan.clone();
+    }
+    let replace = |expr: &Expr| match expr.kind {
+        ExprKind::Scalar(index) => values.get(index).map(|value| Expr {
+            kind: ExprKind::Literal(value.clone()),
+            data_type: expr.data_type.clone(),
+            nullable: expr.nullable,
+        }),
+        _ => None,
+    };
+    let plan = plan.map_exprs(&|expr| substitute(expr, &replace));
+    let mapped = plan.map_inputs::<Infallible>(&mut |input| Ok(with_scalars(input, values)));
+    mapped.unwrap_or_else(|never| match never {})
+}
+
+/// A scan of the rows that an earlier stage made.
+fn rows_of_a_stage(source: usize, fields: Vec<Field>) -> Plan {
+    Plan::Scan(Scan { source, table: "rows".into(), columns: (0..fields.len()).collect(), fields })
 }
 
 /// The layout that a scan may have at worst.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use arrow::array::cast::AsArray;
 use arrow::array::*;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes as at;
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::pipeline::{OutputColumn, OutputLayout, OutputStorage};
-use kelpie_compile::types::{DataType, Field, TimeUnit};
+use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
 use kelpie_kir::Scalar;
 
 use crate::error::EngineError;
@@ -73,6 +74,43 @@ pub fn read(
     }
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(arrow_schema(fields), arrays, &options)?)
+}
+
+/// The only value of the only column of a scalar subquery's result; NULL where there is no row.
+pub fn scalar(batch: &RecordBatch) -> Result<Literal, EngineError> {
+    if batch.num_rows() > 1 {
+        return Err(EngineError::Query("Scalar subquery returned more than one row".into()));
+    }
+    let Some(array) = batch.columns().first().filter(|array| array.len() == 1 && array.is_valid(0)) else {
+        return Ok(Literal::Null);
+    };
+    macro_rules! int {
+        ($ty:ty) => {
+            Literal::Int(array.as_primitive::<$ty>().value(0).into())
+        };
+    }
+    Ok(match array.data_type() {
+        at::DataType::Null => Literal::Null,
+        at::DataType::Boolean => Literal::Boolean(array.as_boolean().value(0)),
+        at::DataType::Int8 => int!(at::Int8Type),
+        at::DataType::Int16 => int!(at::Int16Type),
+        at::DataType::Int32 => int!(at::Int32Type),
+        at::DataType::Int64 => int!(at::Int64Type),
+        at::DataType::UInt8 => int!(at::UInt8Type),
+        at::DataType::UInt16 => int!(at::UInt16Type),
+        at::DataType::UInt32 => int!(at::UInt32Type),
+        at::DataType::UInt64 => int!(at::UInt64Type),
+        at::DataType::Date32 => int!(at::Date32Type),
+        at::DataType::Decimal128(..) => int!(at::Decimal128Type),
+        at::DataType::Timestamp(at::TimeUnit::Second, _) => int!(at::TimestampSecondType),
+        at::DataType::Timestamp(at::TimeUnit::Millisecond, _) => int!(at::TimestampMillisecondType),
+        at::DataType::Timestamp(at::TimeUnit::Microsecond, _) => int!(at::TimestampMicrosecondType),
+        at::DataType::Timestamp(at::TimeUnit::Nanosecond, _) => int!(at::TimestampNanosecondType),
+        at::DataType::Float32 => Literal::Float(array.as_primitive::<at::Float32Type>().value(0).into()),
+        at::DataType::Float64 => Literal::Float(array.as_primitive::<at::Float64Type>().value(0)),
+        at::DataType::Utf8 => Literal::Utf8(array.as_string::<i32>().value(0).into()),
+        other => return Err(EngineError::Internal(format!("a scalar subquery of type {other}"))),
+    })
 }
 
 fn word(bytes: &[u8], index: usize) -> u64 {

@@ -40,11 +40,7 @@ pub struct Loaded {
 pub fn scans(plan: &Plan) -> Vec<&Scan> {
     match plan {
         Plan::Scan(scan) => vec![scan],
-        Plan::Filter { input, .. }
-        | Plan::Project { input, .. }
-        | Plan::Aggregate { input, .. }
-        | Plan::Sort { input, .. }
-        | Plan::Limit { input, .. } => scans(input),
+        _ => plan.inputs().into_iter().flat_map(scans).collect(),
     }
 }
 

@@ -15,6 +15,7 @@ pub fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> 
     match &expr.kind {
         ExprKind::Column(index) => cx.column(*index),
         ExprKind::Literal(value) => literal::lower(cx, value, &expr.data_type),
+        ExprKind::Scalar(_) => unsupported("a scalar subquery without its value"),
         ExprKind::Arithmetic(op, left, right) => arithmetic::lower(cx, *op, left, right, &expr.data_type),
         ExprKind::Negate(input) => arithmetic::negate(cx, input, &expr.data_type),
         ExprKind::Compare(op, left, right) => compare::lower(cx, *op, left, right),

@@ -24,7 +24,7 @@ mod value;
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
 pub use logic::lower_condition;
 pub use lower::lower;
-pub use tree::{children, columns_read, with_children};
+pub use tree::{children, columns_read, substitute, with_children};
 
 use crate::types::{DataType, Literal};
 
@@ -143,6 +143,9 @@ pub enum ExprKind {
     Column(usize),
     /// A constant.
     Literal(Literal),
+    /// The value of a scalar subquery, by its position in `Plan::Scalars`: the engine puts a literal in its place before
+    /// it compiles.
+    Scalar(usize),
     /// Arithmetic; both operands are of one type (decimals: of their own precision and scale), or a date or
     /// timestamp ± an interval literal, or a date minus a date where DataFusion has it.
     Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),

@@ -6,7 +6,7 @@ use super::{Expr, ExprKind};
 pub fn children(expr: &Expr) -> Vec<&Expr> {
     use ExprKind::*;
     match &expr.kind {
-        Column(_) | Literal(_) => Vec::new(),
+        Column(_) | Literal(_) | Scalar(_) => Vec::new(),
         Arithmetic(_, a, b) | Compare(_, a, b) | Distinct(_, a, b) | And(a, b) | Or(a, b) => vec![a, b],
         Not(a) | Negate(a) | IsNull(a) | IsNotNull(a) | Cast { input: a, .. } => vec![a],
         Case { branches, otherwise } => {
@@ -34,6 +34,17 @@ pub fn columns_read(expr: &Expr) -> Vec<usize> {
     columns
 }
 
+/// The expression with every part that `replace` has something for replaced by it.
+pub fn substitute(expr: &Expr, replace: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
+    match replace(expr) {
+        Some(other) => other,
+        None => {
+            let parts = children(expr).into_iter().map(|part| substitute(part, replace));
+            with_children(expr, parts.collect())
+        }
+    }
+}
+
 /// The expression with other operands: as many as [`children`] gives (missing ones stay as they are).
 pub fn with_children(expr: &Expr, children: Vec<Expr>) -> Expr {
     use ExprKind::*;
@@ -43,6 +54,7 @@ pub fn with_children(expr: &Expr, children: Vec<Expr>) -> Expr {
     let kind = match &expr.kind {
         Column(index) => Column(*index),
         Literal(literal) => Literal(literal.clone()),
+        Scalar(index) => Scalar(*index),
         Arithmetic(op, a, b) => Arithmetic(*op, take_box(a), take_box(b)),
         Compare(op, a, b) => Compare(*op, take_box(a), take_box(b)),
         Distinct(negated, a, b) => Distinct(*negated, take_box(a), take_box(b)),

@@ -175,6 +175,9 @@ impl Cut<'_> {
                 self.done.push(Pipeline { source: open.source, steps: open.steps, sink });
                 Ok((Open { source: Source::Groups(operator), steps: Vec::new() }, result))
             }
+            Plan::Join(join) => Err(Unsupported(format!("a join ({:?})", join.kind))),
+            Plan::Union { .. } => Err(Unsupported("UNION".into())),
+            Plan::Scalars { .. } => Err(Unsupported("a scalar subquery without its value".into())),
             Plan::Sort { .. } | Plan::Limit { .. } => {
                 Err(Unsupported("sort and limit are carried out on the host, between compiled stages".into()))
             }
