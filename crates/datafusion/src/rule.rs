@@ -146,10 +146,11 @@ fn bare_scan(node: &Node) -> bool {
 fn is_worth(plan: &Plan) -> bool {
     match plan {
         Plan::Scan(_) => false,
-        Plan::Limit { input, .. } => is_worth(input),
+        Plan::Limit { input, .. } | Plan::Scalars { input, .. } => is_worth(input),
+        Plan::Union { inputs, .. } => inputs.iter().any(is_worth),
         Plan::Project { input, exprs, .. } => {
             exprs.iter().any(|e| !matches!(e.kind, ExprKind::Column(_))) || is_worth(input)
         }
-        Plan::Filter { .. } | Plan::Aggregate { .. } | Plan::Sort { .. } => true,
+        Plan::Filter { .. } | Plan::Aggregate { .. } | Plan::Join(_) | Plan::Sort { .. } => true,
     }
 }

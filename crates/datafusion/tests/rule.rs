@@ -86,21 +86,22 @@ async fn trivial_plans_are_left_alone_and_never_denied() {
 #[tokio::test]
 async fn what_stays_is_listed_with_every_reason() {
     let session = session(&[]);
-    let sql = "SELECT a.k, list[1], regexp_replace(a.s, 'a', 'b') FROM t a JOIN \
+    let sql = "SELECT a.k, list[1], regexp_replace(a.s, 'a', 'b'), row_number() OVER (ORDER BY a.k) FROM t a JOIN \
                (SELECT k, sum(v) AS v FROM t GROUP BY k) b ON a.k = b.k WHERE random() < 2";
     let text = plan(&session, sql).await;
     assert!(text.starts_with("KelpieReport"), "{text}");
-    for part in ["HashJoinExec (", "regexp_replace", "random", "  ! ", "KelpieExec"] {
+    for part in ["WindowAggExec", "regexp_replace", "random", "  ! ", "KelpieExec"] {
         assert!(text.contains(part), "{part}\n{text}");
     }
     // Plain execution has no report in its plan, and the grouped side runs compiled.
-    let result = session.sql("SELECT count(*) FROM t a JOIN t b ON a.k = b.k").await.unwrap();
+    let windowed = "SELECT r, count(*) FROM (SELECT row_number() OVER (ORDER BY k) AS r FROM t) q GROUP BY r";
+    let result = session.sql(windowed).await.unwrap();
     assert!(!result.timing.compiled);
-    assert!(result.timing.reasons.iter().any(|r| r.contains("HashJoinExec (Inner)")), "{:?}", result.timing);
+    assert!(result.timing.reasons.iter().any(|r| r.contains("WindowAggExec")), "{:?}", result.timing);
 
     session.set("kelpie.fallback", "deny").unwrap();
     let error = session.sql(sql).await.unwrap_err().to_string();
-    for part in ["kelpie.fallback", "HashJoinExec (", "regexp_replace", "random"] {
+    for part in ["kelpie.fallback", "WindowAggExec", "regexp_replace", "random"] {
         assert!(error.contains(part), "{part}\n{error}");
     }
     session.set("kelpie.enabled", "false").unwrap();

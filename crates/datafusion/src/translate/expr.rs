@@ -5,9 +5,10 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
-    Literal as LiteralExpr, NegativeExpr, NotExpr, TryCastExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNotNullExpr, IsNullExpr,
+    LikeExpr, Literal as LiteralExpr, NegativeExpr, NotExpr, TryCastExpr,
 };
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::types::{DataType, Literal};
@@ -23,6 +24,8 @@ pub(crate) struct ExprTranslator<'a> {
     pub positions: Option<&'a [usize]>,
     /// Where every reason goes.
     pub reasons: &'a mut Reasons,
+    /// The scalar subqueries whose values are known when the expressions are computed.
+    pub scalars: &'a [ScalarSubqueryExpr],
     /// The operator that the expressions belong to, for people.
     pub operator: &'a str,
 }
@@ -90,6 +93,14 @@ impl ExprTranslator<'_> {
             self.like(e, like)
         } else if let Some(call) = e.downcast_ref::<ScalarFunctionExpr>() {
             function::function(self, call)
+        } else if let Some(scalar) = e.downcast_ref::<ScalarSubqueryExpr>() {
+            match self.scalars.iter().position(|known| known == scalar) {
+                Some(index) => Some(ExprKind::Scalar(index)),
+                None => self.refuse(e, "the scalar subquery belongs to an operator above"),
+            }
+        } else if e.is::<DynamicFilterPhysicalExpr>() {
+            // Learned while another operator runs, and that operator drops the same rows: never needed.
+            Some(ExprKind::Literal(Literal::Boolean(true)))
         } else {
             self.refuse(e, "this kind of expression is not compiled")
         }

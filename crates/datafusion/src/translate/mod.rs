@@ -6,22 +6,29 @@
 mod aggregate;
 mod expr;
 mod function;
+mod join;
 mod scan;
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Plan, SortKey};
@@ -62,7 +69,7 @@ impl Reasons {
 /// Translates a physical plan; on failure every reason.
 pub fn translate(node: &Arc<dyn ExecutionPlan>) -> Result<Translated, Vec<String>> {
     let mut translator = Translator::default();
-    let plan = translator.plan(node).map(|plan| ordered(plan, node, &mut translator.reasons));
+    let plan = translator.plan(node).map(|plan| ordered(plan, node, &mut translator));
     match plan.flatten() {
         Some(plan) => Ok(Translated { plan, tables: translator.tables }),
         None => Err(translator.reasons.into_vec()),
@@ -79,6 +86,8 @@ pub(crate) fn scanned(node: &DataSourceExec) -> Option<ScanTable> {
 pub(crate) struct Translator {
     tables: Vec<Arc<ScanTable>>,
     reasons: Reasons,
+    /// The scalar subqueries of the enclosing `ScalarSubqueryExec`, in the order of `Plan::Scalars`.
+    scalars: Vec<ScalarSubqueryExpr>,
 }
 
 type Node = Arc<dyn ExecutionPlan>;
@@ -105,6 +114,18 @@ impl Translator {
             self.limit(limit.input(), limit.skip(), limit.fetch())
         } else if let Some(limit) = node.downcast_ref::<LocalLimitExec>() {
             self.limit(limit.input(), 0, Some(limit.fetch()))
+        } else if let Some(plan) = join::join(self, node) {
+            plan
+        } else if let Some(union) = node.downcast_ref::<UnionExec>() {
+            self.union(node, union.inputs())
+        } else if let Some(union) = node.downcast_ref::<InterleaveExec>() {
+            self.union(node, union.inputs())
+        } else if let Some(scalars) = node.downcast_ref::<ScalarSubqueryExec>() {
+            self.scalars(scalars)
+        } else if node.is::<EmptyExec>() {
+            scan::constant(self, &node.schema(), 0)
+        } else if node.is::<PlaceholderRowExec>() {
+            scan::constant(self, &node.schema(), 1)
         } else if let Some(compiled) = node.downcast_ref::<KelpieExec>() {
             self.plan(compiled.original())
         } else if let Some(input) = pass_through(node) {
@@ -127,7 +148,8 @@ impl Translator {
     }
 
     fn exprs<'a>(&'a mut self, schema: &'a Schema, operator: &'a str) -> ExprTranslator<'a> {
-        ExprTranslator { schema, positions: None, reasons: &mut self.reasons, operator }
+        let Translator { reasons, scalars, .. } = self;
+        ExprTranslator { schema, positions: None, reasons, scalars, operator }
     }
 
     fn filter(&mut self, filter: &FilterExec) -> Option<Plan> {
@@ -175,28 +197,65 @@ impl Translator {
         self.sort(plan, merge.expr(), &input.schema(), merge.fetch(), "SortPreservingMergeExec")
     }
 
+    /// UNION ALL. Branches whose types differ only as Arrow's kinds of text do are of one type here.
+    fn union(&mut self, node: &Node, inputs: &[Node]) -> Option<Plan> {
+        let plans: Vec<_> = inputs.iter().map(|input| self.plan(input)).collect();
+        let inputs = plans.into_iter().collect::<Option<Vec<_>>>()?;
+        let schema = node.schema();
+        let all: Vec<usize> = (0..schema.fields().len()).collect();
+        let mut fields = match fields_at(&schema, &all) {
+            Ok(fields) => fields,
+            Err(reason) => return self.refuse(&format!("{}: {reason}", node.name())),
+        };
+        for branch in inputs.iter().map(Plan::fields) {
+            if branch.len() != fields.len() {
+                return self.refuse(&format!("{}: a branch has other columns", node.name()));
+            }
+            for (field, other) in fields.iter_mut().zip(branch) {
+                if field.data_type != other.data_type {
+                    let (name, ours, theirs) = (&field.name, &field.data_type, &other.data_type);
+                    let reason = format!("{}: column {name}: {theirs} is not {ours}", node.name());
+                    return self.refuse(&reason);
+                }
+                field.nullable |= other.nullable;
+            }
+        }
+        Some(Plan::Union { inputs, fields })
+    }
+
+    /// The subqueries do not see each other's values, nor do they see those of the enclosing node.
+    fn scalars(&mut self, node: &ScalarSubqueryExec) -> Option<Plan> {
+        let outer = std::mem::take(&mut self.scalars);
+        let subqueries: Vec<_> = node.subqueries().iter().map(|link| self.plan(&link.plan)).collect();
+        let scalar = |index| ScalarSubqueryExpr::new(ArrowType::Null, true, index, node.results().clone());
+        self.scalars = node.subqueries().iter().map(|link| scalar(link.index)).collect();
+        let input = self.plan(node.input());
+        self.scalars = outer;
+        let subqueries = subqueries.into_iter().collect::<Option<Vec<_>>>();
+        Some(Plan::Scalars { input: Box::new(input?), subqueries: subqueries? })
+    }
+
     fn limit(&mut self, input: &Node, skip: usize, fetch: Option<usize>) -> Option<Plan> {
         let plan = self.plan(input)?;
-        let plan = ordered(plan, input, &mut self.reasons)?;
+        let plan = ordered(plan, input, self)?;
         Some(Plan::Limit { input: Box::new(plan), skip, fetch })
     }
 }
 
 /// Sorts a plan whose DataFusion node promises an order that Kelpie's plan does not keep (a file declared as sorted).
-fn ordered(plan: Plan, node: &Node, reasons: &mut Reasons) -> Option<Plan> {
+fn ordered(plan: Plan, node: &Node, translator: &mut Translator) -> Option<Plan> {
     let Some(ordering) = node.output_ordering().filter(|_| !keeps_order(&plan)) else {
         return Some(plan);
     };
     let schema = node.schema();
-    let translator = ExprTranslator { schema: &schema, positions: None, reasons, operator: "declared order" };
-    let keys = sort_keys(translator, ordering)?;
+    let keys = sort_keys(translator.exprs(&schema, "declared order"), ordering)?;
     Some(Plan::Sort { input: Box::new(plan), keys, fetch: None })
 }
 
 fn keeps_order(plan: &Plan) -> bool {
     match plan {
         Plan::Sort { .. } => true,
-        Plan::Limit { input, .. } => keeps_order(input),
+        Plan::Limit { input, .. } | Plan::Scalars { input, .. } => keeps_order(input),
         _ => is_one_row(plan),
     }
 }
@@ -204,7 +263,7 @@ fn keeps_order(plan: &Plan) -> bool {
 fn is_one_row(plan: &Plan) -> bool {
     match plan {
         Plan::Aggregate { keys, .. } => keys.is_empty(),
-        Plan::Project { input, .. } => is_one_row(input),
+        Plan::Project { input, .. } | Plan::Scalars { input, .. } => is_one_row(input),
         _ => false,
     }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::{FileScanConfig, FileSource, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::DataFusionError;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::utils::collect_columns;
@@ -38,6 +40,20 @@ pub(super) fn table(node: &DataSourceExec) -> Option<ScanTable> {
     match source.downcast_ref::<FileScanConfig>() {
         Some(config) => ScanTable::of_files(config).ok(),
         None => source.downcast_ref::<MemorySourceConfig>().map(ScanTable::of_memory),
+    }
+}
+
+/// A scan of a table of no row, or of one row of NULLs.
+pub(super) fn constant(translator: &mut Translator, schema: &SchemaRef, rows: usize) -> Option<Plan> {
+    let nulls = schema.fields().iter().map(|field| new_null_array(field.data_type(), rows)).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), nulls, &options);
+    let source = batch
+        .map_err(DataFusionError::from)
+        .and_then(|batch| MemorySourceConfig::try_new(&[vec![batch]], Arc::clone(schema), None));
+    match source {
+        Ok(memory) => memory_scan(translator, &memory),
+        Err(error) => translator.refuse(&format!("a constant row: {}", error.strip_backtrace())),
     }
 }
 
@@ -92,6 +108,7 @@ fn file_scan(translator: &mut Translator, config: &FileScanConfig) -> Option<Pla
         schema,
         positions: Some(&positions),
         reasons: &mut translator.reasons,
+        scalars: &translator.scalars,
         operator: "DataSourceExec",
     };
     let predicate = predicate.as_ref().map(|predicate| exprs.expr(predicate));
