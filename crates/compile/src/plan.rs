@@ -163,6 +163,8 @@ pub struct Aggregate {
     pub function: AggregateFunction,
     /// The argument; `None` for `count(*)`.
     pub argument: Option<Expr>,
+    /// Equal arguments of a group count once. Floats are equal here where their bits are, as in DataFusion.
+    pub distinct: bool,
     /// The result's type and nullability, as DataFusion's planner has it.
     pub field: Field,
 }
@@ -180,6 +182,20 @@ pub enum AggregateFunction {
     Max,
     /// Mean; NULL over no rows.
     Avg,
+    /// Bitwise and of integers; NULL over no rows.
+    BitAnd,
+    /// Bitwise or of integers; NULL over no rows.
+    BitOr,
+    /// Bitwise exclusive or of integers; NULL over no rows.
+    BitXor,
+    /// Variance of a sample of `Float64`; NULL over less than two rows.
+    VarSample,
+    /// Variance of a population of `Float64`; NULL over no rows.
+    VarPopulation,
+    /// Square root of `VarSample`.
+    StddevSample,
+    /// Square root of `VarPopulation`.
+    StddevPopulation,
 }
 
 /// A sort key.

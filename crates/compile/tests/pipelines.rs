@@ -79,6 +79,7 @@ fn aggregate(function: AggregateFunction, argument: Option<Expr>, precision: u8,
     Aggregate {
         function,
         argument,
+        distinct: false,
         field: Field { name: format!("{function:?}"), data_type, nullable: true },
     }
 }

@@ -122,7 +122,7 @@ fn aggregate(input: Plan, keys: &[usize], aggregates: &[(AggregateFunction, Opti
             _ => DataType::Int64,
         };
         let field = Field { name: format!("{function:?}"), data_type, nullable: true };
-        Aggregate { function: *function, argument, field }
+        Aggregate { function: *function, argument, distinct: false, field }
     });
     let aggregates = aggregates.collect();
     Plan::Aggregate { input: Box::new(input), keys, aggregates, names }

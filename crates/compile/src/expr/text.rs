@@ -109,6 +109,12 @@ pub(super) fn compare(
     }
 }
 
+/// -1, 0 or 1 (`i32`) as `a` is less than, equal to or greater than `b` by bytes.
+pub fn order(cx: &mut Context<'_>, a: &Text, b: &Text) -> V {
+    let function = order_function(cx, a.case, b.case);
+    cx.builder.call(function, &[a.data, a.length, b.data, b.length])
+}
+
 fn equal_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Function> {
     let name = format!("text_equal{}{}", case_name(a_case), second_name(b_case));
     function(cx, &name, &TEXT_PAIR, Scalar::Bool, |b| {

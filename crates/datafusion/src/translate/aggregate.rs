@@ -47,8 +47,9 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
         let field = output.fields().get(group.expr().len() + i).map(|field| types::field(field));
         let translated = one(translator, &schema, function, filter);
         match (translated, field.flatten()) {
-            (Some((function, argument)), Some(field)) => {
-                aggregates.push(Some(Aggregate { function, argument, field }));
+            (Some((name, argument)), Some(field)) => {
+                let distinct = function.is_distinct();
+                aggregates.push(Some(Aggregate { function: name, argument, distinct, field }));
             }
             (Some(_), None) => {
                 let reason = format!("AggregateExec: {}: the result's type is not compiled", function.name());
@@ -82,17 +83,9 @@ fn one(
     let refuse = |translator: &mut Translator, why: &str| {
         translator.refuse(&format!("AggregateExec: {}: {why}", call.name()))
     };
-    let function = match call.fun().name() {
-        "count" => AggregateFunction::Count,
-        "sum" => AggregateFunction::Sum,
-        "min" => AggregateFunction::Min,
-        "max" => AggregateFunction::Max,
-        "avg" | "mean" => AggregateFunction::Avg,
-        name => return refuse(translator, &format!("the aggregate function {name} is not compiled")),
+    let Some(function) = function(call.fun().name()) else {
+        return refuse(translator, &format!("the aggregate function {} is not compiled", call.fun().name()));
     };
-    if call.is_distinct() && !matches!(function, AggregateFunction::Min | AggregateFunction::Max) {
-        return refuse(translator, "DISTINCT beside other aggregates is not compiled");
-    }
     if !call.order_bys().is_empty() {
         return refuse(translator, "ORDER BY inside an aggregate is not compiled");
     }
@@ -116,6 +109,27 @@ fn one(
         None => argument?,
     };
     Some((function, Some(argument)))
+}
+
+/// The function of a name.
+fn function(name: &str) -> Option<AggregateFunction> {
+    use AggregateFunction::*;
+    Some(match name {
+        "count" => Count,
+        "sum" => Sum,
+        // false < true
+        "min" | "bool_and" => Min,
+        "max" | "bool_or" => Max,
+        "avg" | "mean" => Avg,
+        "bit_and" => BitAnd,
+        "bit_or" => BitOr,
+        "bit_xor" => BitXor,
+        "var" => VarSample,
+        "var_pop" => VarPopulation,
+        "stddev" => StddevSample,
+        "stddev_pop" => StddevPopulation,
+        _ => return None,
+    })
 }
 
 /// `f(x) FILTER (WHERE p)` is `f(CASE WHEN p THEN x END)`, as every aggregate skips NULL.

@@ -1,10 +1,16 @@
 //! Accumulator cells: what an aggregate keeps a group. Every cell starts as zero bits, so that a table is initialised
-//! by clearing it; minimum and maximum are kept as unsigned keys whose order is the value's.
+//! by clearing it, and a contribution of zero bits changes nothing; minimum and maximum are kept as unsigned keys whose
+//! order is the value's.
+//!
+//! A cell has one or more *parts*, each a scalar in registers. Parts that no single atomic can update together are
+//! guarded in memory by a word that is a spin lock: it is taken and given back within one iteration of a loop, so that
+//! no lane waits for a lane of its own warp.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Space, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Pointee, Scalar, Scope, Space, Type};
 
-use crate::context::{Context, Lowered, Repr, Unsupported};
+use super::extremes;
+use crate::context::Context;
 
 /// How a cell takes a contribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,89 +19,280 @@ pub enum CellOp {
     Add,
     /// `f64` addition.
     AddFloat,
-    /// `u64` maximum.
-    Max,
     /// `i128` addition, in two words, the lower one first.
     AddWide,
+    /// `u64` maximum.
+    Max,
+    /// Maximum of unsigned 128 bits, carried as `i128`.
+    MaxWide,
+    /// The text that is least by its bytes, as a packed reference.
+    MinText,
+    /// The text that is greatest by its bytes, as a packed reference.
+    MaxText,
+    /// Bitwise or of `u64`.
+    Or,
+    /// Bitwise exclusive or of `u64`.
+    Xor,
+    /// Count, mean, what the mean lost to rounding, and the sum of squared distances from the mean: all `f64`.
+    Moments,
 }
 
 impl CellOp {
-    /// Words of 8 bytes.
-    pub const fn words(self) -> u32 {
+    /// The register types of a contribution and of a private cell.
+    pub const fn parts(self) -> &'static [Scalar] {
         match self {
-            CellOp::AddWide => 2,
-            CellOp::Add | CellOp::AddFloat | CellOp::Max => 1,
+            CellOp::Add | CellOp::Max | CellOp::Or | CellOp::Xor => &[Scalar::U64],
+            CellOp::MinText | CellOp::MaxText => &[Scalar::U64],
+            CellOp::AddFloat => &[Scalar::F64],
+            CellOp::AddWide | CellOp::MaxWide => &[Scalar::I128],
+            CellOp::Moments => &[Scalar::F64, Scalar::F64, Scalar::F64, Scalar::F64],
         }
     }
 
-    /// The register type of a contribution and of a private cell.
-    pub const fn scalar(self) -> Scalar {
-        match self {
-            CellOp::Add | CellOp::Max => Scalar::U64,
-            CellOp::AddFloat => Scalar::F64,
-            CellOp::AddWide => Scalar::I128,
-        }
+    /// Words of 8 bytes: those of the parts, after the lock where there is one.
+    pub fn words(self) -> u32 {
+        let parts: u32 = self.parts().iter().map(|part| part.bytes() / 8).sum();
+        parts + u32::from(self.is_locked())
     }
+
+    /// Whether the first word is a lock.
+    pub const fn is_locked(self) -> bool {
+        matches!(self, CellOp::MaxWide | CellOp::Moments)
+    }
+
+    /// The contribution of nothing.
+    pub fn nothing(self, cx: &mut Context<'_>) -> Vec<V> {
+        self.parts().iter().map(|part| cx.builder.zero(*part)).collect()
+    }
+}
+
+/// What a cell holds once `new` is added to `old`.
+pub fn combine(cx: &mut Context<'_>, op: CellOp, old: &[V], new: &[V]) -> Vec<V> {
+    let (&[first, ..], &[added, ..]) = (old, new) else { return old.to_vec() };
+    let b = &mut *cx.builder;
+    vec![match op {
+        CellOp::Add | CellOp::AddFloat | CellOp::AddWide => b.add(first, added),
+        CellOp::Max => b.binary(BinaryOp::Max, first, added),
+        CellOp::Or => b.or(first, added),
+        CellOp::Xor => b.binary(BinaryOp::Xor, first, added),
+        CellOp::MaxWide => {
+            let less = extremes::wide_less(cx, first, added);
+            cx.builder.select(less, added, first)
+        }
+        CellOp::MinText | CellOp::MaxText => {
+            let better = extremes::text_is_better(cx, op, first, added);
+            cx.builder.select(better, added, first)
+        }
+        CellOp::Moments => return combine_moments(cx, old, new),
+    }]
+}
+
+/// Merges the moments of two sets of values (Chan, Golub and LeVeque 1979; with a single value this is Welford's
+/// update). The mean is kept as a sum of two `f64`, whose second is what the first lost to rounding (Knuth's two-sum):
+/// else distances from a mean that is large against the deviation would be no better than the mean's last bit.
+fn combine_moments(cx: &mut Context<'_>, old: &[V], new: &[V]) -> Vec<V> {
+    let (&[count, mean, lost, squares], &[added, other_mean, other_lost, other_squares]) = (old, new) else {
+        return old.to_vec();
+    };
+    let b = &mut *cx.builder;
+    let total = b.add(count, added);
+    let weight = b.div(added, total);
+    let distance = b.sub(other_mean, mean);
+    let correction = b.sub(other_lost, lost);
+    let distance = b.add(distance, correction);
+    let step = b.mul(distance, weight);
+    let new_mean = b.add(mean, step);
+    let taken = b.sub(new_mean, mean);
+    let rest = b.sub(new_mean, taken);
+    let (mean_error, step_error) = (b.sub(mean, rest), b.sub(step, taken));
+    let error = b.add(mean_error, step_error);
+    let new_lost = b.add(lost, error);
+    let square = b.mul(distance, distance);
+    let weighted = b.mul(count, weight);
+    let between = b.mul(square, weighted);
+    let within = b.add(squares, other_squares);
+    let new_squares = b.add(within, between);
+    let zero = b.f64(0.0);
+    let none = b.eq(added, zero);
+    let choices = [(count, total), (mean, new_mean), (lost, new_lost), (squares, new_squares)];
+    choices.map(|(old, new)| b.select(none, old, new)).to_vec()
 }
 
 /// Adds a contribution to a cell in memory; `pointer` addresses its first word as `u64`.
-pub fn combine_memory(cx: &mut Context<'_>, op: CellOp, pointer: V, value: V, scope: Scope) {
+pub fn combine_memory(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V], scope: Scope) {
+    // A CPU worker's own table: nobody else looks at it.
+    if scope == Scope::Block && cx.target.block_threads == 1 {
+        let old = read_cell(cx, op, pointer);
+        let new = combine(cx, op, &old, value);
+        return write_cell(cx, op, pointer, &new);
+    }
+    let &[first, ..] = value else { return };
     let b = &mut *cx.builder;
     match op {
-        CellOp::Add => b.atomic_discard(AtomicOp::Add, pointer, value, scope),
-        CellOp::Max => b.atomic_discard(AtomicOp::Max, pointer, value, scope),
+        CellOp::Add => b.atomic_discard(AtomicOp::Add, pointer, first, scope),
+        CellOp::Max => b.atomic_discard(AtomicOp::Max, pointer, first, scope),
+        CellOp::Or => b.atomic_discard(AtomicOp::Or, pointer, first, scope),
         CellOp::AddFloat => {
-            let pointer = float_pointer(cx, pointer);
-            cx.builder.atomic_discard(AtomicOp::Add, pointer, value, scope);
+            let pointer = part_pointer(cx, pointer, Scalar::F64);
+            cx.builder.atomic_discard(AtomicOp::Add, pointer, first, scope);
         }
-        CellOp::AddWide => {
-            let (low, high) = split(cx, value);
-            let b = &mut *cx.builder;
-            let old = b.atomic(AtomicOp::Add, pointer, low, scope);
-            // The words are added one after the other: the carry follows from the old lower word, whoever is between.
-            let sum = b.add(old, low);
-            let carry = b.lt(sum, old);
-            let carry = b.convert(carry, Scalar::U64);
-            let high = b.add(high, carry);
-            let zero = b.u64(0);
-            let needed = b.ne(high, zero);
-            b.begin_if(needed);
-            let one = b.i32(1);
-            let pointer = b.offset(pointer, one);
-            b.atomic_discard(AtomicOp::Add, pointer, high, scope);
-            b.end();
-        }
+        CellOp::AddWide => add_wide(cx, pointer, first, scope),
+        CellOp::Xor | CellOp::MinText | CellOp::MaxText => exchange(cx, op, pointer, first, scope),
+        CellOp::MaxWide | CellOp::Moments => combine_locked(cx, op, pointer, value, scope),
     }
 }
 
-/// Adds a contribution to a cell in a variable of type [`CellOp::scalar`].
-pub fn combine_register(cx: &mut Context<'_>, op: CellOp, cell: Var, value: V) {
+fn add_wide(cx: &mut Context<'_>, pointer: V, value: V, scope: Scope) {
+    let (low, high) = split(cx, value);
     let b = &mut *cx.builder;
-    let old = b.read(cell);
-    let new = match op {
-        CellOp::Max => b.binary(BinaryOp::Max, old, value),
-        CellOp::Add | CellOp::AddFloat | CellOp::AddWide => b.add(old, value),
+    let old = b.atomic(AtomicOp::Add, pointer, low, scope);
+    // The words are added one after the other: the carry follows from the old lower word, whoever is between.
+    let sum = b.add(old, low);
+    let carry = b.lt(sum, old);
+    let carry = b.convert(carry, Scalar::U64);
+    let high = b.add(high, carry);
+    let zero = b.u64(0);
+    let needed = b.ne(high, zero);
+    b.begin_if(needed);
+    let one = b.i32(1);
+    let pointer = b.offset(pointer, one);
+    b.atomic_discard(AtomicOp::Add, pointer, high, scope);
+    b.end();
+}
+
+/// A cell of one word: computes the new content and writes it if the old one is still there, until that succeeds or
+/// nothing would change.
+fn exchange(cx: &mut Context<'_>, op: CellOp, pointer: V, value: V, scope: Scope) {
+    let current = cx.builder.atomic_load(pointer, scope);
+    let seen = cx.builder.var_of("seen", current);
+    cx.begin_loop();
+    let current = cx.builder.read(seen);
+    let new = match combine(cx, op, &[current], &[value]).as_slice() {
+        [new] => *new,
+        _ => current,
     };
-    b.assign(cell, new);
+    let unchanged = cx.builder.eq(new, current);
+    cx.builder.break_if(unchanged);
+    let old = cx.builder.atomic(AtomicOp::CompareExchange(current), pointer, new, scope);
+    let written = cx.builder.eq(old, current);
+    cx.builder.break_if(written);
+    cx.builder.assign(seen, old);
+    cx.end();
 }
 
-/// Reads a cell of a table that no thread writes any more.
-pub fn read_cell(cx: &mut Context<'_>, op: CellOp, pointer: V) -> V {
-    match op {
-        CellOp::Add | CellOp::Max => cx.builder.load(pointer),
-        CellOp::AddFloat => {
-            let pointer = float_pointer(cx, pointer);
-            cx.builder.load(pointer)
+/// A cell of several words, under its lock. All accesses are atomic, since a maximum is looked at without the lock.
+fn combine_locked(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V], scope: Scope) {
+    let &[first, ..] = value else { return };
+    let zero = cx.builder.zero(op.parts()[0]);
+    let needed = cx.builder.ne(first, zero);
+    cx.begin_if(needed);
+    let waits = match op {
+        // The upper word only grows: a contribution below what it once was is below what it is.
+        CellOp::MaxWide => {
+            let high_pointer = word(cx, pointer, 2);
+            let known = cx.builder.atomic_load(high_pointer, scope);
+            let (_, high) = split(cx, first);
+            cx.builder.ge(high, known)
         }
-        CellOp::AddWide => {
-            let b = &mut *cx.builder;
-            let low = b.load(pointer);
-            let one = b.i32(1);
-            let next = b.offset(pointer, one);
-            let high = b.load(next);
-            join(cx, low, high)
+        _ => cx.builder.bool(true),
+    };
+    let waits = cx.builder.var_of("waits", waits);
+    cx.begin_loop();
+    let b = &mut *cx.builder;
+    let waiting = b.read(waits);
+    let done = b.not(waiting);
+    b.break_if(done);
+    let (free, taken) = (b.u64(0), b.u64(1));
+    let old = b.atomic(AtomicOp::CompareExchange(free), pointer, taken, scope);
+    let won = b.eq(old, free);
+    cx.begin_if(won);
+    cx.builder.fence();
+    let old = load_parts(cx, op, pointer, |cx, word| cx.builder.atomic_load(word, scope));
+    let new = combine(cx, op, &old, value);
+    for (index, content) in words_of(cx, &new).into_iter().enumerate() {
+        let target = word(cx, pointer, index as i32 + 1);
+        cx.builder.atomic_discard(AtomicOp::Exchange, target, content, scope);
+    }
+    cx.builder.fence();
+    cx.builder.atomic_discard(AtomicOp::Exchange, pointer, free, scope);
+    let no = cx.builder.bool(false);
+    cx.builder.assign(waits, no);
+    cx.end();
+    cx.end();
+    cx.end();
+}
+
+/// Adds a contribution to a cell in variables, one a part.
+pub fn combine_registers(cx: &mut Context<'_>, op: CellOp, cell: &[Var], value: &[V]) {
+    let old: Vec<V> = cell.iter().map(|part| cx.builder.read(*part)).collect();
+    for (part, new) in cell.iter().zip(combine(cx, op, &old, value)) {
+        cx.builder.assign(*part, new);
+    }
+}
+
+/// Reads a cell that no thread writes any more: its parts.
+pub fn read_cell(cx: &mut Context<'_>, op: CellOp, pointer: V) -> Vec<V> {
+    load_parts(cx, op, pointer, |cx, word| cx.builder.load(word))
+}
+
+/// Writes a cell that is this thread's.
+fn write_cell(cx: &mut Context<'_>, op: CellOp, pointer: V, parts: &[V]) {
+    let first = i32::from(op.is_locked());
+    for (index, content) in words_of(cx, parts).into_iter().enumerate() {
+        let target = word(cx, pointer, first + index as i32);
+        cx.builder.store(target, content);
+    }
+}
+
+/// The parts of a cell in memory; `load` reads a word.
+fn load_parts(
+    cx: &mut Context<'_>,
+    op: CellOp,
+    pointer: V,
+    mut load: impl FnMut(&mut Context<'_>, V) -> V,
+) -> Vec<V> {
+    let mut index = i32::from(op.is_locked());
+    let mut next = |cx: &mut Context<'_>| {
+        let pointer = word(cx, pointer, index);
+        index += 1;
+        load(cx, pointer)
+    };
+    let mut parts = Vec::new();
+    for part in op.parts() {
+        let low = next(cx);
+        parts.push(match part {
+            Scalar::I128 => {
+                let high = next(cx);
+                join(cx, low, high)
+            }
+            Scalar::F64 => cx.builder.bitcast(low, Scalar::F64),
+            _ => low,
+        });
+    }
+    parts
+}
+
+/// Parts as words.
+fn words_of(cx: &mut Context<'_>, parts: &[V]) -> Vec<V> {
+    let mut words = Vec::new();
+    for part in parts {
+        match cx.builder.scalar(*part) {
+            Scalar::I128 => {
+                let (low, high) = split(cx, *part);
+                words.extend([low, high]);
+            }
+            _ => words.push(cx.builder.bitcast(*part, Scalar::U64)),
         }
     }
+    words
+}
+
+fn word(cx: &mut Context<'_>, pointer: V, index: i32) -> V {
+    if index == 0 {
+        return pointer;
+    }
+    let index = cx.builder.i32(index);
+    cx.builder.offset(pointer, index)
 }
 
 /// Two words as an `i128`.
@@ -108,12 +305,12 @@ pub fn join(cx: &mut Context<'_>, low: V, high: V) -> V {
     b.or(high, low)
 }
 
-fn float_pointer(cx: &mut Context<'_>, pointer: V) -> V {
+fn part_pointer(cx: &mut Context<'_>, pointer: V, scalar: Scalar) -> V {
     let space = match cx.builder.ty(pointer) {
         Type::Ptr(space, _) => space,
         Type::Scalar(_) => Space::Global,
     };
-    cx.builder.bitcast(pointer, Type::Ptr(space, Pointee::Scalar(Scalar::F64)))
+    cx.builder.bitcast(pointer, Type::Ptr(space, Pointee::Scalar(scalar)))
 }
 
 /// An `i128` as two words, the lower one first.
@@ -125,59 +322,10 @@ pub fn split(cx: &mut Context<'_>, value: V) -> (V, V) {
     (low, b.convert(high, Scalar::U64))
 }
 
-/// A value as an unsigned key with the value's order: signed integers with the sign bit flipped, floats in IEEE total
-/// order, booleans as 0 and 1.
-pub fn order_key(cx: &mut Context<'_>, value: &Lowered) -> Result<V, Unsupported> {
-    let Repr::Scalar(value) = value.repr else {
-        return Err(Unsupported("minimum and maximum of text".into()));
-    };
-    let b = &mut *cx.builder;
-    match b.scalar(value) {
-        Scalar::Bool => Ok(b.convert(value, Scalar::U64)),
-        Scalar::I128 => Err(Unsupported("minimum and maximum of integers beyond 64 bits".into())),
-        scalar if scalar.is_float() => {
-            let wide = b.convert(value, Scalar::F64);
-            let bits = b.bitcast(wide, Scalar::I64);
-            let shift = b.i64(63);
-            let sign = b.binary(BinaryOp::Shr, bits, shift);
-            let top = b.i64(i64::MIN);
-            let flip = b.or(sign, top);
-            let key = b.binary(BinaryOp::Xor, bits, flip);
-            Ok(b.bitcast(key, Scalar::U64))
-        }
-        _ => {
-            let wide = b.convert(value, Scalar::I64);
-            let top = b.i64(i64::MIN);
-            let key = b.binary(BinaryOp::Xor, wide, top);
-            Ok(b.bitcast(key, Scalar::U64))
-        }
-    }
-}
-
-/// The value of an [`order_key`] as `scalar`: `bool`, a float, or an integer.
-pub fn value_of_order_key(cx: &mut Context<'_>, key: V, scalar: Scalar) -> V {
-    let b = &mut *cx.builder;
-    match scalar {
-        Scalar::Bool => {
-            let zero = b.u64(0);
-            b.ne(key, zero)
-        }
-        Scalar::F32 | Scalar::F64 => {
-            let key = b.bitcast(key, Scalar::I64);
-            let shift = b.i64(63);
-            let sign = b.binary(BinaryOp::Shr, key, shift);
-            let sign = b.not(sign);
-            let top = b.i64(i64::MIN);
-            let flip = b.or(sign, top);
-            let bits = b.binary(BinaryOp::Xor, key, flip);
-            let value = b.bitcast(bits, Scalar::F64);
-            b.convert(value, scalar)
-        }
-        _ => {
-            let key = b.bitcast(key, Scalar::I64);
-            let top = b.i64(i64::MIN);
-            let value = b.binary(BinaryOp::Xor, key, top);
-            b.convert(value, scalar)
-        }
-    }
+/// Whether a part differs from nothing's.
+pub fn is_used(cx: &mut Context<'_>, parts: &[V]) -> Option<V> {
+    let first = *parts.first()?;
+    let zero = cx.builder.scalar(first);
+    let zero = cx.builder.zero(zero);
+    Some(cx.builder.compare(CompareOp::Ne, first, zero))
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Pointee, Scalar, Scope, Target, Type};
 
-use super::cells::{CellOp, combine_memory, read_cell};
+use super::cells::{CellOp, combine_memory, is_used, read_cell};
 use super::functions::register_type;
 use super::threads::{ThreadTables, clear, for_each};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
@@ -166,10 +166,10 @@ impl DirectTable {
     }
 
     /// Adds a row's contributions to the group in `slot`.
-    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[V]) {
+    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>]) {
         if let Place::Threads(tables) = &self.place {
             for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
-                tables.update(cx, slot, cell.op, index, *value);
+                tables.update(cx, slot, cell.op, index, value);
             }
         } else if let Some(table) = self.table {
             let base = self.local_group(cx, cells, table, slot);
@@ -178,18 +178,19 @@ impl DirectTable {
             let base = group_pointer(cx, self.state, cells.words(), slot);
             for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
                 let pointer = word_pointer(cx, base, cell.word);
-                self.add(cx, index, cell.op, pointer, *value);
+                self.add(cx, index, cell.op, pointer, value);
             }
         }
     }
 
     /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table. Whoever adds a group's
     /// first row counts the group.
-    fn add(&self, cx: &mut Context<'_>, index: usize, op: CellOp, pointer: V, value: V) {
+    fn add(&self, cx: &mut Context<'_>, index: usize, op: CellOp, pointer: V, value: &[V]) {
+        let &[rows] = value else { return combine_memory(cx, op, pointer, value, Scope::Device) };
         if index != self.present {
             return combine_memory(cx, op, pointer, value, Scope::Device);
         }
-        let old = cx.builder.atomic(AtomicOp::Add, pointer, value, Scope::Device);
+        let old = cx.builder.atomic(AtomicOp::Add, pointer, rows, Scope::Device);
         let zero = cx.builder.u64(0);
         let first = cx.builder.eq(old, zero);
         cx.begin_if(first);
@@ -207,7 +208,7 @@ impl DirectTable {
     }
 
     /// A cell's total over the block's tables, as a contribution.
-    fn local_cell(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<V> {
+    fn local_cell(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<Vec<V>> {
         let cell = cells.cells.get(index)?;
         if let Place::Threads(tables) = &self.place {
             return Some(tables.total(cx, slot, cell.op, index));
@@ -232,12 +233,12 @@ impl DirectTable {
                 let position = cx.builder.i64(index as i64);
                 let mine = cx.builder.eq(number, position);
                 cx.begin_if(mine);
-                if let Some(value) = self.local_cell(cx, cells, slot, index) {
-                    let zero = cx.builder.zero(cell.op.scalar());
-                    let used = cx.builder.ne(value, zero);
+                if let Some(value) = self.local_cell(cx, cells, slot, index)
+                    && let Some(used) = is_used(cx, &value)
+                {
                     cx.begin_if(used);
                     let pointer = word_pointer(cx, to, cell.word);
-                    self.add(cx, index, cell.op, pointer, value);
+                    self.add(cx, index, cell.op, pointer, &value);
                     cx.end();
                 }
                 cx.end();

@@ -1,32 +1,62 @@
 //! Aggregate functions as cells: which cells a list of aggregates needs, what a row contributes to each, and how the
 //! results are read from them.
 
+use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, OverflowOp, Scalar};
 
 use super::cells::{self, CellOp};
-use crate::context::{Context, Lowered, Repr, Status, Unsupported, register_of};
+use super::extremes::{OrderKey, pack_text};
+use super::reading::{Form, Reading};
+use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::{Expr, lower};
-use crate::pipeline::ColumnInfo;
+use crate::pipeline::{ColumnInfo, column_of};
 use crate::plan::{Aggregate, AggregateFunction};
 use crate::types::{DataType, Range};
 
-/// What a row contributes to a cell.
+/// What a row contributes to a cell; nothing where the argument is NULL.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Contribution {
     /// 1.
     Row,
-    /// 1 where the argument is not NULL.
+    /// 1.
     Valid(Expr),
-    /// The argument; nothing where it is NULL.
+    /// The argument.
     Value(Expr),
-    /// The order key of the argument, or its complement (so that a minimum is a maximum); nothing where it is NULL.
+    /// The order key of the argument, or its complement (so that a minimum is a maximum).
     Key {
         /// The argument.
         argument: Expr,
+        /// Its key.
+        key: OrderKey,
         /// For a minimum.
         complement: bool,
     },
+    /// The argument, a text.
+    Text(Expr),
+    /// The bits of the argument, or their complement (so that an "and" is an "or").
+    Bits {
+        /// The argument.
+        argument: Expr,
+        /// For an "and".
+        complement: bool,
+    },
+    /// The moments of the argument alone.
+    Moments(Expr),
+}
+
+impl Contribution {
+    /// The expression that is evaluated.
+    pub fn argument(&self) -> Option<&Expr> {
+        match self {
+            Contribution::Row => None,
+            Contribution::Valid(argument)
+            | Contribution::Value(argument)
+            | Contribution::Text(argument)
+            | Contribution::Moments(argument)
+            | Contribution::Key { argument, .. }
+            | Contribution::Bits { argument, .. } => Some(argument),
+        }
+    }
 }
 
 /// A cell of a group.
@@ -36,23 +66,12 @@ pub struct Cell {
     pub op: CellOp,
     /// With what.
     pub contribution: Contribution,
+    /// The set of [`Cells::distinct`] that lets a row contribute only where its value is new.
+    pub distinct: Option<usize>,
     /// Position of its first word in the group's words.
     pub word: u32,
     /// Bounds of a row's contribution to a sum of integers.
     pub bounds: Option<Range>,
-}
-
-/// How an aggregate's result is read from the cells.
-#[derive(Debug, Clone)]
-struct Reading {
-    aggregate: Aggregate,
-    /// The cell of the sum, extreme or count.
-    value: usize,
-    /// The cell that counts the rows that took part.
-    count: usize,
-    /// Whether a group (which has at least one row) can be without a row that took part.
-    can_be_empty: bool,
-    range: Option<Range>,
 }
 
 /// The cells of a list of aggregates; equal cells are shared.
@@ -60,7 +79,19 @@ struct Reading {
 pub struct Cells {
     /// In the order of their words.
     pub cells: Vec<Cell>,
+    /// Arguments of which a group counts equal values once.
+    pub distinct: Vec<Expr>,
     readings: Vec<Reading>,
+}
+
+/// An aggregate while its cells are planned.
+struct Plan<'a> {
+    aggregate: &'a Aggregate,
+    argument: &'a Expr,
+    info: ColumnInfo,
+    bounds: Option<Range>,
+    distinct: Option<usize>,
+    row_bound: u64,
 }
 
 impl Cells {
@@ -87,14 +118,21 @@ impl Cells {
 
     /// The cell that counts rows, added where it is not there yet.
     pub fn row_count(&mut self) -> usize {
-        self.cell(CellOp::Add, Contribution::Row, Some(Range::new(0, 1)))
+        self.cell(CellOp::Add, Contribution::Row, None, Some(Range::new(0, 1)))
     }
 
-    fn cell(&mut self, op: CellOp, contribution: Contribution, bounds: Option<Range>) -> usize {
-        let known = self.cells.iter().position(|cell| cell.op == op && cell.contribution == contribution);
-        known.unwrap_or_else(|| {
+    fn cell(
+        &mut self,
+        op: CellOp,
+        contribution: Contribution,
+        distinct: Option<usize>,
+        bounds: Option<Range>,
+    ) -> usize {
+        let same =
+            |cell: &Cell| cell.op == op && cell.contribution == contribution && cell.distinct == distinct;
+        self.cells.iter().position(same).unwrap_or_else(|| {
             let word = self.words();
-            self.cells.push(Cell { op, contribution, word, bounds });
+            self.cells.push(Cell { op, contribution, distinct, word, bounds });
             self.cells.len() - 1
         })
     }
@@ -106,126 +144,129 @@ impl Cells {
         row_bound: u64,
         grouped: bool,
     ) -> Result<Reading, Unsupported> {
-        let aggregate = aggregate.clone();
-        let Some(argument) = aggregate.argument.clone() else {
+        let Some(argument) = &aggregate.argument else {
             if aggregate.function != AggregateFunction::Count {
                 return Err(Unsupported(format!("{:?} without an argument", aggregate.function)));
             }
             let value = self.row_count();
-            return Ok(Reading {
-                aggregate,
-                value,
-                count: value,
-                can_be_empty: false,
-                range: count_range(row_bound),
-            });
+            return Ok(Reading::new(aggregate, value, value, false, Form::Count, count_range(row_bound)));
         };
-        let info = crate::pipeline::column_of(&argument, columns);
-        let count = match info.nullable {
-            true => self.cell(CellOp::Add, Contribution::Valid(argument.clone()), Some(Range::new(0, 1))),
-            false => self.row_count(),
-        };
-        let can_be_empty = info.nullable || !grouped;
+        let info = column_of(argument, columns);
+        let distinct = (aggregate.distinct && !ignores_duplicates(aggregate.function)).then(|| {
+            let known = self.distinct.iter().position(|known| known == argument);
+            known.unwrap_or_else(|| {
+                self.distinct.push(argument.clone());
+                self.distinct.len() - 1
+            })
+        });
         let bounds = info.range.or_else(|| info.data_type.full_range());
-        let (value, range) = match aggregate.function {
-            AggregateFunction::Count => (count, count_range(row_bound)),
-            AggregateFunction::Sum | AggregateFunction::Avg => {
-                self.plan_sum(argument, &info, bounds, row_bound)?
-            }
-            AggregateFunction::Min | AggregateFunction::Max => {
-                let complement = aggregate.function == AggregateFunction::Min;
-                (self.plan_extreme(argument, &info, bounds, complement)?, info.range)
+        let nullable = info.nullable;
+        let plan = Plan { aggregate, argument, info, bounds, distinct, row_bound };
+        if let Some((form, contribution)) = moments(aggregate.function, argument) {
+            let value = self.cell(CellOp::Moments, contribution, distinct, None);
+            return Ok(Reading::new(aggregate, value, value, true, Form::Moments { form, grouped }, None));
+        }
+        let count = match (nullable, distinct) {
+            (false, None) => self.row_count(),
+            _ => {
+                let contribution = Contribution::Valid(argument.clone());
+                self.cell(CellOp::Add, contribution, distinct, Some(Range::new(0, 1)))
             }
         };
-        Ok(Reading { aggregate, value, count, can_be_empty, range })
+        let (value, form, range) = match aggregate.function {
+            AggregateFunction::Count => (count, Form::Count, count_range(row_bound)),
+            AggregateFunction::Sum => {
+                let (value, range) = self.plan_sum(&plan)?;
+                (value, Form::Sum, range)
+            }
+            AggregateFunction::Avg => self.plan_average(&plan)?,
+            AggregateFunction::Min | AggregateFunction::Max => self.plan_extreme(&plan)?,
+            _ => self.plan_bits(&plan)?,
+        };
+        Ok(Reading::new(aggregate, value, count, nullable || !grouped, form, range))
     }
 
-    fn plan_sum(
-        &mut self,
-        argument: Expr,
-        info: &ColumnInfo,
-        bounds: Option<Range>,
-        row_bound: u64,
-    ) -> Result<(usize, Option<Range>), Unsupported> {
-        if info.data_type.is_float() {
-            return Ok((self.cell(CellOp::AddFloat, Contribution::Value(argument), None), None));
+    fn plan_sum(&mut self, plan: &Plan<'_>) -> Result<(usize, Option<Range>), Unsupported> {
+        let contribution = Contribution::Value(plan.argument.clone());
+        if plan.info.data_type.is_float() {
+            return Ok((self.cell(CellOp::AddFloat, contribution, plan.distinct, None), None));
         }
-        let bounds = match (&info.data_type, bounds) {
-            (DataType::Decimal128 { .. }, Some(bounds)) => bounds,
+        let Some(bounds) = plan.bounds else {
+            return Err(Unsupported(format!("sum of {}", plan.info.data_type)));
+        };
+        let total = total_range(bounds, plan.row_bound);
+        let narrow = total.filter(|total| register_of(*total) != Scalar::I128);
+        let (op, range) = match &plan.info.data_type {
+            DataType::Decimal128 { .. } if narrow.is_none() => (CellOp::AddWide, total),
+            DataType::Decimal128 { .. } => (CellOp::Add, total),
             // Sums of integers wrap at 64 bits, as DataFusion's.
-            (integer, Some(bounds)) if integer.is_integer() => {
-                let total =
-                    total_range(bounds, row_bound).filter(|total| register_of(*total) != Scalar::I128);
-                return Ok((self.cell(CellOp::Add, Contribution::Value(argument), Some(bounds)), total));
-            }
-            (other, _) => return Err(Unsupported(format!("sum of {other}"))),
+            integer if integer.is_integer() => (CellOp::Add, narrow),
+            other => return Err(Unsupported(format!("sum of {other}"))),
         };
-        let total = total_range(bounds, row_bound);
-        let op = match total {
-            Some(total) if register_of(total) != Scalar::I128 => CellOp::Add,
-            _ => CellOp::AddWide,
-        };
-        Ok((self.cell(op, Contribution::Value(argument), Some(bounds)), total))
+        Ok((self.cell(op, contribution, plan.distinct, Some(bounds)), range))
     }
 
-    fn plan_extreme(
-        &mut self,
-        argument: Expr,
-        info: &ColumnInfo,
-        bounds: Option<Range>,
-        complement: bool,
-    ) -> Result<usize, Unsupported> {
-        match (&info.data_type, bounds) {
-            (DataType::Utf8, _) => return Err(Unsupported("minimum and maximum of text".into())),
-            (_, Some(bounds)) if register_of(bounds) == Scalar::I128 => {
-                return Err(Unsupported(format!("minimum and maximum of {} beyond 64 bits", info.data_type)));
-            }
-            _ => {}
+    fn plan_average(&mut self, plan: &Plan<'_>) -> Result<(usize, Form, Option<Range>), Unsupported> {
+        let (value, range) = self.plan_sum(plan)?;
+        let from = match (&plan.info.data_type, &plan.aggregate.field.data_type) {
+            (float, _) if float.is_float() => return Ok((value, Form::Mean, None)),
+            (DataType::Decimal128 { scale, .. }, DataType::Decimal128 { .. }) => *scale,
+            (from, to) => return Err(Unsupported(format!("average of {from} as {to}"))),
+        };
+        // DataFusion sums in 256 bits where 128 may not do: a rough sum tells whether they did.
+        let guard = range.is_none().then(|| {
+            let contribution = Contribution::Value(plan.argument.clone());
+            self.cell(CellOp::AddFloat, contribution, plan.distinct, None)
+        });
+        Ok((value, Form::DecimalMean { from, guard }, None))
+    }
+
+    fn plan_extreme(&mut self, plan: &Plan<'_>) -> Result<(usize, Form, Option<Range>), Unsupported> {
+        let is_minimum = plan.aggregate.function == AggregateFunction::Min;
+        let argument = plan.argument.clone();
+        if plan.info.data_type == DataType::Utf8 {
+            let op = if is_minimum { CellOp::MinText } else { CellOp::MaxText };
+            return Ok((self.cell(op, Contribution::Text(argument), None, None), Form::Text, None));
         }
-        Ok(self.cell(CellOp::Max, Contribution::Key { argument, complement }, None))
+        let Some(key) = OrderKey::of(&plan.info.data_type, plan.bounds) else {
+            return Err(Unsupported(format!("minimum and maximum of {}", plan.info.data_type)));
+        };
+        let contribution = Contribution::Key { argument, key, complement: is_minimum };
+        let value = self.cell(key.op(), contribution, None, None);
+        Ok((value, Form::Extreme { key, complement: is_minimum }, plan.info.range))
+    }
+
+    fn plan_bits(&mut self, plan: &Plan<'_>) -> Result<(usize, Form, Option<Range>), Unsupported> {
+        if !plan.info.data_type.is_integer() {
+            return Err(Unsupported(format!("bits of {}", plan.info.data_type)));
+        }
+        let complement = plan.aggregate.function == AggregateFunction::BitAnd;
+        let op = match plan.aggregate.function {
+            AggregateFunction::BitXor => CellOp::Xor,
+            _ => CellOp::Or,
+        };
+        let contribution = Contribution::Bits { argument: plan.argument.clone(), complement };
+        Ok((self.cell(op, contribution, plan.distinct, None), Form::Bits { complement }, None))
     }
 
     /// The aggregates' columns.
     pub fn columns(&self) -> Vec<ColumnInfo> {
-        let describe = |reading: &Reading| ColumnInfo {
-            data_type: reading.aggregate.field.data_type.clone(),
-            nullable: reading.can_be_empty && reading.aggregate.function != AggregateFunction::Count,
-            range: reading.range.filter(|_| reading.aggregate.function != AggregateFunction::Avg),
-            dictionary: None,
-        };
-        self.readings.iter().map(describe).collect()
+        self.readings.iter().map(Reading::column).collect()
     }
 
-    /// The current row's contribution to a cell: zero where `active` is false.
-    pub fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<V, Unsupported> {
-        let (value, live) = match &cell.contribution {
-            Contribution::Row => (cx.builder.u64(1), active),
-            Contribution::Valid(argument) => {
-                let argument = lower(cx, argument)?;
-                (cx.builder.u64(1), both(cx, active, argument.valid))
-            }
-            Contribution::Value(argument) => {
-                let argument = lower(cx, argument)?;
-                let live = both(cx, active, argument.valid);
-                let Repr::Scalar(value) = argument.repr else {
-                    return Err(Unsupported("sum of text".into()));
-                };
-                (addend(cx, cell.op, value), live)
-            }
-            Contribution::Key { argument, complement } => {
-                let argument = lower(cx, argument)?;
-                let live = both(cx, active, argument.valid);
-                let key = cells::order_key(cx, &argument)?;
-                (if *complement { cx.builder.not(key) } else { key }, live)
-            }
-        };
-        Ok(match live {
-            None => value,
-            Some(live) => {
-                let zero = cx.builder.zero(cell.op.scalar());
-                cx.builder.select(live, value, zero)
-            }
-        })
+    /// The current row's contribution to each cell: nothing where `active` is false. `is_new[i]`: the value is new in
+    /// set i of [`Cells::distinct`].
+    pub fn contributions(
+        &self,
+        cx: &mut Context<'_>,
+        active: Option<V>,
+        is_new: &[V],
+    ) -> Result<Vec<Vec<V>>, Unsupported> {
+        let each = self.cells.iter().map(|cell| {
+            let active = both(cx, active, cell.distinct.and_then(|set| is_new.get(set).copied()));
+            contribution(cx, cell, active)
+        });
+        each.collect()
     }
 
     /// The aggregates' results; `words` gives the address (`ptr<u64>`) of a word of the group.
@@ -234,55 +275,65 @@ impl Cells {
         cx: &mut Context<'_>,
         mut words: impl FnMut(&mut Context<'_>, u32) -> V,
     ) -> Result<Vec<Lowered>, Unsupported> {
-        let mut results = Vec::new();
-        for reading in &self.readings {
-            let cell = &self.cells[reading.value];
+        let mut read = |cx: &mut Context<'_>, cell: usize| {
+            let cell = &self.cells[cell];
             let pointer = words(cx, cell.word);
-            let value = cells::read_cell(cx, cell.op, pointer);
-            let count_pointer = words(cx, self.cells[reading.count].word);
-            let count = cx.builder.load(count_pointer);
-            results.push(reading.result(cx, cell.op, value, count)?);
-        }
-        Ok(results)
+            (cell.op, cells::read_cell(cx, cell.op, pointer))
+        };
+        self.readings.iter().map(|reading| reading.result(cx, &mut read)).collect()
     }
 }
 
-impl Reading {
-    fn result(&self, cx: &mut Context<'_>, op: CellOp, value: V, count: V) -> Result<Lowered, Unsupported> {
-        let b = &mut *cx.builder;
-        let zero = b.u64(0);
-        let valid = self.can_be_empty.then(|| b.ne(count, zero));
-        let data_type = &self.aggregate.field.data_type;
-        let scalar = |value, valid, range| Ok(Lowered { repr: Repr::Scalar(value), valid, range });
-        match self.aggregate.function {
-            AggregateFunction::Count => {
-                let register = self.range.map_or(Scalar::I64, register_of);
-                let value = b.convert(value, register);
-                scalar(value, None, self.range)
-            }
-            AggregateFunction::Sum => {
-                let range = self.range.or_else(|| data_type.full_range());
-                let value = sum_value(cx, op, value, range, data_type);
-                scalar(value, valid, range.filter(|_| !data_type.is_float()))
-            }
-            AggregateFunction::Min | AggregateFunction::Max => {
-                let key = match self.aggregate.function {
-                    AggregateFunction::Min => b.not(value),
-                    _ => value,
-                };
-                let range = self.range.or_else(|| data_type.full_range());
-                let register = register_type(data_type, range);
-                // Without a row the key is 0, whose value is some extreme; it is NULL, so any value will do.
-                let value = cells::value_of_order_key(cx, key, register);
-                scalar(value, valid, range.filter(|_| !data_type.is_float()))
-            }
-            AggregateFunction::Avg => {
-                let value = average(cx, op, value, count, &self.aggregate, valid)?;
-                let range = data_type.full_range();
-                scalar(value, valid, range)
-            }
+/// Whether DISTINCT changes nothing.
+fn ignores_duplicates(function: AggregateFunction) -> bool {
+    use AggregateFunction::*;
+    matches!(function, Min | Max | BitAnd | BitOr)
+}
+
+/// Which moment a function is, as (square root, sample).
+fn moments(function: AggregateFunction, argument: &Expr) -> Option<((bool, bool), Contribution)> {
+    let form = match function {
+        AggregateFunction::VarSample => (false, true),
+        AggregateFunction::VarPopulation => (false, false),
+        AggregateFunction::StddevSample => (true, true),
+        AggregateFunction::StddevPopulation => (true, false),
+        _ => return None,
+    };
+    Some((form, Contribution::Moments(argument.clone())))
+}
+
+fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<Vec<V>, Unsupported> {
+    let argument = cell.contribution.argument().map(|argument| lower(cx, argument)).transpose()?;
+    let live = both(cx, active, argument.as_ref().and_then(|argument| argument.valid));
+    let scalar = match argument.as_ref().map(|argument| &argument.repr) {
+        Some(Repr::Scalar(value)) => Some(*value),
+        _ => None,
+    };
+    let no_text = || Unsupported("an aggregate of text".into());
+    let parts = match &cell.contribution {
+        Contribution::Row | Contribution::Valid(_) => vec![cx.builder.u64(1)],
+        Contribution::Value(_) => vec![addend(cx, cell.op, scalar.ok_or_else(no_text)?)],
+        Contribution::Key { key, complement, .. } => {
+            let key = key.encode(cx, scalar.ok_or_else(no_text)?);
+            vec![if *complement { cx.builder.not(key) } else { key }]
         }
-    }
+        Contribution::Bits { complement, .. } => {
+            let bits = cx.builder.convert(scalar.ok_or_else(no_text)?, Scalar::U64);
+            vec![if *complement { cx.builder.not(bits) } else { bits }]
+        }
+        Contribution::Moments(_) => {
+            let value = cx.builder.convert(scalar.ok_or_else(no_text)?, Scalar::F64);
+            let (one, zero) = (cx.builder.f64(1.0), cx.builder.f64(0.0));
+            vec![one, value, zero, zero]
+        }
+        Contribution::Text(_) => {
+            let argument = argument.ok_or_else(no_text)?;
+            vec![pack_text(cx, &argument.repr, live)?]
+        }
+    };
+    let Some(live) = live else { return Ok(parts) };
+    let nothing = cell.op.nothing(cx);
+    Ok(parts.iter().zip(nothing).map(|(part, nothing)| cx.builder.select(live, *part, nothing)).collect())
 }
 
 /// The register type of a value of `data_type` within `range`.
@@ -321,74 +372,7 @@ fn addend(cx: &mut Context<'_>, op: CellOp, value: V) -> V {
             let wide = b.convert(value, Scalar::I64);
             b.bitcast(wide, Scalar::U64)
         }
-        other => b.convert(value, other.scalar()),
+        CellOp::AddFloat => b.convert(value, Scalar::F64),
+        _ => b.convert(value, Scalar::I128),
     }
-}
-
-/// A sum as a value of its type.
-fn sum_value(cx: &mut Context<'_>, op: CellOp, sum: V, range: Option<Range>, data_type: &DataType) -> V {
-    let b = &mut *cx.builder;
-    match op {
-        CellOp::AddFloat => {
-            b.convert(sum, if *data_type == DataType::Float32 { Scalar::F32 } else { Scalar::F64 })
-        }
-        CellOp::AddWide => {
-            let register = range.map_or(Scalar::I128, register_of);
-            b.convert(sum, register)
-        }
-        CellOp::Add | CellOp::Max => {
-            let register = range.map_or(Scalar::I64, register_of);
-            match data_type {
-                DataType::UInt64 => b.convert(sum, register),
-                _ => {
-                    let signed = b.bitcast(sum, Scalar::I64);
-                    b.convert(signed, register)
-                }
-            }
-        }
-    }
-}
-
-/// The mean: floats by division; decimals as DataFusion's `DecimalAverager`: the sum scaled up to the result's scale,
-/// divided towards zero.
-fn average(
-    cx: &mut Context<'_>,
-    op: CellOp,
-    sum: V,
-    count: V,
-    aggregate: &Aggregate,
-    valid: Option<V>,
-) -> Result<V, Unsupported> {
-    let result = &aggregate.field.data_type;
-    if op == CellOp::AddFloat {
-        let count = cx.builder.convert(count, Scalar::F64);
-        return Ok(cx.builder.div(sum, count));
-    }
-    let argument = aggregate.argument.as_ref().map(|argument| &argument.data_type);
-    let (Some(DataType::Decimal128 { scale: from, .. }), DataType::Decimal128 { scale: to, .. }) =
-        (argument, result)
-    else {
-        return Err(Unsupported(format!("average of type {result} over integers")));
-    };
-    let digits = u32::try_from(to - from).map_err(|_| Unsupported(format!("average of type {result}")))?;
-    let register = result.full_range().map_or(Scalar::I128, register_of);
-    let b = &mut *cx.builder;
-    let sum = match op {
-        CellOp::Add => b.bitcast(sum, Scalar::I64),
-        _ => sum,
-    };
-    let sum = b.convert(sum, Scalar::I128);
-    let factor = b.int(Scalar::I128, 10i128.pow(digits));
-    let overflow = b.overflows(OverflowOp::Mul, sum, factor);
-    let overflow = match valid {
-        Some(valid) => b.and(overflow, valid),
-        None => overflow,
-    };
-    b.begin_if(overflow);
-    b.report(Status::Overflow as u32);
-    b.end();
-    let scaled = b.mul(sum, factor);
-    let count = b.convert(count, Scalar::I128);
-    let mean = b.binary(BinaryOp::Div, scaled, count);
-    Ok(b.convert(mean, register))
 }

@@ -97,8 +97,7 @@ impl HashTable {
         cx.begin_if(found);
         let slot = cx.builder.read(probe.slot);
         let base = group_pointer(cx, self.words, cells.words(), slot);
-        let contributions = cells.cells.iter().map(|cell| Cells::contribution(cx, cell, None));
-        let contributions = contributions.collect::<Result<Vec<_>, _>>()?;
+        let contributions = cells.contributions(cx, None, &[])?;
         update_group(cx, cells, base, &contributions, Scope::Device);
         cx.end();
         Ok(())

@@ -7,9 +7,11 @@
 
 pub mod cells;
 mod direct;
+mod extremes;
 mod functions;
 mod hash;
 mod keys;
+mod reading;
 mod single;
 mod threads;
 
@@ -38,7 +40,7 @@ pub(crate) use crate::pipeline::states_of as declare;
 pub struct AggregateOperator {
     keys: Vec<Expr>,
     key_columns: Vec<ColumnInfo>,
-    cells: Cells,
+    cells: Box<Cells>,
     table: Table,
     row_bound: u64,
 }
@@ -74,7 +76,10 @@ impl AggregateOperator {
         states: &mut declare::States,
     ) -> Result<AggregateOperator, Unsupported> {
         let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input)).collect();
-        let mut cells = Cells::plan(aggregates, input, row_bound, !keys.is_empty())?;
+        let mut cells = Box::new(Cells::plan(aggregates, input, row_bound, !keys.is_empty())?);
+        if !cells.distinct.is_empty() {
+            return Err(Unsupported("DISTINCT beside other aggregates".into()));
+        }
         let table = if keys.is_empty() {
             Table::Single(SingleGroup::plan(&cells, micro_model, states))
         } else {
@@ -112,12 +117,7 @@ impl AggregateOperator {
 
     /// The expressions that a row evaluates.
     pub(crate) fn expressions(&self) -> Vec<Expr> {
-        let contributions = self.cells.cells.iter().filter_map(|cell| match &cell.contribution {
-            functions::Contribution::Row => None,
-            functions::Contribution::Valid(argument)
-            | functions::Contribution::Value(argument)
-            | functions::Contribution::Key { argument, .. } => Some(argument.clone()),
-        });
+        let contributions = self.cells.cells.iter().filter_map(|cell| cell.contribution.argument().cloned());
         self.keys.iter().cloned().chain(contributions).collect()
     }
 
@@ -176,8 +176,7 @@ impl AggregateOperator {
             Table::Direct(direct) => direct.slot_of_row(cx, &self.keys, flow)?,
             Table::Single(_) | Table::Hash(_) => (None, flow.active()),
         };
-        let values = self.cells.cells.iter().map(|cell| Cells::contribution(cx, cell, active));
-        Ok(PreparedRow { slot, values: values.collect::<Result<_, _>>()? })
+        Ok(PreparedRow { slot, values: self.cells.contributions(cx, active, &[])? })
     }
 
     /// The second half: updates the row's group.
@@ -236,11 +235,11 @@ impl AggregateOperator {
     }
 }
 
-/// A row that was prepared: the slot of its group where there are several, and its contribution to each cell.
+/// A row that was prepared: the slot of its group where there are several, and its contribution to each cell: the cell's parts.
 #[derive(Debug)]
 pub(crate) struct PreparedRow {
     slot: Option<V>,
-    values: Vec<V>,
+    values: Vec<Vec<V>>,
 }
 
 /// The first word of a group in a state: `ptr<global, u64>`.
@@ -259,10 +258,10 @@ fn word_pointer(cx: &mut Context<'_>, base: V, word: u32) -> V {
 }
 
 /// Adds a row's contributions to the group at `base`.
-fn update_group(cx: &mut Context<'_>, cells: &Cells, base: V, values: &[V], scope: kelpie_kir::Scope) {
+fn update_group(cx: &mut Context<'_>, cells: &Cells, base: V, values: &[Vec<V>], scope: kelpie_kir::Scope) {
     for (cell, value) in cells.cells.iter().zip(values) {
         let pointer = word_pointer(cx, base, cell.word);
-        combine_memory(cx, cell.op, pointer, *value, scope);
+        combine_memory(cx, cell.op, pointer, value, scope);
     }
 }
 

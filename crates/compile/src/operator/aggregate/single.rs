@@ -4,9 +4,9 @@
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, Scope, ShuffleMode};
+use kelpie_kir::{Builtin, Expr as Kir, Scalar, Scope, ShuffleMode};
 
-use super::cells::{CellOp, combine_memory, combine_register};
+use super::cells::{CellOp, combine, combine_memory, combine_registers};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
 use crate::context::Context;
@@ -17,7 +17,8 @@ pub struct SingleGroup {
     pub class: usize,
     pub state: usize,
     micro_model: MicroModel,
-    registers: Vec<Var>,
+    /// The parts of each cell.
+    registers: Vec<Vec<Var>>,
 }
 
 impl fmt::Display for SingleGroup {
@@ -39,18 +40,18 @@ impl SingleGroup {
 
     pub fn begin(&mut self, cx: &mut Context<'_>, cells: &Cells) {
         if self.is_private() {
-            self.registers =
-                cells.cells.iter().map(|cell| cx.builder.var("cell", cell.op.scalar())).collect();
+            let parts = |op: CellOp| op.parts().iter().map(|part| cx.builder.var("cell", *part)).collect();
+            self.registers = cells.cells.iter().map(|cell| cell.op).map(parts).collect();
         }
     }
 
-    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, values: &[V]) {
+    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, values: &[Vec<V>]) {
         if !self.is_private() {
             let base = self.base(cx, cells);
             return update_group(cx, cells, base, values, Scope::Device);
         }
         for ((cell, register), value) in cells.cells.iter().zip(&self.registers).zip(values) {
-            combine_register(cx, cell.op, *register, *value);
+            combine_registers(cx, cell.op, register, value);
         }
     }
 
@@ -60,14 +61,14 @@ impl SingleGroup {
         }
         let base = self.base(cx, cells);
         for (cell, register) in cells.cells.iter().zip(&self.registers) {
-            let private = cx.builder.read(*register);
+            let private = register.iter().map(|part| cx.builder.read(*part)).collect();
             let value = warp_reduce(cx, cell.op, private);
             let lane = cx.builder.builtin(Builtin::LaneId);
             let zero = cx.builder.u32(0);
             let leader = cx.builder.eq(lane, zero);
             cx.begin_if(leader);
             let pointer = word_pointer(cx, base, cell.word);
-            combine_memory(cx, cell.op, pointer, value, Scope::Device);
+            combine_memory(cx, cell.op, pointer, &value, Scope::Device);
             cx.end();
         }
     }
@@ -78,21 +79,17 @@ impl SingleGroup {
     }
 }
 
-/// The combination of every lane's value, in lane 0: a tree of shuffles.
-fn warp_reduce(cx: &mut Context<'_>, op: CellOp, value: V) -> V {
-    let mut value = value;
+/// The combination of every lane's cell, in lane 0: a tree of shuffles.
+fn warp_reduce(cx: &mut Context<'_>, op: CellOp, parts: Vec<V>) -> Vec<V> {
+    let mut parts = parts;
     let mut distance = cx.target.lanes / 2;
     while distance > 0 {
         let lane = cx.builder.u32(distance);
-        let other = shuffle_down(cx, value, lane);
-        let b = &mut *cx.builder;
-        value = match op {
-            CellOp::Max => b.binary(BinaryOp::Max, value, other),
-            CellOp::Add | CellOp::AddFloat | CellOp::AddWide => b.add(value, other),
-        };
+        let other: Vec<V> = parts.iter().map(|part| shuffle_down(cx, *part, lane)).collect();
+        parts = combine(cx, op, &parts, &other);
         distance /= 2;
     }
-    value
+    parts
 }
 
 fn shuffle_down(cx: &mut Context<'_>, value: V, lane: V) -> V {

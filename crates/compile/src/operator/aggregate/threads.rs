@@ -4,9 +4,9 @@
 //! an `i128` sum is an `i64` until it is merged.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builtin, Pointee, Scalar, Target};
+use kelpie_kir::{Builtin, Pointee, Scalar, Target};
 
-use super::cells::{CellOp, combine_register, join, split};
+use super::cells::{CellOp, combine, combine_registers, join, split};
 use super::functions::Cells;
 use crate::context::Context;
 use crate::types::Range;
@@ -14,7 +14,7 @@ use crate::types::Range;
 /// Rows that a thread prepares before it applies the first: their loads hide each other's latency.
 pub const ROWS_PER_THREAD: i64 = 4;
 
-/// Where a thread keeps a cell: an index into its cells of 4 or of 8 bytes.
+/// Where a thread keeps a part of a cell: an index into its cells of 4 or of 8 bytes.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     /// 4 bytes, extended by the sign where `signed`.
@@ -28,7 +28,8 @@ enum Place {
 /// The tables of a block's threads.
 #[derive(Debug, Clone)]
 pub struct ThreadTables {
-    places: Vec<Place>,
+    /// Those of each cell's parts.
+    places: Vec<Vec<Place>>,
     /// Cells of 4 bytes, and of 8 bytes, a group.
     halves: u32,
     words: u32,
@@ -54,15 +55,18 @@ impl ThreadTables {
                 Some(Range { min, max })
             });
             let within = |limits: Range| total.is_some_and(|total| total.within(limits));
-            places.push(if within(Range::new(0, u32::MAX)) {
-                Place::Half { index: take(&mut halves, 1), signed: false }
-            } else if within(Range::new(i32::MIN, i32::MAX)) {
-                Place::Half { index: take(&mut halves, 1), signed: true }
-            } else if cell.op != CellOp::AddWide || within(Range::new(i64::MIN, i64::MAX)) {
-                Place::Word { index: take(&mut words, 1) }
-            } else {
-                Place::Pair { index: take(&mut words, 2) }
-            });
+            let place = |part: &Scalar| {
+                if within(Range::new(0, u32::MAX)) {
+                    Place::Half { index: take(&mut halves, 1), signed: false }
+                } else if within(Range::new(i32::MIN, i32::MAX)) {
+                    Place::Half { index: take(&mut halves, 1), signed: true }
+                } else if *part != Scalar::I128 || within(Range::new(i64::MIN, i64::MAX)) {
+                    Place::Word { index: take(&mut words, 1) }
+                } else {
+                    Place::Pair { index: take(&mut words, 2) }
+                }
+            };
+            places.push(cell.op.parts().iter().map(place).collect());
         }
         let threads = target.block_threads;
         ThreadTables { places, halves, words, slots, threads, half_table: None, word_table: None }
@@ -105,42 +109,45 @@ impl ThreadTables {
     }
 
     /// Adds a contribution to this thread's cell.
-    pub fn update(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize, value: V) {
-        let place = self.places[index];
+    pub fn update(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize, value: &[V]) {
         let thread = cx.builder.builtin(Builtin::ThreadId);
-        let Some(pointer) = self.address(cx, place, 0, slot, thread) else { return };
-        if let Place::Pair { .. } = place {
-            let Some(second) = self.address(cx, place, 1, slot, thread) else { return };
-            let (low, high) = (cx.builder.load(pointer), cx.builder.load(second));
-            let old = join(cx, low, high);
-            let new = cx.builder.add(old, value);
-            let (low, high) = split(cx, new);
-            cx.builder.store(pointer, low);
-            return cx.builder.store(second, high);
+        if let (CellOp::Add | CellOp::AddWide, &[Place::Half { .. } | Place::Word { .. }]) =
+            (op, self.places[index].as_slice())
+        {
+            return self.add_narrow(cx, slot, self.places[index][0], value, thread);
         }
+        let Some(old) = self.contribution(cx, slot, op, index, thread) else { return };
+        let new = combine(cx, op, &old, value);
+        for (place, part) in self.places[index].iter().zip(new) {
+            let words = match place {
+                Place::Pair { .. } => {
+                    let (low, high) = split(cx, part);
+                    vec![low, high]
+                }
+                _ => vec![cx.builder.bitcast(part, Scalar::U64)],
+            };
+            for (second, content) in words.into_iter().enumerate() {
+                let Some(pointer) = self.address(cx, *place, second as u32, slot, thread) else { return };
+                cx.builder.store(pointer, content);
+            }
+        }
+    }
+
+    /// Adds modulo the place's width: the total is known to fit.
+    fn add_narrow(&self, cx: &mut Context<'_>, slot: V, place: Place, value: &[V], thread: V) {
+        let (Some(pointer), &[value]) = (self.address(cx, place, 0, slot, thread), value) else { return };
         let b = &mut *cx.builder;
         let old = b.load(pointer);
-        let new = match op {
-            CellOp::Max => b.binary(BinaryOp::Max, old, value),
-            CellOp::AddFloat => {
-                let old = b.bitcast(old, Scalar::F64);
-                let new = b.add(old, value);
-                b.bitcast(new, Scalar::U64)
-            }
-            // Modulo the cell's width: the total is known to fit.
-            CellOp::Add | CellOp::AddWide => {
-                let width = b.scalar(old);
-                let value = b.convert(value, width);
-                b.add(old, value)
-            }
-        };
+        let width = b.scalar(old);
+        let value = b.convert(value, width);
+        let new = b.add(old, value);
         b.store(pointer, new);
     }
 
-    /// The combination of every thread's cell, of type [`CellOp::scalar`].
-    pub fn total(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize) -> V {
-        let zero = cx.builder.zero(op.scalar());
-        let total = cx.builder.var_of("total", zero);
+    /// The combination of every thread's cell.
+    pub fn total(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize) -> Vec<V> {
+        let nothing = op.nothing(cx);
+        let total: Vec<_> = nothing.iter().map(|zero| cx.builder.var_of("total", *zero)).collect();
         let first = cx.builder.u32(0);
         let thread = cx.builder.var_of("thread", first);
         cx.begin_loop();
@@ -149,40 +156,47 @@ impl ThreadTables {
         let done = cx.builder.ge(current, end);
         cx.builder.break_if(done);
         if let Some(value) = self.contribution(cx, slot, op, index, current) {
-            combine_register(cx, op, total, value);
+            combine_registers(cx, op, &total, &value);
         }
         let one = cx.builder.u32(1);
         let next = cx.builder.add(current, one);
         cx.builder.assign(thread, next);
         cx.end();
-        cx.builder.read(total)
+        total.iter().map(|part| cx.builder.read(*part)).collect()
     }
 
     /// What a thread's cell contributes to the group.
-    fn contribution(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize, thread: V) -> Option<V> {
-        let place = self.places[index];
-        let pointer = self.address(cx, place, 0, slot, thread)?;
-        let stored = cx.builder.load(pointer);
-        if let Place::Pair { .. } = place {
-            let second = self.address(cx, place, 1, slot, thread)?;
-            let high = cx.builder.load(second);
-            return Some(join(cx, stored, high));
+    fn contribution(
+        &self,
+        cx: &mut Context<'_>,
+        slot: V,
+        op: CellOp,
+        index: usize,
+        thread: V,
+    ) -> Option<Vec<V>> {
+        let mut parts = Vec::new();
+        for (place, part) in self.places[index].iter().zip(op.parts()) {
+            let pointer = self.address(cx, *place, 0, slot, thread)?;
+            let stored = cx.builder.load(pointer);
+            parts.push(match (place, part) {
+                (Place::Pair { .. }, _) => {
+                    let second = self.address(cx, *place, 1, slot, thread)?;
+                    let high = cx.builder.load(second);
+                    join(cx, stored, high)
+                }
+                (Place::Half { signed: true, .. }, _) => {
+                    let signed = cx.builder.bitcast(stored, Scalar::I32);
+                    cx.builder.convert(signed, *part)
+                }
+                (Place::Half { .. }, _) => cx.builder.convert(stored, *part),
+                (Place::Word { .. }, Scalar::I128) => {
+                    let signed = cx.builder.bitcast(stored, Scalar::I64);
+                    cx.builder.convert(signed, Scalar::I128)
+                }
+                (Place::Word { .. }, part) => cx.builder.bitcast(stored, *part),
+            });
         }
-        let b = &mut *cx.builder;
-        Some(match (op, place) {
-            (CellOp::AddFloat, _) => b.bitcast(stored, Scalar::F64),
-            (CellOp::Add | CellOp::Max, Place::Word { .. }) => stored,
-            (_, Place::Half { signed: false, .. }) => b.convert(stored, op.scalar()),
-            (_, Place::Half { .. }) => {
-                let signed = b.bitcast(stored, Scalar::I32);
-                b.convert(signed, op.scalar())
-            }
-            (CellOp::AddWide, _) => {
-                let signed = b.bitcast(stored, Scalar::I64);
-                b.convert(signed, Scalar::I128)
-            }
-            (CellOp::Add | CellOp::Max, Place::Pair { .. }) => stored,
-        })
+        Some(parts)
     }
 }
 

@@ -1,0 +1,228 @@
+//! Results of aggregates, read from a group's cells.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};
+
+use super::cells::CellOp;
+use super::extremes::{OrderKey, unpack_text};
+use super::functions::register_type;
+use crate::context::{Context, Lowered, Repr, Status, Unsupported, register_of};
+use crate::pipeline::ColumnInfo;
+use crate::plan::Aggregate;
+use crate::types::{DataType, Range};
+
+/// A rough sum below this proves that the exact one fits 128 bits.
+const SURE_SUM: f64 = 1.7e38;
+
+/// How a result follows from cells.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    /// The count.
+    Count,
+    /// The sum.
+    Sum,
+    /// The sum of floats over the count.
+    Mean,
+    /// The sum of decimals of scale `from` over the count. `guard` is a cell with the sum as a float.
+    DecimalMean { from: i8, guard: Option<usize> },
+    /// The value of a key, or of its complement.
+    Extreme { key: OrderKey, complement: bool },
+    /// A text.
+    Text,
+    /// Bits, or their complement.
+    Bits { complement: bool },
+    /// Variance, or its square root; of a sample, or of a population: (square root, sample).
+    Moments { form: (bool, bool), grouped: bool },
+}
+
+/// How an aggregate's result is read from the cells.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// The result's type.
+    data_type: DataType,
+    /// The cell of the sum, extreme or count.
+    value: usize,
+    /// The cell that counts the rows that took part.
+    count: usize,
+    /// Whether a group (which has at least one row) can be without a row that took part.
+    can_be_empty: bool,
+    form: Form,
+    range: Option<Range>,
+}
+
+/// Reads a cell: its operation and parts.
+pub type ReadCell<'a> = dyn FnMut(&mut Context<'_>, usize) -> (CellOp, Vec<V>) + 'a;
+
+impl Reading {
+    pub fn new(
+        aggregate: &Aggregate,
+        value: usize,
+        count: usize,
+        can_be_empty: bool,
+        form: Form,
+        range: Option<Range>,
+    ) -> Reading {
+        let data_type = aggregate.field.data_type.clone();
+        Reading { data_type, value, count, can_be_empty, form, range }
+    }
+
+    /// What is known of the result.
+    pub fn column(&self) -> ColumnInfo {
+        let nullable = self.can_be_empty && !matches!(self.form, Form::Count);
+        ColumnInfo { data_type: self.data_type.clone(), nullable, range: self.range, dictionary: None }
+    }
+
+    /// The result.
+    pub fn result(&self, cx: &mut Context<'_>, read: &mut ReadCell<'_>) -> Result<Lowered, Unsupported> {
+        let (op, parts) = read(cx, self.value);
+        let &[value, ..] = parts.as_slice() else { return Err(Unsupported("a cell without parts".into())) };
+        let (_, count) = read(cx, self.count);
+        let &[count, ..] = count.as_slice() else { return Err(Unsupported("a cell without parts".into())) };
+        let counted = self.can_be_empty && !matches!(self.form, Form::Moments { .. });
+        let valid = counted.then(|| {
+            let zero = cx.builder.u64(0);
+            cx.builder.ne(count, zero)
+        });
+        let range = self.range.or_else(|| self.data_type.full_range());
+        // Where no row took part, any value will do: it is NULL.
+        let value = match self.form {
+            Form::Count => {
+                let register = self.range.map_or(Scalar::I64, register_of);
+                let value = cx.builder.convert(value, register);
+                return Ok(Lowered { repr: Repr::Scalar(value), valid: None, range: self.range });
+            }
+            Form::Text => {
+                let text = unpack_text(cx, value);
+                return Ok(Lowered { repr: Repr::Text(text), valid, range: None });
+            }
+            Form::Moments { form, grouped } => return Ok(moments(cx, &parts, form, grouped)),
+            Form::Sum => self.sum(cx, op, value, range),
+            Form::Mean => {
+                let count = cx.builder.convert(count, Scalar::F64);
+                cx.builder.div(value, count)
+            }
+            Form::DecimalMean { from, guard } => {
+                if let Some(guard) = guard {
+                    let (_, sum) = read(cx, guard);
+                    check_sum(cx, &sum);
+                }
+                self.decimal_mean(cx, op, value, count, valid, from)?
+            }
+            Form::Extreme { key, complement } => {
+                let value = if complement { cx.builder.not(value) } else { value };
+                key.decode(cx, value, register_type(&self.data_type, range))
+            }
+            Form::Bits { complement } => {
+                let bits = if complement { cx.builder.not(value) } else { value };
+                self.integer(cx, bits, range)
+            }
+        };
+        let range = range.filter(|_| !self.data_type.is_float());
+        Ok(Lowered { repr: Repr::Scalar(value), valid, range })
+    }
+
+    fn sum(&self, cx: &mut Context<'_>, op: CellOp, sum: V, range: Option<Range>) -> V {
+        match op {
+            CellOp::AddFloat => {
+                let scalar = if self.data_type == DataType::Float32 { Scalar::F32 } else { Scalar::F64 };
+                cx.builder.convert(sum, scalar)
+            }
+            CellOp::AddWide => cx.builder.convert(sum, range.map_or(Scalar::I128, register_of)),
+            _ => self.integer(cx, sum, range),
+        }
+    }
+
+    /// A word as an integer of the result's type.
+    fn integer(&self, cx: &mut Context<'_>, word: V, range: Option<Range>) -> V {
+        let b = &mut *cx.builder;
+        let register = range.map_or(Scalar::I64, register_of);
+        let value = match self.data_type {
+            DataType::UInt64 => word,
+            _ => b.bitcast(word, Scalar::I64),
+        };
+        b.convert(value, register)
+    }
+
+    /// As DataFusion's `DecimalAverager`: the sum scaled up to the result's scale, divided towards zero. It has 256 bits
+    /// for the product where they are needed; here whole and rest are divided one after the other.
+    fn decimal_mean(
+        &self,
+        cx: &mut Context<'_>,
+        op: CellOp,
+        sum: V,
+        count: V,
+        valid: Option<V>,
+        from: i8,
+    ) -> Result<V, Unsupported> {
+        let DataType::Decimal128 { precision, scale: to } = self.data_type else {
+            return Err(Unsupported(format!("average of type {}", self.data_type)));
+        };
+        let digits = u32::try_from(to - from)
+            .map_err(|_| Unsupported(format!("average of type {}", self.data_type)))?;
+        let limits = self.data_type.full_range();
+        let b = &mut *cx.builder;
+        let sum = match op {
+            CellOp::Add => b.bitcast(sum, Scalar::I64),
+            _ => sum,
+        };
+        let sum = b.convert(sum, Scalar::I128);
+        let count = b.convert(count, Scalar::I128);
+        let factor = b.int(Scalar::I128, 10i128.pow(digits));
+        let (whole, rest) = (b.div(sum, count), b.rem(sum, count));
+        let mut overflow = b.overflows(OverflowOp::Mul, whole, factor);
+        let whole = b.mul(whole, factor);
+        let rest = b.mul(rest, factor);
+        let rest = b.binary(BinaryOp::Div, rest, count);
+        let mean = b.add(whole, rest);
+        if let Some(limits) = limits.filter(|_| precision >= 38) {
+            let (min, max) = (b.int(Scalar::I128, limits.min), b.int(Scalar::I128, limits.max));
+            let (low, high) = (b.lt(mean, min), b.compare(CompareOp::Gt, mean, max));
+            overflow = b.or(overflow, low);
+            overflow = b.or(overflow, high);
+        }
+        report_if(cx, overflow, valid, Status::Overflow);
+        Ok(cx.builder.convert(mean, limits.map_or(Scalar::I128, register_of)))
+    }
+}
+
+/// Reports a sum that may have gone beyond 128 bits: the engine falls back.
+fn check_sum(cx: &mut Context<'_>, rough: &[V]) {
+    let &[rough] = rough else { return };
+    let b = &mut *cx.builder;
+    let magnitude = b.unary(UnaryOp::Abs, rough);
+    let limit = b.f64(SURE_SUM);
+    let sure = b.lt(magnitude, limit);
+    let doubtful = b.not(sure);
+    report_if(cx, doubtful, None, Status::Fallback);
+}
+
+fn report_if(cx: &mut Context<'_>, condition: V, valid: Option<V>, status: Status) {
+    let condition = match valid {
+        Some(valid) => cx.builder.and(condition, valid),
+        None => condition,
+    };
+    cx.begin_if(condition);
+    cx.builder.report(status as u32);
+    cx.end();
+}
+
+fn moments(cx: &mut Context<'_>, parts: &[V], (root, sample): (bool, bool), grouped: bool) -> Lowered {
+    let &[count, .., squares] = parts else {
+        let zero = cx.builder.f64(0.0);
+        return Lowered { repr: Repr::Scalar(zero), valid: None, range: None };
+    };
+    let b = &mut *cx.builder;
+    let (zero, one) = (b.f64(0.0), b.f64(1.0));
+    let divisor = if sample { b.sub(count, one) } else { count };
+    let valid = b.compare(CompareOp::Gt, divisor, zero);
+    let mut value = b.div(squares, divisor);
+    if !sample && !grouped {
+        // Even of a single NaN or infinity, as in DataFusion, whose accumulator for groups gives NaN there.
+        let single = b.eq(count, one);
+        value = b.select(single, zero, value);
+    }
+    if root {
+        value = b.unary(UnaryOp::Sqrt, value);
+    }
+    Lowered { repr: Repr::Scalar(value), valid: Some(valid), range: None }
+}

@@ -1,0 +1,501 @@
+//! Every aggregate function over every type, in groups of no valid row, one row, extremes and many rows, on the CPU and
+//! on the interpreter, under both micro models: compared with a plain evaluation.
+
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+use std::sync::Arc;
+
+use AggregateFunction::*;
+use arrow::array::*;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, SchemaRef, TimeUnit};
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{self, DataType, Field, Literal};
+use kelpie_engine::source::BatchConsumer;
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, EngineError, MicroModel, Query, QueryOptions, TableSource,
+};
+
+#[derive(Debug)]
+struct Table(RecordBatch);
+
+impl TableSource for Table {
+    fn name(&self) -> String {
+        "t".into()
+    }
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+    fn identity(&self) -> Option<String> {
+        None
+    }
+    fn exact_rows(&self) -> Option<u64> {
+        None
+    }
+    fn partitions(&self) -> usize {
+        1
+    }
+    fn read(
+        &self,
+        columns: &[usize],
+        consumer: &BatchConsumer<'_>,
+        _: &CancelToken,
+    ) -> Result<(), EngineError> {
+        consumer(0, self.0.project(columns)?)
+    }
+}
+
+/// A value, whatever its type: integers inside, floats, text.
+#[derive(Debug, Clone, PartialEq)]
+enum Value {
+    Null,
+    Int(i128),
+    Float(f64),
+    Text(String),
+}
+
+impl Value {
+    fn int(&self) -> Option<i128> {
+        if let Value::Int(value) = self { Some(*value) } else { None }
+    }
+
+    fn float(&self) -> Option<f64> {
+        match self {
+            Value::Int(value) => Some(*value as f64),
+            Value::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn order(&self, other: &Value) -> std::cmp::Ordering {
+        match (self, other) {
+            (Value::Int(a), Value::Int(b)) => a.cmp(b),
+            (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
+            (Value::Text(a), Value::Text(b)) => a.cmp(b),
+            _ => std::cmp::Ordering::Equal,
+        }
+    }
+
+    fn close_to(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Float(a), Value::Float(b)) => {
+                a.to_bits() == b.to_bits()
+                    || (a.is_nan() && b.is_nan())
+                    || (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+            }
+            _ => self == other,
+        }
+    }
+}
+
+/// A column under test: its types, and what is in the group of extremes.
+struct Column {
+    data_type: DataType,
+    arrow: ArrowType,
+    extremes: Vec<Value>,
+}
+
+fn columns() -> Vec<Column> {
+    let ints = |data_type: DataType, arrow: ArrowType| {
+        let range = data_type.full_range().expect("integers inside");
+        let mut values = vec![range.min, range.max, 0, 1, range.max, range.max - 1];
+        values.extend((range.min < 0).then_some(-1));
+        Column { data_type, arrow, extremes: values.into_iter().map(Value::Int).collect() }
+    };
+    let floats = |data_type, arrow| {
+        let values = [f64::INFINITY, -0.0, 0.0, -1.5, f64::NAN, f64::NEG_INFINITY, 1e30];
+        Column { data_type, arrow, extremes: values.into_iter().map(Value::Float).collect() }
+    };
+    let decimal = |precision, scale| {
+        ints(DataType::Decimal128 { precision, scale }, ArrowType::Decimal128(precision, scale))
+    };
+    let micros = DataType::Timestamp { unit: types::TimeUnit::Microsecond, timezone: None };
+    let text = ["", "a", "ab", "zß", "Z", "日本", "日", "\u{10ffff}", "b"];
+    let text = text.into_iter().map(|text| Value::Text(text.into())).collect();
+    vec![
+        ints(DataType::Int8, ArrowType::Int8),
+        ints(DataType::Int16, ArrowType::Int16),
+        ints(DataType::Int32, ArrowType::Int32),
+        ints(DataType::Int64, ArrowType::Int64),
+        ints(DataType::UInt8, ArrowType::UInt8),
+        ints(DataType::UInt16, ArrowType::UInt16),
+        ints(DataType::UInt32, ArrowType::UInt32),
+        ints(DataType::UInt64, ArrowType::UInt64),
+        decimal(9, 2),
+        decimal(18, 0),
+        decimal(38, 4),
+        ints(DataType::Date32, ArrowType::Date32),
+        ints(micros, ArrowType::Timestamp(TimeUnit::Microsecond, None)),
+        ints(DataType::Boolean, ArrowType::Boolean),
+        floats(DataType::Float32, ArrowType::Float32),
+        floats(DataType::Float64, ArrowType::Float64),
+        Column { data_type: DataType::Utf8, arrow: ArrowType::Utf8, extremes: text },
+    ]
+}
+
+const GROUPS: [&str; 4] = ["only NULLs", "one row", "extremes", "many"];
+
+/// The group of each row, and each column's values.
+fn rows() -> (Vec<i32>, Vec<Vec<Value>>) {
+    let mut seed = 7u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed >> 33
+    };
+    let mut groups = Vec::new();
+    let mut values: Vec<Vec<Value>> = columns().iter().map(|_| Vec::new()).collect();
+    for row in 0..120 {
+        let group = if row == 40 { 1 } else { [0, 2, 3, 3, 3][row % 5] };
+        groups.push(group);
+        for (column, values) in columns().iter().zip(&mut values) {
+            let low = random();
+            let value = match (group, &column.extremes[0]) {
+                (0, _) => Value::Null,
+                (2, _) if row % 15 == 1 => Value::Null,
+                (2, _) => column.extremes[row / 5 % column.extremes.len()].clone(),
+                (3, _) if row % 7 == 0 => Value::Null,
+                (_, Value::Int(_)) if column.data_type == DataType::Boolean => {
+                    Value::Int(i128::from(low % 2))
+                }
+                (_, Value::Int(_)) => Value::Int(i128::from(low % 100)),
+                // A mean that is large against the deviation.
+                (_, Value::Float(_)) => Value::Float(1e6 + (low % 64) as f64 / 8.0),
+                _ => Value::Text(format!("text {}", low % 40)),
+            };
+            values.push(value);
+        }
+    }
+    (groups, values)
+}
+
+fn array(arrow: &ArrowType, values: &[Value]) -> ArrayRef {
+    let ints = || values.iter().map(Value::int);
+    match arrow {
+        ArrowType::Utf8 => Arc::new(StringArray::from_iter(values.iter().map(|value| match value {
+            Value::Text(text) => Some(text.as_str()),
+            _ => None,
+        }))),
+        ArrowType::Float32 | ArrowType::Float64 => {
+            cast(&Float64Array::from_iter(values.iter().map(Value::float)), arrow).expect("casts")
+        }
+        ArrowType::Decimal128(precision, scale) => Arc::new(
+            Decimal128Array::from_iter(ints())
+                .with_precision_and_scale(*precision, *scale)
+                .expect("a decimal"),
+        ),
+        ArrowType::UInt64 => {
+            Arc::new(UInt64Array::from_iter(ints().map(|value| value.map(|value| value as u64))))
+        }
+        ArrowType::Boolean => {
+            Arc::new(BooleanArray::from_iter(ints().map(|value| value.map(|value| value != 0))))
+        }
+        ArrowType::Date32 => {
+            Arc::new(Date32Array::from_iter(ints().map(|value| value.map(|value| value as i32))))
+        }
+        _ => {
+            let array = Int64Array::from_iter(ints().map(|value| value.map(|value| value as i64)));
+            cast(&array, arrow).expect("casts")
+        }
+    }
+}
+
+fn value(array: &ArrayRef, row: usize) -> Value {
+    if array.is_null(row) {
+        return Value::Null;
+    }
+    match array.data_type() {
+        ArrowType::Utf8 | ArrowType::Utf8View => {
+            let text = cast(array, &ArrowType::Utf8).expect("casts");
+            Value::Text(text.as_string::<i32>().value(row).into())
+        }
+        ArrowType::Float32 | ArrowType::Float64 => {
+            let array = cast(array, &ArrowType::Float64).expect("casts");
+            Value::Float(array.as_primitive::<arrow::datatypes::Float64Type>().value(row))
+        }
+        ArrowType::Decimal128(..) => {
+            Value::Int(array.as_primitive::<arrow::datatypes::Decimal128Type>().value(row))
+        }
+        ArrowType::UInt64 => {
+            Value::Int(array.as_primitive::<arrow::datatypes::UInt64Type>().value(row).into())
+        }
+        ArrowType::Date32 => {
+            Value::Int(array.as_primitive::<arrow::datatypes::Date32Type>().value(row).into())
+        }
+        ArrowType::Boolean => Value::Int(array.as_boolean().value(row).into()),
+        _ => {
+            let array = cast(array, &ArrowType::Int64).expect("casts");
+            Value::Int(array.as_primitive::<arrow::datatypes::Int64Type>().value(row).into())
+        }
+    }
+}
+
+/// The functions that take a type, with the result's type.
+fn functions(column: &Column) -> Vec<(AggregateFunction, DataType)> {
+    let own = column.data_type.clone();
+    let mut all = vec![(Count, DataType::Int64), (Min, own.clone()), (Max, own.clone())];
+    match &own {
+        DataType::Decimal128 { precision, scale } => {
+            let wider = DataType::Decimal128 { precision: (*precision + 10).min(38), scale: *scale };
+            all.push((Sum, wider));
+            if *precision < 34 {
+                all.push((Avg, DataType::Decimal128 { precision: *precision + 4, scale: *scale + 4 }));
+            }
+        }
+        integer if integer.is_integer() => {
+            let unsigned = integer.full_range().expect("a range").min == 0;
+            all.push((Sum, if unsigned { DataType::UInt64 } else { DataType::Int64 }));
+            all.extend([(BitAnd, own.clone()), (BitOr, own.clone()), (BitXor, own.clone())]);
+        }
+        DataType::Float64 => {
+            let moments = [Sum, Avg, VarSample, VarPopulation, StddevSample, StddevPopulation];
+            all.extend(moments.map(|function| (function, DataType::Float64)));
+        }
+        _ => {}
+    }
+    all
+}
+
+/// What a function gives for these values.
+fn evaluate(function: AggregateFunction, result: &DataType, values: &[Value], grouped: bool) -> Value {
+    let values: Vec<&Value> = values.iter().filter(|value| **value != Value::Null).collect();
+    if function == Count {
+        return Value::Int(values.len() as i128);
+    }
+    let Some(first) = values.first() else { return Value::Null };
+    let ints = || values.iter().filter_map(|value| value.int());
+    let floats: Vec<f64> = values.iter().filter_map(|value| value.float()).collect();
+    let count = values.len() as f64;
+    let mean = floats.iter().sum::<f64>() / count;
+    let squares = || floats.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+    let variance = |sample: bool| match values.len() {
+        1 if sample => Value::Null,
+        1 if !grouped => Value::Float(0.0),
+        _ => Value::Float(squares() / if sample { count - 1.0 } else { count }),
+    };
+    let root = |value: Value| value.float().map_or(Value::Null, |value| Value::Float(value.sqrt()));
+    match function {
+        Count => Value::Null,
+        Min => (*values.iter().min_by(|a, b| a.order(b)).unwrap()).clone(),
+        Max => (*values.iter().max_by(|a, b| a.order(b)).unwrap()).clone(),
+        Sum => match (result, first) {
+            (_, Value::Float(_)) => Value::Float(floats.iter().sum()),
+            (DataType::Int64, _) => {
+                Value::Int(ints().fold(0i64, |sum, value| sum.wrapping_add(value as i64)).into())
+            }
+            (DataType::UInt64, _) => {
+                Value::Int(ints().fold(0u64, |sum, value| sum.wrapping_add(value as u64)).into())
+            }
+            _ => Value::Int(ints().fold(0i128, |sum, value| sum.wrapping_add(value))),
+        },
+        Avg => match first {
+            Value::Float(_) => Value::Float(mean),
+            _ => Value::Int(ints().sum::<i128>() * 10_000 / values.len() as i128),
+        },
+        BitAnd => Value::Int(ints().fold(-1, |bits, value| bits & value)),
+        BitOr => Value::Int(ints().fold(0, |bits, value| bits | value)),
+        BitXor => Value::Int(ints().fold(0, |bits, value| bits ^ value)),
+        VarSample => variance(true),
+        VarPopulation => variance(false),
+        StddevSample => root(variance(true)),
+        StddevPopulation => root(variance(false)),
+    }
+}
+
+fn configurations() -> Vec<QueryOptions> {
+    let mut all = Vec::new();
+    for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
+        for (device, simt_lanes) in
+            [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)]
+        {
+            all.push(QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() });
+        }
+    }
+    all
+}
+
+/// The table: three keys (dense, wide, text) of the same groups, then the columns under test.
+fn table(keep: impl Fn(i32) -> bool) -> Arc<Table> {
+    let (groups, values) = rows();
+    let kept: Vec<usize> = (0..groups.len()).filter(|row| keep(groups[*row])).collect();
+    let groups = || kept.iter().map(|row| groups[*row]);
+    let mut fields = vec![
+        ArrowField::new("dense", ArrowType::Int32, false),
+        ArrowField::new("wide", ArrowType::Int64, false),
+        ArrowField::new("text", ArrowType::Utf8, false),
+    ];
+    let wide =
+        |group: i32| (i128::from(group) * 4_000_000_000_000_000_000 - 6_000_000_000_000_000_000) as i64;
+    let mut arrays: Vec<ArrayRef> = vec![
+        Arc::new(Int32Array::from_iter_values(groups())),
+        Arc::new(Int64Array::from_iter_values(groups().map(wide))),
+        Arc::new(StringArray::from_iter_values(groups().map(|group| GROUPS[group as usize]))),
+    ];
+    for (column, values) in columns().iter().zip(&values) {
+        fields.push(ArrowField::new(format!("{}", column.data_type), column.arrow.clone(), true));
+        let values: Vec<Value> = kept.iter().map(|row| values[*row].clone()).collect();
+        arrays.push(array(&column.arrow, &values));
+    }
+    let schema = Arc::new(Schema::new(fields));
+    Arc::new(Table(RecordBatch::try_new(schema, arrays).expect("a batch")))
+}
+
+fn scan() -> Plan {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let mut fields = vec![
+        field("dense", DataType::Int32, false),
+        field("wide", DataType::Int64, false),
+        field("text", DataType::Utf8, false),
+    ];
+    fields.extend(columns().into_iter().map(|column| field("value", column.data_type, true)));
+    let columns = (0..fields.len()).collect();
+    Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields })
+}
+
+fn column(index: usize) -> Expr {
+    let field = &scan().fields()[index];
+    Expr::column(index, field.data_type.clone(), field.nullable)
+}
+
+/// The columns that one plan takes: some types at a time.
+fn chunks() -> Vec<std::ops::Range<usize>> {
+    vec![0..4, 4..8, 8..12, 12..17]
+}
+
+fn plan(key: Option<usize>, types: std::ops::Range<usize>) -> Plan {
+    let aggregates = types.flat_map(|index| {
+        let make = move |(function, data_type)| Aggregate {
+            function,
+            argument: Some(column(index + 3)),
+            distinct: false,
+            field: Field { name: format!("{function:?}"), data_type, nullable: true },
+        };
+        functions(&columns()[index]).into_iter().map(make).collect::<Vec<_>>()
+    });
+    let aggregates: Vec<Aggregate> = aggregates.collect();
+    let keys: Vec<Expr> = key.map(column).into_iter().collect();
+    let names = (0..keys.len() + aggregates.len()).map(|index| index.to_string()).collect();
+    Plan::Aggregate { input: Box::new(scan()), keys, aggregates, names }
+}
+
+fn run(plan: &Plan, source: &Arc<Table>, options: &QueryOptions) -> RecordBatch {
+    let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
+    match Engine::new().execute(&query, &CancelToken::default()) {
+        Ok(output) => output.batch,
+        Err(error) => panic!("{options:?}: {error}"),
+    }
+}
+
+/// Compares a row of results with the evaluation over the rows of a group.
+fn expect_group(
+    batch: &RecordBatch,
+    row: usize,
+    keys: usize,
+    group: Option<i32>,
+    types: std::ops::Range<usize>,
+    what: &str,
+) {
+    let (groups, values) = rows();
+    let mut result = keys;
+    for index in types {
+        let values: Vec<Value> = values[index]
+            .iter()
+            .zip(&groups)
+            .filter(|(_, other)| group == Some(**other))
+            .map(|(value, _)| match (value, &columns()[index].data_type) {
+                (Value::Float(value), DataType::Float32) => Value::Float(f64::from(*value as f32)),
+                _ => value.clone(),
+            })
+            .collect();
+        for (function, data_type) in functions(&columns()[index]) {
+            let expected = evaluate(function, &data_type, &values, keys > 0);
+            let found = value(batch.column(result), row);
+            assert!(
+                expected.close_to(&found),
+                "{function:?} of {}, group {group:?}, {what}: {found:?} instead of {expected:?}",
+                columns()[index].data_type
+            );
+            result += 1;
+        }
+    }
+}
+
+#[test]
+fn without_keys() {
+    for group in [None, Some(0), Some(1), Some(2), Some(3)] {
+        let source = table(|other| group == Some(other));
+        for types in chunks() {
+            let plan = plan(None, types.clone());
+            for options in configurations() {
+                let batch = run(&plan, &source, &options);
+                assert_eq!(batch.num_rows(), 1);
+                expect_group(&batch, 0, 0, group, types.clone(), &format!("{options:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn in_groups() {
+    let source = table(|_| true);
+    for key in 0..3 {
+        for types in chunks() {
+            let plan = plan(Some(key), types.clone());
+            for options in configurations() {
+                let batch = run(&plan, &source, &options);
+                assert_eq!(batch.num_rows(), GROUPS.len(), "{options:?}");
+                for row in 0..batch.num_rows() {
+                    let group = match value(batch.column(0), row) {
+                        Value::Int(value) if key == 0 => value as i32,
+                        Value::Int(value) => {
+                            ((value + 6_000_000_000_000_000_000_i128) / 4_000_000_000_000_000_000_i128) as i32
+                        }
+                        Value::Text(text) => GROUPS.iter().position(|name| *name == text).unwrap() as i32,
+                        other => panic!("a key {other:?}"),
+                    };
+                    expect_group(
+                        &batch,
+                        row,
+                        1,
+                        Some(group),
+                        types.clone(),
+                        &format!("key {key}, {options:?}"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_rows_in_no_groups() {
+    let source = table(|_| false);
+    for key in 0..3 {
+        for options in configurations() {
+            assert_eq!(run(&plan(Some(key), 0..4), &source, &options).num_rows(), 0);
+        }
+    }
+}
+
+/// A filter that leaves no row of a group leaves no group.
+#[test]
+fn only_groups_with_rows() {
+    let source = table(|_| true);
+    let literal = Expr::literal(Literal::Int(2), DataType::Int32);
+    let kind = ExprKind::Compare(CompareOp::Ge, Box::new(column(0)), Box::new(literal));
+    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
+    let Plan::Aggregate { keys, aggregates, names, .. } = plan(Some(0), 12..17) else {
+        panic!("an aggregate")
+    };
+    let input = Box::new(Plan::Filter { input: Box::new(scan()), predicate });
+    let plan = Plan::Aggregate { input, keys, aggregates, names };
+    for options in configurations() {
+        let batch = run(&plan, &source, &options);
+        assert_eq!(batch.num_rows(), 2, "{options:?}");
+        for row in 0..2 {
+            let Value::Int(group) = value(batch.column(0), row) else { panic!("a key") };
+            expect_group(&batch, row, 1, Some(group as i32), 12..17, &format!("{options:?}"));
+        }
+    }
+}
