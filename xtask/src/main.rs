@@ -1,5 +1,6 @@
 //! Checks of the repository itself: `cargo run -p xtask -- kernels`.
 
+mod fuzz;
 mod kernels;
 
 use std::path::PathBuf;
@@ -38,17 +39,7 @@ enum Command {
         files: Vec<PathBuf>,
     },
     /// Compares generated queries with DataFusion. Exit code 1: answers differ.
-    Fuzz {
-        /// How many.
-        #[arg(long, default_value_t = 1000)]
-        queries: u64,
-        /// The first seed; every 200 queries take the next.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Session options, such as kelpie.device=simt.
-        #[arg(long = "set", value_name = "OPTION=VALUE")]
-        settings: Vec<String>,
-    },
+    Fuzz(fuzz::Request),
 }
 
 fn main() -> ExitCode {
@@ -56,7 +47,7 @@ fn main() -> ExitCode {
         Command::Kernels { queries, random, seed, architectures, verbose, files } => {
             check_kernels(&kernels::Request { queries, random, seed, architectures, verbose, files })
         }
-        Command::Fuzz { queries, seed, settings } => fuzz(queries, seed, &settings),
+        Command::Fuzz(request) => fuzz::fuzz(&request),
     }
 }
 
@@ -70,24 +61,6 @@ fn check_kernels(request: &kernels::Request) -> ExitCode {
         }
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(1)
-        }
-    }
-}
-
-/// Runs the example of `kelpie-datafusion`: without a dependency on it, the other commands build in seconds.
-fn fuzz(queries: u64, seed: u64, settings: &[String]) -> ExitCode {
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let status = std::process::Command::new(cargo)
-        .args(["run", "--quiet", "--package", "kelpie-datafusion", "--example", "fuzz", "--"])
-        .args([queries.to_string(), seed.to_string()])
-        .args(settings)
-        .status();
-    match status {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("error: cargo cannot be run: {error}");
             ExitCode::from(1)
         }
     }

@@ -1,8 +1,13 @@
 //! Generated queries: Kelpie's answers are DataFusion's, on every device and under every micro model.
+//!
+//! `cargo run -p xtask -- fuzz --queries N --seed S` runs any number of them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
-use kelpie_datafusion::testing::fuzz;
+use std::sync::Arc;
+
+use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Scale, fuzz, fuzz_relational};
+use kelpie_engine::Engine;
 
 /// Runs queries of a seed and fails with every query that differs.
 async fn agree(queries: usize, seed: u64, settings: &[(&str, &str)]) {
@@ -33,6 +38,39 @@ async fn simt_resolution() {
 #[tokio::test(flavor = "multi_thread")]
 async fn simt_pipelined() {
     agree(100, 4, &[("kelpie.device", "simt"), ("kelpie.micro_model", "pipelined")]).await;
+}
+
+/// Runs the queries of some seeds over random tables and fails with every query that differs.
+async fn relational(seeds: std::ops::Range<u64>, scale: Scale, settings: &[(&str, &str)]) {
+    let engine = Arc::new(Engine::default());
+    let mut report = FuzzReport::default();
+    for seed in seeds.clone() {
+        report.merge(fuzz_relational(seed, QUERIES_A_SEED, scale, settings, &engine).await.unwrap());
+    }
+    println!("seeds {seeds:?}, {settings:?}: {}", report.counts());
+    assert!(report.different.is_empty(), "{report}");
+    assert!(report.both_failed * 20 <= report.run(), "too many queries fail: {report}");
+    assert!(report.only_plain_failed * 50 <= report.run(), "DataFusion alone fails too often: {report}");
+}
+
+/// 1,000 queries with joins, subqueries and set operations, in two halves.
+#[tokio::test(flavor = "multi_thread")]
+async fn relational_resolution() {
+    let settings = [("kelpie.device", "cpu"), ("kelpie.micro_model", "resolution")];
+    relational(1..21, Scale::Normal, &settings).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn relational_pipelined() {
+    let settings = [("kelpie.device", "cpu"), ("kelpie.micro_model", "pipelined"), ("kelpie.threads", "3")];
+    relational(21..41, Scale::Normal, &settings).await;
+}
+
+/// Few rows on the interpreter, which finds races and divergent barriers.
+#[tokio::test(flavor = "multi_thread")]
+async fn relational_simt() {
+    relational(1001..1003, Scale::Small, &[("kelpie.device", "simt")]).await;
+    relational(1003..1005, Scale::Small, &[("kelpie.device", "simt"), ("kelpie.simt_lanes", "4")]).await;
 }
 
 /// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test differential -- --ignored`.

@@ -1,12 +1,16 @@
 //! One query on both, and whether the answers agree.
 
+use std::panic::AssertUnwindSafe;
+
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::{cast, concat_batches};
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::exec_err;
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
+use futures::FutureExt;
 
 use super::Generated;
 use crate::KelpieSession;
@@ -22,8 +26,8 @@ pub enum Outcome {
         /// Why not.
         reasons: Vec<String>,
     },
-    /// Both fail.
-    BothFailed,
+    /// Both fail: DataFusion's error.
+    BothFailed(String),
     /// Only DataFusion fails: it evaluates operands of AND, OR and CASE for rows that do not need them.
     OnlyPlainFailed,
     /// They differ: how.
@@ -40,11 +44,15 @@ enum Value {
 
 /// Runs a query on both.
 pub async fn compare(plain: &SessionContext, kelpie: &KelpieSession, query: &Generated) -> Outcome {
-    let expected = plain_answer(plain, &query.sql).await;
-    let actual = kelpie.sql(&query.sql).await;
+    let expected = unless_panicking(plain_answer(plain, &query.sql)).await;
+    let expected = expected.unwrap_or_else(|message| exec_err!("DataFusion panics: {message}"));
+    let actual = match unless_panicking(kelpie.sql(&query.sql)).await {
+        Ok(actual) => actual,
+        Err(message) => return Outcome::Different(format!("Kelpie panics: {message}")),
+    };
     let (expected, actual) = match (expected, actual) {
         (Ok(expected), Ok(actual)) => (expected, actual),
-        (Err(_), Err(_)) => return Outcome::BothFailed,
+        (Err(error), Err(_)) => return Outcome::BothFailed(error.find_root().strip_backtrace()),
         (Err(_), Ok(_)) => return Outcome::OnlyPlainFailed,
         (Ok(_), Err(error)) => {
             return Outcome::Different(format!("only Kelpie fails: {}", error.strip_backtrace()));
@@ -59,6 +67,14 @@ pub async fn compare(plain: &SessionContext, kelpie: &KelpieSession, query: &Gen
         Ok(Some(difference)) => Outcome::Different(format!("compiled={}: {difference}", timing.compiled)),
         Err(error) => Outcome::Different(error.to_string()),
     }
+}
+
+/// What a future gives, or the message of its panic.
+async fn unless_panicking<T>(future: impl Future<Output = T>) -> std::result::Result<T, String> {
+    AssertUnwindSafe(future).catch_unwind().await.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default()
+    })
 }
 
 async fn plain_answer(plain: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {

@@ -1,74 +1,53 @@
-//! Generated single-table queries that Kelpie and plain DataFusion must answer alike.
+//! Generated queries that Kelpie and plain DataFusion must answer alike.
 //!
-//! Everything follows from a seed: `data` makes the tables, `queries` the queries, [`compare`] runs one of them on
-//! both and compares the answers as multisets (in order where the query orders all of its columns).
+//! Everything follows from a seed. [`fuzz`] runs queries over one table with a column of every type (`data`, `queries`):
+//! its expressions are the richest. [`fuzz_relational`] runs queries with joins, subqueries and set operations over
+//! random tables (`relational`). [`compare`] runs a query on both and compares the answers as multisets, in order where
+//! the query orders all of its columns.
 
 mod compare;
 mod data;
 mod queries;
+mod relational;
+mod report;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::MemTable;
 use datafusion::error::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use kelpie_engine::Engine;
 
 pub use compare::{Outcome, compare};
 pub use data::tables;
 pub use queries::{Generated, QueryGenerator};
+pub use relational::{QUERIES_A_SEED, Scale, fuzz_relational};
+pub use report::{Difference, FuzzReport};
 
 use crate::{KelpieSession, SessionOptions};
 
-/// What a run of generated queries found.
-#[derive(Debug, Default)]
-pub struct FuzzReport {
-    /// Queries with equal answers.
-    pub equal: usize,
-    /// Of these, queries that Kelpie ran as a whole.
-    pub compiled: usize,
-    /// Queries that fail in both.
-    pub both_failed: usize,
-    /// Queries that fail in DataFusion only, by an operand that Kelpie does not need.
-    pub only_plain_failed: usize,
-    /// Queries that differ: the query and how.
-    pub different: Vec<(String, String)>,
-    /// Why queries were not compiled, with how often.
-    pub reasons: BTreeMap<String, usize>,
-}
-
-impl std::fmt::Display for FuzzReport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(
-            f,
-            "{} equal ({} compiled as a whole), {} fail in both, {} in DataFusion only, {} different",
-            self.equal,
-            self.compiled,
-            self.both_failed,
-            self.only_plain_failed,
-            self.different.len()
-        )?;
-        for (reason, count) in &self.reasons {
-            writeln!(f, "  not compiled, {count} times: {reason}")?;
-        }
-        for (sql, how) in &self.different {
-            writeln!(f, "{sql}\n  {how}")?;
-        }
-        Ok(())
-    }
-}
-
 /// Both sessions, over the same generated tables.
 pub fn sessions(seed: u64, settings: &[(&str, &str)]) -> Result<(SessionContext, KelpieSession)> {
+    let tables = tables(seed)?;
+    sessions_over(tables.iter().map(|(name, batches)| (*name, batches.as_slice())), settings, Arc::default())
+}
+
+/// Both sessions, over the same tables of at least one batch each.
+fn sessions_over<'a>(
+    tables: impl Iterator<Item = (&'a str, &'a [RecordBatch])>,
+    settings: &[(&str, &str)],
+    engine: Arc<Engine>,
+) -> Result<(SessionContext, KelpieSession)> {
     let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    let mut options = SessionOptions::default();
+    let mut options = SessionOptions { engine: Some(engine), ..SessionOptions::default() };
     for (name, value) in settings {
         options = options.with(*name, *value);
     }
     let kelpie = KelpieSession::new(options)?;
-    for (name, batches) in tables(seed)? {
+    for (name, batches) in tables {
         let schema = batches[0].schema();
-        let partitions: Vec<_> = batches.into_iter().map(|batch| vec![batch]).collect();
+        let partitions: Vec<_> = batches.iter().map(|batch| vec![batch.clone()]).collect();
         let table = Arc::new(MemTable::try_new(schema, partitions)?);
         plain.register_table(name, Arc::clone(&table) as _)?;
         kelpie.context().register_table(name, table)?;
@@ -76,33 +55,15 @@ pub fn sessions(seed: u64, settings: &[(&str, &str)]) -> Result<(SessionContext,
     Ok((plain, kelpie))
 }
 
-/// Runs `queries` generated queries on both.
+/// Runs `queries` generated queries over one table on both.
 pub async fn fuzz(queries: usize, seed: u64, settings: &[(&str, &str)]) -> Result<FuzzReport> {
     let (plain, kelpie) = sessions(seed, settings)?;
     let mut generator = QueryGenerator::new(seed);
     let mut report = FuzzReport::default();
-    for _ in 0..queries {
+    for number in 0..queries {
         let query = generator.query();
-        match compare(&plain, &kelpie, &query).await {
-            Outcome::Equal { compiled, reasons } => {
-                report.equal += 1;
-                report.compiled += usize::from(compiled);
-                for reason in reasons {
-                    *report.reasons.entry(general(&reason)).or_default() += 1;
-                }
-            }
-            Outcome::BothFailed => report.both_failed += 1,
-            Outcome::OnlyPlainFailed => report.only_plain_failed += 1,
-            Outcome::Different(how) => report.different.push((query.sql, how)),
-        }
+        let outcome = compare(&plain, &kelpie, &query).await;
+        report.add(&format!("seed {seed} query {number}"), query.sql, outcome);
     }
     Ok(report)
-}
-
-/// A reason without the expression that it names, to count alike ones.
-fn general(reason: &str) -> String {
-    match (reason.split_once(": "), reason.rsplit_once(": ")) {
-        (Some((operator, _)), Some((_, why))) => format!("{operator}: {why}"),
-        _ => reason.into(),
-    }
 }

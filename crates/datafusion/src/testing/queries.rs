@@ -19,7 +19,7 @@ pub struct QueryGenerator {
 
 /// Kinds of value; coercion between the types of one kind is DataFusion's business.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Bool,
     Int,
     Float,
@@ -29,7 +29,7 @@ enum Kind {
     Text,
 }
 
-const KINDS: [Kind; 7] =
+pub(super) const KINDS: [Kind; 7] =
     [Kind::Bool, Kind::Int, Kind::Float, Kind::Decimal, Kind::Date, Kind::Timestamp, Kind::Text];
 
 impl QueryGenerator {

@@ -1,0 +1,82 @@
+//! Queries with joins, subqueries, groups and set operations over random tables.
+//!
+//! Each seed makes its tables and [`QUERIES_A_SEED`] queries. What DataFusion itself answers by chance is left out:
+//! limits without a total order, sums whose digits depend on the order of the rows where anything is decided by them,
+//! minima of floats with NaN.
+
+mod expressions;
+mod from;
+mod generator;
+mod shrink;
+mod subqueries;
+mod tables;
+mod tree;
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use kelpie_engine::Engine;
+
+pub use tables::Scale;
+
+use self::generator::{Generator, Query};
+use self::tables::Table;
+use super::compare::{Outcome, compare};
+use super::report::FuzzReport;
+use super::sessions_over;
+
+/// Queries that share tables.
+pub const QUERIES_A_SEED: usize = 25;
+
+/// How many differing queries of a seed are made smaller.
+const SHRUNK_A_SEED: usize = 3;
+
+/// Runs generated queries of a seed on both: the first `count`, or all.
+pub async fn fuzz_relational(
+    seed: u64,
+    count: usize,
+    scale: Scale,
+    settings: &[(&str, &str)],
+    engine: &Arc<Engine>,
+) -> Result<FuzzReport> {
+    let tables = tables::tables(seed, scale)?;
+    let named = tables.iter().map(|table| (table.name.as_str(), table.batches.as_slice()));
+    let (plain, kelpie) = sessions_over(named, settings, Arc::clone(engine))?;
+    let mut report = FuzzReport::default();
+    let mut failing = Vec::new();
+    for number in 0..count.min(QUERIES_A_SEED) {
+        let query = query(seed, number, &tables, scale);
+        let generated = query.generated();
+        let outcome = compare(&plain, &kelpie, &generated).await;
+        if matches!(outcome, Outcome::Different(_)) {
+            failing.push(query);
+        }
+        report.add(&format!("seed {seed} query {number}"), generated.sql, outcome);
+    }
+    for (query, different) in failing.into_iter().zip(&mut report.different).take(SHRUNK_A_SEED) {
+        different.smaller = shrink::shrink(query, &tables, settings, engine).await?;
+    }
+    Ok(report)
+}
+
+fn query(seed: u64, number: usize, tables: &[Table], scale: Scale) -> Query {
+    let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number as u64).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    Generator::new(seed, tables, scale).query()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_tables_and_queries() {
+        let make = || {
+            let tables = tables::tables(7, Scale::Normal).unwrap();
+            let batches: Vec<_> = tables.iter().flat_map(|table| table.batches.clone()).collect();
+            let queries: Vec<_> =
+                (0..40).map(|i| query(7, i, &tables, Scale::Normal).generated().sql).collect();
+            (batches, queries)
+        };
+        assert_eq!(make(), make());
+    }
+}
