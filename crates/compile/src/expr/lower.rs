@@ -2,7 +2,7 @@
 
 use super::value::unsupported;
 use super::{
-    ExprKind, Function, arithmetic, case, cast, compare, date_part, inlist, like, literal, logic, math, text,
+    ExprKind, Function, arithmetic, case, cast, compare, date_part, inlist, like, literal, logic, math, regex, text,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -31,6 +31,7 @@ pub fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> 
         ExprKind::Like { input, pattern, negated, case_insensitive } => {
             like::lower(cx, input, pattern, *negated, *case_insensitive)
         }
+        ExprKind::Regex { input, regex, negated } => regex::lower(cx, input, regex, *negated),
         ExprKind::Function(function, arguments) => call(cx, expr, *function, arguments),
     }
 }

@@ -9,6 +9,7 @@ mod compare;
 mod date_part;
 mod datetime;
 mod decimal;
+mod dfa;
 mod facts;
 mod inlist;
 mod like;
@@ -17,10 +18,12 @@ mod logic;
 mod lower;
 mod math;
 mod range;
+mod regex;
 mod text;
 mod tree;
 mod value;
 
+pub use dfa::Regex;
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
 pub use logic::lower_condition;
 pub use lower::lower;
@@ -199,6 +202,15 @@ pub enum ExprKind {
         negated: bool,
         /// ILIKE.
         case_insensitive: bool,
+    },
+    /// Whether a regular expression matches anywhere in a text.
+    Regex {
+        /// The text.
+        input: Box<Expr>,
+        /// What is looked for.
+        regex: Regex,
+        /// Whether it matches nowhere.
+        negated: bool,
     },
     /// A function.
     Function(Function, Vec<Expr>),

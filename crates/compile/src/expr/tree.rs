@@ -15,6 +15,7 @@ pub fn children(expr: &Expr) -> Vec<&Expr> {
         }
         InList { input, list, .. } => std::iter::once(&**input).chain(list).collect(),
         Like { input, pattern, .. } => vec![input, pattern],
+        Regex { input, .. } => vec![input],
         Function(_, arguments) => arguments.iter().collect(),
     }
 }
@@ -80,6 +81,9 @@ pub fn with_children(expr: &Expr, children: Vec<Expr>) -> Expr {
             negated: *negated,
             case_insensitive: *case_insensitive,
         },
+        Regex { input, regex, negated } => {
+            Regex { input: take_box(input), regex: regex.clone(), negated: *negated }
+        }
         Function(function, arguments) => {
             Function(*function, arguments.iter().map(|argument| *take_box(argument)).collect())
         }

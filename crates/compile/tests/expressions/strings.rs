@@ -2,7 +2,7 @@
 
 use kelpie_compile::context::Status::{Fallback, NegativeSubstringLength, Overflow};
 use kelpie_compile::expr::CompareOp::*;
-use kelpie_compile::expr::{Expr, ExprKind, Function};
+use kelpie_compile::expr::{Expr, ExprKind, Function, Regex};
 
 use crate::build::*;
 use crate::harness::{NULL, Value, check, check_one};
@@ -188,5 +188,48 @@ fn lengths_and_case() {
     check_one(
         &shouted,
         vec![("axxcd".into(), true.into()), ("abcd".into(), true.into()), ("bcd".into(), false.into())],
+    );
+}
+
+fn regex(input: Expr, pattern: &str, flags: &str, negated: bool) -> Expr {
+    let regex = Regex::new(pattern, flags).unwrap_or_else(|error| panic!("{error}"));
+    make(ExprKind::Regex { input: Box::new(input), regex, negated }, Boolean)
+}
+
+#[test]
+fn regular_expressions() {
+    let rows = |negated: bool| {
+        vec![
+            ("abc".into(), (!negated).into()),
+            ("xx aBBBc".into(), (!negated).into()),
+            ("ac".into(), negated.into()),
+            ("".into(), negated.into()),
+            ("a\u{e9}bc".into(), negated.into()),
+            (NULL, NULL),
+        ]
+    };
+    for negated in [false, true] {
+        check_one(&regex(col(0, Utf8), "ab+c", "i", negated), rows(negated));
+    }
+    check_one(
+        &regex(col(0, Utf8), "^.\u{e9}$", "", false),
+        vec![
+            ("\u{1f600}\u{e9}".into(), true.into()),
+            ("a\u{e9}".into(), true.into()),
+            ("\u{e9}".into(), false.into()),
+            ("a\u{e9}b".into(), false.into()),
+        ],
+    );
+    check_one(&regex(col(0, Utf8), "", "", false), vec![("".into(), true.into()), (NULL, NULL)]);
+    // Case mappings are seen, and a word boundary beside text beyond ASCII is DataFusion's.
+    let upper = call(Function::Upper, vec![col(0, Utf8)], Utf8);
+    check_one(&regex(upper, "^A[B-D]", "", false), vec![("abx".into(), true.into()), ("ax".into(), false.into())]);
+    check_one(
+        &regex(col(0, Utf8), r"\bcat\b", "", false),
+        vec![
+            ("a cat".into(), true.into()),
+            ("cats".into(), false.into()),
+            ("\u{e9}cat".into(), Fallback.into()),
+        ],
     );
 }
