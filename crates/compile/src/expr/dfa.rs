@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use regex_automata::Anchored;
 use regex_automata::hybrid::LazyStateID;
 use regex_automata::hybrid::dfa::{Cache, DFA};
+use regex_automata::nfa::thompson;
 use regex_automata::util::look::Look;
 use regex_automata::util::{start, syntax};
-use regex_automata::Anchored;
-use regex_automata::nfa::thompson;
 
 use super::value::unsupported;
 use crate::context::Unsupported;

@@ -2,7 +2,8 @@
 
 use super::value::unsupported;
 use super::{
-    ExprKind, Function, arithmetic, case, cast, compare, date_part, inlist, like, literal, logic, math, regex, text,
+    ExprKind, Function, arithmetic, case, cast, compare, date_part, inlist, like, literal, logic, math,
+    regex, text,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;

@@ -223,7 +223,10 @@ fn regular_expressions() {
     check_one(&regex(col(0, Utf8), "", "", false), vec![("".into(), true.into()), (NULL, NULL)]);
     // Case mappings are seen, and a word boundary beside text beyond ASCII is DataFusion's.
     let upper = call(Function::Upper, vec![col(0, Utf8)], Utf8);
-    check_one(&regex(upper, "^A[B-D]", "", false), vec![("abx".into(), true.into()), ("ax".into(), false.into())]);
+    check_one(
+        &regex(upper, "^A[B-D]", "", false),
+        vec![("abx".into(), true.into()), ("ax".into(), false.into())],
+    );
     check_one(
         &regex(col(0, Utf8), r"\bcat\b", "", false),
         vec![

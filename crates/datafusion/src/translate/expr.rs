@@ -10,7 +10,7 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function, Regex};
 use kelpie_compile::types::{DataType, Literal};
 
 use super::{Reasons, function};
@@ -139,6 +139,16 @@ impl ExprTranslator<'_> {
     fn binary(&mut self, e: Child<'_>, binary: &BinaryExpr) -> Option<ExprKind> {
         use Operator::*;
         let operator = binary.op();
+        let regex = match operator {
+            RegexMatch => Some(("", false)),
+            RegexIMatch => Some(("i", false)),
+            RegexNotMatch => Some(("", true)),
+            RegexNotIMatch => Some(("i", true)),
+            _ => None,
+        };
+        if let Some((flags, negated)) = regex {
+            return function::regex(self, e, binary.left(), binary.right(), flags, negated);
+        }
         let pair = self.pair(binary.left(), binary.right());
         let compare = match operator {
             Eq => Some(CompareOp::Eq),
@@ -239,6 +249,11 @@ impl ExprTranslator<'_> {
         let (input, pattern) = self.pair(like.expr(), like.pattern())?;
         if !matches!(pattern.kind, ExprKind::Literal(_)) {
             return self.refuse(e, "patterns that are not constant are not compiled");
+        }
+        if let (true, ExprKind::Literal(Literal::Utf8(text))) = (like.case_insensitive(), &pattern.kind)
+            && let Ok(regex) = Regex::ilike(text)
+        {
+            return Some(ExprKind::Regex { input, regex, negated: like.negated() });
         }
         Some(ExprKind::Like {
             input,

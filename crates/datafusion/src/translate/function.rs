@@ -1,8 +1,12 @@
 //! Scalar functions.
 
-use datafusion::physical_expr::ScalarFunctionExpr;
+use std::sync::Arc;
+
 use datafusion::physical_expr::expressions::Literal as LiteralExpr;
-use kelpie_compile::expr::{DatePart, ExprKind, Function, Granularity};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use kelpie_compile::context::Unsupported;
+use kelpie_compile::expr::{DatePart, ExprKind, Function, Granularity, Regex};
+use kelpie_compile::types::Literal;
 
 use super::expr::{ExprTranslator, is_zoned};
 
@@ -27,12 +31,56 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
         return Some(ExprKind::Function(function, translator.exprs(call.args())?));
     }
     match name {
+        "regexp_like" => regexp_like(translator, call),
         "date_part" | "date_trunc" => date_function(translator, call),
         _ => {
             // The arguments' own reasons are wanted too.
             translator.exprs(call.args());
             translator.refuse(call, &format!("the function {name} is not compiled"))
         }
+    }
+}
+
+fn regexp_like(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
+    match call.args() {
+        [input, pattern] => regex(translator, call, input, pattern, "", false),
+        [input, pattern, flags] => match constant_text(flags) {
+            Some(Some(flags)) => regex(translator, call, input, pattern, flags, false),
+            // A pattern that is NULL gives NULL, flags that are NULL are none.
+            Some(None) => regex(translator, call, input, pattern, "", false),
+            None => {
+                translator.expr(input);
+                translator.refuse(call, "flags that are not constant are not compiled")
+            }
+        },
+        _ => translator.refuse(call, "two or three arguments are expected"),
+    }
+}
+
+/// The text of a constant, `Some(None)` where it is NULL; `None` where it is none.
+fn constant_text(e: &Arc<dyn PhysicalExpr>) -> Option<Option<&str>> {
+    let literal = e.downcast_ref::<LiteralExpr>()?;
+    if literal.value().is_null() { Some(None) } else { literal.value().try_as_str() }
+}
+
+/// Whether a regular expression matches (`negated`: does not match) anywhere in a text.
+pub(super) fn regex(
+    translator: &mut ExprTranslator<'_>,
+    shown: &dyn std::fmt::Display,
+    input: &Arc<dyn PhysicalExpr>,
+    pattern: &Arc<dyn PhysicalExpr>,
+    flags: &str,
+    negated: bool,
+) -> Option<ExprKind> {
+    let input = translator.expr(input);
+    let regex = match constant_text(pattern) {
+        Some(Some(pattern)) => Regex::new(pattern, flags),
+        Some(None) => return Some(ExprKind::Literal(Literal::Null)),
+        None => return translator.refuse(shown, "patterns that are not constant are not compiled"),
+    };
+    match regex {
+        Ok(regex) => Some(ExprKind::Regex { input: Box::new(input?), regex, negated }),
+        Err(Unsupported(reason)) => translator.refuse(shown, &reason),
     }
 }
 

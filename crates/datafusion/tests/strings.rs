@@ -1,0 +1,195 @@
+//! Text: every expression gives DataFusion's answers, on columns with a dictionary and without, on CPU and interpreter.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::datasource::MemTable;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use kelpie_datafusion::testing::{Generated, Outcome, compare};
+use kelpie_datafusion::{KelpieSession, SessionOptions};
+
+/// Texts of many shapes; `?` stands for the column in the expressions below.
+fn texts() -> Vec<Option<String>> {
+    let plain = [
+        "",
+        "a",
+        "A",
+        "ab",
+        "abc",
+        "ABC",
+        "abcabc",
+        "xabcx",
+        "abcdefgh",
+        "abcdefghi",
+        "the quick brown fox",
+        "special requests",
+        "x special y requests z",
+        "requests special",
+        "  padded ",
+        "\t\n mixed \r",
+        "\u{e9}",
+        "\u{c9}t\u{e9}",
+        "stra\u{df}e",
+        "STRASSE",
+        "\u{212a}elvin",
+        "kelvin",
+        "\u{1f600}",
+        "a\u{1f600}b",
+        "50%",
+        "5_0",
+        "back\\slash",
+        "line\nbreak",
+        "12-34",
+        "+1-800-555-0100",
+        "0012",
+        "-7",
+        "\u{3000}wide\u{3000}",
+        "e\u{301}",
+        "xyxyxy",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab",
+        "null",
+        "\u{0}zero",
+        "'quoted'",
+        "[a-z]",
+        "a.c",
+    ];
+    let mut texts: Vec<Option<String>> = plain.iter().map(|text| Some((*text).into())).collect();
+    texts.push(None);
+    texts.push(Some("long ".repeat(60)));
+    texts.push(Some(format!("{}needle", "hay ".repeat(50))));
+    texts.push(None);
+    texts
+}
+
+async fn sessions(device: &[(&str, &str)]) -> (SessionContext, KelpieSession) {
+    let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    let mut options = SessionOptions::default().with("kelpie.fallback", "allow");
+    for (name, value) in device {
+        options = options.with(*name, *value);
+    }
+    let kelpie = KelpieSession::new(options).unwrap();
+    let texts = texts();
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("id", DataType::Int64, false),
+        Field::new("s", DataType::Utf8, true),
+        Field::new("o", DataType::Utf8, true),
+    ]));
+    // Each text twice, and beside another one.
+    let rows = 2 * texts.len();
+    let column =
+        |step: usize| StringArray::from_iter((0..rows).map(|row| texts[row * step % texts.len()].clone()));
+    let columns = vec![
+        Arc::new(Int64Array::from_iter_values(0..rows as i64)) as _,
+        Arc::new(column(1)) as _,
+        Arc::new(column(7)) as _,
+    ];
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    let table = Arc::new(MemTable::try_new(schema, vec![vec![batch]]).unwrap());
+    plain.register_table("t", Arc::clone(&table) as _).unwrap();
+    kelpie.context().register_table("t", table).unwrap();
+    (plain, kelpie)
+}
+
+/// Runs each expression as a result and, where it is a condition, as a filter; over the stored column and over one that
+/// is computed, which has no dictionary.
+async fn agree(expressions: &[&str], conditions: bool) {
+    for device in [&[("kelpie.device", "cpu")][..], &[("kelpie.device", "simt"), ("kelpie.simt_lanes", "32")]]
+    {
+        let (plain, kelpie) = sessions(device).await;
+        for expression in expressions {
+            for column in ["s", "substr(s, 1)"] {
+                let expression = expression.replace('?', column);
+                let mut queries = vec![format!("SELECT id, {expression} FROM t")];
+                if conditions {
+                    queries.push(format!("SELECT id, s FROM t WHERE {expression}"));
+                    queries.push(format!("SELECT count(*) FROM t WHERE NOT ({expression}) OR id % 7 = 0"));
+                }
+                for sql in queries {
+                    match compare(&plain, &kelpie, &Generated { sql: sql.clone(), ordered: false }).await {
+                        Outcome::Equal { compiled: true, .. } => {}
+                        other => panic!("{device:?} {sql}: {other:?}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patterns() {
+    let patterns = [
+        "? LIKE '%special%requests%'",
+        "? NOT LIKE '%abc%'",
+        "? LIKE 'a%'",
+        "? LIKE '%c'",
+        "? LIKE '_'",
+        "? LIKE 'a_c'",
+        "? LIKE '%\u{e9}%'",
+        "? LIKE ''",
+        "? LIKE '%\\%'",
+        "? LIKE '5\\_0'",
+        "? LIKE '%needle'",
+        "? LIKE '%aaab'",
+        "? ILIKE '%ABC%'",
+        "? ILIKE '\u{e9}t_'",
+        "? NOT ILIKE 'k%'",
+        "? ILIKE 'strasse'",
+        "? ILIKE '%S'",
+    ];
+    agree(&patterns, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn regular_expressions() {
+    let expressions = [
+        "? ~ 'a.*c'",
+        "? ~* 'A[A-Z]C'",
+        "? !~ '^a'",
+        "? !~* 'b$'",
+        "regexp_like(?, '[0-9]+-[0-9]+')",
+        "regexp_like(?, 'STRA(SS|\u{df})E', 'i')",
+        "? ~ '^$'",
+        "? ~ '.'",
+        "regexp_like(?, '^.$', 's')",
+        "? ~ '\\s'",
+        "? ~ '^\\w+$'",
+        "regexp_like(?, '(?m)^break')",
+        "? ~ '[^ -~]'",
+        "? ~ '(xy){3}'",
+        "regexp_like(?, ' a b c ', 'x')",
+        "? ~ '\\.'",
+        "? ~ '[0-9]{4}$'",
+        "regexp_like(?, NULL)",
+        "? ~ '\u{1f600}'",
+        "regexp_like(?, 'x', NULL)",
+    ];
+    agree(&expressions, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn comparisons() {
+    let expressions = [
+        "? = 'abc'",
+        "? <> 'abc'",
+        "? < 'b'",
+        "? >= '\u{e9}'",
+        "? IN ('a', 'abc', '50%', '')",
+        "? NOT IN ('a', '\u{e9}')",
+        "substr(?, 1, 2) IN ('ab', 'th')",
+        "? = o",
+        "? < o",
+        "? IS DISTINCT FROM o",
+        "? = 'abcdefgh'",
+        "? > 'abcdefgh'",
+        "? BETWEEN 'a' AND 'b'",
+        "character_length(?) > 5",
+        "octet_length(?) <> character_length(?)",
+        "coalesce(?, 'none') = 'none'",
+        "CASE WHEN ? IS NULL THEN true ELSE ? LIKE 'a%' END",
+        "? IS NOT NULL AND ? < 'c'",
+    ];
+    agree(&expressions, true).await;
+}
