@@ -7,6 +7,7 @@ use kelpie_kir::{Builder, Scalar, Target, Type};
 
 use crate::expr::{Expr, ExprKind, columns_read, facts, infer_range, lower};
 use crate::layout::{ColumnLayout, Storage};
+use crate::table::stored::StoredColumn;
 use crate::types::{DataType, Range};
 
 /// Why something cannot be compiled: shown to the user beside the operator.
@@ -153,6 +154,8 @@ pub enum Status {
     Fallback = 7,
     /// `substr` with a negative length.
     NegativeSubstringLength = 8,
+    /// The build side of a join has a key twice, against the promise: the engine compiles again without it.
+    Duplicate = 9,
 }
 
 impl Status {
@@ -168,6 +171,7 @@ impl Status {
             CastParse,
             Fallback,
             NegativeSubstringLength,
+            Duplicate,
         ]
         .into_iter()
         .find(|status| *status as u32 == code)
@@ -183,6 +187,33 @@ enum Layer {
     Values(Vec<Lowered>),
     /// Expressions over the layer below, evaluated when first asked for.
     Project(Vec<Expr>),
+    /// Columns from several places, loaded when first asked for.
+    Joined(Vec<Joined>),
+}
+
+/// Where a column of a joined row comes from.
+#[derive(Debug, Clone)]
+pub enum Joined {
+    /// A column of the layer below.
+    Below(usize),
+    /// A stored column.
+    Stored {
+        /// The column.
+        column: Box<StoredColumn>,
+        /// Its place, `i64`; always readable.
+        place: V,
+        /// `bool`: there is such a row; else the value is NULL.
+        present: Option<V>,
+    },
+    /// A value.
+    Value(Lowered),
+}
+
+impl Joined {
+    /// A stored column at a place.
+    pub fn stored(column: &StoredColumn, place: V, present: Option<V>) -> Joined {
+        Joined::Stored { column: Box::new(column.clone()), place, present }
+    }
 }
 
 /// State of code generation for one kernel.
@@ -299,6 +330,23 @@ impl<'a> Context<'a> {
         self.current = self.layers.len() - 1;
     }
 
+    /// Starts a row of stored columns and values.
+    pub fn begin_joined(&mut self, columns: Vec<Joined>) {
+        self.push_joined(columns);
+    }
+
+    /// Puts a join on the row: columns are now those of `columns`.
+    pub fn push_joined(&mut self, columns: Vec<Joined>) {
+        self.layers.push(Layer::Joined(columns));
+        self.current = self.layers.len() - 1;
+    }
+
+    /// Takes the last layer off again. Its columns must have been asked for in blocks that are closed.
+    pub fn pop_layer(&mut self) {
+        self.layers.pop();
+        self.current = self.layers.len().saturating_sub(1);
+    }
+
     /// Forgets the row: the next one starts with `begin_scan` or `begin_values`.
     pub fn end_row(&mut self) {
         self.layers.clear();
@@ -334,6 +382,16 @@ impl<'a> Context<'a> {
                 self.current = layer;
                 value?
             }
+            Layer::Joined(columns) => match columns.get(index).cloned().ok_or_else(missing)? {
+                Joined::Value(value) => return Ok(value),
+                Joined::Stored { column, place, present } => column.load(self, place, present),
+                Joined::Below(below) => {
+                    self.current = layer - 1;
+                    let value = self.column(below);
+                    self.current = layer;
+                    return value;
+                }
+            },
         };
         if let Some(scope) = self.scopes.last_mut() {
             scope.push((layer, index, value.clone()));
@@ -355,6 +413,13 @@ impl<'a> Context<'a> {
             Layer::Project(exprs) => {
                 infer_range(exprs.get(index)?, &|column| self.layer_range(layer.checked_sub(1)?, column))
             }
+            Layer::Joined(columns) => match columns.get(index)? {
+                Joined::Below(below) => self.layer_range(layer.checked_sub(1)?, *below),
+                Joined::Stored { column, .. } => {
+                    column.info().range.or_else(|| column.info().data_type.full_range())
+                }
+                Joined::Value(value) => value.range,
+            },
         }
     }
 
@@ -381,6 +446,10 @@ impl<'a> Context<'a> {
             (Some(Layer::Project(exprs)), Some(below)) => {
                 exprs.get(index).is_some_and(|expr| self.layer_is_lazy(below, expr))
             }
+            (Some(Layer::Joined(columns)), Some(below)) => match columns.get(index) {
+                Some(Joined::Below(column)) => self.column_is_lazy(below, *column),
+                _ => false,
+            },
             _ => false,
         }
     }

@@ -6,6 +6,7 @@ pub mod layout;
 pub mod operator;
 pub mod pipeline;
 pub mod plan;
+pub mod table;
 pub mod types;
 
 /// `kelpie.micro_model`: how reductions are carried out inside a pipeline (HorseQC, Table 4).

@@ -3,6 +3,8 @@
 
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
+use std::collections::BTreeSet;
+
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Storage};
@@ -151,7 +153,7 @@ fn groups(keys: &[usize]) -> (Plan, ScanInfo) {
 }
 
 fn compile(query: &(Plan, ScanInfo), target: &Target, micro_model: MicroModel) -> Program {
-    pipeline::compile(&query.0, std::slice::from_ref(&query.1), target, micro_model)
+    pipeline::compile(&query.0, std::slice::from_ref(&query.1), target, micro_model, &BTreeSet::new())
         .expect("the plan compiles")
 }
 

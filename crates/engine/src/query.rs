@@ -1,6 +1,6 @@
 //! A query from plan to batch: stages, and between them sort and limit on the host.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::devices::{DeviceState, Devices};
 use crate::error::EngineError;
 use crate::memory_source::MemorySource;
 use crate::source::TableSource;
-use crate::stage::{self, Prepared};
+use crate::stage::{self, Outcome, Prepared};
 use crate::{ExplainStage, MicroModel, Query, QueryMetrics, QueryOutput, host, result};
 
 /// Programs that stay compiled.
@@ -35,6 +35,8 @@ pub struct Engine {
     columns: ColumnCache,
     /// Most recently used last.
     programs: Mutex<VecDeque<(String, Arc<Prepared>)>>,
+    /// The joins of a stage whose build side has a key twice.
+    broken: Mutex<HashMap<String, BTreeSet<usize>>>,
 }
 
 /// One query on its way.
@@ -87,7 +89,7 @@ impl Engine {
             _ => cut_stages(plan, &mut reasons),
         };
         let infos: Vec<ScanInfo> = stage::scans(&stage).into_iter().map(assume).collect();
-        let program = pipeline::compile(&stage, &infos, target, micro_model)?;
+        let program = pipeline::compile(&stage, &infos, target, micro_model, &BTreeSet::new())?;
         Ok(program.pipelines.into_iter().map(|pipeline| pipeline.module).collect())
     }
 
@@ -242,30 +244,54 @@ impl Execution<'_> {
         let columns = &self.engine.columns;
         let loaded = stage::load(plan, &self.sources, &self.device, columns, self.cancel, &mut self.metrics)?;
         let infos = stage::describe(&loaded);
+        let base = format!("{:?} {:?} {plan:?} {infos:?}", self.device.name(), self.micro_model);
+        loop {
+            let duplicates = self.engine.broken.lock().get(&base).cloned().unwrap_or_default();
+            let (prepared, fresh) = self.prepare(plan, &infos, &base, &duplicates)?;
+            if let Some((stage, out)) = &mut self.explain {
+                describe(&prepared, *stage, &self.device, out)?;
+            }
+            let first = self.metrics.pipelines.len();
+            let outcome =
+                stage::run(&prepared, plan, &loaded, &self.device, columns, self.cancel, &mut self.metrics)?;
+            if fresh {
+                for (metrics, kernel) in self.metrics.pipelines[first..].iter_mut().zip(&prepared.kernels) {
+                    metrics.compile_ns = kernel.compile_ns();
+                }
+            }
+            match outcome {
+                Outcome::Rows(batch) => return Ok(batch),
+                Outcome::Duplicate(join) => {
+                    if !self.engine.broken.lock().entry(base.clone()).or_default().insert(join) {
+                        return Err(EngineError::Internal(format!("join {join} broke its promise twice")));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The compiled program of a stage, and whether it was compiled just now.
+    fn prepare(
+        &mut self,
+        plan: &Plan,
+        infos: &[ScanInfo],
+        base: &str,
+        duplicates: &BTreeSet<usize>,
+    ) -> Result<(Arc<Prepared>, bool), EngineError> {
         let start = Instant::now();
-        let key = format!("{:?} {:?} {plan:?} {infos:?}", self.device.name(), self.micro_model);
-        let (prepared, fresh) = match self.engine.known(&key) {
+        let key = format!("{base} {duplicates:?}");
+        let found = match self.engine.known(&key) {
             Some(prepared) => (prepared, false),
             None => {
-                let program = pipeline::compile(plan, &infos, self.device.target(), self.micro_model)?;
+                let target = self.device.target();
+                let program = pipeline::compile(plan, infos, target, self.micro_model, duplicates)?;
                 let prepared = Arc::new(stage::prepare(program, &self.device)?);
                 self.engine.keep(key, &prepared);
                 (prepared, true)
             }
         };
         self.metrics.compile_ns += start.elapsed().as_nanos() as u64;
-        if let Some((stage, out)) = &mut self.explain {
-            describe(&prepared, *stage, &self.device, out)?;
-        }
-        let first = self.metrics.pipelines.len();
-        let batch =
-            stage::run(&prepared, plan, &loaded, &self.device, columns, self.cancel, &mut self.metrics)?;
-        if fresh {
-            for (metrics, kernel) in self.metrics.pipelines[first..].iter_mut().zip(&prepared.kernels) {
-                metrics.compile_ns = kernel.compile_ns();
-            }
-        }
-        Ok(batch)
+        Ok(found)
     }
 }
 
@@ -312,7 +338,8 @@ fn check(plan: &Plan, reasons: &mut Vec<String>) {
             let plan = cut_stages(plan, reasons);
             let infos: Vec<ScanInfo> = stage::scans(&plan).into_iter().map(assume).collect();
             for target in [Target::cpu(1), Target::simt(32, 256, 48 << 10, 1024)] {
-                let compiled = pipeline::compile(&plan, &infos, &target, MicroModel::Resolution);
+                let model = MicroModel::Resolution;
+                let compiled = pipeline::compile(&plan, &infos, &target, model, &BTreeSet::new());
                 if let Err(Unsupported(reason)) = compiled
                     && !reasons.contains(&reason)
                 {

@@ -10,6 +10,7 @@ use kelpie_compile::pipeline::{CompiledPipeline, Growth, Program, Rows, ScanInfo
 use kelpie_compile::plan::{Plan, Scan};
 use kelpie_device::{Buffer, CancelToken, Device, Kernel, KernelArgument, Launch};
 use kelpie_kir::{Scalar, ValidModule, validate};
+use parking_lot::Mutex;
 
 use crate::columns::{ColumnCache, ResidentColumn};
 use crate::error::EngineError;
@@ -27,6 +28,17 @@ pub struct Prepared {
     pub program: Program,
     pub modules: Vec<ValidModule>,
     pub kernels: Vec<Arc<dyn Kernel>>,
+    /// Capacities that the classes had when the program last ran: it starts with them the next time.
+    learned: Mutex<Vec<u64>>,
+}
+
+/// How a stage ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// With its result.
+    Rows(RecordBatch),
+    /// The build side of this join has a key twice: to be compiled again without the promise that it has not.
+    Duplicate(usize),
 }
 
 /// The data of a scan on the device.
@@ -106,7 +118,8 @@ pub fn prepare(program: Program, device: &Arc<dyn Device>) -> Result<Prepared, E
         first.into_iter().map(|kernel| kernel.map_err(EngineError::from)).chain(others).collect()
     });
     let kernels = kernels.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(Prepared { program, modules, kernels })
+    let learned = Mutex::new(program.classes.iter().map(|class| class.initial).collect());
+    Ok(Prepared { program, modules, kernels, learned })
 }
 
 /// A running stage: the state buffers of one execution.
@@ -131,72 +144,134 @@ pub fn run(
     cache: &ColumnCache,
     cancel: &CancelToken,
     metrics: &mut QueryMetrics,
-) -> Result<RecordBatch, EngineError> {
+) -> Result<Outcome, EngineError> {
     let program = &prepared.program;
     let mut run = Run {
         device,
         cache,
         prepared,
         loaded,
-        capacities: program.classes.iter().map(|class| class.initial).collect(),
+        capacities: prepared.learned.lock().clone(),
         buffers: vec![None; program.states.len()],
         constants: HashMap::new(),
         cancel,
     };
-    for (index, pipeline) in program.pipelines.iter().enumerate() {
-        let report = run.pipeline(index, pipeline)?;
-        metrics.kernel_ns += report.run_ns;
-        metrics.pipelines.push(report);
+    let mut first = 0;
+    for group in program.pipelines.chunk_by(|a, b| a.group == b.group) {
+        let (reports, duplicate) = run.group(first, group)?;
+        metrics.kernel_ns += reports.iter().map(|report| report.run_ns).sum::<u64>();
+        metrics.pipelines.extend(reports);
+        if let Some(join) = duplicate {
+            return Ok(Outcome::Duplicate(join));
+        }
+        first += group.len();
     }
+    *prepared.learned.lock() = run.capacities.clone();
     let start = Instant::now();
     let batch = result::read(&program.output, &plan.fields(), &|state, bytes| run.read_state(state, bytes))?;
     metrics.result_ns += start.elapsed().as_nanos() as u64;
-    Ok(batch)
+    Ok(Outcome::Rows(batch))
 }
 
 impl Run<'_> {
-    fn pipeline(
+    /// Runs the pipelines of a group, the first of which is number `first`, until none of them lacks room. The join whose
+    /// promise was broken, if one was.
+    fn group(
+        &mut self,
+        first: usize,
+        pipelines: &[CompiledPipeline],
+    ) -> Result<(Vec<PipelineMetrics>, Option<usize>), EngineError> {
+        let mut reports: Vec<PipelineMetrics> = Vec::new();
+        for pipeline in pipelines {
+            self.size(pipeline)?;
+            reports.push(PipelineMetrics { name: pipeline.name.clone(), ..PipelineMetrics::default() });
+        }
+        let mut index = 0;
+        while let Some(pipeline) = pipelines.get(index) {
+            let report = &mut reports[index];
+            if index == 0 {
+                self.clear(&pipeline.zeroed)?;
+            }
+            self.clear(&pipeline.restarted)?;
+            let status = self.launch(first + index, pipeline, report)?;
+            match Status::from_code(status) {
+                None if status == 0 => {
+                    self.account(pipeline, report)?;
+                    index += 1;
+                }
+                Some(Status::Grow) if report.launches < GROW_LIMIT => {
+                    self.grow(pipeline)?;
+                    index = 0;
+                }
+                Some(Status::Duplicate) if pipeline.join.is_some() => return Ok((reports, pipeline.join)),
+                other => return Err(failure(other, status)),
+            }
+        }
+        Ok((reports, None))
+    }
+
+    /// Gives the classes their size that follow from what ran before.
+    fn size(&mut self, pipeline: &CompiledPipeline) -> Result<(), EngineError> {
+        for &class in &pipeline.sizes {
+            if let Growth::Sized(counter) = self.prepared.program.classes[class].growth {
+                let slots = self.read_word(counter)?.saturating_mul(2).max(16).next_power_of_two();
+                self.resize(class, slots);
+            }
+        }
+        Ok(())
+    }
+
+    fn resize(&mut self, class: usize, capacity: u64) {
+        if self.capacities[class] == capacity {
+            return;
+        }
+        self.capacities[class] = capacity;
+        for (state, declared) in self.prepared.program.states.iter().enumerate() {
+            if declared.class == class {
+                self.buffers[state] = None;
+            }
+        }
+    }
+
+    fn clear(&mut self, states: &[usize]) -> Result<(), EngineError> {
+        for state in states {
+            let buffer = self.buffer(*state)?;
+            self.device.fill(&buffer, 0, self.state_bytes(*state)?, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Launches a pipeline's kernel once; its status.
+    fn launch(
         &mut self,
         index: usize,
         pipeline: &CompiledPipeline,
-    ) -> Result<PipelineMetrics, EngineError> {
-        let mut metrics = PipelineMetrics { name: pipeline.name.clone(), ..PipelineMetrics::default() };
+        metrics: &mut PipelineMetrics,
+    ) -> Result<u32, EngineError> {
+        if self.cancel.is_cancelled() {
+            return Err(EngineError::Cancelled);
+        }
         let rows = match pipeline.rows {
             Rows::Scan(scan) => self.loaded.get(scan).map_or(0, |data| data.rows),
             Rows::Class(class) => self.capacities[class],
+            Rows::Counted(counter) => self.read_word(counter)?,
         };
         metrics.rows_in = rows;
-        loop {
-            if self.cancel.is_cancelled() {
-                return Err(EngineError::Cancelled);
-            }
-            let arguments = self.arguments(pipeline, rows)?;
-            for state in &pipeline.zeroed {
-                let buffer = self.buffer(*state)?;
-                self.device.fill(&buffer, 0, self.state_bytes(*state)?, 0)?;
-            }
-            let launch = Launch {
-                kernel: self.prepared.kernels[index].as_ref(),
-                blocks: self.blocks(rows),
-                arguments: &arguments,
-                cancel: self.cancel,
-            };
-            let report = self.device.launch(&launch)?;
-            metrics.run_ns += report.time_ns;
-            metrics.launches += 1;
-            if let Some(activity) = report.activity {
-                let possible =
-                    activity.warp_steps.saturating_mul(u64::from(self.device.target().lanes)).max(1);
-                metrics.lane_activity = Some(activity.lane_steps as f64 / possible as f64);
-            }
-            match Status::from_code(report.status) {
-                None if report.status == 0 => break,
-                Some(Status::Grow) if metrics.launches < GROW_LIMIT => self.grow(pipeline)?,
-                status => return Err(failure(status, report.status)),
-            }
+        let arguments = self.arguments(pipeline, rows)?;
+        let launch = Launch {
+            kernel: self.prepared.kernels[index].as_ref(),
+            blocks: self.blocks(rows),
+            arguments: &arguments,
+            cancel: self.cancel,
+        };
+        let report = self.device.launch(&launch)?;
+        metrics.run_ns += report.time_ns;
+        metrics.launches += 1;
+        if let Some(activity) = report.activity {
+            let possible = activity.warp_steps.saturating_mul(u64::from(self.device.target().lanes)).max(1);
+            metrics.lane_activity = Some(activity.lane_steps as f64 / possible as f64);
         }
-        self.account(pipeline, &mut metrics)?;
-        Ok(metrics)
+        Ok(report.status)
     }
 
     /// Blocks of a launch: enough to fill the device, no more than the rows can use. Generated code relies on it that
@@ -214,18 +289,13 @@ impl Run<'_> {
         let mut grown = false;
         for &class in &pipeline.grows {
             let needed = match self.prepared.program.classes[class].growth {
-                Growth::Fixed => continue,
+                Growth::Fixed | Growth::Sized(_) => continue,
                 Growth::Table => self.capacities[class].saturating_mul(4),
                 Growth::Counted(counter) => self.read_word(counter)?,
             };
             if needed > self.capacities[class] {
-                self.capacities[class] = needed;
+                self.resize(class, needed);
                 grown = true;
-                for (state, declared) in self.prepared.program.states.iter().enumerate() {
-                    if declared.class == class {
-                        self.buffers[state] = None;
-                    }
-                }
             }
         }
         match grown {
@@ -372,6 +442,7 @@ fn failure(status: Option<Status>, code: u32) -> EngineError {
             EngineError::Query("Cast error: text is not a value of the target type".into())
         }
         Some(Status::Fallback) => EngineError::Fallback("text beyond ASCII".into()),
+        Some(Status::Duplicate) => EngineError::Internal("a key of a join twice, without a promise".into()),
         Some(Status::NegativeSubstringLength) => {
             EngineError::Query("negative substring length not allowed".into())
         }

@@ -28,6 +28,7 @@ pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
 pub use logic::lower_condition;
 pub use lower::lower;
 pub(crate) use text::order as text_order;
+pub use text::text_equal;
 pub use tree::{children, columns_read, substitute, with_children};
 
 use crate::types::{DataType, Literal};

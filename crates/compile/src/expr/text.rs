@@ -115,6 +115,12 @@ pub fn order(cx: &mut Context<'_>, a: &Text, b: &Text) -> V {
     cx.builder.call(function, &[a.data, a.length, b.data, b.length])
 }
 
+/// Whether two texts have the same bytes.
+pub fn text_equal(cx: &mut Context<'_>, a: &Text, b: &Text) -> V {
+    let equal = equal_function(cx, a.case, b.case);
+    cx.builder.call(equal, &[a.data, a.length, b.data, b.length])
+}
+
 fn equal_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Function> {
     let name = format!("text_equal{}{}", case_name(a_case), second_name(b_case));
     function(cx, &name, &TEXT_PAIR, Scalar::Bool, |b| {

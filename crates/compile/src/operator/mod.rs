@@ -5,12 +5,14 @@
 //! - The [`Flow`] says which rows are live. Under [`Flow::Branch`] everything emitted stands inside the `if`s of the
 //!   filters before, so every row is live. Under [`Flow::Flag`] control flow is uniform, and `active` tells whether
 //!   this lane's row is live; expressions that can fail must then be put inside `if active`.
-//! - A step may read columns (`Context::column`) and replace them (`Context::push_projection`); it declares no state.
+//! - A step may read columns (`Context::column`) and replace them (`Context::push_projection`, `Context::push_joined`). A
+//!   step that makes several rows of one opens a loop; what follows stands in it.
 //! - A sink declares its state when it is planned, emits what precedes the loop (`begin`), what happens to a row
 //!   (`consume`) and what follows the loop (`end`). `begin` and `end` stand at uniform control flow.
 
 pub mod aggregate;
 pub mod filter;
+pub mod join;
 pub mod output;
 
 use kelpie_kir::builder::V;

@@ -10,7 +10,8 @@ use kelpie_kir::{
 use crate::context::{Argument, Case, Context, Lowered, Repr, Status, Text, Unsupported};
 use crate::operator::Flow;
 use crate::pipeline::states_of::States;
-use crate::pipeline::{Growth, OutputColumn, OutputLayout, OutputStorage};
+use crate::pipeline::{ColumnInfo, Growth, OutputColumn, OutputLayout, OutputStorage};
+use crate::table::register_type;
 use crate::types::{DataType, Field};
 
 /// Rows that the result holds at the first launch, at most.
@@ -19,17 +20,18 @@ const INITIAL_ROWS: u64 = 1 << 20;
 const INITIAL_TEXT_BYTES: u64 = 16;
 
 /// The result of a query.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OutputOperator {
-    fields: Vec<Field>,
     count: usize,
     rows: usize,
+    /// A state of the rows' class, whose capacity is the number of places.
+    places: usize,
     columns: Vec<OutputColumn>,
     heaps: Vec<Heap>,
 }
 
 /// The heap of a text column.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Heap {
     state: usize,
     class: usize,
@@ -38,20 +40,65 @@ struct Heap {
 }
 
 impl OutputOperator {
-    /// Declares the counters; the columns' states follow when their first row is lowered.
-    pub(crate) fn plan(fields: &[Field], row_bound: u64, states: &mut States) -> OutputOperator {
+    /// Declares the columns' states. `infos`: what is known of the columns, also where several pipelines write them.
+    pub(crate) fn plan(
+        fields: &[Field],
+        infos: &[ColumnInfo],
+        row_bound: u64,
+        states: &mut States,
+    ) -> Result<OutputOperator, Unsupported> {
         let count = states.counter("row_count");
         let rows = states.class(row_bound.clamp(1, INITIAL_ROWS), Growth::Counted(count));
-        OutputOperator { fields: fields.to_vec(), count, rows, columns: Vec::new(), heaps: Vec::new() }
+        let places = states.state("places", 1, rows);
+        let mut operator = OutputOperator { count, rows, places, columns: Vec::new(), heaps: Vec::new() };
+        for (field, info) in fields.iter().zip(infos) {
+            let column = operator.declare(field, info, states);
+            operator.columns.push(column);
+        }
+        Ok(operator)
     }
 
-    /// Where the result lies; the states to clear; the classes that can be too small.
-    pub(crate) fn finish(self) -> (OutputLayout, Vec<usize>, Vec<usize>) {
+    fn declare(&mut self, field: &Field, info: &ColumnInfo, states: &mut States) -> OutputColumn {
+        let storage = match field.data_type {
+            DataType::Null => OutputStorage::Null,
+            DataType::Utf8 => {
+                let cursor = states.counter("heap_cursor");
+                let rows = states.classes[self.rows].initial;
+                let class = states.class(rows * INITIAL_TEXT_BYTES, Growth::Counted(cursor));
+                let heap = states.state(&field.name, 1, class);
+                self.heaps.push(Heap { state: heap, class, cursor });
+                OutputStorage::Text {
+                    offsets: states.state(&field.name, 8, self.rows),
+                    lengths: states.state(&field.name, 4, self.rows),
+                    heap,
+                }
+            }
+            _ => {
+                let scalar = register_type(&info.data_type, info.range);
+                OutputStorage::Scalar(scalar, states.state(&field.name, scalar.bytes(), self.rows))
+            }
+        };
+        let validity = info.nullable.then(|| states.state(&field.name, 1, self.rows));
+        OutputColumn { name: field.name.clone(), data_type: field.data_type.clone(), validity, storage }
+    }
+
+    /// Where the result lies.
+    pub(crate) fn layout(&self) -> OutputLayout {
+        OutputLayout { count: self.count, columns: self.columns.clone() }
+    }
+
+    /// The state that counts the rows.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The states to clear; the classes that can be too small.
+    pub(crate) fn needs(&self) -> (Vec<usize>, Vec<usize>) {
         let mut counters = vec![self.count];
         counters.extend(self.heaps.iter().map(|heap| heap.cursor));
         let mut classes = vec![self.rows];
         classes.extend(self.heaps.iter().map(|heap| heap.class));
-        (OutputLayout { count: self.count, columns: self.columns }, counters, classes)
+        (counters, classes)
     }
 
     /// Takes `count` (`u64`) places; the first of them.
@@ -61,23 +108,14 @@ impl OutputOperator {
     }
 
     /// A2: one atomic a row. For live rows only.
-    pub(crate) fn consume_atomic(
-        &mut self,
-        cx: &mut Context<'_>,
-        states: &mut States,
-    ) -> Result<(), Unsupported> {
+    pub(crate) fn consume_atomic(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         let one = cx.builder.u64(1);
         let position = self.reserve(cx, one);
-        self.write(cx, position, states)
+        self.write(cx, position)
     }
 
     /// A3 in a warp. Needs uniform control flow, so the flow is a flag.
-    pub(crate) fn consume_warp(
-        &mut self,
-        cx: &mut Context<'_>,
-        flow: Flow,
-        states: &mut States,
-    ) -> Result<(), Unsupported> {
+    pub(crate) fn consume_warp(&self, cx: &mut Context<'_>, flow: Flow) -> Result<(), Unsupported> {
         let b = &mut *cx.builder;
         let active = match flow.active() {
             Some(active) => active,
@@ -106,88 +144,44 @@ impl OutputOperator {
         let before = b.convert(before, Scalar::U64);
         let position = b.add(first, before);
         cx.begin_if(active);
-        self.write(cx, position, states)?;
+        self.write(cx, position)?;
         cx.end();
         Ok(())
     }
 
     /// Writes the current row, which is live, to place `position` (`u64`); where there is none, asks for more.
-    pub(crate) fn write(
-        &mut self,
-        cx: &mut Context<'_>,
-        position: V,
-        states: &mut States,
-    ) -> Result<(), Unsupported> {
-        let capacity_of = self.first_state(states);
-        let capacity = cx.argument("row_capacity", Scalar::I64, Argument::StateCapacity(capacity_of));
+    pub(crate) fn write(&self, cx: &mut Context<'_>, position: V) -> Result<(), Unsupported> {
+        let capacity = cx.argument("row_capacity", Scalar::I64, Argument::StateCapacity(self.places));
         let position = cx.builder.bitcast(position, Scalar::I64);
         let fits = cx.builder.lt(position, capacity);
         cx.begin_if(fits);
-        let mut columns = std::mem::take(&mut self.columns);
-        for index in 0..self.fields.len() {
+        for (index, column) in self.columns.iter().enumerate() {
             let value = cx.column(index)?;
-            if columns.len() == index {
-                let column = self.declare(cx, index, &value, states)?;
-                columns.push(column);
-            }
-            self.write_column(cx, &columns[index], &value, position);
+            self.write_column(cx, column, &value, position);
         }
-        self.columns = columns;
         cx.begin_else();
         cx.builder.report(Status::Grow as u32);
         cx.end();
         Ok(())
     }
 
-    /// A state of the rows' class, whose capacity is the number of places.
-    fn first_state(&self, states: &mut States) -> usize {
-        let known = states.states.iter().position(|state| state.class == self.rows);
-        known.unwrap_or_else(|| states.state("places", 1, self.rows))
-    }
-
-    fn declare(
-        &mut self,
-        cx: &mut Context<'_>,
-        index: usize,
-        value: &Lowered,
-        states: &mut States,
-    ) -> Result<OutputColumn, Unsupported> {
-        let field = &self.fields[index];
-        let storage = match &value.repr {
-            _ if field.data_type == DataType::Null => OutputStorage::Null,
-            Repr::Scalar(scalar) => {
-                let scalar = cx.builder.scalar(*scalar);
-                OutputStorage::Scalar(scalar, states.state(&field.name, scalar.bytes(), self.rows))
-            }
-            Repr::Text(_) => {
-                let cursor = states.counter("heap_cursor");
-                let rows = states.classes[self.rows].initial;
-                let class = states.class(rows * INITIAL_TEXT_BYTES, Growth::Counted(cursor));
-                let heap = states.state(&field.name, 1, class);
-                self.heaps.push(Heap { state: heap, class, cursor });
-                OutputStorage::Text {
-                    offsets: states.state(&field.name, 8, self.rows),
-                    lengths: states.state(&field.name, 4, self.rows),
-                    heap,
-                }
-            }
-        };
-        let validity = value.valid.map(|_| states.state(&field.name, 1, self.rows));
-        Ok(OutputColumn { name: field.name.clone(), data_type: field.data_type.clone(), validity, storage })
-    }
-
     fn write_column(&self, cx: &mut Context<'_>, column: &OutputColumn, value: &Lowered, position: V) {
-        if let (Some(state), Some(valid)) = (column.validity, value.valid) {
+        if let Some(state) = column.validity {
             let array = cx.argument("out_validity", Type::global(Scalar::U8), Argument::State(state));
             let pointer = cx.builder.offset(array, position);
-            let valid = cx.builder.convert(valid, Scalar::U8);
+            // Declared nullable, but this pipeline's rows may never be NULL.
+            let valid = match value.valid {
+                Some(valid) => cx.builder.convert(valid, Scalar::U8),
+                None => cx.builder.int(Scalar::U8, 1),
+            };
             cx.builder.store(pointer, valid);
         }
         match (column.storage, &value.repr) {
             (OutputStorage::Scalar(scalar, state), Repr::Scalar(value)) => {
                 let array = cx.argument("out", Type::global(scalar), Argument::State(state));
                 let pointer = cx.builder.offset(array, position);
-                cx.builder.store(pointer, *value);
+                let value = cx.builder.convert(*value, scalar);
+                cx.builder.store(pointer, value);
             }
             (OutputStorage::Text { offsets, lengths, heap }, Repr::Text(text)) => {
                 let Some(heap) = self.heaps.iter().find(|known| known.state == heap) else { return };

@@ -48,3 +48,13 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
     let range = infer_range(expr, &|index| input.get(index).and_then(|column| column.range));
     ColumnInfo { data_type: expr.data_type.clone(), nullable: expr.nullable, range, dictionary: None }
 }
+
+/// What is known of a column whose rows come from several pipelines.
+pub(crate) fn unify(a: &ColumnInfo, b: &ColumnInfo) -> ColumnInfo {
+    let range = match (a.range, b.range) {
+        (Some(a), Some(b)) => Some(Range { min: a.min.min(b.min), max: a.max.max(b.max) }),
+        _ => None,
+    };
+    // Codes are of use only where no other rows are among them.
+    ColumnInfo { data_type: a.data_type.clone(), nullable: a.nullable || b.nullable, range, dictionary: None }
+}

@@ -4,11 +4,13 @@
 //! counter; where the sink writes densely under `resolution`, the morsel is worked on in batches in two passes, the
 //! first of which makes a selection vector.
 
+use std::collections::BTreeSet;
+
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builder, Builtin, Pointee, Scalar, Scope, Target, Type};
 
 use super::columns::{self, ColumnInfo};
-use super::program::{CompiledPipeline, OutputLayout, Rows, ScanInfo, States};
+use super::program::{CompiledPipeline, Rows, ScanInfo, States};
 use super::{Pipeline, Sink, Source, Step};
 use crate::MicroModel;
 use crate::context::{Argument, Context, Unsupported};
@@ -16,7 +18,7 @@ use crate::expr::{self, Expr, ExprKind, can_fail, is_cheap};
 use crate::operator::aggregate::{AggregateOperator, ROWS_PER_THREAD};
 use crate::operator::output::OutputOperator;
 use crate::operator::{Flow, filter};
-use crate::types::{DataType, Field};
+use crate::types::DataType;
 
 /// Rows that a CPU worker takes at a time.
 const MORSEL_ROWS: i64 = 1 << 16;
@@ -28,8 +30,8 @@ pub(crate) struct Environment<'a> {
     pub scans: &'a [ScanInfo],
     pub target: &'a Target,
     pub micro_model: MicroModel,
-    /// Columns of the query's result.
-    pub fields: &'a [Field],
+    /// States that later pipelines read.
+    pub used: &'a BTreeSet<usize>,
 }
 
 /// Generates a pipeline's kernel.
@@ -38,20 +40,13 @@ pub(crate) fn generate(
     pipeline: Pipeline,
     environment: &Environment<'_>,
     states: &mut States,
-) -> Result<(CompiledPipeline, Option<OutputLayout>), Unsupported> {
+) -> Result<CompiledPipeline, Unsupported> {
     let label = pipeline.to_string();
-    let Pipeline { source, steps, sink } = pipeline;
+    let Pipeline { source, steps, mut sink, group, is_first } = pipeline;
     let rows = match &source {
         Source::Scan { scan, .. } => Rows::Scan(*scan),
         Source::Groups(operator) => operator.rows(),
-    };
-    let row_bound = match &source {
-        Source::Scan { scan, .. } => environment.scans.get(*scan).map_or(u64::MAX, |info| info.rows),
-        Source::Groups(operator) => operator.row_bound(),
-    };
-    let mut sink = match sink {
-        Sink::Aggregate(operator) => SinkState::Aggregate(operator),
-        Sink::Output => SinkState::Output(OutputOperator::plan(environment.fields, row_bound, states)),
+        Source::Store(join) | Source::BuildRows(join) => join.store().rows(),
     };
     let mut builder = Builder::new();
     builder.begin_kernel(name);
@@ -61,34 +56,58 @@ pub(crate) fn generate(
     let arguments = cx.into_arguments();
     builder.end_kernel();
     let module = builder.finish().map_err(|error| Unsupported(format!("internal: {error}")))?;
-    let (layout, mut zeroed, grows, produced) = match sink {
-        SinkState::Aggregate(operator) => {
-            let (grows, produced) = operator.growth();
-            (None, operator.zeroed(), grows, produced)
-        }
-        SinkState::Output(operator) => {
-            let (layout, zeroed, grows) = operator.finish();
-            let produced = Some(layout.count);
-            (Some(layout), zeroed, grows, produced)
-        }
-    };
-    zeroed.extend(morsels);
-    let compiled = CompiledPipeline {
+    let needs = needs_of(&sink);
+    Ok(CompiledPipeline {
         name: label,
         module,
         kernel: name.into(),
         arguments,
         rows,
-        zeroed,
-        grows,
-        produced,
-    };
-    Ok((compiled, layout))
+        zeroed: if is_first { needs.zeroed } else { Vec::new() },
+        grows: needs.grows,
+        produced: needs.produced,
+        group,
+        restarted: morsels.into_iter().collect(),
+        sizes: needs.sizes,
+        join: needs.join,
+    })
 }
 
-enum SinkState {
-    Aggregate(AggregateOperator),
-    Output(OutputOperator),
+/// What the engine has to do for a sink.
+#[derive(Default)]
+struct Needs {
+    zeroed: Vec<usize>,
+    grows: Vec<usize>,
+    produced: Option<usize>,
+    sizes: Vec<usize>,
+    join: Option<usize>,
+}
+
+fn needs_of(sink: &Sink) -> Needs {
+    match sink {
+        Sink::Aggregate(operator) => {
+            let (grows, produced) = operator.growth();
+            Needs { zeroed: operator.zeroed(), grows, produced, ..Needs::default() }
+        }
+        Sink::Output(operator) => {
+            let (zeroed, grows) = operator.needs();
+            Needs { zeroed, grows, produced: Some(operator.count()), ..Needs::default() }
+        }
+        Sink::Build(join) => {
+            let store = join.store();
+            let (grows, produced) = (vec![store.class], Some(store.count));
+            Needs { zeroed: join.zeroed_by_build(), grows, produced, ..Needs::default() }
+        }
+        Sink::Index(join) => Needs {
+            zeroed: join.index().zeroed(),
+            sizes: join.index().sized().into_iter().collect(),
+            produced: Some(join.store().count),
+            join: Some(join.ordinal),
+            ..Needs::default()
+        },
+        Sink::Verify(join) => Needs { join: Some(join.ordinal), ..Needs::default() },
+        Sink::Mark(_) => Needs::default(),
+    }
 }
 
 /// Which steps a pass over a row carries out.
@@ -111,9 +130,9 @@ struct Body<'a, 'b> {
 
 impl Body<'_, '_> {
     /// Emits the kernel's body; the state of the morsel counter, if there is one.
-    fn generate(&mut self, cx: &mut Context<'_>, sink: &mut SinkState) -> Result<Option<usize>, Unsupported> {
+    fn generate(&mut self, cx: &mut Context<'_>, sink: &mut Sink) -> Result<Option<usize>, Unsupported> {
         let rows = cx.argument("rows", Scalar::I64, Argument::RowCount);
-        if let SinkState::Aggregate(operator) = sink {
+        if let Sink::Aggregate(operator) = sink {
             operator.begin(cx);
         }
         let morsels = if cx.target.lanes > 1 || cx.target.block_threads > 1 {
@@ -124,19 +143,14 @@ impl Body<'_, '_> {
             self.morsels(cx, rows, counter, sink)?;
             Some(counter)
         };
-        if let SinkState::Aggregate(operator) = sink {
+        if let Sink::Aggregate(operator) = sink {
             operator.end(cx);
         }
         Ok(morsels)
     }
 
     /// `for base in (block * threads ..).step_by(grid * threads)`: the loop is uniform in the block, the row is not.
-    fn grid_stride(
-        &mut self,
-        cx: &mut Context<'_>,
-        rows: V,
-        sink: &mut SinkState,
-    ) -> Result<(), Unsupported> {
+    fn grid_stride(&mut self, cx: &mut Context<'_>, rows: V, sink: &mut Sink) -> Result<(), Unsupported> {
         let b = &mut *cx.builder;
         let mut wide = |builtin| {
             let value = b.builtin(builtin);
@@ -144,10 +158,7 @@ impl Body<'_, '_> {
         };
         let (thread, block) = (wide(Builtin::ThreadId), wide(Builtin::BlockId));
         let (threads, blocks) = (wide(Builtin::BlockDim), wide(Builtin::GridDim));
-        let prepares = match sink {
-            SinkState::Aggregate(_) => self.uses_flags(sink),
-            SinkState::Output(_) => false,
-        };
+        let prepares = matches!(sink, Sink::Aggregate(_)) && self.uses_flags(sink);
         let rows_per_thread = if prepares { ROWS_PER_THREAD } else { 1 };
         let b = &mut *cx.builder;
         let count = b.i64(rows_per_thread);
@@ -161,9 +172,7 @@ impl Body<'_, '_> {
         cx.builder.break_if(done);
         let row = cx.builder.add(current, thread);
         match sink {
-            SinkState::Aggregate(operator) if prepares => {
-                self.prepare_rows(cx, row, rows, threads, operator)?
-            }
+            Sink::Aggregate(operator) if prepares => self.prepare_rows(cx, row, rows, threads, operator)?,
             sink => self.guarded_row(cx, row, rows, sink)?,
         }
         let next = cx.builder.add(current, stride);
@@ -207,7 +216,7 @@ impl Body<'_, '_> {
         cx: &mut Context<'_>,
         row: V,
         rows: V,
-        sink: &mut SinkState,
+        sink: &mut Sink,
     ) -> Result<(), Unsupported> {
         if self.uses_flags(sink) {
             let (row, flow) = clamp(cx, row, rows);
@@ -226,11 +235,12 @@ impl Body<'_, '_> {
         cx: &mut Context<'_>,
         rows: V,
         counter: usize,
-        sink: &mut SinkState,
+        sink: &mut Sink,
     ) -> Result<(), Unsupported> {
         let counter = cx.argument("morsels", Type::global(Scalar::U64), Argument::State(counter));
-        let staged =
-            matches!(sink, SinkState::Output(_)) && self.environment.micro_model == MicroModel::Resolution;
+        let staged = matches!(sink, Sink::Output(_))
+            && self.environment.micro_model == MicroModel::Resolution
+            && !self.has_joins();
         let selection =
             staged.then(|| cx.builder.shared("selection", Pointee::Scalar(Scalar::U32), BATCH_ROWS));
         cx.begin_loop();
@@ -248,9 +258,7 @@ impl Body<'_, '_> {
         let end = b.add(start, size);
         let end = b.binary(BinaryOp::Min, end, rows);
         match (selection, sink) {
-            (Some(selection), SinkState::Output(output)) => {
-                self.batches(cx, start, end, selection, output)?
-            }
+            (Some(selection), Sink::Output(output)) => self.batches(cx, start, end, selection, output)?,
             (_, sink) => {
                 let flow = match self.uses_flags(sink) {
                     true => Flow::Flag { active: None },
@@ -299,7 +307,7 @@ impl Body<'_, '_> {
             self.steps(cx, Flow::Branch { depth: 0 }, Pass::Projections)?;
             let place = cx.builder.bitcast(place, Scalar::U64);
             let position = cx.builder.add(first, place);
-            output.write(cx, position, self.states)?;
+            output.write(cx, position)?;
             cx.end_row();
             Ok(())
         })?;
@@ -342,21 +350,22 @@ impl Body<'_, '_> {
     }
 
     fn enter(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<Flow, Unsupported> {
-        let mut flow = flow;
-        if let Source::Groups(operator) = self.source
-            && let Some(present) = operator.present(cx, row)
-        {
-            flow = match flow {
-                Flow::Branch { depth } => {
-                    cx.begin_if(present);
-                    Flow::Branch { depth: depth + 1 }
-                }
-                Flow::Flag { active: Some(active) } => {
-                    Flow::Flag { active: Some(cx.builder.and(active, present)) }
-                }
-                Flow::Flag { active: None } => Flow::Flag { active: Some(present) },
-            };
-        }
+        let live = match self.source {
+            Source::Groups(operator) => operator.present(cx, row),
+            Source::BuildRows(join) => join.bind_build(cx, row),
+            Source::Scan { .. } | Source::Store(_) => None,
+        };
+        let flow = match (live, flow) {
+            (None, flow) => flow,
+            (Some(live), Flow::Branch { depth }) => {
+                cx.begin_if(live);
+                Flow::Branch { depth: depth + 1 }
+            }
+            (Some(live), Flow::Flag { active: Some(active) }) => {
+                Flow::Flag { active: Some(cx.builder.and(active, live)) }
+            }
+            (Some(live), Flow::Flag { active: None }) => Flow::Flag { active: Some(live) },
+        };
         self.bind(cx, row)?;
         Ok(flow)
     }
@@ -373,6 +382,8 @@ impl Body<'_, '_> {
                 let columns = operator.deliver(cx, row)?;
                 cx.begin_values(columns);
             }
+            Source::Store(join) => join.bind_store(cx, row),
+            Source::BuildRows(_) => {}
         }
         Ok(())
     }
@@ -389,27 +400,31 @@ impl Body<'_, '_> {
                 }
                 Step::Project(_) if pass == Pass::Filters && last_filter.is_none_or(|last| index > last) => {}
                 Step::Project(exprs) => cx.push_projection(exprs),
+                Step::Join(join) => flow = join.consume(cx, flow)?,
             }
         }
         Ok(flow)
     }
 
     /// One row through all steps into the sink.
-    fn row(
-        &mut self,
-        cx: &mut Context<'_>,
-        row: V,
-        flow: Flow,
-        sink: &mut SinkState,
-    ) -> Result<(), Unsupported> {
+    fn row(&mut self, cx: &mut Context<'_>, row: V, flow: Flow, sink: &mut Sink) -> Result<(), Unsupported> {
         let flow = self.enter(cx, row, flow)?;
         let flow = self.steps(cx, flow, Pass::Whole)?;
         match sink {
-            SinkState::Aggregate(operator) => operator.consume(cx, flow)?,
-            SinkState::Output(output) => match flow {
-                Flow::Flag { .. } => output.consume_warp(cx, flow, self.states)?,
-                Flow::Branch { .. } => output.consume_atomic(cx, self.states)?,
+            Sink::Aggregate(operator) => operator.consume(cx, flow)?,
+            Sink::Output(output) => match flow {
+                Flow::Flag { .. } => output.consume_warp(cx, flow)?,
+                Flow::Branch { .. } => output.consume_atomic(cx)?,
             },
+            Sink::Build(join) => {
+                join.project_stored(cx);
+                let one = cx.builder.u64(1);
+                let place = join.store().reserve(cx, one);
+                join.store().write(cx, place, self.environment.used)?;
+            }
+            Sink::Index(join) => join.index().insert(cx, row)?,
+            Sink::Verify(join) => join.index().verify(cx, join.store(), row)?,
+            Sink::Mark(join) => join.consume_last(cx)?,
         }
         close(cx, flow);
         Ok(())
@@ -417,16 +432,23 @@ impl Body<'_, '_> {
 
     /// Whether rows flow with a flag: where the sink needs uniform control flow, or where that saves a branch that a
     /// processor would predict badly.
-    fn uses_flags(&self, sink: &SinkState) -> bool {
+    fn uses_flags(&self, sink: &Sink) -> bool {
         match sink {
-            SinkState::Output(_) => self.environment.micro_model == MicroModel::Resolution && self.is_simt(),
-            SinkState::Aggregate(operator) => {
+            _ if self.has_joins() => false,
+            Sink::Build(_) | Sink::Index(_) | Sink::Verify(_) | Sink::Mark(_) => false,
+            Sink::Output(_) => self.environment.micro_model == MicroModel::Resolution && self.is_simt(),
+            Sink::Aggregate(operator) => {
                 operator.takes_flags()
                     && matches!(self.source, Source::Scan { .. })
                     && self.filters_are_speculative()
                     && operator.expressions().iter().all(|expr| self.is_speculative(self.steps.len(), expr))
             }
         }
+    }
+
+    /// Joins branch and loop: what follows them stands at divergent control flow.
+    fn has_joins(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Join(_)))
     }
 
     fn is_simt(&self) -> bool {
@@ -438,6 +460,7 @@ impl Body<'_, '_> {
             && self.steps.iter().enumerate().all(|(index, step)| match step {
                 Step::Filter(predicate) => self.is_speculative(index, predicate),
                 Step::Project(_) => true,
+                Step::Join(_) => false,
             })
     }
 
@@ -456,12 +479,18 @@ impl Body<'_, '_> {
                 None => Vec::new(),
             },
             Source::Groups(operator) => operator.columns(),
+            Source::Store(join) => join.store().infos(),
+            Source::BuildRows(join) => join.columns().to_vec(),
         };
         let mut layers: Vec<(Option<&[Expr]>, Vec<ColumnInfo>)> = vec![(None, first)];
         for step in &self.steps[..index] {
-            if let Step::Project(exprs) = step {
-                let below = layers.last().map(|(_, columns)| columns.clone()).unwrap_or_default();
-                layers.push((Some(exprs), columns::of_projection(exprs, &below)));
+            match step {
+                Step::Filter(_) => {}
+                Step::Project(exprs) => {
+                    let below = layers.last().map(|(_, columns)| columns.clone()).unwrap_or_default();
+                    layers.push((Some(exprs), columns::of_projection(exprs, &below)));
+                }
+                Step::Join(join) => layers.push((None, join.columns().to_vec())),
             }
         }
         layers

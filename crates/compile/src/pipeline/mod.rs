@@ -1,6 +1,7 @@
 //! From a plan to pipelines: each has one source, steps, and one sink, and becomes one kernel (HorseQC, section 4).
 
 mod columns;
+mod cut;
 mod kernel;
 mod program;
 
@@ -16,16 +17,18 @@ pub use program::{
     ScanInfo, State,
 };
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use kelpie_kir::Target;
 
 use crate::MicroModel;
-use crate::context::Unsupported;
+use crate::context::{Argument, Unsupported};
 use crate::expr::Expr;
-use crate::operator::aggregate::{AggregateOperator, rows_of_thread};
+use crate::operator::aggregate::AggregateOperator;
+use crate::operator::join::JoinOperator;
+use crate::operator::output::OutputOperator;
 use crate::plan::{Plan, Scan};
-use program::States;
 
 /// Where the rows of a pipeline come from.
 #[derive(Debug)]
@@ -39,6 +42,10 @@ pub(crate) enum Source {
     },
     /// The groups that an earlier pipeline made.
     Groups(AggregateOperator),
+    /// All rows of a join's store, with the store's columns.
+    Store(Box<JoinOperator>),
+    /// The rows of a join's build side that its kind keeps.
+    BuildRows(Box<JoinOperator>),
 }
 
 /// An operator that passes rows on.
@@ -48,6 +55,8 @@ pub(crate) enum Step {
     Filter(Expr),
     /// Replaces the columns.
     Project(Vec<Expr>),
+    /// The probe side of a join.
+    Join(Box<JoinOperator>),
 }
 
 /// Where the rows of a pipeline go.
@@ -55,8 +64,16 @@ pub(crate) enum Step {
 pub(crate) enum Sink {
     /// Into the groups of an aggregation.
     Aggregate(AggregateOperator),
+    /// Into a join's store.
+    Build(Box<JoinOperator>),
+    /// From a join's store into its index.
+    Index(Box<JoinOperator>),
+    /// Nowhere: checks that the keys of a join's index are unique.
+    Verify(Box<JoinOperator>),
+    /// Nowhere: marks the build rows that match.
+    Mark(Box<JoinOperator>),
     /// Into the result.
-    Output,
+    Output(Box<OutputOperator>),
 }
 
 /// A pipeline before code generation.
@@ -65,6 +82,10 @@ pub(crate) struct Pipeline {
     pub source: Source,
     pub steps: Vec<Step>,
     pub sink: Sink,
+    /// Pipelines of one group fill the same states.
+    pub group: usize,
+    /// The group's first pipeline clears them.
+    pub is_first: bool,
 }
 
 impl fmt::Display for Pipeline {
@@ -72,123 +93,52 @@ impl fmt::Display for Pipeline {
         match &self.source {
             Source::Scan { node, .. } => write!(f, "scan {}", node.table)?,
             Source::Groups(_) => write!(f, "groups")?,
+            Source::Store(_) => write!(f, "build side")?,
+            Source::BuildRows(_) => write!(f, "build rows")?,
         }
         for step in &self.steps {
             match step {
                 Step::Filter(_) => write!(f, " → filter")?,
                 Step::Project(_) => write!(f, " → project")?,
+                Step::Join(join) => write!(f, " → join {join}")?,
             }
         }
         match &self.sink {
             Sink::Aggregate(operator) => write!(f, " → {operator}"),
-            Sink::Output => write!(f, " → result"),
+            Sink::Build(_) => write!(f, " → build side"),
+            Sink::Index(join) => write!(f, " → index ({})", join.index()),
+            Sink::Verify(_) => write!(f, " → verify"),
+            Sink::Mark(join) => write!(f, " → join {join}"),
+            Sink::Output(_) => write!(f, " → result"),
         }
     }
 }
 
-/// Compiles a plan of scans, filters, projections and aggregations. `scans` describes the plan's scans, in the order
-/// of a depth-first walk. Sort and Limit are the engine's.
+/// Compiles a plan without sorts, limits and scalar subqueries: those are the engine's. `scans` describes the plan's
+/// scans, in the order of a depth-first walk. `duplicates`: the joins, by number, whose build side is known to have a
+/// key twice.
 pub fn compile(
     plan: &Plan,
     scans: &[ScanInfo],
     target: &Target,
     micro_model: MicroModel,
+    duplicates: &BTreeSet<usize>,
 ) -> Result<Program, Unsupported> {
-    let mut cut =
-        Cut { scans, target, micro_model, states: States::default(), done: Vec::new(), next_scan: 0 };
-    let (open, _) = cut.open(plan)?;
-    let fields = plan.fields();
-    cut.done.push(Pipeline { source: open.source, steps: open.steps, sink: Sink::Output });
-    let Cut { mut states, done, .. } = cut;
+    let cut::Pipelines { mut states, pipelines: done, output } =
+        cut::pipelines(plan, scans, target, micro_model, duplicates)?;
+    let mut used = BTreeSet::new();
     let mut pipelines = Vec::new();
-    let mut output = None;
-    for (index, pipeline) in done.into_iter().enumerate() {
+    // Last first: what no later pipeline reads is not stored.
+    for (index, pipeline) in done.into_iter().enumerate().rev() {
         let name = format!("p{index}");
-        let environment = kernel::Environment { scans, target, micro_model, fields: &fields };
-        let (compiled, layout) = kernel::generate(&name, pipeline, &environment, &mut states)?;
+        let environment = kernel::Environment { scans, target, micro_model, used: &used };
+        let compiled = kernel::generate(&name, pipeline, &environment, &mut states)?;
+        used.extend(compiled.arguments.iter().filter_map(|argument| match argument {
+            Argument::State(state) => Some(*state),
+            _ => None,
+        }));
         pipelines.push(compiled);
-        output = layout.or(output);
     }
-    let output = output.ok_or_else(|| Unsupported("the plan has no result".into()))?;
+    pipelines.reverse();
     Ok(Program { pipelines, states: states.states, classes: states.classes, output })
-}
-
-struct Open {
-    source: Source,
-    steps: Vec<Step>,
-}
-
-struct Cut<'a> {
-    scans: &'a [ScanInfo],
-    target: &'a Target,
-    micro_model: MicroModel,
-    states: States,
-    /// Finished pipelines.
-    done: Vec<Pipeline>,
-    next_scan: usize,
-}
-
-impl Cut<'_> {
-    /// The open pipeline that delivers `plan`'s rows, and what is known of its columns.
-    fn open(&mut self, plan: &Plan) -> Result<(Open, Vec<ColumnInfo>), Unsupported> {
-        match plan {
-            Plan::Scan(node) => {
-                let scan = self.next_scan;
-                self.next_scan += 1;
-                let info = self
-                    .scans
-                    .get(scan)
-                    .ok_or_else(|| Unsupported(format!("scan {scan} is not described")))?;
-                let columns = columns::of_scan(scan, node, info);
-                Ok((Open { source: Source::Scan { scan, node: node.clone() }, steps: Vec::new() }, columns))
-            }
-            Plan::Filter { input, predicate } => {
-                let (mut open, columns) = self.open(input)?;
-                open.steps.push(Step::Filter(predicate.clone()));
-                Ok((open, columns))
-            }
-            Plan::Project { input, exprs, .. } => {
-                let (mut open, columns) = self.open(input)?;
-                open.steps.push(Step::Project(exprs.clone()));
-                let columns = columns::of_projection(exprs, &columns);
-                Ok((open, columns))
-            }
-            Plan::Aggregate { input, keys, aggregates, .. } => {
-                let (open, columns) = self.open(input)?;
-                let rows = self.row_bound(&open.source);
-                // Groups lie anywhere in their table: all of them may be one thread's.
-                let thread_rows = match &open.source {
-                    Source::Scan { .. } => rows_of_thread(rows, self.target),
-                    Source::Groups(_) => rows,
-                };
-                let operator = AggregateOperator::plan(
-                    keys,
-                    aggregates,
-                    &columns,
-                    (rows, thread_rows),
-                    self.target,
-                    self.micro_model,
-                    &mut self.states,
-                )?;
-                let result = operator.columns();
-                let sink = Sink::Aggregate(operator.clone());
-                self.done.push(Pipeline { source: open.source, steps: open.steps, sink });
-                Ok((Open { source: Source::Groups(operator), steps: Vec::new() }, result))
-            }
-            Plan::Join(join) => Err(Unsupported(format!("a join ({:?})", join.kind))),
-            Plan::Union { .. } => Err(Unsupported("UNION".into())),
-            Plan::Scalars { .. } => Err(Unsupported("a scalar subquery without its value".into())),
-            Plan::Sort { .. } | Plan::Limit { .. } => {
-                Err(Unsupported("sort and limit are carried out on the host, between compiled stages".into()))
-            }
-        }
-    }
-
-    /// An upper bound of the rows that a source delivers.
-    fn row_bound(&self, source: &Source) -> u64 {
-        match source {
-            Source::Scan { scan, .. } => self.scans.get(*scan).map_or(u64::MAX, |info| info.rows),
-            Source::Groups(operator) => operator.row_bound(),
-        }
-    }
 }

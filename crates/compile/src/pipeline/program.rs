@@ -41,12 +41,21 @@ pub struct CompiledPipeline {
     pub arguments: Vec<Argument>,
     /// Rows of its source.
     pub rows: Rows,
-    /// States that must be zero before each launch.
+    /// States that must be zero before the group's first launch.
     pub zeroed: Vec<usize>,
     /// Classes that this pipeline may find too small.
     pub grows: Vec<usize>,
     /// Counts what it produced: a state, if the pipeline counts.
     pub produced: Option<usize>,
+    /// Pipelines of one group follow each other and fill the same states: where one reports `Status::Grow`, all of them
+    /// run again. States are cleared by the first (but for those in `restarted`).
+    pub group: usize,
+    /// States that must be zero before each launch of this very pipeline.
+    pub restarted: Vec<usize>,
+    /// Classes whose size follows from what ran before: set before the pipeline's first launch.
+    pub sizes: Vec<usize>,
+    /// The join whose promise of unique keys `Status::Duplicate` breaks.
+    pub join: Option<usize>,
 }
 
 /// How many rows a pipeline's source has.
@@ -56,6 +65,8 @@ pub enum Rows {
     Scan(usize),
     /// Slots of a table: the capacity of a class.
     Class(usize),
+    /// What a state (one `u64`) counted.
+    Counted(usize),
 }
 
 /// A buffer of elements; its capacity is its class's.
@@ -87,6 +98,8 @@ pub enum Growth {
     Table,
     /// An output: the state (one `u64`) counted what was needed.
     Counted(usize),
+    /// Never too small: the next power of two above twice what the state (one `u64`) has counted.
+    Sized(usize),
 }
 
 /// Where the result lies.

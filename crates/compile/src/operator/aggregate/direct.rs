@@ -8,7 +8,6 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Pointee, Scalar, Scope, Target, Type};
 
 use super::cells::{CellOp, combine_memory, is_used, read_cell};
-use super::functions::register_type;
 use super::threads::{ThreadTables, clear, for_each};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
@@ -16,6 +15,7 @@ use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr,
 use crate::expr::{Expr, lower};
 use crate::operator::Flow;
 use crate::pipeline::ColumnInfo;
+use crate::table::register_type;
 use crate::types::Range;
 
 /// Most slots of a direct-addressed table.

@@ -11,6 +11,7 @@ use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::{Expr, lower};
 use crate::pipeline::{ColumnInfo, column_of};
 use crate::plan::{Aggregate, AggregateFunction};
+use crate::table::register_type;
 use crate::types::{DataType, Range};
 
 /// What a row contributes to a cell; nothing where the argument is NULL.
@@ -334,16 +335,6 @@ fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<
     let Some(live) = live else { return Ok(parts) };
     let nothing = cell.op.nothing(cx);
     Ok(parts.iter().zip(nothing).map(|(part, nothing)| cx.builder.select(live, *part, nothing)).collect())
-}
-
-/// The register type of a value of `data_type` within `range`.
-pub fn register_type(data_type: &DataType, range: Option<Range>) -> Scalar {
-    match data_type {
-        DataType::Boolean => Scalar::Bool,
-        DataType::Float32 => Scalar::F32,
-        DataType::Float64 => Scalar::F64,
-        _ => range.or_else(|| data_type.full_range()).map_or(Scalar::I64, register_of),
-    }
 }
 
 fn count_range(row_bound: u64) -> Option<Range> {

@@ -7,11 +7,13 @@ use std::fmt;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, Builtin, CompareOp, Scalar, Scope, Type};
 
-use super::keys::{OCCUPIED, PackedKey, StoredKey, mix, pack};
 use super::{Cells, declare, group_pointer, update_group};
 use crate::context::{Argument, Case, Context, Lowered, Repr, Status, Unsupported};
 use crate::expr::{Expr, lower};
 use crate::pipeline::{ColumnInfo, Growth};
+use crate::table::hashing::{hash_keys, is_wide, mix};
+use crate::table::packed::{OCCUPIED, PackedKey, pack};
+use crate::table::stored::StoredColumn;
 
 /// Slots of a table at the first launch, at most.
 const INITIAL_SLOTS: u64 = 1 << 16;
@@ -36,7 +38,7 @@ pub struct HashTable {
 #[derive(Debug, Clone)]
 enum Keys {
     Packed(Vec<PackedKey>),
-    Stored(Vec<StoredKey>),
+    Stored(Vec<StoredColumn>),
 }
 
 impl fmt::Display for HashTable {
@@ -69,7 +71,7 @@ impl HashTable {
         let (entry_bytes, keys) = match pack(columns) {
             Some(packed) => (8, Keys::Packed(packed)),
             None => {
-                let stored = columns.iter().map(|column| StoredKey::plan(column, class, states));
+                let stored = columns.iter().map(|column| StoredColumn::plan_key(column, class, states));
                 (4, Keys::Stored(stored.collect::<Result<_, _>>()?))
             }
         };
@@ -105,7 +107,6 @@ impl HashTable {
 
     fn begin_probe(&self, cx: &mut Context<'_>, hash: V) -> Probe {
         let capacity = cx.argument("capacity", Scalar::I64, Argument::StateCapacity(self.entries));
-        let hash = mix(cx, hash);
         let b = &mut *cx.builder;
         let hash = b.bitcast(hash, Scalar::I64);
         let one = b.i64(1);
@@ -178,7 +179,8 @@ impl HashTable {
             entry = cx.builder.or(entry, bits);
         }
         let entries = cx.argument("entries", Type::global(Scalar::U64), Argument::State(self.entries));
-        let probe = self.begin_probe(cx, entry);
+        let hash = mix(cx, entry);
+        let probe = self.begin_probe(cx, hash);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
         let pointer = cx.builder.offset(entries, slot);
@@ -209,15 +211,12 @@ impl HashTable {
     fn probe_stored(
         &self,
         cx: &mut Context<'_>,
-        keys: &[StoredKey],
+        keys: &[StoredColumn],
         values: &[Lowered],
     ) -> Result<Probe, Unsupported> {
-        let mut hash = cx.builder.u64(0);
-        for (key, value) in keys.iter().zip(values) {
-            let bits = key.hash(cx, value)?;
-            let mixed = mix(cx, hash);
-            hash = cx.builder.add(mixed, bits);
-        }
+        let pairs: Vec<_> =
+            values.iter().zip(&self.columns).map(|(value, info)| (value, is_wide(info))).collect();
+        let hash = hash_keys(cx, &pairs);
         let entries = cx.argument("slot_states", Type::global(Scalar::U32), Argument::State(self.entries));
         let probe = self.begin_probe(cx, hash);
         cx.begin_loop();
@@ -233,7 +232,7 @@ impl HashTable {
         let won = cx.builder.eq(old, empty_state);
         cx.begin_if(won);
         for (key, value) in keys.iter().zip(values) {
-            key.store(cx, value, slot);
+            key.store(cx, value, slot)?;
         }
         cx.builder.fence();
         cx.builder.atomic_discard(AtomicOp::Exchange, pointer, ready, Scope::Device);
@@ -248,8 +247,8 @@ impl HashTable {
         cx.begin_if(published);
         cx.builder.fence();
         let mut same = cx.builder.bool(true);
-        for ((key, value), column) in keys.iter().zip(values).zip(&self.columns) {
-            let equal = key.equals(cx, column, value, slot)?;
+        for (key, value) in keys.iter().zip(values) {
+            let equal = key.equals(cx, value, slot)?;
             same = cx.builder.and(same, equal);
         }
         cx.begin_if(same);
@@ -286,9 +285,7 @@ impl HashTable {
                 let entry = cx.builder.load(pointer);
                 packed.iter().zip(columns).map(|(key, column)| key.decode(cx, entry, column)).collect()
             }
-            Keys::Stored(stored) => {
-                stored.iter().zip(columns).map(|(key, column)| key.load(cx, column, slot)).collect()
-            }
+            Keys::Stored(stored) => stored.iter().map(|key| key.load(cx, slot, None)).collect(),
         }
     }
 }

@@ -10,7 +10,6 @@ mod direct;
 mod extremes;
 mod functions;
 mod hash;
-mod keys;
 mod reading;
 mod single;
 mod threads;

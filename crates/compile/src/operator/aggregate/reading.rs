@@ -5,10 +5,10 @@ use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};
 
 use super::cells::CellOp;
 use super::extremes::{OrderKey, unpack_text};
-use super::functions::register_type;
 use crate::context::{Context, Lowered, Repr, Status, Unsupported, register_of};
 use crate::pipeline::ColumnInfo;
 use crate::plan::Aggregate;
+use crate::table::register_type;
 use crate::types::{DataType, Range};
 
 /// A rough sum below this proves that the exact one fits 128 bits.

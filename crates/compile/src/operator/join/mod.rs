@@ -1,0 +1,260 @@
+//! Hash joins and nested-loop joins of every kind. The build side is materialised as a store of rows ([`RowStore`]), which
+//! a second pipeline indexes ([`Index`]); then the probe side streams past it in the pipeline that it stands in, and
+//! further operators consume the pairs in the same kernel (DogQC, section 4; HorseQC, section 4).
+//!
+//! Kinds that keep the build side mark its rows as they match, in a word a row; what is left, or what matched, is
+//! delivered by a source of its own afterwards ([`BuildRows`]).
+//!
+//! *At most one match.* A join that could expand is first compiled under the promise that the build side's keys are
+//! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::Duplicate`]), and the
+//! engine compiles again without it.
+
+mod probe;
+
+use std::fmt;
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
+
+use crate::context::{Argument, Context, Joined, Lowered, Repr, Unsupported};
+use crate::expr::{Expr, ExprKind};
+use crate::pipeline::states_of::States;
+use crate::pipeline::{ColumnInfo, column_of};
+use crate::plan::{Join, JoinKind};
+use crate::table::index::{Index, Wants};
+use crate::table::rows::RowStore;
+use crate::types::{DataType, Range};
+
+/// A join, planned.
+#[derive(Debug, Clone)]
+pub struct JoinOperator {
+    /// Number of the join in the query.
+    pub ordinal: usize,
+    kind: JoinKind,
+    /// The build side's rows: keys, then what of its columns is no key.
+    store: RowStore,
+    index: Index,
+    /// Over the build side's columns: the store's.
+    stored: Vec<Expr>,
+    /// The store's column of each of the build side's columns.
+    places: Vec<usize>,
+    probe_keys: Vec<Expr>,
+    probe_width: usize,
+    residual: Option<Expr>,
+    columns: Vec<ColumnInfo>,
+    /// State of one `u32` a row of the store: it has a match.
+    matched: Option<usize>,
+    /// State of one `u32`, for `NOT IN`: bit 0 = the probe side has a row, bit 1 = it has a NULL key.
+    nulls: Option<usize>,
+}
+
+impl fmt::Display for JoinOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({})", self.kind, self.index)
+    }
+}
+
+impl JoinOperator {
+    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys.
+    pub(crate) fn plan(
+        (join, ordinal): (&Join, usize),
+        (build, build_bound): (&[ColumnInfo], u64),
+        probe: &[ColumnInfo],
+        unique: bool,
+        states: &mut States,
+    ) -> Result<JoinOperator, Unsupported> {
+        let kind = join.kind;
+        let mut stored: Vec<Expr> = join.keys.iter().map(|(key, _)| key.clone()).collect();
+        let mut places = Vec::new();
+        for (index, info) in build.iter().enumerate() {
+            let known = stored.iter().position(|expr| expr.kind == ExprKind::Column(index));
+            places.push(known.unwrap_or_else(|| {
+                stored.push(Expr::column(index, info.data_type.clone(), info.nullable));
+                stored.len() - 1
+            }));
+        }
+        let infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
+        let store = RowStore::plan(&infos, build_bound, states)?;
+        let probe_keys: Vec<Expr> = join.keys.iter().map(|(_, key)| key.clone()).collect();
+        let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
+        let first_only = join.residual.is_none()
+            && matches!(kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
+        let wants = Wants { null_equal: join.null_equal, unique, first_only };
+        let index = Index::plan(&store, &probe_infos, build_bound, wants, states);
+        let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
+        let nulls = join.null_aware.then(|| {
+            let class = states.class(1, crate::pipeline::Growth::Fixed);
+            states.state("probe_nulls", 4, class)
+        });
+        Ok(JoinOperator {
+            ordinal,
+            kind,
+            columns: columns(kind, build, probe),
+            store,
+            index,
+            stored,
+            places,
+            probe_keys,
+            probe_width: probe.len(),
+            residual: join.residual.clone(),
+            matched,
+            nulls,
+        })
+    }
+
+    /// Whether a join of this kind gains by the promise that build keys are unique.
+    pub fn wants_unique(join: &Join) -> bool {
+        use JoinKind::*;
+        !join.keys.is_empty() && matches!(join.kind, Inner | BuildOuter | ProbeOuter | FullOuter)
+    }
+
+    /// What is known of the result's columns.
+    pub fn columns(&self) -> &[ColumnInfo] {
+        &self.columns
+    }
+
+    /// Rows that one probe row becomes, at most.
+    pub fn expansion(&self, build_bound: u64) -> u64 {
+        use JoinKind::*;
+        match self.kind {
+            Inner | BuildOuter | ProbeOuter | FullOuter if !self.index.unique => build_bound.max(1),
+            _ => 1,
+        }
+    }
+
+    /// The index.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The build side's rows.
+    pub fn store(&self) -> &RowStore {
+        &self.store
+    }
+
+    // ---- the build side's sinks
+
+    /// States to clear before the build side is materialised.
+    pub(crate) fn zeroed_by_build(&self) -> Vec<usize> {
+        [Some(self.store.count), self.matched, self.nulls].into_iter().flatten().collect()
+    }
+
+    /// Replaces the build side's columns by those that are stored.
+    pub(crate) fn project_stored(&self, cx: &mut Context<'_>) {
+        cx.push_projection(&self.stored);
+    }
+
+    /// The columns of the store at `place` (`i64`), as a row.
+    pub(crate) fn bind_store(&self, cx: &mut Context<'_>, place: V) {
+        let columns = self.store.columns().iter();
+        cx.begin_joined(columns.map(|column| Joined::stored(column, place, None)).collect());
+    }
+
+    // ---- what the build side keeps
+
+    /// The build side's columns at `place` as a row, and which places the kind delivers (`None`: all).
+    pub(crate) fn bind_build(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
+        let mut columns = self.build_columns(place, None);
+        let matched = self.is_matched(cx, place);
+        let live = match (self.kind, matched) {
+            (JoinKind::BuildMark, Some(matched)) => {
+                columns.push(Joined::Value(boolean(matched)));
+                None
+            }
+            (JoinKind::BuildSemi, matched) => matched,
+            (JoinKind::BuildAnti, Some(matched)) => {
+                let unmatched = cx.builder.not(matched);
+                Some(self.not_in(cx, place, unmatched))
+            }
+            (_, Some(matched)) => Some(cx.builder.not(matched)),
+            (_, None) => None,
+        };
+        cx.begin_joined(columns);
+        live
+    }
+
+    /// `NOT IN`: nothing passes once the probe side has a NULL key, and no NULL key unless the probe side is empty.
+    fn not_in(&self, cx: &mut Context<'_>, place: V, unmatched: V) -> V {
+        let Some(state) = self.nulls else { return unmatched };
+        let nulls = cx.argument("probe_nulls", Type::global(Scalar::U32), Argument::State(state));
+        let seen = cx.builder.load(nulls);
+        let two = cx.builder.u32(2);
+        let no_null = cx.builder.lt(seen, two);
+        let mut live = cx.builder.and(unmatched, no_null);
+        let zero = cx.builder.u32(0);
+        let empty = cx.builder.eq(seen, zero);
+        for column in &self.store.columns()[..self.probe_keys.len()] {
+            if let Some(valid) = column.load_valid(cx, place) {
+                let passes = cx.builder.or(valid, empty);
+                live = cx.builder.and(live, passes);
+            }
+        }
+        live
+    }
+
+    fn is_matched(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
+        self.matched.map(|state| {
+            let flags = cx.argument("matched", Type::global(Scalar::U32), Argument::State(state));
+            let flag = cx.builder.element(flags, place);
+            let zero = cx.builder.u32(0);
+            cx.builder.ne(flag, zero)
+        })
+    }
+
+    /// Notes that the row at `place` has a match.
+    fn mark(&self, cx: &mut Context<'_>, place: V) {
+        let Some(state) = self.matched else { return };
+        let flags = cx.argument("matched", Type::global(Scalar::U32), Argument::State(state));
+        let pointer = cx.builder.offset(flags, place);
+        raise(cx, pointer, 1);
+    }
+
+    /// The build side's columns at a place, NULL where `present` (if given) is false.
+    fn build_columns(&self, place: V, present: Option<V>) -> Vec<Joined> {
+        let columns = self.store.columns();
+        self.places.iter().map(|index| Joined::stored(&columns[*index], place, present)).collect()
+    }
+}
+
+/// Sets bits of a word that are not set yet: looks first, as most are.
+fn raise(cx: &mut Context<'_>, pointer: V, bits: u32) {
+    let bits = cx.builder.u32(bits);
+    raise_value(cx, pointer, bits);
+}
+
+fn raise_value(cx: &mut Context<'_>, pointer: V, bits: V) {
+    let old = cx.builder.atomic_load(pointer, Scope::Device);
+    let set = cx.builder.and(old, bits);
+    let missing = cx.builder.ne(set, bits);
+    cx.begin_if(missing);
+    cx.builder.atomic_discard(AtomicOp::Or, pointer, bits, Scope::Device);
+    cx.end();
+}
+
+fn boolean(value: V) -> Lowered {
+    Lowered { repr: Repr::Scalar(value), valid: None, range: Some(Range::new(0, 1)) }
+}
+
+/// Whether a kind needs to know which build rows have a match.
+fn keeps_build(kind: JoinKind) -> bool {
+    use JoinKind::*;
+    matches!(kind, BuildOuter | FullOuter | BuildSemi | BuildAnti | BuildMark)
+}
+
+fn columns(kind: JoinKind, build: &[ColumnInfo], probe: &[ColumnInfo]) -> Vec<ColumnInfo> {
+    use JoinKind::*;
+    let mark = ColumnInfo { data_type: DataType::Boolean, nullable: false, range: None, dictionary: None };
+    // A NULL that stands for a missing row has no code in a dictionary; a build column's place has one to read.
+    let absent = |info: &ColumnInfo| ColumnInfo { nullable: true, dictionary: None, ..info.clone() };
+    let nullable = |info: &ColumnInfo| ColumnInfo { nullable: true, ..info.clone() };
+    match kind {
+        Inner => build.iter().chain(probe).cloned().collect(),
+        BuildOuter => build.iter().cloned().chain(probe.iter().map(absent)).collect(),
+        ProbeOuter => build.iter().map(nullable).chain(probe.iter().cloned()).collect(),
+        FullOuter => build.iter().map(nullable).chain(probe.iter().map(absent)).collect(),
+        BuildSemi | BuildAnti => build.to_vec(),
+        BuildMark => build.iter().cloned().chain([mark]).collect(),
+        ProbeSemi | ProbeAnti => probe.to_vec(),
+        ProbeMark => probe.iter().cloned().chain([mark]).collect(),
+    }
+}

@@ -1,0 +1,227 @@
+//! The probe side of a join: a step of its pipeline, or, where only the build side's rows come out, its sink.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{Scalar, Type};
+
+use super::{JoinOperator, boolean, raise_value};
+use crate::context::{Argument, Context, Joined, Lowered, Unsupported};
+use crate::expr::{lower, lower_condition};
+use crate::operator::Flow;
+use crate::plan::JoinKind;
+use crate::table::index::Search;
+
+impl JoinOperator {
+    /// A live row: becomes no, one or several rows.
+    pub(crate) fn consume(&self, cx: &mut Context<'_>, flow: Flow) -> Result<Flow, Unsupported> {
+        use JoinKind::*;
+        let Flow::Branch { depth } = flow else {
+            return Err(Unsupported("internal: a join under a flag".into()));
+        };
+        let keys = self.keys_of_probe(cx)?;
+        let search = self.index.search(cx, &self.store, &keys)?;
+        let opened = match self.kind {
+            ProbeSemi | ProbeAnti | ProbeMark => self.existence(cx, &keys, search)?,
+            Inner | BuildOuter | ProbeOuter | FullOuter if self.index.unique => {
+                self.only_match(cx, &keys, search)?
+            }
+            Inner | BuildOuter => self.every_match(cx, &keys, search)?,
+            ProbeOuter | FullOuter => self.every_match_or_none(cx, &keys, search)?,
+            BuildSemi | BuildAnti | BuildMark => {
+                return Err(Unsupported("internal: the build side's rows inside a pipeline".into()));
+            }
+        };
+        Ok(Flow::Branch { depth: depth + opened })
+    }
+
+    /// A live row that only marks build rows.
+    pub(crate) fn consume_last(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        let keys = self.keys_of_probe(cx)?;
+        self.note_nulls(cx, &keys);
+        let search = self.index.search(cx, &self.store, &keys)?;
+        let opened = self.every_match(cx, &keys, search)?;
+        for _ in 0..opened {
+            cx.end();
+        }
+        Ok(())
+    }
+
+    fn keys_of_probe(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
+        self.probe_keys.iter().map(|key| lower(cx, key)).collect()
+    }
+
+    /// Semi, anti, mark: the row itself.
+    fn existence(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Lowered],
+        search: Search,
+    ) -> Result<usize, Unsupported> {
+        let (found, _) = self.first_match(cx, keys, search)?;
+        match self.kind {
+            JoinKind::ProbeSemi => cx.begin_if(found),
+            JoinKind::ProbeAnti => {
+                let missing = cx.builder.not(found);
+                cx.begin_if(missing);
+            }
+            _ => {
+                let below = (0..self.probe_width).map(Joined::Below);
+                cx.push_joined(below.chain([Joined::Value(boolean(found))]).collect());
+                return Ok(0);
+            }
+        }
+        Ok(1)
+    }
+
+    /// At most one match: no loop around what follows.
+    fn only_match(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Lowered],
+        search: Search,
+    ) -> Result<usize, Unsupported> {
+        let (found, place) = self.first_match(cx, keys, search)?;
+        if let JoinKind::ProbeOuter | JoinKind::FullOuter = self.kind {
+            if self.matched.is_some() {
+                cx.begin_if(found);
+                self.mark(cx, place);
+                cx.end();
+            }
+            cx.push_joined(self.pair(place, Some(found)));
+            return Ok(0);
+        }
+        cx.begin_if(found);
+        self.mark(cx, place);
+        cx.push_joined(self.pair(place, None));
+        Ok(1)
+    }
+
+    /// The first match: whether there is one (`bool`), and its place (`i64`, 0 where there is none).
+    fn first_match(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Lowered],
+        search: Search,
+    ) -> Result<(V, V), Unsupported> {
+        if self.index.is_exact() && self.residual.is_none() && self.index.is_built() {
+            let cursor = cx.builder.read(search.cursor);
+            let (zero, one) = (cx.builder.u32(0), cx.builder.u32(1));
+            let found = cx.builder.ne(cursor, zero);
+            let place = cx.builder.sub(cursor, one);
+            let place = cx.builder.select(found, place, zero);
+            return Ok((found, cx.builder.convert(place, Scalar::I64)));
+        }
+        let (no, none) = (cx.builder.bool(false), cx.builder.i64(0));
+        let (found, first) = (cx.builder.var_of("found", no), cx.builder.var_of("match", none));
+        cx.begin_loop();
+        let place = self.index.advance(cx, search);
+        let opened = self.begin_match(cx, keys, place)?;
+        let yes = cx.builder.bool(true);
+        cx.builder.assign(found, yes);
+        cx.builder.assign(first, place);
+        cx.builder.break_loop();
+        self.end_match(cx, opened);
+        cx.end();
+        Ok((cx.builder.read(found), cx.builder.read(first)))
+    }
+
+    /// `for` every match: what follows stands in the loop.
+    fn every_match(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Lowered],
+        search: Search,
+    ) -> Result<usize, Unsupported> {
+        cx.begin_loop();
+        let place = self.index.advance(cx, search);
+        let opened = self.begin_match(cx, keys, place)?;
+        self.mark(cx, place);
+        Ok(1 + opened)
+    }
+
+    /// `for` every match, or once without where there is none.
+    fn every_match_or_none(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Lowered],
+        search: Search,
+    ) -> Result<usize, Unsupported> {
+        let no = cx.builder.bool(false);
+        let none = cx.builder.i64(0);
+        let (last, any) = (cx.builder.var_of("last", no), cx.builder.var_of("any", no));
+        let (found, first) = (cx.builder.var_of("found", no), cx.builder.var_of("match", none));
+        cx.begin_loop();
+        let done = cx.builder.read(last);
+        cx.builder.break_if(done);
+        let no = cx.builder.bool(false);
+        cx.builder.assign(found, no);
+        cx.begin_loop();
+        let place = self.index.advance(cx, search);
+        let opened = self.begin_match(cx, keys, place)?;
+        let yes = cx.builder.bool(true);
+        cx.builder.assign(found, yes);
+        cx.builder.assign(first, place);
+        cx.builder.break_loop();
+        self.end_match(cx, opened);
+        cx.end();
+        let hit = cx.builder.read(found);
+        let miss = cx.builder.not(hit);
+        let before = cx.builder.read(any);
+        let exhausted = cx.builder.and(miss, before);
+        cx.builder.break_if(exhausted);
+        cx.builder.assign(last, miss);
+        let yes = cx.builder.bool(true);
+        cx.builder.assign(any, yes);
+        let place = cx.builder.read(first);
+        if self.matched.is_some() {
+            cx.begin_if(hit);
+            self.mark(cx, place);
+            cx.end();
+        }
+        cx.push_joined(self.pair(place, Some(hit)));
+        Ok(1)
+    }
+
+    /// Opens the blocks in which the candidate at `place` is a match; the pair is the current row in them.
+    fn begin_match(&self, cx: &mut Context<'_>, keys: &[Lowered], place: V) -> Result<usize, Unsupported> {
+        let mut opened = 0;
+        if !self.index.is_exact() {
+            let same = self.index.matches(cx, &self.store, keys, place)?;
+            cx.begin_if(same);
+            opened += 1;
+        }
+        cx.push_joined(self.pair(place, None));
+        if let Some(residual) = &self.residual {
+            let holds = lower_condition(cx, residual)?;
+            cx.begin_if(holds);
+            opened += 1;
+        }
+        Ok(opened)
+    }
+
+    /// Closes what [`JoinOperator::begin_match`] has opened, and forgets the pair.
+    fn end_match(&self, cx: &mut Context<'_>, opened: usize) {
+        for _ in 0..opened {
+            cx.end();
+        }
+        cx.pop_layer();
+    }
+
+    /// The columns of a pair: the build side's at `place`, then the probe side's.
+    fn pair(&self, place: V, present: Option<V>) -> Vec<Joined> {
+        let mut columns = self.build_columns(place, present);
+        columns.extend((0..self.probe_width).map(Joined::Below));
+        columns
+    }
+
+    /// `NOT IN`: notes that there is a row, and whether its key is NULL.
+    fn note_nulls(&self, cx: &mut Context<'_>, keys: &[Lowered]) {
+        let Some(state) = self.nulls else { return };
+        let (row, null) = (cx.builder.u32(1), cx.builder.u32(3));
+        let mut bits = row;
+        for valid in keys.iter().filter_map(|key| key.valid) {
+            bits = cx.builder.select(valid, bits, null);
+        }
+        let pointer = cx.argument("probe_nulls", Type::global(Scalar::U32), Argument::State(state));
+        raise_value(cx, pointer, bits);
+    }
+}

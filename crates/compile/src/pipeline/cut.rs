@@ -1,0 +1,246 @@
+//! Cuts a plan into pipelines at its pipeline breakers.
+
+use std::collections::BTreeSet;
+
+use kelpie_kir::Target;
+
+use super::columns::{self, ColumnInfo};
+use super::program::{OutputLayout, ScanInfo, States};
+use super::{Pipeline, Sink, Source, Step};
+use crate::MicroModel;
+use crate::context::Unsupported;
+use crate::expr::{Expr, ExprKind};
+use crate::operator::aggregate::{AggregateOperator, rows_of_thread};
+use crate::operator::join::JoinOperator;
+use crate::operator::output::OutputOperator;
+use crate::plan::{Aggregate, Join, JoinKind, Plan};
+use crate::types::Literal;
+
+/// A cut plan.
+pub(crate) struct Pipelines {
+    pub states: States,
+    /// In the order in which they run.
+    pub pipelines: Vec<Pipeline>,
+    pub output: OutputLayout,
+}
+
+/// Cuts a plan.
+pub(crate) fn pipelines(
+    plan: &Plan,
+    scans: &[ScanInfo],
+    target: &Target,
+    micro_model: MicroModel,
+    duplicates: &BTreeSet<usize>,
+) -> Result<Pipelines, Unsupported> {
+    let mut cut = Cut {
+        scans,
+        target,
+        micro_model,
+        duplicates,
+        states: States::default(),
+        done: Vec::new(),
+        next_scan: 0,
+        next_join: 0,
+        next_group: 0,
+    };
+    let rows = cut.open(plan)?;
+    let bound = rows.bound();
+    let output = OutputOperator::plan(&plan.fields(), &rows.columns, bound, &mut cut.states)?;
+    let layout = output.layout();
+    cut.close(rows.branches, || Sink::Output(Box::new(output.clone())));
+    Ok(Pipelines { states: cut.states, pipelines: cut.done, output: layout })
+}
+
+/// An open pipeline: its rows flow on.
+struct Open {
+    source: Source,
+    steps: Vec<Step>,
+    /// An upper bound of its rows.
+    bound: u64,
+    /// An upper bound of those that one thread sees.
+    thread_bound: u64,
+}
+
+/// The rows of a plan: those of one or several open pipelines, whose columns agree.
+struct Rows {
+    branches: Vec<Open>,
+    columns: Vec<ColumnInfo>,
+}
+
+impl Rows {
+    fn bound(&self) -> u64 {
+        self.branches.iter().fold(0, |sum, open| sum.saturating_add(open.bound))
+    }
+
+    fn push(&mut self, step: impl Fn() -> Step) {
+        self.branches.iter_mut().for_each(|open| open.steps.push(step()));
+    }
+}
+
+struct Cut<'a> {
+    scans: &'a [ScanInfo],
+    target: &'a Target,
+    micro_model: MicroModel,
+    duplicates: &'a BTreeSet<usize>,
+    states: States,
+    /// Finished pipelines.
+    done: Vec<Pipeline>,
+    next_scan: usize,
+    next_join: usize,
+    next_group: usize,
+}
+
+impl Cut<'_> {
+    /// Ends open pipelines in one sink.
+    fn close(&mut self, branches: Vec<Open>, sink: impl Fn() -> Sink) {
+        let group = self.next_group;
+        self.next_group += 1;
+        for (index, open) in branches.into_iter().enumerate() {
+            self.done.push(Pipeline {
+                source: open.source,
+                steps: open.steps,
+                sink: sink(),
+                group,
+                is_first: index == 0,
+            });
+        }
+    }
+
+    /// The open pipelines that deliver `plan`'s rows, and what is known of the columns.
+    fn open(&mut self, plan: &Plan) -> Result<Rows, Unsupported> {
+        match plan {
+            Plan::Scan(node) => {
+                let scan = self.next_scan;
+                self.next_scan += 1;
+                let info = self
+                    .scans
+                    .get(scan)
+                    .ok_or_else(|| Unsupported(format!("scan {scan} is not described")))?;
+                let open = Open {
+                    source: Source::Scan { scan, node: node.clone() },
+                    steps: Vec::new(),
+                    bound: info.rows,
+                    thread_bound: rows_of_thread(info.rows, self.target),
+                };
+                Ok(Rows { branches: vec![open], columns: columns::of_scan(scan, node, info) })
+            }
+            Plan::Filter { input, predicate } => {
+                let mut rows = self.open(input)?;
+                rows.push(|| Step::Filter(predicate.clone()));
+                Ok(rows)
+            }
+            Plan::Project { input, exprs, .. } => {
+                let mut rows = self.open(input)?;
+                rows.push(|| Step::Project(exprs.clone()));
+                rows.columns = columns::of_projection(exprs, &rows.columns);
+                Ok(rows)
+            }
+            Plan::Aggregate { input, keys, aggregates, .. } => self.aggregate(input, keys, aggregates),
+            Plan::Join(join) => self.join(join),
+            Plan::Union { inputs, .. } => self.union(inputs),
+            Plan::Scalars { .. } => Err(Unsupported("a scalar subquery without its value".into())),
+            Plan::Sort { .. } | Plan::Limit { .. } => {
+                Err(Unsupported("sort and limit are carried out on the host, between compiled stages".into()))
+            }
+        }
+    }
+
+    fn aggregate(
+        &mut self,
+        input: &Plan,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<Rows, Unsupported> {
+        let rows = self.open(input)?;
+        let thread_bound = rows.branches.iter().map(|open| open.thread_bound).max().unwrap_or(0);
+        let operator = AggregateOperator::plan(
+            keys,
+            aggregates,
+            &rows.columns,
+            (rows.bound(), thread_bound),
+            self.target,
+            self.micro_model,
+            &mut self.states,
+        )?;
+        self.close(rows.branches, || Sink::Aggregate(operator.clone()));
+        let (columns, bound) = (operator.columns(), operator.row_bound());
+        // Groups lie anywhere in their table: all of them may be one thread's.
+        let open = Open { source: Source::Groups(operator), steps: Vec::new(), bound, thread_bound: bound };
+        Ok(Rows { branches: vec![open], columns })
+    }
+
+    fn union(&mut self, inputs: &[Plan]) -> Result<Rows, Unsupported> {
+        let mut all: Option<Rows> = None;
+        for input in inputs {
+            let rows = self.open(input)?;
+            all = Some(match all {
+                None => rows,
+                Some(mut all) => {
+                    all.branches.extend(rows.branches);
+                    let pairs = all.columns.iter().zip(&rows.columns);
+                    all.columns = pairs.map(|(a, b)| columns::unify(a, b)).collect();
+                    all
+                }
+            });
+        }
+        all.ok_or_else(|| Unsupported("a union of nothing".into()))
+    }
+
+    fn join(&mut self, join: &Join) -> Result<Rows, Unsupported> {
+        let ordinal = self.next_join;
+        self.next_join += 1;
+        let build = self.open(&join.build)?;
+        let mut probe = self.open(&join.probe)?;
+        let build_bound = build.bound();
+        let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
+        let operator = JoinOperator::plan(
+            (join, ordinal),
+            (&build.columns, build_bound),
+            &probe.columns,
+            unique,
+            &mut self.states,
+        )?;
+        let build_fields = build.columns.len();
+        self.close(build.branches, || Sink::Build(Box::new(operator.clone())));
+        if operator.index().is_built() {
+            self.close(vec![store_rows(&operator, build_bound)], || Sink::Index(Box::new(operator.clone())));
+        }
+        if operator.index().needs_verification() {
+            self.close(vec![store_rows(&operator, build_bound)], || Sink::Verify(Box::new(operator.clone())));
+        }
+        let kept = Open {
+            source: Source::BuildRows(Box::new(operator.clone())),
+            steps: Vec::new(),
+            bound: build_bound,
+            thread_bound: build_bound,
+        };
+        if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
+            self.close(probe.branches, || Sink::Mark(Box::new(operator.clone())));
+            return Ok(Rows { branches: vec![kept], columns: operator.columns().to_vec() });
+        }
+        let expansion = operator.expansion(build_bound);
+        for open in &mut probe.branches {
+            open.steps.push(Step::Join(Box::new(operator.clone())));
+            open.bound = open.bound.saturating_mul(expansion);
+            // What a thread sees is no longer a share of a table's rows.
+            open.thread_bound = if expansion == 1 { open.thread_bound } else { open.bound };
+        }
+        if let JoinKind::BuildOuter | JoinKind::FullOuter = join.kind {
+            let nulls = join.probe.fields().into_iter().map(|field| Expr {
+                kind: ExprKind::Literal(Literal::Null),
+                data_type: field.data_type,
+                nullable: true,
+            });
+            let own = operator.columns()[..build_fields].iter().enumerate();
+            let own = own.map(|(index, info)| Expr::column(index, info.data_type.clone(), info.nullable));
+            let exprs = own.chain(nulls).collect();
+            probe.branches.push(Open { steps: vec![Step::Project(exprs)], ..kept });
+        }
+        Ok(Rows { branches: probe.branches, columns: operator.columns().to_vec() })
+    }
+}
+
+/// The rows of a join's store.
+fn store_rows(operator: &JoinOperator, bound: u64) -> Open {
+    Open { source: Source::Store(Box::new(operator.clone())), steps: Vec::new(), bound, thread_bound: bound }
+}

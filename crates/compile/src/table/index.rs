@@ -1,0 +1,401 @@
+//! Indexes over a store of rows: from a key to the rows that have it. Rows of one slot are chained: `heads` has the
+//! newest row of a slot (its position + 1; 0 = none), `next` the row before it.
+//!
+//! *Direct*: one integer key of a dense range, whose slot is the key itself, so that rows of a slot match without a
+//! comparison. *Hashed*: any keys; the rows of a slot are compared. *All*: no keys, every row is a candidate.
+
+use std::fmt;
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{AtomicOp, CompareOp, Scalar, Scope, Type};
+
+use super::hashing::{hash_keys, is_wide};
+use super::rows::RowStore;
+use crate::context::{Argument, Constant, Context, Lowered, Repr, Status, Unsupported};
+use crate::pipeline::states_of::States;
+use crate::pipeline::{ColumnInfo, Growth};
+use crate::types::{DataType, Range};
+
+/// Most slots of a direct-addressed index (4 bytes each).
+const DIRECT_LIMIT: u64 = 1 << 28;
+/// Slots a row that a direct-addressed index may have, at most.
+const DIRECT_SLOTS_PER_ROW: u64 = 8;
+
+/// An index over the first columns of a store, which are its keys.
+#[derive(Debug, Clone)]
+pub struct Index {
+    kind: Kind,
+    /// Rows with equal keys exist at most once: a broken promise is reported by [`Index::verify`].
+    pub unique: bool,
+    null_equal: bool,
+    /// Whether some side's values of each key go beyond 64 bits.
+    wide: Vec<bool>,
+    /// Searches look at the first match only.
+    first_only: bool,
+}
+
+/// What the searches of an index will want.
+#[derive(Debug, Clone, Copy)]
+pub struct Wants {
+    /// NULL keys equal each other.
+    pub null_equal: bool,
+    /// The promise that keys are unique.
+    pub unique: bool,
+    /// Only whether there is a row with the keys.
+    pub first_only: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    All,
+    Direct { min: i128, max: i128, heads: usize, next: usize },
+    Hashed { class: usize, heads: usize, next: usize },
+}
+
+impl fmt::Display for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.kind, self.unique) {
+            (Kind::All, _) => "every pair",
+            (Kind::Direct { .. }, true) => "direct, unique",
+            (Kind::Direct { .. }, false) => "direct",
+            (Kind::Hashed { .. }, true) => "hash, unique",
+            (Kind::Hashed { .. }, false) => "hash",
+        })
+    }
+}
+
+/// A search for the rows of a key: `cursor` (`u32`) is the next candidate's position + 1, or 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Search {
+    /// The next candidate.
+    pub cursor: Var,
+}
+
+impl Index {
+    /// Chooses the kind and declares its states. `probe`: what is known of the probe side's keys.
+    pub(crate) fn plan(
+        store: &RowStore,
+        probe: &[ColumnInfo],
+        row_bound: u64,
+        Wants { null_equal, unique, first_only }: Wants,
+        states: &mut States,
+    ) -> Index {
+        let infos = store.infos();
+        let keys = &infos[..probe.len()];
+        let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
+        let nullable_pair = null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
+        let kind = match keys {
+            [] => Kind::All,
+            [key] if !nullable_pair && direct_slots(key, row_bound).is_some() => {
+                let slots = direct_slots(key, row_bound).unwrap_or(1);
+                let range = key.range.or_else(|| key.data_type.full_range());
+                let (min, max) = range.map_or((0, 0), |range| (range.min, range.max));
+                let class = states.class(slots, Growth::Fixed);
+                let heads = states.state("heads", 4, class);
+                Kind::Direct { min, max, heads, next: states.state("next", 4, store.class) }
+            }
+            _ => {
+                let class = states.class(1, Growth::Sized(store.count));
+                let heads = states.state("heads", 4, class);
+                Kind::Hashed { class, heads, next: states.state("next", 4, store.class) }
+            }
+        };
+        Index { kind, unique: unique && !matches!(kind, Kind::All), null_equal, wide, first_only }
+    }
+
+    /// Whether there is anything to build.
+    pub fn is_built(&self) -> bool {
+        !matches!(self.kind, Kind::All)
+    }
+
+    /// States to clear before the index is built.
+    pub fn zeroed(&self) -> Vec<usize> {
+        match self.kind {
+            Kind::All => Vec::new(),
+            Kind::Direct { heads, .. } | Kind::Hashed { heads, .. } => vec![heads],
+        }
+    }
+
+    /// The class that takes its size from the rows that there are.
+    pub fn sized(&self) -> Option<usize> {
+        match self.kind {
+            Kind::Hashed { class, .. } => Some(class),
+            Kind::All | Kind::Direct { .. } => None,
+        }
+    }
+
+    /// Whether the promise that keys are unique needs [`Index::verify`].
+    pub fn needs_verification(&self) -> bool {
+        self.unique && matches!(self.kind, Kind::Hashed { .. })
+    }
+
+    // ---- building
+
+    /// Adds the row at `place` (`i64`), whose keys are the first columns of the current row. Rows with a NULL key are left out
+    /// unless NULLs are equal.
+    pub fn insert(&self, cx: &mut Context<'_>, place: V) -> Result<(), Unsupported> {
+        let keys = self.keys_of_row(cx)?;
+        let opened = self.leave_out_nulls(cx, &keys);
+        let (heads, next, slot) = match self.kind {
+            Kind::All => return Ok(()),
+            Kind::Direct { min, heads, next, .. } => {
+                let value = scalar_of(&keys[0])?;
+                let slot = offset_from(cx, value, min);
+                (heads, next, slot)
+            }
+            Kind::Hashed { heads, next, .. } => (heads, next, self.hashed_slot(cx, &keys, heads)),
+        };
+        let heads = array(cx, "heads", heads);
+        let pointer = cx.builder.offset(heads, slot);
+        let number = cx.builder.convert(place, Scalar::U32);
+        let one = cx.builder.u32(1);
+        let number = cx.builder.add(number, one);
+        let old = cx.builder.atomic(AtomicOp::Exchange, pointer, number, Scope::Device);
+        if self.unique && matches!(self.kind, Kind::Direct { .. }) {
+            let zero = cx.builder.u32(0);
+            let taken = cx.builder.ne(old, zero);
+            cx.begin_if(taken);
+            cx.builder.report(Status::Duplicate as u32);
+            cx.end();
+        } else if self.is_chained() {
+            let next = array(cx, "next", next);
+            let pointer = cx.builder.offset(next, place);
+            cx.builder.store(pointer, old);
+        }
+        if opened {
+            cx.end();
+        }
+        Ok(())
+    }
+
+    /// Reports rows of the finished index whose key an older row has too. The row at `place` is the current row.
+    pub fn verify(&self, cx: &mut Context<'_>, store: &RowStore, place: V) -> Result<(), Unsupported> {
+        let Kind::Hashed { next, .. } = self.kind else { return Ok(()) };
+        let keys = self.keys_of_row(cx)?;
+        let opened = self.leave_out_nulls(cx, &keys);
+        let next = array(cx, "next", next);
+        let older = cx.builder.element(next, place);
+        let search = Search { cursor: cx.builder.var_of("older", older) };
+        cx.begin_loop();
+        let other = self.advance(cx, search);
+        let same = self.matches(cx, store, &keys, other)?;
+        cx.begin_if(same);
+        cx.builder.report(Status::Duplicate as u32);
+        cx.builder.break_loop();
+        cx.end();
+        cx.end();
+        if opened {
+            cx.end();
+        }
+        Ok(())
+    }
+
+    /// Opens `if` no key is NULL, unless NULLs are equal to each other.
+    fn leave_out_nulls(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> bool {
+        match self.all_valid(cx, keys) {
+            Some(valid) if !self.null_equal || matches!(self.kind, Kind::Direct { .. }) => {
+                cx.begin_if(valid);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether rows of a slot are chained: not where no search looks beyond the first.
+    fn is_chained(&self) -> bool {
+        match self.kind {
+            Kind::All => false,
+            Kind::Direct { .. } => !self.unique && !self.first_only,
+            Kind::Hashed { .. } => true,
+        }
+    }
+
+    fn keys_of_row(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
+        (0..self.wide.len()).map(|index| cx.column(index)).collect()
+    }
+
+    // ---- probing
+
+    /// Begins the search for rows whose keys equal `keys`.
+    pub fn search(
+        &self,
+        cx: &mut Context<'_>,
+        store: &RowStore,
+        keys: &[Lowered],
+    ) -> Result<Search, Unsupported> {
+        let zero = cx.builder.u32(0);
+        let cursor = cx.builder.var_of("cursor", zero);
+        let valid = if self.null_equal { None } else { self.all_valid(cx, keys) };
+        match self.kind {
+            Kind::All => {
+                let count =
+                    cx.argument("stored_rows", Type::global(Scalar::U64), Argument::State(store.count));
+                let count = cx.builder.load(count);
+                let count = cx.builder.convert(count, Scalar::U32);
+                cx.builder.assign(cursor, count);
+            }
+            Kind::Direct { min, max, heads, .. } => {
+                let value = scalar_of(&keys[0])?;
+                let mut live = in_range(cx, value, keys[0].range, (min, max));
+                // One side never NULL: a NULL of the other equals nothing, whatever the rule.
+                for valid in [valid, keys[0].valid].into_iter().flatten() {
+                    live = Some(match live {
+                        Some(live) => cx.builder.and(live, valid),
+                        None => valid,
+                    });
+                }
+                if let Some(live) = live {
+                    cx.begin_if(live);
+                }
+                let slot = offset_from(cx, value, min);
+                let heads = array(cx, "heads", heads);
+                let head = cx.builder.element(heads, slot);
+                cx.builder.assign(cursor, head);
+                if live.is_some() {
+                    cx.end();
+                }
+            }
+            Kind::Hashed { heads, .. } => {
+                if let Some(valid) = valid {
+                    cx.begin_if(valid);
+                }
+                let slot = self.hashed_slot(cx, keys, heads);
+                let heads = array(cx, "heads", heads);
+                let head = cx.builder.element(heads, slot);
+                cx.builder.assign(cursor, head);
+                if valid.is_some() {
+                    cx.end();
+                }
+            }
+        }
+        Ok(Search { cursor })
+    }
+
+    /// Takes the next candidate: its place (`i64`). Leaves the innermost loop where there is none.
+    pub fn advance(&self, cx: &mut Context<'_>, search: Search) -> V {
+        let current = cx.builder.read(search.cursor);
+        let zero = cx.builder.u32(0);
+        let none = cx.builder.eq(current, zero);
+        cx.builder.break_if(none);
+        let one = cx.builder.u32(1);
+        let place = cx.builder.sub(current, one);
+        let wide = cx.builder.convert(place, Scalar::I64);
+        let following = match self.kind {
+            Kind::All => place,
+            _ if !self.is_chained() => cx.builder.u32(0),
+            Kind::Direct { next, .. } | Kind::Hashed { next, .. } => {
+                let next = array(cx, "next", next);
+                cx.builder.element(next, wide)
+            }
+        };
+        cx.builder.assign(search.cursor, following);
+        wide
+    }
+
+    /// Whether every candidate of a search has the keys.
+    pub fn is_exact(&self) -> bool {
+        !matches!(self.kind, Kind::Hashed { .. })
+    }
+
+    /// Whether the row at `place` has the keys.
+    pub fn matches(
+        &self,
+        cx: &mut Context<'_>,
+        store: &RowStore,
+        keys: &[Lowered],
+        place: V,
+    ) -> Result<V, Unsupported> {
+        let mut same: Option<V> = None;
+        if !self.is_exact() {
+            for (key, column) in keys.iter().zip(store.columns()) {
+                let equal = column.equals(cx, key, place)?;
+                same = Some(match same {
+                    Some(same) => cx.builder.and(same, equal),
+                    None => equal,
+                });
+            }
+        }
+        Ok(match same {
+            Some(same) => same,
+            None => cx.builder.bool(true),
+        })
+    }
+
+    /// Whether no key is NULL; `None` where none can be.
+    fn all_valid(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Option<V> {
+        let mut all: Option<V> = None;
+        for valid in keys.iter().filter_map(|key| key.valid) {
+            all = Some(match all {
+                Some(all) => cx.builder.and(all, valid),
+                None => valid,
+            });
+        }
+        all
+    }
+
+    fn hashed_slot(&self, cx: &mut Context<'_>, keys: &[Lowered], heads: usize) -> V {
+        let pairs: Vec<_> = keys.iter().zip(self.wide.iter().copied()).collect();
+        let hash = hash_keys(cx, &pairs);
+        let capacity = cx.argument("slots", Scalar::I64, Argument::StateCapacity(heads));
+        let hash = cx.builder.bitcast(hash, Scalar::I64);
+        let one = cx.builder.i64(1);
+        let mask = cx.builder.sub(capacity, one);
+        cx.builder.and(hash, mask)
+    }
+}
+
+/// The slots of a direct-addressed index over a key, if it is dense enough.
+fn direct_slots(key: &ColumnInfo, row_bound: u64) -> Option<u64> {
+    if key.data_type.is_float() || matches!(key.data_type, DataType::Utf8 | DataType::Boolean) {
+        return None;
+    }
+    let range = key.range?;
+    if !range.within(Range::new(i64::MIN, i64::MAX)) {
+        return None;
+    }
+    let slots = u64::try_from(range.max.checked_sub(range.min)?.checked_add(1)?).ok()?;
+    let dense = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(1024);
+    (slots <= DIRECT_LIMIT && slots <= dense).then_some(slots)
+}
+
+fn array(cx: &mut Context<'_>, name: &str, state: usize) -> V {
+    cx.argument(name, Type::global(Scalar::U32), Argument::State(state))
+}
+
+fn scalar_of(key: &Lowered) -> Result<V, Unsupported> {
+    match key.repr {
+        Repr::Scalar(value) => Ok(value),
+        Repr::Text(_) => Err(Unsupported("a key changed its representation".into())),
+    }
+}
+
+/// Whether a value is within bounds; `None` where its own range says so.
+fn in_range(cx: &mut Context<'_>, value: V, range: Option<Range>, (min, max): (i128, i128)) -> Option<V> {
+    if range.is_some_and(|range| range.min >= min && range.max <= max) {
+        return None;
+    }
+    let wide = wide_type(cx, value);
+    let value = cx.builder.convert(value, wide);
+    let (low, high) = (cx.constant(Constant::Int(wide, min)), cx.constant(Constant::Int(wide, max)));
+    let (above, below) = (cx.builder.ge(value, low), cx.builder.compare(CompareOp::Le, value, high));
+    Some(cx.builder.and(above, below))
+}
+
+/// `value - min` as `i64`.
+fn offset_from(cx: &mut Context<'_>, value: V, min: i128) -> V {
+    let wide = wide_type(cx, value);
+    let value = cx.builder.convert(value, wide);
+    if min == 0 {
+        return cx.builder.convert(value, Scalar::I64);
+    }
+    let min = cx.constant(Constant::Int(wide, min));
+    let difference = cx.builder.sub(value, min);
+    cx.builder.convert(difference, Scalar::I64)
+}
+
+fn wide_type(cx: &mut Context<'_>, value: V) -> Scalar {
+    match cx.builder.scalar(value) {
+        Scalar::I128 => Scalar::I128,
+        _ => Scalar::I64,
+    }
+}

@@ -1,0 +1,132 @@
+//! Keys packed into one word of 63 bits, where their ranges let them.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Scalar};
+
+use super::register_type;
+use crate::context::{Constant, Context, Lowered, Repr, Unsupported};
+use crate::pipeline::ColumnInfo;
+use crate::types::DataType;
+
+/// The bit of an entry that says that the slot is taken: an empty slot is a state, never a stolen key value.
+pub const OCCUPIED: u64 = 1 << 63;
+
+/// A key inside a packed word.
+#[derive(Debug, Clone)]
+pub struct PackedKey {
+    min: i128,
+    shift: u32,
+    /// Bits, with the one of NULL (the highest) where nullable.
+    bits: u32,
+    nullable: bool,
+}
+
+/// The packing of the keys into 63 bits, if they fit.
+pub fn pack(columns: &[ColumnInfo]) -> Option<Vec<PackedKey>> {
+    let mut shift = 0;
+    let mut packed = Vec::new();
+    for column in columns {
+        let (min, values) = match (column.dictionary, &column.data_type) {
+            (Some((_, _, entries)), _) => (0, i128::from(entries)),
+            (None, DataType::Boolean) => (0, 2),
+            _ => {
+                let range = column.range.or_else(|| column.data_type.full_range())?;
+                (range.min, range.max.checked_sub(range.min)?.checked_add(1)?)
+            }
+        };
+        let bits = i128::BITS - (values - 1).max(0).leading_zeros() + u32::from(column.nullable);
+        packed.push(PackedKey { min, shift, bits, nullable: column.nullable });
+        shift += bits;
+    }
+    (shift <= 63).then_some(packed)
+}
+
+impl PackedKey {
+    /// This key's bits of the entry.
+    pub fn encode(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<V, Unsupported> {
+        let index = match &key.repr {
+            Repr::Text(text) => match text.code {
+                Some(code) => cx.builder.convert(code.value, Scalar::U64),
+                None => return Err(Unsupported("a dictionary column lost its codes".into())),
+            },
+            Repr::Scalar(value) => self.index(cx, *value),
+        };
+        let index = match key.valid {
+            Some(valid) if self.nullable => {
+                let null = cx.builder.u64(1 << (self.bits - 1));
+                cx.builder.select(valid, index, null)
+            }
+            // The planner knows that it is never NULL (COALESCE with a constant): the flag is always set.
+            Some(valid) => {
+                let zero = cx.builder.u64(0);
+                cx.builder.select(valid, index, zero)
+            }
+            None => index,
+        };
+        let shift = cx.builder.u64(u64::from(self.shift));
+        Ok(cx.builder.binary(BinaryOp::Shl, index, shift))
+    }
+
+    fn index(&self, cx: &mut Context<'_>, value: V) -> V {
+        if cx.builder.scalar(value) == Scalar::Bool {
+            return cx.builder.convert(value, Scalar::U64);
+        }
+        let wide = cx.builder.convert(value, Scalar::I128);
+        let wide = match self.min {
+            0 => wide,
+            min => {
+                let min = cx.constant(Constant::Int(Scalar::I128, min));
+                cx.builder.sub(wide, min)
+            }
+        };
+        cx.builder.convert(wide, Scalar::U64)
+    }
+
+    /// The key of an entry.
+    pub fn decode(&self, cx: &mut Context<'_>, entry: V, column: &ColumnInfo) -> Lowered {
+        let b = &mut *cx.builder;
+        let shift = b.u64(u64::from(self.shift));
+        let field = b.binary(BinaryOp::Shr, entry, shift);
+        let mask = b.u64(if self.bits == 0 { 0 } else { u64::MAX >> (64 - self.bits) });
+        let field = b.and(field, mask);
+        let valid = self.nullable.then(|| {
+            let null = b.u64(1 << (self.bits - 1));
+            let bit = b.and(field, null);
+            let zero = b.u64(0);
+            b.eq(bit, zero)
+        });
+        let index = match valid {
+            Some(valid) => {
+                let zero = b.u64(0);
+                b.select(valid, field, zero)
+            }
+            None => field,
+        };
+        let repr = match column.dictionary {
+            Some((scan, column, entries)) => {
+                let value = cx.builder.convert(index, Scalar::U32);
+                let code = crate::context::DictionaryCode { value, entries, scan, column };
+                Repr::Text(cx.dictionary_entry(code))
+            }
+            None => Repr::Scalar(self.value(cx, index, column)),
+        };
+        Lowered { repr, valid, range: column.range.or_else(|| column.data_type.full_range()) }
+    }
+
+    fn value(&self, cx: &mut Context<'_>, index: V, column: &ColumnInfo) -> V {
+        let register = register_type(&column.data_type, column.range);
+        if register == Scalar::Bool {
+            let zero = cx.builder.u64(0);
+            return cx.builder.ne(index, zero);
+        }
+        let wide = cx.builder.convert(index, Scalar::I128);
+        let wide = match self.min {
+            0 => wide,
+            min => {
+                let min = cx.constant(Constant::Int(Scalar::I128, min));
+                cx.builder.add(wide, min)
+            }
+        };
+        cx.builder.convert(wide, register)
+    }
+}
