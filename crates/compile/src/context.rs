@@ -377,7 +377,7 @@ impl<'a> Context<'a> {
             }
             Layer::Project(exprs) => {
                 let expr = exprs.get(index).cloned().ok_or_else(missing)?;
-                self.current = layer - 1;
+                self.current = layer.checked_sub(1).ok_or_else(missing)?;
                 let value = lower(self, &expr);
                 self.current = layer;
                 value?
@@ -386,7 +386,7 @@ impl<'a> Context<'a> {
                 Joined::Value(value) => return Ok(value),
                 Joined::Stored { column, place, present } => column.load(self, place, present),
                 Joined::Below(below) => {
-                    self.current = layer - 1;
+                    self.current = layer.checked_sub(1).ok_or_else(missing)?;
                     let value = self.column(below);
                     self.current = layer;
                     return value;

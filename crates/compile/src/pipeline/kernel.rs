@@ -352,7 +352,7 @@ impl Body<'_, '_> {
     fn enter(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<Flow, Unsupported> {
         let live = match self.source {
             Source::Groups(operator) => operator.present(cx, row),
-            Source::BuildRows(join) => join.bind_build(cx, row),
+            Source::BuildRows(join) => join.delivers(cx, row),
             Source::Scan { .. } | Source::Store(_) => None,
         };
         let flow = match (live, flow) {
@@ -383,7 +383,7 @@ impl Body<'_, '_> {
                 cx.begin_values(columns);
             }
             Source::Store(join) => join.bind_store(cx, row),
-            Source::BuildRows(_) => {}
+            Source::BuildRows(join) => join.bind_build(cx, row),
         }
         Ok(())
     }

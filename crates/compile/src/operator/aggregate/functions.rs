@@ -11,7 +11,6 @@ use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::{Expr, lower};
 use crate::pipeline::{ColumnInfo, column_of};
 use crate::plan::{Aggregate, AggregateFunction};
-use crate::table::register_type;
 use crate::types::{DataType, Range};
 
 /// What a row contributes to a cell; nothing where the argument is NULL.

@@ -152,25 +152,28 @@ impl JoinOperator {
 
     // ---- what the build side keeps
 
-    /// The build side's columns at `place` as a row, and which places the kind delivers (`None`: all).
-    pub(crate) fn bind_build(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
+    /// The build side's columns at `place` as a row.
+    pub(crate) fn bind_build(&self, cx: &mut Context<'_>, place: V) {
         let mut columns = self.build_columns(place, None);
-        let matched = self.is_matched(cx, place);
-        let live = match (self.kind, matched) {
-            (JoinKind::BuildMark, Some(matched)) => {
-                columns.push(Joined::Value(boolean(matched)));
-                None
-            }
-            (JoinKind::BuildSemi, matched) => matched,
-            (JoinKind::BuildAnti, Some(matched)) => {
-                let unmatched = cx.builder.not(matched);
-                Some(self.not_in(cx, place, unmatched))
-            }
-            (_, Some(matched)) => Some(cx.builder.not(matched)),
-            (_, None) => None,
-        };
+        if self.kind == JoinKind::BuildMark
+            && let Some(matched) = self.is_matched(cx, place)
+        {
+            columns.push(Joined::Value(boolean(matched)));
+        }
         cx.begin_joined(columns);
-        live
+    }
+
+    /// Whether the kind keeps the build row at `place`; `None`: it keeps all.
+    pub(crate) fn delivers(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
+        if self.kind == JoinKind::BuildMark {
+            return None;
+        }
+        let matched = self.is_matched(cx, place)?;
+        if self.kind == JoinKind::BuildSemi {
+            return Some(matched);
+        }
+        let unmatched = cx.builder.not(matched);
+        Some(self.not_in(cx, place, unmatched))
     }
 
     /// `NOT IN`: nothing passes once the probe side has a NULL key, and no NULL key unless the probe side is empty.
