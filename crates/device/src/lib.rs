@@ -7,6 +7,7 @@ pub mod cuda;
 pub mod disk_cache;
 mod memory;
 pub mod nvrtc;
+mod query;
 pub mod simt;
 
 use std::fmt::Debug;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use arguments::{check_arguments, kernel_params};
 use parking_lot::Mutex;
+pub use query::{Download, QueryStream};
 
 use kelpie_kir::{Scalar, Target, ValidModule};
 
@@ -209,4 +211,6 @@ pub trait Device: Send + Sync + Debug {
     fn code(&self, module: &ValidModule) -> Result<String, DeviceError>;
     /// Runs a kernel and waits for it.
     fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError>;
+    /// The operations of one query, in an order of their own.
+    fn begin_query(self: Arc<Self>) -> Result<Box<dyn QueryStream>, DeviceError>;
 }

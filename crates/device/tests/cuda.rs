@@ -3,20 +3,41 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use kelpie_device::cuda::CudaDevice;
 use kelpie_device::disk_cache::DiskCache;
 use kelpie_device::{
-    Buffer, CancelToken, Device, DeviceError, DeviceKind, Kernel, KernelArgument, Launch, LaunchReport, nvrtc,
+    Buffer, CancelToken, Device, DeviceError, DeviceKind, Download, Kernel, KernelArgument, Launch,
+    LaunchReport, QueryStream, nvrtc,
 };
 use kelpie_kir::*;
+use parking_lot::{RwLock, RwLockReadGuard};
+
+/// Written to by a test that no other may run beside.
+static ALONE: RwLock<()> = RwLock::new(());
+
+/// A device that tests share.
+struct Gpu {
+    device: Arc<CudaDevice>,
+    _shared: RwLockReadGuard<'static, ()>,
+}
+
+impl std::ops::Deref for Gpu {
+    type Target = CudaDevice;
+
+    fn deref(&self) -> &CudaDevice {
+        &self.device
+    }
+}
 
 /// The first GPU, opened once; the disk cache is in a folder of this test run.
-fn gpu() -> Option<Arc<CudaDevice>> {
+fn gpu() -> Option<Gpu> {
     static DEVICE: OnceLock<Option<Arc<CudaDevice>>> = OnceLock::new();
-    DEVICE.get_or_init(|| opened().map_err(|error| eprintln!("skipped: {error}")).ok()).clone()
+    let _shared = ALONE.read();
+    let device = DEVICE.get_or_init(|| opened().map_err(|error| eprintln!("skipped: {error}")).ok());
+    Some(Gpu { device: device.clone()?, _shared })
 }
 
 fn cache_folder() -> &'static Path {
@@ -94,6 +115,7 @@ fn scale(tag: i64) -> ValidModule {
 
 #[test]
 fn the_device_is_usable_or_says_why() {
+    let _shared = ALONE.read();
     match opened() {
         Ok(device) => {
             assert_eq!(device.kind(), DeviceKind::Cuda);
@@ -300,19 +322,20 @@ fn shared_memory_static_and_dynamic() {
     assert!(error.contains("shared memory"), "{error}");
 }
 
-/// Runs until the status word is set.
+/// Runs until the status word is set. Each thread adds 1 to `count` when it starts and when it ends.
 fn endless() -> ValidModule {
     let mut b = Builder::new();
     b.begin_kernel("endless");
     b.add_param("count", Type::global(Scalar::I64));
     let count = b.param(0);
+    let one = b.i64(1);
+    b.atomic_discard(AtomicOp::Add, count, one, Scope::Device);
     b.begin_loop();
     let status = b.builtin(Builtin::Status);
     let zero = b.u32(0);
     let stopped = b.ne(status, zero);
     b.break_if(stopped);
     b.end();
-    let one = b.i64(1);
     b.atomic_discard(AtomicOp::Add, count, one, Scope::Device);
     b.end_kernel();
     validate(b.finish().unwrap()).unwrap()
@@ -335,12 +358,12 @@ fn a_cancelled_kernel_leaves() {
     });
     assert_eq!(report.unwrap().status, 1);
     assert!(begun.elapsed() < Duration::from_secs(5));
-    assert_eq!(words(&device, &count), [20 * 256]);
+    assert_eq!(words(&device, &count), [2 * 20 * 256]);
     // Cancelled before it starts: it does not run.
     let launch = Launch { kernel: kernel.as_ref(), blocks: 20, arguments: &arguments, cancel: &cancel };
     assert_eq!(device.launch(&launch).unwrap().status, 1);
-    assert_eq!(words(&device, &count), [20 * 256]);
-    // The slot's next launch does not see the cancellation.
+    assert_eq!(words(&device, &count), [2 * 20 * 256]);
+    // The lane's next launch does not see the cancellation.
     let module = scale(0);
     let kernel = device.compile(&module, "scale").unwrap();
     let out = device.allocate(8).unwrap();
@@ -356,7 +379,7 @@ fn a_cancelled_kernel_leaves() {
 #[test]
 fn the_budget_holds_and_freed_memory_is_used_again() {
     // A device of its own: the budget is the device's.
-    let Some(_) = gpu() else { return };
+    let Some(_gpu) = gpu() else { return };
     let device = opened().unwrap();
     let (used, limit) = device.memory();
     assert!(used == 0 && limit > 1 << 28, "{used} of {limit}");
@@ -420,6 +443,97 @@ fn launches_from_many_threads() {
             });
         }
     });
+}
+
+/// Adds row numbers to `input` in a query: everything that a query does.
+fn add_rows(
+    query: &dyn QueryStream,
+    kernel: &dyn Kernel,
+    input: &Buffer,
+    out: &Buffer,
+    rows: i64,
+) -> [Vec<u8>; 2] {
+    let arguments = [
+        KernelArgument::Buffer(input.clone(), 0),
+        KernelArgument::Buffer(out.clone(), 0),
+        KernelArgument::Scalar(Scalar::I64, 1),
+        KernelArgument::Scalar(Scalar::U32, rows.into()),
+    ];
+    // The row after the last stays as it is filled.
+    query.fill(out, 0, out.bytes(), 0xee).unwrap();
+    let cancel = CancelToken::default();
+    let launch = Launch { kernel, blocks: 20, arguments: &arguments, cancel: &cancel };
+    assert_eq!(query.launch(&launch).unwrap().status, 0);
+    let [mut head, mut tail] = [vec![0; rows as usize * 8], vec![0; 8]];
+    let (first, last) = (
+        Download { buffer: out, offset: 0, data: &mut head },
+        Download { buffer: out, offset: rows as usize * 8, data: &mut tail },
+    );
+    query.download_many(&mut [first, last]).unwrap();
+    [head, tail]
+}
+
+#[test]
+fn a_query_does_not_wait_for_another_and_streams_are_used_again() {
+    if gpu().is_none() {
+        return;
+    }
+    // The driver may hold up one thread's allocations until another's kernel has ended.
+    let _alone = ALONE.write();
+    let device = opened().unwrap();
+    let begin = || Arc::clone(&device).begin_query().unwrap();
+    let endless = device.compile(&endless(), "endless").unwrap();
+    let scale = device.compile(&scale(0), "scale").unwrap();
+    assert_eq!(device.query_streams(), 0);
+    let (first, second) = (begin(), begin());
+    assert_eq!(device.query_streams(), 2);
+    let rows = 5000i64;
+    let values: Vec<i64> = (0..rows).map(|row| row * 3).collect();
+    // A column of the cache, say: copied by the device, used by any query.
+    let input = buffer_of(&device, &values);
+    let out = device.allocate((rows as usize + 1) * 8).unwrap();
+    let count = buffer_of(&device, &[0]);
+    let expected: Vec<u8> = (0..rows).flat_map(|row| (row * 4).to_le_bytes()).collect();
+    let work = || {
+        let [head, tail] = add_rows(second.as_ref(), scale.as_ref(), &input, &out, rows);
+        assert!(head == expected && tail == [0xee; 8]);
+    };
+    // Makes what the device makes when first needed.
+    work();
+    let cancel = CancelToken::default();
+    let arguments = [KernelArgument::Buffer(count.clone(), 0)];
+    let launch = Launch { kernel: endless.as_ref(), blocks: 4, arguments: &arguments, cancel: &cancel };
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| first.launch(&launch));
+        let (done, finished) = mpsc::channel();
+        let (second, count, work) = (&second, &count, &work);
+        scope.spawn(move || {
+            let mut started = [0; 8];
+            let begun = Instant::now();
+            while started == [0; 8] && begun.elapsed() < Duration::from_secs(5) {
+                second.download(count, 0, &mut started).unwrap();
+            }
+            assert_ne!(started, [0; 8], "the first query's kernel does not start");
+            (0..10).for_each(|_| work());
+            done.send(()).unwrap();
+        });
+        let finished = finished.recv_timeout(Duration::from_secs(10));
+        let still_running = !running.is_finished();
+        cancel.cancel();
+        assert_eq!(running.join().unwrap().unwrap().status, 1);
+        assert!(finished.is_ok() && still_running, "the second query waited for the first");
+    });
+    assert_eq!(words(&device, &count), [2 * 4 * 256]);
+    // A query that ends with work in its stream, and one whose launch was cancelled: both streams come back.
+    second.fill(&out, 0, 100, 1).unwrap();
+    drop((first, second));
+    for _ in 0..3 {
+        let (first, second) = (begin(), begin());
+        assert!(add_rows(first.as_ref(), scale.as_ref(), &input, &out, rows)[0] == expected);
+        assert!(add_rows(second.as_ref(), scale.as_ref(), &input, &out, rows)[0] == expected);
+    }
+    assert_eq!(device.query_streams(), 2);
+    assert_eq!(run(&device, scale.as_ref(), 1, &[]).unwrap_err().to_string().matches("scale").count(), 1);
 }
 
 /// Writes where nothing is.

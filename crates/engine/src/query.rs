@@ -13,7 +13,7 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_device::{CancelToken, Device};
+use kelpie_device::{CancelToken, Device, QueryStream};
 use kelpie_kir::{Module, Scalar, Target, text};
 use parking_lot::Mutex;
 
@@ -43,6 +43,7 @@ pub struct Engine {
 struct Execution<'a> {
     engine: &'a Engine,
     device: Arc<dyn Device>,
+    stream: Box<dyn QueryStream>,
     micro_model: MicroModel,
     sources: Vec<Arc<dyn TableSource>>,
     cancel: &'a CancelToken,
@@ -123,6 +124,7 @@ impl Engine {
         let metrics = QueryMetrics { device: device.name(), ..QueryMetrics::default() };
         Ok(Execution {
             engine: self,
+            stream: Arc::clone(&device).begin_query()?,
             device,
             micro_model: query.options.micro_model,
             sources: query.sources.clone(),
@@ -252,8 +254,9 @@ impl Execution<'_> {
                 describe(&prepared, *stage, &self.device, out)?;
             }
             let first = self.metrics.pipelines.len();
+            let stream = self.stream.as_ref();
             let outcome =
-                stage::run(&prepared, plan, &loaded, &self.device, columns, self.cancel, &mut self.metrics)?;
+                stage::run(&prepared, plan, &loaded, stream, columns, self.cancel, &mut self.metrics)?;
             if fresh {
                 for (metrics, kernel) in self.metrics.pipelines[first..].iter_mut().zip(&prepared.kernels) {
                     metrics.compile_ns = kernel.compile_ns();

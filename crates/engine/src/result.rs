@@ -13,8 +13,8 @@ use kelpie_kir::Scalar;
 
 use crate::error::EngineError;
 
-/// Reads bytes of a state: the first `bytes` of it.
-pub type ReadState<'a> = dyn Fn(usize, usize) -> Result<Vec<u8>, EngineError> + 'a;
+/// Reads the first bytes of each of several states, given as state and number of bytes.
+pub type ReadStates<'a> = dyn Fn(&[(usize, usize)]) -> Result<Vec<Vec<u8>>, EngineError> + 'a;
 
 /// The Arrow type of a SQL type.
 pub fn arrow_type(data_type: &DataType) -> at::DataType {
@@ -56,19 +56,21 @@ pub fn arrow_schema(fields: &[Field]) -> at::SchemaRef {
     Arc::new(at::Schema::new(fields.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// The result of a query.
+/// The result of a query. The device is asked three times: for the number of rows, for the columns, and for the bytes of
+/// texts.
 pub fn read(
     layout: &OutputLayout,
     fields: &[Field],
-    state: &ReadState<'_>,
+    read: &ReadStates<'_>,
 ) -> Result<RecordBatch, EngineError> {
-    let count = state(layout.count, 8)?;
-    let rows = word(&count, 0) as usize;
+    let rows = word(&one(read, layout.count, 8)?, 0) as usize;
+    let wanted: Vec<_> = layout.columns.iter().flat_map(|column| parts(column, rows)).collect();
+    let mut read_parts = read(&wanted)?.into_iter();
     let mut arrays = Vec::new();
     for (index, field) in fields.iter().enumerate() {
         // A pipeline whose source is empty at compile time may have declared no columns.
         arrays.push(match layout.columns.get(index) {
-            Some(column) => read_column(column, rows, state)?,
+            Some(column) => array(column, rows, &mut read_parts, read)?,
             None => new_null_array(&arrow_type(&field.data_type), rows),
         });
     }
@@ -117,25 +119,45 @@ fn word(bytes: &[u8], index: usize) -> u64 {
     bytes.get(index * 8..index * 8 + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-fn read_column(column: &OutputColumn, rows: usize, state: &ReadState<'_>) -> Result<ArrayRef, EngineError> {
+fn one(read: &ReadStates<'_>, state: usize, bytes: usize) -> Result<Vec<u8>, EngineError> {
+    Ok(read(&[(state, bytes)])?.pop().unwrap_or_default())
+}
+
+/// The states that a column consists of, and how many of their bytes; without the bytes of texts.
+fn parts(column: &OutputColumn, rows: usize) -> Vec<(usize, usize)> {
+    let mut parts: Vec<_> = column.validity.map(|validity| (validity, rows)).into_iter().collect();
+    match column.storage {
+        OutputStorage::Null => {}
+        OutputStorage::Scalar(scalar, values) => parts.push((values, rows * scalar.bytes() as usize)),
+        OutputStorage::Text { offsets, lengths, .. } => {
+            parts.extend([(offsets, rows * 8), (lengths, rows * 4)])
+        }
+    }
+    parts
+}
+
+/// A column of its [`parts`], which `read_parts` gives next.
+fn array(
+    column: &OutputColumn,
+    rows: usize,
+    read_parts: &mut dyn Iterator<Item = Vec<u8>>,
+    read: &ReadStates<'_>,
+) -> Result<ArrayRef, EngineError> {
+    let mut part = || {
+        let missing = || EngineError::Internal(format!("a part of column {} was not read", column.name));
+        read_parts.next().ok_or_else(missing)
+    };
     let nulls = match column.validity {
-        Some(validity) => {
-            let bytes = state(validity, rows)?;
+        Some(_) => {
+            let bytes = part()?;
             Some(NullBuffer::new(BooleanBuffer::collect_bool(rows, |row| bytes[row] != 0)))
         }
         None => None,
     };
     match column.storage {
         OutputStorage::Null => Ok(new_null_array(&arrow_type(&column.data_type), rows)),
-        OutputStorage::Scalar(scalar, id) => {
-            let bytes = state(id, rows * scalar.bytes() as usize)?;
-            scalar_array(&column.data_type, scalar, &bytes, nulls)
-        }
-        OutputStorage::Text { offsets, lengths, heap } => {
-            let offsets = state(offsets, rows * 8)?;
-            let lengths = state(lengths, rows * 4)?;
-            text_array(rows, &offsets, &lengths, nulls, heap, state)
-        }
+        OutputStorage::Scalar(scalar, _) => scalar_array(&column.data_type, scalar, &part()?, nulls),
+        OutputStorage::Text { heap, .. } => text_array(rows, &part()?, &part()?, nulls, heap, read),
     }
 }
 
@@ -145,7 +167,7 @@ fn text_array(
     lengths: &[u8],
     nulls: Option<NullBuffer>,
     heap: usize,
-    state: &ReadState<'_>,
+    read: &ReadStates<'_>,
 ) -> Result<ArrayRef, EngineError> {
     let span = |row: usize| {
         let offset = word(offsets, row) as usize;
@@ -156,7 +178,7 @@ fn text_array(
         (offset, length as usize)
     };
     let used = (0..rows).map(|row| span(row).0 + span(row).1).max().unwrap_or(0);
-    let bytes = state(heap, used)?;
+    let bytes = one(read, heap, used)?;
     let mut builder = StringBuilder::with_capacity(rows, used);
     for row in 0..rows {
         if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {

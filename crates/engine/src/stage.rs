@@ -8,7 +8,7 @@ use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::{Argument, ColumnPart, Constant, Status};
 use kelpie_compile::pipeline::{CompiledPipeline, Growth, Program, Rows, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan};
-use kelpie_device::{Buffer, CancelToken, Device, Kernel, KernelArgument, Launch};
+use kelpie_device::{Buffer, CancelToken, Device, Download, Kernel, KernelArgument, Launch, QueryStream};
 use kelpie_kir::{Scalar, ValidModule, validate};
 use parking_lot::Mutex;
 
@@ -125,6 +125,8 @@ pub fn prepare(program: Program, device: &Arc<dyn Device>) -> Result<Prepared, E
 /// A running stage: the state buffers of one execution.
 struct Run<'a> {
     device: &'a Arc<dyn Device>,
+    /// What runs, copies and fills: in order.
+    stream: &'a dyn QueryStream,
     /// Makes room for state by evicting columns.
     cache: &'a ColumnCache,
     prepared: &'a Prepared,
@@ -140,14 +142,15 @@ pub fn run(
     prepared: &Prepared,
     plan: &Plan,
     loaded: &[Loaded],
-    device: &Arc<dyn Device>,
+    stream: &dyn QueryStream,
     cache: &ColumnCache,
     cancel: &CancelToken,
     metrics: &mut QueryMetrics,
 ) -> Result<Outcome, EngineError> {
     let program = &prepared.program;
     let mut run = Run {
-        device,
+        device: stream.device(),
+        stream,
         cache,
         prepared,
         loaded,
@@ -168,7 +171,7 @@ pub fn run(
     }
     *prepared.learned.lock() = run.capacities.clone();
     let start = Instant::now();
-    let batch = result::read(&program.output, &plan.fields(), &|state, bytes| run.read_state(state, bytes))?;
+    let batch = result::read(&program.output, &plan.fields(), &|parts| run.read_states(parts))?;
     metrics.result_ns += start.elapsed().as_nanos() as u64;
     Ok(Outcome::Rows(batch))
 }
@@ -236,7 +239,7 @@ impl Run<'_> {
     fn clear(&mut self, states: &[usize]) -> Result<(), EngineError> {
         for state in states {
             let buffer = self.buffer(*state)?;
-            self.device.fill(&buffer, 0, self.state_bytes(*state)?, 0)?;
+            self.stream.fill(&buffer, 0, self.state_bytes(*state)?, 0)?;
         }
         Ok(())
     }
@@ -264,7 +267,7 @@ impl Run<'_> {
             arguments: &arguments,
             cancel: self.cancel,
         };
-        let report = self.device.launch(&launch)?;
+        let report = self.stream.launch(&launch)?;
         metrics.run_ns += report.time_ns;
         metrics.launches += 1;
         if let Some(activity) = report.activity {
@@ -323,17 +326,25 @@ impl Run<'_> {
         Ok(buffer)
     }
 
-    fn read_state(&self, state: usize, bytes: usize) -> Result<Vec<u8>, EngineError> {
-        let mut data = vec![0; bytes];
-        if let (Some(buffer), true) = (&self.buffers[state], bytes > 0) {
-            self.device.download(buffer, 0, &mut data)?;
+    /// The first bytes of each of several states, with one wait.
+    fn read_states(&self, parts: &[(usize, usize)]) -> Result<Vec<Vec<u8>>, EngineError> {
+        let mut read: Vec<Vec<u8>> = parts.iter().map(|(_, bytes)| vec![0; *bytes]).collect();
+        let mut downloads = Vec::new();
+        for ((state, _), data) in parts.iter().zip(&mut read) {
+            if let Some(buffer) = &self.buffers[*state] {
+                downloads.push(Download { buffer, offset: 0, data });
+            }
         }
-        Ok(data)
+        self.stream.download_many(&mut downloads)?;
+        Ok(read)
     }
 
     fn read_word(&self, state: usize) -> Result<u64, EngineError> {
-        let bytes = self.read_state(state, 8)?;
-        Ok(bytes.try_into().map_or(0, u64::from_le_bytes))
+        let mut bytes = [0; 8];
+        if let Some(buffer) = &self.buffers[state] {
+            self.stream.download(buffer, 0, &mut bytes)?;
+        }
+        Ok(u64::from_le_bytes(bytes))
     }
 
     fn arguments(
@@ -371,7 +382,7 @@ impl Run<'_> {
                 Some(buffer) => whole(buffer),
                 None => {
                     let buffer = self.cache.allocate(self.device, bytes.len().max(16))?;
-                    self.device.upload(&buffer, 0, bytes)?;
+                    self.stream.upload(&buffer, 0, bytes)?;
                     self.constants.insert(bytes.to_vec(), Arc::clone(&buffer));
                     whole(&buffer)
                 }

@@ -15,7 +15,8 @@ use self::kernel::LoadedKernel;
 use self::workers::{WorkerPool, launch_failed};
 use crate::cache::ModuleCache;
 use crate::memory::{HostMemory, HostPool, default_limit};
-use crate::{Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport};
+use crate::query::Immediate;
+use crate::{Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport, QueryStream};
 
 /// Name of the device in errors.
 const DEVICE: &str = "cpu";
@@ -126,6 +127,10 @@ impl Device for CpuDevice {
             .map_err(|message| launch_failed(DEVICE, kernel.name(), message))?;
         let status = status.load(Ordering::Acquire);
         Ok(LaunchReport { status, time_ns: time.as_nanos() as u64, activity: None })
+    }
+
+    fn begin_query(self: Arc<Self>) -> Result<Box<dyn QueryStream>, DeviceError> {
+        Ok(Box::new(Immediate(self)))
     }
 }
 

@@ -1,8 +1,8 @@
-//! Launches: one at a time in each slot, which has its own stream, events and status word.
+//! Lanes: a stream with what launches in it need. A query has one as long as it runs.
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
@@ -21,19 +21,22 @@ const SPIN: Duration = Duration::from_micros(200);
 /// How often a longer one is asked for.
 const NAP: Duration = Duration::from_micros(50);
 
-/// The launch slots of one device: as many as threads ever launched at the same time.
+/// The lanes of one device: as many as queries ever ran at the same time.
 #[derive(Debug)]
-pub struct Launcher {
+pub struct Lanes {
     context: Arc<Context>,
-    idle: Mutex<Vec<Slot>>,
+    idle: Mutex<Vec<Lane>>,
+    made: AtomicUsize,
 }
 
+/// A stream, its events and its status word. One launch at a time.
 #[derive(Debug)]
-struct Slot {
-    stream: Stream,
+pub struct Lane {
+    pub stream: Stream,
     start: Event,
     stop: Event,
     status: Arc<StatusWord>,
+    context: Arc<Context>,
 }
 
 /// Pinned host memory that the kernel addresses too. So a cancellation needs no call of the driver, which may hold its
@@ -53,30 +56,61 @@ impl StatusWord {
     }
 }
 
-impl Slot {
-    fn new(context: &Arc<Context>) -> Result<Slot, DeviceError> {
-        Ok(Slot {
+/// The report of a launch that was cancelled before its start.
+pub fn cancelled() -> LaunchReport {
+    LaunchReport { status: CANCELLED, ..LaunchReport::default() }
+}
+
+impl Lanes {
+    /// No lane yet: the first query makes one.
+    pub fn new(context: Arc<Context>) -> Lanes {
+        Lanes { context, idle: Mutex::default(), made: AtomicUsize::new(0) }
+    }
+
+    /// A lane that nobody uses and in whose stream nothing is left to do.
+    pub fn take(&self) -> Result<Lane, DeviceError> {
+        self.context.enter()?;
+        let idle = self.idle.lock().pop();
+        match idle {
+            Some(lane) => Ok(lane),
+            None => {
+                let lane = Lane::new(&self.context)?;
+                self.made.fetch_add(1, Ordering::Relaxed);
+                Ok(lane)
+            }
+        }
+    }
+
+    /// Everything in the lane's stream is done. A lane of which that is not known is dropped instead.
+    pub fn give_back(&self, lane: Lane) {
+        self.idle.lock().push(lane);
+    }
+
+    /// How many were ever made.
+    pub fn made(&self) -> usize {
+        self.made.load(Ordering::Relaxed)
+    }
+}
+
+impl Lane {
+    fn new(context: &Arc<Context>) -> Result<Lane, DeviceError> {
+        Ok(Lane {
             stream: Stream::new(context)?,
             start: Event::new(context)?,
             stop: Event::new(context)?,
             status: Arc::new(StatusWord(Pinned::new(context, 4)?)),
+            context: context.clone(),
         })
     }
-}
 
-impl Launcher {
-    /// No slot yet: the first launch makes one.
-    pub fn new(context: Arc<Context>) -> Launcher {
-        Launcher { context, idle: Mutex::default() }
-    }
-
-    /// Runs a kernel in blocks of `block_threads` threads and waits for it.
+    /// Runs a kernel in blocks of `block_threads` threads after what is in the stream, and waits for it; one that is
+    /// cancelled already is not started, and nothing is waited for (`None`).
     pub fn launch(
-        &self,
+        &mut self,
         pool: &Arc<Pool>,
         launch: &Launch<'_>,
         block_threads: u32,
-    ) -> Result<LaunchReport, DeviceError> {
+    ) -> Result<Option<LaunchReport>, DeviceError> {
         let Some(kernel) = launch.kernel.as_any().downcast_ref::<CudaKernel>() else {
             return Err(self.context.failed("a launch", "the kernel is of another kind of device"));
         };
@@ -87,29 +121,21 @@ impl Launcher {
             return Err(self.context.failed(&operation, "the grid has no blocks"));
         }
         if launch.cancel.is_cancelled() {
-            return Ok(LaunchReport { status: CANCELLED, ..LaunchReport::default() });
+            return Ok(None);
         }
         self.context.enter()?;
-        let idle = self.idle.lock().pop();
-        let slot = match idle {
-            Some(slot) => slot,
-            None => Slot::new(&self.context)?,
-        };
-        // After an error the slot is dropped: nothing is known about its streams.
-        self.start(&slot, compiled, launch.blocks, block_threads, arguments, &operation)?;
-        let status = Arc::clone(&slot.status);
+        self.start(compiled, launch.blocks, block_threads, arguments, &operation)?;
+        let status = Arc::clone(&self.status);
         let stop = Arc::new(move || {
             // What the kernel reported before stays.
             let _ = status.word().compare_exchange(0, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
         });
-        launch.cancel.while_watched(stop, || self.wait(&slot, &operation))?;
-        let report = LaunchReport {
-            status: slot.status.word().load(Ordering::SeqCst),
-            time_ns: slot.stop.since_ns(&slot.start)?,
+        launch.cancel.while_watched(stop, || self.wait(&operation))?;
+        Ok(Some(LaunchReport {
+            status: self.status.word().load(Ordering::SeqCst),
+            time_ns: self.stop.since_ns(&self.start)?,
             ..LaunchReport::default()
-        };
-        self.idle.lock().push(slot);
-        Ok(report)
+        }))
     }
 
     /// The arguments' bits. Every one is in 16 bytes of its own, of which the driver reads the parameter's size.
@@ -141,34 +167,33 @@ impl Launcher {
 
     fn start(
         &self,
-        slot: &Slot,
         compiled: &Compiled,
         blocks: u32,
         block_threads: u32,
         mut arguments: Vec<u128>,
         operation: &str,
     ) -> Result<(), DeviceError> {
-        arguments.push(u128::from(slot.status.pointer()));
-        slot.status.word().store(0, Ordering::SeqCst);
+        arguments.push(u128::from(self.status.pointer()));
+        self.status.word().store(0, Ordering::SeqCst);
         let mut pointers: Vec<*mut c_void> =
             arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
-        slot.start.record(&slot.stream)?;
+        self.start.record(&self.stream)?;
         // SAFETY: there is one argument for each parameter and the status word, each at least as large as the
         // parameter; the driver copies them during the call. What the kernel does with its pointers is the caller's.
         let launched = unsafe {
             let grid = (blocks, 1, 1);
             let block = (block_threads, 1, 1);
             let shared = compiled.shared_bytes;
-            result::launch_kernel(compiled.function, grid, block, shared, slot.stream.handle, &mut pointers)
+            result::launch_kernel(compiled.function, grid, block, shared, self.stream.handle, &mut pointers)
         };
         self.context.check(operation, launched)?;
-        slot.stop.record(&slot.stream)
+        self.stop.record(&self.stream)
     }
 
     /// Waits for the kernel.
-    fn wait(&self, slot: &Slot, operation: &str) -> Result<(), DeviceError> {
+    fn wait(&self, operation: &str) -> Result<(), DeviceError> {
         let begun = Instant::now();
-        while !slot.stop.is_done(operation)? {
+        while !self.stop.is_done(operation)? {
             if begun.elapsed() < SPIN {
                 std::hint::spin_loop();
             } else {

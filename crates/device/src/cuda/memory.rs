@@ -1,7 +1,7 @@
 //! Device memory: a pool of freed blocks by size class, under a budget.
 //!
-//! Every operation of this device waits until it is done, so a buffer that is dropped is in use nowhere, and its block
-//! can be given out again at once.
+//! Every operation of this device waits until it is done, or its query holds the buffer until it is. So a buffer that is
+//! dropped is in use nowhere, and its block can be given out again at once.
 
 use std::any::Any;
 use std::collections::BTreeMap;

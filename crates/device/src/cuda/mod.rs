@@ -1,6 +1,7 @@
 //! NVIDIA GPUs, through the driver's interface, which is loaded at run time.
 //!
-//! Every operation waits until it is done; several threads work side by side, each in streams of its own. An error that
+//! A query has a stream of its own, in which its operations run in order. Every operation waits until it is done, but a
+//! query's fills: they are waited for together with what comes after them. An error that
 //! loses the driver's context (a wild pointer in a kernel, say) fails the operation and every later one of this device,
 //! with a message that names the first cause; the process and other devices go on.
 
@@ -10,6 +11,7 @@ mod driver;
 mod kernel;
 mod launch;
 mod memory;
+mod query;
 mod staging;
 mod stream;
 
@@ -21,12 +23,13 @@ use kelpie_kir::{Target, ValidModule};
 
 use self::driver::Context;
 use self::kernel::Compiler;
-use self::launch::Launcher;
+use self::launch::{Lanes, cancelled};
 use self::memory::{CudaMemory, Pool};
+use self::query::CudaQuery;
 use self::staging::Staging;
 use crate::disk_cache::DiskCache;
 use crate::nvrtc;
-use crate::{Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport};
+use crate::{Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport, QueryStream};
 
 /// Threads of a block.
 const BLOCK_THREADS: u32 = 256;
@@ -40,7 +43,7 @@ pub struct CudaDevice {
     target: Target,
     properties: Vec<(String, String)>,
     compiler: Compiler,
-    launcher: Launcher,
+    lanes: Lanes,
     staging: Staging,
     pool: Arc<Pool>,
 }
@@ -110,11 +113,16 @@ impl CudaDevice {
             properties: properties(device, nvrtc),
             target,
             compiler,
-            launcher: Launcher::new(context.clone()),
+            lanes: Lanes::new(context.clone()),
             staging: Staging::new(context.clone()),
             pool,
             context,
         }))
+    }
+
+    /// How many streams were ever made for queries: as many as ran at the same time.
+    pub fn query_streams(&self) -> usize {
+        self.lanes.made()
     }
 
     /// The address of `bytes` bytes of a buffer from `offset` on.
@@ -212,12 +220,12 @@ impl Device for CudaDevice {
 
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         let target = self.range("a copy to the device", buffer, offset, data.len())?;
-        if data.is_empty() { Ok(()) } else { self.staging.upload(target, data) }
+        if data.is_empty() { Ok(()) } else { self.staging.upload(None, target, data) }
     }
 
     fn download(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<(), DeviceError> {
         let source = self.range("a copy from the device", buffer, offset, data.len())?;
-        if data.is_empty() { Ok(()) } else { self.staging.download(source, data) }
+        if data.is_empty() { Ok(()) } else { self.staging.download(None, vec![(source, data)]) }
     }
 
     fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
@@ -236,6 +244,14 @@ impl Device for CudaDevice {
     }
 
     fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
-        self.launcher.launch(&self.pool, launch, self.target.block_threads)
+        let mut lane = self.lanes.take()?;
+        // After an error the lane is dropped: nothing is known about its stream.
+        let report = lane.launch(&self.pool, launch, self.target.block_threads)?;
+        self.lanes.give_back(lane);
+        Ok(report.unwrap_or_else(cancelled))
+    }
+
+    fn begin_query(self: Arc<Self>) -> Result<Box<dyn QueryStream>, DeviceError> {
+        Ok(Box::new(CudaQuery::new(self)?))
     }
 }

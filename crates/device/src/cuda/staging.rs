@@ -29,21 +29,27 @@ struct State {
     made: usize,
 }
 
-/// Two pinned buffers, a stream to copy in, and an event for each buffer's last copy.
+/// Two pinned buffers, an event for each one's last copy, and a stream for copies that are of no query.
 #[derive(Debug)]
 struct Pair {
     stream: Stream,
-    events: [Event; 2],
-    buffers: [Pinned; 2],
+    buffers: Buffers,
 }
+
+#[derive(Debug)]
+struct Buffers {
+    events: [Event; 2],
+    pinned: [Pinned; 2],
+}
+
+/// Device memory, and where it goes on the host.
+type Piece<'a> = (CUdeviceptr, &'a mut [u8]);
 
 impl Pair {
     fn new(context: &Arc<Context>) -> Result<Pair, DeviceError> {
-        Ok(Pair {
-            stream: Stream::new(context)?,
-            events: [Event::new(context)?, Event::new(context)?],
-            buffers: [Pinned::new(context, CHUNK_BYTES)?, Pinned::new(context, CHUNK_BYTES)?],
-        })
+        let events = [Event::new(context)?, Event::new(context)?];
+        let pinned = [Pinned::new(context, CHUNK_BYTES)?, Pinned::new(context, CHUNK_BYTES)?];
+        Ok(Pair { stream: Stream::new(context)?, buffers: Buffers { events, pinned } })
     }
 }
 
@@ -53,48 +59,58 @@ impl Staging {
         Staging { context, state: Mutex::default(), returned: Condvar::new() }
     }
 
-    /// Copies `data` to device memory that holds at least as much, and waits.
-    pub fn upload(&self, target: CUdeviceptr, data: &[u8]) -> Result<(), DeviceError> {
+    /// Copies `data` to device memory that holds at least as much, after what is in the stream (`None`: one of its
+    /// own), and waits.
+    pub fn upload(
+        &self,
+        stream: Option<&Stream>,
+        target: CUdeviceptr,
+        data: &[u8],
+    ) -> Result<(), DeviceError> {
         const WHAT: &str = "a copy to the device";
-        self.with_pair(|pair| {
+        self.with_pair(stream, |buffers, stream| {
             for (number, chunk) in data.chunks(CHUNK_BYTES).enumerate() {
                 let turn = number % 2;
                 if number >= 2 {
-                    pair.events[turn].synchronize(WHAT)?;
+                    buffers.events[turn].synchronize(WHAT)?;
                 }
-                let staged = &mut pair.buffers[turn].bytes()[..chunk.len()];
+                let staged = &mut buffers.pinned[turn].bytes()[..chunk.len()];
                 staged.copy_from_slice(chunk);
                 let at = target + (number * CHUNK_BYTES) as u64;
                 // SAFETY: the caller owns `data.len()` bytes at `target`; the pinned buffer is not touched again
                 // before the event below.
-                let copied = unsafe { result::memcpy_htod_async(at, staged, pair.stream.handle) };
+                let copied = unsafe { result::memcpy_htod_async(at, staged, stream.handle) };
                 self.context.check(WHAT, copied)?;
-                pair.events[turn].record(&pair.stream)?;
+                buffers.events[turn].record(stream)?;
             }
-            pair.stream.synchronize(WHAT)
+            stream.synchronize(WHAT)
         })
     }
 
-    /// Copies device memory to `data`, and waits.
-    pub fn download(&self, source: CUdeviceptr, data: &mut [u8]) -> Result<(), DeviceError> {
+    /// Copies pieces of device memory to the host, after what is in the stream (`None`: one of its own), and waits once
+    /// for all that fit a pinned buffer.
+    pub fn download(&self, stream: Option<&Stream>, pieces: Vec<Piece<'_>>) -> Result<(), DeviceError> {
         const WHAT: &str = "a copy from the device";
-        self.with_pair(|pair| {
-            let mut waiting: Option<(usize, &mut [u8])> = None;
-            for (number, chunk) in data.chunks_mut(CHUNK_BYTES).enumerate() {
+        self.with_pair(stream, |buffers, stream| {
+            let mut waiting = None;
+            for (number, mut batch) in batches(pieces, CHUNK_BYTES).into_iter().enumerate() {
                 let turn = number % 2;
-                let staged = &mut pair.buffers[turn].bytes()[..chunk.len()];
-                let at = source + (number * CHUNK_BYTES) as u64;
-                // SAFETY: the caller owns `data.len()` bytes at `source`; the pinned buffer's last content was taken
-                // out one round ago, and it is not touched before the event below.
-                let copied = unsafe { result::memcpy_dtoh_async(staged, at, pair.stream.handle) };
-                self.context.check(WHAT, copied)?;
-                pair.events[turn].record(&pair.stream)?;
-                if let Some((turn, chunk)) = waiting.replace((turn, chunk)) {
-                    pair.take(turn, chunk, WHAT)?;
+                let mut free = buffers.pinned[turn].bytes();
+                for (source, target) in &mut batch {
+                    let (staged, rest) = free.split_at_mut(target.len());
+                    free = rest;
+                    // SAFETY: the caller owns as many bytes at `source` as the piece has; the pinned buffer's last
+                    // content was taken out one round ago, and it is not touched before the event below.
+                    let copied = unsafe { result::memcpy_dtoh_async(staged, *source, stream.handle) };
+                    self.context.check(WHAT, copied)?;
+                }
+                buffers.events[turn].record(stream)?;
+                if let Some((turn, batch)) = waiting.replace((turn, batch)) {
+                    buffers.take(turn, batch, WHAT)?;
                 }
             }
             match waiting {
-                Some((turn, chunk)) => pair.take(turn, chunk, WHAT),
+                Some((turn, batch)) => buffers.take(turn, batch, WHAT),
                 None => Ok(()),
             }
         })
@@ -103,20 +119,25 @@ impl Staging {
     /// Sets every byte of device memory, and waits.
     pub fn fill(&self, target: CUdeviceptr, bytes: usize, value: u8) -> Result<(), DeviceError> {
         const WHAT: &str = "a fill";
-        self.with_pair(|pair| {
+        self.with_pair(None, |_, stream| {
             // SAFETY: the caller owns `bytes` bytes at `target`.
-            let filled = unsafe { result::memset_d8_async(target, value, bytes, pair.stream.handle) };
+            let filled = unsafe { result::memset_d8_async(target, value, bytes, stream.handle) };
             self.context.check(WHAT, filled)?;
-            pair.stream.synchronize(WHAT)
+            stream.synchronize(WHAT)
         })
     }
 
-    fn with_pair(&self, copy: impl FnOnce(&mut Pair) -> Result<(), DeviceError>) -> Result<(), DeviceError> {
+    fn with_pair(
+        &self,
+        stream: Option<&Stream>,
+        copy: impl FnOnce(&mut Buffers, &Stream) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
         self.context.enter()?;
         let mut pair = self.borrow()?;
-        let outcome = copy(&mut pair);
+        let stream = stream.unwrap_or(&pair.stream);
+        let outcome = copy(&mut pair.buffers, stream);
         // After an error a copy may still be under way; the next user must not meet it.
-        let settled = outcome.is_ok() || pair.stream.synchronize("a copy").is_ok();
+        let settled = outcome.is_ok() || stream.synchronize("a copy").is_ok();
         let mut state = self.state.lock();
         if settled {
             state.idle.push(pair);
@@ -148,10 +169,68 @@ impl Staging {
     }
 }
 
-impl Pair {
-    fn take(&mut self, turn: usize, chunk: &mut [u8], what: &str) -> Result<(), DeviceError> {
+impl Buffers {
+    /// Waits for a batch and takes it out of its pinned buffer.
+    fn take(&mut self, turn: usize, batch: Vec<Piece<'_>>, what: &str) -> Result<(), DeviceError> {
         self.events[turn].synchronize(what)?;
-        chunk.copy_from_slice(&self.buffers[turn].bytes()[..chunk.len()]);
+        let mut staged = &*self.pinned[turn].bytes();
+        for (_, target) in batch {
+            let (part, rest) = staged.split_at(target.len());
+            target.copy_from_slice(part);
+            staged = rest;
+        }
         Ok(())
+    }
+}
+
+/// The pieces in order, cut into batches of at most `limit` bytes.
+fn batches(pieces: Vec<Piece<'_>>, limit: usize) -> Vec<Vec<Piece<'_>>> {
+    let (mut batches, mut batch, mut free) = (Vec::new(), Vec::new(), limit);
+    for (mut source, mut target) in pieces {
+        while !target.is_empty() {
+            let (part, rest) = target.split_at_mut(free.min(target.len()));
+            let bytes = part.len();
+            batch.push((source, part));
+            (source, target) = (source + bytes as u64, rest);
+            free -= bytes;
+            if free == 0 {
+                batches.push(std::mem::take(&mut batch));
+                free = limit;
+            }
+        }
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_keep_the_order_and_are_full_but_the_last() {
+        let lists: [&[usize]; 7] = [&[], &[0], &[3, 0, 4], &[10], &[20, 1], &[7, 13, 0, 1, 29], &[1; 25]];
+        for lengths in lists {
+            let mut memory: Vec<Vec<u8>> = lengths.iter().map(|length| vec![0; *length]).collect();
+            let pieces = memory.iter_mut().enumerate();
+            let pieces = pieces.map(|(at, target)| (1000 * at as u64, target.as_mut_slice())).collect();
+            let batches = batches(pieces, 10);
+            let sizes: Vec<usize> =
+                batches.iter().map(|batch| batch.iter().map(|(_, target)| target.len()).sum()).collect();
+            let total: usize = lengths.iter().sum();
+            assert_eq!(sizes.len(), total.div_ceil(10), "{lengths:?}");
+            assert!(sizes.iter().rev().skip(1).all(|size| *size == 10), "{lengths:?} {sizes:?}");
+            let bytes = batches
+                .into_iter()
+                .flatten()
+                .flat_map(|(source, target)| (0..target.len() as u64).map(move |at| source + at));
+            let expected = lengths
+                .iter()
+                .enumerate()
+                .flat_map(|(at, length)| (0..*length as u64).map(move |byte| 1000 * at as u64 + byte));
+            assert!(bytes.eq(expected), "{lengths:?}");
+        }
     }
 }

@@ -13,8 +13,10 @@ use kelpie_kir::{Target, Type, ValidModule};
 
 use self::memory::{SimtMemory, Space};
 use crate::memory::default_limit;
+use crate::query::Immediate;
 use crate::{
     Buffer, Device, DeviceError, DeviceKind, Kernel, KernelArgument, LaneActivity, Launch, LaunchReport,
+    QueryStream,
 };
 
 /// Name of the device in errors.
@@ -173,6 +175,10 @@ impl Device for SimtDevice {
         let activity = LaneActivity { warp_steps: report.warp_steps, lane_steps: report.lane_steps };
         let time_ns = started.elapsed().as_nanos() as u64;
         Ok(LaunchReport { status: report.status, time_ns, activity: Some(activity) })
+    }
+
+    fn begin_query(self: Arc<Self>) -> Result<Box<dyn QueryStream>, DeviceError> {
+        Ok(Box::new(Immediate(self)))
     }
 }
 

@@ -1,0 +1,67 @@
+//! What one query asks of a device, in order.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::{Buffer, Device, DeviceError, Launch, LaunchReport};
+
+/// A part of a buffer that goes to the host.
+#[derive(Debug)]
+pub struct Download<'a> {
+    /// From where.
+    pub buffer: &'a Buffer,
+    /// In bytes.
+    pub offset: usize,
+    /// To where; its length says how much.
+    pub data: &'a mut [u8],
+}
+
+/// The order in which a device does what one query asks. Different queries wait for each other only where they must:
+/// on a GPU each has a stream.
+///
+/// A fill may still be under way when the call returns; later operations of the same query come after it. So between
+/// a fill and the query's next launch or download, only the query itself may use that memory.
+/// What is done by a [`Device`] itself is done when the call returns, and may be used by every query.
+pub trait QueryStream: Send + Sync + Debug {
+    /// The device.
+    fn device(&self) -> &Arc<dyn Device>;
+    /// Copies from the host, and waits.
+    fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError>;
+    /// Sets every byte of a part.
+    fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError>;
+    /// Copies any number of parts to the host, and waits once for all of them.
+    fn download_many(&self, parts: &mut [Download<'_>]) -> Result<(), DeviceError>;
+    /// Runs a kernel and waits for it. A query's launches run one at a time.
+    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError>;
+
+    /// Copies to the host, and waits.
+    fn download(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<(), DeviceError> {
+        self.download_many(&mut [Download { buffer, offset, data }])
+    }
+}
+
+/// The queries of a device that has no streams: each operation is done at once.
+#[derive(Debug)]
+pub(crate) struct Immediate(pub(crate) Arc<dyn Device>);
+
+impl QueryStream for Immediate {
+    fn device(&self) -> &Arc<dyn Device> {
+        &self.0
+    }
+
+    fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
+        self.0.upload(buffer, offset, data)
+    }
+
+    fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
+        self.0.fill(buffer, offset, bytes, value)
+    }
+
+    fn download_many(&self, parts: &mut [Download<'_>]) -> Result<(), DeviceError> {
+        parts.iter_mut().try_for_each(|part| self.0.download(part.buffer, part.offset, part.data))
+    }
+
+    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
+        self.0.launch(launch)
+    }
+}
