@@ -104,6 +104,26 @@ pub enum Argument {
     State(usize),
     /// Capacity (in elements) of a state buffer, `i64`: it may grow between runs.
     StateCapacity(usize),
+    /// The stage's heap for new text, which grows where a launch reports [`Status::Grow`].
+    Heap(HeapPart),
+    /// Memory of this kernel alone, `ptr<global, u32>`, zero before each launch.
+    Scratch {
+        /// Tells several of a kernel apart.
+        id: usize,
+        /// Its elements.
+        words: u32,
+    },
+}
+
+/// What a kernel must know of the heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeapPart {
+    /// Its bytes, `ptr<global, u8>`.
+    Bytes,
+    /// How many are taken, or were asked for: one `u64`.
+    Cursor,
+    /// How many there are, `i64`.
+    Capacity,
 }
 
 /// A buffer of a column.
@@ -308,6 +328,12 @@ impl<'a> Context<'a> {
     /// Bytes in device memory, uploaded once.
     pub fn bytes(&mut self, bytes: &[u8]) -> V {
         self.argument("bytes", Type::global(Scalar::U8), Argument::Bytes(bytes.into()))
+    }
+
+    /// Whether the kernel makes text: then another thread may have written the text whose address a state holds, and
+    /// must be followed by a fence before the bytes are read.
+    pub fn makes_text(&self) -> bool {
+        self.arguments.iter().any(|argument| matches!(argument, Argument::Heap(_)))
     }
 
     // ---- the row

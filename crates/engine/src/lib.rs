@@ -3,6 +3,7 @@
 pub mod columns;
 mod devices;
 pub mod error;
+mod heap;
 mod host;
 mod memory_source;
 mod query;

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::columns::{ColumnCache, ResidentColumn};
 use crate::error::EngineError;
+use crate::heap::TextHeap;
 use crate::source::TableSource;
 use crate::{PipelineMetrics, QueryMetrics, result};
 
@@ -134,6 +135,7 @@ struct Run<'a> {
     capacities: Vec<u64>,
     buffers: Vec<Option<Buffer>>,
     constants: HashMap<Vec<u8>, Buffer>,
+    heap: TextHeap,
     cancel: &'a CancelToken,
 }
 
@@ -157,6 +159,7 @@ pub fn run(
         capacities: prepared.learned.lock().clone(),
         buffers: vec![None; program.states.len()],
         constants: HashMap::new(),
+        heap: TextHeap::default(),
         cancel,
     };
     let mut first = 0;
@@ -289,7 +292,7 @@ impl Run<'_> {
 
     /// Makes room after a launch that lacked it.
     fn grow(&mut self, pipeline: &CompiledPipeline) -> Result<(), EngineError> {
-        let mut grown = false;
+        let mut grown = self.heap.grow(self.device, self.cache)?;
         for &class in &pipeline.grows {
             let needed = match self.prepared.program.classes[class].growth {
                 Growth::Fixed | Growth::Sized(_) => continue,
@@ -387,6 +390,13 @@ impl Run<'_> {
                     whole(&buffer)
                 }
             },
+            Argument::Heap(part) => self.heap.argument(*part, rows, self.device, self.cache)?,
+            Argument::Scratch { words, .. } => {
+                let bytes = *words as usize * 4;
+                let buffer = self.cache.allocate(self.device, bytes.max(16))?;
+                self.device.fill(&buffer, 0, bytes, 0)?;
+                whole(&buffer)
+            }
             Argument::State(state) => whole(&self.buffer(*state)?),
             Argument::StateCapacity(state) => {
                 let class = self.prepared.program.states[*state].class;

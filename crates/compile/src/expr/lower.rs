@@ -2,7 +2,7 @@
 
 use super::value::unsupported;
 use super::{
-    ExprKind, Function, arithmetic, case, cast, compare, date_part, inlist, like, literal, logic, math,
+    ExprKind, Function, arithmetic, case, cast, compare, date_part, heap, inlist, like, literal, logic, math,
     regex, text,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
@@ -55,6 +55,9 @@ fn call(
         (Function::DateTrunc(granularity), [input]) => {
             date_part::lower_trunc(cx, granularity, input, &expr.data_type)
         }
+        (Function::ConcatOperator, _) => heap::concat_operator(cx, arguments),
+        (Function::Concat, _) => heap::concat(cx, arguments),
+        (Function::ConcatWithSeparator, _) => heap::concat_with_separator(cx, arguments),
         (Function::Abs, [input]) => math::absolute(cx, input, &expr.data_type),
         (Function::Round, [input]) => math::round(cx, input, None, &expr.data_type),
         (Function::Round, [input, digits]) => math::round(cx, input, Some(digits), &expr.data_type),

@@ -11,6 +11,7 @@ mod datetime;
 mod decimal;
 mod dfa;
 mod facts;
+mod heap;
 mod inlist;
 mod like;
 mod literal;
@@ -131,6 +132,12 @@ pub enum Function {
     DatePart(DatePart),
     /// `date_trunc(constant, value)`; the argument is the value alone.
     DateTrunc(Granularity),
+    /// `a || b`: NULL where one of them is.
+    ConcatOperator,
+    /// `concat(...)`: leaves NULLs out.
+    Concat,
+    /// `concat_ws(separator, ...)`: leaves NULLs out.
+    ConcatWithSeparator,
     /// Absolute value.
     Abs,
     /// `round(value [, digits])`.

@@ -30,7 +30,9 @@ pub(super) fn function(
 
 /// Byte `index` of a text as `u32`, with its case mapping.
 pub(super) fn byte(b: &mut Builder, data: V, index: V, case: Case) -> V {
-    let stored = b.element(data, index);
+    // A plain load: the kernel itself may have written the text.
+    let place = b.offset(data, index);
+    let stored = b.load(place);
     let byte = b.convert(stored, Scalar::U32);
     let (first, offset) = match case {
         Case::Keep => return byte,

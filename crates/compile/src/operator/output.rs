@@ -229,7 +229,9 @@ fn copy_bytes(cx: &mut Context<'_>, target: V, text: &Text, length: V) {
     let current = cx.builder.read(position);
     let done = cx.builder.ge(current, length);
     cx.builder.break_if(done);
-    let byte = cx.builder.element(text.data, current);
+    // A plain load: the kernel itself may have written the text.
+    let place = cx.builder.offset(text.data, current);
+    let byte = cx.builder.load(place);
     let byte = map_case(cx, byte, text.case);
     let pointer = cx.builder.offset(target, current);
     cx.builder.store(pointer, byte);

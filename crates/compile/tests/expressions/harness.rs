@@ -1,7 +1,9 @@
 //! Evaluates one expression over rows of literal values on the SIMT interpreter.
 
 use kelpie_backend::simt::{self, Config, Memory};
-use kelpie_compile::context::{Argument, Case, ColumnPart, Constant, Context, Lowered, Repr, Status};
+use kelpie_compile::context::{
+    Argument, Case, ColumnPart, Constant, Context, HeapPart, Lowered, Repr, Status,
+};
 use kelpie_compile::expr::{Expr, ExprKind, children, facts, lower};
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::types::{DataType, Range};
@@ -111,6 +113,8 @@ struct Evaluation {
 }
 
 const TEXT_LIMIT: usize = 256;
+/// Room for new text: more than any test makes, but for the one that asks for more.
+const HEAP_BYTES: usize = 1024;
 
 fn stored(data_type: &DataType) -> Storage {
     let scalar = match data_type {
@@ -228,6 +232,10 @@ impl Evaluation {
                 Argument::Constant(Constant::F64(value)) => simt::Argument::Scalar(value.to_bits().into()),
                 Argument::Bytes(bytes) => upload(&mut memory, bytes),
                 Argument::State(index) => simt::Argument::Pointer(memory.address(outputs[*index])),
+                Argument::Heap(HeapPart::Capacity) => simt::Argument::Scalar(HEAP_BYTES as i128),
+                Argument::Heap(HeapPart::Bytes) => upload(&mut memory, &[0; HEAP_BYTES]),
+                Argument::Heap(HeapPart::Cursor) => upload(&mut memory, &[0; 8]),
+                Argument::Scratch { words, .. } => upload(&mut memory, &vec![0; *words as usize * 4]),
                 other => panic!("argument {other:?}"),
             })
             .collect();
@@ -344,7 +352,8 @@ fn copy(b: &mut Builder, data: V, length: V, output: V) {
     let index = b.read(counter);
     let end = b.ge(index, length);
     b.break_if(end);
-    let byte = b.element(data, index);
+    let byte = b.offset(data, index);
+    let byte = b.load(byte);
     let place = b.offset(output, index);
     b.store(place, byte);
     let one = b.u32(1);

@@ -1,6 +1,6 @@
 //! Text.
 
-use kelpie_compile::context::Status::{Fallback, NegativeSubstringLength, Overflow};
+use kelpie_compile::context::Status::{Fallback, Grow, NegativeSubstringLength, Overflow};
 use kelpie_compile::expr::CompareOp::*;
 use kelpie_compile::expr::{Expr, ExprKind, Function, Regex};
 
@@ -234,5 +234,56 @@ fn regular_expressions() {
             ("cats".into(), false.into()),
             ("\u{e9}cat".into(), Fallback.into()),
         ],
+    );
+}
+
+#[test]
+fn concatenation() {
+    let columns = || vec![col(0, Utf8), col(1, Utf8)];
+    let row = |a: Value, b: Value, expected: Value| (vec![a, b], expected);
+    let operator = call(Function::ConcatOperator, columns(), Utf8);
+    let long = "x".repeat(600);
+    check(
+        &operator,
+        &[
+            row("ab".into(), "c".into(), "abc".into()),
+            row("".into(), "".into(), "".into()),
+            row("\u{e9}".into(), "\u{1f600}".into(), "\u{e9}\u{1f600}".into()),
+            row(NULL, "c".into(), NULL),
+            row("a".into(), NULL, NULL),
+            row(long.as_str().into(), long.as_str().into(), Grow.into()),
+        ],
+    );
+    let function = call(Function::Concat, vec![col(0, Utf8), string("-"), col(1, Utf8)], Utf8);
+    check(
+        &function,
+        &[
+            row("ab".into(), "c".into(), "ab-c".into()),
+            row(NULL, "c".into(), "-c".into()),
+            row(NULL, NULL, "-".into()),
+        ],
+    );
+    let upper = call(Function::Upper, vec![col(1, Utf8)], Utf8);
+    let separated =
+        call(Function::ConcatWithSeparator, vec![col(2, Utf8), col(0, Utf8), upper, string("z")], Utf8);
+    let row = |separator: Value, a: Value, b: Value, expected: Value| (vec![a, b, separator], expected);
+    check(
+        &separated,
+        &[
+            row(", ".into(), "ab".into(), "c".into(), "ab, C, z".into()),
+            row("".into(), "ab".into(), "c".into(), "abCz".into()),
+            row(",".into(), NULL, "c".into(), "C,z".into()),
+            row(",".into(), NULL, NULL, "z".into()),
+            row(",".into(), "".into(), "".into(), ",,z".into()),
+            row(NULL, "a".into(), "b".into(), NULL),
+        ],
+    );
+    // What is made is read as any text.
+    let twice = call(Function::ConcatOperator, vec![operator.clone(), operator.clone()], Utf8);
+    check(&twice, &[(vec!["a".into(), "b".into()], "abab".into())]);
+    let compared = compare(Eq, operator, string("abc"));
+    check(
+        &compared,
+        &[(vec!["ab".into(), "c".into()], true.into()), (vec!["a".into(), "c".into()], false.into())],
     );
 }

@@ -188,6 +188,14 @@ impl ExprTranslator<'_> {
         match operator {
             And => pair.map(|(left, right)| ExprKind::And(left, right)),
             Or => pair.map(|(left, right)| ExprKind::Or(left, right)),
+            StringConcat => {
+                let (left, right) = pair?;
+                let text = |e: &Expr| e.data_type == DataType::Utf8;
+                match text(&left) && text(&right) {
+                    true => Some(ExprKind::Function(Function::ConcatOperator, vec![*left, *right])),
+                    false => self.refuse(e, "only text is concatenated"),
+                }
+            }
             _ => self.refuse(e, &format!("the operator {operator} is not compiled")),
         }
     }

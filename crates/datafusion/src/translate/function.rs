@@ -21,6 +21,8 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
         "octet_length" => Some(Function::OctetLength),
         "upper" => Some(Function::Upper),
         "lower" => Some(Function::Lower),
+        "concat" => Some(Function::Concat),
+        "concat_ws" => Some(Function::ConcatWithSeparator),
         "abs" => Some(Function::Abs),
         "round" => Some(Function::Round),
         "floor" => Some(Function::Floor),

@@ -165,6 +165,9 @@ pub fn unpack_text(cx: &mut Context<'_>, word: V) -> Text {
 
 /// Whether a cell that holds the text `old` takes `new`; either may be nothing.
 pub fn text_is_better(cx: &mut Context<'_>, op: CellOp, old: V, new: V) -> V {
+    if cx.makes_text() {
+        cx.builder.fence();
+    }
     let (old_text, new_text) = (unpack_text(cx, old), unpack_text(cx, new));
     let order = text_order(cx, &new_text, &old_text);
     let b = &mut *cx.builder;

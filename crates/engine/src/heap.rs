@@ -1,0 +1,86 @@
+//! The heap of a stage: memory for the text that its kernels make.
+
+use std::sync::Arc;
+
+use kelpie_compile::context::HeapPart;
+use kelpie_device::{Buffer, Device, KernelArgument};
+use kelpie_kir::Scalar;
+
+use crate::columns::ColumnCache;
+use crate::error::EngineError;
+
+/// Bytes of new text a row that are expected.
+const ROW_BYTES: u64 = 32;
+/// Bytes of the first heap, at least and at most.
+const INITIAL_BYTES: (u64, u64) = (1 << 16, 64 << 20);
+/// How much larger the next heap is, at least: a launch that fails early has not asked for all that it needs.
+const GROWTH: u64 = 4;
+
+/// Text that kernels make; its addresses hold while the stage runs.
+#[derive(Debug, Default)]
+pub(crate) struct TextHeap {
+    capacity: u64,
+    /// The bytes, and how many of them are taken.
+    current: Option<(Buffer, Buffer)>,
+    /// Heaps that became too small: earlier pipelines' text is in them.
+    outgrown: Vec<Buffer>,
+}
+
+impl TextHeap {
+    /// What a pipeline over `rows` rows is to be told.
+    pub(crate) fn argument(
+        &mut self,
+        part: HeapPart,
+        rows: u64,
+        device: &Arc<dyn Device>,
+        cache: &ColumnCache,
+    ) -> Result<KernelArgument, EngineError> {
+        let (bytes, cursor) = match &self.current {
+            Some(current) => current,
+            None => {
+                let (least, most) = INITIAL_BYTES;
+                let capacity = rows.saturating_mul(ROW_BYTES).clamp(least, most);
+                self.replace(capacity, device, cache)?
+            }
+        };
+        Ok(match part {
+            HeapPart::Bytes => KernelArgument::Buffer(Arc::clone(bytes), 0),
+            HeapPart::Cursor => KernelArgument::Buffer(Arc::clone(cursor), 0),
+            HeapPart::Capacity => KernelArgument::Scalar(Scalar::I64, i128::from(self.capacity)),
+        })
+    }
+
+    /// Takes a larger heap if the last launch asked for more than there is.
+    pub(crate) fn grow(
+        &mut self,
+        device: &Arc<dyn Device>,
+        cache: &ColumnCache,
+    ) -> Result<bool, EngineError> {
+        let Some((_, cursor)) = &self.current else { return Ok(false) };
+        let mut word = [0; 8];
+        device.download(cursor, 0, &mut word)?;
+        let asked = u64::from_le_bytes(word);
+        if asked <= self.capacity {
+            return Ok(false);
+        }
+        self.replace(asked.max(self.capacity).saturating_mul(GROWTH), device, cache)?;
+        Ok(true)
+    }
+
+    fn replace(
+        &mut self,
+        capacity: u64,
+        device: &Arc<dyn Device>,
+        cache: &ColumnCache,
+    ) -> Result<&(Buffer, Buffer), EngineError> {
+        let size = usize::try_from(capacity).unwrap_or(usize::MAX);
+        let bytes = cache.allocate(device, size)?;
+        let cursor = cache.allocate(device, 16)?;
+        device.fill(&cursor, 0, 16, 0)?;
+        self.capacity = capacity;
+        if let Some((bytes, _)) = self.current.take() {
+            self.outgrown.push(bytes);
+        }
+        Ok(self.current.insert((bytes, cursor)))
+    }
+}
