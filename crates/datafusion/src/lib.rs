@@ -6,6 +6,7 @@
 
 mod exec;
 mod files;
+mod join_order;
 mod options;
 mod report;
 mod rule;
@@ -16,6 +17,7 @@ pub mod translate;
 mod types;
 
 pub use exec::KelpieExec;
+pub use join_order::JoinOrderRule;
 pub use options::{Fallback, KelpieOptions};
 pub use report::KelpieReport;
 pub use rule::{KelpieRule, uncompiled_reasons};

@@ -26,6 +26,8 @@ pub struct KelpieOptions {
     pub fallback: Fallback,
     /// `device`, `micro_model`, `memory_limit`, `threads` and `simt_lanes`.
     pub query: QueryOptions,
+    /// `join_order`: whether joins are ordered by cost.
+    pub join_order: bool,
     /// Set by the session while it plans an EXPLAIN: the rule then reports what stays DataFusion's.
     pub(crate) explaining: bool,
 }
@@ -36,13 +38,14 @@ impl Default for KelpieOptions {
             enabled: true,
             fallback: Fallback::Allow,
             query: QueryOptions::default(),
+            join_order: true,
             explaining: false,
         }
     }
 }
 
-const NAMES: [&str; 7] =
-    ["enabled", "device", "fallback", "micro_model", "memory_limit", "threads", "simt_lanes"];
+const NAMES: [&str; 8] =
+    ["enabled", "device", "fallback", "micro_model", "memory_limit", "threads", "join_order", "simt_lanes"];
 
 impl KelpieOptions {
     /// The options of a configuration; defaults where it has none.
@@ -72,6 +75,7 @@ impl KelpieOptions {
             .into(),
             "memory_limit" => self.query.memory_limit.unwrap_or(0).to_string(),
             "threads" => self.query.threads.unwrap_or(0).to_string(),
+            "join_order" => self.join_order.to_string(),
             _ => self.query.simt_lanes.to_string(),
         }
     }
@@ -85,6 +89,7 @@ fn description(name: &str) -> &'static str {
         "micro_model" => "How reductions are carried out inside a pipeline: pipelined | resolution",
         "memory_limit" => "Budget of device memory, such as 512MB or 2GB; 0 is the device's default",
         "threads" => "Workers of the CPU device; 0 is one a core",
+        "join_order" => "Whether joins are ordered by cost, also those that stay DataFusion's: true | false",
         _ => "Lanes of the SIMT interpreter: 1 to 32",
     }
 }
@@ -111,11 +116,17 @@ impl ExtensionOptions for KelpieOptions {
         let bad =
             |allowed: &str| config_err!("kelpie.{key}: '{value}' is not a valid value; allowed: {allowed}");
         match key {
-            "enabled" => match lower.as_str() {
-                "true" | "on" | "1" => self.enabled = true,
-                "false" | "off" | "0" => self.enabled = false,
-                _ => return bad("true, false"),
-            },
+            "enabled" | "join_order" => {
+                let on = match lower.as_str() {
+                    "true" | "on" | "1" => true,
+                    "false" | "off" | "0" => false,
+                    _ => return bad("true, false"),
+                };
+                match key {
+                    "enabled" => self.enabled = on,
+                    _ => self.join_order = on,
+                }
+            }
             "device" => {
                 self.query.device = match lower.as_str() {
                     "auto" => DeviceChoice::Auto,
@@ -209,6 +220,7 @@ mod tests {
             ("threads", "3", "3"),
             ("simt_lanes", "4", "4"),
             ("enabled", "false", "false"),
+            ("join_order", "off", "false"),
         ] {
             options.set(key, value).unwrap();
             assert_eq!(options.value(key), shown, "{key}");
@@ -222,6 +234,7 @@ mod tests {
             ("threads", "many", "one a core"),
             ("simt_lanes", "33", "1 to 32"),
             ("enabled", "2", "true, false"),
+            ("join_order", "", "true, false"),
             ("colour", "red", "kelpie.memory_limit"),
         ] {
             let error = options.set(key, value).unwrap_err().to_string();

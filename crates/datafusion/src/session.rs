@@ -13,6 +13,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -23,6 +25,7 @@ use parking_lot::Mutex;
 
 use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, LocalFiles};
+use crate::join_order::JoinOrderRule;
 use crate::options::KelpieOptions;
 use crate::rule::{KelpieRule, uncompiled_reasons};
 
@@ -129,6 +132,14 @@ const SIMPLE_PLANS: [(&str, &str); 11] = [
     ("datafusion.optimizer.repartition_sorts", "false"),
 ];
 
+/// DataFusion's rules, with the order of joins right after the choice of their sides.
+fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    let place = rules.iter().position(|rule| rule.name() == "join_selection").map_or(rules.len(), |i| i + 1);
+    rules.insert(place, Arc::new(JoinOrderRule));
+    rules
+}
+
 impl KelpieSession {
     /// A session; a bad setting is an error that names it.
     pub fn new(options: SessionOptions) -> Result<KelpieSession> {
@@ -144,6 +155,7 @@ impl KelpieSession {
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_default_features()
+            .with_physical_optimizer_rules(optimizer_rules())
             .with_physical_optimizer_rule(Arc::new(KelpieRule::new(Arc::clone(&engine))))
             .build();
         let context = SessionContext::new_with_state(state);

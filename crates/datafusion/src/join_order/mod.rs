@@ -1,0 +1,126 @@
+//! The order of joins, by cost.
+//!
+//! DataFusion joins in the order of the FROM clause and only swaps sides. [`JoinOrderRule`] runs right after that: it
+//! takes maximal trees of inner, semi and anti joins apart (`flatten`), estimates what each part keeps (`statistics`,
+//! `selectivity`, `model`), looks for the cheapest order (`graph`, `enumerate`), and builds that (`rebuild`), with the
+//! same columns on top. A tree whose order is good already stays as it is, as does one of which no statistics are known.
+
+mod enumerate;
+mod flatten;
+mod graph;
+mod model;
+mod rebuild;
+mod selectivity;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::projection::ProjectionExpr;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::projection::ProjectionExec;
+
+use crate::options::KelpieOptions;
+use flatten::{Flat, is_tree, map_leaves};
+use rebuild::Rebuild;
+
+/// Orders joins by cost, where `kelpie.join_order` is on. To be registered right after DataFusion's `JoinSelection`.
+#[derive(Debug, Default)]
+pub struct JoinOrderRule;
+
+type Node = Arc<dyn ExecutionPlan>;
+
+impl PhysicalOptimizerRule for JoinOrderRule {
+    fn name(&self) -> &str {
+        "kelpie_join_order"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
+        match KelpieOptions::of(config).join_order {
+            true => ordered(&plan, config),
+            false => Ok(plan),
+        }
+    }
+}
+
+/// The plan with every tree of joins in it ordered, the innermost first.
+fn ordered(node: &Node, config: &ConfigOptions) -> Result<Node> {
+    if is_tree(node) {
+        let tree = map_leaves(node, &mut |leaf| ordered(leaf, config))?;
+        return Ok(reordered(&tree, config)?.unwrap_or(tree));
+    }
+    if let Some(projection) = node.downcast_ref::<ProjectionExec>()
+        && is_tree(projection.input())
+    {
+        return projected(node, projection, config);
+    }
+    let children = node.children().into_iter().map(|child| ordered(child, config));
+    replace_children_if_necessary(Arc::clone(node), children.collect::<Result<Vec<_>>>()?)
+}
+
+/// A projection that computes something over a tree: the tree need not carry what the projection does not read.
+fn projected(node: &Node, projection: &ProjectionExec, config: &ConfigOptions) -> Result<Node> {
+    let tree = map_leaves(projection.input(), &mut |leaf| ordered(leaf, config))?;
+    let schema = tree.schema();
+    let mut read: Vec<usize> = projection
+        .expr()
+        .iter()
+        .flat_map(|e| collect_columns(&e.expr))
+        .map(|column| column.index())
+        .collect();
+    read.sort_unstable();
+    read.dedup();
+    let column = |i: &usize| {
+        let name = schema.field(*i).name();
+        ProjectionExpr { expr: Arc::new(Column::new(name, *i)), alias: name.clone() }
+    };
+    let narrow: Node = match read.is_empty() {
+        true => Arc::clone(&tree),
+        false => Arc::new(ProjectionExec::try_new(read.iter().map(column), Arc::clone(&tree))?),
+    };
+    let Some(better) = reordered(&narrow, config)? else {
+        return replace_children_if_necessary(Arc::clone(node), vec![tree]);
+    };
+    let position = |c: &Column| Some(Column::new(c.name(), read.binary_search(&c.index()).ok()?));
+    let moved = projection.expr().iter().map(|e| {
+        let expr = flatten::replace_columns(&e.expr, &position).ok_or_else(rebuild::lost)?;
+        Ok(ProjectionExpr { expr, alias: e.alias.clone() })
+    });
+    let moved = moved.collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(ProjectionExec::try_new_with_schema_metadata(moved, better, &projection.schema())?))
+}
+
+/// An order is only worth a new plan where it costs less than this share of the old one: estimates are not exact.
+const WORTH: f64 = 0.9;
+
+/// A tree in the cheapest order; `None` where it has that already or nothing is known of it.
+fn reordered(tree: &Node, config: &ConfigOptions) -> Result<Option<Node>> {
+    let mut flat = Flat::default();
+    let Some(subtree) = flat.add(tree) else { return Ok(None) };
+    let Some(model) = model::model(&flat) else { return Ok(None) };
+    let Some((order, cost)) = enumerate::best_order(&model.graph) else { return Ok(None) };
+    match enumerate::cost(&model.graph, &subtree.tree) {
+        Some(before) if cost >= WORTH * before => return Ok(None),
+        _ => {}
+    }
+    let rebuild = Rebuild {
+        flat: &flat,
+        graph: &model.graph,
+        class_of: &model.class_of,
+        outputs: &subtree.outputs,
+        config,
+    };
+    let better = rebuild.plan(&order, &tree.schema())?;
+    Ok((better.schema() == tree.schema()).then_some(better))
+}

@@ -1,0 +1,195 @@
+//! Enumeration over graphs of every shape, against all orders there are.
+
+use super::enumerate::{EXACT_NODES, JoinTree, best_order, cost};
+use super::graph::{Class, Condition, Graph, GraphNode, NodeSet, Reducer};
+
+/// Relations of some sizes, and equalities of fresh columns between them.
+fn graph(rows: &[f64], edges: &[(usize, usize)]) -> Graph {
+    with_reducers(rows, edges, vec![])
+}
+
+fn with_reducers(rows: &[f64], edges: &[(usize, usize)], reducers: Vec<(f64, Reducer)>) -> Graph {
+    let mut nodes: Vec<GraphNode> =
+        rows.iter().map(|rows| GraphNode { rows: *rows, reducer: None }).collect();
+    nodes.extend(reducers.into_iter().map(|(rows, r)| GraphNode { rows, reducer: Some(r) }));
+    let class = |(a, b): &(usize, usize)| Class {
+        members: vec![(*a, rows[*a]), (*b, rows[*b] / 2.0)],
+        nodes: NodeSet::of(*a).union(NodeSet::of(*b)),
+    };
+    Graph::new(nodes, edges.iter().map(class).collect(), vec![], vec![])
+}
+
+/// The cheapest of all trees, by trying them.
+fn brute_force(graph: &Graph, set: NodeSet) -> f64 {
+    if set.only().is_some() {
+        return 0.0;
+    }
+    let mut best = f64::INFINITY;
+    let mut part = (set.0 - 1) & set.0;
+    while part != 0 {
+        let (a, b) = (NodeSet(part), set.without(NodeSet(part)));
+        for (build, probe) in [(a, b), (b, a)] {
+            let link = graph.link(a, b).or_else(|| graph.link(b, a));
+            let Some(link) = link else { continue };
+            // A reducer that must be probed: see `Reducer::builds_kept_side`.
+            let kept = if graph.link(a, b).is_some() { a } else { b };
+            if probe == kept && !graph.may_probe(link) {
+                continue;
+            }
+            let join =
+                graph.join_cost(link, graph.input_rows(build), graph.input_rows(probe), graph.rows(set));
+            best = best.min(join + brute_force(graph, a) + brute_force(graph, b));
+        }
+        part = (part - 1) & set.0;
+    }
+    best
+}
+
+fn cross_products(graph: &Graph, tree: &JoinTree) -> usize {
+    match tree {
+        JoinTree::Leaf(_) => 0,
+        JoinTree::Join(a, b) => {
+            let (left, right) = (a.nodes(), b.nodes());
+            let shared = graph.classes.iter().any(|c| c.nodes.meets(left) && c.nodes.meets(right));
+            let reduces =
+                [left, right].iter().any(|s| s.only().is_some_and(|n| graph.nodes[n].reducer.is_some()));
+            usize::from(!shared && !reduces) + cross_products(graph, a) + cross_products(graph, b)
+        }
+    }
+}
+
+fn leaves(tree: &JoinTree) -> Vec<usize> {
+    match tree {
+        JoinTree::Leaf(node) => vec![*node],
+        JoinTree::Join(a, b) => [leaves(a), leaves(b)].concat(),
+    }
+}
+
+fn chain(n: usize) -> Vec<(usize, usize)> {
+    (1..n).map(|i| (i - 1, i)).collect()
+}
+fn star(n: usize) -> Vec<(usize, usize)> {
+    (1..n).map(|i| (i, 0)).collect()
+}
+fn cycle(n: usize) -> Vec<(usize, usize)> {
+    chain(n).into_iter().chain([(n - 1, 0)]).collect()
+}
+fn clique(n: usize) -> Vec<(usize, usize)> {
+    (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))).collect()
+}
+fn sizes(n: usize, seed: u64) -> Vec<f64> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..n).map(|_| 10f64.powf(1.0 + 5.0 * random.f64()).round()).collect()
+}
+
+#[test]
+fn the_exact_order_is_the_cheapest_of_all() {
+    type Shape = fn(usize) -> Vec<(usize, usize)>;
+    let shapes: [(&str, Shape); 4] = [("chain", chain), ("star", star), ("cycle", cycle), ("clique", clique)];
+    for (name, edges) in shapes {
+        for n in 2..=5 {
+            for seed in 0..4 {
+                let graph = graph(&sizes(n, seed), &edges(n));
+                let (tree, found) = best_order(&graph).unwrap();
+                let best = brute_force(&graph, graph.all());
+                assert!((found - best).abs() <= 1e-9 * best, "{name} {n} {seed}: {found} {best}");
+                assert!((cost(&graph, &tree).unwrap() - best).abs() <= 1e-9 * best, "{name} {n}");
+                assert_eq!(cross_products(&graph, &tree), 0, "{name} {n}: {tree:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_relation_stands_once_also_beyond_the_exact_limit() {
+    for n in [EXACT_NODES, EXACT_NODES + 1, 20, 40, NodeSet::CAPACITY] {
+        for edges in [chain(n), star(n), cycle(n)] {
+            let graph = graph(&sizes(n, 7), &edges);
+            let (tree, found) = best_order(&graph).unwrap();
+            let mut nodes = leaves(&tree);
+            nodes.sort_unstable();
+            assert_eq!(nodes, (0..n).collect::<Vec<_>>());
+            assert_eq!(cross_products(&graph, &tree), 0, "{n}");
+            assert!((cost(&graph, &tree).unwrap() - found).abs() <= 1e-9 * found, "{n}");
+        }
+    }
+    assert!(best_order(&graph(&[], &[])).is_none());
+    assert_eq!(best_order(&graph(&[5.0], &[])).unwrap().0, JoinTree::Leaf(0));
+}
+
+#[test]
+fn cross_products_come_last_and_only_where_needed() {
+    // Two components and a lone relation: two cross products, whatever is cheap.
+    for n in [5, EXACT_NODES + 3] {
+        let mut rows = sizes(n, 3);
+        rows[n - 1] = 1.0;
+        let edges: Vec<_> = chain(n - 1).into_iter().filter(|edge| *edge != (1, 2)).collect();
+        let graph = graph(&rows, &edges);
+        let (tree, _) = best_order(&graph).unwrap();
+        assert_eq!(cross_products(&graph, &tree), 2, "{tree:?}");
+    }
+    // A condition alone joins two relations by a nested loop, which is no cross product of the other components.
+    let mut graph = graph(&[1000.0, 10.0, 20.0], &[(0, 1)]);
+    graph = Graph::new(
+        graph.nodes,
+        graph.classes,
+        vec![Condition { nodes: NodeSet(0b110), selectivity: 0.1 }],
+        vec![],
+    );
+    let (tree, _) = best_order(&graph).unwrap();
+    assert_eq!(leaves(&tree).len(), 3);
+    assert!(graph.link(NodeSet(0b010), NodeSet(0b100)).is_some());
+    assert!(graph.link(NodeSet(0b001), NodeSet(0b100)).is_none());
+}
+
+fn reducer(classes: &[usize], keeps: f64) -> Reducer {
+    Reducer { classes: classes.to_vec(), needs: NodeSet::default(), keeps, builds_kept_side: false }
+}
+
+/// The smallest subtree that has a node, without the node.
+fn joined_with(tree: &JoinTree, node: usize) -> Option<NodeSet> {
+    let JoinTree::Join(a, b) = tree else { return None };
+    match (&**a, &**b) {
+        (JoinTree::Leaf(leaf), other) | (other, JoinTree::Leaf(leaf)) if *leaf == node => Some(other.nodes()),
+        _ => joined_with(a, node).or_else(|| joined_with(b, node)),
+    }
+}
+
+#[test]
+fn reducers_apply_as_early_as_pays() {
+    // A selective one at once, where its key first is; one that keeps nearly all after the rows have become few.
+    let early = with_reducers(&[1e6, 1e5, 10.0], &[(0, 1), (1, 2)], vec![(100.0, reducer(&[0], 1e-4))]);
+    let (tree, found) = best_order(&early).unwrap();
+    assert!((found - brute_force(&early, early.all())).abs() < 1e-6 * found);
+    let first = joined_with(&tree, 3).unwrap();
+    // Before the largest relation, through the column that equals its key.
+    assert!(!first.has(0), "{tree:?}");
+    let late = with_reducers(&[1e6, 1e5, 10.0], &[(0, 1), (1, 2)], vec![(100.0, reducer(&[0], 0.99))]);
+    let (tree, _) = best_order(&late).unwrap();
+    assert!(joined_with(&tree, 3).unwrap().has(2), "{tree:?}");
+    // What it needs must be there, and NOT IN builds the side that is kept.
+    let mut needy = reducer(&[0], 1e-4);
+    needy.needs = NodeSet(0b111);
+    needy.builds_kept_side = true;
+    let needy = with_reducers(&[1e6, 1e5, 10.0], &[(0, 1), (1, 2)], vec![(1.0, needy)]);
+    let (tree, _) = best_order(&needy).unwrap();
+    assert!(matches!(&tree, JoinTree::Join(_, probe) if **probe == JoinTree::Leaf(3)), "{tree:?}");
+    // A reducer of a key that is nowhere has no order.
+    let lost = with_reducers(
+        &[10.0, 10.0],
+        &[(0, 1)],
+        vec![(1.0, Reducer { needs: NodeSet(1 << 9), ..reducer(&[0], 0.5) })],
+    );
+    assert!(best_order(&lost).is_none());
+}
+
+#[test]
+fn rows_do_not_depend_on_the_order() {
+    // One class of three relations: all distinct counts but the smallest divide.
+    let nodes = [100.0, 1000.0, 50.0].map(|rows| GraphNode { rows, reducer: None }).to_vec();
+    let class = Class { members: vec![(0, 100.0), (1, 10.0), (2, 50.0)], nodes: NodeSet(0b111) };
+    let graph = Graph::new(nodes, vec![class], vec![], vec![]);
+    assert_eq!(graph.rows(NodeSet(0b111)), 100.0 * 1000.0 * 50.0 / (100.0 * 50.0));
+    assert_eq!(graph.rows(NodeSet(0b011)), 1000.0);
+    assert_eq!(graph.rows(NodeSet(0b101)), 50.0);
+}
