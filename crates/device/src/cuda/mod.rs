@@ -88,6 +88,8 @@ impl CudaDevice {
         if major < 7 {
             return Err(unusable(&label, format!("compute capability {major}.{minor} is below 7.0")));
         }
+        // Beside the making of the context and the reading of columns. Without it the first compilation takes longer.
+        let _ = nvrtc.read_ahead();
         let context = Arc::new(Context::new(label, device)?);
         let pool = Arc::new(Pool::new(context.clone())?);
         let multiprocessors = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).max(1);
