@@ -198,7 +198,7 @@ impl Cut<'_> {
             (&build.columns, build_bound),
             &probe.columns,
             unique,
-            &mut self.states,
+            (self.target, &mut self.states),
         )?;
         let build_fields = build.columns.len();
         self.close(build.branches, || Sink::Build(Box::new(operator.clone())));

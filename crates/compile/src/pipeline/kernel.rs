@@ -18,6 +18,7 @@ use crate::expr::{self, Expr, ExprKind, can_fail, is_cheap};
 use crate::operator::aggregate::{AggregateOperator, ROWS_PER_THREAD};
 use crate::operator::output::OutputOperator;
 use crate::operator::{Flow, filter};
+use crate::table::rows::Chunk;
 use crate::types::DataType;
 
 /// Rows that a CPU worker takes at a time.
@@ -51,7 +52,7 @@ pub(crate) fn generate(
     let mut builder = Builder::new();
     builder.begin_kernel(name);
     let mut cx = Context::new(&mut builder, environment.target);
-    let mut body = Body { source: &source, steps: &steps, environment, states };
+    let mut body = Body { source: &source, steps: &steps, environment, states, chunk: None };
     let morsels = body.generate(&mut cx, &mut sink)?;
     let arguments = cx.into_arguments();
     builder.end_kernel();
@@ -95,13 +96,13 @@ fn needs_of(sink: &Sink) -> Needs {
         }
         Sink::Build(join) => {
             let store = join.store();
-            let (grows, produced) = (vec![store.class], Some(store.count));
+            let (grows, produced) = (vec![store.class], Some(store.row_count()));
             Needs { zeroed: join.zeroed_by_build(), grows, produced, ..Needs::default() }
         }
         Sink::Index(join) => Needs {
             zeroed: join.index().zeroed(),
             sizes: join.index().sized().into_iter().collect(),
-            produced: Some(join.store().count),
+            produced: Some(join.store().row_count()),
             join: Some(join.ordinal),
             ..Needs::default()
         },
@@ -126,6 +127,8 @@ struct Body<'a, 'b> {
     steps: &'a [Step],
     environment: &'a Environment<'b>,
     states: &'a mut States,
+    /// Where a sink that is a store writes on a CPU.
+    chunk: Option<Chunk>,
 }
 
 impl Body<'_, '_> {
@@ -134,6 +137,9 @@ impl Body<'_, '_> {
         let rows = cx.argument("rows", Scalar::I64, Argument::RowCount);
         if let Sink::Aggregate(operator) = sink {
             operator.begin(cx);
+        }
+        if let Sink::Build(join) = sink {
+            self.chunk = join.store().begin(cx);
         }
         let morsels = if cx.target.lanes > 1 || cx.target.block_threads > 1 {
             self.grid_stride(cx, rows, sink)?;
@@ -145,6 +151,9 @@ impl Body<'_, '_> {
         };
         if let Sink::Aggregate(operator) = sink {
             operator.end(cx);
+        }
+        if let Sink::Build(join) = sink {
+            join.store().end(cx, self.chunk);
         }
         Ok(morsels)
     }
@@ -352,8 +361,9 @@ impl Body<'_, '_> {
     fn enter(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<Flow, Unsupported> {
         let live = match self.source {
             Source::Groups(operator) => operator.present(cx, row),
+            Source::Store(join) => join.store().is_taken(cx, row),
             Source::BuildRows(join) => join.delivers(cx, row),
-            Source::Scan { .. } | Source::Store(_) => None,
+            Source::Scan { .. } => None,
         };
         let flow = match (live, flow) {
             (None, flow) => flow,
@@ -418,8 +428,7 @@ impl Body<'_, '_> {
             },
             Sink::Build(join) => {
                 join.project_stored(cx);
-                let one = cx.builder.u64(1);
-                let place = join.store().reserve(cx, one);
+                let place = join.store().place(cx, self.chunk);
                 join.store().write(cx, place, self.environment.used)?;
             }
             Sink::Index(join) => join.index().insert(cx, row)?,

@@ -95,7 +95,7 @@ impl Index {
                 Kind::Direct { min, max, heads, next: states.state("next", 4, store.class) }
             }
             _ => {
-                let class = states.class(1, Growth::Sized(store.count));
+                let class = states.class(1, Growth::Sized(store.row_count()));
                 let heads = states.state("heads", 4, class);
                 Kind::Hashed { class, heads, next: states.state("next", 4, store.class) }
             }
@@ -228,8 +228,11 @@ impl Index {
         let valid = if self.null_equal { None } else { self.all_valid(cx, keys) };
         match self.kind {
             Kind::All => {
-                let count =
-                    cx.argument("stored_rows", Type::global(Scalar::U64), Argument::State(store.count));
+                let count = cx.argument(
+                    "place_count",
+                    Type::global(Scalar::U64),
+                    Argument::State(store.place_count()),
+                );
                 let count = cx.builder.load(count);
                 let count = cx.builder.convert(count, Scalar::U32);
                 cx.builder.assign(cursor, count);

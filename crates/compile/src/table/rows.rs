@@ -1,9 +1,13 @@
-//! A dense store of rows: what a pipeline materialises for later ones (the build side of a join), column by column.
+//! A store of rows: what a pipeline materialises for later ones (the build side of a join), column by column.
+//!
+//! On SIMT devices the store is dense: a row takes a place with one atomic. On a CPU a worker takes [`CHUNK_ROWS`] places
+//! at a time, so that workers do not meet in a counter at every row; how many rows stand in a chunk is noted when it is
+//! full or the worker ends, and the places after them are holes.
 
 use std::collections::BTreeSet;
 
-use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Target, Type};
 
 use super::stored::StoredColumn;
 use crate::context::{Argument, Context, Status, Unsupported};
@@ -12,17 +16,29 @@ use crate::pipeline::{ColumnInfo, Growth, Rows};
 
 /// Rows of a store at the first launch, at most.
 const INITIAL_ROWS: u64 = 4 << 20;
+/// Places that a CPU worker takes at a time.
+const CHUNK_ROWS: u64 = 1 << CHUNK_SHIFT;
+const CHUNK_SHIFT: u32 = 10;
 
 /// A store of rows; their order is arbitrary.
 #[derive(Debug, Clone)]
 pub struct RowStore {
     columns: Vec<StoredColumn>,
-    /// State that counts the rows, one `u64`.
-    pub count: usize,
+    /// State that counts the places that are taken, one `u64`.
+    count: usize,
     /// The class of the columns' capacity; other arrays of one element a row may join it.
     pub class: usize,
     /// A state of the class.
     places: usize,
+    /// Where the store is not dense: the state of one `u32` a chunk, its rows; and the one that counts all rows.
+    fills: Option<(usize, usize)>,
+}
+
+/// A worker's chunk while rows are written: the next place and the end, `u64`.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunk {
+    next: Var,
+    end: Var,
 }
 
 impl RowStore {
@@ -30,10 +46,13 @@ impl RowStore {
     pub(crate) fn plan(
         columns: &[ColumnInfo],
         row_bound: u64,
+        target: &Target,
         states: &mut States,
     ) -> Result<RowStore, Unsupported> {
-        let count = states.counter("stored_rows");
-        let class = states.class(row_bound.clamp(1, INITIAL_ROWS), Growth::Counted(count));
+        let count = states.counter("places");
+        let is_chunked = target.block_threads == 1;
+        let slack = if is_chunked { CHUNK_ROWS * u64::from(target.resident_blocks.max(1)) } else { 0 };
+        let class = states.class(row_bound.clamp(1, INITIAL_ROWS) + slack, Growth::Counted(count));
         let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         // Capacity is asked of some state, also where no column stores anything.
@@ -41,7 +60,8 @@ impl RowStore {
             Some(state) => state,
             None => states.state("places", 1, class),
         };
-        Ok(RowStore { columns, count, class, places })
+        let fills = is_chunked.then(|| (states.state("chunk_rows", 4, class), states.counter("stored_rows")));
+        Ok(RowStore { columns, count, class, places, fills })
     }
 
     /// What is known of the columns.
@@ -54,14 +74,109 @@ impl RowStore {
         &self.columns
     }
 
+    /// The state that counts the rows, one `u64`.
+    pub fn row_count(&self) -> usize {
+        self.fills.map_or(self.count, |(_, rows)| rows)
+    }
+
+    /// The state that counts the places to look at, one `u64`.
+    pub fn place_count(&self) -> usize {
+        self.count
+    }
+
+    /// The states to clear before rows are written.
+    pub fn zeroed(&self) -> Vec<usize> {
+        let mut states = vec![self.count];
+        states.extend(self.fills.map(|(_, rows)| rows));
+        states
+    }
+
     /// The rows of the store as a source.
     pub fn rows(&self) -> Rows {
         Rows::Counted(self.count)
     }
 
+    /// Before the row loop.
+    pub fn begin(&self, cx: &mut Context<'_>) -> Option<Chunk> {
+        self.fills?;
+        let zero = cx.builder.u64(0);
+        Some(Chunk { next: cx.builder.var_of("next_place", zero), end: cx.builder.var_of("chunk_end", zero) })
+    }
+
+    /// After the row loop.
+    pub fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
+        if let Some(chunk) = chunk {
+            self.note_fill(cx, chunk);
+        }
+    }
+
+    /// Takes a place (`u64`) for a row.
+    pub fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
+        let Some(chunk) = chunk else {
+            let one = cx.builder.u64(1);
+            return self.reserve(cx, one);
+        };
+        let (next, end) = (cx.builder.read(chunk.next), cx.builder.read(chunk.end));
+        let full = cx.builder.eq(next, end);
+        cx.begin_if(full);
+        self.note_fill(cx, chunk);
+        let rows = cx.builder.u64(CHUNK_ROWS);
+        let first = self.reserve(cx, rows);
+        cx.builder.assign(chunk.next, first);
+        let end = cx.builder.add(first, rows);
+        cx.builder.assign(chunk.end, end);
+        cx.end();
+        let place = cx.builder.read(chunk.next);
+        let one = cx.builder.u64(1);
+        let next = cx.builder.add(place, one);
+        cx.builder.assign(chunk.next, next);
+        place
+    }
+
+    /// Whether there is a row at `place` (`i64`) below the count; `None`: at every one.
+    pub fn is_taken(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
+        let fills = self.fill_array(cx)?;
+        let b = &mut *cx.builder;
+        let (shift, mask) = (b.i64(CHUNK_SHIFT.into()), b.i64(CHUNK_ROWS as i64 - 1));
+        let chunk = b.binary(BinaryOp::Shr, place, shift);
+        let fill = b.element(fills, chunk);
+        let within = b.and(place, mask);
+        let within = b.convert(within, Scalar::U32);
+        Some(b.lt(within, fill))
+    }
+
+    fn fill_array(&self, cx: &mut Context<'_>) -> Option<V> {
+        let (state, _) = self.fills?;
+        Some(cx.argument("chunk_rows", Type::global(Scalar::U32), Argument::State(state)))
+    }
+
+    /// Notes how many rows the chunk has, if there is one and the store reaches that far.
+    fn note_fill(&self, cx: &mut Context<'_>, chunk: Chunk) {
+        let (Some(fills), Some((_, rows))) = (self.fill_array(cx), self.fills) else { return };
+        let total = cx.argument("built_rows", Type::global(Scalar::U64), Argument::State(rows));
+        let capacity = cx.argument("row_capacity", Scalar::I64, Argument::StateCapacity(self.places));
+        let b = &mut *cx.builder;
+        let capacity = b.bitcast(capacity, Scalar::U64);
+        let (next, end) = (b.read(chunk.next), b.read(chunk.end));
+        let zero = b.u64(0);
+        let (taken, fits) = (b.ne(end, zero), b.compare(CompareOp::Le, end, capacity));
+        let noted = b.and(taken, fits);
+        cx.begin_if(noted);
+        let b = &mut *cx.builder;
+        let (rows, shift) = (b.u64(CHUNK_ROWS), b.u64(CHUNK_SHIFT.into()));
+        let first = b.sub(end, rows);
+        let index = b.binary(BinaryOp::Shr, first, shift);
+        let fill = b.sub(next, first);
+        b.atomic_discard(AtomicOp::Add, total, fill, Scope::Device);
+        let fill = b.convert(fill, Scalar::U32);
+        let pointer = b.offset(fills, index);
+        b.store(pointer, fill);
+        cx.end();
+    }
+
     /// Takes `count` (`u64`) places; the first of them.
-    pub fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
-        let counter = cx.argument("stored_rows", Type::global(Scalar::U64), Argument::State(self.count));
+    fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
+        let counter = cx.argument("place_count", Type::global(Scalar::U64), Argument::State(self.count));
         cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)
     }
 

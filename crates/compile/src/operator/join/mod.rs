@@ -14,7 +14,7 @@ mod probe;
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, Scalar, Scope, Target, Type};
 
 use crate::context::{Argument, Context, Joined, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind};
@@ -61,7 +61,7 @@ impl JoinOperator {
         (build, build_bound): (&[ColumnInfo], u64),
         probe: &[ColumnInfo],
         unique: bool,
-        states: &mut States,
+        (target, states): (&Target, &mut States),
     ) -> Result<JoinOperator, Unsupported> {
         let kind = join.kind;
         let mut stored: Vec<Expr> = join.keys.iter().map(|(key, _)| key.clone()).collect();
@@ -74,7 +74,7 @@ impl JoinOperator {
             }));
         }
         let infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
-        let store = RowStore::plan(&infos, build_bound, states)?;
+        let store = RowStore::plan(&infos, build_bound, target, states)?;
         let probe_keys: Vec<Expr> = join.keys.iter().map(|(_, key)| key.clone()).collect();
         let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
         let first_only = join.residual.is_none()
@@ -136,7 +136,7 @@ impl JoinOperator {
 
     /// States to clear before the build side is materialised.
     pub(crate) fn zeroed_by_build(&self) -> Vec<usize> {
-        [Some(self.store.count), self.matched, self.nulls].into_iter().flatten().collect()
+        self.store.zeroed().into_iter().chain(self.matched).chain(self.nulls).collect()
     }
 
     /// Replaces the build side's columns by those that are stored.
@@ -163,8 +163,15 @@ impl JoinOperator {
         cx.begin_joined(columns);
     }
 
-    /// Whether the kind keeps the build row at `place`; `None`: it keeps all.
+    /// Whether there is a build row at `place` that the kind keeps; `None`: it keeps all.
     pub(crate) fn delivers(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
+        match (self.store.is_taken(cx, place), self.is_kept(cx, place)) {
+            (Some(taken), Some(kept)) => Some(cx.builder.and(taken, kept)),
+            (taken, kept) => taken.or(kept),
+        }
+    }
+
+    fn is_kept(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
         if self.kind == JoinKind::BuildMark {
             return None;
         }

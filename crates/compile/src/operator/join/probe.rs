@@ -184,6 +184,12 @@ impl JoinOperator {
     /// Opens the blocks in which the candidate at `place` is a match; the pair is the current row in them.
     fn begin_match(&self, cx: &mut Context<'_>, keys: &[Lowered], place: V) -> Result<usize, Unsupported> {
         let mut opened = 0;
+        if !self.index.is_built()
+            && let Some(taken) = self.store.is_taken(cx, place)
+        {
+            cx.begin_if(taken);
+            opened += 1;
+        }
         if !self.index.is_exact() {
             let same = self.index.matches(cx, &self.store, keys, place)?;
             cx.begin_if(same);
