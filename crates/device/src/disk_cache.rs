@@ -172,4 +172,64 @@ mod tests {
         });
         only_file(folder.path());
     }
+
+    /// Set in the process that `a_full_disk_keeps_nothing` starts: the cache's folder.
+    #[cfg(unix)]
+    const FULL: &str = "KELPIE_TEST_FULL_CACHE";
+
+    /// Runs this test again where `sh` can write little: files of a limited size, or a small file system that `prepare`
+    /// makes of the folder `$0`. `None` where that cannot be prepared.
+    #[cfg(unix)]
+    fn run_where(shell: &[&str], prepare: &str, folder: &Path) -> Option<std::process::Output> {
+        const CANNOT: i32 = 77;
+        let script = format!("{prepare} || exit {CANNOT}; exec \"$@\"");
+        let output = std::process::Command::new(shell[0])
+            .args(&shell[1..])
+            .args(["sh", "-c", &script])
+            .arg(folder)
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "disk_cache::tests::a_full_disk_keeps_nothing"])
+            .env(FULL, folder)
+            .output();
+        output.ok().filter(|output| output.status.success() || output.status.code() == Some(101))
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_full_disk_keeps_nothing() {
+        let (small, large) = (vec![7; 100], vec![9; 100_000]);
+        if let Some(folder) = std::env::var_os(FULL) {
+            let cache = DiskCache::at(Path::new(&folder));
+            assert!(cache.write("small", &small), "there is room for this");
+            assert!(!cache.write("large", &large), "and none for this");
+            assert!(!cache.write("small", &large), "what is there stays");
+            assert_eq!((cache.read("small"), cache.read("large")), (Some(small), None));
+            only_file(Path::new(&folder));
+            return;
+        }
+        // SIGXFSZ would end the process; ignored, the write fails.
+        let limited = (&["env"][..], "trap '' XFSZ && ulimit -f 16");
+        let mounted = (
+            &["unshare", "--user", "--map-root-user", "--mount"][..],
+            "mount -t tmpfs -o size=16k none \"$0\" 2>/dev/null",
+        );
+        for (shell, prepare) in [limited, mounted] {
+            let folder = tempfile::tempdir().unwrap();
+            match run_where(shell, prepare, folder.path()) {
+                Some(output) => {
+                    let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+                    assert!(output.status.success() && ran, "{prepare}: {output:?}");
+                }
+                None => eprintln!("skipped: {prepare}"),
+            }
+        }
+        // A later process trusts nothing of it, and keeps what it makes.
+        let folder = tempfile::tempdir().unwrap();
+        if run_where(limited.0, limited.1, folder.path()).is_some() {
+            let cache = DiskCache::at(folder.path());
+            assert_eq!((cache.read("small"), cache.read("large")), (Some(small), None));
+            assert!(cache.write("large", &large));
+            assert_eq!(cache.read("large"), Some(large));
+        }
+    }
 }

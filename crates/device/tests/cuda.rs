@@ -269,6 +269,17 @@ fn kernels_compile_side_by_side_and_are_cached() {
     }
 }
 
+#[test]
+fn a_cache_that_cannot_be_written_costs_only_time() {
+    let Some(_gpu) = gpu() else { return };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for folder in [file.path(), Path::new("/dev/full")] {
+        let device = CudaDevice::open_with_cache(0, DiskCache::at(folder)).unwrap();
+        assert!(device.compile(&scale(30), "scale").unwrap().compile_ns() > 0);
+        assert_eq!(device.compile(&scale(30), "scale").unwrap().compile_ns(), 0, "in memory");
+    }
+}
+
 /// Every block reverses its 256 elements through shared memory of `spare` more words, and adds its sum to `total`.
 fn reverse(spare: u32) -> ValidModule {
     let mut b = Builder::new();
