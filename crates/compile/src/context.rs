@@ -244,6 +244,10 @@ pub struct Context<'a> {
     pub target: &'a Target,
     /// Nothing is kept of what is built: see `expr::facts`.
     pub dry_run: bool,
+    /// What is lowered is the condition of a dictionary's entry: see `expr::dictionary`.
+    pub(crate) in_memo: bool,
+    /// Conditions on dictionary columns, by scan and position, that the kernel computes once an entry.
+    memos: Vec<((usize, usize), Expr)>,
     arguments: Vec<Argument>,
     layers: Vec<Layer>,
     /// Values computed so far: (layer, column, value), in nested scopes.
@@ -263,6 +267,8 @@ impl<'a> Context<'a> {
             builder,
             target,
             dry_run: false,
+            in_memo: false,
+            memos: Vec::new(),
             arguments: Vec::new(),
             layers: Vec::new(),
             scopes: vec![Vec::new()],
@@ -425,6 +431,73 @@ impl<'a> Context<'a> {
         Ok(value)
     }
 
+    /// Whether column `index` of the current row is an unchanged dictionary column, without evaluating it.
+    pub(crate) fn is_dictionary(&self, index: usize) -> bool {
+        self.dictionary_layer(self.current, index).is_some()
+    }
+
+    /// The layer and position that a dictionary column comes from.
+    fn dictionary_layer(&self, layer: usize, index: usize) -> Option<(usize, usize)> {
+        let has_code =
+            |value: &Lowered| matches!(&value.repr, Repr::Text(Text { case: Case::Keep, code: Some(_), .. }));
+        let found = match self.layers.get(layer)? {
+            Layer::Values(values) => has_code(values.get(index)?),
+            Layer::Joined(columns) => match columns.get(index)? {
+                Joined::Below(below) => return self.dictionary_layer(layer.checked_sub(1)?, *below),
+                Joined::Stored { column, .. } => column.info().dictionary.is_some(),
+                Joined::Value(value) => has_code(value),
+            },
+            Layer::Scan { layouts, .. } => matches!(layouts.get(index)?.storage, Storage::Dictionary { .. }),
+            Layer::Project(exprs) => match exprs.get(index)?.kind {
+                ExprKind::Column(below) => return self.dictionary_layer(layer.checked_sub(1)?, below),
+                _ => false,
+            },
+        };
+        found.then_some((layer, index))
+    }
+
+    /// Code and validity of a dictionary column of the current row; the entry's text is not loaded.
+    pub(crate) fn dictionary_code(&mut self, index: usize) -> Option<(DictionaryCode, Option<V>)> {
+        let (layer, index) = self.dictionary_layer(self.current, index)?;
+        let known = self.scopes.iter().flatten().any(|(l, c, _)| (*l, *c) == (layer, index));
+        if let (false, Layer::Scan { scan, layouts, row, .. }) = (known, self.layers.get(layer)?) {
+            let (scan, layout, row) = (*scan, layouts.get(index)?, *row);
+            let Storage::Dictionary { code, entries } = layout.storage else { return None };
+            let has_nulls = layout.has_nulls;
+            let valid = has_nulls.then(|| self.load_validity((scan, index), row));
+            return Some((self.load_code((scan, index), (code, entries), row), valid));
+        }
+        let current = std::mem::replace(&mut self.current, layer);
+        let value = self.column(index);
+        self.current = current;
+        match value.ok()? {
+            Lowered { repr: Repr::Text(text), valid, .. } => Some((text.code?, valid)),
+            _ => None,
+        }
+    }
+
+    fn load_code(
+        &mut self,
+        (scan, column): (usize, usize),
+        (code, entries): (Scalar, u32),
+        row: V,
+    ) -> DictionaryCode {
+        let argument = Argument::Column { scan, column, part: ColumnPart::Data };
+        let codes = self.argument("codes", Type::global(code), argument);
+        let stored = self.builder.element(codes, row);
+        let value = self.builder.convert(stored, Scalar::U32);
+        DictionaryCode { value, entries, scan, column }
+    }
+
+    /// The number of a condition on a dictionary column.
+    pub(crate) fn memo(&mut self, column: (usize, usize), condition: &Expr) -> usize {
+        let known = self.memos.iter().position(|(of, known)| *of == column && known == condition);
+        known.unwrap_or_else(|| {
+            self.memos.push((column, condition.clone()));
+            self.memos.len() - 1
+        })
+    }
+
     /// Bounds of column `index` of the current row, without evaluating it.
     pub fn column_range(&self, index: usize) -> Option<Range> {
         self.layer_range(self.current, index)
@@ -537,10 +610,8 @@ impl<'a> Context<'a> {
                 Lowered { repr: Repr::Text(self.load_text(data, offsets, row)), valid, range: None }
             }
             Storage::Dictionary { code, entries } => {
-                let codes = self.argument("codes", Type::global(code), part(ColumnPart::Data));
-                let stored = self.builder.element(codes, row);
-                let value = self.builder.convert(stored, Scalar::U32);
-                let text = self.dictionary_entry(DictionaryCode { value, entries, scan, column });
+                let code = self.load_code((scan, column), (code, entries), row);
+                let text = self.dictionary_entry(code);
                 Lowered { repr: Repr::Text(text), valid, range: None }
             }
         }

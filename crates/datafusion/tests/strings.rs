@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_datafusion::testing::{Generated, Outcome, compare};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_datafusion::{KelpieSession, SessionOptions, Stage};
 
 /// Texts of many shapes; `?` stands for the column in the expressions below.
 fn texts() -> Vec<Option<String>> {
@@ -237,5 +237,27 @@ async fn heaps_grow() {
                 "{device:?} {sql}: {outcome:?}"
             );
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conditions_on_dictionaries_are_computed_once_an_entry() {
+    let (_, kelpie) = sessions(&[("kelpie.device", "cpu")]).await;
+    let memos = async |condition: &str| {
+        let sql = format!("SELECT count(*) FROM t WHERE {condition}");
+        let text = kelpie.explain(&sql, Stage::Kir).await.unwrap();
+        let kernel = text.lines().find(|line| line.starts_with("kernel")).unwrap_or_default();
+        kernel.matches("memo_").count()
+    };
+    for (condition, expected) in [
+        ("s LIKE '%a%b%'", 1),
+        ("s LIKE 'a%' OR s ~ 'b.*c' OR s = 'c'", 1),
+        ("s LIKE 'a%' AND o LIKE 'b%'", 2),
+        ("substr(s, 1) LIKE 'a%'", 1),
+        ("s || o LIKE 'a%'", 0),
+        ("s IS NOT NULL", 0),
+        ("id = 1", 0),
+    ] {
+        assert_eq!(memos(condition).await, expected, "{condition}");
     }
 }

@@ -5,8 +5,9 @@
 use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
+use super::dictionary;
 use super::facts::is_lazy;
-use super::value::{boolean, both, lower_scalar, unsupported};
+use super::value::{boolean, both, lower_scalar, scalar, unsupported};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::{Expr, ExprKind, lower as lower_expr};
 
@@ -144,20 +145,29 @@ pub(super) fn is_null(cx: &mut Context<'_>, expr: &Expr, negated: bool) -> Resul
     Ok(boolean(if negated { valid } else { cx.builder.not(valid) }, None))
 }
 
+/// Neither FALSE nor NULL.
+fn is_true(cx: &mut Context<'_>, condition: &Lowered, expr: &Expr) -> Result<V, Unsupported> {
+    let value = scalar(condition)?;
+    if cx.builder.scalar(value) != Scalar::Bool {
+        return unsupported(format!("a condition of type {}", expr.data_type));
+    }
+    Ok(match condition.valid {
+        Some(valid) => cx.builder.and(value, valid),
+        None => value,
+    })
+}
+
 /// `bool`: the condition is TRUE (neither FALSE nor NULL), as WHERE needs it.
 pub fn lower_condition(cx: &mut Context<'_>, expr: &Expr) -> Result<V, Unsupported> {
+    if let Some(value) = dictionary::lower(cx, expr)? {
+        return is_true(cx, &value, expr);
+    }
     let connective = match expr.kind {
         ExprKind::And(..) => Connective::And,
         ExprKind::Or(..) => Connective::Or,
         _ => {
-            let (value, valid) = lower_scalar(cx, expr)?;
-            if cx.builder.scalar(value) != Scalar::Bool {
-                return unsupported(format!("a condition of type {}", expr.data_type));
-            }
-            return Ok(match valid {
-                Some(valid) => cx.builder.and(value, valid),
-                None => value,
-            });
+            let value = lower_expr(cx, expr)?;
+            return is_true(cx, &value, expr);
         }
     };
     let mut result: Option<V> = None;

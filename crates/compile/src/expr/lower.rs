@@ -2,8 +2,8 @@
 
 use super::value::unsupported;
 use super::{
-    ExprKind, Function, arithmetic, case, cast, compare, date_part, heap, inlist, like, literal, logic, math,
-    regex, text,
+    ExprKind, Function, arithmetic, case, cast, compare, date_part, dictionary, heap, inlist, like, literal,
+    logic, math, regex, text,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -13,6 +13,14 @@ use crate::expr::Expr;
 /// An expression that [`can_fail`](super::can_fail) is to be lowered only where the row is live: it reports errors
 /// for what is not NULL. Others may be evaluated for rows that are discarded later.
 pub fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> {
+    match dictionary::lower(cx, expr)? {
+        Some(value) => Ok(value),
+        None => lower_node(cx, expr),
+    }
+}
+
+/// Lowers `expr` whatever it reads.
+pub(super) fn lower_node(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> {
     match &expr.kind {
         ExprKind::Column(index) => cx.column(*index),
         ExprKind::Literal(value) => literal::lower(cx, value, &expr.data_type),

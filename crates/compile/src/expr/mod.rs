@@ -10,6 +10,7 @@ mod date_part;
 mod datetime;
 mod decimal;
 mod dfa;
+mod dictionary;
 mod facts;
 mod heap;
 mod inlist;

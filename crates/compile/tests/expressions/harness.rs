@@ -66,7 +66,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 pub const NULL: Value = Value::Null;
 
 /// Checks an expression: each row is the columns' values and the expected result. Every table runs with the columns'
-/// ranges known and unknown.
+/// ranges known (and text in dictionaries) and unknown.
 #[track_caller]
 pub fn check(expr: &Expr, rows: &[(Vec<Value>, Value)]) {
     check_over(None, expr, rows);
@@ -110,6 +110,8 @@ struct Evaluation {
     columns: Vec<(DataType, Vec<Value>)>,
     result: DataType,
     case: Case,
+    /// Text columns are dictionaries.
+    dictionaries: bool,
 }
 
 const TEXT_LIMIT: usize = 256;
@@ -177,7 +179,13 @@ impl Evaluation {
         let layouts: Vec<ColumnLayout> = columns
             .iter()
             .map(|(ty, values)| ColumnLayout {
-                storage: stored(ty),
+                storage: match ty {
+                    DataType::Utf8 if known => Storage::Dictionary {
+                        code: Scalar::U8,
+                        entries: distinct(values).len().max(1) as u32,
+                    },
+                    _ => stored(ty),
+                },
                 has_nulls: values.contains(&Value::Null),
                 range: range_of(values).filter(|_| known).or_else(|| ty.full_range()),
             })
@@ -204,7 +212,7 @@ impl Evaluation {
         let fails = kelpie_kir::text::print(&module).contains("report");
         assert!(!known_columns || found.can_fail == fails, "can_fail of {:?}", expr.kind);
         let module = validate(module).unwrap_or_else(|error| panic!("{error} in {:?}", expr.kind));
-        Evaluation { module, arguments, columns, result: expr.data_type.clone(), case }
+        Evaluation { module, arguments, columns, result: expr.data_type.clone(), case, dictionaries: known }
     }
 
     fn run(&self, row: usize) -> Value {
@@ -274,6 +282,18 @@ impl Evaluation {
     fn buffer(&self, column: usize, part: ColumnPart) -> Vec<u8> {
         let (ty, values) = &self.columns[column];
         match part {
+            ColumnPart::DictionaryOffsets => offsets(&distinct(values)),
+            ColumnPart::DictionaryBytes => distinct(values).concat().into_bytes(),
+            ColumnPart::Data if self.dictionaries && *ty == DataType::Utf8 => {
+                let entries = distinct(values);
+                let code = |value: &Value| match value {
+                    Value::Text(text) => {
+                        entries.iter().position(|entry| entry == text).unwrap_or_default() as u8
+                    }
+                    _ => 0,
+                };
+                values.iter().map(code).collect()
+            }
             ColumnPart::Validity => {
                 let mut bitmap = vec![0u8; values.len().div_ceil(8)];
                 for (row, value) in values.iter().enumerate() {
@@ -281,18 +301,7 @@ impl Evaluation {
                 }
                 bitmap
             }
-            ColumnPart::Offsets => {
-                let mut end = 0u32;
-                let mut bytes = end.to_le_bytes().to_vec();
-                for value in values {
-                    end += match value {
-                        Value::Text(text) => text.len() as u32,
-                        _ => 0,
-                    };
-                    bytes.extend(end.to_le_bytes());
-                }
-                bytes
-            }
+            ColumnPart::Offsets => offsets(&values.iter().map(text_of).collect::<Vec<_>>()),
             _ => {
                 let size = match stored(ty) {
                     Storage::Fixed { scalar, .. } => scalar.bytes() as usize,
@@ -302,6 +311,38 @@ impl Evaluation {
             }
         }
     }
+}
+
+fn text_of(value: &Value) -> &str {
+    match value {
+        Value::Text(text) => text,
+        _ => "",
+    }
+}
+
+/// The distinct texts of a column; one at least.
+fn distinct(values: &[Value]) -> Vec<&str> {
+    let mut entries: Vec<&str> = Vec::new();
+    for text in values.iter().filter(|value| matches!(value, Value::Text(_))).map(text_of) {
+        if !entries.contains(&text) {
+            entries.push(text);
+        }
+    }
+    if entries.is_empty() {
+        entries.push("");
+    }
+    entries
+}
+
+/// Where the texts start and end, one after the other.
+fn offsets(texts: &[&str]) -> Vec<u8> {
+    let mut end = 0u32;
+    let mut bytes = end.to_le_bytes().to_vec();
+    for text in texts {
+        end += text.len() as u32;
+        bytes.extend(end.to_le_bytes());
+    }
+    bytes
 }
 
 fn bytes_of(ty: &DataType, value: &Value, size: usize) -> Vec<u8> {
