@@ -296,7 +296,9 @@ impl Run<'_> {
         for &class in &pipeline.grows {
             let needed = match self.prepared.program.classes[class].growth {
                 Growth::Fixed | Growth::Sized(_) => continue,
-                Growth::Table => self.capacities[class].saturating_mul(4),
+                // Another table of the pipeline may be the one that is full.
+                Growth::Table(count) if self.read_word(count)? < self.capacities[class] / 2 => continue,
+                Growth::Table(_) => self.capacities[class].saturating_mul(4),
                 Growth::Counted(counter) => self.read_word(counter)?,
             };
             if needed > self.capacities[class] {

@@ -232,7 +232,13 @@ fn value(array: &ArrayRef, row: usize) -> Value {
 }
 
 /// The functions that take a type, with the result's type.
-fn functions(column: &Column) -> Vec<(AggregateFunction, DataType)> {
+fn functions(column: &Column, distinct: bool) -> Vec<(AggregateFunction, DataType, bool)> {
+    let all = functions_of(column).into_iter().map(|(function, data_type)| (function, data_type, distinct));
+    let rows = distinct.then_some((Count, DataType::Int64, false));
+    rows.into_iter().chain(all).collect()
+}
+
+fn functions_of(column: &Column) -> Vec<(AggregateFunction, DataType)> {
     let own = column.data_type.clone();
     let mut all = vec![(Count, DataType::Int64), (Min, own.clone()), (Max, own.clone())];
     match &own {
@@ -358,20 +364,21 @@ fn column(index: usize) -> Expr {
     Expr::column(index, field.data_type.clone(), field.nullable)
 }
 
-/// The columns that one plan takes: some types at a time.
-fn chunks() -> Vec<std::ops::Range<usize>> {
-    vec![0..4, 4..8, 8..12, 12..17]
+/// The columns that one plan takes (some types at a time), and whether it counts equal values once.
+fn chunks() -> Vec<(std::ops::Range<usize>, bool)> {
+    let types = [0..4, 4..8, 8..12, 12..17];
+    types.clone().map(|types| (types, false)).into_iter().chain(types.map(|types| (types, true))).collect()
 }
 
-fn plan(key: Option<usize>, types: std::ops::Range<usize>) -> Plan {
+fn plan(key: Option<usize>, types: std::ops::Range<usize>, distinct: bool) -> Plan {
     let aggregates = types.flat_map(|index| {
-        let make = move |(function, data_type)| Aggregate {
+        let make = move |(function, data_type, distinct)| Aggregate {
             function,
             argument: Some(column(index + 3)),
-            distinct: false,
+            distinct,
             field: Field { name: format!("{function:?}"), data_type, nullable: true },
         };
-        functions(&columns()[index]).into_iter().map(make).collect::<Vec<_>>()
+        functions(&columns()[index], distinct).into_iter().map(make).collect::<Vec<_>>()
     });
     let aggregates: Vec<Aggregate> = aggregates.collect();
     let keys: Vec<Expr> = key.map(column).into_iter().collect();
@@ -387,13 +394,28 @@ fn run(plan: &Plan, source: &Arc<Table>, options: &QueryOptions) -> RecordBatch 
     }
 }
 
+/// The values without those that are there already; floats are equal where their bits are.
+fn without_duplicates(values: &[Value]) -> Vec<Value> {
+    let same = |a: &Value, b: &Value| match (a, b) {
+        (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+        _ => a == b,
+    };
+    let mut kept: Vec<Value> = Vec::new();
+    for value in values {
+        if !kept.iter().any(|other| same(other, value)) {
+            kept.push(value.clone());
+        }
+    }
+    kept
+}
+
 /// Compares a row of results with the evaluation over the rows of a group.
 fn expect_group(
     batch: &RecordBatch,
     row: usize,
     keys: usize,
     group: Option<i32>,
-    types: std::ops::Range<usize>,
+    (types, distinct): (std::ops::Range<usize>, bool),
     what: &str,
 ) {
     let (groups, values) = rows();
@@ -408,12 +430,13 @@ fn expect_group(
                 _ => value.clone(),
             })
             .collect();
-        for (function, data_type) in functions(&columns()[index]) {
+        for (function, data_type, distinct) in functions(&columns()[index], distinct) {
+            let values = if distinct { without_duplicates(&values) } else { values.clone() };
             let expected = evaluate(function, &data_type, &values, keys > 0);
             let found = value(batch.column(result), row);
             assert!(
                 expected.close_to(&found),
-                "{function:?} of {}, group {group:?}, {what}: {found:?} instead of {expected:?}",
+                "{function:?} (distinct: {distinct}) of {}, group {group:?}, {what}: {found:?} instead of {expected:?}",
                 columns()[index].data_type
             );
             result += 1;
@@ -425,12 +448,13 @@ fn expect_group(
 fn without_keys() {
     for group in [None, Some(0), Some(1), Some(2), Some(3)] {
         let source = table(|other| group == Some(other));
-        for types in chunks() {
-            let plan = plan(None, types.clone());
+        for (types, distinct) in chunks() {
+            let plan = plan(None, types.clone(), distinct);
             for options in configurations() {
                 let batch = run(&plan, &source, &options);
                 assert_eq!(batch.num_rows(), 1);
-                expect_group(&batch, 0, 0, group, types.clone(), &format!("{options:?}"));
+                let what = format!("{options:?}");
+                expect_group(&batch, 0, 0, group, (types.clone(), distinct), &what);
             }
         }
     }
@@ -440,8 +464,8 @@ fn without_keys() {
 fn in_groups() {
     let source = table(|_| true);
     for key in 0..3 {
-        for types in chunks() {
-            let plan = plan(Some(key), types.clone());
+        for (types, distinct) in chunks() {
+            let plan = plan(Some(key), types.clone(), distinct);
             for options in configurations() {
                 let batch = run(&plan, &source, &options);
                 assert_eq!(batch.num_rows(), GROUPS.len(), "{options:?}");
@@ -454,14 +478,8 @@ fn in_groups() {
                         Value::Text(text) => GROUPS.iter().position(|name| *name == text).unwrap() as i32,
                         other => panic!("a key {other:?}"),
                     };
-                    expect_group(
-                        &batch,
-                        row,
-                        1,
-                        Some(group),
-                        types.clone(),
-                        &format!("key {key}, {options:?}"),
-                    );
+                    let what = format!("key {key}, {options:?}");
+                    expect_group(&batch, row, 1, Some(group), (types.clone(), distinct), &what);
                 }
             }
         }
@@ -473,7 +491,7 @@ fn no_rows_in_no_groups() {
     let source = table(|_| false);
     for key in 0..3 {
         for options in configurations() {
-            assert_eq!(run(&plan(Some(key), 0..4), &source, &options).num_rows(), 0);
+            assert_eq!(run(&plan(Some(key), 0..4, key == 1), &source, &options).num_rows(), 0);
         }
     }
 }
@@ -485,7 +503,7 @@ fn only_groups_with_rows() {
     let literal = Expr::literal(Literal::Int(2), DataType::Int32);
     let kind = ExprKind::Compare(CompareOp::Ge, Box::new(column(0)), Box::new(literal));
     let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    let Plan::Aggregate { keys, aggregates, names, .. } = plan(Some(0), 12..17) else {
+    let Plan::Aggregate { keys, aggregates, names, .. } = plan(Some(0), 12..17, false) else {
         panic!("an aggregate")
     };
     let input = Box::new(Plan::Filter { input: Box::new(scan()), predicate });
@@ -495,7 +513,68 @@ fn only_groups_with_rows() {
         assert_eq!(batch.num_rows(), 2, "{options:?}");
         for row in 0..2 {
             let Value::Int(group) = value(batch.column(0), row) else { panic!("a key") };
-            expect_group(&batch, row, 1, Some(group as i32), 12..17, &format!("{options:?}"));
+            expect_group(&batch, row, 1, Some(group as i32), (12..17, false), &format!("{options:?}"));
         }
     }
+}
+
+/// The sets of distinct values and the groups outgrow their first tables, one more than the other.
+#[test]
+fn more_distinct_values_than_expected() {
+    let rows = 300_000i64;
+    let fields = ["k", "v", "w"].map(|name| ArrowField::new(name, ArrowType::Int64, false));
+    // 60,000 groups; every value twice; few values.
+    let value = |column: usize, row: i64| match column {
+        0 => row % 60_000 * 1_000_000_007,
+        1 => row % 150_000 * 1_000_003,
+        _ => row % 7,
+    };
+    let arrays = (0..3).map(|column| {
+        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| value(column, row)))) as ArrayRef
+    });
+    let batch =
+        RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), arrays.collect()).expect("a batch");
+    let fields =
+        ["k", "v", "w"].map(|name| Field { name: name.into(), data_type: DataType::Int64, nullable: false });
+    let scan = Scan { source: 0, table: "t".into(), columns: vec![0, 1, 2], fields: fields.to_vec() };
+    let column = |index| Expr::column(index, DataType::Int64, false);
+    let field = Field { name: "count".into(), data_type: DataType::Int64, nullable: false };
+    let aggregate = |function, argument: Option<usize>, distinct| Aggregate {
+        function,
+        argument: argument.map(column),
+        distinct,
+        field: field.clone(),
+    };
+    let groups = Plan::Aggregate {
+        input: Box::new(Plan::Scan(scan)),
+        keys: vec![column(0)],
+        aggregates: vec![
+            aggregate(Count, None, false),
+            aggregate(Count, Some(1), true),
+            aggregate(Sum, Some(2), true),
+        ],
+        names: vec![String::new(); 4],
+    };
+    let totals =
+        (1..4).map(|index| aggregate(Sum, Some(index), false)).chain([aggregate(Count, None, false)]);
+    let plan = Plan::Aggregate {
+        input: Box::new(groups),
+        keys: Vec::new(),
+        aggregates: totals.collect(),
+        names: vec![String::new(); 4],
+    };
+    let mut values = std::collections::HashSet::new();
+    let mut few = std::collections::HashSet::new();
+    for row in 0..rows {
+        values.insert((value(0, row), value(1, row)));
+        few.insert((value(0, row), value(2, row)));
+    }
+    let sum: i64 = few.iter().map(|(_, value)| value).sum();
+    let source = Arc::new(Table(batch));
+    let options = QueryOptions { device: DeviceChoice::Cpu, ..QueryOptions::default() };
+    let batch = run(&plan, &source, &options);
+    let found: Vec<i64> = (0..4)
+        .map(|column| batch.column(column).as_primitive::<arrow::datatypes::Int64Type>().value(0))
+        .collect();
+    assert_eq!(found, [rows, values.len() as i64, sum, 60_000]);
 }

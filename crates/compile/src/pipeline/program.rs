@@ -94,8 +94,9 @@ pub struct CapacityClass {
 pub enum Growth {
     /// Never too small.
     Fixed,
-    /// A hash table: to four times the slots; always a power of two.
-    Table,
+    /// A hash table: to four times the slots (always a power of two), where the state (one `u64`) counts entries in at
+    /// least half of them.
+    Table(usize),
     /// An output: the state (one `u64`) counted what was needed.
     Counted(usize),
     /// Never too small: the next power of two above twice what the state (one `u64`) has counted.

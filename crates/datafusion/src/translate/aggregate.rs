@@ -10,10 +10,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan};
-use kelpie_compile::types::{DataType, Literal};
+use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::{Translator, pass_through};
 use crate::types;
+
+/// Most grouping sets of an aggregate: each reads the input again.
+const GROUPING_SET_LIMIT: usize = 32;
 
 /// An aggregate: in one step, or the final step with its partial step below.
 pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Option<Plan> {
@@ -34,9 +37,10 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
     };
     let input = translator.plan(first.input());
     let group = first.group_expr();
-    if group.has_grouping_set() || group.groups().len() > 1 {
-        translator.refuse::<()>("AggregateExec: grouping sets are not compiled");
-        return None;
+    let sets = group.has_grouping_set() || group.groups().len() > 1;
+    if sets && group.groups().len() > GROUPING_SET_LIMIT {
+        let reason = format!("AggregateExec: more than {GROUPING_SET_LIMIT} grouping sets are not compiled");
+        translator.refuse::<()>(&reason);
     }
     let schema = first.input().schema();
     let keys = translator.exprs(&schema, "AggregateExec").exprs(group.expr().iter().map(|(key, _)| key));
@@ -44,7 +48,8 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
     let mut aggregates = Vec::new();
     for (i, function) in first.aggr_expr().iter().enumerate() {
         let filter = first.filter_expr().get(i).and_then(Option::as_ref);
-        let field = output.fields().get(group.expr().len() + i).map(|field| types::field(field));
+        let position = group.expr().len() + usize::from(sets) + i;
+        let field = output.fields().get(position).map(|field| types::field(field));
         let translated = one(translator, &schema, function, filter);
         match (translated, field.flatten()) {
             (Some((name, argument)), Some(field)) => {
@@ -58,9 +63,79 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
             (None, _) => aggregates.push(None),
         }
     }
-    let names = output.fields().iter().map(|field| field.name().clone()).collect();
+    let names: Vec<String> = output.fields().iter().map(|field| field.name().clone()).collect();
     let aggregates = aggregates.into_iter().collect::<Option<Vec<_>>>();
-    Some(Plan::Aggregate { input: Box::new(input?), keys: keys?, aggregates: aggregates?, names })
+    let (input, keys, aggregates) = (input?, keys?, aggregates?);
+    if !sets {
+        return Some(Plan::Aggregate { input: Box::new(input), keys, aggregates, names });
+    }
+    if group.groups().len() > GROUPING_SET_LIMIT {
+        return None;
+    }
+    let fields: Option<Vec<Field>> = output.fields().iter().map(|field| types::field(field)).collect();
+    let Some(fields) = fields else {
+        return translator.refuse("AggregateExec: a grouping set's type is not compiled");
+    };
+    let inputs = identified(group.groups())
+        .into_iter()
+        .map(|(absent, identifier)| grouping_set(&input, &keys, &aggregates, absent, identifier, &fields));
+    Some(Plan::Union { inputs: inputs.collect(), fields })
+}
+
+/// Grouping sets with their values of `__grouping_id`: a bit for each absent key, the last key lowest, and above these
+/// bits how often the same set stood before.
+fn identified(groups: &[Vec<bool>]) -> Vec<(&[bool], i128)> {
+    let identify = |(index, group): (usize, &Vec<bool>)| {
+        let before = groups[..index].iter().filter(|other| *other == group).count() as i128;
+        group.iter().fold(before, |bits, absent| bits << 1 | i128::from(*absent))
+    };
+    groups.iter().map(Vec::as_slice).zip(groups.iter().enumerate().map(identify)).collect()
+}
+
+/// One of several grouping sets: an aggregate of its own, with NULL for the keys that are absent.
+fn grouping_set(
+    input: &Plan,
+    keys: &[Expr],
+    aggregates: &[Aggregate],
+    absent: &[bool],
+    identifier: i128,
+    fields: &[Field],
+) -> Plan {
+    let mut present: Vec<Expr> =
+        keys.iter().zip(absent).filter(|(_, absent)| !**absent).map(|(key, _)| key.clone()).collect();
+    // The grand total of no rows is no row: it is a group like any other.
+    if present.is_empty() {
+        present.push(Expr::literal(Literal::Boolean(true), DataType::Boolean));
+    }
+    let names = vec![String::new(); present.len() + aggregates.len()];
+    let groups = present.len();
+    let keys_of_set = present.clone();
+    let plan = Plan::Aggregate {
+        input: Box::new(input.clone()),
+        keys: present,
+        aggregates: aggregates.to_vec(),
+        names,
+    };
+    let mut next = 0;
+    let mut exprs = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        exprs.push(match absent.get(index) {
+            Some(true) => Expr::literal(Literal::Null, field.data_type.clone()),
+            Some(false) => {
+                let key = &keys_of_set[next];
+                next += 1;
+                Expr::column(next - 1, key.data_type.clone(), key.nullable)
+            }
+            None if index == absent.len() => Expr::literal(Literal::Int(identifier), field.data_type.clone()),
+            None => {
+                let aggregate = index - absent.len() - 1;
+                let nullable = aggregates.get(aggregate).is_none_or(|aggregate| aggregate.field.nullable);
+                Expr::column(groups + aggregate, field.data_type.clone(), nullable)
+            }
+        });
+    }
+    let names = fields.iter().map(|field| field.name.clone()).collect();
+    Plan::Project { input: Box::new(plan), exprs, names }
 }
 
 /// The partial step below a final one; rows may be repartitioned in between.
@@ -95,6 +170,7 @@ fn one(
     };
     // `count(*)` arrives as the count of a constant.
     let counts_rows = function == AggregateFunction::Count
+        && !call.is_distinct()
         && argument.downcast_ref::<LiteralExpr>().is_some_and(|literal| !literal.value().is_null());
     if counts_rows && filter.is_none() {
         return Some((function, None));

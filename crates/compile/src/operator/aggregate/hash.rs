@@ -7,6 +7,7 @@ use std::fmt;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, Builtin, CompareOp, Scalar, Scope, Type};
 
+use super::distinct::{self, DistinctSet};
 use super::{Cells, declare, group_pointer, update_group};
 use crate::context::{Argument, Case, Context, Lowered, Repr, Status, Unsupported};
 use crate::expr::{Expr, lower};
@@ -21,18 +22,24 @@ const EMPTY: u32 = 0;
 const BUSY: u32 = 1;
 const READY: u32 = 2;
 
-/// Groups found by hashing.
+/// A set of keys: each has a slot, which is found by hashing.
 #[derive(Debug, Clone)]
-pub struct HashTable {
+pub struct KeyTable {
     pub class: usize,
     /// State of the entries (`u64`, packed keys) or of the state words (`u32`).
     entries: usize,
-    /// State of the cells' words.
-    pub words: usize,
-    /// State that counts the groups.
+    /// State that counts the keys.
     pub count: usize,
     keys: Keys,
     columns: Vec<ColumnInfo>,
+}
+
+/// Groups found by hashing.
+#[derive(Debug, Clone)]
+pub struct HashTable {
+    pub table: KeyTable,
+    /// State of the cells' words.
+    pub words: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -41,7 +48,7 @@ enum Keys {
     Stored(Vec<StoredColumn>),
 }
 
-impl fmt::Display for HashTable {
+impl fmt::Display for KeyTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.keys {
             Keys::Packed(_) => "hash, packed keys",
@@ -51,10 +58,12 @@ impl fmt::Display for HashTable {
 }
 
 /// What a probe works on.
-struct Probe {
-    slot: Var,
-    /// The row has a group in `slot`.
-    found: Var,
+pub struct Probe {
+    pub slot: Var,
+    /// The key is in `slot`.
+    pub found: Var,
+    /// This probe put it there.
+    pub is_new: Var,
     steps: Var,
     capacity: V,
 }
@@ -66,8 +75,48 @@ impl HashTable {
         row_bound: u64,
         states: &mut declare::States,
     ) -> Result<HashTable, Unsupported> {
+        let table = KeyTable::plan(columns, row_bound, states)?;
+        let words = states.state("groups", 8 * cells.words().max(1), table.class);
+        Ok(HashTable { table, words })
+    }
+
+    pub fn zeroed(&self) -> Vec<usize> {
+        let mut zeroed = self.table.zeroed();
+        zeroed.push(self.words);
+        zeroed
+    }
+
+    /// A live row (never under a flag: a probe loops).
+    pub fn consume(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Expr],
+        cells: &Cells,
+        sets: &[DistinctSet],
+    ) -> Result<(), Unsupported> {
+        let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
+        let probe = self.table.insert(cx, &values)?;
+        let found = cx.builder.read(probe.found);
+        cx.begin_if(found);
+        let slot = cx.builder.read(probe.slot);
+        let base = group_pointer(cx, self.words, cells.words(), slot);
+        let is_new = distinct::insert(cx, sets, &values, None)?;
+        let contributions = cells.contributions(cx, None, &is_new)?;
+        update_group(cx, cells, base, &contributions, Scope::Device);
+        cx.end();
+        Ok(())
+    }
+}
+
+impl KeyTable {
+    pub fn plan(
+        columns: &[ColumnInfo],
+        row_bound: u64,
+        states: &mut declare::States,
+    ) -> Result<KeyTable, Unsupported> {
         let slots = row_bound.saturating_mul(2).clamp(64, INITIAL_SLOTS).next_power_of_two();
-        let class = states.class(slots, Growth::Table);
+        let count = states.counter("group_count");
+        let class = states.class(slots, Growth::Table(count));
         let (entry_bytes, keys) = match pack(columns) {
             Some(packed) => (8, Keys::Packed(packed)),
             None => {
@@ -76,33 +125,22 @@ impl HashTable {
             }
         };
         let entries = states.state("entries", entry_bytes, class);
-        let words = states.state("groups", 8 * cells.words().max(1), class);
-        let count = states.counter("group_count");
-        Ok(HashTable { class, entries, words, count, keys, columns: columns.to_vec() })
+        Ok(KeyTable { class, entries, count, keys, columns: columns.to_vec() })
     }
 
     pub fn zeroed(&self) -> Vec<usize> {
-        vec![self.entries, self.words, self.count]
+        vec![self.entries, self.count]
     }
 
-    /// A live row (never under a flag: a probe loops).
-    pub fn consume(&self, cx: &mut Context<'_>, keys: &[Expr], cells: &Cells) -> Result<(), Unsupported> {
-        let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
+    /// Finds the slot of a key, which is put into a free one where the table does not have it.
+    pub fn insert(&self, cx: &mut Context<'_>, values: &[Lowered]) -> Result<Probe, Unsupported> {
         if values.iter().any(|value| matches!(&value.repr, Repr::Text(text) if text.case != Case::Keep)) {
             return Err(Unsupported("grouping by upper() or lower()".into()));
         }
-        let probe = match &self.keys {
-            Keys::Packed(packed) => self.probe_packed(cx, packed, &values)?,
-            Keys::Stored(stored) => self.probe_stored(cx, stored, &values)?,
-        };
-        let found = cx.builder.read(probe.found);
-        cx.begin_if(found);
-        let slot = cx.builder.read(probe.slot);
-        let base = group_pointer(cx, self.words, cells.words(), slot);
-        let contributions = cells.contributions(cx, None, &[])?;
-        update_group(cx, cells, base, &contributions, Scope::Device);
-        cx.end();
-        Ok(())
+        match &self.keys {
+            Keys::Packed(packed) => self.probe_packed(cx, packed, values),
+            Keys::Stored(stored) => self.probe_stored(cx, stored, values),
+        }
     }
 
     fn begin_probe(&self, cx: &mut Context<'_>, hash: V) -> Probe {
@@ -115,9 +153,10 @@ impl HashTable {
         let slot = b.var_of("slot", start);
         let no = b.bool(false);
         let found = b.var_of("found", no);
+        let is_new = b.var_of("is_new", no);
         let zero = b.i64(0);
         let steps = b.var_of("steps", zero);
-        Probe { slot, found, steps, capacity }
+        Probe { slot, found, is_new, steps, capacity }
     }
 
     fn succeed(&self, cx: &mut Context<'_>, probe: &Probe) {
@@ -143,7 +182,7 @@ impl HashTable {
         b.end();
     }
 
-    /// `if a launch that already failed { break }`: no new groups then.
+    /// `if a launch that already failed { break }`: no new keys then.
     fn leave_if_failed(&self, cx: &mut Context<'_>) {
         let b = &mut *cx.builder;
         let status = b.builtin(Builtin::Status);
@@ -152,15 +191,17 @@ impl HashTable {
         b.break_if(failed);
     }
 
-    /// Counts a new group; above half of the slots, asks for a larger table.
-    fn count_group(&self, cx: &mut Context<'_>, probe: &Probe) {
+    /// Counts a new key; above half of the slots, asks for a larger table.
+    fn count_key(&self, cx: &mut Context<'_>, probe: &Probe) {
+        let yes = cx.builder.bool(true);
+        cx.builder.assign(probe.is_new, yes);
         let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(self.count));
         let b = &mut *cx.builder;
         let one = b.u64(1);
-        let groups = b.atomic(AtomicOp::Add, count, one, Scope::Device);
-        let groups = b.bitcast(groups, Scalar::I64);
+        let keys = b.atomic(AtomicOp::Add, count, one, Scope::Device);
+        let keys = b.bitcast(keys, Scalar::I64);
         let two = b.i64(2);
-        let doubled = b.mul(groups, two);
+        let doubled = b.mul(keys, two);
         let full = b.ge(doubled, probe.capacity);
         b.begin_if(full);
         b.report(Status::Grow as u32);
@@ -193,7 +234,7 @@ impl HashTable {
         let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, entry, Scope::Device);
         let won = cx.builder.eq(old, zero);
         cx.begin_if(won);
-        self.count_group(cx, &probe);
+        self.count_key(cx, &probe);
         self.succeed(cx, &probe);
         cx.end();
         cx.builder.assign(seen, old);
@@ -236,7 +277,7 @@ impl HashTable {
         }
         cx.builder.fence();
         cx.builder.atomic_discard(AtomicOp::Exchange, pointer, ready, Scope::Device);
-        self.count_group(cx, &probe);
+        self.count_key(cx, &probe);
         self.succeed(cx, &probe);
         cx.end();
         cx.builder.assign(seen, old);
@@ -262,7 +303,7 @@ impl HashTable {
 
     // ---- as a source
 
-    /// Whether a slot holds a group.
+    /// Whether a slot holds a key.
     pub fn present(&self, cx: &mut Context<'_>, slot: V) -> V {
         let scalar = match self.keys {
             Keys::Packed(_) => Scalar::U64,
@@ -275,7 +316,7 @@ impl HashTable {
         cx.builder.ne(entry, zero)
     }
 
-    /// The keys of a slot that holds a group.
+    /// The key in a slot that holds one.
     pub fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
         match &self.keys {
             Keys::Packed(packed) => {

@@ -7,6 +7,7 @@
 
 pub mod cells;
 mod direct;
+mod distinct;
 mod extremes;
 mod functions;
 mod hash;
@@ -21,13 +22,14 @@ use kelpie_kir::builder::V;
 
 use self::cells::combine_memory;
 use self::direct::DirectTable;
+use self::distinct::DistinctSet;
 use self::functions::Cells;
 use self::hash::HashTable;
 use self::single::SingleGroup;
 pub(crate) use self::threads::{ROWS_PER_THREAD, rows_of_thread};
 use crate::MicroModel;
 use crate::context::{Argument, Context, Lowered, Unsupported};
-use crate::expr::Expr;
+use crate::expr::{Expr, lower};
 use crate::operator::Flow;
 use crate::pipeline::{ColumnInfo, Growth, Rows, column_of};
 use crate::plan::Aggregate;
@@ -41,6 +43,8 @@ pub struct AggregateOperator {
     key_columns: Vec<ColumnInfo>,
     cells: Box<Cells>,
     table: Table,
+    /// One an argument of [`Cells::distinct`].
+    sets: Vec<DistinctSet>,
     row_bound: u64,
 }
 
@@ -55,9 +59,14 @@ enum Table {
 impl fmt::Display for AggregateOperator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.table {
-            Table::Single(single) => write!(f, "aggregate ({single})"),
-            Table::Direct(direct) => write!(f, "aggregate ({direct})"),
-            Table::Hash(hash) => write!(f, "aggregate ({hash})"),
+            Table::Single(single) => write!(f, "aggregate ({single}")?,
+            Table::Direct(direct) => write!(f, "aggregate ({direct}")?,
+            Table::Hash(hash) => write!(f, "aggregate ({}", hash.table)?,
+        }
+        match self.sets.len() {
+            0 => f.write_str(")"),
+            1 => f.write_str(", distinct values)"),
+            sets => write!(f, ", distinct values of {sets} arguments)"),
         }
     }
 }
@@ -76,9 +85,6 @@ impl AggregateOperator {
     ) -> Result<AggregateOperator, Unsupported> {
         let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input)).collect();
         let mut cells = Box::new(Cells::plan(aggregates, input, row_bound, !keys.is_empty())?);
-        if !cells.distinct.is_empty() {
-            return Err(Unsupported("DISTINCT beside other aggregates".into()));
-        }
         let table = if keys.is_empty() {
             Table::Single(SingleGroup::plan(&cells, micro_model, states))
         } else {
@@ -97,7 +103,10 @@ impl AggregateOperator {
                 None => Table::Hash(HashTable::plan(&key_columns, &cells, row_bound, states)?),
             }
         };
-        Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, row_bound })
+        let sets = cells.distinct.iter();
+        let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, row_bound, states));
+        let sets = sets.collect::<Result<_, _>>()?;
+        Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, row_bound })
     }
 
     /// What is known of the result's columns: keys, then aggregates.
@@ -117,12 +126,13 @@ impl AggregateOperator {
     /// The expressions that a row evaluates.
     pub(crate) fn expressions(&self) -> Vec<Expr> {
         let contributions = self.cells.cells.iter().filter_map(|cell| cell.contribution.argument().cloned());
-        self.keys.iter().cloned().chain(contributions).collect()
+        self.keys.iter().chain(&self.cells.distinct).cloned().chain(contributions).collect()
     }
 
     /// Whether dead rows can be taken with their flag, without a branch.
     pub(crate) fn takes_flags(&self) -> bool {
         match &self.table {
+            _ if !self.sets.is_empty() => false,
             Table::Single(single) => single.is_private(),
             Table::Direct(direct) => direct.is_local(),
             Table::Hash(_) => false,
@@ -133,20 +143,24 @@ impl AggregateOperator {
 
     /// States to clear before the launch.
     pub(crate) fn zeroed(&self) -> Vec<usize> {
-        match &self.table {
+        let mut zeroed = match &self.table {
             Table::Single(single) => vec![single.state],
             Table::Direct(direct) => vec![direct.state, direct.count],
             Table::Hash(hash) => hash.zeroed(),
-        }
+        };
+        zeroed.extend(self.sets.iter().flat_map(DistinctSet::zeroed));
+        zeroed
     }
 
-    /// The class that can be too small, and the state that counts groups.
+    /// The classes that can be too small, and the state that counts groups.
     pub(crate) fn growth(&self) -> (Vec<usize>, Option<usize>) {
-        match &self.table {
-            Table::Hash(hash) => (vec![hash.class], Some(hash.count)),
+        let (mut grows, count) = match &self.table {
+            Table::Hash(hash) => (vec![hash.table.class], Some(hash.table.count)),
             Table::Direct(direct) => (Vec::new(), Some(direct.count)),
             Table::Single(_) => (Vec::new(), None),
-        }
+        };
+        grows.extend(self.sets.iter().map(DistinctSet::class));
+        (grows, count)
     }
 
     /// Before the row loop.
@@ -161,21 +175,29 @@ impl AggregateOperator {
     /// A row.
     pub(crate) fn consume(&self, cx: &mut Context<'_>, flow: Flow) -> Result<(), Unsupported> {
         if let Table::Hash(hash) = &self.table {
-            return hash.consume(cx, &self.keys, &self.cells);
+            return hash.consume(cx, &self.keys, &self.cells, &self.sets);
         }
         let prepared = self.prepare(cx, flow)?;
         self.apply(cx, &prepared);
         Ok(())
     }
 
-    /// The first half of [`AggregateOperator::consume`]: everything that only reads. Several rows can be prepared
+    /// The first half of [`AggregateOperator::consume`]: everything that only reads (but for sets
+    /// of distinct values). Several rows can be prepared
     /// before the first is applied, so that their loads are in flight together. Not for hash tables.
     pub(crate) fn prepare(&self, cx: &mut Context<'_>, flow: Flow) -> Result<PreparedRow, Unsupported> {
         let (slot, active) = match &self.table {
             Table::Direct(direct) => direct.slot_of_row(cx, &self.keys, flow)?,
             Table::Single(_) | Table::Hash(_) => (None, flow.active()),
         };
-        Ok(PreparedRow { slot, values: self.cells.contributions(cx, active, &[])? })
+        let is_new = match self.sets.is_empty() {
+            true => Vec::new(),
+            false => {
+                let keys = self.keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
+                distinct::insert(cx, &self.sets, &keys, active)?
+            }
+        };
+        Ok(PreparedRow { slot, values: self.cells.contributions(cx, active, &is_new)? })
     }
 
     /// The second half: updates the row's group.
@@ -203,7 +225,7 @@ impl AggregateOperator {
         Rows::Class(match &self.table {
             Table::Single(single) => single.class,
             Table::Direct(direct) => direct.class,
-            Table::Hash(hash) => hash.class,
+            Table::Hash(hash) => hash.table.class,
         })
     }
 
@@ -212,7 +234,7 @@ impl AggregateOperator {
         match &self.table {
             Table::Single(_) => None,
             Table::Direct(direct) => Some(direct.present(cx, &self.cells, slot)),
-            Table::Hash(hash) => Some(hash.present(cx, slot)),
+            Table::Hash(hash) => Some(hash.table.present(cx, slot)),
         }
     }
 
@@ -226,7 +248,7 @@ impl AggregateOperator {
         let mut columns = match &self.table {
             Table::Single(_) => Vec::new(),
             Table::Direct(direct) => direct.keys(cx, &self.key_columns, slot),
-            Table::Hash(hash) => hash.keys(cx, &self.key_columns, slot),
+            Table::Hash(hash) => hash.table.keys(cx, &self.key_columns, slot),
         };
         let base = group_pointer(cx, state, words, slot);
         columns.extend(self.cells.results(cx, |cx, word| word_pointer(cx, base, word))?);
@@ -234,7 +256,8 @@ impl AggregateOperator {
     }
 }
 
-/// A row that was prepared: the slot of its group where there are several, and its contribution to each cell: the cell's parts.
+/// A row that was prepared: the slot of its group where there are several, and its contribution to each cell (the
+/// cell's parts).
 #[derive(Debug)]
 pub(crate) struct PreparedRow {
     slot: Option<V>,

@@ -1,0 +1,96 @@
+//! DISTINCT inside aggregates: beside the groups there is a set of (keys, argument) for each argument, and a row
+//! contributes where its pair is new. So any number of arguments, and aggregates without DISTINCT, share one pass.
+
+use kelpie_kir::Scalar;
+use kelpie_kir::builder::V;
+
+use super::declare;
+use super::hash::KeyTable;
+use crate::context::{Context, Lowered, Repr, Unsupported};
+use crate::expr::{Expr, lower};
+use crate::pipeline::{ColumnInfo, column_of};
+use crate::types::DataType;
+
+/// The values of an argument that the groups have seen.
+#[derive(Debug, Clone)]
+pub struct DistinctSet {
+    argument: Expr,
+    table: KeyTable,
+}
+
+impl DistinctSet {
+    /// Declares the set's states. `keys` are those of the groups.
+    pub fn plan(
+        argument: &Expr,
+        keys: &[ColumnInfo],
+        input: &[ColumnInfo],
+        row_bound: u64,
+        states: &mut declare::States,
+    ) -> Result<DistinctSet, Unsupported> {
+        let info = column_of(argument, input);
+        let data_type = match info.data_type {
+            DataType::Float32 => DataType::Int32,
+            DataType::Float64 => DataType::Int64,
+            other => other,
+        };
+        // NULL is never put into the set.
+        let own = ColumnInfo { data_type, nullable: false, ..info };
+        let columns: Vec<ColumnInfo> = keys.iter().cloned().chain([own]).collect();
+        Ok(DistinctSet { argument: argument.clone(), table: KeyTable::plan(&columns, row_bound, states)? })
+    }
+
+    /// States to clear before the launch.
+    pub fn zeroed(&self) -> Vec<usize> {
+        self.table.zeroed()
+    }
+
+    /// The class that can be too small.
+    pub fn class(&self) -> usize {
+        self.table.class
+    }
+
+    /// Whether the current row's value is new in its group (`bool`); false where it is NULL or the row is not `active`.
+    fn insert(&self, cx: &mut Context<'_>, keys: &[Lowered], active: Option<V>) -> Result<V, Unsupported> {
+        let argument = lower(cx, &self.argument)?;
+        let live = match (active, argument.valid) {
+            (Some(a), Some(b)) => cx.builder.and(a, b),
+            (one, other) => match one.or(other) {
+                Some(live) => live,
+                None => cx.builder.bool(true),
+            },
+        };
+        let repr = match argument.repr {
+            Repr::Scalar(value) => Repr::Scalar(bits_of_float(cx, value)),
+            text => text,
+        };
+        let mut values = keys.to_vec();
+        values.push(Lowered { repr, valid: None, range: argument.range });
+        let no = cx.builder.bool(false);
+        let is_new = cx.builder.var_of("is_new", no);
+        cx.begin_if(live);
+        let probe = self.table.insert(cx, &values)?;
+        let new = cx.builder.read(probe.is_new);
+        cx.builder.assign(is_new, new);
+        cx.end();
+        Ok(cx.builder.read(is_new))
+    }
+}
+
+/// Puts the current row's values into the sets: whether each is new.
+pub fn insert(
+    cx: &mut Context<'_>,
+    sets: &[DistinctSet],
+    keys: &[Lowered],
+    active: Option<V>,
+) -> Result<Vec<V>, Unsupported> {
+    sets.iter().map(|set| set.insert(cx, keys, active)).collect()
+}
+
+/// Floats are equal where their bits are: -0.0 and 0.0 are two values here, as in DataFusion, though they are one group.
+fn bits_of_float(cx: &mut Context<'_>, value: V) -> V {
+    match cx.builder.scalar(value) {
+        Scalar::F32 => cx.builder.bitcast(value, Scalar::I32),
+        Scalar::F64 => cx.builder.bitcast(value, Scalar::I64),
+        _ => value,
+    }
+}
