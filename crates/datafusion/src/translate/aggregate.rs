@@ -101,12 +101,8 @@ fn grouping_set(
     identifier: i128,
     fields: &[Field],
 ) -> Plan {
-    let mut present: Vec<Expr> =
+    let present: Vec<Expr> =
         keys.iter().zip(absent).filter(|(_, absent)| !**absent).map(|(key, _)| key.clone()).collect();
-    // The grand total of no rows is no row: it is a group like any other.
-    if present.is_empty() {
-        present.push(Expr::literal(Literal::Boolean(true), DataType::Boolean));
-    }
     let names = vec![String::new(); present.len() + aggregates.len()];
     let groups = present.len();
     let keys_of_set = present.clone();

@@ -326,7 +326,16 @@ impl KeyTable {
                 let entry = cx.builder.load(pointer);
                 packed.iter().zip(columns).map(|(key, column)| key.decode(cx, entry, column)).collect()
             }
-            Keys::Stored(stored) => stored.iter().map(|key| key.load(cx, slot, None)).collect(),
+            Keys::Stored(stored) => stored.iter().map(|key| self.load(cx, key, slot)).collect(),
         }
+    }
+
+    /// A stored key. The code in a slot that is not taken may be that of no entry, and is looked up all the same where
+    /// dead rows flow with a flag.
+    fn load(&self, cx: &mut Context<'_>, key: &StoredColumn, slot: V) -> Lowered {
+        let present = key.info().dictionary.map(|_| self.present(cx, slot));
+        let loaded = key.load(cx, slot, present);
+        let valid = loaded.valid.filter(|_| key.info().nullable);
+        Lowered { valid, ..loaded }
     }
 }
