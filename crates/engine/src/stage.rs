@@ -20,6 +20,9 @@ use crate::{PipelineMetrics, QueryMetrics, result};
 
 /// Launches of one pipeline before the engine gives up growing its state.
 const GROW_LIMIT: u32 = 24;
+/// Elements that a state keeps free a CPU worker, beside a quarter of what it held: a worker may leave a part of a chunk of
+/// places unused (`table::rows`).
+const FITTING_SLACK: u64 = 1 << 10;
 /// Rows that a block should have, at least, for its start to pay.
 const ROWS_PER_CPU_BLOCK: u64 = 16 << 10;
 
@@ -29,8 +32,8 @@ pub struct Prepared {
     pub program: Program,
     pub modules: Vec<ValidModule>,
     pub kernels: Vec<Arc<dyn Kernel>>,
-    /// Capacities that the classes had when the program last ran: it starts with them the next time.
-    learned: Mutex<Vec<u64>>,
+    /// Capacities that fit what the program held when it last ran: it starts with them the next time.
+    learned: Mutex<Option<Vec<u64>>>,
 }
 
 /// How a stage ended.
@@ -119,8 +122,11 @@ pub fn prepare(program: Program, device: &Arc<dyn Device>) -> Result<Prepared, E
         first.into_iter().map(|kernel| kernel.map_err(EngineError::from)).chain(others).collect()
     });
     let kernels = kernels.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let learned = Mutex::new(program.classes.iter().map(|class| class.initial).collect());
-    Ok(Prepared { program, modules, kernels, learned })
+    Ok(Prepared { program, modules, kernels, learned: Mutex::new(None) })
+}
+
+fn initial(program: &Program) -> Vec<u64> {
+    program.classes.iter().map(|class| class.initial).collect()
 }
 
 /// A running stage: the state buffers of one execution.
@@ -150,13 +156,14 @@ pub fn run(
     metrics: &mut QueryMetrics,
 ) -> Result<Outcome, EngineError> {
     let program = &prepared.program;
+    let learned = prepared.learned.lock().clone();
     let mut run = Run {
         device: stream.device(),
         stream,
         cache,
         prepared,
         loaded,
-        capacities: prepared.learned.lock().clone(),
+        capacities: learned.clone().unwrap_or_else(|| initial(program)),
         buffers: vec![None; program.states.len()],
         constants: HashMap::new(),
         heap: TextHeap::default(),
@@ -172,7 +179,10 @@ pub fn run(
         }
         first += group.len();
     }
-    *prepared.learned.lock() = run.capacities.clone();
+    // What was learned before is still right unless something grew.
+    if learned.is_none_or(|learned| learned != run.capacities) {
+        *prepared.learned.lock() = Some(run.fitting()?);
+    }
     let start = Instant::now();
     let batch = result::read(&program.output, &plan.fields(), &|parts| run.read_states(parts))?;
     metrics.result_ns += start.elapsed().as_nanos() as u64;
@@ -237,6 +247,29 @@ impl Run<'_> {
                 self.buffers[state] = None;
             }
         }
+    }
+
+    /// The capacities that the state in use needs, with room for a different order of the same rows. Those of classes that
+    /// follow from others stay.
+    fn fitting(&self) -> Result<Vec<u64>, EngineError> {
+        let mut capacities = self.capacities.clone();
+        let target = self.device.target();
+        let workers = if target.block_threads == 1 { u64::from(target.resident_blocks) } else { 0 };
+        let slack = (workers + 1) * FITTING_SLACK;
+        for (class, capacity) in self.prepared.program.classes.iter().zip(&mut capacities) {
+            let fits = match class.growth {
+                Growth::Fixed | Growth::Sized(_) => continue,
+                Growth::Table(counter) => {
+                    self.read_word(counter)?.saturating_mul(4).max(64).checked_next_power_of_two()
+                }
+                Growth::Counted(counter) => {
+                    let used = self.read_word(counter)?;
+                    Some(used.saturating_add(used / 4).saturating_add(slack))
+                }
+            };
+            *capacity = fits.map_or(*capacity, |fits| fits.min(*capacity));
+        }
+        Ok(capacities)
     }
 
     fn clear(&mut self, states: &[usize]) -> Result<(), EngineError> {
