@@ -152,6 +152,39 @@ fn groups(keys: &[usize]) -> (Plan, ScanInfo) {
     (Plan::Filter { input: Box::new(having), predicate }, info)
 }
 
+/// Every kind of cell, and a set of distinct values: grouped by the return flag, or not at all.
+fn cells(grouped: bool) -> (Plan, ScanInfo) {
+    let (scan, info) = lineitem();
+    use AggregateFunction::*;
+    let price = || column(&scan, 1);
+    let square = arithmetic(ArithmeticOp::Multiply, price(), price(), 38, 4);
+    let cube = arithmetic(ArithmeticOp::Multiply, square, price(), 38, 6);
+    let float = Expr {
+        kind: ExprKind::Cast { input: Box::new(price()), safe: false },
+        data_type: DataType::Float64,
+        nullable: false,
+    };
+    let distinct = Aggregate { distinct: true, ..aggregate(Count, Some(column(&scan, 7)), 0, 0) };
+    let aggregates = vec![
+        aggregate(Max, Some(cube), 38, 6),
+        aggregate(BitXor, Some(column(&scan, 7)), 18, 0),
+        aggregate(BitAnd, Some(column(&scan, 7)), 18, 0),
+        of_type(Min, column(&scan, 8), DataType::Utf8),
+        of_type(Max, column(&scan, 8), DataType::Utf8),
+        of_type(VarSample, float.clone(), DataType::Float64),
+        of_type(Avg, float, DataType::Float64),
+        distinct,
+    ];
+    let keys = if grouped { vec![column(&scan, 4)] } else { Vec::new() };
+    let names = vec![String::new(); keys.len() + aggregates.len()];
+    (Plan::Aggregate { input: Box::new(scan), keys, aggregates, names }, info)
+}
+
+fn of_type(function: AggregateFunction, argument: Expr, data_type: DataType) -> Aggregate {
+    let field = Field { name: format!("{function:?}"), data_type, nullable: true };
+    Aggregate { function, argument: Some(argument), distinct: false, field }
+}
+
 fn compile(query: &(Plan, ScanInfo), target: &Target, micro_model: MicroModel) -> Program {
     pipeline::compile(&query.0, std::slice::from_ref(&query.1), target, micro_model, &BTreeSet::new())
         .expect("the plan compiles")
@@ -172,6 +205,8 @@ fn queries() -> Vec<(&'static str, (Plan, ScanInfo))> {
         ("selection", selection()),
         ("packed", groups(&[0, 6])),
         ("stored", groups(&[7, 8])),
+        ("cells", cells(false)),
+        ("cells in groups", cells(true)),
     ]
 }
 
@@ -233,5 +268,19 @@ fn snapshots() {
             format!("{name}_cuda"),
             kelpie_backend::cuda::print(&on_gpu).expect("prints")
         );
+    }
+}
+
+/// Cells that need more than one atomic, and a set of distinct values.
+#[test]
+fn cells_on_a_gpu() {
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    for (name, grouped, micro_model) in [
+        ("cells_pipelined_cuda", true, MicroModel::Pipelined),
+        ("cells_resolution_cuda", false, MicroModel::Resolution),
+    ] {
+        let module = compile(&cells(grouped), &gpu, micro_model).pipelines.remove(0).module;
+        let module = validate(module).expect("valid");
+        insta::assert_snapshot!(name, kelpie_backend::cuda::print(&module).expect("prints"));
     }
 }

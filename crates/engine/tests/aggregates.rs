@@ -15,7 +15,7 @@ use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{self, DataType, Field, Literal};
 use kelpie_engine::source::BatchConsumer;
 use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, MicroModel, Query, QueryOptions, TableSource,
+    CancelToken, DeviceChoice, DeviceKind, Engine, EngineError, MicroModel, Query, QueryOptions, TableSource,
 };
 
 #[derive(Debug)]
@@ -309,12 +309,20 @@ fn evaluate(function: AggregateFunction, result: &DataType, values: &[Value], gr
     }
 }
 
+/// One engine: kernels are compiled once.
+fn engine() -> &'static Engine {
+    static ENGINE: std::sync::OnceLock<Engine> = std::sync::OnceLock::new();
+    ENGINE.get_or_init(Engine::new)
+}
+
+/// The CPU, the interpreter, and a GPU where there is one.
 fn configurations() -> Vec<QueryOptions> {
+    let mut devices = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
+    let is_usable = engine().devices().iter().any(|(kind, state)| *kind == DeviceKind::Cuda && state.is_ok());
+    devices.extend(is_usable.then_some((DeviceChoice::Cuda, 32)));
     let mut all = Vec::new();
     for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
-        for (device, simt_lanes) in
-            [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)]
-        {
+        for &(device, simt_lanes) in &devices {
             all.push(QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() });
         }
     }
@@ -388,7 +396,7 @@ fn plan(key: Option<usize>, types: std::ops::Range<usize>, distinct: bool) -> Pl
 
 fn run(plan: &Plan, source: &Arc<Table>, options: &QueryOptions) -> RecordBatch {
     let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
-    match Engine::new().execute(&query, &CancelToken::default()) {
+    match engine().execute(&query, &CancelToken::default()) {
         Ok(output) => output.batch,
         Err(error) => panic!("{options:?}: {error}"),
     }
