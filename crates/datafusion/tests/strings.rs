@@ -261,3 +261,36 @@ async fn conditions_on_dictionaries_are_computed_once_an_entry() {
         assert_eq!(memos(condition).await, expected, "{condition}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn functions() {
+    let expressions = [
+        "trim(?)",
+        "ltrim(?)",
+        "rtrim(?, 'cx')",
+        "btrim(?, 'a\u{e9}\u{1f600}')",
+        "trim(BOTH o FROM ?)",
+        "left(?, 2)",
+        "left(?, -2)",
+        "right(?, 3)",
+        "right(?, -3)",
+        "right(?, id)",
+        "strpos(?, 'b')",
+        "position('\u{1f600}' IN ?)",
+        "strpos(?, o)",
+        "replace(?, 'a', 'xyz')",
+        "replace(?, o, '-')",
+        "repeat(?, 3)",
+        "repeat(?, id - 5)",
+        "reverse(?)",
+        "reverse(? || o)",
+        "character_length(trim(?))",
+        "left(?, 1) || 'x'",
+    ];
+    agree(&expressions, false).await;
+    agree(
+        &["starts_with(?, o)", "ends_with(?, o)", "contains(?, o)", "ends_with(?, 'c')", "contains(?, 'ab')"],
+        true,
+    )
+    .await;
+}

@@ -91,17 +91,15 @@ fn match_shape(cx: &mut Context<'_>, shape: Shape, text: Text, pattern: Text) ->
                 [text, pattern].map(|text| Lowered { repr: Repr::Text(text), valid: None, range: None });
             return super::text::compare(cx, CompareOp::Eq, &text, &pattern);
         }
-        Shape::Prefix => affix_function(cx, "text_starts_with", text.case, |b, _, _| b.u32(0)),
-        Shape::Suffix => {
-            affix_function(cx, "text_ends_with", text.case, |b, length, affix| b.sub(length, affix))
-        }
+        Shape::Prefix => starts_function(cx, text.case),
+        Shape::Suffix => ends_function(cx, text.case),
         Shape::Contains => contains_function(cx, text.case),
         Shape::General => general_function(cx, text.case),
     };
     Ok(cx.builder.call(function, &arguments))
 }
 
-const PARAMS: [(&str, Type); 4] = [
+pub(super) const PARAMS: [(&str, Type); 4] = [
     ("text", Type::global(Scalar::U8)),
     ("length", Type::U32),
     ("pattern", Type::global(Scalar::U8)),
@@ -110,6 +108,16 @@ const PARAMS: [(&str, Type); 4] = [
 
 fn params(b: &mut Builder) -> [V; 4] {
     [0, 1, 2, 3].map(|index| b.param(index))
+}
+
+/// Whether the text starts with the pattern.
+pub(super) fn starts_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+    affix_function(cx, "text_starts_with", case, |b, _, _| b.u32(0))
+}
+
+/// Whether the text ends with the pattern.
+pub(super) fn ends_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+    affix_function(cx, "text_ends_with", case, |b, length, affix| b.sub(length, affix))
 }
 
 /// Whether the pattern stands at the place that `start` gives from both lengths.
@@ -137,7 +145,7 @@ fn affix_function(
 }
 
 /// Whether the pattern stands anywhere.
-fn contains_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+pub(super) fn contains_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     let name = format!("text_contains{}", case_name(case));
     function(cx, &name, &PARAMS, Scalar::Bool, |b| {
         let [text, length, pattern, pattern_length] = params(b);
@@ -234,7 +242,7 @@ fn general_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
 }
 
 /// Moves a position past the character that starts there.
-fn next_character(b: &mut Builder, text: V, length: V, position: kelpie_kir::builder::Var) {
+pub(super) fn next_character(b: &mut Builder, text: V, length: V, position: kelpie_kir::builder::Var) {
     increment(b, position);
     b.begin_loop();
     let place = b.read(position);

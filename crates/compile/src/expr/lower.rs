@@ -2,8 +2,8 @@
 
 use super::value::unsupported;
 use super::{
-    ExprKind, Function, arithmetic, case, cast, compare, date_part, dictionary, heap, inlist, like, literal,
-    logic, math, regex, text,
+    ExprKind, Function, Side, arithmetic, case, cast, compare, date_part, dictionary, heap, inlist, like,
+    literal, logic, math, regex, search, slices, text,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -66,6 +66,13 @@ fn call(
         (Function::ConcatOperator, _) => heap::concat_operator(cx, arguments),
         (Function::Concat, _) => heap::concat(cx, arguments),
         (Function::ConcatWithSeparator, _) => heap::concat_with_separator(cx, arguments),
+        (Function::Trim(side), _) => slices::trim(cx, side, arguments),
+        (Function::Left, _) => slices::ends(cx, Side::Left, arguments),
+        (Function::Right, _) => slices::ends(cx, Side::Right, arguments),
+        (Function::Search(what), _) => search::search(cx, what, arguments),
+        (Function::Replace, _) => search::replace(cx, arguments),
+        (Function::Repeat, _) => search::repeat(cx, arguments),
+        (Function::Reverse, [input]) => search::reverse(cx, input),
         (Function::Abs, [input]) => math::absolute(cx, input, &expr.data_type),
         (Function::Round, [input]) => math::round(cx, input, None, &expr.data_type),
         (Function::Round, [input, digits]) => math::round(cx, input, Some(digits), &expr.data_type),

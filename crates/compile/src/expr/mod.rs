@@ -21,6 +21,8 @@ mod lower;
 mod math;
 mod range;
 mod regex;
+mod search;
+mod slices;
 mod text;
 mod tree;
 mod value;
@@ -29,6 +31,8 @@ pub use dfa::Regex;
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
 pub use logic::lower_condition;
 pub use lower::lower;
+pub use search::Search;
+pub use slices::Side;
 pub(crate) use text::order as text_order;
 pub use text::text_equal;
 pub use tree::{children, columns_read, substitute, with_children};
@@ -139,6 +143,20 @@ pub enum Function {
     Concat,
     /// `concat_ws(separator, ...)`: leaves NULLs out.
     ConcatWithSeparator,
+    /// `btrim`, `ltrim`, `rtrim(text [, characters])`.
+    Trim(Side),
+    /// `left(text, count)`.
+    Left,
+    /// `right(text, count)`.
+    Right,
+    /// `starts_with`, `ends_with`, `contains`, `strpos(text, other)`.
+    Search(Search),
+    /// `replace(text, from, to)`.
+    Replace,
+    /// `repeat(text, count)`.
+    Repeat,
+    /// `reverse(text)`, by characters.
+    Reverse,
     /// Absolute value.
     Abs,
     /// `round(value [, digits])`.

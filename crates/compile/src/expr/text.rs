@@ -221,8 +221,15 @@ pub(super) fn continues(b: &mut Builder, byte: V) -> V {
 pub(super) fn character_length(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
     let value = lower_expr(cx, input)?;
     let text = text(&value)?;
+    let characters = characters_function(cx);
+    let count = cx.builder.call(characters, &[text.data, text.length]);
+    Ok(integer(cx, count, value.valid, LENGTHS))
+}
+
+/// Characters of a text.
+pub(super) fn characters_function(cx: &mut Context<'_>) -> Handle<Function> {
     let params = [("text", POINTER), ("length", Type::U32)];
-    let characters = function(cx, "text_characters", &params, Scalar::U32, |b| {
+    function(cx, "text_characters", &params, Scalar::U32, |b| {
         let [data, length] = [0, 1].map(|index| b.param(index));
         let zero = b.u32(0);
         let characters = b.var_of("characters", zero);
@@ -237,13 +244,11 @@ pub(super) fn character_length(cx: &mut Context<'_>, input: &Expr) -> Result<Low
         });
         let count = b.read(characters);
         b.return_value(count);
-    });
-    let count = cx.builder.call(characters, &[text.data, text.length]);
-    Ok(integer(cx, count, value.valid, LENGTHS))
+    })
 }
 
 /// Bytes of the first `count` characters; all of them where there are fewer.
-fn prefix_function(cx: &mut Context<'_>) -> Handle<Function> {
+pub(super) fn prefix_function(cx: &mut Context<'_>) -> Handle<Function> {
     let params = [("text", POINTER), ("length", Type::U32), ("count", Type::U32)];
     function(cx, "text_prefix", &params, Scalar::U32, |b| {
         let [data, length, count] = [0, 1, 2].map(|index| b.param(index));

@@ -2,7 +2,7 @@
 
 use kelpie_compile::context::Status::{Fallback, Grow, NegativeSubstringLength, Overflow};
 use kelpie_compile::expr::CompareOp::*;
-use kelpie_compile::expr::{Expr, ExprKind, Function, Regex};
+use kelpie_compile::expr::{Expr, ExprKind, Function, Regex, Search, Side};
 
 use crate::build::*;
 use crate::harness::{NULL, Value, check, check_one};
@@ -285,5 +285,136 @@ fn concatenation() {
     check(
         &compared,
         &[(vec!["ab".into(), "c".into()], true.into()), (vec!["a".into(), "c".into()], false.into())],
+    );
+}
+
+#[test]
+fn trimming() {
+    let default = |side| call(Function::Trim(side), vec![col(0, Utf8)], Utf8);
+    for (side, expected) in [(Side::Both, "a b"), (Side::Left, "a b "), (Side::Right, "  a b")] {
+        check_one(
+            &default(side),
+            vec![("  a b ".into(), expected.into()), ("   ".into(), "".into()), (NULL, NULL)],
+        );
+    }
+    let row = |text: Value, set: Value, expected: Value| (vec![text, set], expected);
+    let characters = |side| call(Function::Trim(side), vec![col(0, Utf8), col(1, Utf8)], Utf8);
+    check(
+        &characters(Side::Both),
+        &[
+            row("xyxtrimyyx".into(), "xyz".into(), "trim".into()),
+            row("\u{e9}\u{1f600}a\u{e9}".into(), "\u{1f600}\u{e9}".into(), "a".into()),
+            row("\u{e9}a".into(), "\u{e8}".into(), "\u{e9}a".into()),
+            row("\u{e9}".into(), "\u{e9}".into(), "".into()),
+            row("a".into(), "".into(), "a".into()),
+            row("".into(), "a".into(), "".into()),
+            row("a".into(), NULL, NULL),
+        ],
+    );
+    check(&characters(Side::Left), &[row("\u{e9}\u{e9}a\u{e9}".into(), "\u{e9}".into(), "a\u{e9}".into())]);
+    check(&characters(Side::Right), &[row("\u{e9}a\u{e9}\u{e9}".into(), "\u{e9}".into(), "\u{e9}a".into())]);
+    let upper = call(Function::Upper, vec![col(0, Utf8)], Utf8);
+    check_one(
+        &call(Function::Trim(Side::Both), vec![upper, string("A")], Utf8),
+        vec![("abca".into(), "BC".into())],
+    );
+}
+
+#[test]
+fn first_and_last_characters() {
+    let text = "h\u{e9}llo \u{1f600}!";
+    for (count, left, right) in [
+        (0, "", ""),
+        (2, "h\u{e9}", "\u{1f600}!"),
+        (8, text, text),
+        (99, text, text),
+        (i64::MAX, text, text),
+        (-1, "h\u{e9}llo \u{1f600}", "\u{e9}llo \u{1f600}!"),
+        (-7, "h", "!"),
+        (-8, "", ""),
+        (-99, "", ""),
+        (i64::MIN, "", ""),
+    ] {
+        for (function, expected) in [(Function::Left, left), (Function::Right, right)] {
+            let call = call(function, vec![col(0, Utf8), col(1, Int64)], Utf8);
+            check(
+                &call,
+                &[(vec![text.into(), count.into()], expected.into()), (vec![NULL, count.into()], NULL)],
+            );
+        }
+    }
+}
+
+#[test]
+fn searching() {
+    let cases = [
+        ("abcabc", "abc", [true, true, true], 1),
+        ("abcabc", "bc", [false, true, true], 2),
+        ("abcabc", "", [true, true, true], 1),
+        ("", "", [true, true, true], 1),
+        ("", "a", [false, false, false], 0),
+        ("\u{e9}\u{1f600}ab", "ab", [false, true, true], 3),
+        ("aab", "ab", [false, true, true], 2),
+        ("abc", "abcd", [false, false, false], 0),
+        ("abc", "ac", [false, false, false], 0),
+    ];
+    let searches = [Search::StartsWith, Search::EndsWith, Search::Contains];
+    for (index, search) in searches.into_iter().enumerate() {
+        let call = call(Function::Search(search), vec![col(0, Utf8), col(1, Utf8)], Boolean);
+        let row = |(a, b, expected, _): (&str, &str, [bool; 3], i32)| {
+            (vec![a.into(), b.into()], expected[index].into())
+        };
+        let mut rows: Vec<_> = cases.into_iter().map(row).collect();
+        rows.push((vec![NULL, "a".into()], NULL));
+        check(&call, &rows);
+    }
+    let position = call(Function::Search(Search::Position), vec![col(0, Utf8), col(1, Utf8)], Int32);
+    let mut rows: Vec<_> =
+        cases.into_iter().map(|(a, b, _, at)| (vec![a.into(), b.into()], at.into())).collect();
+    rows.push((vec!["a".into(), NULL], NULL));
+    check(&position, &rows);
+}
+
+#[test]
+fn rewriting() {
+    let replace = call(Function::Replace, vec![col(0, Utf8), col(1, Utf8), col(2, Utf8)], Utf8);
+    let row = |text: &str, from: &str, to: &str, expected: &str| {
+        (vec![text.into(), from.into(), to.into()], expected.into())
+    };
+    check(
+        &replace,
+        &[
+            row("abcabc", "bc", "x", "axax"),
+            row("aaa", "aa", "b", "ba"),
+            row("abc", "", "x", "abc"),
+            row("abc", "d", "x", "abc"),
+            row("\u{e9}a\u{e9}", "\u{e9}", "", "a"),
+            row("", "a", "b", ""),
+            row("a", "a", "\u{1f600}\u{1f600}", "\u{1f600}\u{1f600}"),
+            (vec!["a".into(), NULL, "b".into()], NULL),
+        ],
+    );
+    let repeat = call(Function::Repeat, vec![col(0, Utf8), col(1, Int64)], Utf8);
+    check(
+        &repeat,
+        &[
+            (vec!["ab\u{e9}".into(), 3.into()], "ab\u{e9}ab\u{e9}ab\u{e9}".into()),
+            (vec!["ab".into(), 0.into()], "".into()),
+            (vec!["ab".into(), (-5).into()], "".into()),
+            (vec!["".into(), i64::MAX.into()], "".into()),
+            (vec!["ab".into(), i64::MAX.into()], Fallback.into()),
+            (vec!["ab".into(), 100_000.into()], Grow.into()),
+            (vec![NULL, 3.into()], NULL),
+        ],
+    );
+    let reverse = call(Function::Reverse, vec![col(0, Utf8)], Utf8);
+    check_one(
+        &reverse,
+        vec![
+            ("abc".into(), "cba".into()),
+            ("".into(), "".into()),
+            ("a\u{e9}\u{1f600}".into(), "\u{1f600}\u{e9}a".into()),
+            (NULL, NULL),
+        ],
     );
 }

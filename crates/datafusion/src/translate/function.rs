@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::physical_expr::expressions::Literal as LiteralExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use kelpie_compile::context::Unsupported;
-use kelpie_compile::expr::{DatePart, ExprKind, Function, Granularity, Regex};
+use kelpie_compile::expr::{DatePart, ExprKind, Function, Granularity, Regex, Search, Side};
 use kelpie_compile::types::Literal;
 
 use super::expr::{ExprTranslator, is_zoned};
@@ -21,6 +21,18 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
         "octet_length" => Some(Function::OctetLength),
         "upper" => Some(Function::Upper),
         "lower" => Some(Function::Lower),
+        "btrim" | "trim" => Some(Function::Trim(Side::Both)),
+        "ltrim" => Some(Function::Trim(Side::Left)),
+        "rtrim" => Some(Function::Trim(Side::Right)),
+        "left" => Some(Function::Left),
+        "right" => Some(Function::Right),
+        "starts_with" => Some(Function::Search(Search::StartsWith)),
+        "ends_with" => Some(Function::Search(Search::EndsWith)),
+        "contains" => Some(Function::Search(Search::Contains)),
+        "strpos" | "instr" | "position" => Some(Function::Search(Search::Position)),
+        "replace" => Some(Function::Replace),
+        "repeat" => Some(Function::Repeat),
+        "reverse" => Some(Function::Reverse),
         "concat" => Some(Function::Concat),
         "concat_ws" => Some(Function::ConcatWithSeparator),
         "abs" => Some(Function::Abs),
