@@ -18,6 +18,7 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion::physical_expr::{PhysicalExpr, PhysicalExprRef};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
@@ -49,6 +50,16 @@ pub(crate) enum Item {
     Relation { plan: Node, first: usize },
     /// The other side of a semi or anti join.
     Reducer(ReducerItem),
+}
+
+impl Item {
+    /// Its plan.
+    pub fn plan(&self) -> &Node {
+        match self {
+            Item::Relation { plan, .. } => plan,
+            Item::Reducer(reducer) => &reducer.plan,
+        }
+    }
 }
 
 /// The other side of a semi or anti join.
@@ -155,18 +166,25 @@ fn hash_join_shape(join: &HashJoinExec) -> Option<Shape<'_>> {
     join.on().iter().all(kept).then_some(Shape::Reduce(join, kept_left))
 }
 
-fn is_volatile(expr: &Expr) -> bool {
+/// Whether an expression gives another value each time.
+pub(crate) fn is_volatile(expr: &Expr) -> bool {
     datafusion::physical_expr_common::physical_expr::is_volatile(expr)
 }
 
-/// The node with each leaf of its tree replaced by what `map` makes of it.
+/// The node with each leaf of its tree replaced by what `map` makes of it. A reducer is a leaf, whatever it is.
 pub(crate) fn map_leaves(node: &Node, map: &mut dyn FnMut(&Node) -> Result<Node>) -> Result<Node> {
-    if !is_tree(node) {
-        return map(node);
-    }
-    let children = node.children().into_iter().map(|child| map_leaves(child, map));
+    let reducer = match shape(node) {
+        None => return map(node),
+        Some(Shape::Reduce(_, kept_left)) => Some(usize::from(kept_left)),
+        Some(_) => None,
+    };
+    let children = node.children().into_iter().enumerate();
+    let children = children.map(|(i, child)| match reducer == Some(i) {
+        true => map(child),
+        false => map_leaves(child, map),
+    });
     let children = children.collect::<Result<Vec<_>>>()?;
-    datafusion::physical_plan::execution_plan::replace_children_if_necessary(Arc::clone(node), children)
+    replace_children_if_necessary(Arc::clone(node), children)
 }
 
 impl Flat {

@@ -3,13 +3,14 @@
 //! DataFusion joins in the order of the FROM clause and only swaps sides. [`JoinOrderRule`] runs right after that: it
 //! takes maximal trees of inner, semi and anti joins apart (`flatten`), estimates what each part keeps (`statistics`,
 //! `selectivity`, `model`), looks for the cheapest order (`graph`, `enumerate`), and builds that (`rebuild`), with the
-//! same columns on top. A tree whose order is good already stays as it is, as does one of which no statistics are known.
+//! same columns on top. Before that, `reduce` drops rows below aggregates that nothing above asks for. A tree whose order is good already stays as it is, as does one of which no statistics are known.
 
 mod enumerate;
 mod flatten;
 mod graph;
 mod model;
 mod rebuild;
+mod reduce;
 mod selectivity;
 mod statistics;
 #[cfg(test)]
@@ -57,7 +58,7 @@ impl PhysicalOptimizerRule for JoinOrderRule {
 /// The plan with every tree of joins in it ordered, the innermost first.
 fn ordered(node: &Node, config: &ConfigOptions) -> Result<Node> {
     if is_tree(node) {
-        let tree = map_leaves(node, &mut |leaf| ordered(leaf, config))?;
+        let tree = with_ordered_leaves(node, config)?;
         return Ok(reordered(&tree, config)?.unwrap_or(tree));
     }
     if let Some(projection) = node.downcast_ref::<ProjectionExec>()
@@ -69,9 +70,18 @@ fn ordered(node: &Node, config: &ConfigOptions) -> Result<Node> {
     replace_children_if_necessary(Arc::clone(node), children.collect::<Result<Vec<_>>>()?)
 }
 
+/// A tree whose leaves are ordered, after what other leaves make superfluous in them is dropped.
+fn with_ordered_leaves(tree: &Node, config: &ConfigOptions) -> Result<Node> {
+    let reductions = reduce::reductions(tree)?;
+    map_leaves(tree, &mut |leaf| {
+        let reduced = reductions.iter().find(|(old, _)| Arc::ptr_eq(old, leaf));
+        ordered(reduced.map_or(leaf, |(_, new)| new), config)
+    })
+}
+
 /// A projection that computes something over a tree: the tree need not carry what the projection does not read.
 fn projected(node: &Node, projection: &ProjectionExec, config: &ConfigOptions) -> Result<Node> {
-    let tree = map_leaves(projection.input(), &mut |leaf| ordered(leaf, config))?;
+    let tree = with_ordered_leaves(projection.input(), config)?;
     let schema = tree.schema();
     let mut read: Vec<usize> = projection
         .expr()

@@ -47,7 +47,7 @@ pub(crate) fn model(flat: &Flat) -> Option<Model> {
 }
 
 /// Numbers the classes: of the columns that equalities join, and of each key of a reducer.
-fn classes(flat: &Flat) -> (Vec<Option<usize>>, usize) {
+pub(crate) fn classes(flat: &Flat) -> (Vec<Option<usize>>, usize) {
     let mut parents: Vec<usize> = (0..flat.columns.len()).collect();
     fn root(parents: &[usize], mut column: usize) -> usize {
         while parents[column] != column {

@@ -45,12 +45,15 @@ pub(super) fn table(node: &DataSourceExec) -> Option<ScanTable> {
 
 /// A scan of a table of no row, or of one row of NULLs.
 pub(super) fn constant(translator: &mut Translator, schema: &SchemaRef, rows: usize) -> Option<Plan> {
+    // DataFusion gives NULLs also for columns that cannot be NULL: nothing reads them.
+    let fields = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(rows > 0));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let nulls = schema.fields().iter().map(|field| new_null_array(field.data_type(), rows)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), nulls, &options);
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), nulls, &options);
     let source = batch
         .map_err(DataFusionError::from)
-        .and_then(|batch| MemorySourceConfig::try_new(&[vec![batch]], Arc::clone(schema), None));
+        .and_then(|batch| MemorySourceConfig::try_new(&[vec![batch]], schema, None));
     match source {
         Ok(memory) => memory_scan(translator, &memory),
         Err(error) => translator.refuse(&format!("a constant row: {}", error.strip_backtrace())),

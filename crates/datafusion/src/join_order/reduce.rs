@@ -1,0 +1,217 @@
+//! Semi-join reductions: rows that cannot matter are dropped below an aggregate.
+//!
+//! A decorrelated subquery aggregates a whole table by the key that it is joined on, though the query may only ask for few
+//! values of that key (TPC-H Q2, Q17, Q20). Where another input of the same tree of joins has few values of an equal
+//! column, the aggregate's input is semi-joined with it first: groups of other keys find no partner anyway. That input
+//! is then computed twice, so it must be a filtered table, and one much smaller than what is aggregated.
+
+use std::sync::Arc;
+
+use datafusion::common::{JoinType, NullEquality};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::projection::ProjectionExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::execution_plan::{replace_children_if_necessary, reset_plan_states};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion::physical_plan::projection::ProjectionExec;
+
+use super::flatten::{Flat, Item, ReducerItem, is_volatile};
+use super::model::classes;
+use super::statistics::estimate;
+use crate::translate::pass_through;
+
+type Node = Arc<dyn ExecutionPlan>;
+
+/// A reduction must leave at most this share of the keys.
+const LARGEST_SHARE: f64 = 0.25;
+/// And read at most so many rows for each that is aggregated: a filtered scan is far cheaper than an aggregate.
+const LARGEST_EFFORT: f64 = 2.0;
+
+/// Few values of a key.
+struct Filter<'a> {
+    plan: &'a Node,
+    column: usize,
+    share: f64,
+    base_rows: f64,
+}
+
+/// Leaves of a tree, and what is to stand in their place.
+pub(crate) fn reductions(tree: &Node) -> Result<Vec<(Node, Node)>> {
+    let mut flat = Flat::default();
+    if flat.add(tree).is_none() || !flat.items.iter().any(|item| aggregate(item.plan()).is_some()) {
+        return Ok(Vec::new());
+    }
+    let (class_of, _) = classes(&flat);
+    let mut found = Vec::new();
+    for (node, item) in flat.items.iter().enumerate() {
+        let Some(rows) = aggregate(item.plan()).and_then(|aggregate| estimate(aggregate.input())) else {
+            continue;
+        };
+        let mut best: Option<(usize, Filter<'_>)> = None;
+        for (class, column) in keys(item, &class_of) {
+            if group_input(item.plan(), column).is_none() {
+                continue;
+            }
+            for filter in filters(&flat, node, class, &class_of) {
+                let pays = filter.share <= LARGEST_SHARE && filter.base_rows <= LARGEST_EFFORT * rows.rows;
+                if pays && best.as_ref().is_none_or(|(_, old)| filter.share < old.share) {
+                    best = Some((column, filter));
+                }
+            }
+        }
+        if let Some((column, filter)) = best
+            && let Some(reduced) = reduced(item.plan(), column, &filter)?
+        {
+            found.push((Arc::clone(item.plan()), reduced));
+        }
+    }
+    Ok(found)
+}
+
+/// The columns of an item that must equal a class: of a row whose key is not among the class's values, nothing is seen.
+fn keys(item: &Item, class_of: &[Option<usize>]) -> Vec<(usize, usize)> {
+    match item {
+        Item::Relation { plan, first } => {
+            let classes = (0..plan.schema().fields().len()).map(|i| (class_of[first + i], i));
+            classes.filter_map(|(class, i)| Some((class?, i))).collect()
+        }
+        Item::Reducer(reducer) => reducer_keys(reducer, class_of),
+    }
+}
+
+fn reducer_keys(reducer: &ReducerItem, class_of: &[Option<usize>]) -> Vec<(usize, usize)> {
+    if reducer.null_aware || reducer.null_equality != NullEquality::NullEqualsNothing {
+        return Vec::new();
+    }
+    let key = |(column, inner): &(usize, Arc<dyn PhysicalExpr>)| {
+        Some((class_of[*column]?, inner.downcast_ref::<Column>()?.index()))
+    };
+    reducer.keys.iter().filter_map(key).collect()
+}
+
+/// The filtered tables of a tree, other than one of its items, that hold values of a class.
+fn filters<'a>(flat: &'a Flat, but: usize, class: usize, class_of: &[Option<usize>]) -> Vec<Filter<'a>> {
+    let others = flat.items.iter().enumerate().filter(|(node, item)| {
+        let dropping = matches!(item, Item::Reducer(reducer) if reducer.anti);
+        *node != but && !dropping && is_filtered_table(item.plan())
+    });
+    let filter = |(_, item): (usize, &'a Item)| {
+        let (_, column) = keys(item, class_of).into_iter().find(|(known, _)| *known == class)?;
+        let known = estimate(item.plan())?;
+        let values = known.columns.get(column)?;
+        let domain = values.domain.unwrap_or(known.base_rows).max(1.0);
+        let share = values.distinct_of(known.rows) / domain;
+        Some(Filter { plan: item.plan(), column, share, base_rows: known.base_rows })
+    };
+    others.filter_map(filter).collect()
+}
+
+/// A scan below filters and projections.
+fn is_filtered_table(node: &Node) -> bool {
+    if let Some(filter) = node.downcast_ref::<FilterExec>() {
+        return filter.fetch().is_none()
+            && !is_volatile(filter.predicate())
+            && is_filtered_table(filter.input());
+    }
+    if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+        let stable = projection.expr().iter().all(|e| !is_volatile(&e.expr));
+        return stable && is_filtered_table(projection.input());
+    }
+    node.is::<DataSourceExec>() && node.fetch().is_none()
+}
+
+/// The lowest aggregate below projections and filters.
+fn aggregate(node: &Node) -> Option<&AggregateExec> {
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        return match aggregate.mode() {
+            AggregateMode::Final | AggregateMode::FinalPartitioned => self::aggregate(aggregate.input()),
+            _ => Some(aggregate),
+        };
+    }
+    match node.downcast_ref::<ProjectionExec>() {
+        Some(projection) => aggregate(projection.input()),
+        None => match node.downcast_ref::<FilterExec>() {
+            Some(filter) => aggregate(filter.input()),
+            None => aggregate(pass_through(node)?),
+        },
+    }
+}
+
+/// The input of a node that a column of it comes from unchanged, and its position there; of an aggregate only a key.
+fn origin(node: &Node, column: usize) -> Option<(&Node, usize)> {
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        let group = aggregate.group_expr();
+        let plain = !group.has_grouping_set() && group.groups().len() <= 1;
+        let (key, _) = group.expr().get(column).filter(|_| plain)?;
+        return Some((aggregate.input(), key.downcast_ref::<Column>()?.index()));
+    }
+    if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+        let expr = &projection.expr().get(column)?.expr;
+        return Some((projection.input(), expr.downcast_ref::<Column>()?.index()));
+    }
+    if let Some(filter) = node.downcast_ref::<FilterExec>() {
+        let index = match filter.projection() {
+            Some(columns) => *columns.get(column)?,
+            None => column,
+        };
+        return (filter.fetch().is_none() && !is_volatile(filter.predicate()))
+            .then_some((filter.input(), index));
+    }
+    Some((pass_through(node).filter(|_| node.fetch().is_none())?, column))
+}
+
+/// Whether a node is the step of an aggregate that reads its input's rows.
+fn reads_rows(node: &Node) -> bool {
+    node.downcast_ref::<AggregateExec>().is_some_and(|aggregate| {
+        !matches!(aggregate.mode(), AggregateMode::Final | AggregateMode::FinalPartitioned)
+    })
+}
+
+/// The column of the lowest aggregate's input that is the group key behind a column.
+fn group_input(node: &Node, column: usize) -> Option<usize> {
+    let (input, index) = origin(node, column)?;
+    if reads_rows(node) { Some(index) } else { group_input(input, index) }
+}
+
+/// The plan with the aggregate's input semi-joined.
+fn reduced(node: &Node, column: usize, filter: &Filter<'_>) -> Result<Option<Node>> {
+    let Some((input, index)) = origin(node, column) else { return Ok(None) };
+    let input = match reads_rows(node) {
+        true => semi_join(filter, input, index)?,
+        false => reduced(input, index, filter)?,
+    };
+    input.map(|input| replace_children_if_necessary(Arc::clone(node), vec![input])).transpose()
+}
+
+fn semi_join(filter: &Filter<'_>, input: &Node, column: usize) -> Result<Option<Node>> {
+    // Plans keep state while they run, so the copy must be one of its own.
+    let plan = reset_plan_states(Arc::clone(filter.plan))?;
+    let (schema, input_schema) = (plan.schema(), input.schema());
+    let key = |schema: &datafusion::arrow::datatypes::Schema, index: usize| -> Arc<dyn PhysicalExpr> {
+        Arc::new(Column::new(schema.field(index).name(), index))
+    };
+    if schema.field(filter.column).data_type() != input_schema.field(column).data_type() {
+        return Ok(None);
+    }
+    let alias = schema.field(filter.column).name().clone();
+    let expr = ProjectionExpr { expr: key(&schema, filter.column), alias };
+    let keys = Arc::new(ProjectionExec::try_new([expr], plan)?);
+    let on = vec![(key(&keys.schema(), 0), key(&input_schema, column))];
+    let join = HashJoinExec::try_new(
+        keys,
+        Arc::clone(input),
+        on,
+        None,
+        &JoinType::RightSemi,
+        None,
+        PartitionMode::CollectLeft,
+        NullEquality::NullEqualsNothing,
+        false,
+    )?;
+    Ok(Some(Arc::new(join)))
+}
