@@ -143,27 +143,33 @@ fn shape(node: &Node) -> Option<Shape<'_>> {
 }
 
 fn hash_join_shape(join: &HashJoinExec) -> Option<Shape<'_>> {
+    let kept_left = match join.join_type() {
+        JoinType::Inner => None,
+        JoinType::LeftSemi | JoinType::LeftAnti => Some(true),
+        JoinType::RightSemi | JoinType::RightAnti => Some(false),
+        _ => return None,
+    };
     if join.filter().is_some_and(|filter| is_volatile(filter.expression())) {
         return None;
     }
-    let kept_left = match join.join_type() {
-        JoinType::Inner => {
-            let (left, right) = (join.left().schema(), join.right().schema());
-            let of_columns = join.on().iter().all(|(l, r)| {
-                let types = (l.data_type(&left).ok(), r.data_type(&right).ok());
-                l.is::<Column>() && r.is::<Column>() && types.0.is_some() && types.0 == types.1
-            });
-            let plain = join.null_equality() == NullEquality::NullEqualsNothing;
-            return (of_columns && plain).then_some(Shape::Inner(join));
-        }
-        JoinType::LeftSemi | JoinType::LeftAnti => true,
-        JoinType::RightSemi | JoinType::RightAnti => false,
-        _ => return None,
+    let (left, right) = (join.left().schema(), join.right().schema());
+    let movable = |(l, r): &(PhysicalExprRef, PhysicalExprRef)| {
+        // Keys of two types, which some plans have, are an error as soon as there are rows on both sides.
+        let same_type = match (l.data_type(&left), r.data_type(&right)) {
+            (Ok(left), Ok(right)) => left == right,
+            _ => false,
+        };
+        let columns =
+            (l.is::<Column>() || kept_left == Some(false)) && (r.is::<Column>() || kept_left == Some(true));
+        same_type && columns
     };
-    let kept = |(l, r): &(PhysicalExprRef, PhysicalExprRef)| {
-        if kept_left { l.is::<Column>() } else { r.is::<Column>() }
-    };
-    join.on().iter().all(kept).then_some(Shape::Reduce(join, kept_left))
+    if !join.on().iter().all(movable) {
+        return None;
+    }
+    match kept_left {
+        Some(kept_left) => Some(Shape::Reduce(join, kept_left)),
+        None => (join.null_equality() == NullEquality::NullEqualsNothing).then_some(Shape::Inner(join)),
+    }
 }
 
 /// Whether an expression gives another value each time.
