@@ -1,0 +1,129 @@
+//! The statements of `tests/slt`: what DataFusion answers, Kelpie answers on every device.
+//!
+//! The files are written by `scripts` and DataFusion: `KELPIE_SLT_WRITE=1 cargo test -p kelpie-datafusion --test
+//! sqllogictest` writes them again; without the variable a file that is not what would be written is an error.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+mod database;
+mod scripts;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kelpie_engine::Engine;
+use sqllogictest::{DefaultColumnType, Record, Runner, parse_file, strict_column_validator};
+
+use database::{Database, Statistics};
+use scripts::{Script, Step};
+
+/// Statements of the folder at least, and its bytes at most.
+const STATEMENTS: usize = 1500;
+const BYTES: usize = 1 << 20;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt")
+}
+
+/// A script with DataFusion's answers, as the text of its file, and the statements that fail.
+async fn rendered(script: &Script) -> (String, Vec<String>) {
+    let mut plain = Database::plain();
+    let mut text =
+        format!("# {}\n# Written by tests/sqllogictest; the answers are DataFusion's.\n", script.about);
+    let mut failures = Vec::new();
+    for step in &script.steps {
+        let (sql, ordered) = match step {
+            Step::Comment(comment) => {
+                write!(text, "\n# {comment}\n").unwrap();
+                continue;
+            }
+            Step::Statement(sql) => (sql, None),
+            Step::Query { sql, ordered } => (sql, Some(*ordered)),
+        };
+        let mut answer = match plain.answer(sql).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                failures.push(format!("{}: {sql}\n{error}", script.name));
+                continue;
+            }
+        };
+        let Some(ordered) = ordered else {
+            write!(text, "\nstatement ok\n{sql}\n").unwrap();
+            continue;
+        };
+        if !ordered {
+            answer.rows.sort_unstable();
+        }
+        let types: String = answer.types.iter().map(sqllogictest::ColumnType::to_char).collect();
+        let sort = if ordered { "nosort" } else { "rowsort" };
+        write!(text, "\nquery {types} {sort}\n{sql}\n----\n").unwrap();
+        answer.rows.iter().for_each(|row| writeln!(text, "{}", row.join(" ")).unwrap());
+    }
+    (text, failures)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_hold_what_datafusion_answers() {
+    let write = std::env::var_os("KELPIE_SLT_WRITE").is_some();
+    let (mut statements, mut bytes, mut failures) = (0, 0, Vec::new());
+    for script in scripts::all() {
+        let path = folder().join(format!("{}.slt", script.name));
+        let (text, failing) = rendered(&script).await;
+        failures.extend(failing);
+        statements += script.steps.iter().filter(|step| !matches!(step, Step::Comment(_))).count();
+        bytes += text.len();
+        if write {
+            std::fs::write(&path, text).unwrap();
+        } else {
+            let known = std::fs::read_to_string(&path).unwrap_or_default();
+            let differs = known.lines().zip(text.lines()).find(|(a, b)| a != b);
+            assert!(known == text, "{}: written differently now: {differs:?}", path.display());
+        }
+    }
+    assert!(failures.is_empty(), "DataFusion fails:\n{}", failures.join("\n"));
+    println!("{statements} statements, {bytes} bytes");
+    assert!(statements >= STATEMENTS && bytes <= BYTES, "{statements} statements, {bytes} bytes");
+}
+
+/// Runs every `step`-th query (and every other statement) of all files on a device.
+async fn holds(settings: &[(&str, &str)], step: usize) {
+    let engine = Arc::new(Engine::default());
+    let statistics = Arc::new(Statistics::default());
+    let mut failures = Vec::new();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut number = 0;
+    for path in files.iter().filter(|path| path.extension().is_some_and(|e| e == "slt")) {
+        let mut runner = Runner::new(|| {
+            let database = Database::kelpie(settings, Arc::clone(&engine), Arc::clone(&statistics));
+            async { Ok::<_, database::Failure>(database) }
+        });
+        runner.with_column_validator(strict_column_validator);
+        for record in parse_file::<DefaultColumnType>(path).unwrap() {
+            if matches!(record, Record::Query { .. }) {
+                number += 1;
+                if number % step != 0 {
+                    continue;
+                }
+            }
+            if let Err(error) = runner.run_async(record).await {
+                failures.push(error.to_string());
+            }
+        }
+    }
+    println!("{settings:?}: {statistics}");
+    let shown: Vec<&String> = failures.iter().take(10).collect();
+    assert!(failures.is_empty(), "{} differ; the first:\n{shown:#?}", failures.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cpu() {
+    holds(&[("kelpie.device", "cpu")], 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn simt() {
+    holds(&[("kelpie.device", "simt")], 4).await;
+}
