@@ -380,6 +380,11 @@ impl Builder {
         self.value(Expr::Load { pointer, read_only: true })
     }
 
+    /// Loads eight bytes at any address (`ptr<global, u8>`), the first one lowest.
+    pub fn load_bytes(&mut self, pointer: V) -> V {
+        self.value(Expr::LoadBytes(pointer))
+    }
+
     /// Loads element `index` of an array that nothing writes during the launch.
     pub fn element(&mut self, pointer: V, index: V) -> V {
         let pointer = self.offset(pointer, index);

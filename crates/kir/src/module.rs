@@ -260,6 +260,8 @@ pub enum Expr {
         /// No thread writes this memory during the launch.
         read_only: bool,
     },
+    /// Eight bytes of global memory as a `u64`, the first byte lowest, at any address.
+    LoadBytes(Handle<Value>),
     /// The field of a struct in memory; the only way to read a field that is a pointer. Always read-only memory.
     LoadField {
         /// A pointer to a struct.

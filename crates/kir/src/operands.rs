@@ -18,6 +18,7 @@ impl Expr {
             | Expr::Bitcast(a, _)
             | Expr::Field { pointer: a, .. }
             | Expr::Load { pointer: a, .. }
+            | Expr::LoadBytes(a)
             | Expr::LoadField { pointer: a, .. }
             | Expr::Ballot(a)
             | Expr::Any(a)

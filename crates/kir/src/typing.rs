@@ -98,6 +98,10 @@ pub fn type_of(module: &Module, function: &Function, expr: &Expr) -> Result<Type
             Type::Ptr(_, Pointee::Scalar(scalar)) => Type::Scalar(scalar),
             other => return fail(format!("load through {other:?}")),
         },
+        Expr::LoadBytes(pointer) => match value(pointer)? {
+            Type::Ptr(Space::Global, Pointee::Scalar(Scalar::U8)) => Type::Scalar(Scalar::U64),
+            other => return fail(format!("load_bytes through {other:?}")),
+        },
         Expr::LoadField { pointer, field } => field_type(module, value(pointer)?, field)?.1,
         Expr::Ballot(a) => expect_bool(value(a)?, Type::U32)?,
         Expr::Any(a) | Expr::All(a) => expect_bool(value(a)?, Type::BOOL)?,

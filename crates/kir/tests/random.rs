@@ -71,7 +71,7 @@ fn use_the_whole_language() {
     }
     let both = "neg not popcount clz ffs floor ceil trunc round_even abs sqrt add sub mul div rem and or xor shl shr min \
         max mul_hi overflow.add overflow.sub overflow.mul eq ne lt le gt ge select convert bitcast offset field load \
-        load.ro read shared param if loop break continue barrier fence store return call";
+        load.ro load_bytes read shared param if loop break continue barrier fence store return call";
     let pairs = [
         "atomic add",
         "atomic min",

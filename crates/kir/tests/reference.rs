@@ -27,7 +27,7 @@ fn its_examples_are_valid_and_printed_as_they_stand() {
 #[test]
 fn it_names_every_word_of_the_language() {
     let words = "neg not popcount clz ffs floor ceil trunc round_even abs sqrt add sub mul div rem and or xor shl shr min max \
-        mul_hi overflow.add eq ne lt le gt ge select convert bitcast offset field load load.ro load_field ballot any all \
+        mul_hi overflow.add eq ne lt le gt ge select convert bitcast offset field load load.ro load_bytes load_field ballot any all \
         shuffle.index shuffle.up const param shared read builtin thread_id block_id block_dim grid_dim lane_id lanes status \
         store if else loop break continue atomic cas exchange block device barrier fence uniform_load call return report trap \
         global ptr";

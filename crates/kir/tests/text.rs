@@ -69,6 +69,8 @@ kernel all_of_it(x: ptr<global, i32>, n: i64, table: ptr<global, Table>) {
   %34 = mul_hi %26, %1
   %35 = builtin status
   %36 = atomic load block %15
+  %37 = bitcast ptr<global, u8> %18
+  %38 = load_bytes %37
   report %35
   trap %35
   return
@@ -139,6 +141,7 @@ fn errors_name_the_place_and_what_was_expected() {
         ("%0 = const bool 1", "3:17: expected `true` or `false`, found `1`"),
         ("%0 = const f64 1.2.3", "3:16: expected an f64, found `1.2.3`"),
         ("%0 = param n\n%1 = load %0", "4:6: load through"),
+        ("%0 = param p\n%1 = load_bytes %0", "4:6: load_bytes through"),
         ("%0 = param p\n%1 = field %0, 0", "4:12: %0 is not a pointer to a struct"),
         ("%0 = param n\n%1 = atomic add device %0, %0", "4:28: %0 is not a pointer to a scalar"),
         ("%0 = param n\n%1 = atomic sub device %0, %0", "4:13: expected `add`, `min`"),

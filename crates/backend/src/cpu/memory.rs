@@ -113,6 +113,13 @@ impl Translator<'_, '_> {
         self.load_at(ty, flags, address)
     }
 
+    /// Eight bytes, wherever they begin.
+    pub(super) fn load_bytes(&mut self, pointer: Handle<Value>) -> Operand {
+        let (base, offset) = self.address(pointer);
+        let flags = MemFlagsData::new().with_notrap();
+        Operand::Value(self.builder.ins().load(types::I64, flags, base, offset))
+    }
+
     /// As [`Self::load`], at the width of the scalar.
     pub(super) fn load_register(&mut self, pointer: Handle<Value>, scalar: Scalar) -> ir::Value {
         let (base, offset) = self.address(pointer);

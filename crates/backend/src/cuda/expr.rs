@@ -115,6 +115,9 @@ impl FunctionPrinter<'_> {
                 Text::compound(format!("&{}", self.field_place(pointer, field)))
             }
             Expr::Load { pointer, read_only } => self.load(pointer, read_only),
+            Expr::LoadBytes(pointer) => {
+                Text::atom(format!("{}({})", self.helpers.load_bytes(), self.text(pointer)))
+            }
             Expr::LoadField { pointer, field } => self.load_field(pointer, field, ty),
             Expr::Ballot(_) | Expr::Any(_) | Expr::All(_) | Expr::Shuffle { .. } => self.lane_operation(expr),
             Expr::Result => Text::default(),

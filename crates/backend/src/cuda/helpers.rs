@@ -92,6 +92,11 @@ impl Helpers {
         self.add(format!("kelpie_i128_to_{ty}"), format!("{ty} NAME(i128 x)"), &body)
     }
 
+    /// Eight bytes at any address.
+    pub fn load_bytes(&mut self) -> String {
+        self.add("kelpie_load_bytes".into(), "u64 NAME(const u8* pointer)".into(), LOAD_BYTES)
+    }
+
     /// A read-only load of 128 bits.
     pub fn load_i128(&mut self) -> String {
         self.add("kelpie_load_i128".into(), "i128 NAME(const i128* pointer)".into(), LOAD_I128)
@@ -132,6 +137,15 @@ fn signed_overflow(op: OverflowOp, scalar: Scalar) -> String {
         }
     }
 }
+
+/// The aligned words in which the bytes are: there is always a byte of the array in each, so that both lie within the
+/// (aligned) allocation.
+const LOAD_BYTES: &str = "\
+const u64 address = u64(pointer);
+const u64* words = (const u64*)(address & ~u64(7));
+const u32 shift = u32(address & 7) * 8;
+if (shift == 0) return words[0];
+return (words[0] >> shift) | (words[1] << (64 - shift));";
 
 const LOAD_I128: &str = "\
 const ulonglong2 halves = ::__ldg((const ulonglong2*)pointer);

@@ -43,6 +43,7 @@ impl<'a> Accessor<'a> {
     pub(super) fn execute(&mut self, op: Op) -> Result<(), Fault> {
         match op {
             Op::Load { access, read_only, to, pointer } => self.load(access, read_only, to, pointer, 0),
+            Op::LoadBytes { to, pointer } => self.load_bytes(to, pointer),
             Op::LoadField { access, to, pointer, bytes } => self.load(access, true, to, pointer, bytes),
             Op::Store { access, pointer, value } => self.store(access, pointer, value),
             Op::Atomic { op, access, scope, to, pointer, value, expected } => {
@@ -154,6 +155,22 @@ impl<'a> Accessor<'a> {
             self.note(access, range, lane, Kind::Read, read_only)?;
             let bits = self.memory(access.space).load(range, access.scalar.bytes());
             self.set(to, lane, access.scalar, bits);
+        }
+        Ok(())
+    }
+
+    /// Eight loads of a byte, in one step.
+    fn load_bytes(&mut self, to: Slot, pointer: Slot) -> Result<(), Fault> {
+        let access = Access { scalar: Scalar::U8, space: Space::Global };
+        let pointers = self.row(pointer);
+        for lane in lanes_of(self.active) {
+            let mut word = 0;
+            for byte in 0..8 {
+                let range = self.locate(access, pointers[lane].get().wrapping_add(byte))?;
+                self.note(access, range, lane, Kind::Read, false)?;
+                word |= self.global.load(range, 1) << (8 * byte);
+            }
+            self.set(to, lane, Scalar::U64, word);
         }
         Ok(())
     }

@@ -377,6 +377,7 @@ fn operation(structs: &Arena<kelpie_kir::Struct>, body: &Body<'_>, to: Slot, ty:
         Expr::Load { pointer, read_only } => {
             Op::Load { access: body.access(pointer), read_only, to, pointer: slot(pointer) }
         }
+        Expr::LoadBytes(pointer) => Op::LoadBytes { to, pointer: slot(pointer) },
         Expr::LoadField { pointer, field } => Op::LoadField {
             access: Access { scalar: scalar_of(ty), space: pointee(pointer).0 },
             to,

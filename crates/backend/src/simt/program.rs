@@ -26,47 +26,144 @@ pub(super) struct Access {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Op {
     /// The same bits in every lane.
-    Fill { to: Slot, bits: u64 },
+    Fill {
+        to: Slot,
+        bits: u64,
+    },
     /// The low (false) or high (true) half of a parameter in every lane.
-    Param { to: Slot, index: u32, high: bool },
+    Param {
+        to: Slot,
+        index: u32,
+        high: bool,
+    },
     /// The address of a shared array of this block.
-    Shared { to: Slot, index: u32 },
+    Shared {
+        to: Slot,
+        index: u32,
+    },
     /// A position in the grid.
-    Builtin { to: Slot, builtin: Builtin },
+    Builtin {
+        to: Slot,
+        builtin: Builtin,
+    },
     /// Up to 64 bits.
-    Unary { op: UnaryOp, scalar: Scalar, to: Slot, a: Slot },
+    Unary {
+        op: UnaryOp,
+        scalar: Scalar,
+        to: Slot,
+        a: Slot,
+    },
     /// Up to 64 bits.
-    Binary { op: BinaryOp, scalar: Scalar, to: Slot, a: Slot, b: Slot },
+    Binary {
+        op: BinaryOp,
+        scalar: Scalar,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
     /// Up to 64 bits.
-    Compare { op: CompareOp, scalar: Scalar, to: Slot, a: Slot, b: Slot },
+    Compare {
+        op: CompareOp,
+        scalar: Scalar,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
     /// Any integer.
-    Overflows { op: OverflowOp, scalar: Scalar, to: Slot, a: Slot, b: Slot },
+    Overflows {
+        op: OverflowOp,
+        scalar: Scalar,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
     /// `i128`.
-    WideUnary { op: UnaryOp, to: Slot, a: Slot },
+    WideUnary {
+        op: UnaryOp,
+        to: Slot,
+        a: Slot,
+    },
     /// `i128`.
-    WideBinary { op: BinaryOp, to: Slot, a: Slot, b: Slot },
+    WideBinary {
+        op: BinaryOp,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
     /// `i128`.
-    WideCompare { op: CompareOp, to: Slot, a: Slot, b: Slot },
+    WideCompare {
+        op: CompareOp,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
     /// One slot.
-    Select { to: Slot, condition: Slot, accept: Slot, reject: Slot },
+    Select {
+        to: Slot,
+        condition: Slot,
+        accept: Slot,
+        reject: Slot,
+    },
     /// By value.
-    Convert { from: Scalar, scalar: Scalar, to: Slot, a: Slot },
+    Convert {
+        from: Scalar,
+        scalar: Scalar,
+        to: Slot,
+        a: Slot,
+    },
     /// The same bits, in the form that slots of the type have.
-    Bits { scalar: Scalar, to: Slot, a: Slot },
+    Bits {
+        scalar: Scalar,
+        to: Slot,
+        a: Slot,
+    },
     /// One slot in every lane.
-    Copy { to: Slot, a: Slot },
+    Copy {
+        to: Slot,
+        a: Slot,
+    },
     /// One slot in the active lanes.
-    Assign { to: Slot, a: Slot },
+    Assign {
+        to: Slot,
+        a: Slot,
+    },
     /// `pointer + index * bytes`.
-    Offset { to: Slot, pointer: Slot, index: Slot, bytes: u32 },
+    Offset {
+        to: Slot,
+        pointer: Slot,
+        index: Slot,
+        bytes: u32,
+    },
     /// `pointer + bytes`.
-    Field { to: Slot, pointer: Slot, bytes: u32 },
+    Field {
+        to: Slot,
+        pointer: Slot,
+        bytes: u32,
+    },
     /// Reads memory.
-    Load { access: Access, read_only: bool, to: Slot, pointer: Slot },
+    Load {
+        access: Access,
+        read_only: bool,
+        to: Slot,
+        pointer: Slot,
+    },
+    LoadBytes {
+        to: Slot,
+        pointer: Slot,
+    },
     /// Reads a struct's field, `bytes` behind its start; read-only.
-    LoadField { access: Access, to: Slot, pointer: Slot, bytes: u32 },
+    LoadField {
+        access: Access,
+        to: Slot,
+        pointer: Slot,
+        bytes: u32,
+    },
     /// Writes memory.
-    Store { access: Access, pointer: Slot, value: Slot },
+    Store {
+        access: Access,
+        pointer: Slot,
+        value: Slot,
+    },
     /// Read-modify-write; `expected` is of a compare-exchange.
     Atomic {
         op: AtomicOp,
@@ -78,41 +175,84 @@ pub(super) enum Op {
         expected: Slot,
     },
     /// Atomic read.
-    AtomicLoad { access: Access, scope: Scope, to: Slot, pointer: Slot },
+    AtomicLoad {
+        access: Access,
+        scope: Scope,
+        to: Slot,
+        pointer: Slot,
+    },
     /// Read of shared memory at one address.
-    UniformLoad { access: Access, to: Slot, pointer: Slot },
+    UniformLoad {
+        access: Access,
+        to: Slot,
+        pointer: Slot,
+    },
     /// Lane operation.
-    Ballot { to: Slot, a: Slot },
+    Ballot {
+        to: Slot,
+        a: Slot,
+    },
     /// Lane operation.
-    Any { to: Slot, a: Slot },
+    Any {
+        to: Slot,
+        a: Slot,
+    },
     /// Lane operation.
-    All { to: Slot, a: Slot },
+    All {
+        to: Slot,
+        a: Slot,
+    },
     /// Lane operation on one or two slots.
-    Shuffle { mode: ShuffleMode, to: Slot, a: Slot, lane: Slot, wide: bool },
+    Shuffle {
+        mode: ShuffleMode,
+        to: Slot,
+        a: Slot,
+        lane: Slot,
+        wide: bool,
+    },
     /// Waits for the block.
     Barrier,
     /// Orders memory accesses.
     Fence,
     /// Sets the status word; `leave`: and leaves the kernel.
-    Report { code: Slot, leave: bool },
+    Report {
+        code: Slot,
+        leave: bool,
+    },
     /// Splits the active lanes; goes to the `Else` at `otherwise` where no lane accepts.
-    If { condition: Slot, otherwise: Target },
+    If {
+        condition: Slot,
+        otherwise: Target,
+    },
     /// The end of the accepting side; goes to the `EndIf` at `end` where no lane rejects.
-    Else { end: Target },
+    Else {
+        end: Target,
+    },
     /// The sides are together again; `end` is the end of the block around, for when no lane is left.
-    EndIf { end: Target },
+    EndIf {
+        end: Target,
+    },
     /// Opens a loop.
     Loop,
     /// The end of a loop's body, which is at `body`; `end` as of `EndIf`.
-    EndLoop { body: Target, end: Target },
+    EndLoop {
+        body: Target,
+        end: Target,
+    },
     /// Active lanes leave the loop or call `depth` frames up.
-    Leave { depth: u32 },
+    Leave {
+        depth: u32,
+    },
     /// Active lanes wait for the end of the body of the loop `depth` frames up.
-    Continue { depth: u32 },
+    Continue {
+        depth: u32,
+    },
     /// Opens an inlined call.
     Call,
     /// The end of an inlined call; `end` as of `EndIf`.
-    EndCall { end: Target },
+    EndCall {
+        end: Target,
+    },
     /// Active lanes leave the kernel.
     Exit,
     /// The end of the kernel.

@@ -119,6 +119,7 @@ fn is_observable(op: Op) -> bool {
         Op::Load { read_only, .. } => !read_only,
         Op::Builtin { builtin, .. } => builtin == Builtin::Status,
         Op::Store { .. }
+        | Op::LoadBytes { .. }
         | Op::Atomic { .. }
         | Op::AtomicLoad { .. }
         | Op::UniformLoad { .. }
@@ -264,6 +265,7 @@ impl Grid<'_> {
                 return Ok(());
             }
             Op::Load { .. }
+            | Op::LoadBytes { .. }
             | Op::LoadField { .. }
             | Op::Store { .. }
             | Op::Atomic { .. }

@@ -129,6 +129,10 @@ impl Generator {
             Scalar::F32,
             Scalar::F64,
         ];
+        if self.random.chance(20) {
+            let bytes = self.builder.bitcast(element, Type::global(Scalar::U8));
+            return self.builder.load_bytes(bytes);
+        }
         let scalar = self.random.pick(&types);
         let part = self.random.below(8 / scalar.bytes() as usize);
         let pointer = self.builder.bitcast(element, Type::global(scalar));

@@ -99,6 +99,7 @@ impl Parser<'_> {
                 Expr::LoadField { pointer, field }
             }
             "load" => Expr::Load { pointer: self.value()?, read_only: false },
+            "load_bytes" => Expr::LoadBytes(self.value()?),
             "load.ro" => Expr::Load { pointer: self.value()?, read_only: true },
             "ballot" => Expr::Ballot(self.value()?),
             "any" => Expr::Any(self.value()?),

@@ -207,6 +207,7 @@ impl<'a> Printer<'a> {
             }
             Expr::Load { pointer, read_only: false } => format!("load {}", v(pointer)),
             Expr::Load { pointer, read_only: true } => format!("load.ro {}", v(pointer)),
+            Expr::LoadBytes(pointer) => format!("load_bytes {}", v(pointer)),
             Expr::LoadField { pointer, field } => {
                 format!("load_field {}, {}", v(pointer), self.field(function, pointer, field))
             }

@@ -229,7 +229,7 @@ impl Walk<'_> {
                 InBlock
             }
             Expr::Read(var) => self.vars[var.index()].level,
-            Expr::Load { read_only: false, .. } => Divergent,
+            Expr::Load { read_only: false, .. } | Expr::LoadBytes(_) => Divergent,
             Expr::Ballot(_) | Expr::Any(_) | Expr::All(_) => Warp,
             Expr::Shuffle { mode, value, lane } => {
                 let one_lane = mode == ShuffleMode::Index && self.values[lane.index()] >= Warp;
