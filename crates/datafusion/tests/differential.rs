@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Scale, fuzz, fuzz_relational};
+use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_engine::Engine;
 
 /// Runs queries of a seed and fails with every query that differs.
@@ -71,6 +72,25 @@ async fn relational_pipelined() {
 async fn relational_simt() {
     relational(1001..1003, Scale::Small, &[("kelpie.device", "simt")]).await;
     relational(1003..1005, Scale::Small, &[("kelpie.device", "simt"), ("kelpie.simt_lanes", "4")]).await;
+}
+
+/// Several executions of one stage find at the same time that the build side's keys are not unique.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_stage_many_times_at_once() {
+    let setup = "CREATE TABLE t AS SELECT value % 50 AS k, value AS v FROM generate_series(0, 99)";
+    for round in 0..10 {
+        let session = KelpieSession::new(SessionOptions::default().with("kelpie.device", "cpu")).unwrap();
+        session.sql(setup).await.unwrap();
+        let session = Arc::new(session);
+        let run = |_| {
+            let session = Arc::clone(&session);
+            let sql = format!("SELECT count(*) FROM t a JOIN t b ON a.k = b.k AND a.v >= {round}");
+            tokio::spawn(async move { session.sql(&sql).await })
+        };
+        for task in (0..6).map(run).collect::<Vec<_>>() {
+            task.await.unwrap().unwrap();
+        }
+    }
 }
 
 /// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test differential -- --ignored`.

@@ -264,10 +264,12 @@ impl Execution<'_> {
             }
             match outcome {
                 Outcome::Rows(batch) => return Ok(batch),
+                Outcome::Duplicate(join) if duplicates.contains(&join) => {
+                    return Err(EngineError::Internal(format!("join {join} broke its promise twice")));
+                }
+                // The same stage may run elsewhere at the same time, and have found the same.
                 Outcome::Duplicate(join) => {
-                    if !self.engine.broken.lock().entry(base.clone()).or_default().insert(join) {
-                        return Err(EngineError::Internal(format!("join {join} broke its promise twice")));
-                    }
+                    self.engine.broken.lock().entry(base.clone()).or_default().insert(join);
                 }
             }
         }
