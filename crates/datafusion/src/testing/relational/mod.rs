@@ -54,7 +54,7 @@ pub async fn fuzz_relational(
         report.add(&format!("seed {seed} query {number}"), generated.sql, outcome);
     }
     for (query, different) in failing.into_iter().zip(&mut report.different).take(SHRUNK_A_SEED) {
-        different.smaller = shrink::shrink(query, &tables, settings, engine).await?;
+        different.smaller = shrink::shrink((query, &different.how), &tables, settings, engine).await?;
     }
     Ok(report)
 }
