@@ -5,7 +5,7 @@
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, Builtin, CompareOp, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, CompareOp, Scalar, Scope, Type};
 
 use super::distinct::{self, DistinctSet};
 use super::{Cells, declare, group_pointer, update_group};
@@ -182,13 +182,17 @@ impl KeyTable {
         b.end();
     }
 
-    /// `if a launch that already failed { break }`: no new keys then.
-    fn leave_if_failed(&self, cx: &mut Context<'_>) {
+    /// Leaves the loop where the table is full: who filled it has said so. (Not by the status word, which is host memory: a
+    /// GPU would read it over the link for every new key.)
+    fn leave_if_full(&self, cx: &mut Context<'_>, probe: &Probe) {
+        let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(self.count));
         let b = &mut *cx.builder;
-        let status = b.builtin(Builtin::Status);
-        let zero = b.u32(0);
-        let failed = b.ne(status, zero);
-        b.break_if(failed);
+        let keys = b.atomic_load(count, Scope::Device);
+        let keys = b.bitcast(keys, Scalar::I64);
+        let two = b.i64(2);
+        let doubled = b.mul(keys, two);
+        let full = b.ge(doubled, probe.capacity);
+        b.break_if(full);
     }
 
     /// Counts a new key; above half of the slots, asks for a larger table.
@@ -199,6 +203,7 @@ impl KeyTable {
         let b = &mut *cx.builder;
         let one = b.u64(1);
         let keys = b.atomic(AtomicOp::Add, count, one, Scope::Device);
+        let keys = b.add(keys, one);
         let keys = b.bitcast(keys, Scalar::I64);
         let two = b.i64(2);
         let doubled = b.mul(keys, two);
@@ -230,7 +235,7 @@ impl KeyTable {
         let zero = cx.builder.u64(0);
         let empty = cx.builder.eq(current, zero);
         cx.begin_if(empty);
-        self.leave_if_failed(cx);
+        self.leave_if_full(cx, &probe);
         let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, entry, Scope::Device);
         let won = cx.builder.eq(old, zero);
         cx.begin_if(won);
@@ -268,7 +273,7 @@ impl KeyTable {
         let (empty_state, busy, ready) = (cx.builder.u32(EMPTY), cx.builder.u32(BUSY), cx.builder.u32(READY));
         let empty = cx.builder.eq(current, empty_state);
         cx.begin_if(empty);
-        self.leave_if_failed(cx);
+        self.leave_if_full(cx, &probe);
         let old = cx.builder.atomic(AtomicOp::CompareExchange(empty_state), pointer, busy, Scope::Device);
         let won = cx.builder.eq(old, empty_state);
         cx.begin_if(won);
