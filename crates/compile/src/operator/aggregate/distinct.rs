@@ -36,7 +36,7 @@ impl DistinctSet {
         // NULL is never put into the set.
         let own = ColumnInfo { data_type, nullable: false, ..info };
         let columns: Vec<ColumnInfo> = keys.iter().cloned().chain([own]).collect();
-        Ok(DistinctSet { argument: argument.clone(), table: KeyTable::plan(&columns, row_bound, states)? })
+        Ok(DistinctSet { argument: argument.clone(), table: KeyTable::plan(&columns, 0, row_bound, states)? })
     }
 
     /// States to clear before the launch.

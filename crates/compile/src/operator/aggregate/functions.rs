@@ -166,15 +166,19 @@ impl Cells {
             let value = self.cell(CellOp::Moments, contribution, distinct, None);
             return Ok(Reading::new(aggregate, value, value, true, Form::Moments { form, grouped }, None));
         }
+        let can_be_empty = nullable || !grouped;
+        let counts =
+            can_be_empty || matches!(aggregate.function, AggregateFunction::Count | AggregateFunction::Avg);
         let count = match (nullable, distinct) {
-            (false, None) => self.row_count(),
+            _ if !counts => None,
+            (false, None) => Some(self.row_count()),
             _ => {
                 let contribution = Contribution::Valid(argument.clone());
-                self.cell(CellOp::Add, contribution, distinct, Some(Range::new(0, 1)))
+                Some(self.cell(CellOp::Add, contribution, distinct, Some(Range::new(0, 1))))
             }
         };
         let (value, form, range) = match aggregate.function {
-            AggregateFunction::Count => (count, Form::Count, count_range(row_bound)),
+            AggregateFunction::Count => (count.unwrap_or_default(), Form::Count, count_range(row_bound)),
             AggregateFunction::Sum => {
                 let (value, range) = self.plan_sum(&plan)?;
                 (value, Form::Sum, range)
@@ -183,7 +187,7 @@ impl Cells {
             AggregateFunction::Min | AggregateFunction::Max => self.plan_extreme(&plan)?,
             _ => self.plan_bits(&plan)?,
         };
-        Ok(Reading::new(aggregate, value, count, nullable || !grouped, form, range))
+        Ok(Reading::new(aggregate, value, count.unwrap_or(value), can_be_empty, form, range))
     }
 
     fn plan_sum(&mut self, plan: &Plan<'_>) -> Result<(usize, Option<Range>), Unsupported> {

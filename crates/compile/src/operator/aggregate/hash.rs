@@ -5,7 +5,7 @@
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, CompareOp, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 use super::distinct::{self, DistinctSet};
 use super::{Cells, declare, group_pointer, update_group};
@@ -18,28 +18,25 @@ use crate::table::stored::StoredColumn;
 
 /// Slots of a table at the first launch, at most.
 const INITIAL_SLOTS: u64 = 1 << 16;
-const EMPTY: u32 = 0;
-const BUSY: u32 = 1;
-const READY: u32 = 2;
+/// Entries of stored keys: empty, being written, or the key's hash (of which these bits are left out) and this bit.
+const EMPTY: u64 = 0;
+const BUSY: u64 = 1;
+const READY: u64 = 2;
+const STATE_BITS: u64 = 2;
 
-/// A set of keys: each has a slot, which is found by hashing.
+/// A set of keys, each with some words of its own. A slot has an entry (a word, 0 where the slot is free) and those
+/// words behind it, so that a row that finds its key has them in the same cache line.
 #[derive(Debug, Clone)]
 pub struct KeyTable {
     pub class: usize,
-    /// State of the entries (`u64`, packed keys) or of the state words (`u32`).
-    entries: usize,
+    /// State of the slots.
+    slots: usize,
+    /// Words of a slot.
+    stride: u32,
     /// State that counts the keys.
     pub count: usize,
     keys: Keys,
     columns: Vec<ColumnInfo>,
-}
-
-/// Groups found by hashing.
-#[derive(Debug, Clone)]
-pub struct HashTable {
-    pub table: KeyTable,
-    /// State of the cells' words.
-    pub words: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -68,25 +65,30 @@ pub struct Probe {
     capacity: V,
 }
 
-impl HashTable {
+impl KeyTable {
+    /// Declares the states of a table whose keys have `words` words each.
     pub fn plan(
         columns: &[ColumnInfo],
-        cells: &Cells,
+        words: u32,
         row_bound: u64,
         states: &mut declare::States,
-    ) -> Result<HashTable, Unsupported> {
-        let table = KeyTable::plan(columns, row_bound, states)?;
-        let words = states.state("groups", 8 * cells.words().max(1), table.class);
-        Ok(HashTable { table, words })
+    ) -> Result<KeyTable, Unsupported> {
+        let slots = row_bound.saturating_mul(2).clamp(64, INITIAL_SLOTS).next_power_of_two();
+        let count = states.counter("group_count");
+        let class = states.class(slots, Growth::Table(count));
+        let keys = match pack(columns) {
+            Some(packed) => Keys::Packed(packed),
+            None => {
+                let stored = columns.iter().map(|column| StoredColumn::plan_key(column, class, states));
+                Keys::Stored(stored.collect::<Result<_, _>>()?)
+            }
+        };
+        let stride = 1 + words;
+        let slots = states.state("groups", 8 * stride, class);
+        Ok(KeyTable { class, slots, stride, count, keys, columns: columns.to_vec() })
     }
 
-    pub fn zeroed(&self) -> Vec<usize> {
-        let mut zeroed = self.table.zeroed();
-        zeroed.push(self.words);
-        zeroed
-    }
-
-    /// A live row (never under a flag: a probe loops).
+    /// A live row of a group (never under a flag: a probe loops).
     pub fn consume(
         &self,
         cx: &mut Context<'_>,
@@ -95,41 +97,20 @@ impl HashTable {
         sets: &[DistinctSet],
     ) -> Result<(), Unsupported> {
         let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
-        let probe = self.table.insert(cx, &values)?;
+        let probe = self.insert(cx, &values)?;
         let found = cx.builder.read(probe.found);
         cx.begin_if(found);
         let slot = cx.builder.read(probe.slot);
-        let base = group_pointer(cx, self.words, cells.words(), slot);
+        let base = self.words(cx, slot);
         let is_new = distinct::insert(cx, sets, &values, None)?;
         let contributions = cells.contributions(cx, None, &is_new)?;
         update_group(cx, cells, base, &contributions, Scope::Device);
         cx.end();
         Ok(())
     }
-}
-
-impl KeyTable {
-    pub fn plan(
-        columns: &[ColumnInfo],
-        row_bound: u64,
-        states: &mut declare::States,
-    ) -> Result<KeyTable, Unsupported> {
-        let slots = row_bound.saturating_mul(2).clamp(64, INITIAL_SLOTS).next_power_of_two();
-        let count = states.counter("group_count");
-        let class = states.class(slots, Growth::Table(count));
-        let (entry_bytes, keys) = match pack(columns) {
-            Some(packed) => (8, Keys::Packed(packed)),
-            None => {
-                let stored = columns.iter().map(|column| StoredColumn::plan_key(column, class, states));
-                (4, Keys::Stored(stored.collect::<Result<_, _>>()?))
-            }
-        };
-        let entries = states.state("entries", entry_bytes, class);
-        Ok(KeyTable { class, entries, count, keys, columns: columns.to_vec() })
-    }
 
     pub fn zeroed(&self) -> Vec<usize> {
-        vec![self.entries, self.count]
+        vec![self.slots, self.count]
     }
 
     /// Finds the slot of a key, which is put into a free one where the table does not have it.
@@ -143,8 +124,20 @@ impl KeyTable {
         }
     }
 
+    /// The address of a slot's entry.
+    fn entry(&self, cx: &mut Context<'_>, slot: V) -> V {
+        group_pointer(cx, self.slots, self.stride, slot)
+    }
+
+    /// The address of a slot's words.
+    pub fn words(&self, cx: &mut Context<'_>, slot: V) -> V {
+        let entry = self.entry(cx, slot);
+        let one = cx.builder.i32(1);
+        cx.builder.offset(entry, one)
+    }
+
     fn begin_probe(&self, cx: &mut Context<'_>, hash: V) -> Probe {
-        let capacity = cx.argument("capacity", Scalar::I64, Argument::StateCapacity(self.entries));
+        let capacity = cx.argument("capacity", Scalar::I64, Argument::StateCapacity(self.slots));
         let b = &mut *cx.builder;
         let hash = b.bitcast(hash, Scalar::I64);
         let one = b.i64(1);
@@ -224,12 +217,11 @@ impl KeyTable {
             let bits = key.encode(cx, value)?;
             entry = cx.builder.or(entry, bits);
         }
-        let entries = cx.argument("entries", Type::global(Scalar::U64), Argument::State(self.entries));
         let hash = mix(cx, entry);
         let probe = self.begin_probe(cx, hash);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
-        let pointer = cx.builder.offset(entries, slot);
+        let pointer = self.entry(cx, slot);
         let current = cx.builder.atomic_load(pointer, Scope::Device);
         let seen = cx.builder.var_of("seen", current);
         let zero = cx.builder.u64(0);
@@ -260,17 +252,20 @@ impl KeyTable {
         keys: &[StoredColumn],
         values: &[Lowered],
     ) -> Result<Probe, Unsupported> {
-        let pairs: Vec<_> =
-            values.iter().zip(&self.columns).map(|(value, info)| (value, is_wide(info))).collect();
+        let wide = self.columns.iter().map(is_wide);
+        let pairs: Vec<_> = values.iter().zip(wide).collect();
         let hash = hash_keys(cx, &pairs);
-        let entries = cx.argument("slot_states", Type::global(Scalar::U32), Argument::State(self.entries));
+        let mask = cx.builder.u64(!((1 << STATE_BITS) - 1));
+        let hashed = cx.builder.and(hash, mask);
+        let state = cx.builder.u64(READY);
+        let ready = cx.builder.or(hashed, state);
         let probe = self.begin_probe(cx, hash);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
-        let pointer = cx.builder.offset(entries, slot);
+        let pointer = self.entry(cx, slot);
         let current = cx.builder.atomic_load(pointer, Scope::Device);
         let seen = cx.builder.var_of("seen", current);
-        let (empty_state, busy, ready) = (cx.builder.u32(EMPTY), cx.builder.u32(BUSY), cx.builder.u32(READY));
+        let (empty_state, busy) = (cx.builder.u64(EMPTY), cx.builder.u64(BUSY));
         let empty = cx.builder.eq(current, empty_state);
         cx.begin_if(empty);
         self.leave_if_full(cx, &probe);
@@ -289,8 +284,10 @@ impl KeyTable {
         cx.end();
         // While another thread writes the slot's key, look again; it is on its way, also in this warp.
         let current = cx.builder.read(seen);
-        let published = cx.builder.compare(CompareOp::Eq, current, ready);
+        let published = cx.builder.ne(current, busy);
         cx.begin_if(published);
+        let alike = cx.builder.eq(current, ready);
+        cx.begin_if(alike);
         cx.builder.fence();
         let mut same = cx.builder.bool(true);
         for (key, value) in keys.iter().zip(values) {
@@ -299,6 +296,7 @@ impl KeyTable {
         }
         cx.begin_if(same);
         self.succeed(cx, &probe);
+        cx.end();
         cx.end();
         self.advance(cx, &probe);
         cx.end();
@@ -310,13 +308,9 @@ impl KeyTable {
 
     /// Whether a slot holds a key.
     pub fn present(&self, cx: &mut Context<'_>, slot: V) -> V {
-        let scalar = match self.keys {
-            Keys::Packed(_) => Scalar::U64,
-            Keys::Stored(_) => Scalar::U32,
-        };
-        let entries = cx.argument("entries", Type::global(scalar), Argument::State(self.entries));
-        let pointer = cx.builder.offset(entries, slot);
+        let pointer = self.entry(cx, slot);
         let entry = cx.builder.load(pointer);
+        let scalar = cx.builder.scalar(entry);
         let zero = cx.builder.zero(scalar);
         cx.builder.ne(entry, zero)
     }
@@ -325,9 +319,7 @@ impl KeyTable {
     pub fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
         match &self.keys {
             Keys::Packed(packed) => {
-                let entries =
-                    cx.argument("entries", Type::global(Scalar::U64), Argument::State(self.entries));
-                let pointer = cx.builder.offset(entries, slot);
+                let pointer = self.entry(cx, slot);
                 let entry = cx.builder.load(pointer);
                 packed.iter().zip(columns).map(|(key, column)| key.decode(cx, entry, column)).collect()
             }

@@ -24,7 +24,7 @@ use self::cells::combine_memory;
 use self::direct::DirectTable;
 use self::distinct::DistinctSet;
 use self::functions::Cells;
-use self::hash::HashTable;
+use self::hash::KeyTable;
 use self::single::SingleGroup;
 pub(crate) use self::threads::{ROWS_PER_THREAD, rows_of_thread};
 use crate::MicroModel;
@@ -53,7 +53,7 @@ pub struct AggregateOperator {
 enum Table {
     Single(SingleGroup),
     Direct(Box<DirectTable>),
-    Hash(HashTable),
+    Hash(KeyTable),
 }
 
 impl fmt::Display for AggregateOperator {
@@ -61,7 +61,7 @@ impl fmt::Display for AggregateOperator {
         match &self.table {
             Table::Single(single) => write!(f, "aggregate ({single}")?,
             Table::Direct(direct) => write!(f, "aggregate ({direct}")?,
-            Table::Hash(hash) => write!(f, "aggregate ({}", hash.table)?,
+            Table::Hash(hash) => write!(f, "aggregate ({hash}")?,
         }
         match self.sets.len() {
             0 => f.write_str(")"),
@@ -100,7 +100,7 @@ impl AggregateOperator {
                         states,
                     )))
                 }
-                None => Table::Hash(HashTable::plan(&key_columns, &cells, row_bound, states)?),
+                None => Table::Hash(KeyTable::plan(&key_columns, cells.words(), row_bound, states)?),
             }
         };
         let sets = cells.distinct.iter();
@@ -155,7 +155,7 @@ impl AggregateOperator {
     /// The classes that can be too small, and the state that counts groups.
     pub(crate) fn growth(&self) -> (Vec<usize>, Option<usize>) {
         let (mut grows, count) = match &self.table {
-            Table::Hash(hash) => (vec![hash.table.class], Some(hash.table.count)),
+            Table::Hash(hash) => (vec![hash.class], Some(hash.count)),
             Table::Direct(direct) => (Vec::new(), Some(direct.count)),
             Table::Single(_) => (Vec::new(), None),
         };
@@ -225,7 +225,7 @@ impl AggregateOperator {
         Rows::Class(match &self.table {
             Table::Single(single) => single.class,
             Table::Direct(direct) => direct.class,
-            Table::Hash(hash) => hash.table.class,
+            Table::Hash(hash) => hash.class,
         })
     }
 
@@ -234,23 +234,23 @@ impl AggregateOperator {
         match &self.table {
             Table::Single(_) => None,
             Table::Direct(direct) => Some(direct.present(cx, &self.cells, slot)),
-            Table::Hash(hash) => Some(hash.table.present(cx, slot)),
+            Table::Hash(hash) => Some(hash.present(cx, slot)),
         }
     }
 
     /// The columns of the group in `slot`: keys, then aggregates.
     pub(crate) fn deliver(&self, cx: &mut Context<'_>, slot: V) -> Result<Vec<Lowered>, Unsupported> {
-        let (state, words) = match &self.table {
-            Table::Single(single) => (single.state, self.cells.words()),
-            Table::Direct(direct) => (direct.state, self.cells.words()),
-            Table::Hash(hash) => (hash.words, self.cells.words()),
+        let words = self.cells.words();
+        let base = match &self.table {
+            Table::Single(single) => group_pointer(cx, single.state, words, slot),
+            Table::Direct(direct) => group_pointer(cx, direct.state, words, slot),
+            Table::Hash(hash) => hash.words(cx, slot),
         };
         let mut columns = match &self.table {
             Table::Single(_) => Vec::new(),
             Table::Direct(direct) => direct.keys(cx, &self.key_columns, slot),
-            Table::Hash(hash) => hash.table.keys(cx, &self.key_columns, slot),
+            Table::Hash(hash) => hash.keys(cx, &self.key_columns, slot),
         };
-        let base = group_pointer(cx, state, words, slot);
         columns.extend(self.cells.results(cx, |cx, word| word_pointer(cx, base, word))?);
         Ok(columns)
     }
