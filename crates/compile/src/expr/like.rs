@@ -7,7 +7,8 @@ use kelpie_kir::{Builder, CompareOp, Function, Handle, Scalar, Type};
 use super::literal::text_of_bytes;
 use super::text::{byte, case_name, continues, count_up, function, increment, require_ascii, return_bool_if};
 use super::value::{boolean, text, unsupported};
-use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
+use super::words;
+use crate::context::{Case, Constant, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, ExprKind, lower as lower_expr};
 use crate::types::Literal;
 
@@ -23,6 +24,8 @@ enum Shape {
     Prefix,
     Suffix,
     Contains,
+    /// Texts that stand one after the other, `%` between them.
+    Pieces,
     General,
 }
 
@@ -53,8 +56,13 @@ pub(super) fn lower(
         bytes.make_ascii_lowercase();
         text.case = Case::Lower;
     }
-    let pattern = text_of_bytes(cx, &bytes);
-    let found = match_shape(cx, shape, text, pattern)?;
+    let found = match (shape, text.case) {
+        (Shape::Pieces, Case::Keep) => match_pieces(cx, &text, &bytes),
+        _ => {
+            let pattern = text_of_bytes(cx, &bytes);
+            match_shape(cx, shape, text, pattern)?
+        }
+    };
     Ok(boolean(if negated { cx.builder.not(found) } else { found }, value.valid))
 }
 
@@ -79,6 +87,7 @@ fn encode(pattern: &str) -> (Vec<u8>, Shape) {
         [ANY_TEXT, middle @ .., ANY_TEXT] if is_plain(middle) => (middle.to_vec(), Shape::Contains),
         [ANY_TEXT, rest @ ..] if is_plain(rest) => (rest.to_vec(), Shape::Suffix),
         [start @ .., ANY_TEXT] if is_plain(start) => (start.to_vec(), Shape::Prefix),
+        all if !all.contains(&ANY_CHARACTER) => (encoded, Shape::Pieces),
         _ => (encoded, Shape::General),
     }
 }
@@ -93,20 +102,21 @@ fn match_shape(cx: &mut Context<'_>, shape: Shape, text: Text, pattern: Text) ->
         }
         Shape::Prefix => starts_function(cx, text.case),
         Shape::Suffix => ends_function(cx, text.case),
+        Shape::Contains if text.case == Case::Keep => return Ok(contains(cx, &text, &pattern)),
         Shape::Contains => contains_function(cx, text.case),
-        Shape::General => general_function(cx, text.case),
+        Shape::Pieces | Shape::General => general_function(cx, text.case),
     };
     Ok(cx.builder.call(function, &arguments))
 }
 
-pub(super) const PARAMS: [(&str, Type); 4] = [
+const PARAMS: [(&str, Type); 4] = [
     ("text", Type::global(Scalar::U8)),
     ("length", Type::U32),
     ("pattern", Type::global(Scalar::U8)),
     ("pattern_length", Type::U32),
 ];
 
-fn params(b: &mut Builder) -> [V; 4] {
+fn params_of(b: &mut Builder) -> [V; 4] {
     [0, 1, 2, 3].map(|index| b.param(index))
 }
 
@@ -129,7 +139,7 @@ fn affix_function(
 ) -> Handle<Function> {
     let name = format!("{name}{}", case_name(case));
     function(cx, &name, &PARAMS, Scalar::Bool, |b| {
-        let [text, length, pattern, pattern_length] = params(b);
+        let [text, length, pattern, pattern_length] = params_of(b);
         let longer = b.compare(CompareOp::Gt, pattern_length, length);
         return_bool_if(b, longer, false);
         let start = start(b, length, pattern_length);
@@ -144,11 +154,75 @@ fn affix_function(
     })
 }
 
+/// Whether a text has another one in it; neither has a case mapping.
+pub(super) fn contains(cx: &mut Context<'_>, text: &Text, wanted: &Text) -> V {
+    let find = words::find_function(cx);
+    let zero = cx.builder.u32(0);
+    let place = cx.builder.call(find, &[text.data, text.length, wanted.data, wanted.length, zero]);
+    let nowhere = cx.builder.u32(words::NOWHERE);
+    cx.builder.ne(place, nowhere)
+}
+
+/// Whether a text starts with the first piece of an encoded pattern and ends with the last one (which may be empty),
+/// with the others between them.
+fn match_pieces(cx: &mut Context<'_>, text: &Text, encoded: &[u8]) -> V {
+    let pieces: Vec<&[u8]> = encoded.split(|byte| *byte == ANY_TEXT).collect();
+    let lengths: Vec<u8> = pieces.iter().flat_map(|piece| (piece.len() as u32).to_le_bytes()).collect();
+    let pattern = text_of_bytes(cx, &pieces.concat());
+    let lengths = cx.bytes(&lengths);
+    let lengths = cx.builder.bitcast(lengths, Type::global(Scalar::U32));
+    let count = cx.constant(Constant::Int(Scalar::U32, pieces.len() as i128));
+    let function = pieces_function(cx);
+    cx.builder.call(function, &[text.data, text.length, pattern.data, pattern.length, lengths, count])
+}
+
+/// See [`match_pieces`]: each piece between is looked for from the end of the one before, which leaves most to the others.
+fn pieces_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let (find, equal) = (words::find_function(cx), words::equal_function(cx));
+    let mut params = PARAMS.to_vec();
+    params.extend([("lengths", Type::global(Scalar::U32)), ("count", Type::U32)]);
+    function(cx, "text_like_pieces", &params, Scalar::Bool, |b| {
+        let [text, length, pattern, pattern_length] = params_of(b);
+        let (lengths, count) = (b.param(4), b.param(5));
+        let (zero, one, two) = (b.u32(0), b.u32(1), b.u32(2));
+        let last = b.sub(count, one);
+        let (prefix, suffix) = (b.element(lengths, zero), b.element(lengths, last));
+        let outer = b.add(prefix, suffix);
+        let short = b.lt(length, outer);
+        return_bool_if(b, short, false);
+        let starts = b.call(equal, &[text, prefix, pattern, prefix]);
+        let different = b.not(starts);
+        return_bool_if(b, different, false);
+        let (end, pattern_end) = (b.sub(length, suffix), b.sub(pattern_length, suffix));
+        let (text_suffix, pattern_suffix) = (b.offset(text, end), b.offset(pattern, pattern_end));
+        let ends = b.call(equal, &[text_suffix, suffix, pattern_suffix, suffix]);
+        let different = b.not(ends);
+        return_bool_if(b, different, false);
+        let (place, in_pattern) = (b.var_of("place", prefix), b.var_of("in_pattern", prefix));
+        let between = b.sub(count, two);
+        count_up(b, between, |b, index| {
+            let index = b.add(index, one);
+            let width = b.element(lengths, index);
+            let (start, offset) = (b.read(place), b.read(in_pattern));
+            let piece = b.offset(pattern, offset);
+            let found = b.call(find, &[text, end, piece, width, start]);
+            let nowhere = b.u32(words::NOWHERE);
+            let missing = b.eq(found, nowhere);
+            return_bool_if(b, missing, false);
+            let (next, offset) = (b.add(found, width), b.add(offset, width));
+            b.assign(place, next);
+            b.assign(in_pattern, offset);
+        });
+        let found = b.bool(true);
+        b.return_value(found);
+    })
+}
+
 /// Whether the pattern stands anywhere.
-pub(super) fn contains_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+fn contains_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     let name = format!("text_contains{}", case_name(case));
     function(cx, &name, &PARAMS, Scalar::Bool, |b| {
-        let [text, length, pattern, pattern_length] = params(b);
+        let [text, length, pattern, pattern_length] = params_of(b);
         let longer = b.compare(CompareOp::Gt, pattern_length, length);
         return_bool_if(b, longer, false);
         let last = b.sub(length, pattern_length);
@@ -178,7 +252,7 @@ pub(super) fn contains_function(cx: &mut Context<'_>, case: Case) -> Handle<Func
 fn general_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     let name = format!("text_like{}", case_name(case));
     function(cx, &name, &PARAMS, Scalar::Bool, |b| {
-        let [text, length, pattern, pattern_length] = params(b);
+        let [text, length, pattern, pattern_length] = params_of(b);
         let (zero, no) = (b.u32(0), b.bool(false));
         let (at, in_pattern) = (b.var_of("at", zero), b.var_of("in_pattern", zero));
         let (has_retry, retry_at) = (b.var_of("has_retry", no), b.var_of("retry_at", zero));
@@ -274,7 +348,7 @@ mod tests {
             ("%%", b"", Shape::Suffix),
             ("%abc", b"abc", Shape::Suffix),
             ("%abc%", b"abc", Shape::Contains),
-            ("a%b", &[b'a', ANY_TEXT, b'b'], Shape::General),
+            ("a%b", &[b'a', ANY_TEXT, b'b'], Shape::Pieces),
             ("a_", &[b'a', ANY_CHARACTER], Shape::General),
             ("%\\_%", b"_", Shape::Contains),
         ];

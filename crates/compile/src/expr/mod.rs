@@ -26,6 +26,7 @@ mod slices;
 mod text;
 mod tree;
 mod value;
+mod words;
 
 pub use dfa::Regex;
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};

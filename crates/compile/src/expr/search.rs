@@ -1,20 +1,18 @@
 //! Where a text stands in another one, and text made by replacing, repeating and reversing.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, CompareOp, Function, Handle, Scalar, Type};
+use kelpie_kir::{BinaryOp, Function, Handle, Scalar, Type};
 
 use super::heap::{length_where, make, plain};
-use super::like::{PARAMS, contains_function, ends_function, next_character, starts_function};
-use super::text::{byte, characters_function, count_up, function};
+use super::like::{contains, ends_function, next_character, starts_function};
+use super::text::{byte, count_up, function};
 use super::value::{boolean, both, integer, lower_int, text, unsupported};
+use super::words::{NOWHERE, characters_function, find_function};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, lower as lower_expr};
 use crate::types::Range;
 
 const POINTER: Type = Type::global(Scalar::U8);
-/// What [`find_function`] gives where there is nothing.
-const NOWHERE: u32 = u32::MAX;
-
 /// A question about a text and another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Search {
@@ -45,7 +43,10 @@ pub(super) fn search(cx: &mut Context<'_>, what: Search, arguments: &[Expr]) -> 
     let answer = match what {
         Search::StartsWith => starts_function(cx, Case::Keep),
         Search::EndsWith => ends_function(cx, Case::Keep),
-        Search::Contains => contains_function(cx, Case::Keep),
+        Search::Contains => {
+            let answer = contains(cx, &input, &wanted);
+            return Ok(boolean(answer, valid));
+        }
         Search::Position => {
             let find = find_function(cx);
             let zero = cx.builder.u32(0);
@@ -62,33 +63,6 @@ pub(super) fn search(cx: &mut Context<'_>, what: Search, arguments: &[Expr]) -> 
     };
     let answer = cx.builder.call(answer, &arguments);
     Ok(boolean(answer, valid))
-}
-
-/// The first place, from `start` on, at which the pattern stands, or [`NOWHERE`].
-fn find_function(cx: &mut Context<'_>) -> Handle<Function> {
-    let starts = starts_function(cx, Case::Keep);
-    let mut params = PARAMS.to_vec();
-    params.push(("start", Type::U32));
-    function(cx, "text_find", &params, Scalar::U32, |b| {
-        let [data, length, pattern, pattern_length, start] = [0, 1, 2, 3, 4].map(|index| b.param(index));
-        let place = b.var_of("place", start);
-        b.begin_loop();
-        let current = b.read(place);
-        let rest = b.sub(length, current);
-        let beyond = b.compare(CompareOp::Gt, current, length);
-        let short = b.lt(rest, pattern_length);
-        let done = b.or(beyond, short);
-        b.break_if(done);
-        let from = b.offset(data, current);
-        let found = b.call(starts, &[from, rest, pattern, pattern_length]);
-        b.begin_if(found);
-        b.return_value(current);
-        b.end();
-        super::text::increment(b, place);
-        b.end();
-        let nowhere = b.u32(NOWHERE);
-        b.return_value(nowhere);
-    })
 }
 
 /// Lowers REPLACE(text, from, to): every occurrence, from the left; none where `from` is empty.

@@ -6,10 +6,9 @@ use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type, UnaryOp};
 use super::heap::plain;
 use super::like::next_character;
 use super::literal;
-use super::text::{
-    byte, characters_function, continues, count_up, function, prefix_function, return_bool_if,
-};
+use super::text::{byte, continues, count_up, function, return_bool_if};
 use super::value::{Int, both, lower_int, text, unsupported};
+use super::words::{characters_function, prefix_function};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, lower as lower_expr};
 

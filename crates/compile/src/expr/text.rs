@@ -5,6 +5,7 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, OverflowOp, Scalar, Type};
 
 use super::value::{Int, both, checked, constant, integer, lower_int, report, text, unsupported};
+use super::words;
 use crate::context::{Case, Context, Lowered, Repr, Status, Text, Unsupported};
 use crate::expr::{Expr, lower as lower_expr};
 use crate::types::Range;
@@ -84,7 +85,7 @@ pub(super) fn return_bool_if(b: &mut Builder, condition: V, value: bool) {
     b.end();
 }
 
-const TEXT_PAIR: [(&str, Type); 4] =
+pub(super) const TEXT_PAIR: [(&str, Type); 4] =
     [("a", POINTER), ("a_length", Type::U32), ("b", POINTER), ("b_length", Type::U32)];
 
 /// Compares two lowered texts by their bytes.
@@ -124,6 +125,9 @@ pub fn text_equal(cx: &mut Context<'_>, a: &Text, b: &Text) -> V {
 }
 
 fn equal_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Function> {
+    if (a_case, b_case) == (Case::Keep, Case::Keep) {
+        return words::equal_function(cx);
+    }
     let name = format!("text_equal{}{}", case_name(a_case), second_name(b_case));
     function(cx, &name, &TEXT_PAIR, Scalar::Bool, |b| {
         let [a_data, a_length, b_data, b_length] = [0, 1, 2, 3].map(|index| b.param(index));
@@ -141,6 +145,9 @@ fn equal_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Fu
 
 /// -1, 0 or 1 as a < b, a = b, a > b.
 fn order_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Function> {
+    if (a_case, b_case) == (Case::Keep, Case::Keep) {
+        return words::order_function(cx);
+    }
     let name = format!("text_order{}{}", case_name(a_case), second_name(b_case));
     function(cx, &name, &TEXT_PAIR, Scalar::I32, |b| {
         let [a_data, a_length, b_data, b_length] = [0, 1, 2, 3].map(|index| b.param(index));
@@ -166,7 +173,7 @@ fn second_name(case: Case) -> String {
 }
 
 /// -1, 0 or 1 as a < b, a = b, a > b.
-fn sign(b: &mut Builder, left: V, right: V) -> V {
+pub(super) fn sign(b: &mut Builder, left: V, right: V) -> V {
     let (minus_one, zero, one) = (b.i32(-1), b.i32(0), b.i32(1));
     let (less, greater) = (b.lt(left, right), b.compare(CompareOp::Gt, left, right));
     let order = b.select(greater, one, zero);
@@ -183,18 +190,7 @@ pub(super) fn change_case(cx: &mut Context<'_>, input: &Expr, case: Case) -> Res
 
 /// Reports a fallback where a text is not ASCII.
 pub(super) fn require_ascii(cx: &mut Context<'_>, text: &Text, valid: Option<V>) {
-    let params = [("text", POINTER), ("length", Type::U32)];
-    let is_ascii = function(cx, "text_is_ascii", &params, Scalar::Bool, |b| {
-        let [data, length] = [0, 1].map(|index| b.param(index));
-        count_up(b, length, |b, index| {
-            let byte = byte(b, data, index, Case::Keep);
-            let limit = b.u32(0x80);
-            let beyond = b.ge(byte, limit);
-            return_bool_if(b, beyond, false);
-        });
-        let ascii = b.bool(true);
-        b.return_value(ascii);
-    });
+    let is_ascii = words::is_ascii_function(cx);
     let ascii = cx.builder.call(is_ascii, &[text.data, text.length]);
     let beyond = cx.builder.not(ascii);
     report(cx, beyond, valid, Status::Fallback);
@@ -221,54 +217,9 @@ pub(super) fn continues(b: &mut Builder, byte: V) -> V {
 pub(super) fn character_length(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
     let value = lower_expr(cx, input)?;
     let text = text(&value)?;
-    let characters = characters_function(cx);
+    let characters = words::characters_function(cx);
     let count = cx.builder.call(characters, &[text.data, text.length]);
     Ok(integer(cx, count, value.valid, LENGTHS))
-}
-
-/// Characters of a text.
-pub(super) fn characters_function(cx: &mut Context<'_>) -> Handle<Function> {
-    let params = [("text", POINTER), ("length", Type::U32)];
-    function(cx, "text_characters", &params, Scalar::U32, |b| {
-        let [data, length] = [0, 1].map(|index| b.param(index));
-        let zero = b.u32(0);
-        let characters = b.var_of("characters", zero);
-        count_up(b, length, |b, index| {
-            let byte = byte(b, data, index, Case::Keep);
-            let continues = continues(b, byte);
-            let (zero, one) = (b.u32(0), b.u32(1));
-            let step = b.select(continues, zero, one);
-            let count = b.read(characters);
-            let count = b.add(count, step);
-            b.assign(characters, count);
-        });
-        let count = b.read(characters);
-        b.return_value(count);
-    })
-}
-
-/// Bytes of the first `count` characters; all of them where there are fewer.
-pub(super) fn prefix_function(cx: &mut Context<'_>) -> Handle<Function> {
-    let params = [("text", POINTER), ("length", Type::U32), ("count", Type::U32)];
-    function(cx, "text_prefix", &params, Scalar::U32, |b| {
-        let [data, length, count] = [0, 1, 2].map(|index| b.param(index));
-        let zero = b.u32(0);
-        let characters = b.var_of("characters", zero);
-        count_up(b, length, |b, index| {
-            let byte = byte(b, data, index, Case::Keep);
-            let continues = continues(b, byte);
-            let starts = b.not(continues);
-            b.begin_if(starts);
-            let seen = b.read(characters);
-            let enough = b.ge(seen, count);
-            b.begin_if(enough);
-            b.return_value(index);
-            b.end();
-            increment(b, characters);
-            b.end();
-        });
-        b.return_value(length);
-    })
 }
 
 /// An integer as a count of characters: negative ones are 0, and no text is longer than `u32`.
@@ -309,7 +260,7 @@ pub(super) fn substring(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowe
     let one = constant(cx, 1);
     let (skipped, _) = checked(cx, OverflowOp::Sub, start, one);
     let first = clamp_to_u32(cx, skipped);
-    let prefix = prefix_function(cx);
+    let prefix = words::prefix_function(cx);
     let start_byte = cx.builder.call(prefix, &[text.data, text.length, first]);
     let data = cx.builder.offset(text.data, start_byte);
     let rest = cx.builder.sub(text.length, start_byte);

@@ -418,3 +418,49 @@ fn rewriting() {
         ],
     );
 }
+
+/// Words end everywhere: texts of every length up to a few words, that differ or match at every place.
+#[test]
+fn every_place_of_a_word() {
+    let letters = "abcdefghijklmnopqrstuvwxy";
+    let mut rows: [Vec<(Vec<Value>, Value)>; 3] = Default::default();
+    for length in [1, 7, 8, 9, 15, 16, 17, 25] {
+        let text = &letters[..length];
+        for place in 0..length {
+            let (before, after) = (&text[..place], &text[place + 1..]);
+            let other = format!("{before}\u{e9}{after}");
+            rows[0].push((vec![text.into(), other.as_str().into()], true.into()));
+            rows[0].push((vec![other.as_str().into(), text.into()], false.into()));
+            rows[1].push((vec![text.into(), other.as_str().into()], false.into()));
+            for width in [1, 2, 8, 9] {
+                let pattern = &text[place..length.min(place + width)];
+                rows[2].push((vec![text.into(), pattern.into()], (place as i32 + 1).into()));
+                rows[2].push((
+                    vec![other.as_str().into(), after.into()],
+                    if after.is_empty() { 1 } else { place as i32 + 2 }.into(),
+                ));
+            }
+        }
+        rows[1].push((vec![text.into(), text.into()], true.into()));
+        rows[0].push((vec![text[..length - 1].into(), text.into()], true.into()));
+    }
+    // First and last byte are found often, the pattern late or never.
+    rows[2].push((vec!["axxb ayyb azzb axyb axzb aabb".into(), "axzb".into()], 21.into()));
+    rows[2].push((vec!["abababababababababababababac".into(), "ababac".into()], 23.into()));
+    rows[2].push((vec!["`a`a`a`a`a`a`a`a`aba`a`a".into(), "aab".into()], 0.into()));
+    let columns = || (col(0, Utf8), col(1, Utf8));
+    let (a, b) = columns();
+    check(&compare(Lt, a, b), &rows[0]);
+    let (a, b) = columns();
+    check(&compare(Eq, a, b), &rows[1]);
+    let (a, b) = columns();
+    check(&call(Function::Search(Search::Position), vec![a, b], Int32), &rows[2]);
+    let text = "a\u{e9}bcdefgh\u{1f600}ijklmno\u{e9}\u{e9}pqr";
+    let characters: Vec<char> = text.chars().collect();
+    let mut rows = Vec::new();
+    for start in 0..characters.len() {
+        let rest: String = characters[start..].iter().collect();
+        rows.push((vec![text.into(), (start as i64 + 1).into()], rest.as_str().into()));
+    }
+    check(&call(Function::Substr, vec![col(0, Utf8), col(1, Int64)], Utf8), &rows);
+}
