@@ -132,10 +132,11 @@ const SIMPLE_PLANS: [(&str, &str); 11] = [
     ("datafusion.optimizer.repartition_sorts", "false"),
 ];
 
-/// DataFusion's rules, with the order of joins right after the choice of their sides.
+/// DataFusion's rules, with the order of joins after the choice of their sides, and after `FilterPushdown`: that rule moves
+/// the filters of a plan by the names of their columns, and the columns of an ordered tree may share names.
 fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
-    let place = rules.iter().position(|rule| rule.name() == "join_selection").map_or(rules.len(), |i| i + 1);
+    let place = rules.iter().position(|rule| rule.name() == "FilterPushdown").map_or(rules.len(), |i| i + 1);
     rules.insert(place, Arc::new(JoinOrderRule));
     rules
 }

@@ -93,6 +93,28 @@ async fn one_stage_many_times_at_once() {
     }
 }
 
+/// The order of joins makes a filter between columns of one name of two tables; it is not taken for one of a single table.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_one_name_stay_apart() {
+    let mut counts = Vec::new();
+    for join_order in ["true", "false"] {
+        let options =
+            SessionOptions::default().with("kelpie.device", "cpu").with("kelpie.join_order", join_order);
+        let session = KelpieSession::new(options).unwrap();
+        for sql in [
+            "CREATE TABLE a AS SELECT CAST(value % 5 AS INT) AS k, 7 AS g FROM generate_series(1, 84)",
+            "CREATE TABLE b AS SELECT CAST(value AS INT) AS k, 7 AS g FROM generate_series(1, 30)",
+            "CREATE TABLE c AS SELECT CAST(value AS INT) AS z FROM generate_series(1, 5)",
+        ] {
+            session.sql(sql).await.unwrap();
+        }
+        let sql = "SELECT a.k FROM a JOIN b ON a.g = b.g JOIN (SELECT 5 AS five FROM c) c \
+                   ON b.k + 1 = five AND a.k + 1 = five WHERE a.g = (SELECT max(g) FROM a)";
+        counts.push(session.sql(sql).await.unwrap().rows());
+    }
+    assert_eq!(counts, [85, 85]);
+}
+
 /// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test differential -- --ignored`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes"]
