@@ -54,7 +54,8 @@ impl Generator {
             Kind::Int => Tree::expression("{}", column),
             Kind::Float => Tree::expression("CAST({} AS DOUBLE)", column),
             Kind::Decimal => Tree::expression("CAST({} AS DECIMAL(20, 2))", column),
-            Kind::Text => Tree::expression("CAST({} AS VARCHAR)", column),
+            Kind::Text if self.once_in(5) => Tree::expression("CAST({} AS VARCHAR)", column),
+            Kind::Text => Tree::expression("CASE WHEN {} % 2 = 0 THEN 'k1' ELSE '日本ß2' END", column),
             Kind::Date => {
                 Tree::expression("CASE WHEN {} < 9 THEN DATE '1969-12-31' ELSE DATE '2024-02-29' END", column)
             }

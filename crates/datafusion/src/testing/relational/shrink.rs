@@ -14,9 +14,10 @@ use super::super::compare::{Outcome, compare};
 use super::super::sessions_over;
 use super::generator::Query;
 use super::tables::Table;
+use crate::Stage;
 
 /// How long it may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Tables with more rows in all are not printed.
 const ROWS_SHOWN: usize = 40;
@@ -50,6 +51,8 @@ pub(super) async fn shrink(
     shrinker.rows(&query, &mut tables).await?;
     let how = shrinker.differs(&query, &tables).await?;
     let mut text = format!("  smaller: {sql}\n  {}\n", how.unwrap_or_else(|| "not every time".into()));
+    let plan = shrinker.plan(&sql, &tables).await.unwrap_or_else(|error| error.strip_backtrace());
+    plan.lines().for_each(|line| text.push_str(&format!("  | {line}\n")));
     for (name, batch) in &tables {
         text.push_str(&shown(name, batch)?);
     }
@@ -65,6 +68,13 @@ impl Shrinker<'_> {
             Outcome::Different(how) if kind_of(&how) == self.kind => Ok(Some(how)),
             _ => Ok(None),
         }
+    }
+
+    /// How Kelpie plans the query.
+    async fn plan(&self, sql: &str, tables: &[Rows]) -> Result<String> {
+        let named = tables.iter().map(|(name, batch)| (name.as_str(), std::slice::from_ref(batch)));
+        let (_, kelpie) = sessions_over(named, self.settings, Arc::clone(self.engine))?;
+        kelpie.explain(sql, Stage::Plan).await
     }
 
     async fn query(&self, mut query: Query, tables: &[Rows]) -> Result<Query> {
