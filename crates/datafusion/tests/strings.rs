@@ -294,3 +294,28 @@ async fn functions() {
     )
     .await;
 }
+
+/// New text is a key like any other.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_text_is_a_key() {
+    for device in [&[("kelpie.device", "cpu")][..], &[("kelpie.device", "simt"), ("kelpie.simt_lanes", "32")]]
+    {
+        let (plain, kelpie) = sessions(device).await;
+        for sql in [
+            "SELECT s || 'x', count(*), min(o) FROM t GROUP BY s || 'x'",
+            "SELECT concat(s, o), upper(o), count(*) FROM t WHERE octet_length(o) = character_length(o) GROUP BY 1, 2",
+            "SELECT DISTINCT substr(s, 2) || left(o, 1) FROM t",
+            "SELECT a.id, b.id FROM t a JOIN t b ON a.s || '-' = b.s || '-'",
+            "SELECT a.id, b.id FROM t a JOIN t b ON substr(a.s, 1) = reverse(reverse(b.o))",
+            "SELECT count(DISTINCT concat(s, id % 3 = 0)) FROM t",
+            "SELECT id FROM t WHERE s || 'x' IN (SELECT o || 'x' FROM t WHERE id < 9)",
+            "SELECT s || o AS k, id FROM t ORDER BY k DESC NULLS FIRST, id",
+        ] {
+            let ordered = sql.contains("ORDER BY");
+            match compare(&plain, &kelpie, &Generated { sql: sql.into(), ordered }).await {
+                Outcome::Equal { compiled, reasons } => println!("{compiled} {sql} {reasons:?}"),
+                other => panic!("{device:?} {sql}: {other:?}"),
+            }
+        }
+    }
+}

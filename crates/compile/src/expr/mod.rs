@@ -37,6 +37,7 @@ pub use slices::Side;
 pub(crate) use text::order as text_order;
 pub use text::text_equal;
 pub use tree::{children, columns_read, substitute, with_children};
+pub(crate) use words::hash as hash_text;
 
 use crate::types::{DataType, Literal};
 

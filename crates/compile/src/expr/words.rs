@@ -4,14 +4,20 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
 
-use super::text::{TEXT_PAIR, byte, continues, count_up, function, increment, return_bool_if, sign};
-use crate::context::{Case, Context};
+use super::text::{
+    TEXT_PAIR, byte, case_name, continues, count_up, function, increment, return_bool_if, sign,
+};
+use crate::context::{Case, Context, Text};
 
 const POINTER: Type = Type::global(Scalar::U8);
 /// 1 in each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 /// The upper bit of each byte.
 const UPPER_BITS: u64 = 0x8080_8080_8080_8080;
+/// An odd number of random bits.
+const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The hash of nothing, before the length is in it.
+const HASH_SEED: u64 = 0xcbf2_9ce4_8422_2325;
 /// What [`find_function`] gives where there is nothing.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
@@ -324,4 +330,80 @@ pub(super) fn prefix_function(cx: &mut Context<'_>) -> Handle<Function> {
         });
         b.return_value(length);
     })
+}
+
+/// A hash of a text, equal for equal texts whatever their case mappings: a multiplication whose halves are folded a
+/// word. The last word overlaps the one before; a text of less than a word is one.
+pub(crate) fn hash(cx: &mut Context<'_>, text: &Text) -> V {
+    let hash = hash_function(cx, text.case);
+    cx.builder.call(hash, &[text.data, text.length])
+}
+
+fn hash_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+    let params = [("text", POINTER), ("length", Type::U32)];
+    function(cx, &format!("text_hash{}", case_name(case)), &params, Scalar::U64, |b| {
+        let [data, length] = [0, 1].map(|index| b.param(index));
+        let (zero, eight) = (b.u32(0), b.u32(8));
+        let wide = b.convert(length, Scalar::U64);
+        let seed = b.u64(HASH_SEED);
+        let seed = b.binary(BinaryOp::Xor, seed, wide);
+        let short = b.lt(length, eight);
+        b.begin_if(short);
+        let nothing = b.u64(0);
+        let packed = b.var_of("packed", nothing);
+        count_up(b, length, |b, index| {
+            let byte = byte(b, data, index, case);
+            let byte = b.convert(byte, Scalar::U64);
+            let (before, eight) = (b.read(packed), b.u64(8));
+            let shifted = b.binary(BinaryOp::Shl, before, eight);
+            let next = b.or(shifted, byte);
+            b.assign(packed, next);
+        });
+        let packed = b.read(packed);
+        let hash = fold(b, seed, packed);
+        b.return_value(hash);
+        b.end();
+        let last = b.sub(length, eight);
+        let (place, hash) = (b.var_of("place", zero), b.var_of("hash", seed));
+        b.begin_loop();
+        let current = b.read(place);
+        let current = b.binary(BinaryOp::Min, current, last);
+        let word = mapped_word(b, data, current, case);
+        let before = b.read(hash);
+        let after = fold(b, before, word);
+        b.assign(hash, after);
+        let done = b.ge(current, last);
+        b.begin_if(done);
+        b.return_value(after);
+        b.end();
+        advance(b, place, 8);
+        b.end();
+        let hash = b.read(hash);
+        b.return_value(hash);
+    })
+}
+
+/// Both halves of a product, one on the other.
+fn fold(b: &mut Builder, hash: V, word: V) -> V {
+    let mixed = b.binary(BinaryOp::Xor, hash, word);
+    let factor = b.u64(HASH_FACTOR);
+    let (low, high) = (b.mul(mixed, factor), b.binary(BinaryOp::MulHi, mixed, factor));
+    b.binary(BinaryOp::Xor, low, high)
+}
+
+/// The eight bytes from `place` on, with their case mapping.
+fn mapped_word(b: &mut Builder, data: V, place: V, case: Case) -> V {
+    if case == Case::Keep {
+        return word(b, data, place);
+    }
+    let mut result = b.u64(0);
+    for index in 0..8 {
+        let (offset, shift) = (b.u32(index), b.u64(8 * u64::from(index)));
+        let at = b.add(place, offset);
+        let byte = byte(b, data, at, case);
+        let byte = b.convert(byte, Scalar::U64);
+        let shifted = b.binary(BinaryOp::Shl, byte, shift);
+        result = b.or(result, shifted);
+    }
+    result
 }

@@ -3,8 +3,8 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar};
 
-use crate::context::{Context, Lowered, Repr, Text};
-use crate::operator::output::map_case;
+use crate::context::{Context, Lowered, Repr};
+use crate::expr::hash_text;
 use crate::pipeline::ColumnInfo;
 use crate::table::register_type;
 
@@ -54,7 +54,7 @@ pub fn hash_keys(cx: &mut Context<'_>, keys: &[(&Lowered, bool)]) -> V {
 /// 64 bits that are equal for equal keys. `wide`: the key's integers may go beyond 64 bits on some side.
 fn key_bits(cx: &mut Context<'_>, key: &Lowered, wide: bool) -> V {
     let bits = match &key.repr {
-        Repr::Text(text) => text_hash(cx, text),
+        Repr::Text(text) => hash_text(cx, text),
         Repr::Scalar(value) => scalar_bits(cx, *value, wide),
     };
     match key.valid {
@@ -97,30 +97,4 @@ pub fn normalized(cx: &mut Context<'_>, value: V) -> V {
     let zero = cx.builder.zero(scalar);
     let is_zero = cx.builder.eq(value, zero);
     cx.builder.select(is_zero, zero, value)
-}
-
-/// FNV-1a over the bytes.
-fn text_hash(cx: &mut Context<'_>, text: &Text) -> V {
-    let basis = cx.builder.u64(0xcbf2_9ce4_8422_2325);
-    let hash = cx.builder.var_of("hash", basis);
-    let zero = cx.builder.u32(0);
-    let position = cx.builder.var_of("position", zero);
-    cx.begin_loop();
-    let current = cx.builder.read(position);
-    let done = cx.builder.ge(current, text.length);
-    cx.builder.break_if(done);
-    let byte = cx.builder.element(text.data, current);
-    let byte = map_case(cx, byte, text.case);
-    let b = &mut *cx.builder;
-    let byte = b.convert(byte, Scalar::U64);
-    let old = b.read(hash);
-    let mixed = b.binary(BinaryOp::Xor, old, byte);
-    let prime = b.u64(0x0000_0100_0000_01b3);
-    let new = b.mul(mixed, prime);
-    b.assign(hash, new);
-    let one = b.u32(1);
-    let next = b.add(current, one);
-    b.assign(position, next);
-    cx.end();
-    cx.builder.read(hash)
 }
