@@ -94,8 +94,10 @@ pub enum Argument {
         /// `I64` or `I128`.
         scalar: Scalar,
     },
-    /// Rows of the pipeline's source, `i64`.
+    /// Rows of the pipeline's source, `i64`: the end of those to be worked on.
     RowCount,
+    /// The first row to be worked on, `i64`.
+    FirstRow,
     /// A constant.
     Constant(Constant),
     /// Bytes that are uploaded once, `ptr<global, u8>`; 16-byte aligned.

@@ -6,6 +6,7 @@ pub mod error;
 mod heap;
 mod host;
 mod memory_source;
+mod prune;
 mod query;
 mod result;
 pub mod source;

@@ -1,6 +1,7 @@
 //! One compiled stage: columns to the device, kernels, launches, result.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use crate::columns::{ColumnCache, ResidentColumn};
 use crate::error::EngineError;
 use crate::heap::TextHeap;
 use crate::source::TableSource;
-use crate::{PipelineMetrics, QueryMetrics, result};
+use crate::{PipelineMetrics, QueryMetrics, prune, result};
 
 /// Launches of one pipeline before the engine gives up growing its state.
 const GROW_LIMIT: u32 = 24;
@@ -226,6 +227,25 @@ impl Run<'_> {
         Ok((reports, None))
     }
 
+    /// The rows of a pipeline's scan between the first and the last that may match every finished build side.
+    fn pruned(&self, pipeline: &CompiledPipeline, rows: Range<u64>) -> Result<Range<u64>, EngineError> {
+        let Rows::Scan(scan) = pipeline.rows else { return Ok(rows) };
+        let mut rows = rows;
+        for prune in &pipeline.prunes {
+            let zones = &self.column(scan, prune.column)?.zones;
+            if zones.is_empty() {
+                continue;
+            }
+            let mut words = [0; 16];
+            if let Some(buffer) = &self.buffers[prune.bounds] {
+                self.stream.download(buffer, 0, &mut words)?;
+            }
+            let hull = prune::hull(zones, prune::bounds(words));
+            rows = rows.start.max(hull.start)..rows.end.min(hull.end);
+        }
+        Ok(if rows.is_empty() { 0..0 } else { rows })
+    }
+
     /// Gives the classes their size that follow from what ran before.
     fn size(&mut self, pipeline: &CompiledPipeline) -> Result<(), EngineError> {
         for &class in &pipeline.sizes {
@@ -295,11 +315,12 @@ impl Run<'_> {
             Rows::Class(class) => self.capacities[class],
             Rows::Counted(counter) => self.read_word(counter)?,
         };
-        metrics.rows_in = rows;
-        let arguments = self.arguments(pipeline, rows)?;
+        let rows = self.pruned(pipeline, 0..rows)?;
+        metrics.rows_in = rows.end - rows.start;
+        let arguments = self.arguments(pipeline, &rows)?;
         let launch = Launch {
             kernel: self.prepared.kernels[index].as_ref(),
-            blocks: self.blocks(rows),
+            blocks: self.blocks(metrics.rows_in),
             arguments: &arguments,
             cancel: self.cancel,
         };
@@ -388,12 +409,12 @@ impl Run<'_> {
     fn arguments(
         &mut self,
         pipeline: &CompiledPipeline,
-        rows: u64,
+        rows: &Range<u64>,
     ) -> Result<Vec<KernelArgument>, EngineError> {
         pipeline.arguments.iter().map(|argument| self.argument(argument, rows)).collect()
     }
 
-    fn argument(&mut self, argument: &Argument, rows: u64) -> Result<KernelArgument, EngineError> {
+    fn argument(&mut self, argument: &Argument, rows: &Range<u64>) -> Result<KernelArgument, EngineError> {
         let whole = |buffer: &Buffer| KernelArgument::Buffer(Arc::clone(buffer), 0);
         Ok(match argument {
             Argument::Column { scan, column, part } => {
@@ -405,7 +426,8 @@ impl Run<'_> {
             Argument::ColumnBase { scan, column, scalar } => {
                 KernelArgument::Scalar(*scalar, self.column(*scan, *column)?.base)
             }
-            Argument::RowCount => KernelArgument::Scalar(Scalar::I64, i128::from(rows)),
+            Argument::RowCount => KernelArgument::Scalar(Scalar::I64, i128::from(rows.end)),
+            Argument::FirstRow => KernelArgument::Scalar(Scalar::I64, i128::from(rows.start)),
             Argument::Constant(Constant::Int(scalar, value)) => KernelArgument::Scalar(*scalar, *value),
             Argument::Constant(Constant::F32(value)) => {
                 KernelArgument::Scalar(Scalar::F32, i128::from(value.to_bits()))
@@ -425,7 +447,7 @@ impl Run<'_> {
                     whole(&buffer)
                 }
             },
-            Argument::Heap(part) => self.heap.argument(*part, rows, self.device, self.cache)?,
+            Argument::Heap(part) => self.heap.argument(*part, rows.end, self.device, self.cache)?,
             Argument::Scratch { words, .. } => {
                 let bytes = *words as usize * 4;
                 let buffer = self.cache.allocate(self.device, bytes.max(16))?;

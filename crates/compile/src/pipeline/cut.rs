@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kelpie_kir::Target;
 
 use super::columns::{self, ColumnInfo};
-use super::program::{OutputLayout, ScanInfo, States};
+use super::program::{OutputLayout, Prune, ScanInfo, States};
 use super::{Pipeline, Sink, Source, Step};
 use crate::MicroModel;
 use crate::context::Unsupported;
@@ -59,6 +59,53 @@ struct Open {
     bound: u64,
     /// An upper bound of those that one thread sees.
     thread_bound: u64,
+    prunes: Vec<Prune>,
+}
+
+impl Open {
+    /// An open pipeline without steps.
+    fn new(source: Source, bound: u64, thread_bound: u64) -> Open {
+        Open { source, steps: Vec::new(), bound, thread_bound, prunes: Vec::new() }
+    }
+
+    /// The column of the scan that an expression is after the steps.
+    fn scan_column(&self, expr: &Expr) -> Option<usize> {
+        let ExprKind::Column(mut column) = expr.kind else { return None };
+        let Source::Scan { .. } = self.source else { return None };
+        for step in self.steps.iter().rev() {
+            column = match step {
+                Step::Filter(_) | Step::Prefilter(..) => column,
+                Step::Project(exprs) => match exprs.get(column)?.kind {
+                    ExprKind::Column(below) => below,
+                    _ => return None,
+                },
+                Step::Join(join) => join.probe_column(column)?,
+            };
+        }
+        Some(column)
+    }
+
+    /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where the join is not
+    /// the first and its build side is `filtered`, by its bitmap.
+    fn filter_early(&mut self, operator: &JoinOperator, filtered: bool) {
+        let Some(column) = operator.filtering_key().and_then(|key| self.scan_column(key)) else { return };
+        if let Some(bounds) = operator.index().bounds() {
+            self.prunes.push(Prune { column, bounds });
+        }
+        let is_first = !self.steps.iter().any(|step| matches!(step, Step::Join(_)));
+        if is_first || !filtered || !operator.index().has_bitmap() {
+            return;
+        }
+        let is_filter = |step: &Step| matches!(step, Step::Filter(_) | Step::Prefilter(..));
+        let position = self.steps.iter().position(|step| !is_filter(step)).unwrap_or(self.steps.len());
+        self.steps.insert(position, Step::Prefilter(Box::new(operator.clone()), column));
+    }
+
+    /// Whether some of the source's rows may have been dropped.
+    fn is_filtered(&self) -> bool {
+        let drops = |step: &Step| matches!(step, Step::Filter(_) | Step::Join(_) | Step::Prefilter(..));
+        !matches!(self.source, Source::Scan { .. }) || self.steps.iter().any(drops)
+    }
 }
 
 /// The rows of a plan: those of one or several open pipelines, whose columns agree.
@@ -102,6 +149,7 @@ impl Cut<'_> {
                 sink: sink(),
                 group,
                 is_first: index == 0,
+                prunes: open.prunes,
             });
         }
     }
@@ -116,12 +164,8 @@ impl Cut<'_> {
                     .scans
                     .get(scan)
                     .ok_or_else(|| Unsupported(format!("scan {scan} is not described")))?;
-                let open = Open {
-                    source: Source::Scan { scan, node: node.clone() },
-                    steps: Vec::new(),
-                    bound: info.rows,
-                    thread_bound: rows_of_thread(info.rows, self.target),
-                };
+                let source = Source::Scan { scan, node: node.clone() };
+                let open = Open::new(source, info.rows, rows_of_thread(info.rows, self.target));
                 Ok(Rows { branches: vec![open], columns: columns::of_scan(scan, node, info) })
             }
             Plan::Filter { input, predicate } => {
@@ -165,7 +209,7 @@ impl Cut<'_> {
         self.close(rows.branches, || Sink::Aggregate(operator.clone()));
         let (columns, bound) = (operator.columns(), operator.row_bound());
         // Groups lie anywhere in their table: all of them may be one thread's.
-        let open = Open { source: Source::Groups(operator), steps: Vec::new(), bound, thread_bound: bound };
+        let open = Open::new(Source::Groups(operator), bound, bound);
         Ok(Rows { branches: vec![open], columns })
     }
 
@@ -201,6 +245,7 @@ impl Cut<'_> {
             (self.target, &mut self.states),
         )?;
         let build_fields = build.columns.len();
+        let filtered = build.branches.iter().any(Open::is_filtered);
         self.close(build.branches, || Sink::Build(Box::new(operator.clone())));
         if operator.index().is_built() {
             self.close(vec![store_rows(&operator, build_bound)], || Sink::Index(Box::new(operator.clone())));
@@ -208,12 +253,8 @@ impl Cut<'_> {
         if operator.index().needs_verification() {
             self.close(vec![store_rows(&operator, build_bound)], || Sink::Verify(Box::new(operator.clone())));
         }
-        let kept = Open {
-            source: Source::BuildRows(Box::new(operator.clone())),
-            steps: Vec::new(),
-            bound: build_bound,
-            thread_bound: build_bound,
-        };
+        let kept = Open::new(Source::BuildRows(Box::new(operator.clone())), build_bound, build_bound);
+        probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, || Sink::Mark(Box::new(operator.clone())));
             return Ok(Rows { branches: vec![kept], columns: operator.columns().to_vec() });
@@ -242,5 +283,5 @@ impl Cut<'_> {
 
 /// The rows of a join's store.
 fn store_rows(operator: &JoinOperator, bound: u64) -> Open {
-    Open { source: Source::Store(Box::new(operator.clone())), steps: Vec::new(), bound, thread_bound: bound }
+    Open::new(Source::Store(Box::new(operator.clone())), bound, bound)
 }

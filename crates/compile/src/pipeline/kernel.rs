@@ -16,8 +16,10 @@ use crate::MicroModel;
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::{self, Expr, ExprKind, can_fail, is_cheap};
 use crate::operator::aggregate::{AggregateOperator, ROWS_PER_THREAD};
+use crate::operator::join::JoinOperator;
 use crate::operator::output::OutputOperator;
 use crate::operator::{Flow, filter};
+use crate::table::index::Bounds;
 use crate::table::rows::Chunk;
 use crate::types::DataType;
 
@@ -43,7 +45,7 @@ pub(crate) fn generate(
     states: &mut States,
 ) -> Result<CompiledPipeline, Unsupported> {
     let label = pipeline.to_string();
-    let Pipeline { source, steps, mut sink, group, is_first } = pipeline;
+    let Pipeline { source, steps, mut sink, group, is_first, prunes } = pipeline;
     let rows = match &source {
         Source::Scan { scan, .. } => Rows::Scan(*scan),
         Source::Groups(operator) => operator.rows(),
@@ -52,7 +54,15 @@ pub(crate) fn generate(
     let mut builder = Builder::new();
     builder.begin_kernel(name);
     let mut cx = Context::new(&mut builder, environment.target);
-    let mut body = Body { source: &source, steps: &steps, environment, states, chunk: None };
+    let mut body = Body {
+        source: &source,
+        steps: &steps,
+        environment,
+        states,
+        chunk: None,
+        bounds: None,
+        pruned: !prunes.is_empty(),
+    };
     let morsels = body.generate(&mut cx, &mut sink)?;
     let arguments = cx.into_arguments();
     builder.end_kernel();
@@ -70,6 +80,7 @@ pub(crate) fn generate(
         group,
         restarted: morsels.into_iter().collect(),
         sizes: needs.sizes,
+        prunes,
         join: needs.join,
     })
 }
@@ -129,6 +140,10 @@ struct Body<'a, 'b> {
     states: &'a mut States,
     /// Where a sink that is a store writes on a CPU.
     chunk: Option<Chunk>,
+    /// Of the keys that a sink indexes.
+    bounds: Option<Bounds>,
+    /// The kernel does not start at the first row.
+    pruned: bool,
 }
 
 impl Body<'_, '_> {
@@ -140,6 +155,9 @@ impl Body<'_, '_> {
         }
         if let Sink::Build(join) = sink {
             self.chunk = join.store().begin(cx);
+        }
+        if let Sink::Index(join) = sink {
+            self.bounds = join.index().begin(cx);
         }
         let morsels = if cx.target.lanes > 1 || cx.target.block_threads > 1 {
             self.grid_stride(cx, rows, sink)?;
@@ -154,6 +172,9 @@ impl Body<'_, '_> {
         }
         if let Sink::Build(join) = sink {
             join.store().end(cx, self.chunk);
+        }
+        if let Sink::Index(join) = sink {
+            join.index().end(cx, self.bounds);
         }
         Ok(morsels)
     }
@@ -174,7 +195,8 @@ impl Body<'_, '_> {
         let block_rows = b.mul(threads, count);
         let stride = b.mul(block_rows, blocks);
         let first = b.mul(block, block_rows);
-        let base = b.var_of("base", first);
+        let first = self.after_pruned(cx, first);
+        let base = cx.builder.var_of("base", first);
         cx.begin_loop();
         let current = cx.builder.read(base);
         let done = cx.builder.ge(current, rows);
@@ -188,6 +210,15 @@ impl Body<'_, '_> {
         cx.builder.assign(base, next);
         cx.end();
         Ok(())
+    }
+
+    /// A row counted from the first that is worked on, counted from the first that there is.
+    fn after_pruned(&self, cx: &mut Context<'_>, row: V) -> V {
+        if !self.pruned {
+            return row;
+        }
+        let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
+        cx.builder.add(row, first)
     }
 
     /// Several rows of a thread, `threads` apart: all are prepared, then all are applied.
@@ -261,6 +292,8 @@ impl Body<'_, '_> {
         let size = b.u64(MORSEL_ROWS as u64);
         let start = b.atomic(AtomicOp::Add, counter, size, Scope::Device);
         let start = b.bitcast(start, Scalar::I64);
+        let start = self.after_pruned(cx, start);
+        let b = &mut *cx.builder;
         let done = b.ge(start, rows);
         b.break_if(done);
         let size = b.i64(MORSEL_ROWS);
@@ -411,6 +444,7 @@ impl Body<'_, '_> {
                 Step::Project(_) if pass == Pass::Filters && last_filter.is_none_or(|last| index > last) => {}
                 Step::Project(exprs) => cx.push_projection(exprs),
                 Step::Join(join) => flow = join.consume(cx, flow)?,
+                Step::Prefilter(join, column) => flow = prefilter(cx, join, *column, flow)?,
             }
         }
         Ok(flow)
@@ -431,7 +465,7 @@ impl Body<'_, '_> {
                 let place = join.store().place(cx, self.chunk);
                 join.store().write(cx, place, self.environment.used)?;
             }
-            Sink::Index(join) => join.index().insert(cx, row)?,
+            Sink::Index(join) => join.index().insert(cx, row, self.bounds)?,
             Sink::Verify(join) => join.index().verify(cx, join.store(), row)?,
             Sink::Mark(join) => join.consume_last(cx)?,
         }
@@ -457,7 +491,7 @@ impl Body<'_, '_> {
 
     /// Joins branch and loop: what follows them stands at divergent control flow.
     fn has_joins(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Join(_)))
+        self.steps.iter().any(|step| matches!(step, Step::Join(_) | Step::Prefilter(..)))
     }
 
     fn is_simt(&self) -> bool {
@@ -469,7 +503,7 @@ impl Body<'_, '_> {
             && self.steps.iter().enumerate().all(|(index, step)| match step {
                 Step::Filter(predicate) => self.is_speculative(index, predicate),
                 Step::Project(_) => true,
-                Step::Join(_) => false,
+                Step::Join(_) | Step::Prefilter(..) => false,
             })
     }
 
@@ -494,7 +528,7 @@ impl Body<'_, '_> {
         let mut layers: Vec<(Option<&[Expr]>, Vec<ColumnInfo>)> = vec![(None, first)];
         for step in &self.steps[..index] {
             match step {
-                Step::Filter(_) => {}
+                Step::Filter(_) | Step::Prefilter(..) => {}
                 Step::Project(exprs) => {
                     let below = layers.last().map(|(_, columns)| columns.clone()).unwrap_or_default();
                     layers.push((Some(exprs), columns::of_projection(exprs, &below)));
@@ -526,6 +560,21 @@ fn columns_read(expr: &Expr) -> Vec<usize> {
         ExprKind::Column(index) => vec![index],
         _ => expr::children(expr).into_iter().flat_map(columns_read).collect(),
     }
+}
+
+/// A runtime filter: the rows whose column may have a match in a join further on.
+fn prefilter(
+    cx: &mut Context<'_>,
+    join: &JoinOperator,
+    column: usize,
+    flow: Flow,
+) -> Result<Flow, Unsupported> {
+    let Flow::Branch { depth } = flow else {
+        return Err(Unsupported("internal: a runtime filter under a flag".into()));
+    };
+    let key = cx.column(column)?;
+    let opened = join.index().begin_if_taken(cx, &key)?.unwrap_or(0);
+    Ok(Flow::Branch { depth: depth + opened })
 }
 
 /// A lane beyond the end reads the last row, and takes no part.

@@ -13,7 +13,7 @@ pub(crate) mod states_of {
 }
 
 pub use program::{
-    CapacityClass, CompiledPipeline, Growth, OutputColumn, OutputLayout, OutputStorage, Program, Rows,
+    CapacityClass, CompiledPipeline, Growth, OutputColumn, OutputLayout, OutputStorage, Program, Prune, Rows,
     ScanInfo, State,
 };
 
@@ -57,6 +57,8 @@ pub(crate) enum Step {
     Project(Vec<Expr>),
     /// The probe side of a join.
     Join(Box<JoinOperator>),
+    /// Keeps the rows whose column may have a match in a join further on: a runtime filter.
+    Prefilter(Box<JoinOperator>, usize),
 }
 
 /// Where the rows of a pipeline go.
@@ -86,6 +88,8 @@ pub(crate) struct Pipeline {
     pub group: usize,
     /// The group's first pipeline clears them.
     pub is_first: bool,
+    /// What of the scan need not be read.
+    pub prunes: Vec<Prune>,
 }
 
 impl fmt::Display for Pipeline {
@@ -101,6 +105,7 @@ impl fmt::Display for Pipeline {
                 Step::Filter(_) => write!(f, " → filter")?,
                 Step::Project(_) => write!(f, " → project")?,
                 Step::Join(join) => write!(f, " → join {join}")?,
+                Step::Prefilter(..) => write!(f, " → runtime filter")?,
             }
         }
         match &self.sink {

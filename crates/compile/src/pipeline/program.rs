@@ -54,8 +54,20 @@ pub struct CompiledPipeline {
     pub restarted: Vec<usize>,
     /// Classes whose size follows from what ran before: set before the pipeline's first launch.
     pub sizes: Vec<usize>,
+    /// Columns of the scan by which rows can be left out: the kernel starts at `Argument::FirstRow` then.
+    pub prunes: Vec<Prune>,
     /// The join whose promise of unique keys `Status::Duplicate` breaks.
     pub join: Option<usize>,
+}
+
+/// A column of a pipeline's scan whose values outside the bounds of a finished build side have no effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prune {
+    /// Position of the column in the scan.
+    pub column: usize,
+    /// State of two `u64`: the greatest order key (the value with its sign bit flipped) and the greatest complement of
+    /// one; both zero where there is no value at all.
+    pub bounds: usize,
 }
 
 /// How many rows a pipeline's source has.

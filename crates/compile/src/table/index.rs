@@ -31,6 +31,15 @@ pub struct Index {
     null_equal: bool,
     /// Whether some side's values of each key go beyond 64 bits.
     wide: Vec<bool>,
+    /// State of two words, zero where no row is indexed: the greatest order key of the only key, and the greatest complement.
+    bounds: Option<usize>,
+}
+
+/// Bounds while rows are indexed, a thread: see [`Index::bounds`].
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    greatest: Var,
+    least: Var,
 }
 
 /// What the searches of an index will want.
@@ -108,7 +117,14 @@ impl Index {
                 Kind::Hashed { class, heads, next: states.state("next", 4, store.class) }
             }
         };
-        Index { kind, unique: unique && !matches!(kind, Kind::All), null_equal, wide }
+        let bounds = match keys {
+            [key] if has_order(key) && !nullable_pair => {
+                let class = states.class(2, Growth::Fixed);
+                Some(states.state("key_bounds", 8, class))
+            }
+            _ => None,
+        };
+        Index { kind, unique: unique && !matches!(kind, Kind::All), null_equal, wide, bounds }
     }
 
     /// Whether there is anything to build.
@@ -116,15 +132,22 @@ impl Index {
         !matches!(self.kind, Kind::All)
     }
 
+    /// The state of the bounds of the only key: the greatest order key (`i64` with the sign bit flipped, as `u64`) and the
+    /// greatest complement of one.
+    pub fn bounds(&self) -> Option<usize> {
+        self.bounds
+    }
+
     /// States to clear before the index is built.
     pub fn zeroed(&self) -> Vec<usize> {
-        match self.kind {
-            Kind::All => Vec::new(),
-            Kind::Direct { slots: Slots::Single { bits, .. } | Slots::Exists { bits }, .. } => vec![bits],
+        let own = match self.kind {
+            Kind::All => None,
+            Kind::Direct { slots: Slots::Single { bits, .. } | Slots::Exists { bits }, .. } => Some(bits),
             Kind::Direct { slots: Slots::Chained { heads, .. }, .. } | Kind::Hashed { heads, .. } => {
-                vec![heads]
+                Some(heads)
             }
-        }
+        };
+        own.into_iter().chain(self.bounds).collect()
     }
 
     /// The class that takes its size from the rows that there are.
@@ -142,11 +165,82 @@ impl Index {
 
     // ---- building
 
+    /// Before the row loop.
+    pub fn begin(&self, cx: &mut Context<'_>) -> Option<Bounds> {
+        self.bounds?;
+        let zero = cx.builder.u64(0);
+        Some(Bounds {
+            greatest: cx.builder.var_of("greatest_key", zero),
+            least: cx.builder.var_of("least_key", zero),
+        })
+    }
+
+    /// After the row loop.
+    pub fn end(&self, cx: &mut Context<'_>, bounds: Option<Bounds>) {
+        let (Some(state), Some(bounds)) = (self.bounds, bounds) else { return };
+        let words = cx.argument("key_bounds", Type::global(Scalar::U64), Argument::State(state));
+        for (index, var) in [(0, bounds.greatest), (1, bounds.least)] {
+            let index = cx.builder.i64(index);
+            let pointer = cx.builder.offset(words, index);
+            let own = cx.builder.read(var);
+            let known = cx.builder.atomic_load(pointer, Scope::Device);
+            let beyond = cx.builder.compare(CompareOp::Gt, own, known);
+            cx.begin_if(beyond);
+            cx.builder.atomic_discard(AtomicOp::Max, pointer, own, Scope::Device);
+            cx.end();
+        }
+    }
+
+    /// Takes the current row's key, which is not NULL, into the bounds.
+    fn widen(&self, cx: &mut Context<'_>, key: &Lowered, bounds: Option<Bounds>) -> Result<(), Unsupported> {
+        let Some(bounds) = bounds else { return Ok(()) };
+        let value = scalar_of(key)?;
+        let b = &mut *cx.builder;
+        let value = b.convert(value, Scalar::I64);
+        let top = b.i64(i64::MIN);
+        let order = b.binary(BinaryOp::Xor, value, top);
+        let order = b.bitcast(order, Scalar::U64);
+        let complement = b.not(order);
+        for (var, candidate) in [(bounds.greatest, order), (bounds.least, complement)] {
+            let known = b.read(var);
+            let new = b.binary(BinaryOp::Max, known, candidate);
+            b.assign(var, new);
+        }
+        Ok(())
+    }
+
+    /// Opens `if` a key (one, not of a hashed index) may be in the index: a runtime filter by the bitmap. `None` where
+    /// there is no bitmap.
+    pub fn begin_if_taken(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<Option<usize>, Unsupported> {
+        let Kind::Direct { min, max, slots: Slots::Single { bits, .. } | Slots::Exists { bits } } = self.kind
+        else {
+            return Ok(None);
+        };
+        let value = scalar_of(key)?;
+        let mut opened = 1;
+        if let Some(live) = live(cx, key, value, (min, max)) {
+            cx.begin_if(live);
+            opened += 1;
+        }
+        let slot = offset_from(cx, value, min);
+        let taken = is_taken(cx, bits, slot);
+        cx.begin_if(taken);
+        Ok(Some(opened))
+    }
+
+    /// Whether there is a bitmap.
+    pub fn has_bitmap(&self) -> bool {
+        matches!(self.kind, Kind::Direct { slots: Slots::Single { .. } | Slots::Exists { .. }, .. })
+    }
+
     /// Adds the row at `place` (`i64`), whose keys are the first columns of the current row. Rows with a NULL key are left out
     /// unless NULLs are equal.
-    pub fn insert(&self, cx: &mut Context<'_>, place: V) -> Result<(), Unsupported> {
+    pub fn insert(&self, cx: &mut Context<'_>, place: V, bounds: Option<Bounds>) -> Result<(), Unsupported> {
         let keys = self.keys_of_row(cx)?;
         let opened = self.leave_out_nulls(cx, &keys);
+        if let [key] = keys.as_slice() {
+            self.widen(cx, key, bounds)?;
+        }
         match self.kind {
             Kind::All => {}
             Kind::Direct { min, slots, .. } => {
@@ -227,14 +321,7 @@ impl Index {
             }
             Kind::Direct { min, max, slots } => {
                 let value = scalar_of(&keys[0])?;
-                let mut live = in_range(cx, value, keys[0].range, (min, max));
-                // One side is never NULL: a NULL of the other equals nothing, whatever the rule.
-                if let Some(valid) = keys[0].valid {
-                    live = Some(match live {
-                        Some(live) => cx.builder.and(live, valid),
-                        None => valid,
-                    });
-                }
+                let live = live(cx, &keys[0], value, (min, max));
                 if let Some(live) = live {
                     cx.begin_if(live);
                 }
@@ -331,6 +418,22 @@ impl Index {
         let mask = cx.builder.sub(capacity, one);
         cx.builder.and(hash, mask)
     }
+}
+
+/// Whether a key that is looked up is within bounds and not NULL; `None` where it always is. One side is never NULL: a NULL
+/// of the other equals nothing, whatever the rule.
+fn live(cx: &mut Context<'_>, key: &Lowered, value: V, bounds: (i128, i128)) -> Option<V> {
+    match (in_range(cx, value, key.range, bounds), key.valid) {
+        (Some(within), Some(valid)) => Some(cx.builder.and(within, valid)),
+        (within, valid) => within.or(valid),
+    }
+}
+
+/// Whether a key is an integer of 64 bits inside.
+fn has_order(key: &ColumnInfo) -> bool {
+    let range = key.range.or_else(|| key.data_type.full_range());
+    !matches!(key.data_type, DataType::Utf8 | DataType::Boolean)
+        && range.is_some_and(|range| range.within(Range::new(i64::MIN, i64::MAX)))
 }
 
 impl Slots {

@@ -8,6 +8,7 @@ mod text;
 
 pub use cache::ColumnCache;
 use kelpie_compile::layout::ColumnLayout;
+use kelpie_compile::types::Range;
 use kelpie_device::Buffer;
 
 /// A column of every row of a table in device memory.
@@ -27,6 +28,17 @@ pub struct ResidentColumn {
     pub offsets: Option<Buffer>,
     /// Offsets and bytes of the dictionary's entries.
     pub dictionary: Option<(Buffer, Buffer)>,
+    /// What is known of the column's rows, one part after the other; empty where nothing is.
+    pub zones: Vec<Zone>,
+}
+
+/// Some consecutive rows of a column.
+#[derive(Debug, Clone, Copy)]
+pub struct Zone {
+    /// How many.
+    pub rows: u64,
+    /// Bounds of the values that are not NULL; `None` where all are.
+    pub range: Option<Range>,
 }
 
 impl ResidentColumn {

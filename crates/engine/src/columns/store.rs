@@ -12,6 +12,7 @@ use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
 use super::ResidentColumn;
+use super::Zone;
 use super::integers::{self, IntegerChunk, Width};
 use super::read::{Kind, Part, Values, Wanted};
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
@@ -31,6 +32,7 @@ pub(super) struct Planned {
     offset_bytes: Option<usize>,
     values: PlannedValues,
     validity: Vec<(usize, Option<NullBuffer>)>,
+    zones: Vec<Zone>,
 }
 
 #[derive(Debug)]
@@ -74,6 +76,7 @@ pub(super) fn plan(wanted: &Wanted, parts: Vec<Part>) -> Result<Planned, EngineE
 }
 
 fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize) -> Planned {
+    let zones = chunks.iter().map(|chunk| Zone { rows: chunk.rows() as u64, range: chunk.range() }).collect();
     let range = chunks.iter().filter_map(IntegerChunk::range).reduce(Range::union);
     let range = range.unwrap_or(Range { min: 0, max: 0 });
     let width = Width::of(range);
@@ -82,6 +85,7 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize) -> Planned {
     let mut planned = Planned::new(storage, rows, bytes, PlannedValues::Integers(chunks, width));
     planned.layout.range = Some(range);
     planned.base = width.base;
+    planned.zones = zones;
     planned
 }
 
@@ -142,6 +146,7 @@ impl Planned {
             offset_bytes: None,
             values,
             validity: Vec::new(),
+            zones: Vec::new(),
         }
     }
 
@@ -163,7 +168,7 @@ impl Planned {
         allocate: &dyn Fn(usize) -> Result<Buffer, DeviceError>,
         tasks: &mut Vec<Task>,
     ) -> Result<ResidentColumn, DeviceError> {
-        let Planned { layout, rows, base, data_bytes, offset_bytes, values, validity } = self;
+        let Planned { layout, rows, base, data_bytes, offset_bytes, values, validity, zones } = self;
         let data = allocate(data_bytes as usize)?;
         let validity = match layout.has_nulls {
             true => {
@@ -190,7 +195,7 @@ impl Planned {
             dictionary = Some(pair);
         }
         values.tasks(&data, offsets.as_ref().zip(offset_bytes), base, &layout, tasks);
-        Ok(ResidentColumn { layout, rows: rows as u64, base, data, validity, offsets, dictionary })
+        Ok(ResidentColumn { layout, rows: rows as u64, base, data, validity, offsets, dictionary, zones })
     }
 }
 

@@ -122,6 +122,31 @@ impl JoinOperator {
         }
     }
 
+    /// The only key of the probe side, where rows that do not match it have no effect: a finished build side can filter
+    /// them at their scan.
+    pub(crate) fn filtering_key(&self) -> Option<&Expr> {
+        use JoinKind::*;
+        let drops = match self.kind {
+            Inner | BuildOuter | ProbeSemi | BuildSemi | BuildMark => true,
+            BuildAnti => self.nulls.is_none(),
+            ProbeOuter | FullOuter | ProbeAnti | ProbeMark => false,
+        };
+        match self.probe_keys.as_slice() {
+            [key] if drops && self.index.bounds().is_some() => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The probe side's column that a column of the result is, where it is one.
+    pub(crate) fn probe_column(&self, column: usize) -> Option<usize> {
+        use JoinKind::*;
+        match self.kind {
+            Inner | BuildOuter | ProbeOuter | FullOuter => column.checked_sub(self.places.len()),
+            ProbeSemi | ProbeAnti | ProbeMark => (column < self.probe_width).then_some(column),
+            BuildSemi | BuildAnti | BuildMark => None,
+        }
+    }
+
     /// The index.
     pub fn index(&self) -> &Index {
         &self.index
