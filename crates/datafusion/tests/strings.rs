@@ -301,9 +301,14 @@ async fn new_text_is_a_key() {
     for device in [&[("kelpie.device", "cpu")][..], &[("kelpie.device", "simt"), ("kelpie.simt_lanes", "32")]]
     {
         let (plain, kelpie) = sessions(device).await;
+        let ascii = "CREATE TABLE a AS SELECT * FROM t WHERE s ~ '^[ -~]*$' AND o ~ '^[ -~]*$'";
+        plain.sql(ascii).await.unwrap().collect().await.unwrap();
+        kelpie.sql(ascii).await.unwrap();
         for sql in [
             "SELECT s || 'x', count(*), min(o) FROM t GROUP BY s || 'x'",
-            "SELECT concat(s, o), upper(o), count(*) FROM t WHERE octet_length(o) = character_length(o) GROUP BY 1, 2",
+            "SELECT concat(s, o), upper(o), count(*) FROM a GROUP BY 1, 2",
+            "SELECT upper(s), lower(o), max(upper(o)), min(lower(s || o)) FROM a GROUP BY 1, 2",
+            "SELECT lower(x.s), upper(y.o) FROM a x JOIN a y ON upper(x.s) = upper(y.o)",
             "SELECT DISTINCT substr(s, 2) || left(o, 1) FROM t",
             "SELECT a.id, b.id FROM t a JOIN t b ON a.s || '-' = b.s || '-'",
             "SELECT a.id, b.id FROM t a JOIN t b ON substr(a.s, 1) = reverse(reverse(b.o))",
@@ -313,7 +318,7 @@ async fn new_text_is_a_key() {
         ] {
             let ordered = sql.contains("ORDER BY");
             match compare(&plain, &kelpie, &Generated { sql: sql.into(), ordered }).await {
-                Outcome::Equal { compiled, reasons } => println!("{compiled} {sql} {reasons:?}"),
+                Outcome::Equal { compiled: true, .. } => {}
                 other => panic!("{device:?} {sql}: {other:?}"),
             }
         }

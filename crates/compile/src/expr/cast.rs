@@ -11,7 +11,7 @@ use super::decimal::scale_up;
 use super::value::{
     Int, boolean, both, checked, constant, either, float, int, integer, report, scalar, unsupported,
 };
-use super::{datetime, literal, range};
+use super::{datetime, format, literal, range};
 use crate::context::{Context, Lowered, Status, Unsupported, register_of};
 use crate::expr::{Expr, lower as lower_expr};
 use crate::types::{DataType, Range};
@@ -60,6 +60,10 @@ fn convert(
     use DataType::*;
     let refuse = || unsupported(format!("cast from {from} to {to}"));
     match (from, to) {
+        (_, Utf8) => {
+            let text = format::to_text(cx, &value, from)?;
+            fits(format::lowered(text))
+        }
         (Utf8, _) => super::cast_text::parse(cx, &value, to),
         (Boolean, _) if to.is_integer() => {
             let number = scalar(&value)?;

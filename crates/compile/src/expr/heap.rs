@@ -90,7 +90,7 @@ fn copy_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
 }
 
 /// A text whose bytes are in memory as they are: one with a case mapping is copied.
-pub(super) fn plain(cx: &mut Context<'_>, text: Text, valid: Option<V>) -> Text {
+pub(crate) fn plain(cx: &mut Context<'_>, text: Text, valid: Option<V>) -> Text {
     if text.case == Case::Keep {
         return text;
     }

@@ -12,6 +12,7 @@ mod decimal;
 mod dfa;
 mod dictionary;
 mod facts;
+mod format;
 mod heap;
 mod inlist;
 mod like;
@@ -30,6 +31,7 @@ mod words;
 
 pub use dfa::Regex;
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
+pub(crate) use heap::plain as plain_text;
 pub use logic::lower_condition;
 pub use lower::lower;
 pub use search::Search;

@@ -8,6 +8,7 @@ use kelpie_kir::{Pointee, Scalar, Space, Type};
 use super::hashing::normalized;
 use super::register_type;
 use crate::context::{Argument, Case, Context, DictionaryCode, Lowered, Repr, Text, Unsupported};
+use crate::expr::plain_text;
 use crate::expr::text_equal;
 use crate::pipeline::ColumnInfo;
 use crate::pipeline::states_of::States;
@@ -120,9 +121,7 @@ impl StoredColumn {
                 cx.builder.store(pointer, value);
             }
             (Repr::Text(text), Form::Text { addresses, lengths }) => {
-                if text.case != Case::Keep {
-                    return Err(Unsupported("upper() or lower() as a key or column of a table".into()));
-                }
+                let text = plain_text(cx, text.clone(), value.valid);
                 let pointer = address(cx, addresses, Scalar::U64, place);
                 let data = cx.builder.bitcast(text.data, Scalar::U64);
                 cx.builder.store(pointer, data);

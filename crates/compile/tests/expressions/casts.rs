@@ -204,3 +204,59 @@ fn text() {
     let rows = wrong.iter().filter(|text| **text != "2000-1-1").map(|text| ((*text).into(), Fallback.into()));
     check_one(&cast(col(0, Utf8), Date32), rows.collect());
 }
+
+#[test]
+fn to_text() {
+    check_cast(
+        Int64,
+        Utf8,
+        vec![
+            (0.into(), "0".into()),
+            (7.into(), "7".into()),
+            ((-120).into(), "-120".into()),
+            (i64::MAX.into(), "9223372036854775807".into()),
+            (i64::MIN.into(), "-9223372036854775808".into()),
+            (NULL, NULL),
+        ],
+    );
+    check_cast(UInt64, Utf8, vec![(Value::Int(u64::MAX.into()), "18446744073709551615".into())]);
+    check_cast(Int8, Utf8, vec![((-128).into(), "-128".into()), (5.into(), "5".into())]);
+    let decimal = |precision, scale| DataType::Decimal128 { precision, scale };
+    check_cast(
+        decimal(15, 2),
+        Utf8,
+        vec![
+            (0.into(), "0.00".into()),
+            (5.into(), "0.05".into()),
+            ((-5).into(), "-0.05".into()),
+            ((-123_456).into(), "-1234.56".into()),
+            (NULL, NULL),
+        ],
+    );
+    check_cast(decimal(9, 0), Utf8, vec![((-12).into(), "-12".into())]);
+    check_cast(
+        decimal(38, 10),
+        Utf8,
+        vec![
+            (Value::Int(10i128.pow(38) - 1), "9999999999999999999999999999.9999999999".into()),
+            (Value::Int(1 - 10i128.pow(38)), "-9999999999999999999999999999.9999999999".into()),
+        ],
+    );
+    check_cast(
+        Boolean,
+        Utf8,
+        vec![(true.into(), "true".into()), (false.into(), "false".into()), (NULL, NULL)],
+    );
+    check_one(
+        &cast(col(0, Date32), Utf8),
+        vec![
+            (0.into(), "1970-01-01".into()),
+            ((-1).into(), "1969-12-31".into()),
+            (11_016.into(), "2000-02-29".into()),
+            ((-719_528).into(), "0000-01-01".into()),
+            (2_932_896.into(), "9999-12-31".into()),
+            (2_932_897.into(), Value::Error(Fallback)),
+            (NULL, NULL),
+        ],
+    );
+}

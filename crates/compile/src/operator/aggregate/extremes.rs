@@ -6,6 +6,7 @@ use kelpie_kir::{BinaryOp, CompareOp, Pointee, Scalar, Space, Type};
 
 use super::cells::CellOp;
 use crate::context::{Case, Context, Repr, Status, Text, Unsupported, register_of};
+use crate::expr::plain_text;
 use crate::expr::text_order;
 use crate::types::{DataType, Range};
 
@@ -124,9 +125,7 @@ pub fn wide_less(cx: &mut Context<'_>, a: V, b: V) -> V {
 /// engine falls back.
 pub fn pack_text(cx: &mut Context<'_>, value: &Repr, live: Option<V>) -> Result<V, Unsupported> {
     let Repr::Text(text) = value else { return Err(Unsupported("an extreme of what is not text".into())) };
-    if text.case != Case::Keep {
-        return Err(Unsupported("minimum and maximum of upper() or lower()".into()));
-    }
+    let text = plain_text(cx, text.clone(), live);
     let b = &mut *cx.builder;
     let address = b.bitcast(text.data, Scalar::U64);
     let (length_bits, address_bits) = (b.u32(LENGTH_BITS), b.u64(u64::from(u64::BITS - LENGTH_BITS)));

@@ -9,7 +9,7 @@ use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 use super::distinct::{self, DistinctSet};
 use super::{Cells, declare, group_pointer, update_group};
-use crate::context::{Argument, Case, Context, Lowered, Repr, Status, Unsupported};
+use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::expr::{Expr, lower};
 use crate::pipeline::{ColumnInfo, Growth};
 use crate::table::hashing::{hash_keys, is_wide, mix};
@@ -115,9 +115,6 @@ impl KeyTable {
 
     /// Finds the slot of a key, which is put into a free one where the table does not have it.
     pub fn insert(&self, cx: &mut Context<'_>, values: &[Lowered]) -> Result<Probe, Unsupported> {
-        if values.iter().any(|value| matches!(&value.repr, Repr::Text(text) if text.case != Case::Keep)) {
-            return Err(Unsupported("grouping by upper() or lower()".into()));
-        }
         match &self.keys {
             Keys::Packed(packed) => self.probe_packed(cx, packed, values),
             Keys::Stored(stored) => self.probe_stored(cx, stored, values),
