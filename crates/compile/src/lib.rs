@@ -6,6 +6,7 @@ pub mod layout;
 pub mod operator;
 pub mod pipeline;
 pub mod plan;
+pub mod primitives;
 pub mod table;
 pub mod types;
 

@@ -24,7 +24,7 @@ pub struct KelpieOptions {
     pub enabled: bool,
     /// `fallback`.
     pub fallback: Fallback,
-    /// `device`, `micro_model`, `memory_limit`, `threads` and `simt_lanes`.
+    /// `device`, `micro_model`, `memory_limit`, `threads`, `simt_lanes` and `host_sort_rows`.
     pub query: QueryOptions,
     /// `join_order`: whether joins are ordered by cost.
     pub join_order: bool,
@@ -76,7 +76,8 @@ impl KelpieOptions {
             "memory_limit" => self.query.memory_limit.unwrap_or(0).to_string(),
             "threads" => self.query.threads.unwrap_or(0).to_string(),
             "join_order" => self.join_order.to_string(),
-            _ => self.query.simt_lanes.to_string(),
+            "simt_lanes" => self.query.simt_lanes.to_string(),
+            _ => self.query.host_sort_rows.map_or("auto".into(), |rows| rows.to_string()),
         }
     }
 }
@@ -90,7 +91,8 @@ fn description(name: &str) -> &'static str {
         "memory_limit" => "Budget of device memory, such as 512MB or 2GB; 0 is the device's default",
         "threads" => "Workers of the CPU device; 0 is one a core",
         "join_order" => "Whether joins are ordered by cost, also those that stay DataFusion's: true | false",
-        _ => "Lanes of the SIMT interpreter: 1 to 32",
+        "simt_lanes" => "Lanes of the SIMT interpreter: 1 to 32",
+        _ => "Rows up to which a sort's order is computed on the host: auto, or a number",
     }
 }
 
@@ -162,6 +164,11 @@ impl ExtensionOptions for KelpieOptions {
                 Ok(lanes) if (1..=32).contains(&lanes) => self.query.simt_lanes = lanes,
                 _ => return bad("1 to 32"),
             },
+            "host_sort_rows" => match (lower.as_str(), lower.parse()) {
+                ("auto", _) => self.query.host_sort_rows = None,
+                (_, Ok(rows)) => self.query.host_sort_rows = Some(rows),
+                _ => return bad("auto, or a number of rows"),
+            },
             _ => {
                 return config_err!(
                     "unknown option kelpie.{key}; the options are kelpie.{}",
@@ -219,6 +226,8 @@ mod tests {
             ("memory_limit", "", "0"),
             ("threads", "3", "3"),
             ("simt_lanes", "4", "4"),
+            ("host_sort_rows", "0", "0"),
+            ("host_sort_rows", "AUTO", "auto"),
             ("enabled", "false", "false"),
             ("join_order", "off", "false"),
         ] {
@@ -233,6 +242,7 @@ mod tests {
             ("memory_limit", "3 parsecs", "number of bytes"),
             ("threads", "many", "one a core"),
             ("simt_lanes", "33", "1 to 32"),
+            ("host_sort_rows", "-1", "number of rows"),
             ("enabled", "2", "true, false"),
             ("join_order", "", "true, false"),
             ("colour", "red", "kelpie.memory_limit"),

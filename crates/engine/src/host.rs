@@ -1,7 +1,10 @@
 //! Sort, limit and choice of columns of a result, on the host.
 
+use std::cmp::Ordering;
+
+use arrow::array::{Array, ArrayRef, AsArray, DynComparator, UInt32Array, make_comparator};
 use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::SortKey;
@@ -10,8 +13,16 @@ use crate::error::EngineError;
 
 /// The rows in the order of the keys, which are columns; at most `fetch` of them.
 pub fn sort(batch: &RecordBatch, keys: &[SortKey], fetch: Option<usize>) -> Result<RecordBatch, EngineError> {
-    let mut columns = Vec::new();
-    for key in keys {
+    let columns = sort_columns(batch, keys)?;
+    if columns.is_empty() {
+        return Ok(limit(batch, 0, fetch));
+    }
+    let indices = lexsort_to_indices(&columns, fetch)?;
+    Ok(take_record_batch(batch, &indices)?)
+}
+
+fn sort_columns(batch: &RecordBatch, keys: &[SortKey]) -> Result<Vec<SortColumn>, EngineError> {
+    let column = |key: &SortKey| {
         let ExprKind::Column(index) = key.expr.kind else {
             return Err(EngineError::Internal("a sort key is not a column".into()));
         };
@@ -19,13 +30,62 @@ pub fn sort(batch: &RecordBatch, keys: &[SortKey], fetch: Option<usize>) -> Resu
             return Err(EngineError::Internal(format!("sort key {index} is not a column of the result")));
         }
         let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
-        columns.push(SortColumn { values: batch.column(index).clone(), options: Some(options) });
+        Ok(SortColumn { values: batch.column(index).clone(), options: Some(options) })
+    };
+    keys.iter().map(column).collect()
+}
+
+/// Sorts rows that are in order but for texts of more than `exact` bytes that begin with the same `exact` bytes: where a
+/// key is such a text, it and the keys after it are to be compared.
+pub fn sort_ties(batch: &RecordBatch, keys: &[SortKey], exact: usize) -> Result<RecordBatch, EngineError> {
+    let columns = sort_columns(batch, keys)?;
+    let compare = |column: &SortColumn| {
+        make_comparator(&column.values, &column.values, column.options.unwrap_or_default())
+    };
+    let comparators = columns.iter().map(compare).collect::<Result<Vec<DynComparator>, _>>()?;
+    let all = |a: u32, b: u32| {
+        let mut orders = comparators.iter().map(|compare| compare(a as usize, b as usize));
+        orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    };
+    // Whether a row and the one before it are in no order yet.
+    let tied = |row: usize| {
+        for (column, compare) in columns.iter().zip(&comparators) {
+            if is_cut_tie(&column.values, row, exact) {
+                return true;
+            }
+            if compare(row - 1, row).is_ne() {
+                return false;
+            }
+        }
+        false
+    };
+    let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
+    let mut changed = false;
+    let mut start = 0;
+    for end in 1..=order.len() {
+        if end < batch.num_rows() && tied(end) {
+            continue;
+        }
+        if end - start > 1 {
+            order[start..end].sort_unstable_by(|a, b| all(*a, *b));
+            changed = true;
+        }
+        start = end;
     }
-    if columns.is_empty() {
-        return Ok(limit(batch, 0, fetch));
+    match changed {
+        true => Ok(take_record_batch(batch, &UInt32Array::from(order))?),
+        false => Ok(batch.clone()),
     }
-    let indices = lexsort_to_indices(&columns, fetch)?;
-    Ok(take_record_batch(batch, &indices)?)
+}
+
+/// Whether the texts of a row and of the one before it are longer than `exact` bytes, of which these are the same.
+fn is_cut_tie(values: &ArrayRef, row: usize, exact: usize) -> bool {
+    if *values.data_type() != DataType::Utf8 || values.is_null(row) || values.is_null(row - 1) {
+        return false;
+    }
+    let texts = values.as_string::<i32>();
+    let (a, b) = (texts.value(row - 1).as_bytes(), texts.value(row).as_bytes());
+    a.len() > exact && b.len() > exact && a[..exact] == b[..exact]
 }
 
 /// The columns that `exprs` name, under the names of `schema`.

@@ -6,9 +6,11 @@ pub mod error;
 mod heap;
 mod host;
 mod memory_source;
+mod primitives;
 mod prune;
 mod query;
 mod result;
+mod sorting;
 pub mod source;
 mod stage;
 
@@ -48,6 +50,9 @@ pub struct QueryOptions {
     pub threads: Option<usize>,
     /// Lanes of the SIMT interpreter, 1..=32.
     pub simt_lanes: u32,
+    /// Sorts of no more rows are the host's; where absent, some ten thousand rows that are there, or a few thousand that
+    /// there could be.
+    pub host_sort_rows: Option<u64>,
 }
 
 impl Default for QueryOptions {
@@ -58,6 +63,7 @@ impl Default for QueryOptions {
             memory_limit: None,
             threads: None,
             simt_lanes: 32,
+            host_sort_rows: None,
         }
     }
 }

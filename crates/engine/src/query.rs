@@ -1,4 +1,4 @@
-//! A query from plan to batch: stages, and between them sort and limit on the host.
+//! A query from plan to batch: stages, each with a sort or limit on top.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::convert::Infallible;
@@ -10,7 +10,8 @@ use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, ScanInfo};
+use kelpie_compile::operator::sort::words::EXACT_TEXT_BYTES;
+use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_device::{CancelToken, Device, QueryStream};
@@ -23,7 +24,7 @@ use crate::error::EngineError;
 use crate::memory_source::MemorySource;
 use crate::source::TableSource;
 use crate::stage::{self, Outcome, Prepared};
-use crate::{ExplainStage, MicroModel, Query, QueryMetrics, QueryOutput, host, result};
+use crate::{ExplainStage, MicroModel, Query, QueryMetrics, QueryOutput, host, primitives, result};
 
 /// Programs that stay compiled.
 const PROGRAM_LIMIT: usize = 64;
@@ -45,6 +46,7 @@ struct Execution<'a> {
     device: Arc<dyn Device>,
     stream: Box<dyn QueryStream>,
     micro_model: MicroModel,
+    host_sort_rows: Option<u64>,
     sources: Vec<Arc<dyn TableSource>>,
     cancel: &'a CancelToken,
     metrics: QueryMetrics,
@@ -80,8 +82,17 @@ impl Engine {
     ) -> Result<Vec<Module>, EngineError> {
         let mut reasons = Vec::new();
         let stage = match plan {
-            Plan::Sort { input, .. } | Plan::Limit { input, .. } => {
+            Plan::Sort { input, keys, fetch } => {
+                let (input, keys) = with_key_columns(input, keys);
+                let input = Box::new(cut_stages(&input, &mut reasons));
+                Plan::Sort { input, keys, fetch: *fetch }
+            }
+            Plan::Limit { input, .. } if ends_a_stage(input) => {
                 return Engine::modules(input, target, micro_model);
+            }
+            Plan::Limit { input, skip, fetch } => {
+                let input = Box::new(cut_stages(input, &mut reasons));
+                Plan::Limit { input, skip: *skip, fetch: *fetch }
             }
             Plan::Scalars { .. } => {
                 let plan = assume_scalars(plan, &mut reasons);
@@ -90,8 +101,18 @@ impl Engine {
             _ => cut_stages(plan, &mut reasons),
         };
         let infos: Vec<ScanInfo> = stage::scans(&stage).into_iter().map(assume).collect();
-        let program = pipeline::compile(&stage, &infos, target, micro_model, &BTreeSet::new())?;
-        Ok(program.pipelines.into_iter().map(|pipeline| pipeline.module).collect())
+        let program = match (pipeline::compile(&stage, &infos, target, micro_model, &BTreeSet::new()), plan) {
+            // The host sorts.
+            (Err(_), Plan::Sort { input, .. }) => return Engine::modules(input, target, micro_model),
+            (program, _) => program?,
+        };
+        let mut modules: Vec<Module> = Vec::new();
+        if program.sorting.is_some() {
+            let primitives = primitives::modules(target);
+            modules.extend(primitives.map_err(|error| EngineError::Internal(error.to_string()))?);
+        }
+        modules.extend(program.pipelines.into_iter().map(|pipeline| pipeline.module));
+        Ok(modules)
     }
 
     /// Runs a query. Blocks; call it from a thread that may.
@@ -127,6 +148,7 @@ impl Engine {
             stream: Arc::clone(&device).begin_query()?,
             device,
             micro_model: query.options.micro_model,
+            host_sort_rows: query.options.host_sort_rows,
             sources: query.sources.clone(),
             cancel,
             metrics,
@@ -156,17 +178,14 @@ impl Execution<'_> {
     fn run(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
         match plan {
             Plan::Sort { input, keys, fetch } => self.sort(input, keys, *fetch),
-            Plan::Limit { input, skip, fetch } => {
-                let batch = self.run(input)?;
-                Ok(host::limit(&batch, *skip, *fetch))
-            }
+            Plan::Limit { input, skip, fetch } => self.limit(input, *skip, *fetch),
             Plan::Scalars { .. } => {
                 let plan = self.resolve(plan)?;
                 self.run(&plan)
             }
             // Columns of a sorted result: nothing to compute.
             Plan::Project { input, exprs, .. }
-                if matches!(**input, Plan::Sort { .. } | Plan::Limit { .. })
+                if ends_a_stage(input)
                     && exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_))) =>
             {
                 let batch = self.run(input)?;
@@ -179,38 +198,77 @@ impl Execution<'_> {
         }
     }
 
-    /// Sorts on the host; keys that are not columns are computed beside the rows first.
+    /// Rows `skip..skip + fetch` of a plan's.
+    fn limit(&mut self, input: &Plan, skip: usize, fetch: Option<usize>) -> Result<RecordBatch, EngineError> {
+        let rows = fetch.map(|fetch| fetch.saturating_add(skip));
+        let batch = match input {
+            _ if fetch == Some(0) => RecordBatch::new_empty(result::arrow_schema(&input.fields())),
+            Plan::Sort { input, keys, fetch } => {
+                let fewer = fetch.iter().chain(&rows).min().copied();
+                self.sort(input, keys, fewer)?
+            }
+            _ if ends_a_stage(input) || rows.is_none() => self.run(input)?,
+            _ => {
+                let input = Box::new(self.materialize(input)?);
+                self.stage(&Plan::Limit { input, skip: 0, fetch: rows })?
+            }
+        };
+        Ok(host::limit(&batch, skip, fetch))
+    }
+
+    /// Sorts; keys that are not columns are computed beside the rows first.
     fn sort(
         &mut self,
         input: &Plan,
         keys: &[SortKey],
         fetch: Option<usize>,
     ) -> Result<RecordBatch, EngineError> {
-        let fields = input.fields();
-        if keys.iter().all(|key| matches!(key.expr.kind, ExprKind::Column(_))) {
-            let batch = self.run(input)?;
-            let start = Instant::now();
-            let sorted = host::sort(&batch, keys, fetch)?;
-            self.metrics.result_ns += start.elapsed().as_nanos() as u64;
-            return Ok(sorted);
+        let width = input.fields().len();
+        let (input, keys) = with_key_columns(input, keys);
+        let input = Box::new(self.materialize(&input)?);
+        let plan = Plan::Sort { input, keys, fetch };
+        let sorted = match (self.stage(&plan), &plan) {
+            (Err(EngineError::Unsupported(_)), Plan::Sort { input, keys, .. }) => {
+                let batch = self.stage(input)?;
+                self.sort_on_host(&batch, keys, fetch)?
+            }
+            (sorted, _) => sorted?,
+        };
+        match sorted.num_columns() > width {
+            true => Ok(sorted.project(&(0..width).collect::<Vec<_>>())?),
+            false => Ok(sorted),
         }
-        let width = fields.len();
-        let mut exprs: Vec<Expr> = fields
-            .iter()
-            .enumerate()
-            .map(|(index, field)| Expr::column(index, field.data_type.clone(), field.nullable))
-            .collect();
-        let mut names: Vec<String> = fields.into_iter().map(|field| field.name).collect();
-        let mut columns = Vec::new();
-        for key in keys {
-            let column = Expr::column(exprs.len(), key.expr.data_type.clone(), key.expr.nullable);
-            columns.push(SortKey { expr: column, ..key.clone() });
-            names.push(format!("sort_key_{}", exprs.len() - width));
-            exprs.push(key.expr.clone());
+    }
+
+    fn sort_on_host(
+        &mut self,
+        batch: &RecordBatch,
+        keys: &[SortKey],
+        fetch: Option<usize>,
+    ) -> Result<RecordBatch, EngineError> {
+        let start = Instant::now();
+        let sorted = host::sort(batch, keys, fetch);
+        self.metrics.result_ns += start.elapsed().as_nanos() as u64;
+        sorted
+    }
+
+    /// What is left to do after a stage with a sort on top.
+    fn finish(
+        &mut self,
+        plan: &Plan,
+        program: &Program,
+        batch: RecordBatch,
+    ) -> Result<RecordBatch, EngineError> {
+        match (plan, &program.sorting) {
+            (Plan::Sort { keys, fetch, .. }, None) => self.sort_on_host(&batch, keys, *fetch),
+            (Plan::Sort { keys, fetch, .. }, Some(sorting)) if !sorting.is_exact => {
+                let start = Instant::now();
+                let sorted = host::sort_ties(&batch, keys, EXACT_TEXT_BYTES as usize)?;
+                self.metrics.result_ns += start.elapsed().as_nanos() as u64;
+                Ok(host::limit(&sorted, 0, *fetch))
+            }
+            _ => Ok(batch),
         }
-        let batch = self.run(&Plan::Project { input: Box::new(input.clone()), exprs, names })?;
-        let sorted = host::sort(&batch, &columns, fetch)?;
-        Ok(sorted.project(&(0..width).collect::<Vec<_>>())?)
     }
 
     /// The plan with every sort, limit and scalar subquery inside carried out: the result of a sort or limit is a table
@@ -241,12 +299,13 @@ impl Execution<'_> {
         Ok(with_scalars(input, &values))
     }
 
-    /// Compiles and runs a plan without sort and limit.
+    /// Compiles and runs a plan without sort and limit but on top.
     fn stage(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
         let columns = &self.engine.columns;
         let loaded = stage::load(plan, &self.sources, &self.device, columns, self.cancel, &mut self.metrics)?;
         let infos = stage::describe(&loaded);
-        let base = format!("{:?} {:?} {plan:?} {infos:?}", self.device.name(), self.micro_model);
+        let (device, model, host) = (self.device.name(), self.micro_model, self.host_sort_rows);
+        let base = format!("{device:?} {model:?} {host:?} {plan:?} {infos:?}");
         loop {
             let duplicates = self.engine.broken.lock().get(&base).cloned().unwrap_or_default();
             let (prepared, fresh) = self.prepare(plan, &infos, &base, &duplicates)?;
@@ -263,7 +322,7 @@ impl Execution<'_> {
                 }
             }
             match outcome {
-                Outcome::Rows(batch) => return Ok(batch),
+                Outcome::Rows(batch) => return self.finish(plan, &prepared.program, batch),
                 Outcome::Duplicate(join) if duplicates.contains(&join) => {
                     return Err(EngineError::Internal(format!("join {join} broke its promise twice")));
                 }
@@ -289,14 +348,55 @@ impl Execution<'_> {
             Some(prepared) => (prepared, false),
             None => {
                 let target = self.device.target();
-                let program = pipeline::compile(plan, infos, target, self.micro_model, duplicates)?;
-                let prepared = Arc::new(stage::prepare(program, &self.device)?);
+                let (micro_model, host_sort_rows) = (self.micro_model, self.host_sort_rows);
+                let choices = Choices { micro_model, duplicates, host_sort_rows };
+                let program = pipeline::compile_with(plan, infos, target, &choices)?;
+                let prepared = Arc::new(stage::prepare(program, &self.device, host_sort_rows)?);
                 self.engine.keep(key, &prepared);
                 (prepared, true)
             }
         };
         self.metrics.compile_ns += start.elapsed().as_nanos() as u64;
         Ok(found)
+    }
+}
+
+/// The input with the keys that are no columns as columns behind its own, and the keys as columns.
+fn with_key_columns(input: &Plan, keys: &[SortKey]) -> (Plan, Vec<SortKey>) {
+    if keys.iter().all(|key| matches!(key.expr.kind, ExprKind::Column(_))) {
+        return (input.clone(), keys.to_vec());
+    }
+    let fields = input.fields();
+    let width = fields.len();
+    let mut exprs: Vec<Expr> = fields
+        .iter()
+        .enumerate()
+        .map(|(index, field)| Expr::column(index, field.data_type.clone(), field.nullable))
+        .collect();
+    let mut names: Vec<String> = fields.into_iter().map(|field| field.name).collect();
+    let mut columns = Vec::new();
+    for key in keys {
+        if let ExprKind::Column(_) = key.expr.kind {
+            columns.push(key.clone());
+            continue;
+        }
+        let column = Expr::column(exprs.len(), key.expr.data_type.clone(), key.expr.nullable);
+        columns.push(SortKey { expr: column, ..key.clone() });
+        names.push(format!("sort_key_{}", exprs.len() - width));
+        exprs.push(key.expr.clone());
+    }
+    (Plan::Project { input: Box::new(input.clone()), exprs, names }, columns)
+}
+
+/// Whether a plan's rows are a batch of their own, also without what stands on it.
+fn ends_a_stage(plan: &Plan) -> bool {
+    match plan {
+        Plan::Sort { .. } | Plan::Limit { .. } => true,
+        Plan::Project { input, exprs, .. } => {
+            ends_a_stage(input) && exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_)))
+        }
+        Plan::Scalars { input, .. } => ends_a_stage(input),
+        _ => false,
     }
 }
 

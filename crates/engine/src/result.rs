@@ -63,7 +63,8 @@ pub fn read(
     fields: &[Field],
     read: &ReadStates<'_>,
 ) -> Result<RecordBatch, EngineError> {
-    let rows = word(&one(read, layout.count, 8)?, 0) as usize;
+    let count = word(&one(read, layout.count, 8)?, 0);
+    let rows = layout.limit.map_or(count, |limit| count.min(limit)) as usize;
     let wanted: Vec<_> = layout.columns.iter().flat_map(|column| parts(column, rows)).collect();
     let mut read_parts = read(&wanted)?.into_iter();
     let mut arrays = Vec::new();

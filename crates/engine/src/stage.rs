@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::{Argument, ColumnPart, Constant, Status};
-use kelpie_compile::pipeline::{CompiledPipeline, Growth, Program, Rows, ScanInfo};
+use kelpie_compile::pipeline::{CompiledPipeline, Growth, Program, Rows, ScanInfo, Sorting};
 use kelpie_compile::plan::{Plan, Scan};
 use kelpie_device::{Buffer, CancelToken, Device, Download, Kernel, KernelArgument, Launch, QueryStream};
 use kelpie_kir::{Scalar, ValidModule, validate};
@@ -16,8 +16,10 @@ use parking_lot::Mutex;
 use crate::columns::{ColumnCache, ResidentColumn};
 use crate::error::EngineError;
 use crate::heap::TextHeap;
+use crate::primitives::Primitives;
+use crate::sorting::Order;
 use crate::source::TableSource;
-use crate::{PipelineMetrics, QueryMetrics, prune, result};
+use crate::{PipelineMetrics, QueryMetrics, prune, result, sorting};
 
 /// Launches of one pipeline before the engine gives up growing its state.
 const GROW_LIMIT: u32 = 24;
@@ -33,6 +35,8 @@ pub struct Prepared {
     pub program: Program,
     pub modules: Vec<ValidModule>,
     pub kernels: Vec<Arc<dyn Kernel>>,
+    /// Rows of a sort up to which the host computes the order.
+    host_order_rows: u64,
     /// Capacities that fit what the program held when it last ran: it starts with them the next time.
     learned: Mutex<Option<Vec<u64>>>,
 }
@@ -104,7 +108,11 @@ pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
 }
 
 /// Validates and compiles the kernels of a program, side by side.
-pub fn prepare(program: Program, device: &Arc<dyn Device>) -> Result<Prepared, EngineError> {
+pub fn prepare(
+    program: Program,
+    device: &Arc<dyn Device>,
+    host_sort_rows: Option<u64>,
+) -> Result<Prepared, EngineError> {
     let mut modules = Vec::new();
     for pipeline in &program.pipelines {
         let module = validate(pipeline.module.clone())
@@ -123,7 +131,8 @@ pub fn prepare(program: Program, device: &Arc<dyn Device>) -> Result<Prepared, E
         first.into_iter().map(|kernel| kernel.map_err(EngineError::from)).chain(others).collect()
     });
     let kernels = kernels.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(Prepared { program, modules, kernels, learned: Mutex::new(None) })
+    let host_order_rows = host_sort_rows.unwrap_or(sorting::HOST_ORDER_ROWS);
+    Ok(Prepared { program, modules, kernels, host_order_rows, learned: Mutex::new(None) })
 }
 
 fn initial(program: &Program) -> Vec<u64> {
@@ -172,7 +181,12 @@ pub fn run(
     };
     let mut first = 0;
     for group in program.pipelines.chunk_by(|a, b| a.group == b.group) {
-        let (reports, duplicate) = run.group(first, group)?;
+        let sorting = program.sorting.as_ref().filter(|sorting| sorting.pipeline == first);
+        let order_ns = sorting.map(|sorting| run.order(sorting)).transpose()?;
+        let (mut reports, duplicate) = run.group(first, group)?;
+        if let (Some(order_ns), Some(report)) = (order_ns, reports.first_mut()) {
+            report.run_ns += order_ns;
+        }
         metrics.kernel_ns += reports.iter().map(|report| report.run_ns).sum::<u64>();
         metrics.pipelines.extend(reports);
         if let Some(join) = duplicate {
@@ -191,6 +205,37 @@ pub fn run(
 }
 
 impl Run<'_> {
+    /// Computes the order of a sort's rows, and how many are delivered; the time on the device or host, in nanoseconds.
+    fn order(&mut self, sorting: &Sorting) -> Result<u64, EngineError> {
+        let start = Instant::now();
+        let rows = self.read_word(sorting.rows)?;
+        let order = if rows <= self.prepared.host_order_rows {
+            let parts: Vec<_> = sorting.words.iter().map(|word| (*word, rows as usize * 8)).collect();
+            sorting::on_host(sorting, &self.read_states(&parts)?, rows as usize)
+        } else {
+            let words = sorting.words.iter().map(|word| self.buffer(*word));
+            let words = words.collect::<Result<Vec<_>, _>>()?;
+            let mut primitives = Primitives::new(self.stream, self.cache, self.cancel)?;
+            sorting::on_device(sorting, &mut primitives, &words, rows)?
+        };
+        let delivered = match order {
+            Order::Host(order) => {
+                let bytes: Vec<u8> = order.iter().flat_map(|place| place.to_le_bytes()).collect();
+                let buffer = self.buffer(sorting.order)?;
+                self.stream.upload(&buffer, 0, &bytes)?;
+                order.len() as u64
+            }
+            Order::Device(order, delivered) => {
+                self.buffers[sorting.order] = Some(order);
+                delivered
+            }
+        };
+        let buffer = self.buffer(sorting.delivered)?;
+        self.stream.upload(&buffer, 0, &delivered.to_le_bytes())?;
+        self.resize(sorting.class, delivered.max(self.capacities[sorting.class]));
+        Ok(start.elapsed().as_nanos() as u64)
+    }
+
     /// Runs the pipelines of a group, the first of which is number `first`, until none of them lacks room. The join whose
     /// promise was broken, if one was.
     fn group(

@@ -14,6 +14,7 @@ pub mod aggregate;
 pub mod filter;
 pub mod join;
 pub mod output;
+pub mod sort;
 
 use kelpie_kir::builder::V;
 

@@ -7,7 +7,7 @@ use kelpie_kir::{
     AtomicOp, BinaryOp, Builtin, CompareOp, Expr as Kir, Scalar, Scope, ShuffleMode, Type, UnaryOp,
 };
 
-use crate::context::{Argument, Case, Context, Lowered, Repr, Status, Text, Unsupported};
+use crate::context::{Argument, Case, Constant, Context, Lowered, Repr, Status, Text, Unsupported};
 use crate::operator::Flow;
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth, OutputColumn, OutputLayout, OutputStorage};
@@ -28,6 +28,10 @@ pub struct OutputOperator {
     places: usize,
     columns: Vec<OutputColumn>,
     heaps: Vec<Heap>,
+    /// A row's place is its number in the source: the engine says how many there are.
+    is_ordered: bool,
+    /// At most this many rows are wanted, whichever.
+    limit: Option<u64>,
 }
 
 /// The heap of a text column.
@@ -48,9 +52,51 @@ impl OutputOperator {
         states: &mut States,
     ) -> Result<OutputOperator, Unsupported> {
         let count = states.counter("row_count");
+        OutputOperator::declare_all(fields, infos, row_bound, count, states)
+    }
+
+    /// As [`OutputOperator::plan`], of at most `limit` rows, whichever.
+    pub(crate) fn plan_limited(
+        fields: &[Field],
+        infos: &[ColumnInfo],
+        row_bound: u64,
+        limit: u64,
+        states: &mut States,
+    ) -> Result<OutputOperator, Unsupported> {
+        let operator = OutputOperator::plan(fields, infos, row_bound.min(limit), states)?;
+        Ok(OutputOperator { limit: Some(limit), ..operator })
+    }
+
+    /// Declares the columns' states of a result in the order of its source, whose rows the state `count` tells.
+    pub(crate) fn plan_ordered(
+        fields: &[Field],
+        infos: &[ColumnInfo],
+        row_bound: u64,
+        count: usize,
+        states: &mut States,
+    ) -> Result<OutputOperator, Unsupported> {
+        let operator = OutputOperator::declare_all(fields, infos, row_bound, count, states)?;
+        Ok(OutputOperator { is_ordered: true, ..operator })
+    }
+
+    fn declare_all(
+        fields: &[Field],
+        infos: &[ColumnInfo],
+        row_bound: u64,
+        count: usize,
+        states: &mut States,
+    ) -> Result<OutputOperator, Unsupported> {
         let rows = states.class(row_bound.clamp(1, INITIAL_ROWS), Growth::Counted(count));
         let places = states.state("places", 1, rows);
-        let mut operator = OutputOperator { count, rows, places, columns: Vec::new(), heaps: Vec::new() };
+        let mut operator = OutputOperator {
+            count,
+            rows,
+            places,
+            columns: Vec::new(),
+            heaps: Vec::new(),
+            is_ordered: false,
+            limit: None,
+        };
         for (field, info) in fields.iter().zip(infos) {
             let column = operator.declare(field, info, states);
             operator.columns.push(column);
@@ -84,7 +130,26 @@ impl OutputOperator {
 
     /// Where the result lies.
     pub(crate) fn layout(&self) -> OutputLayout {
-        OutputLayout { count: self.count, columns: self.columns.clone() }
+        OutputLayout { count: self.count, columns: self.columns.clone(), limit: self.limit }
+    }
+
+    /// Whether a row's place is its number in the source.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.is_ordered
+    }
+
+    /// The class of the rows.
+    pub(crate) fn class(&self) -> usize {
+        self.rows
+    }
+
+    /// `bool`: there are as many rows as are wanted; `None` where all are. The same in every lane of a warp.
+    pub(crate) fn is_done(&self, cx: &mut Context<'_>) -> Option<V> {
+        let limit = cx.constant(Constant::Int(Scalar::U64, self.limit?.into()));
+        let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
+        let count = cx.builder.atomic_load(counter, Scope::Device);
+        let done = cx.builder.ge(count, limit);
+        Some(if cx.target.lanes > 1 { cx.builder.value(Kir::Any(done)) } else { done })
     }
 
     /// The state that counts the rows.
@@ -94,7 +159,7 @@ impl OutputOperator {
 
     /// The states to clear; the classes that can be too small.
     pub(crate) fn needs(&self) -> (Vec<usize>, Vec<usize>) {
-        let mut counters = vec![self.count];
+        let mut counters: Vec<usize> = (!self.is_ordered).then_some(self.count).into_iter().collect();
         counters.extend(self.heaps.iter().map(|heap| heap.cursor));
         let mut classes = vec![self.rows];
         classes.extend(self.heaps.iter().map(|heap| heap.class));
@@ -152,6 +217,11 @@ impl OutputOperator {
     /// Writes the current row, which is live, to place `position` (`u64`); where there is none, asks for more.
     pub(crate) fn write(&self, cx: &mut Context<'_>, position: V) -> Result<(), Unsupported> {
         let capacity = cx.argument("row_capacity", Scalar::I64, Argument::StateCapacity(self.places));
+        if let Some(limit) = self.limit {
+            let limit = cx.constant(Constant::Int(Scalar::U64, limit.into()));
+            let wanted = cx.builder.lt(position, limit);
+            cx.begin_if(wanted);
+        }
         let position = cx.builder.bitcast(position, Scalar::I64);
         let fits = cx.builder.lt(position, capacity);
         cx.begin_if(fits);
@@ -162,6 +232,9 @@ impl OutputOperator {
         cx.begin_else();
         cx.builder.report(Status::Grow as u32);
         cx.end();
+        if self.limit.is_some() {
+            cx.end();
+        }
         Ok(())
     }
 

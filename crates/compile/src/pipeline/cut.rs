@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use kelpie_kir::Target;
 
 use super::columns::{self, ColumnInfo};
-use super::program::{OutputLayout, Prune, ScanInfo, States};
-use super::{Pipeline, Sink, Source, Step};
+use super::program::{OutputLayout, Prune, ScanInfo, Sorting, States};
+use super::{Choices, HOST_SORT_ROWS, Pipeline, Sink, Source, Step};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::aggregate::{AggregateOperator, rows_of_thread};
 use crate::operator::join::JoinOperator;
 use crate::operator::output::OutputOperator;
-use crate::plan::{Aggregate, Join, JoinKind, Plan};
+use crate::operator::sort::SortOperator;
+use crate::plan::{Aggregate, Join, JoinKind, Plan, SortKey};
 use crate::types::Literal;
 
 /// A cut plan.
@@ -22,6 +23,7 @@ pub(crate) struct Pipelines {
     /// In the order in which they run.
     pub pipelines: Vec<Pipeline>,
     pub output: OutputLayout,
+    pub sorting: Option<Sorting>,
 }
 
 /// Cuts a plan.
@@ -29,9 +31,9 @@ pub(crate) fn pipelines(
     plan: &Plan,
     scans: &[ScanInfo],
     target: &Target,
-    micro_model: MicroModel,
-    duplicates: &BTreeSet<usize>,
+    choices: &Choices<'_>,
 ) -> Result<Pipelines, Unsupported> {
+    let &Choices { micro_model, duplicates, host_sort_rows } = choices;
     let mut cut = Cut {
         scans,
         target,
@@ -43,12 +45,25 @@ pub(crate) fn pipelines(
         next_join: 0,
         next_group: 0,
     };
-    let rows = cut.open(plan)?;
-    let bound = rows.bound();
-    let output = OutputOperator::plan(&plan.fields(), &rows.columns, bound, &mut cut.states)?;
-    let layout = output.layout();
-    cut.close(rows.branches, || Sink::Output(Box::new(output.clone())));
-    Ok(Pipelines { states: cut.states, pipelines: cut.done, output: layout })
+    let (output, sorting) = match plan {
+        Plan::Sort { input, keys, fetch } => {
+            let rows = cut.open(input)?;
+            match rows.bound() > host_sort_rows.unwrap_or(HOST_SORT_ROWS) && !keys.is_empty() {
+                true => cut.sort(plan, (keys, *fetch), rows)?,
+                false => (cut.output(plan, None, rows)?, None),
+            }
+        }
+        Plan::Limit { input, skip, fetch } => {
+            let rows = cut.open(input)?;
+            let limit = fetch.map(|fetch| fetch.saturating_add(*skip) as u64);
+            (cut.output(plan, limit, rows)?, None)
+        }
+        _ => {
+            let rows = cut.open(plan)?;
+            (cut.output(plan, None, rows)?, None)
+        }
+    };
+    Ok(Pipelines { states: cut.states, pipelines: cut.done, output, sorting })
 }
 
 /// An open pipeline: its rows flow on.
@@ -138,6 +153,49 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
+    /// Ends the plan's rows in the result, of `limit` rows at most.
+    fn output(&mut self, plan: &Plan, limit: Option<u64>, rows: Rows) -> Result<OutputLayout, Unsupported> {
+        let (fields, bound) = (plan.fields(), rows.bound());
+        let output = match limit {
+            None => OutputOperator::plan(&fields, &rows.columns, bound, &mut self.states)?,
+            Some(limit) => {
+                OutputOperator::plan_limited(&fields, &rows.columns, bound, limit, &mut self.states)?
+            }
+        };
+        self.close(rows.branches, || Sink::Output(Box::new(output.clone())));
+        Ok(output.layout())
+    }
+
+    /// Stores the rows for a sort, and delivers them from there.
+    fn sort(
+        &mut self,
+        plan: &Plan,
+        (keys, fetch): (&[SortKey], Option<usize>),
+        rows: Rows,
+    ) -> Result<(OutputLayout, Option<Sorting>), Unsupported> {
+        let bound = rows.bound();
+        let operator = SortOperator::plan(keys, fetch, &rows.columns, bound, &mut self.states)?;
+        self.close(rows.branches, || Sink::Sort(Box::new(operator.clone())));
+        let bound = fetch.map_or(bound, |fetch| bound.min(fetch as u64));
+        let (fields, infos) = (plan.fields(), operator.infos());
+        let output =
+            OutputOperator::plan_ordered(&fields, &infos, bound, operator.delivered(), &mut self.states)?;
+        let sorting = Sorting {
+            pipeline: self.done.len(),
+            rows: operator.count(),
+            words: operator.word_states().to_vec(),
+            is_exact: operator.is_exact(),
+            order: operator.order(),
+            delivered: operator.delivered(),
+            class: output.class(),
+            fetch: fetch.map(|rows| rows as u64),
+        };
+        let source = Source::Sorted(Box::new(operator));
+        let open = Open { source, steps: Vec::new(), bound, thread_bound: bound, prunes: Vec::new() };
+        self.close(vec![open], || Sink::Output(Box::new(output.clone())));
+        Ok((output.layout(), Some(sorting)))
+    }
+
     /// Ends open pipelines in one sink.
     fn close(&mut self, branches: Vec<Open>, sink: impl Fn() -> Sink) {
         let group = self.next_group;

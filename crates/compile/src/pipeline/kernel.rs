@@ -50,6 +50,7 @@ pub(crate) fn generate(
         Source::Scan { scan, .. } => Rows::Scan(*scan),
         Source::Groups(operator) => operator.rows(),
         Source::Store(join) | Source::BuildRows(join) => join.store().rows(),
+        Source::Sorted(sort) => sort.rows(),
     };
     let mut builder = Builder::new();
     builder.begin_kernel(name);
@@ -117,6 +118,12 @@ fn needs_of(sink: &Sink) -> Needs {
             join: Some(join.ordinal),
             ..Needs::default()
         },
+        Sink::Sort(sort) => Needs {
+            zeroed: vec![sort.count()],
+            grows: vec![sort.class()],
+            produced: Some(sort.count()),
+            ..Needs::default()
+        },
         Sink::Verify(join) => Needs { join: Some(join.ordinal), ..Needs::default() },
         Sink::Mark(_) => Needs::default(),
     }
@@ -158,6 +165,9 @@ impl Body<'_, '_> {
         }
         if let Sink::Index(join) = sink {
             self.bounds = join.index().begin(cx);
+        }
+        if let Sink::Sort(sort) = sink {
+            sort.begin(cx);
         }
         let morsels = if cx.target.lanes > 1 || cx.target.block_threads > 1 {
             self.grid_stride(cx, rows, sink)?;
@@ -201,6 +211,7 @@ impl Body<'_, '_> {
         let current = cx.builder.read(base);
         let done = cx.builder.ge(current, rows);
         cx.builder.break_if(done);
+        Self::break_if_enough(cx, sink);
         let row = cx.builder.add(current, thread);
         match sink {
             Sink::Aggregate(operator) if prepares => self.prepare_rows(cx, row, rows, threads, operator)?,
@@ -219,6 +230,15 @@ impl Body<'_, '_> {
         }
         let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         cx.builder.add(row, first)
+    }
+
+    /// Leaves the row loop where the result has as many rows as are wanted.
+    fn break_if_enough(cx: &mut Context<'_>, sink: &Sink) {
+        if let Sink::Output(output) = sink
+            && let Some(done) = output.is_done(cx)
+        {
+            cx.builder.break_if(done);
+        }
     }
 
     /// Several rows of a thread, `threads` apart: all are prepared, then all are applied.
@@ -278,7 +298,7 @@ impl Body<'_, '_> {
         sink: &mut Sink,
     ) -> Result<(), Unsupported> {
         let counter = cx.argument("morsels", Type::global(Scalar::U64), Argument::State(counter));
-        let staged = matches!(sink, Sink::Output(_))
+        let staged = matches!(sink, Sink::Output(output) if !output.is_ordered())
             && self.environment.micro_model == MicroModel::Resolution
             && !self.has_joins();
         let selection =
@@ -289,6 +309,8 @@ impl Body<'_, '_> {
         let zero = b.u32(0);
         let failed = b.ne(status, zero);
         b.break_if(failed);
+        Self::break_if_enough(cx, sink);
+        let b = &mut *cx.builder;
         let size = b.u64(MORSEL_ROWS as u64);
         let start = b.atomic(AtomicOp::Add, counter, size, Scope::Device);
         let start = b.bitcast(start, Scalar::I64);
@@ -396,7 +418,7 @@ impl Body<'_, '_> {
             Source::Groups(operator) => operator.present(cx, row),
             Source::Store(join) => join.store().is_taken(cx, row),
             Source::BuildRows(join) => join.delivers(cx, row),
-            Source::Scan { .. } => None,
+            Source::Scan { .. } | Source::Sorted(_) => None,
         };
         let flow = match (live, flow) {
             (None, flow) => flow,
@@ -427,6 +449,7 @@ impl Body<'_, '_> {
             }
             Source::Store(join) => join.bind_store(cx, row),
             Source::BuildRows(join) => join.bind_build(cx, row),
+            Source::Sorted(sort) => sort.bind(cx, row),
         }
         Ok(())
     }
@@ -456,6 +479,11 @@ impl Body<'_, '_> {
         let flow = self.steps(cx, flow, Pass::Whole)?;
         match sink {
             Sink::Aggregate(operator) => operator.consume(cx, flow)?,
+            Sink::Sort(sort) => sort.consume(cx, self.environment.used)?,
+            Sink::Output(output) if output.is_ordered() => {
+                let place = cx.builder.bitcast(row, Scalar::U64);
+                output.write(cx, place)?;
+            }
             Sink::Output(output) => match flow {
                 Flow::Flag { .. } => output.consume_warp(cx, flow)?,
                 Flow::Branch { .. } => output.consume_atomic(cx)?,
@@ -478,7 +506,8 @@ impl Body<'_, '_> {
     fn uses_flags(&self, sink: &Sink) -> bool {
         match sink {
             _ if self.has_joins() => false,
-            Sink::Build(_) | Sink::Index(_) | Sink::Verify(_) | Sink::Mark(_) => false,
+            Sink::Build(_) | Sink::Index(_) | Sink::Verify(_) | Sink::Mark(_) | Sink::Sort(_) => false,
+            Sink::Output(output) if output.is_ordered() => false,
             Sink::Output(_) => self.environment.micro_model == MicroModel::Resolution && self.is_simt(),
             Sink::Aggregate(operator) => {
                 operator.takes_flags()
@@ -524,6 +553,7 @@ impl Body<'_, '_> {
             Source::Groups(operator) => operator.columns(),
             Source::Store(join) => join.store().infos(),
             Source::BuildRows(join) => join.columns().to_vec(),
+            Source::Sorted(sort) => sort.infos(),
         };
         let mut layers: Vec<(Option<&[Expr]>, Vec<ColumnInfo>)> = vec![(None, first)];
         for step in &self.steps[..index] {

@@ -14,7 +14,7 @@ pub(crate) mod states_of {
 
 pub use program::{
     CapacityClass, CompiledPipeline, Growth, OutputColumn, OutputLayout, OutputStorage, Program, Prune, Rows,
-    ScanInfo, State,
+    ScanInfo, Sorting, State,
 };
 
 use std::collections::BTreeSet;
@@ -28,6 +28,7 @@ use crate::expr::Expr;
 use crate::operator::aggregate::AggregateOperator;
 use crate::operator::join::JoinOperator;
 use crate::operator::output::OutputOperator;
+use crate::operator::sort::SortOperator;
 use crate::plan::{Plan, Scan};
 
 /// Where the rows of a pipeline come from.
@@ -46,6 +47,8 @@ pub(crate) enum Source {
     Store(Box<JoinOperator>),
     /// The rows of a join's build side that its kind keeps.
     BuildRows(Box<JoinOperator>),
+    /// The rows of a sort, in order.
+    Sorted(Box<SortOperator>),
 }
 
 /// An operator that passes rows on.
@@ -74,6 +77,8 @@ pub(crate) enum Sink {
     Verify(Box<JoinOperator>),
     /// Nowhere: marks the build rows that match.
     Mark(Box<JoinOperator>),
+    /// Into the rows of a sort.
+    Sort(Box<SortOperator>),
     /// Into the result.
     Output(Box<OutputOperator>),
 }
@@ -99,6 +104,7 @@ impl fmt::Display for Pipeline {
             Source::Groups(_) => write!(f, "groups")?,
             Source::Store(_) => write!(f, "build side")?,
             Source::BuildRows(_) => write!(f, "build rows")?,
+            Source::Sorted(_) => write!(f, "sorted rows")?,
         }
         for step in &self.steps {
             match step {
@@ -114,12 +120,28 @@ impl fmt::Display for Pipeline {
             Sink::Index(join) => write!(f, " → index ({})", join.index()),
             Sink::Verify(_) => write!(f, " → verify"),
             Sink::Mark(join) => write!(f, " → join {join}"),
+            Sink::Sort(_) => write!(f, " → sort"),
             Sink::Output(_) => write!(f, " → result"),
         }
     }
 }
 
-/// Compiles a plan without sorts, limits and scalar subqueries: those are the engine's. `scans` describes the plan's
+/// Rows up to which a sort is left to the host: another pipeline costs more than that.
+const HOST_SORT_ROWS: u64 = 4096;
+
+/// What a caller may choose.
+#[derive(Debug, Clone)]
+pub struct Choices<'a> {
+    /// How reductions are carried out.
+    pub micro_model: MicroModel,
+    /// The joins, by number, whose build side is known to have a key twice.
+    pub duplicates: &'a BTreeSet<usize>,
+    /// A sort on top of no more rows than this is left to the host; the default where absent.
+    pub host_sort_rows: Option<u64>,
+}
+
+/// Compiles a plan without sorts, limits and scalar subqueries inside: those are the engine's. On top, the sort is
+/// carried out or left to the engine (`Program::sorting`); of a limit, rows beyond it are left out and none skipped. `scans` describes the plan's
 /// scans, in the order of a depth-first walk. `duplicates`: the joins, by number, whose build side is known to have a
 /// key twice.
 pub fn compile(
@@ -129,9 +151,21 @@ pub fn compile(
     micro_model: MicroModel,
     duplicates: &BTreeSet<usize>,
 ) -> Result<Program, Unsupported> {
-    let cut::Pipelines { mut states, pipelines: done, output } =
-        cut::pipelines(plan, scans, target, micro_model, duplicates)?;
-    let mut used = BTreeSet::new();
+    let choices = Choices { micro_model, duplicates, host_sort_rows: None };
+    compile_with(plan, scans, target, &choices)
+}
+
+/// As [`compile`].
+pub fn compile_with(
+    plan: &Plan,
+    scans: &[ScanInfo],
+    target: &Target,
+    choices: &Choices<'_>,
+) -> Result<Program, Unsupported> {
+    let micro_model = choices.micro_model;
+    let cut::Pipelines { mut states, pipelines: done, output, sorting } =
+        cut::pipelines(plan, scans, target, choices)?;
+    let mut used: BTreeSet<usize> = sorting.iter().flat_map(|sorting| sorting.words.clone()).collect();
     let mut pipelines = Vec::new();
     // Last first: what no later pipeline reads is not stored.
     for (index, pipeline) in done.into_iter().enumerate().rev() {
@@ -145,5 +179,5 @@ pub fn compile(
         pipelines.push(compiled);
     }
     pipelines.reverse();
-    Ok(Program { pipelines, states: states.states, classes: states.classes, output })
+    Ok(Program { pipelines, states: states.states, classes: states.classes, output, sorting })
 }

@@ -26,6 +26,29 @@ pub struct Program {
     pub classes: Vec<CapacityClass>,
     /// Where the result lies.
     pub output: OutputLayout,
+    /// The sort on top, where there is one that is not left to the host.
+    pub sorting: Option<Sorting>,
+}
+
+/// A sort whose rows are stored: what the engine does before the pipeline that delivers them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sorting {
+    /// Number of the pipeline that delivers the rows in order.
+    pub pipeline: usize,
+    /// State that counts the stored rows, one `u64`.
+    pub rows: usize,
+    /// States of one `u64` a row: the keys, most significant word first.
+    pub words: Vec<usize>,
+    /// Whether the words decide the order: else rows whose words are equal are to be compared by their columns.
+    pub is_exact: bool,
+    /// State of one `u32` a row: to be filled with the rows' places in order.
+    pub order: usize,
+    /// State of one `u64`: to be set to the number of rows that are delivered.
+    pub delivered: usize,
+    /// Class of the delivered rows.
+    pub class: usize,
+    /// At most this many rows are wanted.
+    pub fetch: Option<u64>,
 }
 
 /// One pipeline: one kernel.
@@ -122,6 +145,8 @@ pub struct OutputLayout {
     pub count: usize,
     /// One a column of the plan.
     pub columns: Vec<OutputColumn>,
+    /// There are no more rows than this, whatever `count` says.
+    pub limit: Option<u64>,
 }
 
 /// A column of the result.

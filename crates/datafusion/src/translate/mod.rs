@@ -256,6 +256,12 @@ fn keeps_order(plan: &Plan) -> bool {
     match plan {
         Plan::Sort { .. } => true,
         Plan::Limit { input, .. } | Plan::Scalars { input, .. } => keeps_order(input),
+        // The engine hands such rows on as they are.
+        Plan::Project { input, exprs, .. }
+            if exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_))) =>
+        {
+            keeps_order(input)
+        }
         _ => is_one_row(plan),
     }
 }

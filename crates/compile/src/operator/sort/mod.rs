@@ -1,0 +1,178 @@
+//! Sort and top-k: a pipeline breaker. The rows are stored densely beside their keys, written as words whose order is the
+//! keys' ([`words`]); the engine orders the rows' places by the words, on the device where there are many
+//! ([`primitives::radix`](crate::primitives::radix)); then a pipeline of its own delivers the rows in that order.
+//!
+//! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`]).
+
+pub mod top;
+pub mod words;
+
+use std::collections::BTreeSet;
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
+
+use self::top::Heap;
+use self::words::{WordKey, Words};
+use crate::context::{Argument, Context, Joined, Status, Unsupported};
+use crate::expr::ExprKind;
+use crate::pipeline::states_of::States;
+use crate::pipeline::{ColumnInfo, Growth, Rows};
+use crate::plan::SortKey;
+use crate::table::stored::StoredColumn;
+
+/// Rows that are stored at the first launch, at most.
+const INITIAL_ROWS: u64 = 4 << 20;
+
+/// A sort.
+#[derive(Debug, Clone)]
+pub struct SortOperator {
+    columns: Vec<StoredColumn>,
+    words: Words,
+    /// One state of one `u64` a row for each word.
+    word_states: Vec<usize>,
+    /// State that counts the stored rows, one `u64`.
+    count: usize,
+    class: usize,
+    /// State of one `u32` a row: the places in order.
+    order: usize,
+    /// State of one `u64`: how many rows are delivered.
+    delivered: usize,
+    fetch: Option<u64>,
+    heap: Option<Heap>,
+}
+
+impl SortOperator {
+    /// Declares the states. `fetch`: at most this many rows are delivered.
+    pub(crate) fn plan(
+        keys: &[SortKey],
+        fetch: Option<usize>,
+        columns: &[ColumnInfo],
+        row_bound: u64,
+        states: &mut States,
+    ) -> Result<SortOperator, Unsupported> {
+        let key = |key: &SortKey| match key.expr.kind {
+            ExprKind::Column(column) => {
+                Ok(WordKey { column, descending: key.descending, nulls_first: key.nulls_first })
+            }
+            _ => Err(Unsupported("a sort key that is not a column".into())),
+        };
+        let keys = keys.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+        let words = Words::plan(&keys, columns)?;
+        let count = states.counter("sorted_rows");
+        let class = states.class(row_bound.clamp(1, INITIAL_ROWS), Growth::Counted(count));
+        let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
+        Ok(SortOperator {
+            columns: columns.collect::<Result<Vec<_>, _>>()?,
+            word_states: (0..words.count()).map(|_| states.state("sort_word", 8, class)).collect(),
+            words,
+            count,
+            class,
+            order: states.state("order", 4, class),
+            delivered: states.counter("delivered_rows"),
+            fetch: fetch.map(|rows| rows as u64),
+            heap: None,
+        })
+    }
+
+    /// What is known of the columns.
+    pub fn infos(&self) -> Vec<ColumnInfo> {
+        self.columns.iter().map(|column| column.info().clone()).collect()
+    }
+
+    /// The states of the words, most significant first.
+    pub fn word_states(&self) -> &[usize] {
+        &self.word_states
+    }
+
+    /// The state of the places in order.
+    pub fn order(&self) -> usize {
+        self.order
+    }
+
+    /// The state that counts the stored rows.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The state that says how many rows are delivered.
+    pub fn delivered(&self) -> usize {
+        self.delivered
+    }
+
+    /// The class of the stored rows.
+    pub fn class(&self) -> usize {
+        self.class
+    }
+
+    /// Whether the words decide the order of all rows.
+    pub fn is_exact(&self) -> bool {
+        self.words.is_exact()
+    }
+
+    // ---- as a sink
+
+    /// What precedes the row loop.
+    pub(crate) fn begin(&mut self, cx: &mut Context<'_>) {
+        let serial = cx.target.lanes == 1 && cx.target.block_threads == 1;
+        let rows = self.fetch.filter(|rows| serial && (1..=top::MAX_ROWS).contains(rows));
+        self.heap = rows.map(|rows| Heap::begin(cx, rows));
+    }
+
+    /// Stores the current row, which is live. Columns none of whose states is `used` are left out.
+    pub(crate) fn consume(&self, cx: &mut Context<'_>, used: &BTreeSet<usize>) -> Result<(), Unsupported> {
+        let Some(heap) = &self.heap else { return self.store(cx, None, used) };
+        let word = self.words.word(cx, 0)?;
+        heap.begin_if_kept(cx, word, self.words.is_exact() && self.words.count() == 1);
+        self.store(cx, Some(word), used)?;
+        cx.end();
+        Ok(())
+    }
+
+    fn store(
+        &self,
+        cx: &mut Context<'_>,
+        first: Option<V>,
+        used: &BTreeSet<usize>,
+    ) -> Result<(), Unsupported> {
+        let counter = cx.argument("sorted_rows", Type::global(Scalar::U64), Argument::State(self.count));
+        let one = cx.builder.u64(1);
+        let place = cx.builder.atomic(AtomicOp::Add, counter, one, Scope::Device);
+        let place = cx.builder.bitcast(place, Scalar::I64);
+        let capacity = cx.argument("row_capacity", Scalar::I64, Argument::StateCapacity(self.order));
+        let fits = cx.builder.lt(place, capacity);
+        cx.begin_if(fits);
+        for (index, state) in self.word_states.iter().enumerate() {
+            let word = match (index, first) {
+                (0, Some(word)) => word,
+                _ => self.words.word(cx, index)?,
+            };
+            let array = cx.argument("sort_word", Type::global(Scalar::U64), Argument::State(*state));
+            let pointer = cx.builder.offset(array, place);
+            cx.builder.store(pointer, word);
+        }
+        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.is_used(used)) {
+            let value = cx.column(index)?;
+            column.store(cx, &value, place)?;
+        }
+        cx.begin_else();
+        cx.builder.report(Status::Grow as u32);
+        cx.end();
+        Ok(())
+    }
+
+    // ---- as a source
+
+    /// The rows that are delivered.
+    pub(crate) fn rows(&self) -> Rows {
+        Rows::Counted(self.delivered)
+    }
+
+    /// Row `row` (`i64`) in the order.
+    pub(crate) fn bind(&self, cx: &mut Context<'_>, row: V) {
+        let order = cx.argument("order", Type::global(Scalar::U32), Argument::State(self.order));
+        let place = cx.builder.element(order, row);
+        let place = cx.builder.convert(place, Scalar::I64);
+        cx.begin_joined(self.columns.iter().map(|column| Joined::stored(column, place, None)).collect());
+    }
+}

@@ -1,0 +1,314 @@
+//! Sort keys as words: a string of bits whose order as an unsigned number is the keys' order, cut into words of 64 bits,
+//! the most significant first.
+//!
+//! | type | bits |
+//! |---|---|
+//! | nullable | 1: NULL's place before or after the others |
+//! | integers, dates, timestamps, decimals | value − minimum, as many as the range needs (128 where unknown) |
+//! | `Boolean` | 1 |
+//! | floats | 32 or 64: IEEE 754 total order, as Arrow's |
+//! | text | 127: the first 15 bytes, then the length, which is at most 16 |
+//!
+//! Descending keys are complemented. So NULLs are equal, and two texts may be: those of 16 bytes or more that begin with
+//! the same 15. Everything else is exact.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
+
+use crate::context::{Case, Constant, Context, Lowered, Repr, Text, Unsupported};
+use crate::operator::output::map_case;
+use crate::pipeline::ColumnInfo;
+use crate::types::{DataType, Range};
+
+/// Bytes of a text whose keys are exact, at most. Texts of more bytes are equal where the first 15 are.
+pub const EXACT_TEXT_BYTES: u32 = 15;
+
+/// Bits of the head of a text, and of the rest with its length.
+const HEAD_BITS: u32 = 64;
+const TAIL_BITS: u32 = 63;
+const LENGTH_BITS: u32 = 7;
+const HEAD_BYTES: u32 = 8;
+
+/// One key.
+#[derive(Debug, Clone)]
+pub struct WordKey {
+    /// Column of the rows.
+    pub column: usize,
+    /// Complemented.
+    pub descending: bool,
+    /// NULLs before the others.
+    pub nulls_first: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Field {
+    key: WordKey,
+    part: Part,
+    bits: u32,
+    /// Bits before it.
+    offset: u32,
+}
+
+/// What of a key a field holds.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// Whether it is NULL.
+    Null,
+    Boolean,
+    Float,
+    /// Value − minimum.
+    Integer(Range),
+    /// The upper half of a 128-bit integer, and the lower one.
+    High,
+    Low,
+    Head,
+    Tail,
+}
+
+/// Keys, laid out.
+#[derive(Debug, Clone)]
+pub struct Words {
+    fields: Vec<Field>,
+    bits: u32,
+    has_text: bool,
+}
+
+impl Words {
+    /// Lays keys over `columns` out.
+    pub(crate) fn plan(keys: &[WordKey], columns: &[ColumnInfo]) -> Result<Words, Unsupported> {
+        let mut words = Words { fields: Vec::new(), bits: 0, has_text: false };
+        for key in keys {
+            let info = columns
+                .get(key.column)
+                .ok_or_else(|| Unsupported(format!("sort key {} is not a column", key.column)))?;
+            let parts = parts_of(info)?;
+            // Also where all that is not NULL is one value.
+            if info.nullable && info.data_type != DataType::Null {
+                words.push(key, Part::Null, 1);
+            }
+            words.has_text |= info.data_type == DataType::Utf8;
+            for (part, bits) in parts {
+                words.push(key, part, bits);
+            }
+        }
+        Ok(words)
+    }
+
+    fn push(&mut self, key: &WordKey, part: Part, bits: u32) {
+        self.fields.push(Field { key: key.clone(), part, bits, offset: self.bits });
+        self.bits += bits;
+    }
+
+    /// Number of words; at least 1.
+    pub fn count(&self) -> usize {
+        self.bits.div_ceil(64).max(1) as usize
+    }
+
+    /// Whether rows whose words are equal have equal keys.
+    pub fn is_exact(&self) -> bool {
+        !self.has_text
+    }
+
+    /// Word `index` of the current row, `u64`.
+    pub fn word(&self, cx: &mut Context<'_>, index: usize) -> Result<V, Unsupported> {
+        let (from, to) = (index as u32 * 64, index as u32 * 64 + 64);
+        let mut word: Option<V> = None;
+        for field in self.fields.iter().filter(|field| field.offset < to && field.offset + field.bits > from)
+        {
+            let value = field.value(cx)?;
+            let end = field.offset + field.bits;
+            let (op, distance) =
+                if end <= to { (BinaryOp::Shl, to - end) } else { (BinaryOp::Shr, end - to) };
+            let distance = cx.builder.u64(distance.into());
+            let placed = cx.builder.binary(op, value, distance);
+            word = Some(match word {
+                Some(word) => cx.builder.binary(BinaryOp::Or, word, placed),
+                None => placed,
+            });
+        }
+        Ok(word.unwrap_or_else(|| cx.builder.u64(0)))
+    }
+}
+
+fn parts_of(info: &ColumnInfo) -> Result<Vec<(Part, u32)>, Unsupported> {
+    Ok(match &info.data_type {
+        DataType::Null => Vec::new(),
+        DataType::Interval => return Err(Unsupported("intervals as sort keys".into())),
+        DataType::Boolean => vec![(Part::Boolean, 1)],
+        DataType::Float32 => vec![(Part::Float, 32)],
+        DataType::Float64 => vec![(Part::Float, 64)],
+        DataType::Utf8 => vec![(Part::Head, HEAD_BITS), (Part::Tail, TAIL_BITS)],
+        data_type => {
+            let range = info.range.or_else(|| data_type.full_range());
+            let span = range.and_then(|range| range.max.checked_sub(range.min).map(|span| (range, span)));
+            match span {
+                Some((range, span)) if (0..=u64::MAX.into()).contains(&span) => match span {
+                    0 => Vec::new(),
+                    _ => vec![(Part::Integer(range), i128::BITS - span.leading_zeros())],
+                },
+                _ => vec![(Part::High, 64), (Part::Low, 64)],
+            }
+        }
+    })
+}
+
+impl Field {
+    fn value(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
+        let value = cx.column(self.key.column)?;
+        if let Part::Null = self.part {
+            return Ok(self.null_flag(cx, &value));
+        }
+        let bits = match (&value.repr, self.part) {
+            (Repr::Text(text), Part::Head) => text_bytes(cx, text, 0, HEAD_BYTES),
+            (Repr::Text(text), Part::Tail) => {
+                let bytes = text_bytes(cx, text, HEAD_BYTES, EXACT_TEXT_BYTES - HEAD_BYTES);
+                let shift = cx.builder.u64(LENGTH_BITS.into());
+                let bytes = cx.builder.binary(BinaryOp::Shl, bytes, shift);
+                let longest = cx.builder.u32(EXACT_TEXT_BYTES + 1);
+                let length = cx.builder.binary(BinaryOp::Min, text.length, longest);
+                let length = cx.builder.convert(length, Scalar::U64);
+                cx.builder.binary(BinaryOp::Or, bytes, length)
+            }
+            (Repr::Scalar(scalar), part) => scalar_bits(cx, *scalar, part),
+            _ => return Err(Unsupported("a sort key changed its representation".into())),
+        };
+        let bits = match self.key.descending {
+            true => {
+                let mask = cx.builder.u64(u64::MAX >> (64 - self.bits));
+                cx.builder.binary(BinaryOp::Xor, bits, mask)
+            }
+            false => bits,
+        };
+        Ok(match value.valid {
+            Some(valid) => {
+                let zero = cx.builder.u64(0);
+                cx.builder.select(valid, bits, zero)
+            }
+            None => bits,
+        })
+    }
+
+    fn null_flag(&self, cx: &mut Context<'_>, value: &Lowered) -> V {
+        // Declared nullable, but this pipeline's rows may never be NULL.
+        let valid = match value.valid {
+            Some(valid) => cx.builder.convert(valid, Scalar::U64),
+            None => cx.builder.u64(1),
+        };
+        match self.key.nulls_first {
+            true => valid,
+            false => {
+                let one = cx.builder.u64(1);
+                cx.builder.binary(BinaryOp::Xor, valid, one)
+            }
+        }
+    }
+}
+
+fn scalar_bits(cx: &mut Context<'_>, value: V, part: Part) -> V {
+    match part {
+        Part::Float => float_bits(cx, value),
+        Part::Integer(range) => {
+            let narrow = range.within(Range::new(i64::MIN, i64::MAX));
+            let register = if narrow { Scalar::I64 } else { Scalar::I128 };
+            let value = cx.builder.convert(value, register);
+            let distance = match range.min {
+                0 => value,
+                min => {
+                    let min = cx.constant(Constant::Int(register, min));
+                    cx.builder.sub(value, min)
+                }
+            };
+            cx.builder.convert(distance, Scalar::U64)
+        }
+        Part::High => {
+            let value = cx.builder.convert(value, Scalar::I128);
+            let shift = cx.builder.int(Scalar::I128, 64);
+            let high = cx.builder.binary(BinaryOp::Shr, value, shift);
+            let high = cx.builder.convert(high, Scalar::U64);
+            let sign = cx.builder.u64(1 << 63);
+            cx.builder.binary(BinaryOp::Xor, high, sign)
+        }
+        Part::Low => {
+            let value = cx.builder.convert(value, Scalar::I128);
+            cx.builder.convert(value, Scalar::U64)
+        }
+        Part::Null | Part::Boolean | Part::Head | Part::Tail => cx.builder.convert(value, Scalar::U64),
+    }
+}
+
+/// The bits of a float in its total order: negative ones complemented, others with the sign set.
+fn float_bits(cx: &mut Context<'_>, value: V) -> V {
+    let b = &mut *cx.builder;
+    let (signed, unsigned) = match b.scalar(value) {
+        Scalar::F32 => (Scalar::I32, Scalar::U32),
+        _ => (Scalar::I64, Scalar::U64),
+    };
+    let bits = b.bitcast(value, signed);
+    let shift = b.int(signed, signed.bits() - 1);
+    let negative = b.binary(BinaryOp::Shr, bits, shift);
+    let negative = b.bitcast(negative, unsigned);
+    let sign = b.int(unsigned, 1i128 << (unsigned.bits() - 1));
+    let flips = b.binary(BinaryOp::Or, negative, sign);
+    let bits = b.bitcast(bits, unsigned);
+    let ordered = b.binary(BinaryOp::Xor, bits, flips);
+    b.convert(ordered, Scalar::U64)
+}
+
+/// Bytes `from..from + count` of a text as a big-endian number; 0 beyond its end.
+fn text_bytes(cx: &mut Context<'_>, text: &Text, from: u32, count: u32) -> V {
+    let name = match text.case {
+        Case::Keep => "sort_bytes",
+        Case::Upper => "sort_bytes_upper",
+        Case::Lower => "sort_bytes_lower",
+    };
+    let known = cx.builder.module().functions.iter().find(|(_, function)| function.name == name);
+    let function = match known {
+        Some((handle, _)) => handle,
+        None => {
+            let params = [
+                ("data", Type::global(Scalar::U8)),
+                ("length", Type::U32),
+                ("from", Type::U32),
+                ("count", Type::U32),
+            ];
+            cx.builder.begin_function(name, &params, Some(Scalar::U64.into()));
+            bytes_function(cx, text.case);
+            cx.builder.end_function()
+        }
+    };
+    let (from, count) = (cx.builder.u32(from), cx.builder.u32(count));
+    cx.builder.call(function, &[text.data, text.length, from, count])
+}
+
+fn bytes_function(cx: &mut Context<'_>, case: Case) {
+    let [data, length, from, count] = [0, 1, 2, 3].map(|index| cx.builder.param(index));
+    let zero = cx.builder.u64(0);
+    let word = cx.builder.var_of("word", zero);
+    let end = cx.builder.add(from, count);
+    let position = cx.builder.var_of("position", from);
+    cx.begin_loop();
+    let current = cx.builder.read(position);
+    let done = cx.builder.ge(current, end);
+    cx.builder.break_if(done);
+    let byte = cx.builder.var("byte", Scalar::U64);
+    let none = cx.builder.u64(0);
+    cx.builder.assign(byte, none);
+    let exists = cx.builder.compare(CompareOp::Lt, current, length);
+    cx.begin_if(exists);
+    let stored = cx.builder.element(data, current);
+    let stored = map_case(cx, stored, case);
+    let stored = cx.builder.convert(stored, Scalar::U64);
+    cx.builder.assign(byte, stored);
+    cx.end();
+    let b = &mut *cx.builder;
+    let (old, eight, byte) = (b.read(word), b.u64(8), b.read(byte));
+    let shifted = b.binary(BinaryOp::Shl, old, eight);
+    let new = b.binary(BinaryOp::Or, shifted, byte);
+    b.assign(word, new);
+    let one = b.u32(1);
+    let next = b.add(current, one);
+    b.assign(position, next);
+    cx.end();
+    let word = cx.builder.read(word);
+    cx.builder.return_value(word);
+}

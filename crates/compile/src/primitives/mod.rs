@@ -1,0 +1,85 @@
+//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum and radix sort. What sorting, sorted
+//! relational algebra and partitioning are made of (HorseQC, section 4 and appendix C; M-BSP relational algebra).
+//!
+//! Every kernel works on *tiles* of consecutive elements. A tile is one block's; blocks take tiles `grid_dim` apart, so
+//! that any grid is right. On a CPU a block is a worker, which goes through its tile in order.
+
+pub mod radix;
+pub mod scan;
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Builder, Builtin, Scalar, Target, Type};
+
+/// Adds a parameter to the kernel; its value.
+fn param(b: &mut Builder, name: &str, ty: impl Into<Type>) -> V {
+    let index = b.add_param(name, ty.into());
+    b.param(index)
+}
+
+/// One thread a block: a CPU's worker.
+fn is_serial(target: &Target) -> bool {
+    target.lanes == 1 && target.block_threads == 1
+}
+
+/// A builtin as `i64`.
+fn wide(b: &mut Builder, builtin: Builtin) -> V {
+    let value = b.builtin(builtin);
+    b.convert(value, Scalar::I64)
+}
+
+/// `for index in (from..to).step_by(step)` over `i64`; uniform where the bounds are.
+fn for_range(b: &mut Builder, from: V, to: V, step: V, body: impl FnOnce(&mut Builder, V)) {
+    let index = b.var_of("index", from);
+    b.begin_loop();
+    let current = b.read(index);
+    let done = b.ge(current, to);
+    b.break_if(done);
+    body(b, current);
+    let next = b.add(current, step);
+    b.assign(index, next);
+    b.end();
+}
+
+/// This block's tiles of `tile_rows` elements: `body(tile, from, to)`, all `i64`, at uniform control flow.
+fn for_tiles(b: &mut Builder, rows: V, tile_rows: V, body: impl FnOnce(&mut Builder, V, V, V)) {
+    let (block, blocks) = (wide(b, Builtin::BlockId), wide(b, Builtin::GridDim));
+    let one = b.i64(1);
+    let padded = b.add(rows, tile_rows);
+    let padded = b.sub(padded, one);
+    let tiles = b.div(padded, tile_rows);
+    for_range(b, block, tiles, blocks, |b, tile| {
+        let from = b.mul(tile, tile_rows);
+        let to = b.add(from, tile_rows);
+        let to = b.binary(BinaryOp::Min, to, rows);
+        body(b, tile, from, to);
+    });
+}
+
+/// A tile's elements, as many at a time as the block has threads: `body(element, live)`, where `live` tells whether there
+/// is such an element. At uniform control flow.
+fn for_chunks(b: &mut Builder, from: V, to: V, body: impl FnOnce(&mut Builder, V, V)) {
+    let (thread, threads) = (wide(b, Builtin::ThreadId), wide(b, Builtin::BlockDim));
+    for_range(b, from, to, threads, |b, base| {
+        let element = b.add(base, thread);
+        let live = b.lt(element, to);
+        body(b, element, live);
+    });
+}
+
+/// Each element of this block's tiles, by one of its threads.
+fn for_elements(b: &mut Builder, rows: V, tile_rows: V, body: impl FnOnce(&mut Builder, V)) {
+    for_tiles(b, rows, tile_rows, |b, _, from, to| {
+        for_chunks(b, from, to, |b, element, live| {
+            b.begin_if(live);
+            body(b, element);
+            b.end();
+        });
+    });
+}
+
+/// Indices `0..count` of a table in shared memory, shared out among the block's threads.
+fn for_table(b: &mut Builder, count: u32, body: impl FnOnce(&mut Builder, V)) {
+    let (thread, threads) = (wide(b, Builtin::ThreadId), wide(b, Builtin::BlockDim));
+    let count = b.i64(count.into());
+    for_range(b, thread, count, threads, body);
+}

@@ -1,0 +1,146 @@
+//! The exclusive prefix sum of an array, in place: reduce the tiles, scan their sums, scan each tile from its sum on
+//! (Blelloch; in a block the warp's scan by shuffles of Sengupta et al., as HorseQC's `cta_prfx`).
+//!
+//! | kernel | parameters | what it does |
+//! |---|---|---|
+//! | [`SUMS`] | `data`, `rows`, `tile_rows`, `sums` | `sums[t]` = sum of tile t |
+//! | [`APPLY`] | `data`, `rows`, `tile_rows`, `sums` | `data[i]` = `sums[t]` + the elements of tile t before i |
+//!
+//! `sums` is scanned in between; where it is one tile itself, [`APPLY`] does that over a single sum of 0.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{Builder, Builtin, Expr, Module, Pointee, Scalar, ShuffleMode, Target, Type, TypeError};
+
+use super::{for_chunks, for_tiles, param};
+
+/// The kernel that adds up tiles.
+pub const SUMS: &str = "scan_sums";
+/// The kernel that scans tiles.
+pub const APPLY: &str = "scan_apply";
+
+/// Both kernels, for elements of an unsigned integer type.
+pub fn module(target: &Target, scalar: Scalar) -> Result<Module, TypeError> {
+    let mut b = Builder::new();
+    sums(&mut b, target, scalar);
+    apply(&mut b, target, scalar);
+    b.finish()
+}
+
+struct Parameters {
+    data: V,
+    rows: V,
+    tile_rows: V,
+    sums: V,
+    /// Shared: one element a warp.
+    totals: V,
+}
+
+fn begin(b: &mut Builder, name: &str, target: &Target, scalar: Scalar) -> Parameters {
+    b.begin_kernel(name);
+    Parameters {
+        data: param(b, "data", Type::global(scalar)),
+        rows: param(b, "rows", Scalar::I64),
+        tile_rows: param(b, "tile_rows", Scalar::I64),
+        sums: param(b, "sums", Type::global(scalar)),
+        totals: b.shared("totals", Pointee::Scalar(scalar), target.warps().max(1)),
+    }
+}
+
+fn sums(b: &mut Builder, target: &Target, scalar: Scalar) {
+    let p = begin(b, SUMS, target, scalar);
+    for_tiles(b, p.rows, p.tile_rows, |b, tile, from, to| {
+        let zero = b.zero(scalar);
+        let sum = b.var_of("sum", zero);
+        for_chunks(b, from, to, |b, element, live| {
+            b.begin_if(live);
+            let pointer = b.offset(p.data, element);
+            let value = b.load(pointer);
+            let old = b.read(sum);
+            let new = b.add(old, value);
+            b.assign(sum, new);
+            b.end();
+        });
+        let own = b.read(sum);
+        let (_, total) = block_scan(b, target, own, p.totals);
+        let thread = b.builtin(Builtin::ThreadId);
+        let zero = b.u32(0);
+        let first = b.eq(thread, zero);
+        b.begin_if(first);
+        let pointer = b.offset(p.sums, tile);
+        b.store(pointer, total);
+        b.end();
+    });
+    b.end_kernel();
+}
+
+fn apply(b: &mut Builder, target: &Target, scalar: Scalar) {
+    let p = begin(b, APPLY, target, scalar);
+    for_tiles(b, p.rows, p.tile_rows, |b, tile, from, to| {
+        let before = b.element(p.sums, tile);
+        let carry = b.var_of("carry", before);
+        for_chunks(b, from, to, |b, element, live| {
+            let pointer = b.offset(p.data, element);
+            let value = b.var("value", scalar);
+            let zero = b.zero(scalar);
+            b.assign(value, zero);
+            b.begin_if(live);
+            let stored = b.load(pointer);
+            b.assign(value, stored);
+            b.end();
+            let own = b.read(value);
+            let (exclusive, total) = block_scan(b, target, own, p.totals);
+            let before = b.read(carry);
+            b.begin_if(live);
+            let prefix = b.add(before, exclusive);
+            b.store(pointer, prefix);
+            b.end();
+            let after = b.add(before, total);
+            b.assign(carry, after);
+        });
+    });
+    b.end_kernel();
+}
+
+/// The sum of `value` over the threads of the block before this one, and over all. `totals`: one element a warp in shared
+/// memory. At uniform control flow; begins and ends with the threads together.
+pub(super) fn block_scan(b: &mut Builder, target: &Target, value: V, totals: V) -> (V, V) {
+    let scalar = b.scalar(value);
+    let (zero, lane) = (b.zero(scalar), b.builtin(Builtin::LaneId));
+    let mut inclusive = value;
+    let mut distance = 1;
+    while distance < target.lanes {
+        let step = b.u32(distance);
+        let other = b.value(Expr::Shuffle { mode: ShuffleMode::Up, value: inclusive, lane: step });
+        let exists = b.ge(lane, step);
+        let other = b.select(exists, other, zero);
+        inclusive = b.add(inclusive, other);
+        distance *= 2;
+    }
+    let exclusive = b.sub(inclusive, value);
+    let last = b.u32(target.lanes - 1);
+    let warps = target.warps().max(1);
+    if warps == 1 {
+        let total = b.value(Expr::Shuffle { mode: ShuffleMode::Index, value: inclusive, lane: last });
+        return (exclusive, total);
+    }
+    let (thread, lanes) = (b.builtin(Builtin::ThreadId), b.u32(target.lanes));
+    let warp = b.div(thread, lanes);
+    let is_last = b.eq(lane, last);
+    b.begin_if(is_last);
+    let pointer = b.offset(totals, warp);
+    b.store(pointer, inclusive);
+    b.end();
+    b.barrier();
+    let (mut before, mut total) = (zero, zero);
+    for index in 0..warps {
+        let index = b.u32(index);
+        let pointer = b.offset(totals, index);
+        let sum = b.load(pointer);
+        let earlier = b.lt(index, warp);
+        let counted = b.select(earlier, sum, zero);
+        before = b.add(before, counted);
+        total = b.add(total, sum);
+    }
+    b.barrier();
+    (b.add(before, exclusive), total)
+}

@@ -1,0 +1,501 @@
+//! Sort, top-k and limit: every type, direction and place of NULL, on the CPU and on the interpreter, ordered by the
+//! host and by the device's kernels.
+
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
+use arrow::datatypes::{
+    DataType as ArrowType, Field as ArrowField, Schema, SchemaRef, TimeUnit as ArrowUnit,
+};
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::array_value_to_string;
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
+use kelpie_compile::plan::{Plan, Scan, SortKey};
+use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
+use kelpie_engine::source::BatchConsumer;
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, EngineError, MicroModel, Query, QueryOptions, QueryOutput, TableSource,
+};
+
+#[derive(Debug)]
+struct Table(RecordBatch);
+
+impl TableSource for Table {
+    fn name(&self) -> String {
+        "t".into()
+    }
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+    fn identity(&self) -> Option<String> {
+        Some(format!("t{}", self.0.num_rows()))
+    }
+    fn exact_rows(&self) -> Option<u64> {
+        Some(self.0.num_rows() as u64)
+    }
+    fn partitions(&self) -> usize {
+        1
+    }
+    fn read(
+        &self,
+        columns: &[usize],
+        consumer: &BatchConsumer<'_>,
+        _: &CancelToken,
+    ) -> Result<(), EngineError> {
+        consumer(0, self.0.project(columns)?)
+    }
+}
+
+fn mixed(row: usize) -> u64 {
+    let value = (row as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value ^ (value >> 31)
+}
+
+/// One of `special`, or something of the row.
+fn pick<T: Clone>(row: usize, special: &[T], other: impl Fn(u64) -> T) -> Option<T> {
+    let random = mixed(row);
+    match random % 8 {
+        0 => None,
+        1..4 => Some(special[(random >> 8) as usize % special.len()].clone()),
+        _ => Some(other(random >> 8)),
+    }
+}
+
+fn texts(row: usize) -> Option<String> {
+    let long = "the same beginning of a long text, ".repeat(3);
+    let special: Vec<String> = [
+        "",
+        "a",
+        "a\0",
+        "a\0\0",
+        "b",
+        "é",
+        "ß",
+        "z",
+        "ÿ",
+        "\u{10ffff}",
+        "fifteen bytes: ",
+        "fifteen bytes: x",
+        "fifteen bytes: \0",
+        "fifteen bytes: xy",
+        "fourteen bytes",
+        "eight by",
+        "eight by\0",
+        "eight by e",
+        "the same beginning of a",
+        "the same beginning",
+    ]
+    .map(String::from)
+    .into_iter()
+    .chain([long.clone(), format!("{long}!"), "x".repeat(3000)])
+    .collect();
+    pick(row, &special, |random| match random % 3 {
+        0 => format!("the same beginning {}", random % 97),
+        1 => format!("{random:x}"),
+        _ => format!("{}", random % 11),
+    })
+}
+
+/// A column of every type, each nullable but the first, which is the row's number.
+fn table(rows: usize) -> (Arc<Table>, Plan) {
+    macro_rules! integers {
+        ($array:ty, $ty:ty) => {{
+            let special = [<$ty>::MIN, <$ty>::MAX, 0, 1, <$ty>::MAX - 1, <$ty>::MIN + 1];
+            Arc::new(<$array>::from_iter((0..rows).map(|row| pick(row, &special, |r| r as $ty)))) as ArrayRef
+        }};
+    }
+    let f64s = [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 5e-324, f64::MIN, f64::MAX];
+    let f32s = [0.0, -0.0, f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-45, f32::MIN, f32::MAX];
+    let wide = 10i128.pow(38) - 1;
+    let decimal = |special: &'static [i128], width: u32, precision, scale| {
+        let value =
+            move |row| pick(row, special, |r| (i128::from(r) << width) * if r % 2 == 0 { 1 } else { -1 });
+        let array = Decimal128Array::from_iter((0..rows).map(value));
+        Arc::new(array.with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
+    };
+    let wides: &'static [i128] = Box::leak(Box::new([wide, -wide, 0, -1, i64::MAX as i128, 1 << 64]));
+    let timestamps = [i64::MIN, i64::MAX, 0, -1];
+    let timestamps = (0..rows).map(|row| pick(row, &timestamps, |r| r as i64 % 1000 - 500));
+    let unit = DataType::Timestamp { unit: TimeUnit::Microsecond, timezone: None };
+    let columns: Vec<(&str, DataType, ArrayRef)> = vec![
+        ("id", DataType::Int64, Arc::new(Int64Array::from_iter_values(0..rows as i64))),
+        (
+            "bool",
+            DataType::Boolean,
+            Arc::new(BooleanArray::from_iter((0..rows).map(|row| pick(row, &[true], |r| r % 2 == 0)))),
+        ),
+        ("i8", DataType::Int8, integers!(Int8Array, i8)),
+        ("i16", DataType::Int16, integers!(Int16Array, i16)),
+        ("i32", DataType::Int32, integers!(Int32Array, i32)),
+        ("i64", DataType::Int64, integers!(Int64Array, i64)),
+        ("u8", DataType::UInt8, integers!(UInt8Array, u8)),
+        ("u16", DataType::UInt16, integers!(UInt16Array, u16)),
+        ("u32", DataType::UInt32, integers!(UInt32Array, u32)),
+        ("u64", DataType::UInt64, integers!(UInt64Array, u64)),
+        (
+            "f32",
+            DataType::Float32,
+            Arc::new(Float32Array::from_iter(
+                (0..rows).map(|row| pick(row, &f32s, |r| (r as i32) as f32 / 3.0)),
+            )),
+        ),
+        (
+            "f64",
+            DataType::Float64,
+            Arc::new(Float64Array::from_iter(
+                (0..rows).map(|row| pick(row, &f64s, |r| (r as i64) as f64 / 3.0)),
+            )),
+        ),
+        ("money", DataType::Decimal128 { precision: 15, scale: 2 }, decimal(&[0, -1, 1], 0, 38, 2)),
+        ("wide", DataType::Decimal128 { precision: 38, scale: 0 }, decimal(wides, 60, 38, 0)),
+        (
+            "date",
+            DataType::Date32,
+            Arc::new(Date32Array::from_iter(
+                (0..rows).map(|row| pick(row, &[i32::MIN, i32::MAX, -1], |r| r as i32 % 20_000)),
+            )),
+        ),
+        ("time", unit, Arc::new(TimestampMicrosecondArray::from_iter(timestamps))),
+        ("text", DataType::Utf8, Arc::new(StringArray::from_iter((0..rows).map(texts)))),
+        (
+            "few",
+            DataType::Utf8,
+            Arc::new(StringArray::from_iter((0..rows).map(|row| pick(row, &["", "x", "yz"], |_| "yy")))),
+        ),
+        (
+            "one",
+            DataType::Int64,
+            Arc::new(Int64Array::from_iter((0..rows).map(|row| pick(row, &[i64::MAX], |_| i64::MAX)))),
+        ),
+        ("constant", DataType::Int32, Arc::new(Int32Array::from_iter_values((0..rows).map(|_| 7)))),
+    ];
+    let mut fields = Vec::new();
+    let mut schema = Vec::new();
+    for (name, data_type, array) in &columns {
+        let data_type = match data_type {
+            DataType::Decimal128 { scale, .. } => DataType::Decimal128 { precision: 38, scale: *scale },
+            other => other.clone(),
+        };
+        let nullable = !["id", "constant"].contains(name);
+        fields.push(Field { name: (*name).into(), data_type, nullable });
+        schema.push(ArrowField::new(*name, array.data_type().clone(), nullable));
+    }
+    assert_eq!(schema[15].data_type(), &ArrowType::Timestamp(ArrowUnit::Microsecond, None));
+    let arrays = columns.into_iter().map(|(_, _, array)| array).collect();
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(schema)), arrays).unwrap();
+    let columns = (0..fields.len()).collect();
+    (Arc::new(Table(batch)), Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields }))
+}
+
+fn column(plan: &Plan, index: usize) -> Expr {
+    let field = &plan.fields()[index];
+    Expr::column(index, field.data_type.clone(), field.nullable)
+}
+
+fn find(plan: &Plan, name: &str) -> usize {
+    plan.fields().iter().position(|field| field.name == name).unwrap()
+}
+
+/// Some columns of a plan.
+fn project(plan: &Plan, columns: &[usize]) -> Plan {
+    let exprs: Vec<Expr> = columns.iter().map(|index| column(plan, *index)).collect();
+    let names = columns.iter().map(|index| plan.fields()[*index].name.clone()).collect();
+    Plan::Project { input: Box::new(plan.clone()), exprs, names }
+}
+
+fn sort(input: &Plan, keys: &[(usize, bool, bool)], fetch: Option<usize>) -> Plan {
+    let key = |&(index, descending, nulls_first): &(usize, bool, bool)| SortKey {
+        expr: column(input, index),
+        descending,
+        nulls_first,
+    };
+    Plan::Sort { input: Box::new(input.clone()), keys: keys.iter().map(key).collect(), fetch }
+}
+
+fn limit(input: Plan, skip: usize, fetch: Option<usize>) -> Plan {
+    Plan::Limit { input: Box::new(input), skip, fetch }
+}
+
+fn less(expr: Expr, value: i128) -> Expr {
+    let nullable = expr.nullable;
+    let literal = Expr::literal(Literal::Int(value), expr.data_type.clone());
+    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(expr), Box::new(literal));
+    Expr { kind, data_type: DataType::Boolean, nullable }
+}
+
+fn options(device: DeviceChoice, host_sort_rows: Option<u64>) -> QueryOptions {
+    QueryOptions { device, host_sort_rows, threads: Some(3), ..QueryOptions::default() }
+}
+
+fn run(engine: &Engine, plan: &Plan, source: &Arc<Table>, options: &QueryOptions) -> QueryOutput {
+    let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
+    engine.execute(&query, &CancelToken::default()).unwrap_or_else(|error| panic!("{options:?}: {error}"))
+}
+
+fn rows_of(batch: &RecordBatch, columns: &[usize]) -> Vec<String> {
+    let cell = |column: usize, row: usize| {
+        let array = batch.column(column);
+        match array.is_null(row) {
+            true => "-".into(),
+            // Which NaN it is and which zero is shown too.
+            false => match array.data_type() {
+                ArrowType::Float64 => {
+                    format!(
+                        "{:x}",
+                        array.as_primitive::<arrow::datatypes::Float64Type>().value(row).to_bits()
+                    )
+                }
+                ArrowType::Float32 => {
+                    format!(
+                        "{:x}",
+                        array.as_primitive::<arrow::datatypes::Float32Type>().value(row).to_bits()
+                    )
+                }
+                _ => array_value_to_string(array, row).expect("prints"),
+            },
+        }
+    };
+    let row = |row| columns.iter().map(|column| cell(*column, row)).collect::<Vec<String>>().join("|");
+    (0..batch.num_rows()).map(row).collect()
+}
+
+/// The batch in the order of the keys, by Arrow.
+fn expected(batch: &RecordBatch, keys: &[(usize, bool, bool)]) -> RecordBatch {
+    let column = |&(index, descending, nulls_first): &(usize, bool, bool)| SortColumn {
+        values: batch.column(index).clone(),
+        options: Some(SortOptions { descending, nulls_first }),
+    };
+    let columns: Vec<SortColumn> = keys.iter().map(column).collect();
+    take_record_batch(batch, &lexsort_to_indices(&columns, None).unwrap()).unwrap()
+}
+
+/// The keys come in Arrow's order, and each row is a row of the input, at most once.
+fn check(
+    found: &RecordBatch,
+    batch: &RecordBatch,
+    keys: &[(usize, bool, bool)],
+    fetch: Option<usize>,
+    place: &str,
+) {
+    let columns: Vec<usize> = keys.iter().map(|key| key.0).collect();
+    let mut wanted = rows_of(&expected(batch, keys), &columns);
+    wanted.truncate(fetch.unwrap_or(usize::MAX));
+    assert_eq!(rows_of(found, &columns), wanted, "{place}");
+    let all: Vec<usize> = (0..batch.num_columns()).collect();
+    let input = rows_of(batch, &all);
+    let ids = found.column(0).as_primitive::<arrow::datatypes::Int64Type>();
+    let mut seen = vec![false; batch.num_rows()];
+    for (row, text) in rows_of(found, &all).iter().enumerate() {
+        let id = ids.value(row) as usize;
+        assert_eq!(text, &input[id], "{place}");
+        assert!(!std::mem::replace(&mut seen[id], true), "{place}: row {id} twice");
+    }
+}
+
+/// Sorts by each column alone in every direction, with the row's number and the column in the result.
+fn every_type(device: DeviceChoice, rows: usize, host_sort_rows: Option<u64>, fetches: &[Option<usize>]) {
+    let engine = Engine::new();
+    let (source, scan) = table(rows);
+    let options = options(device, host_sort_rows);
+    for index in 1..scan.fields().len() {
+        let input = project(&scan, &[0, index]);
+        let batch = source.0.project(&[0, index]).unwrap();
+        for direction in 0..4 {
+            let keys = [(1, direction & 1 == 1, direction & 2 == 2)];
+            for fetch in fetches {
+                let place = format!("{device:?} {} {keys:?} {fetch:?}", scan.fields()[index].name);
+                let output = run(&engine, &sort(&input, &keys, *fetch), &source, &options);
+                check(&output.batch, &batch, &keys, *fetch, &place);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_type_and_direction_on_the_cpu() {
+    every_type(DeviceChoice::Cpu, 3000, Some(0), &[None, Some(1), Some(100)]);
+}
+
+#[test]
+fn every_type_and_direction_ordered_by_the_host() {
+    every_type(DeviceChoice::Cpu, 500, None, &[None, Some(20)]);
+    // More than might be sorted on the host at once, fewer than the device is asked for.
+    every_type(DeviceChoice::Cpu, 5000, None, &[None, Some(33)]);
+}
+
+#[test]
+fn every_type_and_direction_on_the_interpreter() {
+    every_type(DeviceChoice::Simt, 150, Some(0), &[None, Some(9)]);
+}
+
+#[test]
+fn several_keys() {
+    let engine = Engine::new();
+    for (device, rows) in [(DeviceChoice::Cpu, 2000), (DeviceChoice::Simt, 120)] {
+        let (source, scan) = table(rows);
+        let lists = [
+            &["few", "i8"][..],
+            &["bool", "few", "u8", "text"],
+            &["text", "id"],
+            &["few", "text", "f64"],
+            &["bool", "wide", "text"],
+            &["f32", "i16", "date"],
+            &["constant", "bool"],
+            &["constant"],
+            &["time", "u64", "i64", "money", "id"],
+        ];
+        for (number, names) in lists.into_iter().enumerate() {
+            for host_sort_rows in [None, Some(0)] {
+                for fetch in [None, Some(17)] {
+                    let flip = |index: usize| (number + index).is_multiple_of(2);
+                    let keys =
+                        names.iter().enumerate().map(|(i, name)| (find(&scan, name), flip(i), flip(i / 2)));
+                    let keys: Vec<_> = keys.collect();
+                    let output =
+                        run(&engine, &sort(&scan, &keys, fetch), &source, &options(device, host_sort_rows));
+                    check(&output.batch, &source.0, &keys, fetch, &format!("{device:?} {names:?} {fetch:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_expressions() {
+    let engine = Engine::new();
+    let (source, scan) = table(800);
+    let (id, text) = (column(&scan, 0), column(&scan, find(&scan, "text")));
+    let literal = Expr::literal(Literal::Int(13), DataType::Int64);
+    let kind = ExprKind::Arithmetic(ArithmeticOp::Remainder, Box::new(id.clone()), Box::new(literal));
+    let remainder = Expr { kind, data_type: DataType::Int64, nullable: true };
+    let kind = ExprKind::Function(Function::OctetLength, vec![text]);
+    let length = Expr { kind, data_type: DataType::Int32, nullable: true };
+    let keys = [(remainder, true), (length, false), (id, false)].map(|(expr, descending)| SortKey {
+        expr,
+        descending,
+        nulls_first: true,
+    });
+    let input = project(&scan, &[0, find(&scan, "text")]);
+    let mut keys = keys.to_vec();
+    if let ExprKind::Function(_, arguments) = &mut keys[1].expr.kind {
+        arguments[0] = column(&input, 1);
+    }
+    let plan = Plan::Sort { input: Box::new(input), keys, fetch: None };
+    let mut wanted: Vec<usize> = (0..800).collect();
+    wanted.sort_by_key(|row| (std::cmp::Reverse(row % 13), texts(*row).map(|text| text.len()), *row));
+    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+        let batch = run(&engine, &plan, &source, &options(device, Some(0))).batch;
+        assert_eq!(batch.num_columns(), 2);
+        let ids: Vec<usize> = rows_of(&batch, &[0]).iter().map(|id| id.parse().unwrap()).collect();
+        assert_eq!(ids, wanted);
+    }
+}
+
+#[test]
+fn skips_and_fetches_of_a_sort() {
+    let engine = Engine::new();
+    let (source, scan) = table(300);
+    for host_sort_rows in [None, Some(0)] {
+        let options = options(DeviceChoice::Cpu, host_sort_rows);
+        for (skip, fetch) in [
+            (0, Some(0)),
+            (5, Some(0)),
+            (0, Some(7)),
+            (7, Some(7)),
+            (299, Some(7)),
+            (300, Some(7)),
+            (1000, None),
+            (298, None),
+        ] {
+            for plan in [
+                sort(&scan, &[(0, true, true)], None),
+                sort(&scan, &[(0, true, true)], fetch.map(|f| f + skip)),
+            ] {
+                let batch = run(&engine, &limit(plan, skip, fetch), &source, &options).batch;
+                let wanted: Vec<String> =
+                    (0..300).rev().skip(skip).take(fetch.unwrap_or(1000)).map(|id| id.to_string()).collect();
+                assert_eq!(rows_of(&batch, &[0]), wanted);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_rows() {
+    let engine = Engine::new();
+    let (source, scan) = table(900);
+    let none = Plan::Filter { predicate: less(column(&scan, 0), -1), input: Box::new(scan) };
+    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+        for fetch in [None, Some(3)] {
+            let batch =
+                run(&engine, &sort(&none, &[(16, true, true)], fetch), &source, &options(device, Some(0)))
+                    .batch;
+            assert_eq!((batch.num_rows(), batch.num_columns()), (0, 20));
+        }
+        assert_eq!(
+            run(&engine, &limit(none.clone(), 2, Some(3)), &source, &options(device, None)).batch.num_rows(),
+            0
+        );
+    }
+    let (empty, scan) = table(0);
+    assert_eq!(
+        run(&engine, &sort(&scan, &[(3, true, true)], Some(3)), &empty, &options(DeviceChoice::Cpu, Some(0)))
+            .batch
+            .num_rows(),
+        0
+    );
+}
+
+#[test]
+fn limits_stop_early() {
+    let engine = Engine::new();
+    let (source, scan) = table(1500);
+    let even = Plan::Filter { predicate: less(column(&scan, 0), 1000), input: Box::new(scan) };
+    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+        for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
+            let options = QueryOptions { micro_model, ..options(device, None) };
+            for (skip, fetch, wanted) in
+                [(0, 10, 10), (3, 10, 10), (0, 1000, 1000), (990, 20, 10), (1000, 5, 0), (0, 0, 0)]
+            {
+                let batch = run(&engine, &limit(even.clone(), skip, Some(fetch)), &source, &options).batch;
+                let mut ids: Vec<i64> = rows_of(&batch, &[0]).iter().map(|id| id.parse().unwrap()).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                assert_eq!(ids.len(), wanted, "{device:?} {micro_model:?} {skip} {fetch}");
+                assert!(ids.iter().all(|id| *id < 1000));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_does_not_read_all_rows() {
+    let engine = Engine::new();
+    let rows = 1 << 20;
+    let schema = Arc::new(Schema::new(vec![ArrowField::new("id", ArrowType::Int64, false)]));
+    let array = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
+    let source = Arc::new(Table(RecordBatch::try_new(schema, vec![array]).unwrap()));
+    let fields = vec![Field { name: "id".into(), data_type: DataType::Int64, nullable: false }];
+    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0], fields });
+    let all = Plan::Filter { predicate: less(column(&scan, 0), i128::from(rows)), input: Box::new(scan) };
+    let output = run(&engine, &limit(all, 0, Some(5)), &source, &options(DeviceChoice::Cpu, None));
+    assert_eq!(output.batch.num_rows(), 5);
+    assert!(output.metrics.pipelines[0].rows_out < rows as u64 / 2, "{:?}", output.metrics.pipelines[0]);
+}
+
+#[test]
+fn a_sort_inside_a_query() {
+    let engine = Engine::new();
+    let (source, scan) = table(700);
+    let few = sort(&project(&scan, &[0]), &[(0, true, true)], Some(20));
+    let union = Plan::Union { inputs: vec![few.clone(), few.clone()], fields: few.fields() };
+    let outer = sort(&union, &[(0, false, true)], Some(5));
+    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+        let batch = run(&engine, &outer, &source, &options(device, Some(0))).batch;
+        assert_eq!(rows_of(&batch, &[0]), ["680", "680", "681", "681", "682"]);
+    }
+}
