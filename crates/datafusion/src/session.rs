@@ -11,6 +11,7 @@ use datafusion::common::{TableReference, plan_err};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::SQLOptions;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -134,10 +135,10 @@ const SIMPLE_PLANS: [(&str, &str); 11] = [
 
 /// DataFusion's rules, with the order of joins after the choice of their sides, and after `FilterPushdown`: that rule moves
 /// the filters of a plan by the names of their columns, and the columns of an ordered tree may share names.
-fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+fn optimizer_rules(runtime: &RuntimeEnv) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let place = rules.iter().position(|rule| rule.name() == "FilterPushdown").map_or(rules.len(), |i| i + 1);
-    rules.insert(place, Arc::new(JoinOrderRule));
+    rules.insert(place, Arc::new(JoinOrderRule::new(runtime)));
     rules
 }
 
@@ -153,10 +154,12 @@ impl KelpieSession {
         for (name, value) in &options.settings {
             config.options_mut().set(name, value)?;
         }
+        let runtime = Arc::new(RuntimeEnv::default());
         let state = SessionStateBuilder::new()
             .with_config(config)
+            .with_runtime_env(Arc::clone(&runtime))
             .with_default_features()
-            .with_physical_optimizer_rules(optimizer_rules())
+            .with_physical_optimizer_rules(optimizer_rules(&runtime))
             .with_physical_optimizer_rule(Arc::new(KelpieRule::new(Arc::clone(&engine))))
             .build();
         let context = SessionContext::new_with_state(state);

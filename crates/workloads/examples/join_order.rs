@@ -83,11 +83,12 @@ async fn rule_us(data: &Path, sql: &str) -> Result<f64> {
     let rules = rules.take_while(|rule| rule.name() != "LimitedDistinctAggregation").collect();
     let state = session.context().state();
     let state = SessionStateBuilder::new_from_existing(state).with_physical_optimizer_rules(rules).build();
+    let rule = JoinOrderRule::new(state.runtime_env());
     let plan = state.create_physical_plan(&state.create_logical_plan(sql).await?).await?;
     let mut best_us = f64::INFINITY;
     for _ in 0..20 {
         let (plan, start) = (Arc::clone(&plan), Instant::now());
-        JoinOrderRule.optimize(plan, state.config_options())?;
+        rule.optimize(plan, state.config_options())?;
         best_us = best_us.min(start.elapsed().as_secs_f64() * 1e6);
     }
     Ok(best_us)

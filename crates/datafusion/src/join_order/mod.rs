@@ -1,10 +1,11 @@
 //! The order of joins, by cost.
 //!
-//! DataFusion joins in the order of the FROM clause and only swaps sides. [`JoinOrderRule`] runs right after that: it
+//! DataFusion joins in the order of the FROM clause and only swaps sides. [`JoinOrderRule`] runs after that: it
 //! takes maximal trees of inner, semi and anti joins apart (`flatten`), estimates what each part keeps (`statistics`,
-//! `selectivity`, `model`), looks for the cheapest order (`graph`, `enumerate`), and builds that (`rebuild`), with the
+//! `selectivity`, `dictionary`, `model`), looks for the cheapest order (`graph`, `enumerate`), and builds that (`rebuild`), with the
 //! same columns on top. Before that, `reduce` drops rows below aggregates that nothing above asks for. A tree whose order is good already stays as it is, as does one of which no statistics are known.
 
+mod dictionary;
 mod enumerate;
 mod flatten;
 mod graph;
@@ -16,10 +17,12 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::Result;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::ProjectionExpr;
 use datafusion::physical_expr::utils::collect_columns;
@@ -30,11 +33,37 @@ use datafusion::physical_plan::projection::ProjectionExec;
 
 use crate::options::KelpieOptions;
 use flatten::{Flat, is_tree, map_leaves};
+use graph::NodeSet;
 use rebuild::Rebuild;
+use statistics::Estimator;
 
-/// Orders joins by cost, where `kelpie.join_order` is on. To be registered right after DataFusion's `JoinSelection`.
-#[derive(Debug, Default)]
-pub struct JoinOrderRule;
+/// Orders joins by cost, where `kelpie.join_order` is on. To be registered after DataFusion's `JoinSelection` and
+/// `FilterPushdown`, before `EnsureRequirements`.
+#[derive(Default)]
+pub struct JoinOrderRule {
+    estimator: Estimator,
+}
+
+impl JoinOrderRule {
+    /// A rule that may look at the footers of Parquet files that a session has read: pass the session's runtime.
+    pub fn new(runtime: &RuntimeEnv) -> JoinOrderRule {
+        let footers = Some(runtime.cache_manager.get_file_metadata_cache());
+        JoinOrderRule { estimator: Estimator { footers } }
+    }
+}
+
+impl fmt::Debug for JoinOrderRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinOrderRule").finish_non_exhaustive()
+    }
+}
+
+/// What every step needs.
+#[derive(Clone, Copy)]
+struct Planning<'a> {
+    config: &'a ConfigOptions,
+    estimator: &'a Estimator,
+}
 
 type Node = Arc<dyn ExecutionPlan>;
 
@@ -49,39 +78,39 @@ impl PhysicalOptimizerRule for JoinOrderRule {
 
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
         match KelpieOptions::of(config).join_order {
-            true => ordered(&plan, config),
+            true => ordered(&plan, Planning { config, estimator: &self.estimator }),
             false => Ok(plan),
         }
     }
 }
 
 /// The plan with every tree of joins in it ordered, the innermost first.
-fn ordered(node: &Node, config: &ConfigOptions) -> Result<Node> {
+fn ordered(node: &Node, planning: Planning<'_>) -> Result<Node> {
     if is_tree(node) {
-        let tree = with_ordered_leaves(node, config)?;
-        return Ok(reordered(&tree, config)?.unwrap_or(tree));
+        let tree = with_ordered_leaves(node, planning)?;
+        return Ok(reordered(&tree, planning)?.unwrap_or(tree));
     }
     if let Some(projection) = node.downcast_ref::<ProjectionExec>()
         && is_tree(projection.input())
     {
-        return projected(node, projection, config);
+        return projected(node, projection, planning);
     }
-    let children = node.children().into_iter().map(|child| ordered(child, config));
+    let children = node.children().into_iter().map(|child| ordered(child, planning));
     replace_children_if_necessary(Arc::clone(node), children.collect::<Result<Vec<_>>>()?)
 }
 
 /// A tree whose leaves are ordered, after what other leaves make superfluous in them is dropped.
-fn with_ordered_leaves(tree: &Node, config: &ConfigOptions) -> Result<Node> {
-    let reductions = reduce::reductions(tree)?;
+fn with_ordered_leaves(tree: &Node, planning: Planning<'_>) -> Result<Node> {
+    let reductions = reduce::reductions(tree, planning.estimator)?;
     map_leaves(tree, &mut |leaf| {
         let reduced = reductions.iter().find(|(old, _)| Arc::ptr_eq(old, leaf));
-        ordered(reduced.map_or(leaf, |(_, new)| new), config)
+        ordered(reduced.map_or(leaf, |(_, new)| new), planning)
     })
 }
 
 /// A projection that computes something over a tree: the tree need not carry what the projection does not read.
-fn projected(node: &Node, projection: &ProjectionExec, config: &ConfigOptions) -> Result<Node> {
-    let tree = with_ordered_leaves(projection.input(), config)?;
+fn projected(node: &Node, projection: &ProjectionExec, planning: Planning<'_>) -> Result<Node> {
+    let tree = with_ordered_leaves(projection.input(), planning)?;
     let schema = tree.schema();
     let mut read: Vec<usize> = projection
         .expr()
@@ -99,7 +128,7 @@ fn projected(node: &Node, projection: &ProjectionExec, config: &ConfigOptions) -
         true => Arc::clone(&tree),
         false => Arc::new(ProjectionExec::try_new(read.iter().map(column), Arc::clone(&tree))?),
     };
-    let Some(better) = reordered(&narrow, config)? else {
+    let Some(better) = reordered(&narrow, planning)? else {
         return replace_children_if_necessary(Arc::clone(node), vec![tree]);
     };
     let position = |c: &Column| Some(Column::new(c.name(), read.binary_search(&c.index()).ok()?));
@@ -111,17 +140,19 @@ fn projected(node: &Node, projection: &ProjectionExec, config: &ConfigOptions) -
     Ok(Arc::new(ProjectionExec::try_new_with_schema_metadata(moved, better, &projection.schema())?))
 }
 
-/// An order is only worth a new plan where it costs less than this share of the old one: estimates are not exact.
+/// An order is only worth a new plan where it costs less than this share of the old one, beyond what every order costs (each
+/// input is read once): estimates are not exact.
 const WORTH: f64 = 0.9;
 
 /// A tree in the cheapest order; `None` where it has that already or nothing is known of it.
-fn reordered(tree: &Node, config: &ConfigOptions) -> Result<Option<Node>> {
+fn reordered(tree: &Node, planning: Planning<'_>) -> Result<Option<Node>> {
     let mut flat = Flat::default();
     let Some(subtree) = flat.add(tree) else { return Ok(None) };
-    let Some(model) = model::model(&flat) else { return Ok(None) };
+    let Some(model) = model::model(&flat, planning.estimator) else { return Ok(None) };
     let Some((order, cost)) = enumerate::best_order(&model.graph) else { return Ok(None) };
+    let least: f64 = model.graph.all().iter().map(|node| model.graph.input_rows(NodeSet::of(node))).sum();
     match enumerate::cost(&model.graph, &subtree.tree) {
-        Some(before) if cost >= WORTH * before => return Ok(None),
+        Some(before) if cost - least >= WORTH * (before - least) => return Ok(None),
         _ => {}
     }
     let rebuild = Rebuild {
@@ -129,7 +160,7 @@ fn reordered(tree: &Node, config: &ConfigOptions) -> Result<Option<Node>> {
         graph: &model.graph,
         class_of: &model.class_of,
         outputs: &subtree.outputs,
-        config,
+        config: planning.config,
     };
     let better = rebuild.plan(&order, &tree.schema())?;
     Ok((better.schema() == tree.schema()).then_some(better))

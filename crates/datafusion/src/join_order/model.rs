@@ -5,7 +5,7 @@ use datafusion::arrow::datatypes::DataType;
 use super::flatten::{Flat, Item, ReducerItem};
 use super::graph::{Class, Condition, Correlation, Graph, GraphNode, NodeSet, Reducer};
 use super::selectivity::{filtered, selectivity};
-use super::statistics::{ColumnEstimate, Estimate, RESIDUAL, SMALLEST_ANTI, estimate};
+use super::statistics::{ColumnEstimate, Estimate, Estimator, RESIDUAL, SMALLEST_ANTI, estimate};
 
 /// A graph, and which class each column of the flat tree belongs to.
 pub(crate) struct Model {
@@ -14,12 +14,12 @@ pub(crate) struct Model {
 }
 
 /// The graph of a flat tree; `None` where statistics are missing or joins cannot be exchanged safely.
-pub(crate) fn model(flat: &Flat) -> Option<Model> {
+pub(crate) fn model(flat: &Flat, estimator: &Estimator) -> Option<Model> {
     let (class_of, classes) = classes(flat);
     if has_equal_floats(flat, &class_of) {
         return None;
     }
-    let estimates = relations(flat, &class_of)?;
+    let estimates = relations(flat, &class_of, estimator)?;
     // Every column of every relation, in the order of their numbers.
     let columns = Estimate {
         rows: 1.0,
@@ -31,7 +31,7 @@ pub(crate) fn model(flat: &Flat) -> Option<Model> {
     let nodes = flat.items.iter().zip(&estimates).map(|(item, estimate)| {
         Some(match (item, estimate) {
             (Item::Relation { .. }, Some(estimate)) => GraphNode { rows: estimate.rows, reducer: None },
-            (Item::Reducer(reducer), _) => reducer_node(flat, reducer, &estimates, &class_of)?,
+            (Item::Reducer(reducer), _) => reducer_node(flat, reducer, &estimates, &class_of, estimator)?,
             (Item::Relation { .. }, None) => return None,
         })
     });
@@ -98,14 +98,18 @@ fn has_equal_floats(flat: &Flat, class_of: &[Option<usize>]) -> bool {
 }
 
 /// Relations with the predicates that read them alone; reducers have none.
-fn relations(flat: &Flat, class_of: &[Option<usize>]) -> Option<Vec<Option<Estimate>>> {
+fn relations(
+    flat: &Flat,
+    class_of: &[Option<usize>],
+    estimator: &Estimator,
+) -> Option<Vec<Option<Estimate>>> {
     let mut estimates = Vec::with_capacity(flat.items.len());
     for (node, item) in flat.items.iter().enumerate() {
         let Item::Relation { plan, first } = item else {
             estimates.push(None);
             continue;
         };
-        let mut known = estimate(plan)?;
+        let mut known = estimate(plan, estimator)?;
         for predicate in flat.predicates.iter().filter(|p| p.nodes == NodeSet::of(node)) {
             let local = super::flatten::shifted(&predicate.expr, *first)?;
             known = filtered(known, &local);
@@ -184,8 +188,9 @@ fn reducer_node(
     reducer: &ReducerItem,
     estimates: &[Option<Estimate>],
     class_of: &[Option<usize>],
+    estimator: &Estimator,
 ) -> Option<GraphNode> {
-    let own = estimate(&reducer.plan)?;
+    let own = estimate(&reducer.plan, estimator)?;
     let (mut kept_values, mut own_values): (f64, f64) = (1.0, 1.0);
     let mut kept_rows: f64 = 1.0;
     let mut classes = Vec::new();

@@ -22,7 +22,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::flatten::{Flat, Item, ReducerItem, is_volatile};
 use super::model::classes;
-use super::statistics::estimate;
+use super::statistics::{Estimator, estimate};
 use crate::translate::pass_through;
 
 type Node = Arc<dyn ExecutionPlan>;
@@ -41,7 +41,7 @@ struct Filter<'a> {
 }
 
 /// Leaves of a tree, and what is to stand in their place.
-pub(crate) fn reductions(tree: &Node) -> Result<Vec<(Node, Node)>> {
+pub(crate) fn reductions(tree: &Node, estimator: &Estimator) -> Result<Vec<(Node, Node)>> {
     let mut flat = Flat::default();
     if flat.add(tree).is_none() || !flat.items.iter().any(|item| aggregate(item.plan()).is_some()) {
         return Ok(Vec::new());
@@ -49,7 +49,8 @@ pub(crate) fn reductions(tree: &Node) -> Result<Vec<(Node, Node)>> {
     let (class_of, _) = classes(&flat);
     let mut found = Vec::new();
     for (node, item) in flat.items.iter().enumerate() {
-        let Some(rows) = aggregate(item.plan()).and_then(|aggregate| estimate(aggregate.input())) else {
+        let Some(rows) = aggregate(item.plan()).and_then(|aggregate| estimate(aggregate.input(), estimator))
+        else {
             continue;
         };
         let mut best: Option<(usize, Filter<'_>)> = None;
@@ -57,7 +58,7 @@ pub(crate) fn reductions(tree: &Node) -> Result<Vec<(Node, Node)>> {
             if group_input(item.plan(), column).is_none() {
                 continue;
             }
-            for filter in filters(&flat, node, class, &class_of) {
+            for filter in filters(&flat, node, class, &class_of, estimator) {
                 let pays = filter.share <= LARGEST_SHARE && filter.base_rows <= LARGEST_EFFORT * rows.rows;
                 if pays && best.as_ref().is_none_or(|(_, old)| filter.share < old.share) {
                     best = Some((column, filter));
@@ -95,14 +96,20 @@ fn reducer_keys(reducer: &ReducerItem, class_of: &[Option<usize>]) -> Vec<(usize
 }
 
 /// The filtered tables of a tree, other than one of its items, that hold values of a class.
-fn filters<'a>(flat: &'a Flat, but: usize, class: usize, class_of: &[Option<usize>]) -> Vec<Filter<'a>> {
+fn filters<'a>(
+    flat: &'a Flat,
+    but: usize,
+    class: usize,
+    class_of: &[Option<usize>],
+    estimator: &Estimator,
+) -> Vec<Filter<'a>> {
     let others = flat.items.iter().enumerate().filter(|(node, item)| {
         let dropping = matches!(item, Item::Reducer(reducer) if reducer.anti);
         *node != but && !dropping && is_filtered_table(item.plan())
     });
     let filter = |(_, item): (usize, &'a Item)| {
         let (_, column) = keys(item, class_of).into_iter().find(|(known, _)| *known == class)?;
-        let known = estimate(item.plan())?;
+        let known = estimate(item.plan(), estimator)?;
         let values = known.columns.get(column)?;
         let domain = values.domain.unwrap_or(known.base_rows).max(1.0);
         let share = values.distinct_of(known.rows) / domain;

@@ -11,6 +11,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, JoinType, ScalarValue};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::{PhysicalExpr, PhysicalExprRef};
 use datafusion::physical_plan::ExecutionPlan;
@@ -25,6 +26,7 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 
+use super::dictionary::distinct_texts;
 use super::selectivity;
 
 type Node = Arc<dyn ExecutionPlan>;
@@ -111,29 +113,36 @@ pub(crate) fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     }
 }
 
+/// Estimates plans.
+#[derive(Default, Clone)]
+pub(crate) struct Estimator {
+    /// Footers of Parquet files.
+    pub footers: Option<Arc<FileMetadataCache>>,
+}
+
 /// Estimates a plan; `None` where not even the rows of its tables are known.
-pub(crate) fn estimate(node: &Node) -> Option<Estimate> {
+pub(crate) fn estimate(node: &Node, estimator: &Estimator) -> Option<Estimate> {
     let width = node.schema().fields().len();
     if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-        return of_scan(node, scan);
+        return of_scan(node, scan, estimator);
     }
     if let Some(filter) = node.downcast_ref::<FilterExec>() {
-        let estimate = selectivity::filtered(estimate(filter.input())?, filter.predicate());
+        let estimate = selectivity::filtered(estimate(filter.input(), estimator)?, filter.predicate());
         return Some(match filter.projection() {
             Some(columns) => estimate.columns_at(columns.as_ref()),
             None => estimate,
         });
     }
     if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
-        let input = estimate(projection.input())?;
+        let input = estimate(projection.input(), estimator)?;
         let columns = projection.expr().iter().map(|e| input.of_expr(&e.expr)).collect();
         return Some(Estimate { columns, ..input });
     }
     if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
-        return of_aggregate(aggregate, width);
+        return of_aggregate(aggregate, width, estimator);
     }
     if let Some(join) = node.downcast_ref::<HashJoinExec>() {
-        let pair = (estimate(join.left())?, estimate(join.right())?);
+        let pair = (estimate(join.left(), estimator)?, estimate(join.right(), estimator)?);
         let joined = of_join(pair.0, pair.1, join.on(), join.filter().is_some(), *join.join_type());
         return Some(match &join.projection {
             Some(columns) => joined.columns_at(columns),
@@ -141,7 +150,7 @@ pub(crate) fn estimate(node: &Node) -> Option<Estimate> {
         });
     }
     if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
-        let pair = (estimate(join.left())?, estimate(join.right())?);
+        let pair = (estimate(join.left(), estimator)?, estimate(join.right(), estimator)?);
         let joined = of_join(pair.0, pair.1, &[], join.filter().is_some(), *join.join_type());
         return Some(match join.projection() {
             Some(columns) => joined.columns_at(columns),
@@ -149,24 +158,34 @@ pub(crate) fn estimate(node: &Node) -> Option<Estimate> {
         });
     }
     if let Some(join) = node.downcast_ref::<CrossJoinExec>() {
-        return Some(of_join(estimate(join.left())?, estimate(join.right())?, &[], false, JoinType::Inner));
+        return Some(of_join(
+            estimate(join.left(), estimator)?,
+            estimate(join.right(), estimator)?,
+            &[],
+            false,
+            JoinType::Inner,
+        ));
     }
     if node.is::<UnionExec>() || node.is::<InterleaveExec>() {
-        let inputs = node.children().into_iter().map(estimate).collect::<Option<Vec<_>>>()?;
+        let inputs = node
+            .children()
+            .into_iter()
+            .map(|input| estimate(input, estimator))
+            .collect::<Option<Vec<_>>>()?;
         return Some(Estimate::unknown(inputs.iter().map(|input| input.rows).sum(), width));
     }
     if node.is::<EmptyExec>() || node.is::<PlaceholderRowExec>() {
         return Some(Estimate::unknown(1.0, width));
     }
-    of_other(node, width)
+    of_other(node, width, estimator)
 }
 
 /// Nodes that hand on their input's rows, or of which only that is assumed.
-fn of_other(node: &Node, width: usize) -> Option<Estimate> {
+fn of_other(node: &Node, width: usize, estimator: &Estimator) -> Option<Estimate> {
     let children = node.children();
     let input = match children.as_slice() {
-        [input] => estimate(input)?,
-        [input, ..] if node.is::<ScalarSubqueryExec>() => estimate(input)?,
+        [input] => estimate(input, estimator)?,
+        [input, ..] if node.is::<ScalarSubqueryExec>() => estimate(input, estimator)?,
         _ => return None,
     };
     let limit = node
@@ -184,7 +203,7 @@ fn of_other(node: &Node, width: usize) -> Option<Estimate> {
     })
 }
 
-fn of_scan(node: &Node, scan: &DataSourceExec) -> Option<Estimate> {
+fn of_scan(node: &Node, scan: &DataSourceExec, estimator: &Estimator) -> Option<Estimate> {
     let statistics = StatisticsContext::new().compute(node.as_ref(), &StatisticsArgs::new()).ok()?;
     let schema = node.schema();
     let Some(rows) = statistics.num_rows.get_value() else {
@@ -195,9 +214,16 @@ fn of_scan(node: &Node, scan: &DataSourceExec) -> Option<Estimate> {
         return Some(Estimate::unknown((bytes as f64 / 100.0).max(1.0), schema.fields().len()));
     };
     let rows = (*rows as f64).max(1.0);
+    let files = scan.data_source().downcast_ref::<FileScanConfig>().zip(estimator.footers.as_deref());
     let columns = schema.fields().iter().enumerate().map(|(i, field)| {
         let known = statistics.column_statistics.get(i);
-        known.map(|known| of_column(known, field.data_type(), rows)).unwrap_or_default()
+        let mut column = known.map(|known| of_column(known, field.data_type(), rows)).unwrap_or_default();
+        if column.distinct.is_none() && field.data_type().is_string() {
+            let texts = files.and_then(|(config, footers)| distinct_texts(config, footers, field.name()));
+            column.distinct = texts.map(|texts| texts.clamp(1.0, rows));
+            column.domain = column.distinct;
+        }
+        column
     });
     Some(Estimate { rows, base_rows: rows, columns: columns.collect() })
 }
@@ -257,8 +283,8 @@ pub(crate) fn number(value: &ScalarValue) -> Option<f64> {
     })
 }
 
-fn of_aggregate(aggregate: &AggregateExec, width: usize) -> Option<Estimate> {
-    let input = estimate(aggregate.input())?;
+fn of_aggregate(aggregate: &AggregateExec, width: usize, estimator: &Estimator) -> Option<Estimate> {
+    let input = estimate(aggregate.input(), estimator)?;
     let keys = aggregate.group_expr().expr();
     if keys.is_empty() {
         return Some(Estimate::unknown(1.0, width));
