@@ -376,7 +376,8 @@ pub enum Stmt {
     },
     /// Every thread of the block waits, and sees what the others wrote. Needs uniform control flow in the block.
     Barrier,
-    /// Orders this thread's memory accesses before those after it, as others on the device see them.
+    /// Orders this thread's memory accesses before those after it, as others on the device see them: all that publication
+    /// needs. A store before and a load after it may still change places.
     Fence,
     /// Reads shared memory at an address uniform in the block, between two barriers: the result is uniform in the block.
     UniformLoad {
