@@ -48,7 +48,7 @@ fn batch(rows: usize) -> RecordBatch {
             )),
         ),
         (
-            "t",
+            "y",
             Arc::new(Date32Array::from_iter(
                 (0..rows).map(|row| (row % 13 != 0).then_some(row as i32 % 17 - 8)),
             )),
@@ -96,7 +96,7 @@ async fn agree(queries: &[String]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_in_every_direction() {
     let mut queries = Vec::new();
-    for column in ["i", "f", "s", "d", "b", "t"] {
+    for column in ["i", "f", "s", "d", "b", "y"] {
         for direction in ["ASC", "DESC", "ASC NULLS FIRST", "DESC NULLS LAST"] {
             queries.push(format!("SELECT * FROM t ORDER BY {column} {direction}, id DESC"));
             queries.push(format!("SELECT {column}, id FROM t ORDER BY {column} {direction}, id LIMIT 20"));
@@ -135,6 +135,23 @@ async fn limits_and_offsets() {
         "SELECT count(*) FROM (SELECT id + 1 FROM t WHERE id < 10 LIMIT 12 OFFSET 5)",
         "SELECT count(*) FROM (SELECT id + 1 FROM t WHERE id < 10 LIMIT 12 OFFSET 50)",
         "SELECT count(*), count(DISTINCT x) FROM (SELECT i + 1 AS x FROM t WHERE i < 5 LIMIT 7)",
+    ];
+    agree(&queries.map(String::from)).await;
+}
+
+/// DataFusion sorts below operators that keep the order, and drops the keys above the sort.
+#[tokio::test(flavor = "multi_thread")]
+async fn sorts_below_other_operators() {
+    let queries = [
+        "SELECT id FROM t WHERE id IN (SELECT id FROM t ORDER BY f, id LIMIT 9) ORDER BY s, id",
+        "SELECT id FROM t WHERE id IN (SELECT i FROM t) ORDER BY s DESC, id DESC",
+        "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM t u WHERE u.i = t.id) ORDER BY s, id LIMIT 30",
+        "SELECT t.id, u.n FROM t JOIN (SELECT id % 5 AS k, count(*) AS n FROM t GROUP BY 1) u ON t.id = u.k ORDER BY t.s, t.id",
+        "SELECT t.id FROM (SELECT DISTINCT b FROM t) u RIGHT JOIN t ON t.b = u.b ORDER BY t.f DESC, t.s, t.id",
+        "SELECT u.id FROM (SELECT id, s, f FROM t ORDER BY s, id LIMIT 50) u WHERE u.f > 0 ORDER BY u.s, u.id",
+        "SELECT id + 1 FROM t WHERE id > 20 ORDER BY s, y, id",
+        "SELECT id FROM t WHERE id > (SELECT min(id) + 5 FROM t) ORDER BY s, id DESC LIMIT 25",
+        "SELECT a.id FROM t a, (SELECT 1 AS one UNION ALL SELECT 2) x WHERE a.id % 3 < x.one ORDER BY a.y, a.id",
     ];
     agree(&queries.map(String::from)).await;
 }

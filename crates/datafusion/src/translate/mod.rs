@@ -7,6 +7,7 @@ mod aggregate;
 mod expr;
 mod function;
 mod join;
+mod order;
 mod scan;
 
 use std::sync::Arc;
@@ -242,36 +243,18 @@ impl Translator {
     }
 }
 
-/// Sorts a plan whose DataFusion node promises an order that Kelpie's plan does not keep (a file declared as sorted).
+/// The plan in the order of its DataFusion node: below a sort, or of a file that is declared as sorted.
 fn ordered(plan: Plan, node: &Node, translator: &mut Translator) -> Option<Plan> {
-    let Some(ordering) = node.output_ordering().filter(|_| !keeps_order(&plan)) else {
+    if order::is_kept(&plan) {
         return Some(plan);
-    };
+    }
+    if let Some(sorted) = order::restored(&plan) {
+        return Some(sorted);
+    }
+    let Some(ordering) = node.output_ordering() else { return Some(plan) };
     let schema = node.schema();
     let keys = sort_keys(translator.exprs(&schema, "declared order"), ordering)?;
     Some(Plan::Sort { input: Box::new(plan), keys, fetch: None })
-}
-
-fn keeps_order(plan: &Plan) -> bool {
-    match plan {
-        Plan::Sort { .. } => true,
-        Plan::Limit { input, .. } | Plan::Scalars { input, .. } => keeps_order(input),
-        // The engine hands such rows on as they are.
-        Plan::Project { input, exprs, .. }
-            if exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_))) =>
-        {
-            keeps_order(input)
-        }
-        _ => is_one_row(plan),
-    }
-}
-
-fn is_one_row(plan: &Plan) -> bool {
-    match plan {
-        Plan::Aggregate { keys, .. } => keys.is_empty(),
-        Plan::Project { input, .. } | Plan::Scalars { input, .. } => is_one_row(input),
-        _ => false,
-    }
 }
 
 fn sort_keys(mut translator: ExprTranslator<'_>, ordering: &LexOrdering) -> Option<Vec<SortKey>> {
