@@ -193,3 +193,25 @@ async fn steps_of_many_partitions() {
     }
     check.finish();
 }
+
+/// DataFusion sums decimals for an average in 256 bits: where 128 do not hold the sum, its operators take over.
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_beyond_128_bits() {
+    let (plain, kelpie) = sessions(11, &[("kelpie.device", "cpu")]).unwrap();
+    let scaled = "CAST(a.nn AS DECIMAL(38, 0)) * CAST('100000000000000000000000000000000' AS DECIMAL(33, 0))";
+    for sql in [
+        format!("SELECT avg({scaled}) FROM t a CROSS JOIN t b"),
+        format!("SELECT a.k, avg({scaled}) FROM t a CROSS JOIN t b GROUP BY a.k"),
+        format!("SELECT avg({scaled}), avg({scaled} * 1000) FROM t a"),
+        format!("SELECT sum({scaled} * 1000), min({scaled}), max({scaled}) FROM t a CROSS JOIN t b"),
+    ] {
+        let query = Generated { sql, ordered: false };
+        let outcome = compare(&plain, &kelpie, &query).await;
+        assert!(
+            matches!(outcome, Outcome::Equal { .. } | Outcome::BothFailed(_)),
+            "{}: {outcome:?}",
+            query.sql
+        );
+        println!("{outcome:?}");
+    }
+}

@@ -564,7 +564,10 @@ fn failure(status: Option<Status>, code: u32) -> EngineError {
         Some(Status::CastParse) => {
             EngineError::Query("Cast error: text is not a value of the target type".into())
         }
-        Some(Status::Fallback) => EngineError::Fallback("text beyond ASCII".into()),
+        Some(Status::Fallback) => EngineError::Fallback(
+            "a value that kernels do not handle (text beyond ASCII or of 64 KiB, a sum beyond 128 bits)"
+                .into(),
+        ),
         Some(Status::Duplicate) => EngineError::Internal("a key of a join twice, without a promise".into()),
         Some(Status::NegativeSubstringLength) => {
             EngineError::Query("negative substring length not allowed".into())

@@ -161,7 +161,7 @@ fn rows() -> (Vec<i32>, Vec<Vec<Value>>) {
                 }
                 (_, Value::Int(_)) => Value::Int(i128::from(low % 100)),
                 // A mean that is large against the deviation.
-                (_, Value::Float(_)) => Value::Float(1e6 + (low % 64) as f64 / 8.0),
+                (_, Value::Float(_)) => Value::Float(1e12 + (low % 64) as f64 / 8.0),
                 _ => Value::Text(format!("text {}", low % 40)),
             };
             values.push(value);
@@ -274,7 +274,10 @@ fn evaluate(function: AggregateFunction, result: &DataType, values: &[Value], gr
     let floats: Vec<f64> = values.iter().filter_map(|value| value.float()).collect();
     let count = values.len() as f64;
     let mean = floats.iter().sum::<f64>() / count;
-    let squares = || floats.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+    // Distances from the first value are exact where the values are close together.
+    let origin = floats.first().copied().unwrap_or(0.0);
+    let center = floats.iter().map(|value| value - origin).sum::<f64>() / count;
+    let squares = || floats.iter().map(|value| (value - origin - center).powi(2)).sum::<f64>();
     let variance = |sample: bool| match values.len() {
         1 if sample => Value::Null,
         1 if !grouped => Value::Float(0.0),

@@ -113,9 +113,14 @@ fn combine_moments(cx: &mut Context<'_>, old: &[V], new: &[V]) -> Vec<V> {
     let within = b.add(squares, other_squares);
     let new_squares = b.add(within, between);
     let zero = b.f64(0.0);
-    let none = b.eq(added, zero);
-    let choices = [(count, total), (mean, new_mean), (lost, new_lost), (squares, new_squares)];
-    choices.map(|(old, new)| b.select(none, old, new)).to_vec()
+    let (none, first) = (b.eq(added, zero), b.eq(count, zero));
+    let merged = [total, new_mean, new_lost, new_squares];
+    let choices = old.iter().zip(new).zip(merged);
+    let choose = |((old, new), merged): ((&V, &V), V)| {
+        let present = b.select(first, *new, merged);
+        b.select(none, *old, present)
+    };
+    choices.map(choose).collect()
 }
 
 /// Adds a contribution to a cell in memory; `pointer` addresses its first word as `u64`.
