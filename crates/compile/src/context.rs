@@ -339,10 +339,12 @@ impl<'a> Context<'a> {
         self.argument("bytes", Type::global(Scalar::U8), Argument::Bytes(bytes.into()))
     }
 
-    /// Whether the kernel makes text: then another thread may have written the text whose address a state holds, and
-    /// must be followed by a fence before the bytes are read.
-    pub fn makes_text(&self) -> bool {
-        self.arguments.iter().any(|argument| matches!(argument, Argument::Heap(_)))
+    /// Orders the bytes of text and its address: to be called between writing a text and publishing its address in a
+    /// state, and between reading an address and its bytes. Nothing where the kernel makes no text.
+    pub fn fence_text(&mut self) {
+        if self.arguments.iter().any(|argument| matches!(argument, Argument::Heap(_))) {
+            self.builder.fence();
+        }
     }
 
     // ---- the row

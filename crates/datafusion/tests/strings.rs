@@ -284,6 +284,11 @@ async fn functions() {
         "repeat(?, id - 5)",
         "reverse(?)",
         "reverse(? || o)",
+        "lpad(?, 5, 'xy')",
+        "rpad(?, 4)",
+        "lpad(?, id, o)",
+        "split_part(?, ' ', 2)",
+        "split_part(?, o, 1)",
         "character_length(trim(?))",
         "left(?, 1) || 'x'",
     ];

@@ -10,9 +10,9 @@ use crate::columns::ColumnCache;
 use crate::error::EngineError;
 
 /// Bytes of new text a row that are expected.
-const ROW_BYTES: u64 = 32;
+const ROW_BYTES: u64 = 128;
 /// Bytes of the first heap, at least and at most.
-const INITIAL_BYTES: (u64, u64) = (1 << 16, 64 << 20);
+const INITIAL_BYTES: (u64, u64) = (1 << 16, 256 << 20);
 /// How much larger the next heap is, at least: a launch that fails early has not asked for all that it needs.
 const GROWTH: u64 = 4;
 

@@ -4,11 +4,12 @@
 //! `Status::Grow`, and the engine runs the pipeline again with a larger heap. It keeps the outgrown ones while the
 //! stage runs, so that states may hold addresses of text.
 
-use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, CompareOp, Function, Handle, Scalar, Scope, Type};
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{AtomicOp, BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Scope, Type};
 
-use super::text::{byte, case_name, count_up, function};
+use super::text::{byte, case_name, function, increment};
 use super::value::{both, text, unsupported};
+use super::words;
 use crate::context::{Argument, Case, Context, HeapPart, Lowered, Repr, Status, Text, Unsupported};
 use crate::expr::{Expr, lower as lower_expr};
 
@@ -32,8 +33,6 @@ pub(super) fn make(cx: &mut Context<'_>, length: V, fill: impl FnOnce(&mut Conte
     let data = cx.builder.offset(heap, offset);
     cx.begin_if(fits);
     fill(cx, data);
-    // Its address may be published.
-    cx.builder.fence();
     cx.end();
     Text { data, length: cx.builder.convert(length, Scalar::U32), case: Case::Keep, code: None }
 }
@@ -79,14 +78,40 @@ fn copy_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     let params = [("target", pointer), ("text", pointer), ("length", Type::U32)];
     function(cx, &format!("text_copy{}", case_name(case)), &params, Scalar::U32, |b| {
         let [target, data, length] = [0, 1, 2].map(|index| b.param(index));
-        count_up(b, length, |b, index| {
-            let byte = byte(b, data, index, case);
-            let byte = b.convert(byte, Scalar::U8);
-            let place = b.offset(target, index);
-            b.store(place, byte);
-        });
+        let zero = b.u32(0);
+        let place = b.var_of("place", zero);
+        if case == Case::Keep {
+            // Words are stored where the target is aligned.
+            let (address, eight, seven) = (b.bitcast(target, Scalar::U64), b.u32(8), b.u32(7));
+            let address = b.convert(address, Scalar::U32);
+            let over = b.and(address, seven);
+            let missing = b.sub(eight, over);
+            let missing = b.and(missing, seven);
+            let head = b.binary(BinaryOp::Min, missing, length);
+            copy_bytes(b, [target, data, head], case, place);
+            words::each_word(b, data, length, place, |b, word, current| {
+                let place = b.offset(target, current);
+                let place = b.bitcast(place, Type::global(Scalar::U64));
+                b.store(place, word);
+            });
+        }
+        copy_bytes(b, [target, data, length], case, place);
         b.return_value(length);
     })
+}
+
+/// Copies the bytes from `place` up to `end`.
+fn copy_bytes(b: &mut Builder, [target, data, end]: [V; 3], case: Case, place: Var) {
+    b.begin_loop();
+    let current = b.read(place);
+    let done = b.ge(current, end);
+    b.break_if(done);
+    let byte = byte(b, data, current, case);
+    let byte = b.convert(byte, Scalar::U8);
+    let to = b.offset(target, current);
+    b.store(to, byte);
+    increment(b, place);
+    b.end();
 }
 
 /// A text whose bytes are in memory as they are: one with a case mapping is copied.

@@ -3,7 +3,7 @@
 use super::value::unsupported;
 use super::{
     ExprKind, Function, Side, arithmetic, case, cast, compare, date_part, dictionary, heap, inlist, like,
-    literal, logic, math, regex, search, slices, text,
+    literal, logic, math, pad, regex, search, slices, text,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -70,6 +70,8 @@ fn call(
         (Function::Left, _) => slices::ends(cx, Side::Left, arguments),
         (Function::Right, _) => slices::ends(cx, Side::Right, arguments),
         (Function::Search(what), _) => search::search(cx, what, arguments),
+        (Function::Pad(side), _) => pad::pad(cx, side, arguments),
+        (Function::SplitPart, _) => pad::split_part(cx, arguments),
         (Function::Replace, _) => search::replace(cx, arguments),
         (Function::Repeat, _) => search::repeat(cx, arguments),
         (Function::Reverse, [input]) => search::reverse(cx, input),

@@ -20,6 +20,7 @@ mod literal;
 mod logic;
 mod lower;
 mod math;
+mod pad;
 mod range;
 mod regex;
 mod search;
@@ -155,6 +156,10 @@ pub enum Function {
     Right,
     /// `starts_with`, `ends_with`, `contains`, `strpos(text, other)`.
     Search(Search),
+    /// `lpad`, `rpad(text, characters [, fill])`.
+    Pad(Side),
+    /// `split_part(text, delimiter, position)`.
+    SplitPart,
     /// `replace(text, from, to)`.
     Replace,
     /// `repeat(text, count)`.

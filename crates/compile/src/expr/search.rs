@@ -27,7 +27,7 @@ pub enum Search {
 }
 
 /// A text without a case mapping, and its validity.
-fn lower_plain(cx: &mut Context<'_>, expr: &Expr) -> Result<(Text, Option<V>), Unsupported> {
+pub(super) fn lower_plain(cx: &mut Context<'_>, expr: &Expr) -> Result<(Text, Option<V>), Unsupported> {
     let value = lower_expr(cx, expr)?;
     let input = text(&value)?;
     Ok((plain(cx, input, value.valid), value.valid))
@@ -156,22 +156,27 @@ pub(super) fn repeat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered
     let wide = cx.builder.convert(length, Scalar::U64);
     let total = cx.builder.mul(wide, times);
     let text = make(cx, total, |cx, target| {
-        let params = [("target", POINTER), ("text", POINTER), ("length", Type::U32), ("total", Type::U32)];
-        let repeat = function(cx, "text_repeat", &params, Scalar::U32, |b| {
-            let [target, data, length, total] = [0, 1, 2, 3].map(|index| b.param(index));
-            count_up(b, total, |b, index| {
-                let place = b.rem(index, length);
-                let byte = b.offset(data, place);
-                let byte = b.load(byte);
-                let target = b.offset(target, index);
-                b.store(target, byte);
-            });
-            b.return_value(total);
-        });
+        let repeat = repeat_function(cx);
         let total = cx.builder.convert(total, Scalar::U32);
         cx.builder.call(repeat, &[target, input.data, length, total]);
     });
     Ok(Lowered { repr: Repr::Text(text), valid, range: None })
+}
+
+/// Writes `total` bytes: a text again and again.
+pub(super) fn repeat_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let params = [("target", POINTER), ("text", POINTER), ("length", Type::U32), ("total", Type::U32)];
+    function(cx, "text_repeat", &params, Scalar::U32, |b| {
+        let [target, data, length, total] = [0, 1, 2, 3].map(|index| b.param(index));
+        count_up(b, total, |b, index| {
+            let place = b.rem(index, length);
+            let byte = b.offset(data, place);
+            let byte = b.load(byte);
+            let target = b.offset(target, index);
+            b.store(target, byte);
+        });
+        b.return_value(total);
+    })
 }
 
 /// Lowers REVERSE: the characters from the last to the first.

@@ -35,7 +35,13 @@ fn advance(b: &mut Builder, var: Var, amount: u32) {
 }
 
 /// `while place + 8 <= length { body }`: the body gets the word at `place`, and may break.
-fn each_word(b: &mut Builder, data: V, length: V, place: Var, body: impl FnOnce(&mut Builder, V, V)) {
+pub(super) fn each_word(
+    b: &mut Builder,
+    data: V,
+    length: V,
+    place: Var,
+    body: impl FnOnce(&mut Builder, V, V),
+) {
     b.begin_loop();
     let current = b.read(place);
     let (rest, eight) = (b.sub(length, current), b.u32(8));

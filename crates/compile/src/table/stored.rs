@@ -122,6 +122,7 @@ impl StoredColumn {
             }
             (Repr::Text(text), Form::Text { addresses, lengths }) => {
                 let text = plain_text(cx, text.clone(), value.valid);
+                cx.fence_text();
                 let pointer = address(cx, addresses, Scalar::U64, place);
                 let data = cx.builder.bitcast(text.data, Scalar::U64);
                 cx.builder.store(pointer, data);

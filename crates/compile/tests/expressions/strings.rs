@@ -464,3 +464,54 @@ fn every_place_of_a_word() {
     }
     check(&call(Function::Substr, vec![col(0, Utf8), col(1, Int64)], Utf8), &rows);
 }
+
+#[test]
+fn padding_and_fields() {
+    let row = |text: &str, count: i64, fill: &str, expected: Value| {
+        (vec![text.into(), count.into(), fill.into()], expected)
+    };
+    let arguments = || vec![col(0, Utf8), col(1, Int64), col(2, Utf8)];
+    check(
+        &call(Function::Pad(Side::Left), arguments(), Utf8),
+        &[
+            row("hi", 5, "xy", "xyxhi".into()),
+            row("hello", 2, "x", "he".into()),
+            row("\u{e9}", 3, "\u{1f600}a", "\u{1f600}a\u{e9}".into()),
+            row("h\u{e9}llo", 2, "x", "h\u{e9}".into()),
+            row("a", 5, "", "a".into()),
+            row("a", 0, "x", "".into()),
+            row("a", -1, "x", "".into()),
+            row("", 3, "ab", "aba".into()),
+            row("a", 1 << 40, "x", Fallback.into()),
+            (vec![NULL, 3.into(), "x".into()], NULL),
+        ],
+    );
+    check(
+        &call(Function::Pad(Side::Right), arguments(), Utf8),
+        &[row("hi", 5, "xy", "hixyx".into()), row("h\u{e9}", 4, "\u{e8}", "h\u{e9}\u{e8}\u{e8}".into())],
+    );
+    let spaces = call(Function::Pad(Side::Right), vec![col(0, Utf8), int(3, Int64)], Utf8);
+    check_one(&spaces, vec![("a".into(), "a  ".into()), (NULL, NULL)]);
+    let row = |text: &str, delimiter: &str, position: i64, expected: Value| {
+        (vec![text.into(), delimiter.into(), position.into()], expected)
+    };
+    check(
+        &call(Function::SplitPart, vec![col(0, Utf8), col(1, Utf8), col(2, Int64)], Utf8),
+        &[
+            row("a-b--c", "-", 1, "a".into()),
+            row("a-b--c", "-", 2, "b".into()),
+            row("a-b--c", "-", 3, "".into()),
+            row("a-b--c", "-", 4, "c".into()),
+            row("a-b--c", "-", 5, "".into()),
+            row("a-b", "--", 1, "a-b".into()),
+            row("aaa", "aa", 2, "a".into()),
+            row("abc", "", 1, "abc".into()),
+            row("abc", "", 2, "".into()),
+            row("", "-", 1, "".into()),
+            row("\u{e9}\u{1f600}\u{e8}", "\u{1f600}", 2, "\u{e8}".into()),
+            row("a-b", "-", 0, Fallback.into()),
+            row("a-b", "-", -1, Fallback.into()),
+            (vec!["a".into(), NULL, 1.into()], NULL),
+        ],
+    );
+}

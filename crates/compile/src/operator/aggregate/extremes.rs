@@ -126,6 +126,7 @@ pub fn wide_less(cx: &mut Context<'_>, a: V, b: V) -> V {
 pub fn pack_text(cx: &mut Context<'_>, value: &Repr, live: Option<V>) -> Result<V, Unsupported> {
     let Repr::Text(text) = value else { return Err(Unsupported("an extreme of what is not text".into())) };
     let text = plain_text(cx, text.clone(), live);
+    cx.fence_text();
     let b = &mut *cx.builder;
     let address = b.bitcast(text.data, Scalar::U64);
     let (length_bits, address_bits) = (b.u32(LENGTH_BITS), b.u64(u64::from(u64::BITS - LENGTH_BITS)));
@@ -164,9 +165,7 @@ pub fn unpack_text(cx: &mut Context<'_>, word: V) -> Text {
 
 /// Whether a cell that holds the text `old` takes `new`; either may be nothing.
 pub fn text_is_better(cx: &mut Context<'_>, op: CellOp, old: V, new: V) -> V {
-    if cx.makes_text() {
-        cx.builder.fence();
-    }
+    cx.fence_text();
     let (old_text, new_text) = (unpack_text(cx, old), unpack_text(cx, new));
     let order = text_order(cx, &new_text, &old_text);
     let b = &mut *cx.builder;
