@@ -48,6 +48,7 @@ pub async fn compare(plain: &SessionContext, kelpie: &KelpieSession, query: &Gen
     let expected = expected.unwrap_or_else(|message| exec_err!("DataFusion panics: {message}"));
     let actual = match unless_panicking(kelpie.sql(&query.sql)).await {
         Ok(actual) => actual,
+        Err(message) if expected.is_err() => exec_err!("Kelpie panics: {message}"),
         Err(message) => return Outcome::Different(format!("Kelpie panics: {message}")),
     };
     let (expected, actual) = match (expected, actual) {
@@ -70,7 +71,7 @@ pub async fn compare(plain: &SessionContext, kelpie: &KelpieSession, query: &Gen
 }
 
 /// What a future gives, or the message of its panic.
-async fn unless_panicking<T>(future: impl Future<Output = T>) -> std::result::Result<T, String> {
+pub(super) async fn unless_panicking<T>(future: impl Future<Output = T>) -> std::result::Result<T, String> {
     AssertUnwindSafe(future).catch_unwind().await.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default()

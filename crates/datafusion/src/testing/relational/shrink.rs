@@ -10,7 +10,7 @@ use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::error::Result;
 use kelpie_engine::Engine;
 
-use super::super::compare::{Outcome, compare};
+use super::super::compare::{Outcome, compare, unless_panicking};
 use super::super::sessions_over;
 use super::generator::Query;
 use super::tables::Table;
@@ -51,7 +51,8 @@ pub(super) async fn shrink(
     shrinker.rows(&query, &mut tables).await?;
     let how = shrinker.differs(&query, &tables).await?;
     let mut text = format!("  smaller: {sql}\n  {}\n", how.unwrap_or_else(|| "not every time".into()));
-    let plan = shrinker.plan(&sql, &tables).await.unwrap_or_else(|error| error.strip_backtrace());
+    let plan = unless_panicking(shrinker.plan(&sql, &tables)).await;
+    let plan = plan.unwrap_or_else(Ok)?;
     plan.lines().for_each(|line| text.push_str(&format!("  | {line}\n")));
     for (name, batch) in &tables {
         text.push_str(&shown(name, batch)?);
