@@ -244,7 +244,7 @@ impl Generator {
             let known = scope.columns.iter().any(|column| column.kind == *kind);
             if known && self.below(5) < 2 {
                 let key = self.key(*kind, scope);
-                keys.push(key.tree.clone());
+                add_key(&mut keys, &key.tree);
                 items.push(key);
             } else {
                 items.push(self.aggregate(*kind, scope));
@@ -253,7 +253,7 @@ impl Generator {
         // A key that is not shown, or the only one.
         if (keys.is_empty() || self.once_in(6)) && !scope.columns.is_empty() {
             let kind = scope.columns[self.below(scope.columns.len())].kind;
-            keys.push(self.key(kind, scope).tree);
+            add_key(&mut keys, &self.key(kind, scope).tree);
         }
         let having = match self.once_in(4) {
             true => self.having(scope),
@@ -289,6 +289,13 @@ impl Value {
     /// A computed value.
     pub fn of(kind: Kind, tree: Tree) -> Value {
         Value { tree, kind, plain: true, most: None }
+    }
+}
+
+/// A key of GROUP BY, each once.
+fn add_key(keys: &mut Vec<Tree>, key: &Tree) {
+    if !keys.iter().any(|known| known.sql() == key.sql()) {
+        keys.push(key.clone());
     }
 }
 
