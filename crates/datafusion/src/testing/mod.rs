@@ -45,11 +45,6 @@ fn sessions_over<'a>(
         options = options.with(*name, *value);
     }
     let kelpie = KelpieSession::new(options)?;
-    // It drops keys of ORDER BY that follow a column taken for unique, which after a cross join none need be: which rows
-    // a limit keeps is then left to chance.
-    for context in [&plain, kelpie.context()] {
-        context.remove_optimizer_rule("eliminate_duplicated_expr");
-    }
     for (name, batches) in tables {
         let schema = batches[0].schema();
         let partitions: Vec<_> = batches.iter().map(|batch| vec![batch.clone()]).collect();
