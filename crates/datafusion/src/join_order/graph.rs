@@ -119,8 +119,8 @@ pub(crate) struct Correlation {
 /// How two sets of nodes can be joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// By at least one class.
-    Equal,
+    /// By so many classes, at least one.
+    Equal(usize),
     /// Every pair of rows is a candidate.
     Pairs,
     /// The second set is a reducer.
@@ -129,6 +129,8 @@ pub(crate) enum Link {
 
 /// Build rows cost this much more than probe rows: they are materialised and written in random order.
 const BUILD_WEIGHT: f64 = 2.0;
+/// Probe rows with several keys cost this much more than those with one, which is mostly an index into a table.
+const KEYS_WEIGHT: f64 = 2.0;
 /// A pair that a nested loop looks at.
 const PAIR_WEIGHT: f64 = 0.5;
 
@@ -190,8 +192,10 @@ impl Graph {
             let keys = reducer.classes.iter().all(|class| self.classes[*class].nodes.meets(a));
             return (keys && reducer.needs.within(a)).then_some(Link::Reduce(node));
         }
-        if self.classes.iter().any(|class| class.nodes.meets(a) && class.nodes.meets(b)) {
-            return Some(Link::Equal);
+        let shared = |class: &&Class| class.nodes.meets(a) && class.nodes.meets(b);
+        let keys = self.classes.iter().filter(shared).count();
+        if keys > 0 {
+            return Some(Link::Equal(keys));
         }
         let both = a.union(b);
         let condition = |c: &Condition| c.nodes.within(both) && c.nodes.meets(a) && c.nodes.meets(b);
@@ -252,13 +256,15 @@ impl Graph {
         }
     }
 
-    /// The cost of one join, in probed rows: build rows (weighted), probe rows and output rows.
+    /// The cost of one join, in probed rows: build rows and probe rows (both weighted), and output rows.
     pub fn join_cost(&self, link: Link, build_rows: f64, probe_rows: f64, rows: f64) -> f64 {
-        let pairs = match link {
-            Link::Pairs => PAIR_WEIGHT * build_rows * probe_rows,
-            Link::Equal | Link::Reduce(_) => 0.0,
+        let keys = match link {
+            Link::Pairs => return (BUILD_WEIGHT + PAIR_WEIGHT * probe_rows) * build_rows + probe_rows + rows,
+            Link::Equal(keys) => keys,
+            Link::Reduce(node) => self.nodes[node].reducer.as_ref().map_or(1, |r| r.classes.len()),
         };
-        BUILD_WEIGHT * build_rows + probe_rows + pairs + rows
+        let probe_weight = if keys > 1 { KEYS_WEIGHT } else { 1.0 };
+        BUILD_WEIGHT * build_rows + probe_weight * probe_rows + rows
     }
 
     /// Whether the first set of a link may be the probe side.
@@ -267,7 +273,7 @@ impl Graph {
             Link::Reduce(node) => {
                 !self.nodes[node].reducer.as_ref().is_some_and(|reducer| reducer.builds_kept_side)
             }
-            Link::Equal | Link::Pairs => true,
+            Link::Equal(_) | Link::Pairs => true,
         }
     }
 }
