@@ -4,6 +4,11 @@
 //! ranges or dictionaries make a dense domain (`direct`); open addressing where they do not (`hash`). Under
 //! `pipelined` every row updates the device's table (B2, C2). Under `resolution` a row updates memory that is private
 //! to a thread or block, which is merged into the device's table at the end (B3, C3).
+//! Groups found by hashing are in one table under both: on a CPU with few workers its atomics cost little beside the cache
+//! miss of a random group, which tables of each worker would not save.
+//!
+//! What a group keeps is a list of `cells`, which `functions` derives from the aggregates and `reading` turns into
+//! results; arguments that are DISTINCT have sets of their values (`distinct`).
 
 pub mod cells;
 mod direct;
