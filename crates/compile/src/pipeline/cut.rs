@@ -174,7 +174,8 @@ impl Cut<'_> {
         rows: Rows,
     ) -> Result<(OutputLayout, Option<Sorting>), Unsupported> {
         let bound = rows.bound();
-        let operator = SortOperator::plan(keys, fetch, &rows.columns, bound, &mut self.states)?;
+        let size = (bound, rows.branches.len());
+        let operator = SortOperator::plan(keys, fetch, &rows.columns, size, &mut self.states)?;
         self.close(rows.branches, || Sink::Sort(Box::new(operator.clone())));
         let bound = fetch.map_or(bound, |fetch| bound.min(fetch as u64));
         let (fields, infos) = (plan.fields(), operator.infos());

@@ -167,7 +167,10 @@ impl Body<'_, '_> {
             self.bounds = join.index().begin(cx);
         }
         if let Sink::Sort(sort) = sink {
-            sort.begin(cx);
+            let all = matches!(self.source, Source::Scan { .. })
+                && !self.pruned
+                && self.steps.iter().all(|step| matches!(step, Step::Project(_)));
+            sort.begin(cx, all.then_some(rows));
         }
         let morsels = if cx.target.lanes > 1 || cx.target.block_threads > 1 {
             self.grid_stride(cx, rows, sink)?;
@@ -479,7 +482,7 @@ impl Body<'_, '_> {
         let flow = self.steps(cx, flow, Pass::Whole)?;
         match sink {
             Sink::Aggregate(operator) => operator.consume(cx, flow)?,
-            Sink::Sort(sort) => sort.consume(cx, self.environment.used)?,
+            Sink::Sort(sort) => sort.consume(cx, row, self.environment.used)?,
             Sink::Output(output) if output.is_ordered() => {
                 let place = cx.builder.bitcast(row, Scalar::U64);
                 output.write(cx, place)?;

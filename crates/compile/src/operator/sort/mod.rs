@@ -10,7 +10,7 @@ pub mod words;
 use std::collections::BTreeSet;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Scalar, Scope, Type};
 
 use self::top::Heap;
 use self::words::{WordKey, Words};
@@ -39,16 +39,20 @@ pub struct SortOperator {
     /// State of one `u64`: how many rows are delivered.
     delivered: usize,
     fetch: Option<u64>,
+    /// One pipeline stores all rows.
+    single: bool,
     heap: Option<Heap>,
+    /// A row's place is its number in the source.
+    positional: bool,
 }
 
 impl SortOperator {
-    /// Declares the states. `fetch`: at most this many rows are delivered.
+    /// Declares the states. `fetch`: at most this many rows are delivered. `branches`: pipelines that store rows.
     pub(crate) fn plan(
         keys: &[SortKey],
         fetch: Option<usize>,
         columns: &[ColumnInfo],
-        row_bound: u64,
+        (row_bound, branches): (u64, usize),
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
         let key = |key: &SortKey| match key.expr.kind {
@@ -71,7 +75,9 @@ impl SortOperator {
             order: states.state("order", 4, class),
             delivered: states.counter("delivered_rows"),
             fetch: fetch.map(|rows| rows as u64),
+            single: branches == 1,
             heap: None,
+            positional: false,
         })
     }
 
@@ -112,33 +118,64 @@ impl SortOperator {
 
     // ---- as a sink
 
-    /// What precedes the row loop.
-    pub(crate) fn begin(&mut self, cx: &mut Context<'_>) {
+    /// What precedes the row loop. `rows` (`i64`) is given where every row of the source is stored: then no counter is
+    /// needed for the places.
+    pub(crate) fn begin(&mut self, cx: &mut Context<'_>, rows: Option<V>) {
         let serial = cx.target.lanes == 1 && cx.target.block_threads == 1;
-        let rows = self.fetch.filter(|rows| serial && (1..=top::MAX_ROWS).contains(rows));
-        self.heap = rows.map(|rows| Heap::begin(cx, rows));
+        let wanted = self.fetch.filter(|wanted| serial && (1..=top::MAX_ROWS).contains(wanted));
+        self.heap = wanted.map(|wanted| Heap::begin(cx, wanted));
+        self.positional = false;
+        if let (Some(rows), true, None) = (rows, self.single, &self.heap) {
+            self.positional = true;
+            let (block, thread) =
+                (cx.builder.builtin(Builtin::BlockId), cx.builder.builtin(Builtin::ThreadId));
+            let (both, zero) = (cx.builder.binary(BinaryOp::Or, block, thread), cx.builder.u32(0));
+            let first = cx.builder.eq(both, zero);
+            cx.begin_if(first);
+            let counter = self.counter(cx);
+            let rows = cx.builder.bitcast(rows, Scalar::U64);
+            cx.builder.store(counter, rows);
+            cx.end();
+        }
     }
 
-    /// Stores the current row, which is live. Columns none of whose states is `used` are left out.
-    pub(crate) fn consume(&self, cx: &mut Context<'_>, used: &BTreeSet<usize>) -> Result<(), Unsupported> {
-        let Some(heap) = &self.heap else { return self.store(cx, None, used) };
+    fn counter(&self, cx: &mut Context<'_>) -> V {
+        cx.argument("sorted_rows", Type::global(Scalar::U64), Argument::State(self.count))
+    }
+
+    /// Stores the current row, which is live and number `row` (`i64`) of the source. Columns none of whose states is `used` are left out.
+    pub(crate) fn consume(
+        &self,
+        cx: &mut Context<'_>,
+        row: V,
+        used: &BTreeSet<usize>,
+    ) -> Result<(), Unsupported> {
+        let Some(heap) = &self.heap else {
+            let place = if self.positional { row } else { self.reserve(cx) };
+            return self.store(cx, place, None, used);
+        };
         let word = self.words.word(cx, 0)?;
         heap.begin_if_kept(cx, word, self.words.is_exact() && self.words.count() == 1);
-        self.store(cx, Some(word), used)?;
+        let place = self.reserve(cx);
+        self.store(cx, place, Some(word), used)?;
         cx.end();
         Ok(())
+    }
+
+    /// Takes a place, `i64`.
+    fn reserve(&self, cx: &mut Context<'_>) -> V {
+        let (counter, one) = (self.counter(cx), cx.builder.u64(1));
+        let place = cx.builder.atomic(AtomicOp::Add, counter, one, Scope::Device);
+        cx.builder.bitcast(place, Scalar::I64)
     }
 
     fn store(
         &self,
         cx: &mut Context<'_>,
+        place: V,
         first: Option<V>,
         used: &BTreeSet<usize>,
     ) -> Result<(), Unsupported> {
-        let counter = cx.argument("sorted_rows", Type::global(Scalar::U64), Argument::State(self.count));
-        let one = cx.builder.u64(1);
-        let place = cx.builder.atomic(AtomicOp::Add, counter, one, Scope::Device);
-        let place = cx.builder.bitcast(place, Scalar::I64);
         let capacity = cx.argument("row_capacity", Scalar::I64, Argument::StateCapacity(self.order));
         let fits = cx.builder.lt(place, capacity);
         cx.begin_if(fits);
