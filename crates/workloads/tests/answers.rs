@@ -1,17 +1,16 @@
-//! TPC-H through Kelpie gives the reference answers, on every device that is there and under every micro model.
+//! TPC-H and SSB through Kelpie, compiled as a whole: TPC-H gives the reference answers, SSB those of DataFusion's own
+//! operators, on every device that is there and under every micro model.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
+use datafusion::arrow::util::pretty::pretty_format_batches;
 use kelpie_datafusion::{KelpieSession, SessionOptions};
-use kelpie_workloads::{GenerateOptions, Workload, tpch};
+use kelpie_workloads::{GenerateOptions, Workload, ssb, tpch};
 use tempfile::TempDir;
 
-/// Queries that are compiled as a whole.
-const COMPILED: [usize; 2] = [1, 6];
-
-fn data(scale: f64, tables: &[&str]) -> TempDir {
+fn data(workload: Workload, scale: f64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
+    let tables: Vec<String> = Vec::new();
     let options = GenerateOptions {
         scale,
         output: folder.path(),
@@ -20,7 +19,7 @@ fn data(scale: f64, tables: &[&str]) -> TempDir {
         replace: false,
         progress: &|_| {},
     };
-    Workload::Tpch.generate(&options).unwrap();
+    workload.generate(&options).unwrap();
     folder
 }
 
@@ -42,48 +41,93 @@ async fn check(session: &KelpieSession, scale: f64, queries: impl IntoIterator<I
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn all_queries_at_scale_0_01_on_the_cpu() {
-    let data = data(0.01, &[]);
-    let session = session(&data, &[("kelpie.device", "cpu")]).await;
-    check(&session, 0.01, 1..=22, "cpu").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn compiled_queries_at_scale_0_01_everywhere() {
-    let data = data(0.01, &["lineitem"]);
-    let mut devices = vec![("cpu", "32"), ("simt", "32"), ("simt", "4")];
-    let devices_here = KelpieSession::new(SessionOptions::default()).unwrap().engine().devices();
-    if devices_here.iter().any(|(kind, device)| format!("{kind:?}") == "Cuda" && device.is_ok()) {
-        devices.push(("cuda", "32"));
-    }
-    for (device, lanes) in devices {
-        for model in ["pipelined", "resolution"] {
-            let settings = [
-                ("kelpie.device", device),
-                ("kelpie.simt_lanes", lanes),
-                ("kelpie.micro_model", model),
-                ("kelpie.fallback", "deny"),
-            ];
-            let session = session(&data, &settings).await;
-            check(&session, 0.01, COMPILED, &format!("{device}, {lanes} lanes, {model}")).await;
-        }
+/// SSB as Kelpie and as DataFusion's operators answer it: every query is ordered.
+async fn check_ssb(data: &TempDir, settings: &[(&str, &str)]) {
+    let compiled = session(data, settings).await;
+    let reference = session(data, &[("kelpie.enabled", "false")]).await;
+    for (name, sql) in ssb::QUERIES {
+        let text = |batches: &[_]| pretty_format_batches(batches).unwrap().to_string();
+        let result = compiled.sql(sql).await.unwrap_or_else(|error| panic!("{name}, {settings:?}: {error}"));
+        let expected = reference.sql(sql).await.unwrap();
+        assert_eq!(text(&result.batches), text(&expected.batches), "{name}, {settings:?}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn compiled_queries_at_scale_0_1_on_the_cpu() {
-    let data = data(0.1, &["lineitem"]);
-    let session = session(&data, &[("kelpie.device", "cpu"), ("kelpie.fallback", "deny")]).await;
-    check(&session, 0.1, COMPILED, "cpu").await;
-    // The columns are cached now.
-    check(&session, 0.1, COMPILED, "cpu, again").await;
+fn has_gpu() -> bool {
+    let devices = KelpieSession::new(SessionOptions::default()).unwrap().engine().devices();
+    devices.iter().any(|(kind, device)| format!("{kind:?}") == "Cuda" && device.is_ok())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "makes 6 million rows, which takes half a minute: .ci/run runs it"]
-async fn compiled_queries_at_scale_1_on_the_cpu() {
-    let data = data(1.0, &["lineitem"]);
+async fn tpch_at_scale_0_01_everywhere() {
+    let data = data(Workload::Tpch, 0.01);
+    let mut devices = vec![("cpu", "resolution"), ("cpu", "pipelined"), ("simt", "resolution")];
+    if has_gpu() {
+        devices.extend([("cuda", "resolution"), ("cuda", "pipelined")]);
+    }
+    for (device, model) in devices {
+        let settings =
+            [("kelpie.device", device), ("kelpie.micro_model", model), ("kelpie.fallback", "deny")];
+        let session = session(&data, &settings).await;
+        check(&session, 0.01, 1..=22, &format!("{device}, {model}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn single_table_queries_on_four_lanes() {
+    let data = data(Workload::Tpch, 0.01);
+    for model in ["pipelined", "resolution"] {
+        let settings = [
+            ("kelpie.device", "simt"),
+            ("kelpie.simt_lanes", "4"),
+            ("kelpie.micro_model", model),
+            ("kelpie.fallback", "deny"),
+        ];
+        let session = session(&data, &settings).await;
+        check(&session, 0.01, [1, 6], &format!("4 lanes, {model}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tpch_at_scale_0_1_on_the_cpu() {
+    let data = data(Workload::Tpch, 0.1);
     let session = session(&data, &[("kelpie.device", "cpu"), ("kelpie.fallback", "deny")]).await;
-    check(&session, 1.0, COMPILED, "cpu").await;
+    check(&session, 0.1, 1..=22, "cpu").await;
+    // The columns are cached now, and states have the size that fits.
+    check(&session, 0.1, 1..=22, "cpu, again").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tpch_on_datafusion_s_operators() {
+    let data = data(Workload::Tpch, 0.01);
+    let session = session(&data, &[("kelpie.enabled", "false")]).await;
+    check(&session, 0.01, 1..=22, "DataFusion").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ssb_at_scale_0_01_everywhere() {
+    let data = data(Workload::Ssb, 0.01);
+    check_ssb(&data, &[("kelpie.device", "simt"), ("kelpie.fallback", "deny")]).await;
+    if has_gpu() {
+        check_ssb(&data, &[("kelpie.device", "cuda"), ("kelpie.fallback", "deny")]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ssb_at_scale_0_1_on_the_cpu() {
+    let data = data(Workload::Ssb, 0.1);
+    for model in ["resolution", "pipelined"] {
+        let settings = [("kelpie.device", "cpu"), ("kelpie.micro_model", model), ("kelpie.fallback", "deny")];
+        check_ssb(&data, &settings).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "makes 15 million rows, which takes a minute: .ci/run runs it"]
+async fn both_at_scale_1_on_the_cpu() {
+    let settings = [("kelpie.device", "cpu"), ("kelpie.fallback", "deny")];
+    let tpch = data(Workload::Tpch, 1.0);
+    let session = session(&tpch, &settings).await;
+    check(&session, 1.0, 1..=22, "cpu").await;
+    check_ssb(&data(Workload::Ssb, 1.0), &settings).await;
 }
