@@ -1,4 +1,4 @@
-//! Writes the GPU kernels of the test queries as `.kir` files: generated queries, TPC-H Q1 and Q6. Called by
+//! Writes the GPU kernels of the test queries as `.kir` files: generated queries, TPC-H Q1 and Q6, and text. Called by
 //! `cargo run -p xtask -- kernels`. Arguments: FOLDER QUERIES.
 
 use std::collections::HashSet;
@@ -16,6 +16,22 @@ use kelpie_kir::{Target, text};
 /// Columns as TPC-H has them: enough to plan Q1 and Q6.
 const LINEITEM: &str = "create table lineitem (l_quantity decimal(15,2), l_extendedprice decimal(15,2), \
     l_discount decimal(15,2), l_tax decimal(15,2), l_returnflag varchar, l_linestatus varchar, l_shipdate date)";
+
+/// Expressions over text, of which generated queries have few.
+const TEXT: [&str; 12] = [
+    "l_returnflag like '%a%b_' and substr(l_linestatus, 2) like 'x%y%z'",
+    "substr(l_returnflag, 1) ~* 'a[b-d]+$' or l_linestatus ~ '\\bcat'",
+    "substr(l_returnflag, 1) < l_linestatus and l_linestatus || 'x' = concat_ws('-', l_returnflag, l_linestatus)",
+    "upper(trim(l_returnflag)) = lower(rtrim(l_linestatus, l_returnflag))",
+    "left(l_returnflag, -2) <> right(l_linestatus, 3)",
+    "strpos(l_returnflag, l_linestatus) > 1 and not ends_with(l_returnflag, l_linestatus)",
+    "contains(substr(l_returnflag, 1), l_linestatus) or starts_with(substr(l_returnflag, 1), l_linestatus)",
+    "replace(l_returnflag, l_linestatus, 'x') = repeat(l_linestatus, 3)",
+    "reverse(l_returnflag) = lpad(l_linestatus, 5, 'xy')",
+    "split_part(l_returnflag, '-', 2) = rpad(l_linestatus, 7)",
+    "l_quantity::varchar || l_shipdate::varchar = l_returnflag || (l_tax > 1)::varchar",
+    "length(substr(l_returnflag, 1)) in (select length(l_linestatus || 'x') from lineitem)",
+];
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -44,6 +60,15 @@ async fn write_all(folder: &Path, queries: usize) -> Result<usize> {
     let mut all: Vec<String> = (0..queries).map(|_| generator.query().sql).collect();
     all.push(include_str!("../../workloads/queries/tpch/q01.sql").into());
     all.push(include_str!("../../workloads/queries/tpch/q06.sql").into());
+    for condition in TEXT {
+        let sql = format!(
+            "select l_returnflag || 'x', count(*), max(upper(l_linestatus)) from lineitem where {condition} group by 1"
+        );
+        if modules(&kelpie, &sql).await.is_empty() {
+            return Err(DataFusionError::Execution(format!("not compiled: {sql}")));
+        }
+        all.push(sql);
+    }
     let mut known = HashSet::new();
     for sql in &all {
         for module in modules(&kelpie, sql).await {
