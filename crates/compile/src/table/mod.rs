@@ -5,6 +5,7 @@ pub mod hashing;
 pub mod index;
 pub mod packed;
 pub mod rows;
+mod slots;
 pub mod stored;
 
 use kelpie_kir::Scalar;

@@ -1,8 +1,8 @@
 //! What lowering works on: the builder, the kernel's arguments, the target, and the current row.
 
+mod argument;
 mod dictionary;
-
-use std::sync::Arc;
+mod load;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{Builder, Scalar, Target, Type};
@@ -11,6 +11,8 @@ use crate::expr::{Expr, ExprKind, columns_read, facts, infer_range, lower};
 use crate::layout::{ColumnLayout, Storage};
 use crate::table::stored::StoredColumn;
 use crate::types::{DataType, Range};
+
+pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
 /// Why something cannot be compiled: shown to the user beside the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,134 +75,6 @@ pub enum Case {
     Upper,
     /// To lower case.
     Lower,
-}
-
-/// Where a kernel's argument comes from; one a kernel parameter, in order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Argument {
-    /// A buffer of a scan's column.
-    Column {
-        /// The scan of the query.
-        scan: usize,
-        /// Position of the column in the scan.
-        column: usize,
-        /// Which buffer.
-        part: ColumnPart,
-    },
-    /// The base of a scan's column, of type `i64` (`i128` where the column stores `i128`).
-    ColumnBase {
-        /// The scan of the query.
-        scan: usize,
-        /// Position of the column in the scan.
-        column: usize,
-        /// `I64` or `I128`.
-        scalar: Scalar,
-    },
-    /// Rows of the pipeline's source, `i64`: the end of those to be worked on.
-    RowCount,
-    /// The first row to be worked on, `i64`.
-    FirstRow,
-    /// A constant.
-    Constant(Constant),
-    /// Bytes that are uploaded once, `ptr<global, u8>`; 16-byte aligned.
-    Bytes(Arc<[u8]>),
-    /// A state buffer of the query, by its id.
-    State(usize),
-    /// Capacity (in elements) of a state buffer, `i64`: it may grow between runs.
-    StateCapacity(usize),
-    /// The stage's heap for new text, which grows where a launch reports [`Status::Grow`].
-    Heap(HeapPart),
-    /// Memory of this kernel alone, `ptr<global, u32>`, zero before each launch.
-    Scratch {
-        /// Tells several of a kernel apart.
-        id: usize,
-        /// Its elements.
-        words: u32,
-    },
-}
-
-/// What a kernel must know of the heap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeapPart {
-    /// Its bytes, `ptr<global, u8>`.
-    Bytes,
-    /// How many are taken, or were asked for: one `u64`.
-    Cursor,
-    /// How many there are, `i64`.
-    Capacity,
-}
-
-/// A buffer of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ColumnPart {
-    /// Values, codes, or the text's bytes.
-    Data,
-    /// Validity bitmap, `ptr<global, u8>`.
-    Validity,
-    /// Offsets of text.
-    Offsets,
-    /// Offsets of the dictionary's entries, `ptr<global, u32>`.
-    DictionaryOffsets,
-    /// Bytes of the dictionary's entries.
-    DictionaryBytes,
-}
-
-/// A constant argument.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Constant {
-    /// An integer of a type.
-    Int(Scalar, i128),
-    /// `f32`, exactly representable.
-    F32(f32),
-    /// `f64`.
-    F64(f64),
-    /// A boolean.
-    Bool(bool),
-}
-
-/// Errors that generated code reports through the status word. Each maps to one code and one message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Status {
-    /// The query was cancelled; set by the engine.
-    Cancelled = 1,
-    /// A state buffer is full: the engine grows it and runs the pipeline again.
-    Grow = 2,
-    /// Arrow: "Divide by zero error".
-    DivideByZero = 3,
-    /// Arrow: "Arithmetic overflow".
-    Overflow = 4,
-    /// Arrow's cast error: a value does not fit the target type.
-    CastOutOfRange = 5,
-    /// Arrow's cast error: text is not a value of the target type.
-    CastParse = 6,
-    /// Something that only DataFusion's own operators handle (text beyond ASCII in upper/lower, a long text as a minimum or
-    /// maximum, the average of a sum beyond 128 bits): the engine falls back.
-    Fallback = 7,
-    /// `substr` with a negative length.
-    NegativeSubstringLength = 8,
-    /// The build side of a join has a key twice, against the promise: the engine compiles again without it.
-    Duplicate = 9,
-}
-
-impl Status {
-    /// The status of a code, if it is one.
-    pub fn from_code(code: u32) -> Option<Status> {
-        use Status::*;
-        [
-            Cancelled,
-            Grow,
-            DivideByZero,
-            Overflow,
-            CastOutOfRange,
-            CastParse,
-            Fallback,
-            NegativeSubstringLength,
-            Duplicate,
-        ]
-        .into_iter()
-        .find(|status| *status as u32 == code)
-    }
 }
 
 /// A layer of the current row: where a column comes from.
@@ -519,113 +393,6 @@ impl<'a> Context<'a> {
     pub fn end(&mut self) {
         self.builder.end();
         self.scopes.pop();
-    }
-
-    // ---- loading
-
-    fn load_column(
-        &mut self,
-        (scan, column): (usize, usize),
-        layout: &ColumnLayout,
-        data_type: &DataType,
-        row: V,
-    ) -> Lowered {
-        let valid = layout.has_nulls.then(|| self.load_validity((scan, column), row));
-        let u8_pointer = Type::global(Scalar::U8);
-        let part = |part| Argument::Column { scan, column, part };
-        match layout.storage {
-            Storage::Fixed { scalar, has_base } => {
-                let data = self.argument("data", Type::global(scalar), part(ColumnPart::Data));
-                let stored = self.builder.element(data, row);
-                let value = self.widen((scan, column), stored, layout.range, has_base, data_type);
-                let range = match data_type.is_float() {
-                    true => None,
-                    false => layout.range.or_else(|| data_type.full_range()),
-                };
-                Lowered { repr: Repr::Scalar(value), valid, range }
-            }
-            Storage::Text { offset } => {
-                let data = self.argument("text", u8_pointer, part(ColumnPart::Data));
-                let offsets = self.argument("offsets", Type::global(offset), part(ColumnPart::Offsets));
-                Lowered { repr: Repr::Text(self.load_text(data, offsets, row)), valid, range: None }
-            }
-            Storage::Dictionary { code, entries } => {
-                let code = self.load_code((scan, column), (code, entries), row);
-                let text = self.dictionary_entry(code);
-                Lowered { repr: Repr::Text(text), valid, range: None }
-            }
-        }
-    }
-
-    /// The text of a dictionary's entry.
-    pub fn dictionary_entry(&mut self, code: DictionaryCode) -> Text {
-        let DictionaryCode { scan, column, value, .. } = code;
-        let part = |part| Argument::Column { scan, column, part };
-        let bytes = self.argument("entries", Type::global(Scalar::U8), part(ColumnPart::DictionaryBytes));
-        let offsets =
-            self.argument("entry_offsets", Type::global(Scalar::U32), part(ColumnPart::DictionaryOffsets));
-        Text { code: Some(code), ..self.load_text(bytes, offsets, value) }
-    }
-
-    fn load_validity(&mut self, (scan, column): (usize, usize), row: V) -> V {
-        let bitmap = self.argument(
-            "validity",
-            Type::global(Scalar::U8),
-            Argument::Column { scan, column, part: ColumnPart::Validity },
-        );
-        let b = &mut *self.builder;
-        let (three, seven) = (b.i64(3), b.i64(7));
-        let byte_index = b.binary(kelpie_kir::BinaryOp::Shr, row, three);
-        let byte = b.element(bitmap, byte_index);
-        let byte = b.convert(byte, Scalar::U32);
-        let bit = b.and(row, seven);
-        let bit = b.convert(bit, Scalar::U32);
-        let shifted = b.binary(kelpie_kir::BinaryOp::Shr, byte, bit);
-        let one = b.u32(1);
-        let masked = b.and(shifted, one);
-        b.eq(masked, one)
-    }
-
-    fn load_text(&mut self, data: V, offsets: V, row: V) -> Text {
-        let b = &mut *self.builder;
-        let start_pointer = b.offset(offsets, row);
-        let start = b.load_read_only(start_pointer);
-        let one = b.i32(1);
-        let end_pointer = b.offset(start_pointer, one);
-        let end = b.load_read_only(end_pointer);
-        let length = b.sub(end, start);
-        let length = b.convert(length, Scalar::U32);
-        let data = b.offset(data, start);
-        Text { data, length, case: Case::Keep, code: None }
-    }
-
-    /// A stored scalar as the register type of its range, with the base added.
-    fn widen(
-        &mut self,
-        (scan, column): (usize, usize),
-        stored: V,
-        range: Option<Range>,
-        has_base: bool,
-        data_type: &DataType,
-    ) -> V {
-        if data_type.is_float() {
-            return stored;
-        }
-        let scalar = self.builder.scalar(stored);
-        if *data_type == DataType::Boolean {
-            let zero = self.builder.zero(scalar);
-            return self.builder.ne(stored, zero);
-        }
-        let register = range.or_else(|| data_type.full_range()).map_or(Scalar::I128, register_of);
-        let value = self.builder.convert(stored, register);
-        if !has_base {
-            return value;
-        }
-        let base =
-            if scalar == Scalar::I128 || register == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
-        let argument = self.argument("base", base, Argument::ColumnBase { scan, column, scalar: base });
-        let argument = self.builder.convert(argument, register);
-        self.builder.add(value, argument)
     }
 }
 

@@ -1,0 +1,138 @@
+//! The slots of direct-addressed indexes, and chains of rows.
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
+
+use super::index::array;
+use super::rows::RowStore;
+use crate::context::{Context, Status};
+use crate::pipeline::Growth;
+use crate::pipeline::states_of::States;
+
+/// The slots of a direct-addressed index.
+#[derive(Debug, Clone, Copy)]
+pub enum Slots {
+    /// Heads of chains; `next` continues them.
+    Chained { heads: usize, next: usize },
+    /// One row at most: a bitmap in words of 32, and the row of a slot that is taken.
+    Single { bits: usize, heads: usize },
+    /// Only whether there is a row.
+    Exists { bits: usize },
+}
+
+impl Slots {
+    pub(crate) fn plan(
+        count: u64,
+        store: &RowStore,
+        unique: bool,
+        first_only: bool,
+        states: &mut States,
+    ) -> Slots {
+        let class = states.class(count, Growth::Fixed);
+        let bitmap = |states: &mut States| {
+            let words = states.class(count.div_ceil(32), Growth::Fixed);
+            states.state("taken", 4, words)
+        };
+        if first_only {
+            Slots::Exists { bits: bitmap(states) }
+        } else if unique {
+            Slots::Single { bits: bitmap(states), heads: states.state("heads", 4, class) }
+        } else {
+            let heads = states.state("heads", 4, class);
+            Slots::Chained { heads, next: states.state("next", 4, store.class) }
+        }
+    }
+
+    /// Puts the row at `place` into a slot.
+    pub fn insert(self, cx: &mut Context<'_>, slot: V, place: V) {
+        match self {
+            Slots::Chained { heads, next } => push_front(cx, (heads, next), slot, place),
+            Slots::Exists { bits } => {
+                take(cx, bits, slot);
+            }
+            Slots::Single { bits, heads } => {
+                let was_free = take(cx, bits, slot);
+                let heads = array(cx, "heads", heads);
+                let number = number_of(cx, place);
+                cx.begin_if(was_free);
+                let pointer = cx.builder.offset(heads, slot);
+                cx.builder.store(pointer, number);
+                cx.begin_else();
+                cx.builder.report(Status::Duplicate as u32);
+                cx.end();
+            }
+        }
+    }
+
+    /// Sets the cursor to the first row of a slot; it is 0 before.
+    pub fn search(self, cx: &mut Context<'_>, slot: V, cursor: Var) {
+        match self {
+            Slots::Chained { heads, .. } => {
+                let heads = array(cx, "heads", heads);
+                let head = cx.builder.element(heads, slot);
+                cx.builder.assign(cursor, head);
+            }
+            Slots::Exists { bits } => {
+                let taken = is_taken(cx, bits, slot);
+                let taken = cx.builder.convert(taken, Scalar::U32);
+                cx.builder.assign(cursor, taken);
+            }
+            Slots::Single { bits, heads } => {
+                let taken = is_taken(cx, bits, slot);
+                cx.begin_if(taken);
+                let heads = array(cx, "heads", heads);
+                let head = cx.builder.element(heads, slot);
+                cx.builder.assign(cursor, head);
+                cx.end();
+            }
+        }
+    }
+}
+
+/// The word of a slot in a bitmap (`ptr<global, u32>`), and the slot's bit in it.
+fn bit_of(cx: &mut Context<'_>, bits: usize, slot: V) -> (V, V) {
+    let words = array(cx, "taken", bits);
+    let b = &mut *cx.builder;
+    let (five, mask) = (b.i64(5), b.i64(31));
+    let word = b.binary(BinaryOp::Shr, slot, five);
+    let pointer = b.offset(words, word);
+    let within = b.and(slot, mask);
+    let within = b.convert(within, Scalar::U32);
+    let one = b.u32(1);
+    (pointer, b.binary(BinaryOp::Shl, one, within))
+}
+
+pub fn is_taken(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
+    let (pointer, bit) = bit_of(cx, bits, slot);
+    let word = cx.builder.load(pointer);
+    let found = cx.builder.and(word, bit);
+    let zero = cx.builder.u32(0);
+    cx.builder.ne(found, zero)
+}
+
+/// Takes a slot: whether it was free.
+fn take(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
+    let (pointer, bit) = bit_of(cx, bits, slot);
+    let old = cx.builder.atomic(AtomicOp::Or, pointer, bit, Scope::Device);
+    let before = cx.builder.and(old, bit);
+    let zero = cx.builder.u32(0);
+    cx.builder.eq(before, zero)
+}
+
+/// The position of a place + 1, `u32`.
+fn number_of(cx: &mut Context<'_>, place: V) -> V {
+    let number = cx.builder.convert(place, Scalar::U32);
+    let one = cx.builder.u32(1);
+    cx.builder.add(number, one)
+}
+
+/// Puts the row at `place` before the others of a slot.
+pub fn push_front(cx: &mut Context<'_>, (heads, next): (usize, usize), slot: V, place: V) {
+    let heads = array(cx, "heads", heads);
+    let pointer = cx.builder.offset(heads, slot);
+    let number = number_of(cx, place);
+    let old = cx.builder.atomic(AtomicOp::Exchange, pointer, number, Scope::Device);
+    let next = array(cx, "next", next);
+    let pointer = cx.builder.offset(next, place);
+    cx.builder.store(pointer, old);
+}
