@@ -8,7 +8,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{Builder, Scalar, Target, Type};
 
 use crate::expr::{Expr, ExprKind, columns_read, facts, infer_range, lower};
-use crate::layout::{ColumnLayout, Storage};
+use crate::layout::ColumnLayout;
 use crate::table::stored::StoredColumn;
 use crate::types::{DataType, Range};
 
