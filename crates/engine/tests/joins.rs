@@ -13,7 +13,7 @@ use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::source::BatchConsumer;
 use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, MicroModel, Query, QueryOptions, TableSource,
+    CancelToken, DeviceChoice, DeviceKind, Engine, EngineError, MicroModel, Query, QueryOptions, TableSource,
 };
 
 /// A row: an integer key, a text key, a number.
@@ -230,6 +230,10 @@ fn run(engine: &Engine, plan: Plan, sides: [&[Row]; 2], device: DeviceChoice) ->
     rows_of(&engine.execute(&query, &CancelToken::default()).expect("the join runs").batch)
 }
 
+fn has_gpu(engine: &Engine) -> bool {
+    engine.devices().iter().any(|(kind, device)| *kind == DeviceKind::Cuda && device.is_ok())
+}
+
 #[test]
 fn every_kind_equals_a_nested_loop() {
     let engine = Engine::new();
@@ -245,7 +249,12 @@ fn every_kind_equals_a_nested_loop() {
         (rows(12, Spread::One, 2), rows(40, Spread::One, 1)),
     ];
     let key_sets: [&[usize]; 4] = [&[0], &[1], &[0, 1], &[]];
-    for (build, probe) in &sides {
+    for (number, (build, probe)) in sides.iter().enumerate() {
+        let mut devices = vec![DeviceChoice::Cpu, DeviceChoice::Simt];
+        // Each plan costs NVRTC a tenth of a second.
+        if has_gpu(&engine) && (number == 3 || number == 7) {
+            devices.push(DeviceChoice::Cuda);
+        }
         for keys in key_sets {
             for (residual, null_equal) in [(false, false), (true, false), (false, true), (true, true)] {
                 if keys.is_empty() && null_equal {
@@ -254,7 +263,7 @@ fn every_kind_equals_a_nested_loop() {
                 let condition = Condition { keys, residual, null_equal };
                 for kind in KINDS {
                     let expected = expected(kind, condition, build, probe);
-                    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+                    for &device in &devices {
                         let got = run(&engine, plan(kind, condition, false), [build, probe], device);
                         let sizes = (build.len(), probe.len());
                         assert_eq!(got, expected, "{kind:?} {condition:?} {device:?} {sizes:?}");
