@@ -1,6 +1,6 @@
 //! A store of rows: what a pipeline materialises for later ones (the build side of a join), column by column.
 //!
-//! On SIMT devices the store is dense: a row takes a place with one atomic. On a CPU a worker takes [`CHUNK_ROWS`] places
+//! On SIMT devices the store is dense: a row takes a place with one atomic. On a CPU a worker takes `CHUNK_ROWS` places
 //! at a time, so that workers do not meet in a counter at every row; how many rows stand in a chunk is noted when it is
 //! full or the worker ends, and the places after them are holes.
 
