@@ -88,6 +88,13 @@ impl WorkerPool {
             progress: Mutex::default(),
             done: Condvar::new(),
         });
+        let note_cancellation = || {
+            if cancel.is_cancelled() {
+                let _ = status.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        };
+        // The blocks may be done before the first look below.
+        note_cancellation();
         self.shared.queue.lock().jobs.push_back((job.clone(), 0));
         match blocks {
             1 => _ = self.shared.work.notify_one(),
@@ -96,9 +103,7 @@ impl WorkerPool {
         let mut progress = job.progress.lock();
         while progress.finished < job.blocks {
             job.done.wait_for(&mut progress, CANCEL_POLL);
-            if cancel.is_cancelled() {
-                let _ = status.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
-            }
+            note_cancellation();
         }
         match progress.failure.take() {
             Some(failure) => Err(failure),
