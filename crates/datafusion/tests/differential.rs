@@ -117,7 +117,7 @@ async fn columns_of_one_name_stay_apart() {
 
 /// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test differential -- --ignored`.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: .ci/run runs it"]
 async fn more_seeds() {
     let seeds = std::env::var("KELPIE_FUZZ_SEEDS").unwrap_or("100..104".into());
     let (first, last) = seeds.split_once("..").expect("FIRST..LAST");

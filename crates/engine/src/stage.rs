@@ -135,6 +135,18 @@ pub fn prepare(
     Ok(Prepared { program, modules, kernels, host_order_rows, learned: Mutex::new(None) })
 }
 
+/// The rows of a store, which an index addresses by 32 bits.
+fn stored_rows(rows: u64, pipeline: &str) -> Result<u64, EngineError> {
+    match rows < u64::from(u32::MAX) {
+        true => Ok(rows),
+        false => {
+            let message = format!("{pipeline}: {rows} rows are held at once, more than {}", u32::MAX - 1);
+            Err(EngineError::Fallback(message))
+        }
+    }
+}
+
+/// Where capacities start.
 fn initial(program: &Program) -> Vec<u64> {
     program.classes.iter().map(|class| class.initial).collect()
 }
@@ -358,7 +370,7 @@ impl Run<'_> {
         let rows = match pipeline.rows {
             Rows::Scan(scan) => self.loaded.get(scan).map_or(0, |data| data.rows),
             Rows::Class(class) => self.capacities[class],
-            Rows::Counted(counter) => self.read_word(counter)?,
+            Rows::Counted(counter) => stored_rows(self.read_word(counter)?, &pipeline.name)?,
         };
         let rows = self.pruned(pipeline, 0..rows)?;
         metrics.rows_in = rows.end - rows.start;

@@ -3,49 +3,20 @@
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
+mod common;
+
 use std::sync::Arc;
 
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit};
 use arrow::record_batch::RecordBatch;
+use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{self, DataType, Field, Literal};
-use kelpie_engine::source::BatchConsumer;
-use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, EngineError, MicroModel, Query, QueryOptions, TableSource,
-};
-
-#[derive(Debug)]
-struct Table(RecordBatch);
-
-impl TableSource for Table {
-    fn name(&self) -> String {
-        "t".into()
-    }
-    fn schema(&self) -> SchemaRef {
-        self.0.schema()
-    }
-    fn identity(&self) -> Option<String> {
-        None
-    }
-    fn exact_rows(&self) -> Option<u64> {
-        None
-    }
-    fn partitions(&self) -> usize {
-        1
-    }
-    fn read(
-        &self,
-        columns: &[usize],
-        consumer: &BatchConsumer<'_>,
-        _: &CancelToken,
-    ) -> Result<(), EngineError> {
-        consumer(0, self.0.project(columns)?)
-    }
-}
+use kelpie_engine::{CancelToken, DeviceChoice, DeviceKind, Engine, MicroModel, Query, QueryOptions};
 
 /// A value, whatever its type: integers inside, floats, text.
 #[derive(Debug, Clone, PartialEq)]
@@ -355,7 +326,7 @@ fn table(keep: impl Fn(i32) -> bool) -> Arc<Table> {
         arrays.push(array(&column.arrow, &values));
     }
     let schema = Arc::new(Schema::new(fields));
-    Arc::new(Table(RecordBatch::try_new(schema, arrays).expect("a batch")))
+    Arc::new(Table(vec![RecordBatch::try_new(schema, arrays).expect("a batch")]))
 }
 
 fn scan() -> Plan {
@@ -581,7 +552,7 @@ fn more_distinct_values_than_expected() {
         few.insert((value(0, row), value(2, row)));
     }
     let sum: i64 = few.iter().map(|(_, value)| value).sum();
-    let source = Arc::new(Table(batch));
+    let source = Arc::new(Table(vec![batch]));
     let options = QueryOptions { device: DeviceChoice::Cpu, ..QueryOptions::default() };
     let batch = run(&plan, &source, &options);
     let found: Vec<i64> = (0..4)

@@ -3,50 +3,23 @@
 
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
+mod common;
+
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, SchemaRef};
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
+use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::source::BatchConsumer;
 use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, EngineError, MicroModel, Query, QueryOptions, TableSource,
+    CancelToken, DeviceChoice, DeviceKind, Engine, MicroModel, Query, QueryOptions, TableSource,
 };
 
 /// A row: an integer key, a text key, a number.
 type Row = (Option<i64>, Option<String>, i32);
-
-#[derive(Debug)]
-struct Table(RecordBatch);
-
-impl TableSource for Table {
-    fn name(&self) -> String {
-        "t".into()
-    }
-    fn schema(&self) -> SchemaRef {
-        self.0.schema()
-    }
-    fn identity(&self) -> Option<String> {
-        None
-    }
-    fn exact_rows(&self) -> Option<u64> {
-        Some(self.0.num_rows() as u64)
-    }
-    fn partitions(&self) -> usize {
-        1
-    }
-    fn read(
-        &self,
-        columns: &[usize],
-        consumer: &BatchConsumer<'_>,
-        _: &CancelToken,
-    ) -> Result<(), EngineError> {
-        consumer(0, self.0.project(columns)?)
-    }
-}
 
 fn table(rows: &[Row]) -> Arc<dyn TableSource> {
     let schema = Schema::new(vec![
@@ -59,7 +32,7 @@ fn table(rows: &[Row]) -> Arc<dyn TableSource> {
         Arc::new(StringArray::from_iter(rows.iter().map(|row| row.1.clone()))),
         Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.2))),
     ];
-    Arc::new(Table(RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")))
+    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
 }
 
 fn scan(source: usize) -> Plan {

@@ -2,52 +2,19 @@
 
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
+mod common;
+
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, SchemaRef};
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
+use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::source::BatchConsumer;
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, MicroModel, Query, QueryOptions, QueryOutput, TableSource,
-};
-
-/// Batches in memory, one a partition.
-#[derive(Debug)]
-struct Table(SchemaRef, Vec<RecordBatch>);
-
-impl TableSource for Table {
-    fn name(&self) -> String {
-        "t".into()
-    }
-    fn schema(&self) -> SchemaRef {
-        self.0.clone()
-    }
-    fn identity(&self) -> Option<String> {
-        None
-    }
-    fn exact_rows(&self) -> Option<u64> {
-        None
-    }
-    fn partitions(&self) -> usize {
-        self.1.len()
-    }
-    fn read(
-        &self,
-        columns: &[usize],
-        consumer: &BatchConsumer<'_>,
-        _: &CancelToken,
-    ) -> Result<(), EngineError> {
-        for (partition, batch) in self.1.iter().enumerate() {
-            consumer(partition, batch.project(columns)?)?;
-        }
-        Ok(())
-    }
-}
+use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, QueryOutput};
 
 /// `a`: 0..rows modulo 100; `b`: i64 extremes and NULLs; `s`: text; `u`: unique text, some NULL; `f`: doubles.
 fn table(rows: usize, partitions: usize) -> Arc<Table> {
@@ -78,7 +45,7 @@ fn table(rows: usize, partitions: usize) -> Arc<Table> {
     };
     let cut = |index: usize| rows * index / partitions;
     let batches = (0..partitions).map(|index| part(cut(index), cut(index + 1))).collect();
-    Arc::new(Table(schema, batches))
+    Arc::new(Table(batches))
 }
 
 fn scan() -> Plan {

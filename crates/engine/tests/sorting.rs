@@ -3,51 +3,20 @@
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
+mod common;
+
 use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
-use arrow::datatypes::{
-    DataType as ArrowType, Field as ArrowField, Schema, SchemaRef, TimeUnit as ArrowUnit,
-};
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
+use common::Table;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
-use kelpie_engine::source::BatchConsumer;
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, MicroModel, Query, QueryOptions, QueryOutput, TableSource,
-};
-
-#[derive(Debug)]
-struct Table(RecordBatch);
-
-impl TableSource for Table {
-    fn name(&self) -> String {
-        "t".into()
-    }
-    fn schema(&self) -> SchemaRef {
-        self.0.schema()
-    }
-    fn identity(&self) -> Option<String> {
-        Some(format!("t{}", self.0.num_rows()))
-    }
-    fn exact_rows(&self) -> Option<u64> {
-        Some(self.0.num_rows() as u64)
-    }
-    fn partitions(&self) -> usize {
-        1
-    }
-    fn read(
-        &self,
-        columns: &[usize],
-        consumer: &BatchConsumer<'_>,
-        _: &CancelToken,
-    ) -> Result<(), EngineError> {
-        consumer(0, self.0.project(columns)?)
-    }
-}
+use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, QueryOutput};
 
 fn mixed(row: usize) -> u64 {
     let value = (row as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -188,7 +157,7 @@ fn table(rows: usize) -> (Arc<Table>, Plan) {
     let arrays = columns.into_iter().map(|(_, _, array)| array).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(schema)), arrays).unwrap();
     let columns = (0..fields.len()).collect();
-    (Arc::new(Table(batch)), Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields }))
+    (Arc::new(Table(vec![batch])), Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields }))
 }
 
 fn column(plan: &Plan, index: usize) -> Expr {
@@ -303,7 +272,7 @@ fn every_type(device: DeviceChoice, rows: usize, host_sort_rows: Option<u64>, fe
     let options = options(device, host_sort_rows);
     for index in 1..scan.fields().len() {
         let input = project(&scan, &[0, index]);
-        let batch = source.0.project(&[0, index]).unwrap();
+        let batch = source.0[0].project(&[0, index]).unwrap();
         for direction in 0..4 {
             let keys = [(1, direction & 1 == 1, direction & 2 == 2)];
             for fetch in fetches {
@@ -357,7 +326,13 @@ fn several_keys() {
                     let keys: Vec<_> = keys.collect();
                     let output =
                         run(&engine, &sort(&scan, &keys, fetch), &source, &options(device, host_sort_rows));
-                    check(&output.batch, &source.0, &keys, fetch, &format!("{device:?} {names:?} {fetch:?}"));
+                    check(
+                        &output.batch,
+                        &source.0[0],
+                        &keys,
+                        fetch,
+                        &format!("{device:?} {names:?} {fetch:?}"),
+                    );
                 }
             }
         }
@@ -478,7 +453,7 @@ fn a_limit_does_not_read_all_rows() {
     let rows = 1 << 20;
     let schema = Arc::new(Schema::new(vec![ArrowField::new("id", ArrowType::Int64, false)]));
     let array = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
-    let source = Arc::new(Table(RecordBatch::try_new(schema, vec![array]).unwrap()));
+    let source = Arc::new(Table(vec![RecordBatch::try_new(schema, vec![array]).unwrap()]));
     let fields = vec![Field { name: "id".into(), data_type: DataType::Int64, nullable: false }];
     let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0], fields });
     let all = Plan::Filter { predicate: less(column(&scan, 0), i128::from(rows)), input: Box::new(scan) };

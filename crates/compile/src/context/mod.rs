@@ -243,12 +243,7 @@ impl<'a> Context<'a> {
         self.current = self.layers.len() - 1;
     }
 
-    /// Starts a row of stored columns and values.
-    pub fn begin_joined(&mut self, columns: Vec<Joined>) {
-        self.push_joined(columns);
-    }
-
-    /// Puts a join on the row: columns are now those of `columns`.
+    /// Puts a join on the row, or starts one of stored columns and values: columns are now those of `columns`.
     pub fn push_joined(&mut self, columns: Vec<Joined>) {
         self.layers.push(Layer::Joined(columns));
         self.current = self.layers.len() - 1;

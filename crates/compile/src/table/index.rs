@@ -3,7 +3,8 @@
 //!
 //! *Direct*: one integer key of a dense range, whose slot is the key itself, so that rows of a slot match without a
 //! comparison. Where a slot has one row at most, or only its existence matters, a bitmap says which slots are taken: it is a
-//! 32nd of the heads, stays in a nearer cache, and the heads need no clearing. *Hashed*: any keys; the rows of a slot are compared. *All*: no keys, every row is a candidate.
+//! 32nd of the heads, stays in a nearer cache, and the heads need no clearing. *Hashed*: any keys; the rows of a slot are
+//! compared. *All*: no keys, every row is a candidate.
 
 use std::fmt;
 
@@ -93,15 +94,16 @@ impl Index {
         let keys = &infos[..probe.len()];
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
         let nullable_pair = null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
-        let kind = match keys {
-            [] => Kind::All,
-            [key] if !nullable_pair && direct_slots(key, row_bound).is_some() => {
-                let slots = direct_slots(key, row_bound).unwrap_or(1);
-                let range = key.range.or_else(|| key.data_type.full_range());
-                let (min, max) = range.map_or((0, 0), |range| (range.min, range.max));
+        let dense = match keys {
+            [key] if !nullable_pair => dense_range(key, row_bound),
+            _ => None,
+        };
+        let kind = match (keys, dense) {
+            ([], _) => Kind::All,
+            (_, Some((Range { min, max }, slots))) => {
                 Kind::Direct { min, max, slots: Slots::plan(slots, store, unique, first_only, states) }
             }
-            _ => {
+            (_, None) => {
                 let class = states.class(1, Growth::Sized(store.row_count()));
                 let heads = states.state("heads", 4, class);
                 Kind::Hashed { class, heads, next: states.state("next", 4, store.class) }
@@ -426,8 +428,8 @@ fn has_order(key: &ColumnInfo) -> bool {
         && range.is_some_and(|range| range.within(Range::new(i64::MIN, i64::MAX)))
 }
 
-/// The slots of a direct-addressed index over a key, if it is dense enough.
-fn direct_slots(key: &ColumnInfo, row_bound: u64) -> Option<u64> {
+/// The range and the slots of a direct-addressed index over a key, if it is dense enough.
+fn dense_range(key: &ColumnInfo, row_bound: u64) -> Option<(Range, u64)> {
     if key.data_type.is_float() || matches!(key.data_type, DataType::Utf8 | DataType::Boolean) {
         return None;
     }
@@ -437,7 +439,7 @@ fn direct_slots(key: &ColumnInfo, row_bound: u64) -> Option<u64> {
     }
     let slots = u64::try_from(range.max.checked_sub(range.min)?.checked_add(1)?).ok()?;
     let dense = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(1024);
-    (slots <= DIRECT_LIMIT && slots <= dense).then_some(slots)
+    (slots <= DIRECT_LIMIT && slots <= dense).then_some((range, slots))
 }
 
 pub(super) fn array(cx: &mut Context<'_>, name: &str, state: usize) -> V {

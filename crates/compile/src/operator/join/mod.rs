@@ -19,7 +19,7 @@ use kelpie_kir::{AtomicOp, Scalar, Scope, Target, Type};
 use crate::context::{Argument, Context, Joined, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, column_of};
+use crate::pipeline::{ColumnInfo, Growth, column_of};
 use crate::plan::{Join, JoinKind};
 use crate::table::index::{Index, Wants};
 use crate::table::rows::RowStore;
@@ -83,7 +83,7 @@ impl JoinOperator {
         let index = Index::plan(&store, &probe_infos, build_bound, wants, states);
         let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
         let nulls = join.null_aware.then(|| {
-            let class = states.class(1, crate::pipeline::Growth::Fixed);
+            let class = states.class(1, Growth::Fixed);
             states.state("probe_nulls", 4, class)
         });
         Ok(JoinOperator {
@@ -172,7 +172,7 @@ impl JoinOperator {
     /// The columns of the store at `place` (`i64`), as a row.
     pub(crate) fn bind_store(&self, cx: &mut Context<'_>, place: V) {
         let columns = self.store.columns().iter();
-        cx.begin_joined(columns.map(|column| Joined::stored(column, place, None)).collect());
+        cx.push_joined(columns.map(|column| Joined::stored(column, place, None)).collect());
     }
 
     // ---- what the build side keeps
@@ -185,7 +185,7 @@ impl JoinOperator {
         {
             columns.push(Joined::Value(boolean(matched)));
         }
-        cx.begin_joined(columns);
+        cx.push_joined(columns);
     }
 
     /// Whether there is a build row at `place` that the kind keeps; `None`: it keeps all.
@@ -241,7 +241,17 @@ impl JoinOperator {
         let Some(state) = self.matched else { return };
         let flags = cx.argument("matched", Type::global(Scalar::U32), Argument::State(state));
         let pointer = cx.builder.offset(flags, place);
-        raise(cx, pointer, 1);
+        let one = cx.builder.u32(1);
+        raise(cx, pointer, one);
+    }
+
+    /// Notes that the row at `place` has a match where `found` (`bool`) is true.
+    fn mark_if(&self, cx: &mut Context<'_>, found: V, place: V) {
+        if self.matched.is_some() {
+            cx.begin_if(found);
+            self.mark(cx, place);
+            cx.end();
+        }
     }
 
     /// The build side's columns at a place, NULL where `present` (if given) is false.
@@ -252,12 +262,7 @@ impl JoinOperator {
 }
 
 /// Sets bits of a word that are not set yet: looks first, as most are.
-fn raise(cx: &mut Context<'_>, pointer: V, bits: u32) {
-    let bits = cx.builder.u32(bits);
-    raise_value(cx, pointer, bits);
-}
-
-fn raise_value(cx: &mut Context<'_>, pointer: V, bits: V) {
+fn raise(cx: &mut Context<'_>, pointer: V, bits: V) {
     let old = cx.builder.atomic_load(pointer, Scope::Device);
     let set = cx.builder.and(old, bits);
     let missing = cx.builder.ne(set, bits);

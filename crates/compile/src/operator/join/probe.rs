@@ -3,7 +3,7 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
 
-use super::{JoinOperator, boolean, raise_value};
+use super::{JoinOperator, boolean, raise};
 use crate::context::{Argument, Context, Joined, Lowered, Unsupported};
 use crate::expr::{lower, lower_condition};
 use crate::operator::Flow;
@@ -81,11 +81,7 @@ impl JoinOperator {
     ) -> Result<usize, Unsupported> {
         let (found, place) = self.first_match(cx, keys, search)?;
         if let JoinKind::ProbeOuter | JoinKind::FullOuter = self.kind {
-            if self.matched.is_some() {
-                cx.begin_if(found);
-                self.mark(cx, place);
-                cx.end();
-            }
+            self.mark_if(cx, found, place);
             cx.push_joined(self.pair(place, Some(found)));
             return Ok(0);
         }
@@ -110,6 +106,16 @@ impl JoinOperator {
             let place = cx.builder.select(found, place, zero);
             return Ok((found, cx.builder.convert(place, Scalar::I64)));
         }
+        self.next_match(cx, keys, search)
+    }
+
+    /// Goes on with a search up to the next match: whether there is one (`bool`), and its place (`i64`, else 0).
+    fn next_match(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Lowered],
+        search: Search,
+    ) -> Result<(V, V), Unsupported> {
         let (no, none) = (cx.builder.bool(false), cx.builder.i64(0));
         let (found, first) = (cx.builder.var_of("found", no), cx.builder.var_of("match", none));
         cx.begin_loop();
@@ -146,24 +152,11 @@ impl JoinOperator {
         search: Search,
     ) -> Result<usize, Unsupported> {
         let no = cx.builder.bool(false);
-        let none = cx.builder.i64(0);
         let (last, any) = (cx.builder.var_of("last", no), cx.builder.var_of("any", no));
-        let (found, first) = (cx.builder.var_of("found", no), cx.builder.var_of("match", none));
         cx.begin_loop();
         let done = cx.builder.read(last);
         cx.builder.break_if(done);
-        let no = cx.builder.bool(false);
-        cx.builder.assign(found, no);
-        cx.begin_loop();
-        let place = self.index.advance(cx, search);
-        let opened = self.begin_match(cx, keys, place)?;
-        let yes = cx.builder.bool(true);
-        cx.builder.assign(found, yes);
-        cx.builder.assign(first, place);
-        cx.builder.break_loop();
-        self.end_match(cx, opened);
-        cx.end();
-        let hit = cx.builder.read(found);
+        let (hit, place) = self.next_match(cx, keys, search)?;
         let miss = cx.builder.not(hit);
         let before = cx.builder.read(any);
         let exhausted = cx.builder.and(miss, before);
@@ -171,12 +164,7 @@ impl JoinOperator {
         cx.builder.assign(last, miss);
         let yes = cx.builder.bool(true);
         cx.builder.assign(any, yes);
-        let place = cx.builder.read(first);
-        if self.matched.is_some() {
-            cx.begin_if(hit);
-            self.mark(cx, place);
-            cx.end();
-        }
+        self.mark_if(cx, hit, place);
         cx.push_joined(self.pair(place, Some(hit)));
         Ok(1)
     }
@@ -228,6 +216,6 @@ impl JoinOperator {
             bits = cx.builder.select(valid, bits, null);
         }
         let pointer = cx.argument("probe_nulls", Type::global(Scalar::U32), Argument::State(state));
-        raise_value(cx, pointer, bits);
+        raise(cx, pointer, bits);
     }
 }

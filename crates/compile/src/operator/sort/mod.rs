@@ -210,6 +210,6 @@ impl SortOperator {
         let order = cx.argument("order", Type::global(Scalar::U32), Argument::State(self.order));
         let place = cx.builder.element(order, row);
         let place = cx.builder.convert(place, Scalar::I64);
-        cx.begin_joined(self.columns.iter().map(|column| Joined::stored(column, place, None)).collect());
+        cx.push_joined(self.columns.iter().map(|column| Joined::stored(column, place, None)).collect());
     }
 }
