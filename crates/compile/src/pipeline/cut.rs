@@ -243,7 +243,7 @@ impl Cut<'_> {
             Plan::Union { inputs, .. } => self.union(inputs),
             Plan::Scalars { .. } => Err(Unsupported("a scalar subquery without its value".into())),
             Plan::Sort { .. } | Plan::Limit { .. } => {
-                Err(Unsupported("sort and limit are carried out on the host, between compiled stages".into()))
+                Err(Unsupported("a sort or limit inside a stage: the engine ends the stage there".into()))
             }
         }
     }

@@ -141,9 +141,9 @@ pub struct Choices<'a> {
 }
 
 /// Compiles a plan without sorts, limits and scalar subqueries inside: those are the engine's. On top, the sort is
-/// carried out or left to the engine (`Program::sorting`); of a limit, rows beyond it are left out and none skipped. `scans` describes the plan's
-/// scans, in the order of a depth-first walk. `duplicates`: the joins, by number, whose build side is known to have a
-/// key twice.
+/// carried out or left to the engine (`Program::sorting`); of a limit, rows beyond it are left out and none skipped.
+/// `scans` describes the plan's scans, in the order of a depth-first walk. `duplicates`: the joins, by number, whose
+/// build side is known to have a key twice.
 pub fn compile(
     plan: &Plan,
     scans: &[ScanInfo],
