@@ -5,7 +5,7 @@ use std::any::Any;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::config_err;
 use datafusion::error::Result;
-use kelpie_engine::{DeviceChoice, MicroModel, QueryOptions};
+use kelpie_engine::{DeviceChoice, MacroModel, MicroModel, QueryOptions, Resolution, Transfer};
 
 /// `kelpie.fallback`: what happens to a plan that Kelpie does not compile as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct KelpieOptions {
     pub enabled: bool,
     /// `fallback`.
     pub fallback: Fallback,
-    /// `device`, `micro_model`, `memory_limit`, `threads`, `simt_lanes` and `host_sort_rows`.
+    /// All the others.
     pub query: QueryOptions,
     /// `join_order`: whether joins are ordered by cost.
     pub join_order: bool,
@@ -44,8 +44,24 @@ impl Default for KelpieOptions {
     }
 }
 
-const NAMES: [&str; 8] =
-    ["enabled", "device", "fallback", "micro_model", "memory_limit", "threads", "join_order", "simt_lanes"];
+const NAMES: [&str; 13] = [
+    "enabled",
+    "device",
+    "fallback",
+    "micro_model",
+    "resolution",
+    "macro_model",
+    "transfer",
+    "block_bytes",
+    "memory_limit",
+    "threads",
+    "join_order",
+    "simt_lanes",
+    "host_sort_rows",
+];
+
+/// What sizes look like.
+const SIZES: &str = "a number of bytes with an optional unit (B, KB, MB, GB, TB), or 0";
 
 impl KelpieOptions {
     /// The options of a configuration; defaults where it has none.
@@ -68,11 +84,22 @@ impl KelpieOptions {
                 Fallback::Deny => "deny",
             }
             .into(),
-            "micro_model" => match self.query.micro_model {
-                MicroModel::Pipelined => "pipelined",
-                MicroModel::Resolution => "resolution",
+            "micro_model" => self.query.micro_model.name().into(),
+            "resolution" => self.query.resolution.name().into(),
+            "macro_model" => match self.query.macro_model {
+                MacroModel::Auto => "auto",
+                MacroModel::RunToFinish => "run_to_finish",
+                MacroModel::KernelAtATime => "kernel_at_a_time",
+                MacroModel::Batch => "batch",
             }
             .into(),
+            "transfer" => match self.query.transfer {
+                Transfer::Auto => "auto",
+                Transfer::Copy => "copy",
+                Transfer::ZeroCopy => "zero_copy",
+            }
+            .into(),
+            "block_bytes" => self.query.block_bytes.unwrap_or(0).to_string(),
             "memory_limit" => self.query.memory_limit.unwrap_or(0).to_string(),
             "threads" => self.query.threads.unwrap_or(0).to_string(),
             "join_order" => self.join_order.to_string(),
@@ -87,7 +114,13 @@ fn description(name: &str) -> &'static str {
         "enabled" => "Whether Kelpie compiles anything: true | false",
         "device" => "Where compiled queries run: auto | cpu | cuda | simt",
         "fallback" => "What happens to plans that Kelpie does not compile: allow | deny",
-        "micro_model" => "How reductions are carried out inside a pipeline: pipelined | resolution",
+        "micro_model" => {
+            "How pipelines become kernels: operator_at_a_time | multi_pass | pipelined | resolution"
+        }
+        "resolution" => "Where a reduction is resolved locally: simd (a warp) | work_efficient (a block)",
+        "macro_model" => "How data moves to the device: auto | run_to_finish | kernel_at_a_time | batch",
+        "transfer" => "How kernels get at data on the host: auto | copy | zero_copy",
+        "block_bytes" => "Bytes of the widest column of a block in batch, such as 2MB; 0 is the default",
         "memory_limit" => "Budget of device memory, such as 512MB or 2GB; 0 is the device's default",
         "threads" => "Workers of the CPU device; 0 is one a core",
         "join_order" => "Whether joins are ordered by cost, also those that stay DataFusion's: true | false",
@@ -146,15 +179,43 @@ impl ExtensionOptions for KelpieOptions {
                 }
             }
             "micro_model" => {
-                self.query.micro_model = match lower.as_str() {
-                    "pipelined" => MicroModel::Pipelined,
-                    "resolution" => MicroModel::Resolution,
-                    _ => return bad("pipelined, resolution"),
+                let found = MicroModel::ALL.into_iter().find(|model| model.name() == lower);
+                match found {
+                    Some(model) => self.query.micro_model = model,
+                    None => return bad(&MicroModel::ALL.map(MicroModel::name).join(", ")),
                 }
             }
+            "resolution" => {
+                let found = Resolution::ALL.into_iter().find(|resolution| resolution.name() == lower);
+                match found {
+                    Some(resolution) => self.query.resolution = resolution,
+                    None => return bad(&Resolution::ALL.map(Resolution::name).join(", ")),
+                }
+            }
+            "macro_model" => {
+                self.query.macro_model = match lower.as_str() {
+                    "auto" => MacroModel::Auto,
+                    "run_to_finish" => MacroModel::RunToFinish,
+                    "kernel_at_a_time" => MacroModel::KernelAtATime,
+                    "batch" => MacroModel::Batch,
+                    _ => return bad("auto, run_to_finish, kernel_at_a_time, batch"),
+                }
+            }
+            "transfer" => {
+                self.query.transfer = match lower.as_str() {
+                    "auto" => Transfer::Auto,
+                    "copy" => Transfer::Copy,
+                    "zero_copy" => Transfer::ZeroCopy,
+                    _ => return bad("auto, copy, zero_copy"),
+                }
+            }
+            "block_bytes" => match parse_bytes(&lower) {
+                Some(bytes) => self.query.block_bytes = (bytes > 0).then_some(bytes),
+                None => return bad(SIZES),
+            },
             "memory_limit" => match parse_bytes(&lower) {
                 Some(bytes) => self.query.memory_limit = (bytes > 0).then_some(bytes),
-                None => return bad("a number of bytes with an optional unit (B, KB, MB, GB, TB), or 0"),
+                None => return bad(SIZES),
             },
             "threads" => match lower.parse::<usize>() {
                 Ok(threads) if threads <= 4096 => self.query.threads = (threads > 0).then_some(threads),
@@ -221,6 +282,11 @@ mod tests {
             ("device", "CUDA", "cuda"),
             ("fallback", "deny", "deny"),
             ("micro_model", "pipelined", "pipelined"),
+            ("micro_model", "Operator_at_a_time", "operator_at_a_time"),
+            ("resolution", "work_efficient", "work_efficient"),
+            ("macro_model", "batch", "batch"),
+            ("transfer", "zero_copy", "zero_copy"),
+            ("block_bytes", "2MB", "2097152"),
             ("memory_limit", "2GB", "2147483648"),
             ("memory_limit", "1.5 kib", "1536"),
             ("memory_limit", "", "0"),
@@ -237,7 +303,11 @@ mod tests {
         for (key, value, part) in [
             ("device", "tpu", "auto, cpu, cuda, simt"),
             ("fallback", "maybe", "allow, deny"),
-            ("micro_model", "x", "pipelined, resolution"),
+            ("micro_model", "x", "multi_pass, pipelined, resolution"),
+            ("resolution", "x", "simd, work_efficient"),
+            ("macro_model", "x", "kernel_at_a_time, batch"),
+            ("transfer", "x", "copy, zero_copy"),
+            ("block_bytes", "-1", "number of bytes"),
             ("memory_limit", "-3", "number of bytes"),
             ("memory_limit", "3 parsecs", "number of bytes"),
             ("threads", "many", "one a core"),

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 pub use error::EngineError;
-pub use kelpie_compile::MicroModel;
 pub use kelpie_compile::plan::Plan;
+pub use kelpie_compile::{MicroModel, Resolution};
 pub use kelpie_device::{CancelToken, Device, DeviceKind};
 pub use source::TableSource;
 
@@ -37,6 +37,32 @@ pub enum DeviceChoice {
     Simt,
 }
 
+/// `kelpie.macro_model`: how data moves between host and device while a query runs (HorseQC, section 2).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MacroModel {
+    /// Run to finish where everything fits the device, else what does.
+    #[default]
+    Auto,
+    /// All input is brought to the device first, and stays.
+    RunToFinish,
+    /// Each kernel takes its input from the host and gives its rows back to it; tables stay on the device.
+    KernelAtATime,
+    /// Blocks of a table stream through the device; what kernels hand each other stays there.
+    Batch,
+}
+
+/// `kelpie.transfer`: how a kernel gets at data that lies on the host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Transfer {
+    /// Where the device's memory is the host's, in place; else by copies.
+    #[default]
+    Auto,
+    /// Blocks are copied to the device, the next beside the kernel of this one.
+    Copy,
+    /// Kernels read host memory over the link.
+    ZeroCopy,
+}
+
 /// Options of one query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryOptions {
@@ -44,6 +70,14 @@ pub struct QueryOptions {
     pub device: DeviceChoice,
     /// How reductions are carried out.
     pub micro_model: MicroModel,
+    /// How they are resolved locally.
+    pub resolution: Resolution,
+    /// How data moves between host and device.
+    pub macro_model: MacroModel,
+    /// How kernels get at data on the host.
+    pub transfer: Transfer,
+    /// Bytes of the widest column of a block that streams through the device; some megabytes where absent.
+    pub block_bytes: Option<u64>,
     /// Budget of device memory in bytes; the device's default where absent.
     pub memory_limit: Option<u64>,
     /// Workers of the CPU device; one a core where absent.
@@ -60,6 +94,10 @@ impl Default for QueryOptions {
         QueryOptions {
             device: DeviceChoice::Auto,
             micro_model: MicroModel::default(),
+            resolution: Resolution::default(),
+            macro_model: MacroModel::default(),
+            transfer: Transfer::default(),
+            block_bytes: None,
             memory_limit: None,
             threads: None,
             simt_lanes: 32,

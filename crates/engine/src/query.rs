@@ -349,7 +349,7 @@ impl Execution<'_> {
             None => {
                 let target = self.device.target();
                 let (micro_model, host_sort_rows) = (self.micro_model, self.host_sort_rows);
-                let choices = Choices { micro_model, duplicates, host_sort_rows };
+                let choices = Choices { host_sort_rows, ..Choices::new(micro_model, duplicates) };
                 let program = pipeline::compile_with(plan, infos, target, &choices)?;
                 let prepared = Arc::new(stage::prepare(program, &self.device, host_sort_rows)?);
                 self.engine.keep(key, &prepared);

@@ -33,7 +33,7 @@ pub(crate) fn pipelines(
     target: &Target,
     choices: &Choices<'_>,
 ) -> Result<Pipelines, Unsupported> {
-    let &Choices { micro_model, duplicates, host_sort_rows } = choices;
+    let &Choices { micro_model, duplicates, host_sort_rows, .. } = choices;
     let mut cut = Cut {
         scans,
         target,

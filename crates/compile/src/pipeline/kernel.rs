@@ -83,6 +83,8 @@ pub(crate) fn generate(
         sizes: needs.sizes,
         prunes,
         join: needs.join,
+        continues: false,
+        stores: Vec::new(),
     })
 }
 
@@ -208,7 +210,7 @@ impl Body<'_, '_> {
         let block_rows = b.mul(threads, count);
         let stride = b.mul(block_rows, blocks);
         let first = b.mul(block, block_rows);
-        let first = self.after_pruned(cx, first);
+        let first = Self::from_first(cx, first);
         let base = cx.builder.var_of("base", first);
         cx.begin_loop();
         let current = cx.builder.read(base);
@@ -227,10 +229,7 @@ impl Body<'_, '_> {
     }
 
     /// A row counted from the first that is worked on, counted from the first that there is.
-    fn after_pruned(&self, cx: &mut Context<'_>, row: V) -> V {
-        if !self.pruned {
-            return row;
-        }
+    fn from_first(cx: &mut Context<'_>, row: V) -> V {
         let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         cx.builder.add(row, first)
     }
@@ -317,7 +316,7 @@ impl Body<'_, '_> {
         let size = b.u64(MORSEL_ROWS as u64);
         let start = b.atomic(AtomicOp::Add, counter, size, Scope::Device);
         let start = b.bitcast(start, Scalar::I64);
-        let start = self.after_pruned(cx, start);
+        let start = Self::from_first(cx, start);
         let b = &mut *cx.builder;
         let done = b.ge(start, rows);
         b.break_if(done);

@@ -22,7 +22,6 @@ use std::fmt;
 
 use kelpie_kir::Target;
 
-use crate::MicroModel;
 use crate::context::{Argument, Unsupported};
 use crate::expr::Expr;
 use crate::operator::aggregate::AggregateOperator;
@@ -30,6 +29,7 @@ use crate::operator::join::JoinOperator;
 use crate::operator::output::OutputOperator;
 use crate::operator::sort::SortOperator;
 use crate::plan::{Plan, Scan};
+use crate::{MicroModel, Resolution};
 
 /// Where the rows of a pipeline come from.
 #[derive(Debug)]
@@ -134,10 +134,22 @@ const HOST_SORT_ROWS: u64 = 4096;
 pub struct Choices<'a> {
     /// How reductions are carried out.
     pub micro_model: MicroModel,
+    /// How they are resolved locally.
+    pub resolution: Resolution,
     /// The joins, by number, whose build side is known to have a key twice.
     pub duplicates: &'a BTreeSet<usize>,
     /// A sort on top of no more rows than this is left to the host; the default where absent.
     pub host_sort_rows: Option<u64>,
+    /// Bytes of device memory that a direct-addressed table may take, where that is less than it may at best.
+    pub direct_bytes: Option<u64>,
+}
+
+impl<'a> Choices<'a> {
+    /// The defaults.
+    pub fn new(micro_model: MicroModel, duplicates: &'a BTreeSet<usize>) -> Choices<'a> {
+        let resolution = Resolution::default();
+        Choices { micro_model, resolution, duplicates, host_sort_rows: None, direct_bytes: None }
+    }
 }
 
 /// Compiles a plan without sorts, limits and scalar subqueries inside: those are the engine's. On top, the sort is
@@ -151,8 +163,7 @@ pub fn compile(
     micro_model: MicroModel,
     duplicates: &BTreeSet<usize>,
 ) -> Result<Program, Unsupported> {
-    let choices = Choices { micro_model, duplicates, host_sort_rows: None };
-    compile_with(plan, scans, target, &choices)
+    compile_with(plan, scans, target, &Choices::new(micro_model, duplicates))
 }
 
 /// As [`compile`].

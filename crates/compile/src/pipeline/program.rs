@@ -77,10 +77,15 @@ pub struct CompiledPipeline {
     pub restarted: Vec<usize>,
     /// Classes whose size follows from what ran before: set before the pipeline's first launch.
     pub sizes: Vec<usize>,
-    /// Columns of the scan by which rows can be left out: the kernel starts at `Argument::FirstRow` then.
+    /// Columns of the scan by which rows can be left out.
     pub prunes: Vec<Prune>,
     /// The join whose promise of unique keys `Status::Duplicate` breaks.
     pub join: Option<usize>,
+    /// It continues the pipeline before it: its source is what that one stores, and nobody else reads it. The two are a
+    /// *chain*, which runs block by block where the first one's table streams.
+    pub continues: bool,
+    /// Counters of the rows that it stores for the pipeline that continues it: zero before each block of the chain.
+    pub stores: Vec<usize>,
 }
 
 /// A column of a pipeline's scan whose values outside the bounds of a finished build side have no effect.

@@ -114,7 +114,7 @@ impl DirectTable {
             u64::from(target.shared_bytes).min(if is_simt { BLOCK_TABLES_BYTES } else { WORKER_TABLE_BYTES });
         let threads = ThreadTables::plan(slots + 1, cells, thread_rows, target);
         let place = match micro_model {
-            MicroModel::Pipelined => Place::Device,
+            MicroModel::OperatorAtATime | MicroModel::MultiPass | MicroModel::Pipelined => Place::Device,
             MicroModel::Resolution if is_simt && threads.bytes() <= limit => Place::Threads(threads),
             MicroModel::Resolution if (slots + 1) * u64::from(cells.words()) * 8 <= limit => Place::Block,
             MicroModel::Resolution => Place::Device,
