@@ -47,6 +47,7 @@ pub(crate) fn check_arguments(
                     )));
                 }
             }
+            (Type::Ptr(..), KernelArgument::Window(..)) => {}
             _ => {
                 return Err(error(format!(
                     "argument {index} is {argument:?} for a parameter of type {param:?}"

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use arguments::{check_arguments, kernel_params};
 use parking_lot::Mutex;
-pub use query::{Download, QueryStream};
+pub use query::{CopyTicket, Download, HostCopy, QueryStream};
 
 use kelpie_kir::{Scalar, Target, ValidModule};
 
@@ -148,6 +148,20 @@ pub enum KernelArgument {
     Scalar(Scalar, i128),
     /// The address of a buffer plus a byte offset.
     Buffer(Buffer, u64),
+    /// A buffer that holds a part of an array, from this byte of the array on: the address that the whole array would
+    /// have. The kernel accesses that part only.
+    Window(Buffer, u64),
+}
+
+impl KernelArgument {
+    /// The buffer, and what is added to its address.
+    pub(crate) fn buffer(&self) -> Option<(&Buffer, u64)> {
+        match self {
+            KernelArgument::Scalar(..) => None,
+            KernelArgument::Buffer(buffer, offset) => Some((buffer, *offset)),
+            KernelArgument::Window(buffer, first) => Some((buffer, first.wrapping_neg())),
+        }
+    }
 }
 
 /// One launch of a kernel.
@@ -199,6 +213,9 @@ pub trait Device: Send + Sync + Debug {
     fn set_memory_limit(&self, limit: Option<u64>);
     /// Memory of `bytes` bytes (16-byte aligned, readable up to the next 64 bytes), undefined content.
     fn allocate(&self, bytes: usize) -> Result<Buffer, DeviceError>;
+    /// Memory of the host that this device's kernels address too, outside of the budget: for data that has no room on
+    /// the device.
+    fn allocate_host(&self, bytes: usize) -> Result<Buffer, DeviceError>;
     /// Copies from the host.
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError>;
     /// Copies to the host.

@@ -51,6 +51,35 @@ impl Block {
         Some(Block { start, bytes })
     }
 
+    /// A zeroed block whose pages are those of a file without a name in the folder for temporary files; `None` where
+    /// neither disk nor system serve.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn on_disk(bytes: usize) -> Option<Block> {
+        use std::os::fd::AsRawFd;
+        // Smaller blocks are never mapped.
+        let bytes = Block::size_for(bytes.max(MAPPED_BYTES))?;
+        let file = tempfile::tempfile().ok()?;
+        // The space is taken now: a page that has no room later would kill the process.
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } != 0 {
+            return None;
+        }
+        // SAFETY: a new mapping of our file at an address of the system's choice; the file outlives its descriptor.
+        let start = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        (start != libc::MAP_FAILED)
+            .then(|| NonNull::new(start.cast()))
+            .flatten()
+            .map(|start| Block { start, bytes })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn on_disk(_: usize) -> Option<Block> {
+        None
+    }
+
     /// The size of a block that serves `bytes`: with padding, in units of cache lines or pages. `None` on overflow.
     fn size_for(bytes: usize) -> Option<usize> {
         let padded = bytes.checked_add(PADDING)?;
@@ -130,6 +159,8 @@ struct PoolState {
     limit: u64,
     /// Bytes of blocks that buffers own.
     used: u64,
+    /// Bytes of blocks outside of the budget.
+    unbudgeted: u64,
     /// Bytes of the blocks in `free`.
     idle: u64,
     /// Mapped blocks that were freed, by size: their pages need no new page faults.
@@ -138,7 +169,7 @@ struct PoolState {
 
 impl HostPool {
     pub(crate) fn new(device: impl Into<String>, limit: u64) -> Arc<HostPool> {
-        let state = PoolState { limit, used: 0, idle: 0, free: BTreeMap::new() };
+        let state = PoolState { limit, used: 0, unbudgeted: 0, idle: 0, free: BTreeMap::new() };
         Arc::new(HostPool { device: device.into(), default_limit: limit, state: Mutex::new(state) })
     }
 
@@ -186,7 +217,22 @@ impl HostPool {
             state.used -= charged;
             return Err(error(state.used));
         };
-        Ok(Arc::new(HostMemory { block: Some(block), bytes, pool: self.clone() }))
+        Ok(Arc::new(HostMemory { block: Some(block), bytes, is_charged: true, pool: self.clone() }))
+    }
+
+    /// A buffer outside of the budget; beyond the device's default budget its pages are those of a file, so that the system
+    /// can write them to disk.
+    pub(crate) fn allocate_free(self: &Arc<Self>, bytes: usize) -> Result<Buffer, DeviceError> {
+        let unbudgeted = self.state.lock().unbudgeted.saturating_add(bytes as u64);
+        let block = if unbudgeted <= self.default_limit { Block::new(bytes) } else { Block::on_disk(bytes) };
+        let block = block.ok_or_else(|| DeviceError::OutOfMemory {
+            device: format!("{}: host memory", self.device),
+            requested: bytes as u64,
+            used: unbudgeted - bytes as u64,
+            limit: self.default_limit,
+        })?;
+        self.state.lock().unbudgeted += block.bytes() as u64;
+        Ok(Arc::new(HostMemory { block: Some(block), bytes, is_charged: false, pool: self.clone() }))
     }
 
     fn release(&self, block: Block) {
@@ -244,6 +290,8 @@ pub(crate) struct HostMemory {
     /// `Some` until dropped.
     block: Option<Block>,
     bytes: usize,
+    /// It counts in the budget.
+    is_charged: bool,
     pool: Arc<HostPool>,
 }
 
@@ -314,8 +362,13 @@ impl Memory for HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        if let Some(block) = self.block.take() {
-            self.pool.release(block);
+        match self.block.take() {
+            Some(block) if self.is_charged => self.pool.release(block),
+            Some(block) => {
+                let mut state = self.pool.state.lock();
+                state.unbudgeted = state.unbudgeted.saturating_sub(block.bytes() as u64);
+            }
+            None => {}
         }
     }
 }
@@ -380,6 +433,28 @@ mod tests {
             assert!(memory.fill(offset, bytes, 0).is_err(), "{bytes} at {offset}");
         }
         assert!(HostMemory::of(&buffer, &HostPool::new("other", 1)).is_err());
+    }
+
+    #[test]
+    fn memory_outside_of_the_budget_goes_to_disk_where_it_is_much() {
+        let pool = HostPool::new("test", 8 << 20);
+        pool.set_limit(Some(1 << 20));
+        let buffers: Vec<_> = (0..4).map(|_| pool.allocate_free(3 << 20).unwrap()).collect();
+        assert_eq!(pool.usage(), (0, 1 << 20));
+        for (index, buffer) in buffers.iter().enumerate() {
+            let memory = HostMemory::of(buffer, &pool).unwrap();
+            assert_eq!(memory.as_ptr() as usize % ALIGNMENT, 0);
+            memory.fill(1, (3 << 20) - 1, index as u8 + 1).unwrap();
+        }
+        for (index, buffer) in buffers.iter().enumerate() {
+            let mut ends = [9; 2];
+            let memory = HostMemory::of(buffer, &pool).unwrap();
+            memory.download((3 << 20) - 2, &mut ends).unwrap();
+            assert_eq!(ends, [index as u8 + 1; 2]);
+        }
+        drop(buffers);
+        assert_eq!(pool.state.lock().unbudgeted, 0);
+        assert!(pool.allocate_free(usize::MAX).is_err());
     }
 
     #[test]

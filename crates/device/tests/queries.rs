@@ -8,7 +8,7 @@ use kelpie_device::cpu::CpuDevice;
 use kelpie_device::cuda::CudaDevice;
 use kelpie_device::disk_cache::DiskCache;
 use kelpie_device::simt::SimtDevice;
-use kelpie_device::{Buffer, CancelToken, Device, Download, KernelArgument, Launch, QueryStream};
+use kelpie_device::{Buffer, CancelToken, Device, Download, HostCopy, KernelArgument, Launch, QueryStream};
 use kelpie_kir::*;
 
 const WORDS: usize = 512;
@@ -144,4 +144,76 @@ fn a_query_takes_no_memory_of_another_device() {
         assert!(query.fill(&buffer, 0, 8, 0).is_err() && query.upload(&buffer, 0, &[1]).is_err());
         assert!(query.download(&buffer, 0, &mut [0; 8]).is_err());
     }
+}
+
+/// Blocks of an array on the host, through three buffers on the device that a kernel addresses as the whole array.
+#[test]
+fn blocks_stream_through_windows() {
+    for device in devices() {
+        let query = Arc::clone(&device).begin_query().unwrap();
+        let cancel = CancelToken::default();
+        let kernel = device.compile(&increment_from(), "increment_from").unwrap();
+        let block = device.target().block_threads as usize;
+        let (blocks, bytes) = (20, block * 8);
+        let host = device.allocate_host(blocks * bytes).unwrap();
+        let used = device.memory().0;
+        let values: Vec<u8> =
+            (0..(blocks * block) as i64).flat_map(|value| (value * 3).to_le_bytes()).collect();
+        device.upload(&host, 0, &values).unwrap();
+        let ring: Vec<Buffer> = (0..3).map(|_| device.allocate(bytes).unwrap()).collect();
+        assert!(device.memory().0 >= used + 3 * bytes as u64, "the host's memory is not charged");
+        let begin = |index: usize| {
+            let target = &ring[index % 3];
+            let copy =
+                HostCopy { source: &host, source_offset: index * bytes, target, target_offset: 0, bytes };
+            query.begin_copies(&[copy]).unwrap()
+        };
+        let mut tickets: Vec<_> = (0..3).map(begin).collect();
+        for index in 0..blocks {
+            query.after_copies(tickets[index]).unwrap();
+            let window = KernelArgument::Window(ring[index % 3].clone(), (index * bytes) as u64);
+            let first = KernelArgument::Scalar(Scalar::I64, (index * block) as i128);
+            let arguments = [window, KernelArgument::Buffer(host.clone(), 0), first];
+            let launch =
+                Launch { kernel: kernel.as_ref(), blocks: 1, arguments: &arguments, cancel: &cancel };
+            assert_eq!(query.launch(&launch).unwrap().status, 0);
+            if index + 3 < blocks {
+                tickets.push(begin(index + 3));
+            }
+        }
+        let mut back = vec![0; blocks * bytes];
+        query.download(&host, 0, &mut back).unwrap();
+        let expected: Vec<u8> =
+            (0..(blocks * block) as i64).flat_map(|value| (value * 3 + 1).to_le_bytes()).collect();
+        assert!(back == expected, "{}", device.name());
+        let copy = HostCopy {
+            source: &host,
+            source_offset: 8,
+            target: &ring[0],
+            target_offset: 0,
+            bytes: bytes + 1,
+        };
+        assert!(query.begin_copies(&[copy]).is_err());
+    }
+}
+
+/// `to[first + thread] = from[first + thread] + 1`.
+fn increment_from() -> ValidModule {
+    let mut b = Builder::new();
+    b.begin_kernel("increment_from");
+    b.add_param("from", Type::global(Scalar::I64));
+    b.add_param("to", Type::global(Scalar::I64));
+    b.add_param("first", Type::I64);
+    let (from, to, first) = (b.param(0), b.param(1), b.param(2));
+    let thread = b.builtin(Builtin::ThreadId);
+    let thread = b.convert(thread, Scalar::I64);
+    let row = b.add(first, thread);
+    let source = b.offset(from, row);
+    let value = b.load(source);
+    let one = b.i64(1);
+    let value = b.add(value, one);
+    let target = b.offset(to, row);
+    b.store(target, value);
+    b.end_kernel();
+    validate(b.finish().unwrap()).unwrap()
 }

@@ -70,14 +70,14 @@ impl LoadedKernel {
         crate::check_arguments(DEVICE, &self.name, &self.params, arguments)?;
         let (mut slots, mut buffers) = (Vec::new(), Vec::<Buffer>::new());
         for argument in arguments {
-            slots.push(match argument {
-                KernelArgument::Scalar(_, bits) => Slot(bits.to_le_bytes()),
-                KernelArgument::Buffer(buffer, offset) => {
-                    let start = HostMemory::of(buffer, pool)?.as_ptr() as u64;
-                    buffers.push(buffer.clone());
-                    Slot(u128::from(start.wrapping_add(*offset)).to_le_bytes())
-                }
-            });
+            if let KernelArgument::Scalar(_, bits) = argument {
+                slots.push(Slot(bits.to_le_bytes()));
+            }
+            if let Some((buffer, offset)) = argument.buffer() {
+                let start = HostMemory::of(buffer, pool)?.as_ptr() as u64;
+                buffers.push(buffer.clone());
+                slots.push(Slot(u128::from(start.wrapping_add(offset)).to_le_bytes()));
+            }
         }
         let (code, name) = (self.code.clone(), self.name.clone());
         Ok(Box::new(move |block, shared| {

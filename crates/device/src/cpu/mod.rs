@@ -85,6 +85,10 @@ impl Device for CpuDevice {
         self.pool.allocate(bytes)
     }
 
+    fn allocate_host(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        self.pool.allocate_free(bytes)
+    }
+
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         self.memory_of(buffer)?.upload(offset, data)
     }

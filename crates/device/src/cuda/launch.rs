@@ -1,5 +1,6 @@
 //! Lanes: a stream with what launches in it need. A query has one as long as it runs.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -12,7 +13,8 @@ use super::driver::Context;
 use super::kernel::{Compiled, CudaKernel};
 use super::memory::{CudaMemory, Pool};
 use super::stream::{Event, Pinned, Stream};
-use crate::{DeviceError, KernelArgument, Launch, LaunchReport, check_arguments};
+use crate::query::TICKETS;
+use crate::{Buffer, DeviceError, KernelArgument, Launch, LaunchReport, check_arguments};
 
 /// The status of a cancelled launch.
 const CANCELLED: u32 = 1;
@@ -36,7 +38,21 @@ pub struct Lane {
     start: Event,
     stop: Event,
     status: Arc<StatusWord>,
+    /// Made when a query first streams blocks.
+    pub copier: Option<Copier>,
     context: Arc<Context>,
+}
+
+/// The copies from the host that go on beside a query's launches.
+#[derive(Debug)]
+pub struct Copier {
+    pub stream: Stream,
+    /// When the copies of a ticket have arrived.
+    pub arrivals: [Event; TICKETS],
+    /// The next ticket.
+    pub next: usize,
+    /// What the copies use, by ticket.
+    pub pending: VecDeque<(usize, Buffer)>,
 }
 
 /// Pinned host memory that the kernel addresses too. So a cancellation needs no call of the driver, which may hold its
@@ -99,8 +115,30 @@ impl Lane {
             start: Event::new(context)?,
             stop: Event::new(context)?,
             status: Arc::new(StatusWord(Pinned::new(context, 4)?)),
+            copier: None,
             context: context.clone(),
         })
+    }
+
+    /// The lane's copier. The context is current.
+    pub fn copier(&mut self) -> Result<&mut Copier, DeviceError> {
+        if self.copier.is_none() {
+            let arrivals = (0..TICKETS).map(|_| Event::new(&self.context)).collect::<Result<Vec<_>, _>>()?;
+            let arrivals = arrivals.try_into().map_err(|_| self.context.failed("events", "their number"))?;
+            let stream = Stream::new(&self.context)?;
+            self.copier = Some(Copier { stream, arrivals, next: 0, pending: VecDeque::new() });
+        }
+        self.copier.as_mut().ok_or_else(|| self.context.failed("a copy", "there is no stream for it"))
+    }
+
+    /// Waits for everything.
+    pub fn settle(&mut self) -> Result<(), DeviceError> {
+        self.stream.synchronize("the end of a query")?;
+        if let Some(copier) = &mut self.copier {
+            copier.stream.synchronize("the end of a query")?;
+            copier.pending.clear();
+        }
+        Ok(())
     }
 
     /// Runs a kernel in blocks of `block_threads` threads after what is in the stream, and waits for it; one that is
@@ -151,14 +189,17 @@ impl Lane {
         for argument in arguments {
             bits.push(match argument {
                 KernelArgument::Scalar(_, value) => *value as u128,
-                KernelArgument::Buffer(buffer, offset) => {
-                    let memory = buffer.as_any().downcast_ref::<CudaMemory>();
+                KernelArgument::Buffer(..) | KernelArgument::Window(..) => {
+                    let (memory, offset) = match argument.buffer() {
+                        Some((buffer, offset)) => (buffer.as_any().downcast_ref::<CudaMemory>(), offset),
+                        None => (None, 0),
+                    };
                     let Some(memory) = memory.filter(|memory| memory.is_of(pool)) else {
                         return Err(self
                             .context
                             .failed(operation, "an argument is memory of another device"));
                     };
-                    u128::from(memory.pointer() + offset)
+                    u128::from(memory.pointer().wrapping_add(offset))
                 }
             });
         }

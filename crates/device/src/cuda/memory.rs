@@ -12,6 +12,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use parking_lot::Mutex;
 
 use super::driver::Context;
+use super::stream::Pinned;
 use crate::{DeviceError, Memory};
 
 /// Readable bytes after every buffer.
@@ -36,15 +37,24 @@ struct State {
     default_limit: u64,
     /// Freed blocks by size.
     free: BTreeMap<usize, Vec<CUdeviceptr>>,
+    /// Bytes of pinned buffers.
+    pinned: u64,
 }
 
-/// A buffer of device memory.
+/// A buffer of device memory, or of pinned host memory, which kernels address too.
 #[derive(Debug)]
 pub struct CudaMemory {
     pool: Arc<Pool>,
     pointer: CUdeviceptr,
     bytes: usize,
-    block: usize,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A block of this size of the pool.
+    Device(usize),
+    Host(Pinned),
 }
 
 impl Memory for CudaMemory {
@@ -63,6 +73,14 @@ impl CudaMemory {
         self.pointer
     }
 
+    /// The bytes at `offset`, where they are the host's.
+    pub fn on_host(&self, offset: usize) -> Option<*mut u8> {
+        match &self.place {
+            Place::Device(_) => None,
+            Place::Host(pinned) => Some(pinned.address().wrapping_add(offset)),
+        }
+    }
+
     /// Whether it is memory of this pool's device.
     pub fn is_of(&self, pool: &Arc<Pool>) -> bool {
         Arc::ptr_eq(&self.pool, pool)
@@ -72,9 +90,14 @@ impl CudaMemory {
 impl Drop for CudaMemory {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
-        state.used -= self.block as u64;
-        state.retained += self.block as u64;
-        state.free.entry(self.block).or_default().push(self.pointer);
+        match self.place {
+            Place::Device(block) => {
+                state.used -= block as u64;
+                state.retained += block as u64;
+                state.free.entry(block).or_default().push(self.pointer);
+            }
+            Place::Host(_) => state.pinned -= self.bytes as u64,
+        }
     }
 }
 
@@ -92,7 +115,8 @@ impl Pool {
         context.enter()?;
         let (free, _) = context.check("asking for free memory", result::mem_get_info())?;
         let limit = free as u64 / 10 * 9;
-        let state = State { used: 0, retained: 0, limit, default_limit: limit, free: BTreeMap::new() };
+        let state =
+            State { used: 0, retained: 0, limit, default_limit: limit, free: BTreeMap::new(), pinned: 0 };
         Ok(Pool { context, state: Mutex::new(state) })
     }
 
@@ -121,7 +145,28 @@ impl Pool {
             None => self.allocate_block(block, bytes, &mut state)?,
         };
         state.used += block as u64;
-        Ok(CudaMemory { pool: self.clone(), pointer, bytes, block })
+        Ok(CudaMemory { pool: self.clone(), pointer, bytes, place: Place::Device(block) })
+    }
+
+    /// A buffer of pinned host memory, outside of the budget.
+    pub fn allocate_host(self: &Arc<Self>, bytes: usize) -> Result<CudaMemory, DeviceError> {
+        let limit = crate::memory::default_limit();
+        let pinned = self.state.lock().pinned;
+        if pinned.saturating_add(bytes as u64) > limit {
+            return Err(self.no_host_memory(bytes, pinned, limit));
+        }
+        self.context.enter()?;
+        // What the driver says is that pages are short, in one way or another.
+        let memory = Pinned::new(&self.context, bytes.saturating_add(PADDING).max(SMALLEST))
+            .map_err(|_| self.no_host_memory(bytes, pinned, limit))?;
+        self.state.lock().pinned += bytes as u64;
+        let pointer = memory.address() as CUdeviceptr;
+        Ok(CudaMemory { pool: self.clone(), pointer, bytes, place: Place::Host(memory) })
+    }
+
+    fn no_host_memory(&self, bytes: usize, used: u64, limit: u64) -> DeviceError {
+        let device = format!("{}: pinned host memory", self.context.name);
+        DeviceError::OutOfMemory { device, requested: bytes as u64, used, limit }
     }
 
     fn allocate_block(
@@ -186,7 +231,7 @@ impl Drop for Pool {
         if self.context.enter().is_ok() {
             let mut state = std::mem::replace(
                 self.state.get_mut(),
-                State { used: 0, retained: 0, limit: 0, default_limit: 0, free: BTreeMap::new() },
+                State { used: 0, retained: 0, limit: 0, default_limit: 0, free: BTreeMap::new(), pinned: 0 },
             );
             self.release_free(&mut state);
         }

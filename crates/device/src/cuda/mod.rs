@@ -145,6 +145,11 @@ impl CudaDevice {
         }
         Ok(memory.pointer() + offset as u64)
     }
+
+    /// The bytes of a buffer from `offset` on, where it lies on the host; `range` has checked them.
+    fn on_host(&self, buffer: &Buffer, offset: usize) -> Option<*mut u8> {
+        buffer.as_any().downcast_ref::<CudaMemory>().and_then(|memory| memory.on_host(offset))
+    }
 }
 
 /// A property of a device; 0 where the driver does not know it.
@@ -220,18 +225,37 @@ impl Device for CudaDevice {
         Ok(Arc::new(self.pool.allocate(bytes)?))
     }
 
+    fn allocate_host(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        Ok(Arc::new(self.pool.allocate_host(bytes)?))
+    }
+
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         let target = self.range("a copy to the device", buffer, offset, data.len())?;
+        if let Some(target) = self.on_host(buffer, offset) {
+            // SAFETY: `range` checked that the buffer has these bytes; kernels that use them are waited for.
+            unsafe { target.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
+            return Ok(());
+        }
         if data.is_empty() { Ok(()) } else { self.staging.upload(None, target, data) }
     }
 
     fn download(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<(), DeviceError> {
         let source = self.range("a copy from the device", buffer, offset, data.len())?;
+        if let Some(source) = self.on_host(buffer, offset) {
+            // SAFETY: as in `upload`.
+            unsafe { data.as_mut_ptr().copy_from_nonoverlapping(source, data.len()) };
+            return Ok(());
+        }
         if data.is_empty() { Ok(()) } else { self.staging.download(None, vec![(source, data)]) }
     }
 
     fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
         let target = self.range("a fill", buffer, offset, bytes)?;
+        if let Some(target) = self.on_host(buffer, offset) {
+            // SAFETY: as in `upload`.
+            unsafe { target.write_bytes(value, bytes) };
+            return Ok(());
+        }
         if bytes == 0 { Ok(()) } else { self.staging.fill(target, bytes, value) }
     }
 

@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 
 use super::CudaDevice;
 use super::launch::{Lane, cancelled};
-use crate::{Buffer, Device, DeviceError, Download, KernelArgument, Launch, LaunchReport, QueryStream};
+use crate::query::TICKETS;
+use crate::{Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Launch, LaunchReport, QueryStream};
 
 /// A query on a GPU. Its stream goes back to the device when it ends.
 #[derive(Debug)]
@@ -52,6 +53,9 @@ impl QueryStream for CudaQuery {
 
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         let target = self.device.range("a copy to the device", buffer, offset, data.len())?;
+        if self.device.on_host(buffer, offset).is_some() {
+            return self.device.upload(buffer, offset, data);
+        }
         if data.is_empty() {
             return Ok(());
         }
@@ -64,6 +68,9 @@ impl QueryStream for CudaQuery {
 
     fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
         let target = self.device.range("a fill", buffer, offset, bytes)?;
+        if self.device.on_host(buffer, offset).is_some() {
+            return self.device.fill(buffer, offset, bytes, value);
+        }
         if bytes == 0 {
             return Ok(());
         }
@@ -80,7 +87,11 @@ impl QueryStream for CudaQuery {
         let mut pieces = Vec::with_capacity(parts.len());
         for Download { buffer, offset, data } in parts {
             let source = self.device.range("a copy from the device", buffer, *offset, data.len())?;
-            pieces.push((source, &mut **data));
+            match self.device.on_host(buffer, *offset) {
+                // Kernels are waited for, and fills of host memory are done at once.
+                Some(_) => self.device.download(buffer, *offset, data)?,
+                None => pieces.push((source, &mut **data)),
+            }
         }
         if pieces.iter().all(|(_, data)| data.is_empty()) {
             return Ok(());
@@ -92,13 +103,58 @@ impl QueryStream for CudaQuery {
         })
     }
 
+    fn begin_copies(&self, copies: &[HostCopy<'_>]) -> Result<CopyTicket, DeviceError> {
+        const WHAT: &str = "a copy of a block";
+        let mut checked = Vec::with_capacity(copies.len());
+        for copy in copies {
+            let target = self.device.range(WHAT, copy.target, copy.target_offset, copy.bytes)?;
+            self.device.range(WHAT, copy.source, copy.source_offset, copy.bytes)?;
+            let source = self.device.on_host(copy.source, copy.source_offset);
+            let source =
+                source.ok_or_else(|| self.device.context.failed(WHAT, "its source is no host memory"))?;
+            checked.push((source, target, copy.bytes));
+        }
+        self.in_lane(|lane, _| {
+            self.device.context.enter()?;
+            let copier = lane.copier()?;
+            let ticket = copier.next;
+            copier.next += 1;
+            // A ticket whose event is used again has been waited for.
+            while copier.pending.front().is_some_and(|(older, _)| older + TICKETS <= ticket) {
+                copier.pending.pop_front();
+            }
+            for copy in copies {
+                copier.pending.extend([(ticket, Arc::clone(copy.source)), (ticket, Arc::clone(copy.target))]);
+            }
+            for (source, target, bytes) in checked {
+                // SAFETY: `range` checked both sides, which `pending` holds until the copy is done; the source is pinned, and
+                // nobody writes to it meanwhile.
+                let copied = unsafe {
+                    let source = std::slice::from_raw_parts(source, bytes);
+                    result::memcpy_htod_async(target, source, copier.stream.handle)
+                };
+                self.device.context.check(WHAT, copied)?;
+            }
+            copier.arrivals[ticket % TICKETS].record(&copier.stream)?;
+            Ok(CopyTicket(ticket))
+        })
+    }
+
+    fn after_copies(&self, ticket: CopyTicket) -> Result<(), DeviceError> {
+        self.in_lane(|lane, _| {
+            self.device.context.enter()?;
+            match &lane.copier {
+                Some(copier) => lane.stream.wait_for(&copier.arrivals[ticket.0 % TICKETS]),
+                None => Ok(()),
+            }
+        })
+    }
+
     fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
         self.in_lane(|lane, pending| {
             // Should waiting fail, the kernel may still run.
-            pending.extend(launch.arguments.iter().filter_map(|argument| match argument {
-                KernelArgument::Buffer(buffer, _) => Some(Arc::clone(buffer)),
-                KernelArgument::Scalar(..) => None,
-            }));
+            let buffers = launch.arguments.iter().filter_map(|argument| argument.buffer());
+            pending.extend(buffers.map(|(buffer, _)| Arc::clone(buffer)));
             let report = lane.launch(&self.device.pool, launch, self.device.target.block_threads)?;
             if report.is_some() {
                 pending.clear();
@@ -111,9 +167,10 @@ impl QueryStream for CudaQuery {
 impl Drop for CudaQuery {
     fn drop(&mut self) {
         let State { lane, pending } = self.state.get_mut();
-        let Some(lane) = lane.take() else { return };
-        let settled = pending.is_empty()
-            || self.device.context.enter().is_ok() && lane.stream.synchronize("the end of a query").is_ok();
+        let Some(mut lane) = lane.take() else { return };
+        let is_idle =
+            pending.is_empty() && lane.copier.as_ref().is_none_or(|copier| copier.pending.is_empty());
+        let settled = is_idle || self.device.context.enter().is_ok() && lane.settle().is_ok();
         // A stream that is in doubt is not used again.
         if settled {
             self.device.lanes.give_back(lane);

@@ -28,6 +28,14 @@ impl Stream {
         Ok(Stream { handle, context: context.clone() })
     }
 
+    /// What comes later in this stream comes after what an event of another has recorded.
+    pub fn wait_for(&self, event: &Event) -> Result<(), DeviceError> {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: both are alive and of one context.
+        let waits = unsafe { result::stream::wait_event(self.handle, event.handle, flags) };
+        self.context.check("waiting for another stream", waits)
+    }
+
     /// Waits until everything in the stream is done.
     pub fn synchronize(&self, operation: &str) -> Result<(), DeviceError> {
         // SAFETY: the stream is alive.

@@ -42,21 +42,26 @@ impl Space {
             if let Some(sum) = used.checked_add(bytes as u64).filter(|sum| *sum <= limit) {
                 usage.0 = sum;
                 drop(usage);
-                let mut allocations = self.allocations.lock();
-                let id = allocations.allocate(bytes);
-                if let Some(data) = allocations.data_mut(id) {
-                    data.fill(FRESH);
-                }
-                return Ok(Arc::new(SimtMemory {
-                    id,
-                    address: allocations.address(id),
-                    bytes,
-                    space: self.clone(),
-                }));
+                return Ok(self.place(bytes, bytes as u64));
             }
             (used, limit)
         };
         Err(DeviceError::OutOfMemory { device: self.device.into(), requested: bytes as u64, used, limit })
+    }
+
+    /// Memory outside of the budget.
+    pub(super) fn allocate_free(self: &Arc<Self>, bytes: usize) -> Buffer {
+        self.place(bytes, 0)
+    }
+
+    fn place(self: &Arc<Self>, bytes: usize, charged: u64) -> Buffer {
+        let mut allocations = self.allocations.lock();
+        let id = allocations.allocate(bytes);
+        if let Some(data) = allocations.data_mut(id) {
+            data.fill(FRESH);
+        }
+        let address = allocations.address(id);
+        Arc::new(SimtMemory { id, address, bytes, charged, space: self.clone() })
     }
 
     /// Runs a launch over the whole memory; allocations and copies of other threads wait for it.
@@ -71,6 +76,8 @@ pub(super) struct SimtMemory {
     id: AllocationId,
     address: u64,
     bytes: usize,
+    /// Bytes of the budget.
+    charged: u64,
     space: Arc<Space>,
 }
 
@@ -129,6 +136,6 @@ impl Drop for SimtMemory {
     fn drop(&mut self) {
         self.space.allocations.lock().free(self.id);
         let mut usage = self.space.usage.lock();
-        usage.0 = usage.0.saturating_sub(self.bytes as u64);
+        usage.0 = usage.0.saturating_sub(self.charged);
     }
 }

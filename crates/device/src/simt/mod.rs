@@ -114,6 +114,10 @@ impl Device for SimtDevice {
         self.space.allocate(bytes)
     }
 
+    fn allocate_host(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        Ok(self.space.allocate_free(bytes))
+    }
+
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         self.memory_of(buffer)?.access("upload", offset, data.len(), |part| part.copy_from_slice(data))
     }
@@ -152,11 +156,12 @@ impl Device for SimtDevice {
         let kernel = kernel.ok_or_else(|| failed("?", "the kernel belongs to another device".into()))?;
         crate::check_arguments(DEVICE, &kernel.name, &kernel.params, launch.arguments)?;
         let arguments = launch.arguments.iter().map(|argument| {
-            Ok(match argument {
-                KernelArgument::Scalar(_, bits) => Argument::Scalar(*bits),
-                KernelArgument::Buffer(buffer, offset) => {
-                    Argument::Pointer(self.memory_of(buffer)?.address().wrapping_add(*offset))
+            Ok(match (argument, argument.buffer()) {
+                (_, Some((buffer, offset))) => {
+                    Argument::Pointer(self.memory_of(buffer)?.address().wrapping_add(offset))
                 }
+                (KernelArgument::Scalar(_, bits), _) => Argument::Scalar(*bits),
+                _ => return Err(failed(&kernel.name, "an argument without a value".into())),
             })
         });
         let arguments = arguments.collect::<Result<Vec<_>, DeviceError>>()?;
