@@ -9,7 +9,9 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::analyze::AnalyzeExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use kelpie_compile::expr::ExprKind;
 use kelpie_compile::plan::Plan;
@@ -95,17 +97,18 @@ pub fn uncompiled_reasons(plan: &Node, engine: &Engine) -> Vec<String> {
     }
 }
 
-/// The plan with its largest compilable parts replaced; `reasons` gets what code generation refuses.
+/// The plan with its largest compilable parts replaced; `reasons` gets what code generation refuses. `any_partitions`:
+/// how many partitions the node has does not matter to what is above it.
 fn replace(
     engine: &Arc<Engine>,
     node: &Node,
     depth: usize,
-    root: bool,
+    any_partitions: bool,
     reasons: &mut Reasons,
 ) -> Result<Node> {
     let one_partition = node.output_partitioning().partition_count() == 1;
     if !bare_scan(node)
-        && (one_partition || root)
+        && (one_partition || any_partitions)
         && let Ok(translated) = translate(node)
         && is_worth(&translated.plan)
     {
@@ -116,9 +119,16 @@ fn replace(
         }
         refused.into_iter().for_each(|reason| reasons.push(reason));
     }
+    let redistributes = redistributes(node);
     let children = node.children().into_iter();
-    let children = children.map(|child| replace(engine, child, depth + 1, false, reasons));
+    let children = children.map(|child| replace(engine, child, depth + 1, redistributes, reasons));
     replace_children_if_necessary(Arc::clone(node), children.collect::<Result<Vec<_>>>()?)
+}
+
+/// Whether a node deals the rows of its input out anew, whatever partition they come in.
+fn redistributes(node: &Node) -> bool {
+    node.is::<CoalescePartitionsExec>()
+        || node.downcast_ref::<RepartitionExec>().is_some_and(|node| !node.preserve_order())
 }
 
 /// Nodes around a query that compute nothing themselves.

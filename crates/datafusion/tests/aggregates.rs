@@ -3,9 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
+use std::sync::Arc;
+
+use datafusion::common::plan_err;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
-use kelpie_datafusion::KelpieSession;
-use kelpie_datafusion::testing::{Generated, Outcome, compare, sessions};
+use kelpie_datafusion::testing::{Generated, Outcome, compare, same, sessions};
+use kelpie_datafusion::{KelpieExec, KelpieRule, KelpieSession, translate, uncompiled_reasons};
 
 const INTEGERS: [&str; 10] = ["i8", "i16", "i32", "i64", "w64", "u8", "u16", "u32", "u64", "nn"];
 const FLOATS: [&str; 2] = ["f32", "f64"];
@@ -192,6 +201,145 @@ async fn steps_of_many_partitions() {
         check.query(sql.into()).await;
     }
     check.finish();
+}
+
+/// Which step is Kelpie's where partial and final steps are apart, as in distributed plans.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kelpies {
+    Partial,
+    Final,
+    Both,
+    /// And one in between, that merges states to states.
+    Three,
+}
+
+type Node = Arc<dyn ExecutionPlan>;
+
+fn compiled(kelpie: &KelpieSession, node: Node) -> Result<Node> {
+    let rule = KelpieRule::new(Arc::clone(kelpie.engine()));
+    let plan = rule.optimize(node, kelpie.context().state().config_options())?;
+    match plan.is::<KelpieExec>() {
+        true => Ok(plan),
+        false => plan_err!("not compiled: {}", uncompiled_reasons(&plan, kelpie.engine()).join("; ")),
+    }
+}
+
+/// The rows of a node as a table, so that what reads them stands alone.
+async fn table_of(node: Node, kelpie: &KelpieSession) -> Result<Node> {
+    let schema = node.schema();
+    let batches = collect(node, kelpie.context().task_ctx()).await?;
+    Ok(MemorySourceConfig::try_new_exec(&[batches], schema, None)?)
+}
+
+/// A plan with its partial step replaced by the states that it makes; what is Kelpie's is compiled.
+async fn apart(plan: &Node, kelpie: &KelpieSession, which: Kelpies) -> Result<Node> {
+    let mut partial = Arc::clone(plan);
+    while partial.downcast_ref::<AggregateExec>().is_none_or(|a| *a.mode() != AggregateMode::Partial) {
+        let [below] = partial.children()[..] else { return plan_err!("no partial step") };
+        partial = Arc::clone(below);
+    }
+    let step = match which {
+        Kelpies::Final => Arc::clone(&partial),
+        _ => compiled(kelpie, Arc::clone(&partial))?,
+    };
+    let mut states = table_of(step, kelpie).await?;
+    if which == Kelpies::Three {
+        let step = partial.downcast_ref::<AggregateExec>().unwrap();
+        let merging = AggregateExec::try_new(
+            AggregateMode::PartialReduce,
+            step.group_expr().as_final(),
+            step.aggr_expr().to_vec(),
+            vec![None; step.aggr_expr().len()],
+            states,
+            step.input_schema(),
+        )?;
+        states = table_of(compiled(kelpie, Arc::new(merging))?, kelpie).await?;
+    }
+    let replaced = Arc::clone(plan).transform_down(|node| match Arc::ptr_eq(&node, &partial) {
+        true => Ok(Transformed::new(Arc::clone(&states), true, TreeNodeRecursion::Jump)),
+        false => Ok(Transformed::no(node)),
+    })?;
+    match which {
+        Kelpies::Partial => Ok(replaced.data),
+        _ => compiled(kelpie, replaced.data),
+    }
+}
+
+/// Either step by itself, over states that DataFusion made, and for DataFusion.
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_apart() {
+    let mut queries: Vec<String> = vec![
+        "SELECT count(*), min(DISTINCT s), max(DISTINCT d15) FROM t".into(),
+        "SELECT k, g, count(*), avg(f64), avg(d15) FROM t GROUP BY CUBE (k, g)".into(),
+        "SELECT g, sum(nn) FILTER (WHERE b), count(*) FILTER (WHERE k > 1), avg(d5) FILTER (WHERE b) FROM t GROUP BY g".into(),
+    ];
+    for column in columns() {
+        let mut all = aggregates(column, false);
+        all.retain(|aggregate| !aggregate.starts_with("var") && !aggregate.starts_with("stddev"));
+        // Its average is summed in 256 bits.
+        all.retain(|aggregate| aggregate != "avg(d38)");
+        let all = all.join(", ");
+        queries.push(format!("SELECT {all} FROM t"));
+        queries.push(format!("SELECT k, b, {all} FROM t GROUP BY k, b"));
+        queries.push(format!("SELECT {all} FROM t WHERE nn < 0"));
+        queries.push(format!("SELECT s, {all} FROM t WHERE {column} IS NULL OR nn < 9 GROUP BY s"));
+    }
+    let (_, kelpie) = sessions(11, &[("kelpie.device", "cpu")]).unwrap();
+    let (_, plain) = sessions(
+        11,
+        &[
+            ("kelpie.enabled", "false"),
+            ("datafusion.execution.target_partitions", "4"),
+            ("datafusion.optimizer.repartition_aggregations", "true"),
+            ("datafusion.optimizer.enable_round_robin_repartition", "true"),
+        ],
+    )
+    .unwrap();
+    let mut wrong = Vec::new();
+    for sql in &queries {
+        // A plan with a repartitioning runs once.
+        let plan = async || plain.context().sql(sql).await?.create_physical_plan().await;
+        let expected = collect(plan().await.unwrap(), plain.context().task_ctx()).await.unwrap();
+        for which in [Kelpies::Partial, Kelpies::Final, Kelpies::Both, Kelpies::Three] {
+            let outcome = async {
+                let plan = apart(&plan().await?, &kelpie, which).await?;
+                same(&expected, &collect(plan, kelpie.context().task_ctx()).await?, false)
+            };
+            match outcome.await {
+                Ok(None) => {}
+                Ok(Some(difference)) => wrong.push(format!("{which:?}: {sql}\n  {difference}")),
+                Err(error) => wrong.push(format!("{which:?}: {sql}\n  {}", error.strip_backtrace())),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// States that are not compiled are reasons.
+#[tokio::test]
+async fn states_that_are_not_compiled() {
+    let (_, kelpie) = sessions(
+        11,
+        &[
+            ("kelpie.enabled", "false"),
+            ("datafusion.execution.target_partitions", "4"),
+            ("datafusion.optimizer.repartition_aggregations", "true"),
+            ("datafusion.optimizer.enable_round_robin_repartition", "true"),
+        ],
+    )
+    .unwrap();
+    for (aggregate, part) in [
+        ("stddev(f64)", "the state of stddev between"),
+        ("avg(d38)", "the state of avg between"),
+        ("sum(DISTINCT nn), count(DISTINCT k)", "the state of sum of distinct values"),
+    ] {
+        let sql = format!("SELECT {aggregate} FROM t");
+        let plan = kelpie.context().sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+        assert!(translate::translate(&plan).is_ok(), "{sql}: both steps are one aggregate");
+        let states = plan.children()[0].children()[0];
+        let reasons = translate::translate(states).unwrap_err().join("\n");
+        assert!(reasons.contains(part), "{sql}: {reasons}");
+    }
 }
 
 /// DataFusion sums decimals for an average in 256 bits: where 128 do not hold the sum, its operators take over.

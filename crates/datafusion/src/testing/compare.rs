@@ -83,7 +83,7 @@ async fn plain_answer(plain: &SessionContext, sql: &str) -> Result<Vec<RecordBat
 }
 
 /// The first difference, if any; floats may differ by 1e-9, relatively.
-fn same(expected: &[RecordBatch], actual: &[RecordBatch], ordered: bool) -> Result<Option<String>> {
+pub fn same(expected: &[RecordBatch], actual: &[RecordBatch], ordered: bool) -> Result<Option<String>> {
     let (mut left, mut right) = (rows(expected)?, rows(actual)?);
     if left.len() != right.len() {
         return Ok(Some(format!("{} rows, not {}", right.len(), left.len())));

@@ -19,7 +19,7 @@ use datafusion::error::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_engine::Engine;
 
-pub use compare::{Outcome, compare};
+pub use compare::{Outcome, compare, same};
 pub use data::tables;
 pub use queries::{Generated, QueryGenerator};
 pub use relational::{QUERIES_A_SEED, Scale, fuzz_relational};

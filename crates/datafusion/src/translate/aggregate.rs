@@ -1,5 +1,7 @@
 //! Aggregates.
 
+mod states;
+
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
@@ -18,22 +20,16 @@ use crate::types;
 /// Most grouping sets of an aggregate: each reads the input again.
 const GROUPING_SET_LIMIT: usize = 32;
 
-/// An aggregate: in one step, or the final step with its partial step below.
+/// An aggregate: in one step, the final step with its partial step below, or one of the steps by itself.
 pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Option<Plan> {
     use AggregateMode::*;
     let first = match node.mode() {
-        Single | SinglePartitioned => node,
+        Single | SinglePartitioned | Partial => node,
         Final | FinalPartitioned => match partial(node) {
             Some(partial) => partial,
-            None => {
-                translator.plan(node.input());
-                return translator.refuse("AggregateExec: a final step without its partial step");
-            }
+            None => return states::merge(translator, node),
         },
-        Partial | PartialReduce => {
-            translator.plan(node.input());
-            return translator.refuse("AggregateExec: a partial step alone is not compiled");
-        }
+        PartialReduce => return states::merge(translator, node),
     };
     let input = translator.plan(first.input());
     let group = first.group_expr();
@@ -46,26 +42,38 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
     let keys = translator.exprs(&schema, "AggregateExec").exprs(group.expr().iter().map(|(key, _)| key));
     let output = node.schema();
     let mut aggregates = Vec::new();
-    for (i, function) in first.aggr_expr().iter().enumerate() {
+    let mut position = group.expr().len() + usize::from(sets);
+    for (i, call) in first.aggr_expr().iter().enumerate() {
         let filter = first.filter_expr().get(i).and_then(Option::as_ref);
-        let position = group.expr().len() + usize::from(sets) + i;
-        let field = output.fields().get(position).map(|field| types::field(field));
-        let translated = one(translator, &schema, function, filter);
-        match (translated, field.flatten()) {
-            (Some((name, argument)), Some(field)) => {
-                let distinct = function.is_distinct();
-                aggregates.push(Some(Aggregate { function: name, argument, distinct, field }));
+        let translated = one(translator, &schema, call, filter);
+        // A partial step's columns are what the function accumulates.
+        let count = match node.mode() {
+            Partial => call.state_fields().map_or(1, |fields| fields.len()),
+            _ => 1,
+        };
+        let fields = fields_from(&output, position, count);
+        position += count;
+        let made = match (translated, fields) {
+            (Some((function, argument)), Some(fields)) if *node.mode() == Partial => {
+                states::of(translator, call, function, argument, fields)
             }
+            (Some((function, argument)), Some(fields)) => {
+                let distinct = call.is_distinct();
+                let whole = |field| Aggregate { function, argument: argument.clone(), distinct, field };
+                Some(fields.into_iter().map(whole).collect())
+            }
+            (Some(_), None) if *node.mode() == Partial => states::refuse(translator, call),
             (Some(_), None) => {
-                let reason = format!("AggregateExec: {}: the result's type is not compiled", function.name());
-                aggregates.push(translator.refuse(&reason));
+                let reason = format!("AggregateExec: {}: the result's type is not compiled", call.name());
+                translator.refuse(&reason)
             }
-            (None, _) => aggregates.push(None),
-        }
+            (None, _) => None,
+        };
+        aggregates.push(made);
     }
     let names: Vec<String> = output.fields().iter().map(|field| field.name().clone()).collect();
-    let aggregates = aggregates.into_iter().collect::<Option<Vec<_>>>();
-    let (input, keys, aggregates) = (input?, keys?, aggregates?);
+    let aggregates = aggregates.into_iter().collect::<Option<Vec<Vec<_>>>>();
+    let (input, keys, aggregates) = (input?, keys?, aggregates?.concat());
     if !sets {
         return Some(Plan::Aggregate { input: Box::new(input), keys, aggregates, names });
     }
@@ -132,6 +140,12 @@ fn grouping_set(
     }
     let names = fields.iter().map(|field| field.name.clone()).collect();
     Plan::Project { input: Box::new(plan), exprs, names }
+}
+
+/// Some columns of a schema, where all are of types that are compiled.
+fn fields_from(schema: &Schema, position: usize, count: usize) -> Option<Vec<Field>> {
+    let fields = schema.fields().get(position..position + count)?;
+    fields.iter().map(|field| types::field(field)).collect()
 }
 
 /// The partial step below a final one; rows may be repartitioned in between.
