@@ -17,8 +17,10 @@ const INITIAL_BYTES: (u64, u64) = (1 << 16, 256 << 20);
 const GROWTH: u64 = 4;
 
 /// Text that kernels make; its addresses hold while the stage runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TextHeap {
+    /// Bytes of the first heap, at most.
+    most: u64,
     capacity: u64,
     /// The bytes, and how many of them are taken.
     current: Option<(Buffer, Buffer)>,
@@ -27,6 +29,13 @@ pub(crate) struct TextHeap {
 }
 
 impl TextHeap {
+    /// A heap that is made when first asked for, of no more than `most` bytes at first where that is given.
+    pub(crate) fn new(most: Option<u64>) -> TextHeap {
+        let (least, usual) = INITIAL_BYTES;
+        let most = most.map_or(usual, |most| most.clamp(least, usual));
+        TextHeap { most, capacity: 0, current: None, outgrown: Vec::new() }
+    }
+
     /// What a pipeline over `rows` rows is to be told.
     pub(crate) fn argument(
         &mut self,
@@ -38,8 +47,7 @@ impl TextHeap {
         let (bytes, cursor) = match &self.current {
             Some(current) => current,
             None => {
-                let (least, most) = INITIAL_BYTES;
-                let capacity = rows.saturating_mul(ROW_BYTES).clamp(least, most);
+                let capacity = rows.saturating_mul(ROW_BYTES).clamp(INITIAL_BYTES.0, self.most);
                 self.replace(capacity, device, cache)?
             }
         };

@@ -1,11 +1,15 @@
 //! Sort, limit and choice of columns of a result, on the host.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 use arrow::array::{Array, ArrayRef, AsArray, DynComparator, UInt32Array, make_comparator};
-use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
+use arrow::compute::{
+    SortColumn, SortOptions, interleave_record_batch, lexsort_to_indices, take_record_batch,
+};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use arrow::row::{RowConverter, SortField};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::SortKey;
 
@@ -19,6 +23,40 @@ pub fn sort(batch: &RecordBatch, keys: &[SortKey], fetch: Option<usize>) -> Resu
     }
     let indices = lexsort_to_indices(&columns, fetch)?;
     Ok(take_record_batch(batch, &indices)?)
+}
+
+/// Merges sorted runs; at most `fetch` rows.
+pub fn merge(
+    schema: &SchemaRef,
+    runs: &[RecordBatch],
+    keys: &[SortKey],
+    fetch: Option<usize>,
+) -> Result<RecordBatch, EngineError> {
+    let Some(first) = runs.first() else { return Ok(RecordBatch::new_empty(schema.clone())) };
+    let fields = sort_columns(first, keys)?.into_iter().map(|column| {
+        SortField::new_with_options(column.values.data_type().clone(), column.options.unwrap_or_default())
+    });
+    let converter = RowConverter::new(fields.collect())?;
+    let mut rows = Vec::new();
+    for run in runs {
+        let columns: Vec<ArrayRef> =
+            sort_columns(run, keys)?.into_iter().map(|column| column.values).collect();
+        rows.push(converter.convert_columns(&columns)?);
+    }
+    // The smallest next row of all runs is on top; of equal ones that of the first run.
+    let next =
+        |run: usize, row: usize| rows.get(run).filter(|rows| row < rows.num_rows()).map(|rows| rows.row(row));
+    let mut heap: BinaryHeap<_> =
+        (0..runs.len()).filter_map(|run| Some(Reverse((next(run, 0)?, run, 0)))).collect();
+    let total = runs.iter().map(RecordBatch::num_rows).sum::<usize>().min(fetch.unwrap_or(usize::MAX));
+    let mut order = Vec::with_capacity(total);
+    while order.len() < total {
+        let Some(Reverse((_, run, row))) = heap.pop() else { break };
+        order.push((run, row));
+        heap.extend(next(run, row + 1).map(|key| Reverse((key, run, row + 1))));
+    }
+    let runs: Vec<&RecordBatch> = runs.iter().collect();
+    Ok(interleave_record_batch(&runs, &order)?)
 }
 
 fn sort_columns(batch: &RecordBatch, keys: &[SortKey]) -> Result<Vec<SortColumn>, EngineError> {

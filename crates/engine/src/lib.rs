@@ -2,10 +2,13 @@
 
 pub mod columns;
 mod devices;
+mod effort;
 pub mod error;
+mod execution;
 mod heap;
 mod host;
 mod memory_source;
+mod parts;
 mod primitives;
 mod prune;
 mod query;
@@ -134,8 +137,12 @@ pub struct PipelineMetrics {
     pub bytes_read: u64,
     /// Bytes of device memory that it writes.
     pub bytes_written: u64,
-    /// Launches: more than one where a state buffer had to grow.
+    /// Launches: more than one a block where a state buffer had to grow.
     pub launches: u32,
+    /// Blocks in which its rows came: one where all of them were at hand.
+    pub blocks: u64,
+    /// Bytes that came from the host while it ran.
+    pub link_bytes: u64,
     /// Share of active lanes, where the device counts it.
     pub lane_activity: Option<f64>,
 }
@@ -155,6 +162,8 @@ pub struct QueryMetrics {
     pub kernel_ns: u64,
     /// Time to bring the result to the host, in nanoseconds (sort and limit included).
     pub result_ns: u64,
+    /// What was done because memory was too small, and why, in order.
+    pub steps: Vec<String>,
     /// One a pipeline, in order.
     pub pipelines: Vec<PipelineMetrics>,
 }

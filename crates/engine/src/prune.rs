@@ -30,6 +30,19 @@ pub fn hull(zones: &[Zone], bounds: Option<Range>) -> Rows<u64> {
     hull
 }
 
+/// Whether some zone of these rows has values within bounds.
+pub fn meets(zones: &[Zone], bounds: Option<Range>, rows: &Rows<u64>) -> bool {
+    let Some(bounds) = bounds else { return false };
+    let mut row = 0;
+    zones.iter().any(|zone| {
+        let start = row;
+        row += zone.rows;
+        start < rows.end
+            && rows.start < row
+            && zone.range.is_some_and(|range| range.min <= bounds.max && bounds.min <= range.max)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +66,9 @@ mod tests {
         ] {
             let range = bounds.map(|(min, max)| Range::new(min, max));
             assert_eq!(hull(&zones, range), rows, "{bounds:?}");
+            assert!(rows.is_empty() || meets(&zones, range, &rows), "{bounds:?}");
+            assert!(!meets(&zones, range, &(rows.end..50)) || rows.end == 50, "{bounds:?}");
+            assert!(!meets(&zones, range, &(10..20)), "{bounds:?}: NULLs only");
         }
     }
 

@@ -2,29 +2,25 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::convert::Infallible;
-use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Instant;
 
-use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::operator::sort::words::EXACT_TEXT_BYTES;
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::{self, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_device::{CancelToken, Device, QueryStream};
-use kelpie_kir::{Module, Scalar, Target, text};
+use kelpie_device::CancelToken;
+use kelpie_kir::{Module, Scalar, Target};
 use parking_lot::Mutex;
 
 use crate::columns::ColumnCache;
 use crate::devices::{DeviceState, Devices};
+use crate::effort::Effort;
 use crate::error::EngineError;
-use crate::memory_source::MemorySource;
-use crate::source::TableSource;
-use crate::stage::{self, Outcome, Prepared};
-use crate::{ExplainStage, MicroModel, Query, QueryMetrics, QueryOutput, host, primitives, result};
+use crate::execution::Execution;
+use crate::stage::{self, Prepared};
+use crate::{ExplainStage, MicroModel, Query, QueryMetrics, QueryOutput, primitives};
 
 /// Programs that stay compiled.
 const PROGRAM_LIMIT: usize = 64;
@@ -32,26 +28,14 @@ const PROGRAM_LIMIT: usize = 64;
 /// Devices, column cache and kernels: one a process.
 #[derive(Debug, Default)]
 pub struct Engine {
-    devices: Devices,
-    columns: ColumnCache,
+    pub(crate) devices: Devices,
+    pub(crate) columns: ColumnCache,
     /// Most recently used last.
     programs: Mutex<VecDeque<(String, Arc<Prepared>)>>,
     /// The joins of a stage whose build side has a key twice.
-    broken: Mutex<HashMap<String, BTreeSet<usize>>>,
-}
-
-/// One query on its way.
-struct Execution<'a> {
-    engine: &'a Engine,
-    device: Arc<dyn Device>,
-    stream: Box<dyn QueryStream>,
-    micro_model: MicroModel,
-    host_sort_rows: Option<u64>,
-    sources: Vec<Arc<dyn TableSource>>,
-    cancel: &'a CancelToken,
-    metrics: QueryMetrics,
-    /// Where given, stages are described and not run beyond what later stages need.
-    explain: Option<(ExplainStage, String)>,
+    pub(crate) broken: Mutex<HashMap<String, BTreeSet<usize>>>,
+    /// What stages that memory was too small for took in the end.
+    pub(crate) efforts: Mutex<HashMap<String, Effort>>,
 }
 
 impl Engine {
@@ -147,8 +131,7 @@ impl Engine {
             engine: self,
             stream: Arc::clone(&device).begin_query()?,
             device,
-            micro_model: query.options.micro_model,
-            host_sort_rows: query.options.host_sort_rows,
+            options: query.options.clone(),
             sources: query.sources.clone(),
             cancel,
             metrics,
@@ -156,7 +139,7 @@ impl Engine {
         })
     }
 
-    fn known(&self, key: &str) -> Option<Arc<Prepared>> {
+    pub(crate) fn known(&self, key: &str) -> Option<Arc<Prepared>> {
         let mut programs = self.programs.lock();
         let position = programs.iter().position(|(known, _)| known == key)?;
         let entry = programs.remove(position)?;
@@ -165,7 +148,7 @@ impl Engine {
         Some(prepared)
     }
 
-    fn keep(&self, key: String, prepared: &Arc<Prepared>) {
+    pub(crate) fn keep(&self, key: String, prepared: &Arc<Prepared>) {
         let mut programs = self.programs.lock();
         if programs.len() >= PROGRAM_LIMIT {
             programs.pop_front();
@@ -174,195 +157,8 @@ impl Engine {
     }
 }
 
-impl Execution<'_> {
-    fn run(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
-        match plan {
-            Plan::Sort { input, keys, fetch } => self.sort(input, keys, *fetch),
-            Plan::Limit { input, skip, fetch } => self.limit(input, *skip, *fetch),
-            Plan::Scalars { .. } => {
-                let plan = self.resolve(plan)?;
-                self.run(&plan)
-            }
-            // Columns of a sorted result: nothing to compute.
-            Plan::Project { input, exprs, .. }
-                if ends_a_stage(input)
-                    && exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_))) =>
-            {
-                let batch = self.run(input)?;
-                host::columns(&batch, exprs, &result::arrow_schema(&plan.fields()))
-            }
-            _ => {
-                let plan = self.materialize(plan)?;
-                self.stage(&plan)
-            }
-        }
-    }
-
-    /// Rows `skip..skip + fetch` of a plan's.
-    fn limit(&mut self, input: &Plan, skip: usize, fetch: Option<usize>) -> Result<RecordBatch, EngineError> {
-        let rows = fetch.map(|fetch| fetch.saturating_add(skip));
-        let batch = match input {
-            _ if fetch == Some(0) => RecordBatch::new_empty(result::arrow_schema(&input.fields())),
-            Plan::Sort { input, keys, fetch } => {
-                let fewer = fetch.iter().chain(&rows).min().copied();
-                self.sort(input, keys, fewer)?
-            }
-            _ if ends_a_stage(input) || rows.is_none() => self.run(input)?,
-            _ => {
-                let input = Box::new(self.materialize(input)?);
-                self.stage(&Plan::Limit { input, skip: 0, fetch: rows })?
-            }
-        };
-        Ok(host::limit(&batch, skip, fetch))
-    }
-
-    /// Sorts; keys that are not columns are computed beside the rows first.
-    fn sort(
-        &mut self,
-        input: &Plan,
-        keys: &[SortKey],
-        fetch: Option<usize>,
-    ) -> Result<RecordBatch, EngineError> {
-        let width = input.fields().len();
-        let (input, keys) = with_key_columns(input, keys);
-        let input = Box::new(self.materialize(&input)?);
-        let plan = Plan::Sort { input, keys, fetch };
-        let sorted = match (self.stage(&plan), &plan) {
-            (Err(EngineError::Unsupported(_)), Plan::Sort { input, keys, .. }) => {
-                let batch = self.stage(input)?;
-                self.sort_on_host(&batch, keys, fetch)?
-            }
-            (sorted, _) => sorted?,
-        };
-        match sorted.num_columns() > width {
-            true => Ok(sorted.project(&(0..width).collect::<Vec<_>>())?),
-            false => Ok(sorted),
-        }
-    }
-
-    fn sort_on_host(
-        &mut self,
-        batch: &RecordBatch,
-        keys: &[SortKey],
-        fetch: Option<usize>,
-    ) -> Result<RecordBatch, EngineError> {
-        let start = Instant::now();
-        let sorted = host::sort(batch, keys, fetch);
-        self.metrics.result_ns += start.elapsed().as_nanos() as u64;
-        sorted
-    }
-
-    /// What is left to do after a stage with a sort on top.
-    fn finish(
-        &mut self,
-        plan: &Plan,
-        program: &Program,
-        batch: RecordBatch,
-    ) -> Result<RecordBatch, EngineError> {
-        match (plan, &program.sorting) {
-            (Plan::Sort { keys, fetch, .. }, None) => self.sort_on_host(&batch, keys, *fetch),
-            (Plan::Sort { keys, fetch, .. }, Some(sorting)) if !sorting.is_exact => {
-                let start = Instant::now();
-                let sorted = host::sort_ties(&batch, keys, EXACT_TEXT_BYTES as usize)?;
-                self.metrics.result_ns += start.elapsed().as_nanos() as u64;
-                Ok(host::limit(&sorted, 0, *fetch))
-            }
-            _ => Ok(batch),
-        }
-    }
-
-    /// The plan with every sort, limit and scalar subquery inside carried out: the result of a sort or limit is a table
-    /// that is scanned, that of a subquery a literal.
-    fn materialize(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
-        match plan {
-            Plan::Sort { .. } | Plan::Limit { .. } => {
-                let fields = plan.fields();
-                let batch = self.run(plan)?;
-                self.sources.push(Arc::new(MemorySource::new("rows", batch)));
-                Ok(rows_of_a_stage(self.sources.len() - 1, fields))
-            }
-            Plan::Scalars { .. } => {
-                let plan = self.resolve(plan)?;
-                self.materialize(&plan)
-            }
-            _ => plan.map_inputs(&mut |input| self.materialize(input)),
-        }
-    }
-
-    /// The input of a `Plan::Scalars` with the values of its subqueries.
-    fn resolve(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
-        let Plan::Scalars { input, subqueries } = plan else { return Ok(plan.clone()) };
-        let mut values = Vec::new();
-        for subquery in subqueries {
-            values.push(result::scalar(&self.run(subquery)?)?);
-        }
-        Ok(with_scalars(input, &values))
-    }
-
-    /// Compiles and runs a plan without sort and limit but on top.
-    fn stage(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
-        let columns = &self.engine.columns;
-        let loaded = stage::load(plan, &self.sources, &self.device, columns, self.cancel, &mut self.metrics)?;
-        let infos = stage::describe(&loaded);
-        let (device, model, host) = (self.device.name(), self.micro_model, self.host_sort_rows);
-        let base = format!("{device:?} {model:?} {host:?} {plan:?} {infos:?}");
-        loop {
-            let duplicates = self.engine.broken.lock().get(&base).cloned().unwrap_or_default();
-            let (prepared, fresh) = self.prepare(plan, &infos, &base, &duplicates)?;
-            if let Some((stage, out)) = &mut self.explain {
-                describe(&prepared, *stage, &self.device, out)?;
-            }
-            let first = self.metrics.pipelines.len();
-            let stream = self.stream.as_ref();
-            let outcome =
-                stage::run(&prepared, plan, &loaded, stream, columns, self.cancel, &mut self.metrics)?;
-            if fresh {
-                for (metrics, kernel) in self.metrics.pipelines[first..].iter_mut().zip(&prepared.kernels) {
-                    metrics.compile_ns = kernel.compile_ns();
-                }
-            }
-            match outcome {
-                Outcome::Rows(batch) => return self.finish(plan, &prepared.program, batch),
-                Outcome::Duplicate(join) if duplicates.contains(&join) => {
-                    return Err(EngineError::Internal(format!("join {join} broke its promise twice")));
-                }
-                // The same stage may run elsewhere at the same time, and have found the same.
-                Outcome::Duplicate(join) => {
-                    self.engine.broken.lock().entry(base.clone()).or_default().insert(join);
-                }
-            }
-        }
-    }
-
-    /// The compiled program of a stage, and whether it was compiled just now.
-    fn prepare(
-        &mut self,
-        plan: &Plan,
-        infos: &[ScanInfo],
-        base: &str,
-        duplicates: &BTreeSet<usize>,
-    ) -> Result<(Arc<Prepared>, bool), EngineError> {
-        let start = Instant::now();
-        let key = format!("{base} {duplicates:?}");
-        let found = match self.engine.known(&key) {
-            Some(prepared) => (prepared, false),
-            None => {
-                let target = self.device.target();
-                let (micro_model, host_sort_rows) = (self.micro_model, self.host_sort_rows);
-                let choices = Choices { host_sort_rows, ..Choices::new(micro_model, duplicates) };
-                let program = pipeline::compile_with(plan, infos, target, &choices)?;
-                let prepared = Arc::new(stage::prepare(program, &self.device, host_sort_rows)?);
-                self.engine.keep(key, &prepared);
-                (prepared, true)
-            }
-        };
-        self.metrics.compile_ns += start.elapsed().as_nanos() as u64;
-        Ok(found)
-    }
-}
-
 /// The input with the keys that are no columns as columns behind its own, and the keys as columns.
-fn with_key_columns(input: &Plan, keys: &[SortKey]) -> (Plan, Vec<SortKey>) {
+pub(crate) fn with_key_columns(input: &Plan, keys: &[SortKey]) -> (Plan, Vec<SortKey>) {
     if keys.iter().all(|key| matches!(key.expr.kind, ExprKind::Column(_))) {
         return (input.clone(), keys.to_vec());
     }
@@ -389,7 +185,7 @@ fn with_key_columns(input: &Plan, keys: &[SortKey]) -> (Plan, Vec<SortKey>) {
 }
 
 /// Whether a plan's rows are a batch of their own, also without what stands on it.
-fn ends_a_stage(plan: &Plan) -> bool {
+pub(crate) fn ends_a_stage(plan: &Plan) -> bool {
     match plan {
         Plan::Sort { .. } | Plan::Limit { .. } => true,
         Plan::Project { input, exprs, .. } => {
@@ -398,29 +194,6 @@ fn ends_a_stage(plan: &Plan) -> bool {
         Plan::Scalars { input, .. } => ends_a_stage(input),
         _ => false,
     }
-}
-
-/// Appends a description of a stage.
-fn describe(
-    prepared: &Prepared,
-    stage: ExplainStage,
-    device: &Arc<dyn Device>,
-    out: &mut String,
-) -> Result<(), EngineError> {
-    for (index, pipeline) in prepared.program.pipelines.iter().enumerate() {
-        let _ = writeln!(out, "-- pipeline {index}: {}", pipeline.name);
-        match stage {
-            ExplainStage::Pipelines => {
-                for state in pipeline.zeroed.iter().map(|state| &prepared.program.states[*state]) {
-                    let slots = prepared.program.classes[state.class].initial;
-                    let _ = writeln!(out, "   state {}: {slots} × {} bytes", state.name, state.element_bytes);
-                }
-            }
-            ExplainStage::Kir => out.push_str(&text::print(&pipeline.module)),
-            ExplainStage::Code => out.push_str(&device.code(&prepared.modules[index])?),
-        }
-    }
-    Ok(())
 }
 
 /// Collects the reasons against a plan: each sort key and each stage between sorts and limits is tried.
@@ -491,7 +264,7 @@ fn assume_scalars(plan: &Plan, reasons: &mut Vec<String>) -> Plan {
 }
 
 /// The plan with `values[i]` for `ExprKind::Scalar(i)`, down to the next `Plan::Scalars`.
-fn with_scalars(plan: &Plan, values: &[Literal]) -> Plan {
+pub(crate) fn with_scalars(plan: &Plan, values: &[Literal]) -> Plan {
     if let Plan::Scalars { .. } = plan {
         return plan.clone();
     }
@@ -509,7 +282,7 @@ fn with_scalars(plan: &Plan, values: &[Literal]) -> Plan {
 }
 
 /// A scan of the rows that an earlier stage made.
-fn rows_of_a_stage(source: usize, fields: Vec<Field>) -> Plan {
+pub(crate) fn rows_of_a_stage(source: usize, fields: Vec<Field>) -> Plan {
     Plan::Scan(Scan { source, table: "rows".into(), columns: (0..fields.len()).collect(), fields })
 }
 

@@ -56,14 +56,18 @@ pub fn arrow_schema(fields: &[Field]) -> at::SchemaRef {
     Arc::new(at::Schema::new(fields.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// The result of a query. The device is asked three times: for the number of rows, for the columns, and for the bytes of
-/// texts.
+/// The result of a query, or its first `rows` rows. The device is asked three times: for the number of rows, for the
+/// columns, and for the bytes of texts.
 pub fn read(
     layout: &OutputLayout,
     fields: &[Field],
+    rows: Option<u64>,
     read: &ReadStates<'_>,
 ) -> Result<RecordBatch, EngineError> {
-    let count = word(&one(read, layout.count, 8)?, 0);
+    let count = match rows {
+        Some(rows) => rows,
+        None => word(&one(read, layout.count, 8)?, 0),
+    };
     let rows = layout.limit.map_or(count, |limit| count.min(limit)) as usize;
     let wanted: Vec<_> = layout.columns.iter().flat_map(|column| parts(column, rows)).collect();
     let mut read_parts = read(&wanted)?.into_iter();

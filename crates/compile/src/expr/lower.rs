@@ -3,7 +3,7 @@
 use super::value::unsupported;
 use super::{
     ExprKind, Function, Side, arithmetic, case, cast, compare, date_part, dictionary, heap, inlist, like,
-    literal, logic, math, pad, regex, search, slices, text,
+    literal, logic, math, pad, part, regex, search, slices, text,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -52,6 +52,7 @@ fn call(
     arguments: &[Expr],
 ) -> Result<Lowered, Unsupported> {
     match (function, arguments) {
+        (Function::Part(bits), _) => part::lower_part(cx, bits, arguments),
         (Function::Coalesce, _) => case::coalesce(cx, expr, arguments),
         (Function::NullIf, [a, b]) => case::null_if(cx, a, b),
         (Function::Substr, _) => text::substring(cx, arguments),

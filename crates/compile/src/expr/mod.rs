@@ -21,6 +21,7 @@ mod logic;
 mod lower;
 mod math;
 mod pad;
+mod part;
 mod range;
 mod regex;
 mod search;
@@ -124,6 +125,8 @@ pub enum Granularity {
 /// Scalar functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Function {
+    /// Of 2ⁿ parts of all rows, the one with rows of these keys (`Int64`): equal keys, also NULLs, are in one part.
+    Part(u32),
     /// The first argument that is not NULL; later ones are not evaluated.
     Coalesce,
     /// NULL where both arguments are equal, else the first.

@@ -84,6 +84,7 @@ pub(crate) fn generate(
         prunes,
         join: needs.join,
         continues: false,
+        keeps_text: !matches!(sink, Sink::Output(_)),
         stores: Vec::new(),
     })
 }

@@ -84,6 +84,8 @@ pub struct CompiledPipeline {
     /// It continues the pipeline before it: its source is what that one stores, and nobody else reads it. The two are a
     /// *chain*, which runs block by block where the first one's table streams.
     pub continues: bool,
+    /// What it makes has addresses of text in it: the text must outlive it.
+    pub keeps_text: bool,
     /// Counters of the rows that it stores for the pipeline that continues it: zero before each block of the chain.
     pub stores: Vec<usize>,
 }

@@ -8,7 +8,7 @@ use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use parking_lot::{Condvar, Mutex};
 
 use super::read::{self, Wanted, source_error, too_large};
-use super::{LoadReport, ResidentColumn, store};
+use super::{LoadReport, Placement, ResidentColumn, store};
 use crate::error::EngineError;
 use crate::source::TableSource;
 
@@ -40,6 +40,7 @@ struct Key {
     device: usize,
     identity: Arc<str>,
     column: usize,
+    on_host: bool,
 }
 
 #[derive(Debug)]
@@ -60,7 +61,7 @@ fn address(device: &Arc<dyn Device>) -> usize {
 impl State {
     /// Bytes of a device's columns.
     fn cached_bytes(&self, device: usize) -> u64 {
-        let entries = self.entries.iter().filter(|(key, _)| key.device == device);
+        let entries = self.entries.iter().filter(|(key, _)| key.device == device && !key.on_host);
         entries
             .map(|(_, entry)| match entry {
                 Entry::Ready { column, .. } => column.stored_bytes(),
@@ -69,13 +70,24 @@ impl State {
             .sum()
     }
 
-    /// Takes out the least recently used column of a device that no query holds.
-    fn evict_one(&mut self, device: usize) -> Option<Arc<ResidentColumn>> {
+    /// Bytes of a device's columns that no query holds.
+    fn unused_bytes(&self, device: usize) -> u64 {
+        let entries = self.entries.iter().filter(|(key, _)| key.device == device && !key.on_host);
+        entries
+            .map(|(_, entry)| match entry {
+                Entry::Ready { column, .. } if Arc::strong_count(column) == 1 => column.stored_bytes(),
+                _ => 0,
+            })
+            .sum()
+    }
+
+    /// Takes out the least recently used column of a device, or of its host memory, that no query holds.
+    fn evict_one(&mut self, device: usize, on_host: bool) -> Option<Arc<ResidentColumn>> {
         let unused = |entry: &Entry| match entry {
             Entry::Ready { column, used, .. } if Arc::strong_count(column) == 1 => Some(*used),
             _ => None,
         };
-        let of_device = self.entries.iter().filter(|(key, _)| key.device == device);
+        let of_device = self.entries.iter().filter(|(key, _)| key.device == device && key.on_host == on_host);
         let (_, key) =
             of_device.filter_map(|(key, entry)| Some((unused(entry)?, key))).min_by_key(|(used, _)| *used)?;
         let key = key.clone();
@@ -121,6 +133,7 @@ impl ColumnCache {
         device: &Arc<dyn Device>,
         source: &dyn TableSource,
         columns: &[usize],
+        placement: Placement,
         cancel: &CancelToken,
     ) -> Result<(Vec<Arc<ResidentColumn>>, LoadReport), EngineError> {
         let started = Instant::now();
@@ -131,15 +144,17 @@ impl ColumnCache {
                 let mut missing = columns.to_vec();
                 missing.sort_unstable();
                 missing.dedup();
-                for (column, resident) in self.read(device, source, &missing, 0, cancel)? {
+                for (column, resident) in self.read(device, source, &missing, (placement, 0), cancel)? {
                     loaded_bytes += resident.stored_bytes();
                     found.insert(column, resident);
                 }
             }
             Some(identity) => {
                 let identity = Arc::from(identity);
-                while let Some(claim) = self.claim(device, &identity, columns, &mut found, cancel)? {
-                    loaded_bytes += self.fulfil(claim, device, source, &mut found, cancel)?;
+                while let Some(claim) =
+                    self.claim(device, (&identity, columns, placement), &mut found, cancel)?
+                {
+                    loaded_bytes += self.fulfil(claim, device, (source, placement), &mut found, cancel)?;
                 }
             }
         }
@@ -154,8 +169,7 @@ impl ColumnCache {
     fn claim(
         &self,
         device: &Arc<dyn Device>,
-        identity: &Arc<str>,
-        columns: &[usize],
+        (identity, columns, placement): (&Arc<str>, &[usize], Placement),
         found: &mut HashMap<usize, Arc<ResidentColumn>>,
         cancel: &CancelToken,
     ) -> Result<Option<Claim<'_>>, EngineError> {
@@ -167,20 +181,33 @@ impl ColumnCache {
             }
             let (mut claim, mut waiting) = (Vec::new(), false);
             for &column in columns {
-                let key = Key { device: address(device), identity: identity.clone(), column };
+                let key =
+                    |on_host| Key { device: address(device), identity: identity.clone(), column, on_host };
+                let places: &[bool] = match placement {
+                    Placement::Device => &[false],
+                    Placement::Host => &[true],
+                    Placement::Either => &[false, true],
+                };
                 state.clock += 1;
                 let now = state.clock;
-                match state.entries.get_mut(&key) {
-                    Some(Entry::Ready { column: resident, used, .. }) => {
+                let resident = places.iter().find_map(|place| match state.entries.get_mut(&key(*place)) {
+                    Some(Entry::Ready { column, used, .. }) => {
                         *used = now;
-                        found.insert(column, resident.clone());
+                        Some(column.clone())
+                    }
+                    _ => None,
+                });
+                let wanted = key(placement == Placement::Host);
+                match (resident, state.entries.get(&wanted)) {
+                    (Some(resident), _) => {
+                        found.insert(column, resident);
                     }
                     // Evicted meanwhile, but held.
                     _ if found.contains_key(&column) => {}
-                    Some(Entry::Loading) => waiting |= !claim.contains(&key),
-                    None => {
-                        state.entries.insert(key.clone(), Entry::Loading);
-                        claim.push(key);
+                    (None, Some(_)) => waiting |= !claim.contains(&wanted),
+                    (None, None) => {
+                        state.entries.insert(wanted.clone(), Entry::Loading);
+                        claim.push(wanted);
                     }
                 }
             }
@@ -199,21 +226,22 @@ impl ColumnCache {
         &self,
         claim: Claim<'_>,
         device: &Arc<dyn Device>,
-        source: &dyn TableSource,
+        (source, placement): (&dyn TableSource, Placement),
         found: &mut HashMap<usize, Arc<ResidentColumn>>,
         cancel: &CancelToken,
     ) -> Result<u64, EngineError> {
         let columns: Vec<usize> = claim.keys.iter().map(|key| key.column).collect();
         let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
-        let loaded = self.read(device, source, &columns, held_bytes, cancel)?;
+        let loaded = self.read(device, source, &columns, (placement, held_bytes), cancel)?;
         let mut state = self.state.lock();
         let mut bytes = 0;
         for (key, (position, column)) in claim.keys.iter().zip(loaded) {
             bytes += column.stored_bytes();
             found.insert(position, column.clone());
             state.clock += 1;
+            let on_host = column.on_host;
             let entry = Entry::Ready { column, device: Arc::downgrade(device), used: state.clock };
-            state.entries.insert(key.clone(), entry);
+            state.entries.insert(Key { on_host, ..key.clone() }, entry);
         }
         // The claim's drop locks the state again.
         drop(state);
@@ -227,7 +255,7 @@ impl ColumnCache {
         device: &Arc<dyn Device>,
         source: &dyn TableSource,
         columns: &[usize],
-        held_bytes: u64,
+        (placement, held_bytes): (Placement, u64),
         cancel: &CancelToken,
     ) -> Result<Vec<(usize, Arc<ResidentColumn>)>, EngineError> {
         if columns.is_empty() {
@@ -235,20 +263,32 @@ impl ColumnCache {
         }
         let wanted =
             columns.iter().map(|column| Wanted::new(source, *column)).collect::<Result<Vec<_>, _>>()?;
-        let limit = device.memory().1;
+        let budget = device.memory().1;
+        let limit = if placement == Placement::Device { budget } else { u64::MAX };
         let parts = read::read(source, columns, &wanted, limit, cancel)?;
         let plans = wanted.iter().zip(parts).map(|(wanted, parts)| store::plan(wanted, parts));
         let plans = plans.collect::<Result<Vec<_>, _>>()?;
         let bytes: u64 = plans.iter().map(store::Planned::bytes).sum();
-        if bytes.saturating_add(held_bytes) > limit {
-            return Err(too_large(source, &wanted, bytes, held_bytes, limit));
+        let on_host = match placement {
+            Placement::Device => false,
+            Placement::Host => true,
+            Placement::Either => !self.leaves_room(device, bytes),
+        };
+        if !on_host {
+            if bytes.saturating_add(held_bytes) > budget {
+                return Err(too_large(source, &wanted, bytes, held_bytes, budget));
+            }
+            self.make_room(device, bytes);
         }
-        self.make_room(device, bytes);
-        let allocate = |bytes| self.allocate(device, bytes);
+        let allocate = |on_host, bytes| match on_host {
+            true => self.allocate_host(device, bytes),
+            false => self.allocate(device, bytes),
+        };
         let mut tasks = Vec::new();
         let mut resident = Vec::new();
         for (plan, column) in plans.into_iter().zip(columns) {
-            let placed = plan.place(device.as_ref(), &allocate, &mut tasks).map_err(|error| match error {
+            let placed = plan.place(device.as_ref(), (on_host, &allocate), &mut tasks);
+            let placed = placed.map_err(|error| match error {
                 DeviceError::OutOfMemory { used, limit, .. } => {
                     too_large(source, &wanted, bytes, used, limit)
                 }
@@ -260,12 +300,39 @@ impl ColumnCache {
         Ok(resident)
     }
 
+    /// Whether columns of `bytes` bytes, with what is in use and cannot be evicted, leave a part of the budget for the state
+    /// of queries; if so, evicts what is in their way.
+    fn leaves_room(&self, device: &Arc<dyn Device>, bytes: u64) -> bool {
+        let (used, budget) = device.memory();
+        let most = budget / 10 * 7;
+        let unused = self.state.lock().unused_bytes(address(device));
+        if used.saturating_sub(unused).saturating_add(bytes) > most {
+            return false;
+        }
+        self.release(device, used.saturating_add(bytes).saturating_sub(most));
+        true
+    }
+
+    /// Allocates host memory of a device; where it is short, columns there that no query holds make room.
+    fn allocate_host(&self, device: &Arc<dyn Device>, bytes: usize) -> Result<Buffer, DeviceError> {
+        loop {
+            match device.allocate_host(bytes) {
+                Err(error @ DeviceError::OutOfMemory { .. }) => {
+                    if self.state.lock().evict_one(address(device), true).is_none() {
+                        return Err(error);
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
     /// Allocates on a device; where memory is short, columns that no query holds make room.
     pub fn allocate(&self, device: &Arc<dyn Device>, bytes: usize) -> Result<Buffer, DeviceError> {
         loop {
             match device.allocate(bytes) {
                 Err(DeviceError::OutOfMemory { device: name, requested, used, limit }) => {
-                    let evicted = self.state.lock().evict_one(address(device));
+                    let evicted = self.state.lock().evict_one(address(device), false);
                     if evicted.is_none() {
                         return Err(DeviceError::OutOfMemory { device: name, requested, used, limit });
                     }
@@ -283,7 +350,7 @@ impl ColumnCache {
         let mut cached = state.cached_bytes(address(device));
         let mut evicted = Vec::new();
         while cached.saturating_add(bytes) > limit {
-            let Some(column) = state.evict_one(address(device)) else { break };
+            let Some(column) = state.evict_one(address(device), false) else { break };
             cached = cached.saturating_sub(column.stored_bytes());
             evicted.push(column);
         }
@@ -296,7 +363,7 @@ impl ColumnCache {
     pub fn release(&self, device: &Arc<dyn Device>, bytes: u64) -> u64 {
         let mut freed = 0;
         while freed < bytes {
-            let evicted = self.state.lock().evict_one(address(device));
+            let evicted = self.state.lock().evict_one(address(device), false);
             let Some(column) = evicted else { break };
             freed += column.stored_bytes();
         }

@@ -18,6 +18,8 @@ pub struct ResidentColumn {
     pub layout: ColumnLayout,
     /// Rows.
     pub rows: u64,
+    /// Values, validity and offsets lie in host memory that the device addresses; a dictionary is always on the device.
+    pub on_host: bool,
     /// What is added to a stored value (`Storage::Fixed` with `has_base`), else 0.
     pub base: i128,
     /// Values, codes or text bytes.
@@ -51,6 +53,17 @@ impl ResidentColumn {
             .chain(pair);
         all.map(|buffer| buffer.bytes() as u64).sum()
     }
+}
+
+/// Where columns are brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// To the device, or it is an error.
+    Device,
+    /// To the host.
+    Host,
+    /// To the device where they leave room for the state of a query, else to the host.
+    Either,
 }
 
 /// What a load did.

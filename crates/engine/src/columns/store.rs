@@ -165,14 +165,14 @@ impl Planned {
     pub(super) fn place(
         self,
         device: &dyn Device,
-        allocate: &dyn Fn(usize) -> Result<Buffer, DeviceError>,
+        (on_host, allocate): (bool, &dyn Fn(bool, usize) -> Result<Buffer, DeviceError>),
         tasks: &mut Vec<Task>,
     ) -> Result<ResidentColumn, DeviceError> {
         let Planned { layout, rows, base, data_bytes, offset_bytes, values, validity, zones } = self;
-        let data = allocate(data_bytes as usize)?;
+        let data = allocate(on_host, data_bytes as usize)?;
         let validity = match layout.has_nulls {
             true => {
-                let buffer = allocate(rows.div_ceil(8))?;
+                let buffer = allocate(on_host, rows.div_ceil(8))?;
                 tasks.push(Task { buffer: buffer.clone(), offset: 0, work: Work::Validity(validity) });
                 Some(buffer)
             }
@@ -180,7 +180,7 @@ impl Planned {
         };
         let offsets = match offset_bytes {
             Some(width) => {
-                let buffer = allocate((rows + 1) * width)?;
+                let buffer = allocate(on_host, (rows + 1) * width)?;
                 device.fill(&buffer, 0, width, 0)?;
                 Some(buffer)
             }
@@ -189,13 +189,14 @@ impl Planned {
         let mut dictionary = None;
         if let PlannedValues::Codes { entries, .. } = &values {
             let offsets = HostBuffer::from_slice_ref(entries.offsets());
-            let pair = (allocate(offsets.len())?, allocate(entries.bytes().len())?);
+            let pair = (allocate(false, offsets.len())?, allocate(false, entries.bytes().len())?);
             device.upload(&pair.0, 0, &offsets)?;
             device.upload(&pair.1, 0, entries.bytes())?;
             dictionary = Some(pair);
         }
         values.tasks(&data, offsets.as_ref().zip(offset_bytes), base, &layout, tasks);
-        Ok(ResidentColumn { layout, rows: rows as u64, base, data, validity, offsets, dictionary, zones })
+        let rows = rows as u64;
+        Ok(ResidentColumn { layout, rows, on_host, base, data, validity, offsets, dictionary, zones })
     }
 }
 

@@ -7,8 +7,9 @@ use super::*;
 /// Loads the only column of a table.
 fn load(device: &Arc<dyn Device>, partitions: Vec<Vec<ArrayRef>>) -> Arc<ResidentColumn> {
     let table = TestTable::new(&[("c", partitions)]);
-    let (columns, report) =
-        ColumnCache::default().load(device, &table, &[0], &CancelToken::default()).unwrap();
+    let (columns, report) = ColumnCache::default()
+        .load(device, &table, &[0], Placement::Device, &CancelToken::default())
+        .unwrap();
     assert_eq!(report.loaded_bytes, columns[0].stored_bytes());
     columns[0].clone()
 }
@@ -224,7 +225,9 @@ fn dictionary_values_that_no_row_has_or_that_are_null_are_no_entries() {
 fn other_types_are_unsupported_by_name() {
     let binary = array(FixedSizeBinaryArray::try_from_iter([[1u8, 2]].iter()).unwrap());
     let table = TestTable::new(&[("raw_id", vec![vec![binary]])]);
-    let error = ColumnCache::default().load(&device(), &table, &[0], &CancelToken::default()).unwrap_err();
+    let error = ColumnCache::default()
+        .load(&device(), &table, &[0], Placement::Device, &CancelToken::default())
+        .unwrap_err();
     assert!(matches!(error, EngineError::Unsupported(_)));
     let message = error.to_string();
     assert!(message.contains("raw_id") && message.contains("FixedSizeBinary"), "{message}");

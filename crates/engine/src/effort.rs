@@ -1,0 +1,77 @@
+//! What a stage does when device memory is short, one step after the other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kelpie_device::Device;
+
+use crate::columns::Placement;
+use crate::stage::Movement;
+use crate::{MacroModel, QueryOptions};
+
+/// Bytes of the widest column of a block: large copies reach the link's bandwidth.
+const BLOCK_BYTES: u64 = 16 << 20;
+/// Of a smaller block.
+const SMALL_BLOCK_BYTES: u64 = 1 << 20;
+/// Rows of a block of a source that is a table or a store on the device.
+const SMALL_BLOCK_ROWS: u64 = 1 << 16;
+
+/// How much is done to make a stage fit. Later ones take longer and need less.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// As `kelpie.macro_model` says.
+    #[default]
+    AsAsked,
+    /// Inputs stay on the host and stream.
+    Blocks,
+    /// In smaller blocks; tables start small and are only as large as they must be.
+    SmallBlocks,
+    /// State is cut into parts by a hash of its keys, which are made one after the other.
+    Parts,
+}
+
+impl fmt::Display for Effort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Effort::AsAsked => "as asked",
+            Effort::Blocks => "batch: the inputs stream in blocks",
+            Effort::SmallBlocks => "batch in smaller blocks",
+            Effort::Parts => "in parts: state partitioned through host memory",
+        })
+    }
+}
+
+impl Effort {
+    /// The next step; `None` where this device cannot do more.
+    pub fn next(self) -> Option<Effort> {
+        match self {
+            Effort::AsAsked => Some(Effort::Blocks),
+            Effort::Blocks => Some(Effort::SmallBlocks),
+            Effort::SmallBlocks => Some(Effort::Parts),
+            Effort::Parts => None,
+        }
+    }
+
+    /// How data moves under this effort.
+    pub fn movement(self, options: &QueryOptions, device: &Arc<dyn Device>) -> Movement {
+        let budget = device.memory().1;
+        let placement = match (self, options.macro_model) {
+            (Effort::AsAsked, MacroModel::Auto) => Placement::Either,
+            (Effort::AsAsked, MacroModel::RunToFinish) => Placement::Device,
+            _ => Placement::Host,
+        };
+        let is_small = matches!(self, Effort::SmallBlocks | Effort::Parts);
+        let most = if is_small { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
+        // Three buffers a column, and columns are a few.
+        let fitting = most.min(budget / 64).max(1 << 16);
+        let asked = options.block_bytes.filter(|_| !is_small);
+        Movement {
+            placement,
+            transfer: options.transfer,
+            kernel_at_a_time: options.macro_model == MacroModel::KernelAtATime,
+            block_bytes: asked.unwrap_or(fitting),
+            block_rows: is_small.then_some(SMALL_BLOCK_ROWS),
+            initial_bytes: is_small.then_some(budget / 32),
+        }
+    }
+}

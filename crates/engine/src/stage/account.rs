@@ -1,0 +1,65 @@
+//! What a pipeline did, and what its status means.
+
+use kelpie_compile::context::{Argument, Status};
+use kelpie_compile::pipeline::CompiledPipeline;
+
+use super::arguments::part_of;
+use super::run::Run;
+use crate::PipelineMetrics;
+use crate::error::EngineError;
+
+impl Run<'_> {
+    /// Rows out and bytes: what the kernel reads and writes at least once.
+    pub fn account(
+        &self,
+        pipeline: &CompiledPipeline,
+        metrics: &mut PipelineMetrics,
+    ) -> Result<(), EngineError> {
+        for argument in &pipeline.arguments {
+            match argument {
+                Argument::Column { scan, column, part } => {
+                    let resident = self.column(*scan, *column)?;
+                    let buffer = part_of(resident, *part);
+                    metrics.bytes_read += buffer.map_or(0, |buffer| buffer.bytes() as u64);
+                }
+                Argument::State(state) => {
+                    let bytes = self.state_bytes(*state)? as u64;
+                    let own = pipeline.zeroed.contains(state)
+                        || pipeline.grows.contains(&self.prepared.program.states[*state].class);
+                    *(if own { &mut metrics.bytes_written } else { &mut metrics.bytes_read }) += bytes;
+                }
+                _ => {}
+            }
+        }
+        metrics.rows_out = match pipeline.produced {
+            Some(counter) => self.read_word(counter)?,
+            None => 1,
+        };
+        Ok(())
+    }
+}
+
+/// The error of a status that is not success.
+pub fn failure(status: Option<Status>, code: u32) -> EngineError {
+    match status {
+        Some(Status::Cancelled) => EngineError::Cancelled,
+        Some(Status::Grow) => EngineError::Internal("a state buffer grew too often".into()),
+        Some(Status::DivideByZero) => EngineError::Query("Divide by zero error".into()),
+        Some(Status::Overflow) => EngineError::Query("Arithmetic overflow".into()),
+        Some(Status::CastOutOfRange) => {
+            EngineError::Query("Cast error: a value does not fit the target type".into())
+        }
+        Some(Status::CastParse) => {
+            EngineError::Query("Cast error: text is not a value of the target type".into())
+        }
+        Some(Status::Fallback) => EngineError::Fallback(
+            "a value that kernels do not handle (text beyond ASCII or of 64 KiB, a sum beyond 128 bits)"
+                .into(),
+        ),
+        Some(Status::Duplicate) => EngineError::Internal("a key of a join twice, without a promise".into()),
+        Some(Status::NegativeSubstringLength) => {
+            EngineError::Query("negative substring length not allowed".into())
+        }
+        None => EngineError::Internal(format!("a kernel reported the unknown status {code}")),
+    }
+}

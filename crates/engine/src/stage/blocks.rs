@@ -1,0 +1,214 @@
+//! Blocks of a table that lies on the host (HorseQC, section 2.3; the strides of Karnagel et al., section 2.1).
+//!
+//! *Copy*: a block's columns go to one of three buffers each; while the kernel works on a block, the next two are on their
+//! way. Kernels number rows as the table does, so a buffer is given to them as a window of the whole column. *Zero-copy*:
+//! kernels read host memory over the link, and nothing is copied.
+//!
+//! Text whose address outlives the pipeline (in a table or a store) is never copied: kernels read it where it lies.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use kelpie_compile::context::{Argument, ColumnPart};
+use kelpie_compile::layout::Storage;
+use kelpie_compile::pipeline::{CompiledPipeline, Rows};
+use kelpie_device::{Buffer, CopyTicket, DeviceKind, HostCopy, KernelArgument};
+
+use super::arguments::part_of;
+use super::run::Run;
+use crate::Transfer;
+use crate::columns::ResidentColumn;
+use crate::error::EngineError;
+
+/// Buffers of a column on the device: one is worked on, two are being filled.
+const BUFFERS: usize = 3;
+/// Rows of a block, at least.
+const LEAST_ROWS: u64 = 1 << 10;
+
+/// The blocks of a pipeline's source.
+pub(super) struct Blocks {
+    ranges: Vec<Range<u64>>,
+    streams: Vec<Streamed>,
+    /// One a block whose copies were begun.
+    tickets: Vec<CopyTicket>,
+    /// Bytes that went over the link, or that kernels read over it at least.
+    pub link_bytes: u64,
+}
+
+/// A part of a column on the host that a kernel asks for.
+struct Streamed {
+    name: (usize, usize, ColumnPart),
+    source: Buffer,
+    extent: Extent,
+    /// None where kernels read the source itself.
+    ring: Vec<Buffer>,
+}
+
+/// Where the bytes of a range of rows are.
+enum Extent {
+    /// So many bytes a row; `more` rows beyond the end are read.
+    Fixed {
+        width: u64,
+        more: u64,
+    },
+    Bits,
+    /// Between the offsets, of this width, in another buffer.
+    Text {
+        offsets: Buffer,
+        width: usize,
+    },
+}
+
+impl Streamed {
+    fn new(column: &ResidentColumn, name: (usize, usize, ColumnPart)) -> Option<Streamed> {
+        let source = Arc::clone(part_of(column, name.2)?);
+        let extent = match (name.2, column.layout.storage) {
+            (ColumnPart::Validity, _) => Extent::Bits,
+            (ColumnPart::Offsets, Storage::Text { offset }) => {
+                Extent::Fixed { width: u64::from(offset.bytes()), more: 1 }
+            }
+            (ColumnPart::Data, Storage::Text { offset }) => {
+                Extent::Text { offsets: Arc::clone(column.offsets.as_ref()?), width: offset.bytes() as usize }
+            }
+            (ColumnPart::Data, Storage::Fixed { scalar, .. } | Storage::Dictionary { code: scalar, .. }) => {
+                Extent::Fixed { width: u64::from(scalar.bytes()), more: 0 }
+            }
+            _ => return None,
+        };
+        Some(Streamed { name, source, extent, ring: Vec::new() })
+    }
+
+    /// Bytes a row, about.
+    fn width(&self, rows: u64) -> u64 {
+        match &self.extent {
+            Extent::Fixed { width, .. } => *width,
+            Extent::Bits => 1,
+            Extent::Text { .. } => (self.source.bytes() as u64).div_ceil(rows.max(1)),
+        }
+    }
+
+    /// The bytes of a range of rows.
+    fn bytes(&self, run: &Run<'_>, rows: &Range<u64>) -> Result<Range<u64>, EngineError> {
+        let bytes = match &self.extent {
+            Extent::Fixed { width, more } => rows.start * width..(rows.end + more) * width,
+            Extent::Bits => rows.start / 8..rows.end.div_ceil(8),
+            Extent::Text { offsets, width } => {
+                let offset = |row: u64| -> Result<u64, EngineError> {
+                    let mut bytes = [0; 8];
+                    run.device.download(offsets, row as usize * width, &mut bytes[..*width])?;
+                    Ok(u64::from_le_bytes(bytes))
+                };
+                offset(rows.start)?..offset(rows.end)?
+            }
+        };
+        Ok(bytes.start..bytes.end.min(self.source.bytes() as u64))
+    }
+}
+
+impl Blocks {
+    /// Cuts `rows` of a pipeline's source into blocks; those that are not to be kept are left out.
+    pub fn plan(
+        run: &Run<'_>,
+        pipeline: &CompiledPipeline,
+        rows: Range<u64>,
+        keeps: &dyn Fn(&Range<u64>) -> bool,
+    ) -> Result<Blocks, EngineError> {
+        let mut streams = host_parts(run, pipeline)?;
+        let movement = &run.setting.movement;
+        let total = rows.end - rows.start;
+        let widest = streams.iter().map(|stream| stream.width(rows.end)).max();
+        let block_rows = match widest {
+            Some(widest) => (movement.block_bytes / widest.max(1)).max(LEAST_ROWS),
+            None => movement.block_rows.unwrap_or(u64::MAX),
+        };
+        let blocks = total.div_ceil(block_rows);
+        let block = |index: u64| {
+            let start = rows.start + index * block_rows;
+            start..rows.end.min(start.saturating_add(block_rows))
+        };
+        let mut ranges: Vec<_> = (0..blocks).map(block).filter(|block| blocks == 1 || keeps(block)).collect();
+        if ranges.is_empty() {
+            // Every pipeline runs: what stands before and after its loop counts.
+            ranges.push(rows.start..rows.start);
+        }
+        let copies = match movement.transfer {
+            Transfer::Copy => true,
+            Transfer::ZeroCopy => false,
+            Transfer::Auto => run.device.kind() == DeviceKind::Cuda,
+        };
+        let mut link_bytes = 0;
+        for stream in &mut streams {
+            let mut most = 0;
+            for range in &ranges {
+                let bytes = stream.bytes(run, range)?;
+                most = most.max(bytes.end - bytes.start);
+                link_bytes += bytes.end - bytes.start;
+            }
+            let stays = pipeline.keeps_text && matches!(stream.extent, Extent::Text { .. });
+            if copies && !stays {
+                let buffers = BUFFERS.min(ranges.len());
+                stream.ring = (0..buffers).map(|_| run.allocate(most as usize)).collect::<Result<_, _>>()?;
+            }
+        }
+        streams.retain(|stream| !stream.ring.is_empty());
+        Ok(Blocks { ranges, streams, tickets: Vec::new(), link_bytes })
+    }
+
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Waits for a block, in the stream, and begins to fetch later ones; its rows. The kernels of all earlier blocks are done.
+    pub fn begin(&mut self, index: usize, run: &mut Run<'_>) -> Result<Range<u64>, EngineError> {
+        let rows = self.ranges.get(index).cloned().unwrap_or(0..0);
+        if self.streams.is_empty() {
+            return Ok(rows);
+        }
+        while self.tickets.len() < self.ranges.len().min(index + BUFFERS) {
+            self.fetch(self.tickets.len(), run)?;
+        }
+        if let Some(ticket) = self.tickets.get(index) {
+            run.setting.stream.after_copies(*ticket)?;
+        }
+        for stream in &self.streams {
+            let first = stream.bytes(run, &rows)?.start;
+            if let Some(buffer) = stream.ring.get(index % BUFFERS) {
+                run.windows.insert(stream.name, KernelArgument::Window(Arc::clone(buffer), first));
+            }
+        }
+        Ok(rows)
+    }
+
+    fn fetch(&mut self, index: usize, run: &Run<'_>) -> Result<(), EngineError> {
+        let Some(rows) = self.ranges.get(index) else { return Ok(()) };
+        let mut copies = Vec::with_capacity(self.streams.len());
+        for stream in &self.streams {
+            let bytes = stream.bytes(run, rows)?;
+            let Some(target) = stream.ring.get(index % BUFFERS) else { continue };
+            copies.push(HostCopy {
+                source: &stream.source,
+                source_offset: bytes.start as usize,
+                target,
+                target_offset: 0,
+                bytes: (bytes.end - bytes.start) as usize,
+            });
+        }
+        self.tickets.push(run.setting.stream.begin_copies(&copies)?);
+        Ok(())
+    }
+}
+
+/// The parts of columns on the host that a pipeline's kernel asks for.
+fn host_parts(run: &Run<'_>, pipeline: &CompiledPipeline) -> Result<Vec<Streamed>, EngineError> {
+    let Rows::Scan(source) = pipeline.rows else { return Ok(Vec::new()) };
+    let mut parts: Vec<Streamed> = Vec::new();
+    for argument in &pipeline.arguments {
+        let Argument::Column { scan, column, part } = *argument else { continue };
+        let name = (scan, column, part);
+        let resident = run.column(scan, column)?;
+        if scan == source && resident.on_host && parts.iter().all(|known| known.name != name) {
+            parts.extend(Streamed::new(resident, name));
+        }
+    }
+    Ok(parts)
+}

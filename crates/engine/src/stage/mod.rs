@@ -1,0 +1,202 @@
+//! One compiled stage: columns to the device or the host, kernels, launches, result.
+//!
+//! A stage is groups of pipelines that fill the same state; a group is *chains* of pipelines (`CompiledPipeline::continues`). A
+//! chain runs at once over all rows of its source, or block by block where the source's columns lie on the host
+//! ([`blocks`]; HorseQC, section 2).
+
+mod account;
+mod arguments;
+mod blocks;
+mod run;
+mod state;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::compute::concat_batches;
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::pipeline::{Program, ScanInfo};
+use kelpie_compile::plan::{Plan, Scan};
+use kelpie_device::{CancelToken, Device, Kernel, QueryStream};
+use kelpie_kir::{ValidModule, validate};
+use parking_lot::Mutex;
+
+use self::run::Run;
+use crate::columns::{ColumnCache, Placement, ResidentColumn};
+use crate::error::EngineError;
+use crate::source::TableSource;
+use crate::{QueryMetrics, Transfer, sorting};
+
+/// A program with its kernels on one device.
+#[derive(Debug)]
+pub struct Prepared {
+    pub program: Program,
+    pub modules: Vec<ValidModule>,
+    pub kernels: Vec<Arc<dyn Kernel>>,
+    /// Rows of a sort up to which the host computes the order.
+    host_order_rows: u64,
+    /// Capacities that fit what the program held when it last ran: it starts with them the next time.
+    learned: Mutex<Option<Vec<u64>>>,
+}
+
+/// How a stage ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// With its result.
+    Rows(RecordBatch),
+    /// The build side of this join has a key twice: to be compiled again without the promise that it has not.
+    Duplicate(usize),
+}
+
+/// The data of a scan.
+#[derive(Debug)]
+pub struct Loaded {
+    pub rows: u64,
+    pub columns: Vec<Arc<ResidentColumn>>,
+}
+
+/// How data moves while a stage runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Movement {
+    /// Where columns are brought.
+    pub placement: Placement,
+    /// How kernels get at those on the host.
+    pub transfer: Transfer,
+    /// What a kernel hands to the next goes through the host.
+    pub kernel_at_a_time: bool,
+    /// Bytes of the widest column of a block.
+    pub block_bytes: u64,
+    /// Rows of a block where nothing streams: all of them where absent.
+    pub block_rows: Option<u64>,
+    /// Bytes that a state may take at first, where it is not known how much it needs.
+    pub initial_bytes: Option<u64>,
+}
+
+/// The scans of a plan, in the compiler's order.
+pub fn scans(plan: &Plan) -> Vec<&Scan> {
+    match plan {
+        Plan::Scan(scan) => vec![scan],
+        _ => plan.inputs().into_iter().flat_map(scans).collect(),
+    }
+}
+
+/// Brings the columns of every scan to where they are wanted.
+pub fn load(
+    plan: &Plan,
+    sources: &[Arc<dyn TableSource>],
+    device: &Arc<dyn Device>,
+    (cache, placement): (&ColumnCache, Placement),
+    cancel: &CancelToken,
+    metrics: &mut QueryMetrics,
+) -> Result<Vec<Loaded>, EngineError> {
+    let mut loaded = Vec::new();
+    for scan in scans(plan) {
+        let source = sources.get(scan.source).ok_or_else(|| {
+            EngineError::Internal(format!("source {} of {} is missing", scan.source, scan.table))
+        })?;
+        // A scan without columns only counts: where the rows are not known, some column tells.
+        let columns: Vec<usize> = match (scan.columns.is_empty(), source.exact_rows()) {
+            (true, Some(rows)) => {
+                loaded.push(Loaded { rows, columns: Vec::new() });
+                continue;
+            }
+            (true, None) => vec![0],
+            (false, _) => scan.columns.clone(),
+        };
+        let (mut resident, report) = cache.load(device, source.as_ref(), &columns, placement, cancel)?;
+        metrics.transfer_ns += report.time_ns;
+        metrics.transfer_bytes += report.loaded_bytes;
+        let rows = resident.first().map_or(0, |column| column.rows);
+        resident.truncate(scan.columns.len());
+        loaded.push(Loaded { rows, columns: resident });
+    }
+    Ok(loaded)
+}
+
+/// What the compiler must know of loaded data.
+pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
+    let info = |data: &Loaded| ScanInfo {
+        rows: data.rows,
+        layouts: data.columns.iter().map(|column| column.layout.clone()).collect(),
+    };
+    loaded.iter().map(info).collect()
+}
+
+/// Validates and compiles the kernels of a program, side by side.
+pub fn prepare(
+    program: Program,
+    device: &Arc<dyn Device>,
+    host_sort_rows: Option<u64>,
+) -> Result<Prepared, EngineError> {
+    let mut modules = Vec::new();
+    for pipeline in &program.pipelines {
+        let module = validate(pipeline.module.clone())
+            .map_err(|error| EngineError::Internal(format!("kernel of {}: {error}", pipeline.name)))?;
+        modules.push(module);
+    }
+    let compile = |index: usize| device.compile(&modules[index], &program.pipelines[index].kernel);
+    let kernels: Vec<_> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..modules.len()).map(|index| scope.spawn(move || compile(index))).collect();
+        let first = (0..modules.len().min(1)).map(compile);
+        let first: Vec<_> = first.collect();
+        let others = others.into_iter().map(|handle| match handle.join() {
+            Ok(kernel) => kernel.map_err(EngineError::from),
+            Err(_) => Err(EngineError::Internal("a compiling thread panicked".into())),
+        });
+        first.into_iter().map(|kernel| kernel.map_err(EngineError::from)).chain(others).collect()
+    });
+    let kernels = kernels.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let host_order_rows = host_sort_rows.unwrap_or(sorting::HOST_ORDER_ROWS);
+    Ok(Prepared { program, modules, kernels, host_order_rows, learned: Mutex::new(None) })
+}
+
+/// What a stage runs over.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// What runs, copies and fills: in order.
+    pub stream: &'a dyn QueryStream,
+    /// Makes room for state by evicting columns.
+    pub cache: &'a ColumnCache,
+    pub loaded: &'a [Loaded],
+    pub movement: Movement,
+    pub cancel: &'a CancelToken,
+}
+
+/// Runs a prepared stage.
+pub fn run(
+    prepared: &Prepared,
+    plan: &Plan,
+    setting: Setting<'_>,
+    metrics: &mut QueryMetrics,
+) -> Result<Outcome, EngineError> {
+    let program = &prepared.program;
+    let learned = prepared.learned.lock().clone();
+    let mut run = Run::new(prepared, setting, learned.clone(), plan.fields());
+    let mut first = 0;
+    for group in program.pipelines.chunk_by(|a, b| a.group == b.group) {
+        let sorting = program.sorting.as_ref().filter(|sorting| sorting.pipeline == first);
+        let order_ns = sorting.map(|sorting| run.order(sorting)).transpose()?;
+        let (mut reports, duplicate) = run.group(first, group)?;
+        if let (Some(order_ns), Some(report)) = (order_ns, reports.first_mut()) {
+            report.run_ns += order_ns;
+        }
+        metrics.kernel_ns += reports.iter().map(|report| report.run_ns).sum::<u64>();
+        metrics.pipelines.extend(reports);
+        if let Some(join) = duplicate {
+            return Ok(Outcome::Duplicate(join));
+        }
+        first += group.len();
+    }
+    // What was learned before is still right unless something grew. Where the result came in parts, less than all is known.
+    if run.parts.is_empty() && learned.is_none_or(|learned| learned != run.capacities) {
+        *prepared.learned.lock() = Some(run.fitting()?);
+    }
+    let start = Instant::now();
+    let batch = run.result(None)?;
+    let batch = match run.parts.as_slice() {
+        [] => batch,
+        parts => concat_batches(&batch.schema(), parts.iter().chain([&batch]))?,
+    };
+    metrics.result_ns += start.elapsed().as_nanos() as u64 + run.drain_ns;
+    Ok(Outcome::Rows(batch))
+}
