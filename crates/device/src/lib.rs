@@ -186,6 +186,32 @@ pub struct LaunchReport {
     pub time_ns: u64,
     /// Warp iterations and active lanes, where the device counts them (the interpreter).
     pub activity: Option<LaneActivity>,
+    /// What the launch accessed through each of its arguments, and last what through none of them; empty where nobody
+    /// counts.
+    pub accessed: Vec<Accessed>,
+}
+
+/// Bytes of global memory that kernels really accessed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Accessed {
+    /// Loaded.
+    pub read: u64,
+    /// Stored, or updated by atomics.
+    pub written: u64,
+}
+
+impl Accessed {
+    /// Both.
+    pub fn bytes(self) -> u64 {
+        self.read.saturating_add(self.written)
+    }
+}
+
+impl std::ops::AddAssign for Accessed {
+    fn add_assign(&mut self, other: Accessed) {
+        self.read = self.read.saturating_add(other.read);
+        self.written = self.written.saturating_add(other.written);
+    }
 }
 
 /// How well the lanes of the warps were used.

@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::{Buffer, Device, DeviceError, Launch, LaunchReport};
+use kelpie_kir::ValidModule;
+
+use crate::{Buffer, Device, DeviceError, Kernel, Launch, LaunchReport};
 
 /// A part of a buffer that goes to the host.
 #[derive(Debug)]
@@ -49,6 +51,10 @@ const PIECE_BYTES: usize = 1 << 16;
 pub trait QueryStream: Send + Sync + Debug {
     /// The device.
     fn device(&self) -> &Arc<dyn Device>;
+    /// Compiles a kernel of a module for launches of this query.
+    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
+        self.device().compile(module, kernel)
+    }
     /// Copies from the host, and waits.
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError>;
     /// Sets every byte of a part.

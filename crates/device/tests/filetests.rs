@@ -5,6 +5,7 @@
 //! ; run: check(n=0) => status=7
 //! ; lanes: 1 4 32         lane counts of the interpreter
 //! ; only: simt            needs several threads a block, or faults elsewhere
+//! ; metered:              runs the kernel with the counters of its accesses, in the parameter `meter`
 //! ; error: what the parser or the validator says
 //! ; fault: what the interpreter says
 //! ```
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use kelpie_backend::simt::{Argument, Config, Fault, Memory, run};
 use kelpie_device::cpu::CpuDevice;
 use kelpie_device::{CancelToken, Device, KernelArgument, Launch};
+use kelpie_kir::meter::metered;
 use kelpie_kir::text::parse;
 use kelpie_kir::{Pointee, Scalar, Type, ValidModule, validate};
 
@@ -178,7 +180,9 @@ fn check(place: &str, module: &ValidModule, test: &Run, (status, arrays): Outcom
 fn run_file(path: &Path, devices: &[Arc<dyn Device>]) -> usize {
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let text = std::fs::read_to_string(path).unwrap();
+    let is_metered = !directives(&text, "metered").is_empty();
     let module = parse(&text)
+        .map(|module| if is_metered { metered(&module) } else { module })
         .map_err(|error| error.to_string())
         .and_then(|module| validate(module).map_err(|error| error.to_string()));
     if let Some(expected) = directives(&text, "error").first() {

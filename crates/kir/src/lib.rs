@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod builder;
+pub mod meter;
 pub mod module;
 mod operands;
 pub mod target;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kelpie_kir::meter::metered;
 use kelpie_kir::testing::{KERNEL, random_module};
 use kelpie_kir::text::{parse, print};
 use kelpie_kir::{Block, Expr, Function, Module, Scalar, Stmt, Type, validate};
@@ -22,6 +23,20 @@ fn are_valid_and_have_the_kernel() {
         let params: Vec<Type> = kernel.params.iter().map(|param| param.ty).collect();
         let input = Type::global(Scalar::I64);
         assert_eq!(params, [input, Type::I64, input]);
+    }
+}
+
+/// A kernel that counts what it accesses is a kernel with one parameter more.
+#[test]
+fn are_valid_with_counters() {
+    for (seed, lanes, module) in modules() {
+        let counting = metered(&module);
+        let text = print(&counting);
+        let counting =
+            validate(counting).unwrap_or_else(|error| panic!("seed {seed}, {lanes}: {error}\n{text}"));
+        for ((_, kernel), (_, with_counters)) in module.kernels.iter().zip(counting.kernels.iter()) {
+            assert_eq!(with_counters.params.len(), kernel.params.len() + 1);
+        }
     }
 }
 

@@ -130,7 +130,7 @@ impl Device for CpuDevice {
             .run(launch.blocks, kernel.shared_bytes(), &status, launch.cancel, task)
             .map_err(|message| launch_failed(DEVICE, kernel.name(), message))?;
         let status = status.load(Ordering::Acquire);
-        Ok(LaunchReport { status, time_ns: time.as_nanos() as u64, activity: None })
+        Ok(LaunchReport { status, time_ns: time.as_nanos() as u64, ..LaunchReport::default() })
     }
 
     fn begin_query(self: Arc<Self>) -> Result<Box<dyn QueryStream>, DeviceError> {

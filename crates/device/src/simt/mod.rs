@@ -179,7 +179,7 @@ impl Device for SimtDevice {
         let report = report.map_err(|fault| failed(&kernel.name, fault.to_string()))?;
         let activity = LaneActivity { warp_steps: report.warp_steps, lane_steps: report.lane_steps };
         let time_ns = started.elapsed().as_nanos() as u64;
-        Ok(LaunchReport { status: report.status, time_ns, activity: Some(activity) })
+        Ok(LaunchReport { status: report.status, time_ns, activity: Some(activity), accessed: Vec::new() })
     }
 
     fn begin_query(self: Arc<Self>) -> Result<Box<dyn QueryStream>, DeviceError> {
