@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kelpie_kir::Target;
 
 use super::columns::{self, ColumnInfo};
-use super::program::{OutputLayout, Prune, ScanInfo, Sorting, States};
+use super::program::{OutputLayout, Prune, Purpose, ScanInfo, Sorting, States};
 use super::{Choices, HOST_SORT_ROWS, Pipeline, Sink, Source, Step};
 use crate::MicroModel;
 use crate::context::Unsupported;
@@ -156,11 +156,10 @@ impl Cut<'_> {
     /// Ends the plan's rows in the result, of `limit` rows at most.
     fn output(&mut self, plan: &Plan, limit: Option<u64>, rows: Rows) -> Result<OutputLayout, Unsupported> {
         let (fields, bound) = (plan.fields(), rows.bound());
+        let states = self.states.of(Purpose::Output);
         let output = match limit {
-            None => OutputOperator::plan(&fields, &rows.columns, bound, &mut self.states)?,
-            Some(limit) => {
-                OutputOperator::plan_limited(&fields, &rows.columns, bound, limit, &mut self.states)?
-            }
+            None => OutputOperator::plan(&fields, &rows.columns, bound, states)?,
+            Some(limit) => OutputOperator::plan_limited(&fields, &rows.columns, bound, limit, states)?,
         };
         self.close(rows.branches, || Sink::Output(Box::new(output.clone())));
         Ok(output.layout())
@@ -175,12 +174,12 @@ impl Cut<'_> {
     ) -> Result<(OutputLayout, Option<Sorting>), Unsupported> {
         let bound = rows.bound();
         let size = (bound, rows.branches.len());
-        let operator = SortOperator::plan(keys, fetch, &rows.columns, size, &mut self.states)?;
+        let operator = SortOperator::plan(keys, fetch, &rows.columns, size, self.states.of(Purpose::Store))?;
         self.close(rows.branches, || Sink::Sort(Box::new(operator.clone())));
         let bound = fetch.map_or(bound, |fetch| bound.min(fetch as u64));
         let (fields, infos) = (plan.fields(), operator.infos());
-        let output =
-            OutputOperator::plan_ordered(&fields, &infos, bound, operator.delivered(), &mut self.states)?;
+        let states = self.states.of(Purpose::Output);
+        let output = OutputOperator::plan_ordered(&fields, &infos, bound, operator.delivered(), states)?;
         let sorting = Sorting {
             pipeline: self.done.len(),
             rows: operator.count(),
@@ -263,7 +262,7 @@ impl Cut<'_> {
             (rows.bound(), thread_bound),
             self.target,
             self.micro_model,
-            &mut self.states,
+            self.states.of(Purpose::Table),
         )?;
         self.close(rows.branches, || Sink::Aggregate(operator.clone()));
         let (columns, bound) = (operator.columns(), operator.row_bound());
@@ -301,7 +300,7 @@ impl Cut<'_> {
             (&build.columns, build_bound),
             &probe.columns,
             unique,
-            (self.target, &mut self.states),
+            (self.target, self.states.of(Purpose::Table)),
         )?;
         let build_fields = build.columns.len();
         let filtered = build.branches.iter().any(Open::is_filtered);

@@ -13,8 +13,8 @@ pub(crate) mod states_of {
 }
 
 pub use program::{
-    CapacityClass, CompiledPipeline, Growth, OutputColumn, OutputLayout, OutputStorage, Program, Prune, Rows,
-    ScanInfo, Sorting, State,
+    CapacityClass, CompiledPipeline, Growth, OutputColumn, OutputLayout, OutputStorage, Program, Prune,
+    Purpose, Rows, ScanInfo, Sorting, State,
 };
 
 use std::collections::BTreeSet;
@@ -178,6 +178,7 @@ pub fn compile_with(
         cut::pipelines(plan, scans, target, choices)?;
     let mut used: BTreeSet<usize> = sorting.iter().flat_map(|sorting| sorting.words.clone()).collect();
     let mut pipelines = Vec::new();
+    states.of(Purpose::Store);
     // Last first: what no later pipeline reads is not stored.
     for (index, pipeline) in done.into_iter().enumerate().rev() {
         let name = format!("p{index}");

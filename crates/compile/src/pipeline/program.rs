@@ -120,6 +120,20 @@ pub struct State {
     pub element_bytes: u32,
     /// Its capacity class.
     pub class: usize,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+/// What memory of a query is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Rows that a kernel leaves for the next.
+    #[default]
+    Store,
+    /// Hash tables with their indexes and rows, and groups.
+    Table,
+    /// The result.
+    Output,
 }
 
 /// A capacity in elements that states share.
@@ -192,9 +206,17 @@ pub enum OutputStorage {
 pub(crate) struct States {
     pub states: Vec<State>,
     pub classes: Vec<CapacityClass>,
+    /// Of the states that are declared next.
+    purpose: Purpose,
 }
 
 impl States {
+    /// For declaring states of a purpose.
+    pub fn of(&mut self, purpose: Purpose) -> &mut States {
+        self.purpose = purpose;
+        self
+    }
+
     /// Declares a capacity.
     pub fn class(&mut self, initial: u64, growth: Growth) -> usize {
         self.classes.push(CapacityClass { initial, growth });
@@ -203,7 +225,7 @@ impl States {
 
     /// Declares a buffer.
     pub fn state(&mut self, name: &str, element_bytes: u32, class: usize) -> usize {
-        self.states.push(State { name: name.into(), element_bytes, class });
+        self.states.push(State { name: name.into(), element_bytes, class, purpose: self.purpose });
         self.states.len() - 1
     }
 
