@@ -212,6 +212,13 @@ impl Cut<'_> {
         }
     }
 
+    /// Ends an open pipeline in the group of the last one.
+    fn continue_group(&mut self, open: Open, sink: Sink) {
+        let group = self.next_group.saturating_sub(1);
+        let Open { source, steps, prunes, .. } = open;
+        self.done.push(Pipeline { source, steps, sink, group, is_first: false, prunes });
+    }
+
     /// The open pipelines that deliver `plan`'s rows, and what is known of the columns.
     fn open(&mut self, plan: &Plan) -> Result<Rows, Unsupported> {
         match plan {
@@ -308,8 +315,9 @@ impl Cut<'_> {
         if operator.index().is_built() {
             self.close(vec![store_rows(&operator, build_bound)], || Sink::Index(Box::new(operator.clone())));
         }
-        if operator.index().needs_verification() {
-            self.close(vec![store_rows(&operator, build_bound)], || Sink::Verify(Box::new(operator.clone())));
+        if operator.index().prefix_sum().is_some() {
+            let sink = Sink::Fill(Box::new(operator.clone()));
+            self.continue_group(store_rows(&operator, build_bound), sink);
         }
         let kept = Open::new(Source::BuildRows(Box::new(operator.clone())), build_bound, build_bound);
         probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));

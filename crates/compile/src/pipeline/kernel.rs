@@ -81,6 +81,7 @@ pub(crate) fn generate(
         group,
         restarted: morsels.into_iter().collect(),
         sizes: needs.sizes,
+        prefix_sums: needs.prefix_sums,
         prunes,
         join: needs.join,
         continues: false,
@@ -96,6 +97,7 @@ struct Needs {
     grows: Vec<usize>,
     produced: Option<usize>,
     sizes: Vec<usize>,
+    prefix_sums: Vec<usize>,
     join: Option<usize>,
 }
 
@@ -127,7 +129,11 @@ fn needs_of(sink: &Sink) -> Needs {
             produced: Some(sort.count()),
             ..Needs::default()
         },
-        Sink::Verify(join) => Needs { join: Some(join.ordinal), ..Needs::default() },
+        Sink::Fill(join) => Needs {
+            prefix_sums: join.index().prefix_sum().into_iter().collect(),
+            produced: Some(join.store().row_count()),
+            ..Needs::default()
+        },
         Sink::Mark(_) => Needs::default(),
     }
 }
@@ -496,8 +502,8 @@ impl Body<'_, '_> {
                 let place = join.store().place(cx, self.chunk);
                 join.store().write(cx, place, self.environment.used)?;
             }
-            Sink::Index(join) => join.index().insert(cx, row, self.bounds)?,
-            Sink::Verify(join) => join.index().verify(cx, join.store(), row)?,
+            Sink::Index(join) => join.index().insert(cx, join.store(), row, self.bounds)?,
+            Sink::Fill(join) => join.index().fill(cx, row)?,
             Sink::Mark(join) => join.consume_last(cx)?,
         }
         close(cx, flow);
@@ -509,7 +515,7 @@ impl Body<'_, '_> {
     fn uses_flags(&self, sink: &Sink) -> bool {
         match sink {
             _ if self.has_joins() => false,
-            Sink::Build(_) | Sink::Index(_) | Sink::Verify(_) | Sink::Mark(_) | Sink::Sort(_) => false,
+            Sink::Build(_) | Sink::Index(_) | Sink::Fill(_) | Sink::Mark(_) | Sink::Sort(_) => false,
             Sink::Output(output) if output.is_ordered() => false,
             Sink::Output(_) => self.environment.micro_model == MicroModel::Resolution && self.is_simt(),
             Sink::Aggregate(operator) => {

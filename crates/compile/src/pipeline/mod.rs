@@ -73,8 +73,8 @@ pub(crate) enum Sink {
     Build(Box<JoinOperator>),
     /// From a join's store into its index.
     Index(Box<JoinOperator>),
-    /// Nowhere: checks that the keys of a join's index are unique.
-    Verify(Box<JoinOperator>),
+    /// From a join's store into the buckets of its index, which are counted.
+    Fill(Box<JoinOperator>),
     /// Nowhere: marks the build rows that match.
     Mark(Box<JoinOperator>),
     /// Into the rows of a sort.
@@ -118,7 +118,7 @@ impl fmt::Display for Pipeline {
             Sink::Aggregate(operator) => write!(f, " → {operator}"),
             Sink::Build(_) => write!(f, " → build side"),
             Sink::Index(join) => write!(f, " → index ({})", join.index()),
-            Sink::Verify(_) => write!(f, " → verify"),
+            Sink::Fill(_) => write!(f, " → buckets"),
             Sink::Mark(join) => write!(f, " → join {join}"),
             Sink::Sort(_) => write!(f, " → sort"),
             Sink::Output(_) => write!(f, " → result"),

@@ -77,6 +77,9 @@ pub struct CompiledPipeline {
     pub restarted: Vec<usize>,
     /// Classes whose size follows from what ran before: set before the pipeline's first launch.
     pub sizes: Vec<usize>,
+    /// States of `u32` that are replaced by their exclusive prefix sum, over the whole capacity, before the pipeline's first
+    /// launch in a run of its group.
+    pub prefix_sums: Vec<usize>,
     /// Columns of the scan by which rows can be left out.
     pub prunes: Vec<Prune>,
     /// The join whose promise of unique keys `Status::Duplicate` breaks.

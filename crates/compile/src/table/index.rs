@@ -1,19 +1,24 @@
-//! Indexes over a store of rows: from a key to the rows that have it. Rows of one slot are chained: `heads` has the
-//! newest row of a slot (its position + 1; 0 = none), `next` the row before it.
+//! Indexes over a store of rows: from a key to the rows that have it.
 //!
-//! *Direct*: one integer key of a dense range, whose slot is the key itself, so that rows of a slot match without a
-//! comparison. Where a slot has one row at most, or only its existence matters, a bitmap says which slots are taken: it is a
-//! 32nd of the heads, stays in a nearer cache, and the heads need no clearing. *Hashed*: any keys; the rows of a slot are
-//! compared. *All*: no keys, every row is a candidate.
+//! *Direct*: one integer key of a dense range, whose slot is the key itself. Where a slot has one row at most, or only its
+//! existence matters, a bitmap says which slots are taken: it is a 32nd of the rows' numbers, stays in a nearer cache, and
+//! the numbers need no clearing. *Hashed*: any keys, by open addressing ([`OpenTable`]). *All*: no keys, every row is a
+//! candidate.
+//!
+//! Where keys are unique, or one row of those with a key is enough, a slot has the row's number; else the rows of a slot
+//! stand in a bucket ([`Buckets`]), which takes a second pass over the store ([`Index::fill`]). All rows that a search gives
+//! have its keys.
 
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Type};
 
-use super::hashing::{hash_keys, is_wide};
+use super::buckets::Buckets;
+use super::hashing::is_wide;
+use super::probing::OpenTable;
 use super::rows::RowStore;
-use super::slots::{Slots, is_taken, push_front};
+use super::slots::{Slots, is_taken};
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Status, Unsupported};
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth};
@@ -28,7 +33,7 @@ const DIRECT_SLOTS_PER_ROW: u64 = 8;
 #[derive(Debug, Clone)]
 pub struct Index {
     kind: Kind,
-    /// Rows with equal keys exist at most once: a broken promise is reported by [`Index::verify`].
+    /// Rows with equal keys exist at most once: [`Index::insert`] reports a broken promise.
     pub unique: bool,
     null_equal: bool,
     /// Whether some side's values of each key go beyond 64 bits.
@@ -59,7 +64,7 @@ pub struct Wants {
 enum Kind {
     All,
     Direct { min: i128, max: i128, slots: Slots },
-    Hashed { class: usize, heads: usize, next: usize },
+    Hashed { table: OpenTable, buckets: Option<Buckets> },
 }
 
 impl fmt::Display for Index {
@@ -67,17 +72,20 @@ impl fmt::Display for Index {
         f.write_str(match (self.kind, self.unique) {
             (Kind::All, _) => "every pair",
             (Kind::Direct { .. }, true) => "direct, unique",
-            (Kind::Direct { .. }, false) => "direct",
+            (Kind::Direct { slots: Slots::Many(_), .. }, _) => "direct, buckets",
+            (Kind::Direct { .. }, _) => "direct",
             (Kind::Hashed { .. }, true) => "hash, unique",
-            (Kind::Hashed { .. }, false) => "hash",
+            (Kind::Hashed { buckets: Some(_), .. }, _) => "hash, buckets",
+            (Kind::Hashed { .. }, _) => "hash",
         })
     }
 }
 
-/// A search for the rows of a key: `cursor` (`u32`) is the next candidate's position + 1, or 0.
+/// A search for the rows of a key: `cursor` (`u32`) is 0 where there is none left. Else it is the place of the next one + 1,
+/// or, where there are buckets, its position + 1.
 #[derive(Debug, Clone, Copy)]
 pub struct Search {
-    /// The next candidate.
+    /// What comes next.
     pub cursor: Var,
 }
 
@@ -104,9 +112,9 @@ impl Index {
                 Kind::Direct { min, max, slots: Slots::plan(slots, store, unique, first_only, states) }
             }
             (_, None) => {
-                let class = states.class(1, Growth::Sized(store.row_count()));
-                let heads = states.state("heads", 4, class);
-                Kind::Hashed { class, heads, next: states.state("next", 4, store.class) }
+                let table = OpenTable::plan(store, states);
+                let many = !unique && !first_only;
+                Kind::Hashed { table, buckets: many.then(|| Buckets::plan(table.class, store, true, states)) }
             }
         };
         let bounds = match keys {
@@ -132,27 +140,37 @@ impl Index {
 
     /// States to clear before the index is built.
     pub fn zeroed(&self) -> Vec<usize> {
-        let own = match self.kind {
-            Kind::All => None,
-            Kind::Direct { slots: Slots::Single { bits, .. } | Slots::Exists { bits }, .. } => Some(bits),
-            Kind::Direct { slots: Slots::Chained { heads, .. }, .. } | Kind::Hashed { heads, .. } => {
-                Some(heads)
+        let mut states: Vec<usize> = self.bounds.into_iter().chain(self.prefix_sum()).collect();
+        match self.kind {
+            Kind::Direct { slots: Slots::Single { bits, .. } | Slots::Exists { bits }, .. } => {
+                states.push(bits)
             }
-        };
-        own.into_iter().chain(self.bounds).collect()
+            Kind::Hashed { table, .. } => states.push(table.words()),
+            Kind::Direct { slots: Slots::Many(_), .. } | Kind::All => {}
+        }
+        states
     }
 
     /// The class that takes its size from the rows that there are.
     pub fn sized(&self) -> Option<usize> {
         match self.kind {
-            Kind::Hashed { class, .. } => Some(class),
+            Kind::Hashed { table, .. } => Some(table.class),
             Kind::All | Kind::Direct { .. } => None,
         }
     }
 
-    /// Whether the promise that keys are unique needs [`Index::verify`].
-    pub fn needs_verification(&self) -> bool {
-        self.unique && matches!(self.kind, Kind::Hashed { .. })
+    fn buckets(&self) -> Option<Buckets> {
+        match self.kind {
+            Kind::Direct { slots: Slots::Many(buckets), .. } => Some(buckets),
+            Kind::Hashed { buckets, .. } => buckets,
+            Kind::All | Kind::Direct { .. } => None,
+        }
+    }
+
+    /// Where there are buckets, which [`Index::fill`] is to fill: the state (of `u32`) to be replaced by its exclusive prefix
+    /// sum before that.
+    pub fn prefix_sum(&self) -> Option<usize> {
+        self.buckets().map(|buckets| buckets.offsets())
     }
 
     // ---- building
@@ -225,9 +243,15 @@ impl Index {
         matches!(self.kind, Kind::Direct { slots: Slots::Single { .. } | Slots::Exists { .. }, .. })
     }
 
-    /// Adds the row at `place` (`i64`), whose keys are the first columns of the current row. Rows with a NULL key are left out
-    /// unless NULLs are equal.
-    pub fn insert(&self, cx: &mut Context<'_>, place: V, bounds: Option<Bounds>) -> Result<(), Unsupported> {
+    /// Adds the row at `place` (`i64`), whose keys are the first columns of the current row, or counts it into its bucket.
+    /// Rows with a NULL key are left out unless NULLs are equal.
+    pub fn insert(
+        &self,
+        cx: &mut Context<'_>,
+        store: &RowStore,
+        place: V,
+        bounds: Option<Bounds>,
+    ) -> Result<(), Unsupported> {
         let keys = self.keys_of_row(cx)?;
         let opened = self.leave_out_nulls(cx, &keys);
         if let [key] = keys.as_slice() {
@@ -240,9 +264,17 @@ impl Index {
                 let slot = offset_from(cx, value, min);
                 slots.insert(cx, slot, place);
             }
-            Kind::Hashed { heads, next, .. } => {
-                let slot = self.hashed_slot(cx, &keys, heads);
-                push_front(cx, (heads, next), slot, place);
+            Kind::Hashed { table, buckets } => {
+                let unique = self.unique;
+                let slot = table.claim(cx, store, (&keys, &self.wide), place, |cx| {
+                    if unique {
+                        cx.builder.report(Status::Duplicate as u32);
+                    }
+                })?;
+                if let Some(buckets) = buckets {
+                    let slot = cx.builder.read(slot);
+                    buckets.count(cx, slot, place);
+                }
             }
         }
         if opened {
@@ -251,22 +283,30 @@ impl Index {
         Ok(())
     }
 
-    /// Reports rows of the finished index whose key an older row has too. The row at `place` is the current row.
-    pub fn verify(&self, cx: &mut Context<'_>, store: &RowStore, place: V) -> Result<(), Unsupported> {
-        let Kind::Hashed { next, .. } = self.kind else { return Ok(()) };
+    /// Puts the row at `place` (`i64`), which is the current row and is counted, into its bucket.
+    pub fn fill(&self, cx: &mut Context<'_>, place: V) -> Result<(), Unsupported> {
+        let Some(buckets) = self.buckets() else { return Ok(()) };
         let keys = self.keys_of_row(cx)?;
         let opened = self.leave_out_nulls(cx, &keys);
-        let next = array(cx, "next", next);
-        let older = cx.builder.element(next, place);
-        let search = Search { cursor: cx.builder.var_of("older", older) };
-        cx.begin_loop();
-        let other = self.advance(cx, search);
-        let same = self.matches(cx, store, &keys, other)?;
-        cx.begin_if(same);
-        cx.builder.report(Status::Duplicate as u32);
-        cx.builder.break_loop();
-        cx.end();
-        cx.end();
+        match self.kind {
+            Kind::Direct { min, .. } => {
+                let value = scalar_of(&keys[0])?;
+                let slot = offset_from(cx, value, min);
+                buckets.put(cx, slot, place);
+            }
+            Kind::Hashed { table, .. } => {
+                let slot = buckets.noted_slot(cx, place);
+                let slot = slot.ok_or_else(|| Unsupported("internal: a bucket's slot".into()))?;
+                let (begin, is_first) = buckets.put(cx, slot, place);
+                // From now on the slot leads to the bucket.
+                cx.begin_if(is_first);
+                let one = cx.builder.u32(1);
+                let number = cx.builder.add(begin, one);
+                table.renumber(cx, slot, number);
+                cx.end();
+            }
+            Kind::All => {}
+        }
         if opened {
             cx.end();
         }
@@ -323,14 +363,14 @@ impl Index {
                     cx.end();
                 }
             }
-            Kind::Hashed { heads, .. } => {
+            Kind::Hashed { table, buckets } => {
                 if let Some(valid) = valid {
                     cx.begin_if(valid);
                 }
-                let slot = self.hashed_slot(cx, keys, heads);
-                let heads = array(cx, "heads", heads);
-                let head = cx.builder.element(heads, slot);
-                cx.builder.assign(cursor, head);
+                table.find(cx, store, (keys, &self.wide), cursor, |cx, number| match buckets {
+                    Some(buckets) => buckets.place_at(cx, number),
+                    None => place_of_number(cx, number),
+                })?;
                 if valid.is_some() {
                     cx.end();
                 }
@@ -339,54 +379,35 @@ impl Index {
         Ok(Search { cursor })
     }
 
-    /// Takes the next candidate: its place (`i64`). Leaves the innermost loop where there is none.
+    /// Takes the next row: its place (`i64`). Leaves the innermost loop where there is none.
     pub fn advance(&self, cx: &mut Context<'_>, search: Search) -> V {
         let current = cx.builder.read(search.cursor);
         let zero = cx.builder.u32(0);
         let none = cx.builder.eq(current, zero);
         cx.builder.break_if(none);
-        let one = cx.builder.u32(1);
-        let place = cx.builder.sub(current, one);
-        let wide = cx.builder.convert(place, Scalar::I64);
-        let following = match self.kind {
-            Kind::All => place,
-            Kind::Direct { slots: Slots::Single { .. } | Slots::Exists { .. }, .. } => cx.builder.u32(0),
-            Kind::Direct { slots: Slots::Chained { next, .. }, .. } | Kind::Hashed { next, .. } => {
-                let next = array(cx, "next", next);
-                cx.builder.element(next, wide)
+        let (place, following) = match (self.kind, self.buckets()) {
+            (_, Some(buckets)) => buckets.step(cx, current),
+            (Kind::All, None) => {
+                let one = cx.builder.u32(1);
+                (place_of_number(cx, current), cx.builder.sub(current, one))
             }
+            _ => (place_of_number(cx, current), zero),
         };
         cx.builder.assign(search.cursor, following);
-        wide
+        place
     }
 
-    /// Whether every candidate of a search has the keys.
-    pub fn is_exact(&self) -> bool {
-        !matches!(self.kind, Kind::Hashed { .. })
-    }
-
-    /// Whether the row at `place` has the keys.
-    pub fn matches(
-        &self,
-        cx: &mut Context<'_>,
-        store: &RowStore,
-        keys: &[Lowered],
-        place: V,
-    ) -> Result<V, Unsupported> {
-        let mut same: Option<V> = None;
-        if !self.is_exact() {
-            for (key, column) in keys.iter().zip(store.columns()) {
-                let equal = column.equals(cx, key, place)?;
-                same = Some(match same {
-                    Some(same) => cx.builder.and(same, equal),
-                    None => equal,
-                });
-            }
+    /// Where no key has two rows that a search gives: whether there is one (`bool`), and its place (`i64`, else 0).
+    pub fn only(&self, cx: &mut Context<'_>, search: Search) -> Option<(V, V)> {
+        if !self.is_built() || self.buckets().is_some() {
+            return None;
         }
-        Ok(match same {
-            Some(same) => same,
-            None => cx.builder.bool(true),
-        })
+        let cursor = cx.builder.read(search.cursor);
+        let (zero, one) = (cx.builder.u32(0), cx.builder.u32(1));
+        let found = cx.builder.ne(cursor, zero);
+        let place = cx.builder.sub(cursor, one);
+        let place = cx.builder.select(found, place, zero);
+        Some((found, cx.builder.convert(place, Scalar::I64)))
     }
 
     /// Whether no key is NULL; `None` where none can be.
@@ -400,16 +421,13 @@ impl Index {
         }
         all
     }
+}
 
-    fn hashed_slot(&self, cx: &mut Context<'_>, keys: &[Lowered], heads: usize) -> V {
-        let pairs: Vec<_> = keys.iter().zip(self.wide.iter().copied()).collect();
-        let hash = hash_keys(cx, &pairs);
-        let capacity = cx.argument("slots", Scalar::I64, Argument::StateCapacity(heads));
-        let hash = cx.builder.bitcast(hash, Scalar::I64);
-        let one = cx.builder.i64(1);
-        let mask = cx.builder.sub(capacity, one);
-        cx.builder.and(hash, mask)
-    }
+/// The place (`i64`) of a number (`u32`).
+fn place_of_number(cx: &mut Context<'_>, number: V) -> V {
+    let one = cx.builder.u32(1);
+    let place = cx.builder.sub(number, one);
+    cx.builder.convert(place, Scalar::I64)
 }
 
 /// Whether a key that is looked up is within bounds and not NULL; `None` where it always is. One side is never NULL: a NULL

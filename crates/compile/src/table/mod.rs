@@ -1,9 +1,12 @@
 //! Hash tables and what they are made of, for groups and joins (design, section 3): keys packed into a word, columns
-//! stored a slot or row, dense stores of rows, and indexes over such a store.
+//! stored a slot or row, stores of rows, and indexes over such a store: by open addressing or directly, with buckets where a
+//! key has many rows.
 
+mod buckets;
 pub mod hashing;
 pub mod index;
 pub mod packed;
+mod probing;
 pub mod rows;
 mod slots;
 pub mod stored;

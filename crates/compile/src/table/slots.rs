@@ -1,9 +1,11 @@
-//! The slots of direct-addressed indexes, and chains of rows.
+//! The slots of direct-addressed indexes.
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 
+use super::buckets::Buckets;
 use super::index::array;
+use super::probing::number_of;
 use super::rows::RowStore;
 use crate::context::{Context, Status};
 use crate::pipeline::Growth;
@@ -12,8 +14,8 @@ use crate::pipeline::states_of::States;
 /// The slots of a direct-addressed index.
 #[derive(Debug, Clone, Copy)]
 pub enum Slots {
-    /// Heads of chains; `next` continues them.
-    Chained { heads: usize, next: usize },
+    /// Any number of rows.
+    Many(Buckets),
     /// One row at most: a bitmap in words of 32, and the row of a slot that is taken.
     Single { bits: usize, heads: usize },
     /// Only whether there is a row.
@@ -28,7 +30,6 @@ impl Slots {
         first_only: bool,
         states: &mut States,
     ) -> Slots {
-        let class = states.class(count, Growth::Fixed);
         let bitmap = |states: &mut States| {
             let words = states.class(count.div_ceil(32), Growth::Fixed);
             states.state("taken", 4, words)
@@ -36,17 +37,18 @@ impl Slots {
         if first_only {
             Slots::Exists { bits: bitmap(states) }
         } else if unique {
+            let class = states.class(count, Growth::Fixed);
             Slots::Single { bits: bitmap(states), heads: states.state("heads", 4, class) }
         } else {
-            let heads = states.state("heads", 4, class);
-            Slots::Chained { heads, next: states.state("next", 4, store.class) }
+            let class = states.class(count + 1, Growth::Fixed);
+            Slots::Many(Buckets::plan(class, store, false, states))
         }
     }
 
-    /// Puts the row at `place` into a slot.
+    /// Puts the row at `place` into a slot, or counts it into the slot's bucket.
     pub fn insert(self, cx: &mut Context<'_>, slot: V, place: V) {
         match self {
-            Slots::Chained { heads, next } => push_front(cx, (heads, next), slot, place),
+            Slots::Many(buckets) => buckets.count(cx, slot, place),
             Slots::Exists { bits } => {
                 take(cx, bits, slot);
             }
@@ -67,11 +69,7 @@ impl Slots {
     /// Sets the cursor to the first row of a slot; it is 0 before.
     pub fn search(self, cx: &mut Context<'_>, slot: V, cursor: Var) {
         match self {
-            Slots::Chained { heads, .. } => {
-                let heads = array(cx, "heads", heads);
-                let head = cx.builder.element(heads, slot);
-                cx.builder.assign(cursor, head);
-            }
+            Slots::Many(buckets) => buckets.open(cx, slot, cursor),
             Slots::Exists { bits } => {
                 let taken = is_taken(cx, bits, slot);
                 let taken = cx.builder.convert(taken, Scalar::U32);
@@ -117,22 +115,4 @@ fn take(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
     let before = cx.builder.and(old, bit);
     let zero = cx.builder.u32(0);
     cx.builder.eq(before, zero)
-}
-
-/// The position of a place + 1, `u32`.
-fn number_of(cx: &mut Context<'_>, place: V) -> V {
-    let number = cx.builder.convert(place, Scalar::U32);
-    let one = cx.builder.u32(1);
-    cx.builder.add(number, one)
-}
-
-/// Puts the row at `place` before the others of a slot.
-pub fn push_front(cx: &mut Context<'_>, (heads, next): (usize, usize), slot: V, place: V) {
-    let heads = array(cx, "heads", heads);
-    let pointer = cx.builder.offset(heads, slot);
-    let number = number_of(cx, place);
-    let old = cx.builder.atomic(AtomicOp::Exchange, pointer, number, Scope::Device);
-    let next = array(cx, "next", next);
-    let pointer = cx.builder.offset(next, place);
-    cx.builder.store(pointer, old);
 }

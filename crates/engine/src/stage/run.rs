@@ -23,6 +23,8 @@ use crate::{PipelineMetrics, prune, result, sorting};
 
 /// Times that a group runs again because some state was too small, at most.
 const GROW_LIMIT: u32 = 24;
+/// Rows of a store, at most.
+const MOST_STORED_ROWS: u64 = (1 << 31) - 1;
 /// Rows that a block of a launch should have, at least, for its start to pay.
 const ROWS_PER_CPU_BLOCK: u64 = 16 << 10;
 
@@ -182,6 +184,9 @@ impl<'a> Run<'a> {
         let Some(source) = chain.first() else { return Ok(Step::Done) };
         let rows = self.source_rows(source)?;
         let mut blocks = self.blocks_of(source, rows)?;
+        for (pipeline, report) in chain.iter().zip(reports.iter_mut()) {
+            report.run_ns += self.sum_up(&pipeline.prefix_sums)?;
+        }
         // A result of several blocks need not be on the device as a whole.
         let drains = blocks.len() > 1 && self.drains(chain);
         for index in 0..blocks.len() {
@@ -290,6 +295,20 @@ impl<'a> Run<'a> {
         Ok(bounds)
     }
 
+    /// Replaces states of `u32` by their exclusive prefix sum; the time on the device, in nanoseconds.
+    fn sum_up(&mut self, states: &[usize]) -> Result<u64, EngineError> {
+        let mut time_ns = 0;
+        for &state in states {
+            let buffer = self.buffer(state)?;
+            let rows = self.capacities[self.prepared.program.states[state].class];
+            let Setting { stream, cache, cancel, .. } = self.setting;
+            let mut primitives = Primitives::new(stream, cache, cancel)?;
+            primitives.exclusive_scan(&buffer, rows)?;
+            time_ns += primitives.time_ns;
+        }
+        Ok(time_ns)
+    }
+
     /// Launches a pipeline's kernel once.
     fn launch(
         &mut self,
@@ -336,12 +355,12 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The rows of a store, which an index addresses by 32 bits.
+/// The rows of a store, which an index addresses by 31 bits.
 fn stored_rows(rows: u64, pipeline: &str) -> Result<u64, EngineError> {
-    match rows < u64::from(u32::MAX) {
+    match rows <= MOST_STORED_ROWS {
         true => Ok(rows),
         false => {
-            let message = format!("{pipeline}: {rows} rows are held at once, more than {}", u32::MAX - 1);
+            let message = format!("{pipeline}: {rows} rows are held at once, more than {MOST_STORED_ROWS}");
             Err(EngineError::Fallback(message))
         }
     }

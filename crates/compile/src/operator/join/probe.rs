@@ -20,12 +20,12 @@ impl JoinOperator {
         let keys = self.keys_of_probe(cx)?;
         let search = self.index.search(cx, &self.store, &keys)?;
         let opened = match self.kind {
-            ProbeSemi | ProbeAnti | ProbeMark => self.existence(cx, &keys, search)?,
+            ProbeSemi | ProbeAnti | ProbeMark => self.existence(cx, search)?,
             Inner | BuildOuter | ProbeOuter | FullOuter if self.index.unique => {
-                self.only_match(cx, &keys, search)?
+                self.only_match(cx, search)?
             }
-            Inner | BuildOuter => self.every_match(cx, &keys, search)?,
-            ProbeOuter | FullOuter => self.every_match_or_none(cx, &keys, search)?,
+            Inner | BuildOuter => self.every_match(cx, search)?,
+            ProbeOuter | FullOuter => self.every_match_or_none(cx, search)?,
             BuildSemi | BuildAnti | BuildMark => {
                 return Err(Unsupported("internal: the build side's rows inside a pipeline".into()));
             }
@@ -38,7 +38,7 @@ impl JoinOperator {
         let keys = self.keys_of_probe(cx)?;
         self.note_nulls(cx, &keys);
         let search = self.index.search(cx, &self.store, &keys)?;
-        let opened = self.every_match(cx, &keys, search)?;
+        let opened = self.every_match(cx, search)?;
         for _ in 0..opened {
             cx.end();
         }
@@ -50,13 +50,8 @@ impl JoinOperator {
     }
 
     /// Semi, anti, mark: the row itself.
-    fn existence(
-        &self,
-        cx: &mut Context<'_>,
-        keys: &[Lowered],
-        search: Search,
-    ) -> Result<usize, Unsupported> {
-        let (found, _) = self.first_match(cx, keys, search)?;
+    fn existence(&self, cx: &mut Context<'_>, search: Search) -> Result<usize, Unsupported> {
+        let (found, _) = self.first_match(cx, search)?;
         match self.kind {
             JoinKind::ProbeSemi => cx.begin_if(found),
             JoinKind::ProbeAnti => {
@@ -73,13 +68,8 @@ impl JoinOperator {
     }
 
     /// At most one match: no loop around what follows.
-    fn only_match(
-        &self,
-        cx: &mut Context<'_>,
-        keys: &[Lowered],
-        search: Search,
-    ) -> Result<usize, Unsupported> {
-        let (found, place) = self.first_match(cx, keys, search)?;
+    fn only_match(&self, cx: &mut Context<'_>, search: Search) -> Result<usize, Unsupported> {
+        let (found, place) = self.first_match(cx, search)?;
         if let JoinKind::ProbeOuter | JoinKind::FullOuter = self.kind {
             self.mark_if(cx, found, place);
             cx.push_joined(self.pair(place, Some(found)));
@@ -92,35 +82,22 @@ impl JoinOperator {
     }
 
     /// The first match: whether there is one (`bool`), and its place (`i64`, 0 where there is none).
-    fn first_match(
-        &self,
-        cx: &mut Context<'_>,
-        keys: &[Lowered],
-        search: Search,
-    ) -> Result<(V, V), Unsupported> {
-        if self.index.is_exact() && self.residual.is_none() && self.index.is_built() {
-            let cursor = cx.builder.read(search.cursor);
-            let (zero, one) = (cx.builder.u32(0), cx.builder.u32(1));
-            let found = cx.builder.ne(cursor, zero);
-            let place = cx.builder.sub(cursor, one);
-            let place = cx.builder.select(found, place, zero);
-            return Ok((found, cx.builder.convert(place, Scalar::I64)));
+    fn first_match(&self, cx: &mut Context<'_>, search: Search) -> Result<(V, V), Unsupported> {
+        if self.residual.is_none()
+            && let Some(only) = self.index.only(cx, search)
+        {
+            return Ok(only);
         }
-        self.next_match(cx, keys, search)
+        self.next_match(cx, search)
     }
 
     /// Goes on with a search up to the next match: whether there is one (`bool`), and its place (`i64`, else 0).
-    fn next_match(
-        &self,
-        cx: &mut Context<'_>,
-        keys: &[Lowered],
-        search: Search,
-    ) -> Result<(V, V), Unsupported> {
+    fn next_match(&self, cx: &mut Context<'_>, search: Search) -> Result<(V, V), Unsupported> {
         let (no, none) = (cx.builder.bool(false), cx.builder.i64(0));
         let (found, first) = (cx.builder.var_of("found", no), cx.builder.var_of("match", none));
         cx.begin_loop();
         let place = self.index.advance(cx, search);
-        let opened = self.begin_match(cx, keys, place)?;
+        let opened = self.begin_match(cx, place)?;
         let yes = cx.builder.bool(true);
         cx.builder.assign(found, yes);
         cx.builder.assign(first, place);
@@ -131,32 +108,22 @@ impl JoinOperator {
     }
 
     /// `for` every match: what follows stands in the loop.
-    fn every_match(
-        &self,
-        cx: &mut Context<'_>,
-        keys: &[Lowered],
-        search: Search,
-    ) -> Result<usize, Unsupported> {
+    fn every_match(&self, cx: &mut Context<'_>, search: Search) -> Result<usize, Unsupported> {
         cx.begin_loop();
         let place = self.index.advance(cx, search);
-        let opened = self.begin_match(cx, keys, place)?;
+        let opened = self.begin_match(cx, place)?;
         self.mark(cx, place);
         Ok(1 + opened)
     }
 
     /// `for` every match, or once without where there is none.
-    fn every_match_or_none(
-        &self,
-        cx: &mut Context<'_>,
-        keys: &[Lowered],
-        search: Search,
-    ) -> Result<usize, Unsupported> {
+    fn every_match_or_none(&self, cx: &mut Context<'_>, search: Search) -> Result<usize, Unsupported> {
         let no = cx.builder.bool(false);
         let (last, any) = (cx.builder.var_of("last", no), cx.builder.var_of("any", no));
         cx.begin_loop();
         let done = cx.builder.read(last);
         cx.builder.break_if(done);
-        let (hit, place) = self.next_match(cx, keys, search)?;
+        let (hit, place) = self.next_match(cx, search)?;
         let miss = cx.builder.not(hit);
         let before = cx.builder.read(any);
         let exhausted = cx.builder.and(miss, before);
@@ -170,17 +137,12 @@ impl JoinOperator {
     }
 
     /// Opens the blocks in which the candidate at `place` is a match; the pair is the current row in them.
-    fn begin_match(&self, cx: &mut Context<'_>, keys: &[Lowered], place: V) -> Result<usize, Unsupported> {
+    fn begin_match(&self, cx: &mut Context<'_>, place: V) -> Result<usize, Unsupported> {
         let mut opened = 0;
         if !self.index.is_built()
             && let Some(taken) = self.store.is_taken(cx, place)
         {
             cx.begin_if(taken);
-            opened += 1;
-        }
-        if !self.index.is_exact() {
-            let same = self.index.matches(cx, &self.store, keys, place)?;
-            cx.begin_if(same);
             opened += 1;
         }
         cx.push_joined(self.pair(place, None));
