@@ -141,6 +141,9 @@ pub(crate) fn run_lines(run: &Run) -> Vec<String> {
             (p.bytes_read + p.bytes_written) as f64 / p.run_ns.max(1) as f64,
             p.launches,
         );
+        if p.link_bytes > 0 {
+            line.push_str(&format!(", blocks={}, link={}", p.blocks, bytes(p.link_bytes)));
+        }
         if let Some(activity) = p.lane_activity {
             line.push_str(&format!(", lane_activity={:.1} %", activity * 100.0));
         }
@@ -148,6 +151,7 @@ pub(crate) fn run_lines(run: &Run) -> Vec<String> {
     };
     let mut lines: Vec<String> = pipelines.iter().enumerate().map(line).collect();
     let m = &run.metrics;
+    lines.extend(m.steps.iter().map(|step| format!("memory: {step}")));
     lines.push(format!(
         "query: compile={}, transfer={} ({}), kernel={}, result={}",
         time(m.compile_ns),

@@ -161,7 +161,8 @@ impl Execution<'_> {
 
     /// Compiles and runs a plan without sort and limit but on top. Where device memory is short, with more and more effort.
     pub(crate) fn stage(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
-        let key = format!("{:?} {:?} {plan:?}", self.device.name(), self.device.memory().1);
+        let (device, model) = (&self.device, self.options.macro_model);
+        let key = format!("{:?} {} {model:?} {plan:?}", device.name(), device.memory().1);
         let mut effort = self.engine.efforts.lock().get(&key).copied().unwrap_or_default();
         loop {
             let pipelines = self.metrics.pipelines.len();

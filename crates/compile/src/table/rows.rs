@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Target, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Target, Type};
 
 use super::stored::StoredColumn;
 use crate::context::{Argument, Context, Status, Unsupported};
@@ -159,12 +159,13 @@ impl RowStore {
         let capacity = b.bitcast(capacity, Scalar::U64);
         let (next, end) = (b.read(chunk.next), b.read(chunk.end));
         let zero = b.u64(0);
-        let (taken, fits) = (b.ne(end, zero), b.compare(CompareOp::Le, end, capacity));
+        let (rows, shift) = (b.u64(CHUNK_ROWS), b.u64(CHUNK_SHIFT.into()));
+        let first = b.sub(end, rows);
+        // The last chunk may go beyond the capacity, as long as its rows do not.
+        let (taken, fits) = (b.ne(end, zero), b.lt(first, capacity));
         let noted = b.and(taken, fits);
         cx.begin_if(noted);
         let b = &mut *cx.builder;
-        let (rows, shift) = (b.u64(CHUNK_ROWS), b.u64(CHUNK_SHIFT.into()));
-        let first = b.sub(end, rows);
         let index = b.binary(BinaryOp::Shr, first, shift);
         let fill = b.sub(next, first);
         b.atomic_discard(AtomicOp::Add, total, fill, Scope::Device);

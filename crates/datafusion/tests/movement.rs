@@ -1,0 +1,176 @@
+//! How data moves changes no answer: every macro model, transfer, size of blocks, and budget of device memory down to where
+//! state is made in parts.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::*;
+use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::datasource::MemTable;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use kelpie_datafusion::testing::{Generated, Outcome, compare};
+use kelpie_datafusion::{KelpieSession, SessionOptions};
+
+/// `id` is the row; `k` some hundreds of keys, some NULL; `s` long texts, no two alike; `w` few words; `d` decimals.
+fn facts(rows: usize) -> RecordBatch {
+    let numbers = 0..rows as i64;
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from_iter_values(numbers.clone()))),
+        (
+            "k",
+            Arc::new(Int32Array::from_iter(
+                numbers.clone().map(|n| (n % 19 != 7).then_some((n * 7 % 501) as i32)),
+            )),
+        ),
+        (
+            "s",
+            Arc::new(StringArray::from_iter(
+                numbers.clone().map(|n| (n % 23 != 1).then(|| format!("text é of row {n} {}", n % 7))),
+            )),
+        ),
+        (
+            "w",
+            Arc::new(StringArray::from_iter_values(
+                numbers.clone().map(|n| ["ab", "", "zß"][n as usize % 3]),
+            )),
+        ),
+        (
+            "d",
+            Arc::new(
+                Decimal128Array::from_iter(
+                    numbers.clone().map(|n| (n % 5 != 0).then_some(i128::from(n) * 1_000_003 - 7)),
+                )
+                .with_precision_and_scale(20, 2)
+                .unwrap(),
+            ),
+        ),
+        ("f", Arc::new(Float64Array::from_iter_values(numbers.map(|n| (n % 1000) as f64 / 4.0)))),
+    ];
+    batch(columns)
+}
+
+fn dimension() -> RecordBatch {
+    let numbers = 0..600i32;
+    batch(vec![
+        (
+            "k",
+            Arc::new(Int32Array::from_iter(numbers.clone().map(|n| (n != 4).then_some(n / 2 * 2))))
+                as ArrayRef,
+        ),
+        (
+            "name",
+            Arc::new(StringArray::from_iter_values(numbers.clone().map(|n| format!("name {}", n % 50)))),
+        ),
+        ("x", Arc::new(Int64Array::from_iter_values(numbers.map(|n| i64::from(n) - 300)))),
+    ])
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    let field = |(name, array): &(&str, ArrayRef)| Field::new(*name, array.data_type().clone(), true);
+    let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
+    RecordBatch::try_new(schema, columns.into_iter().map(|(_, array)| array).collect()).unwrap()
+}
+
+const QUERIES: [&str; 14] = [
+    "SELECT count(*), sum(id), min(k), max(d), avg(f) FROM t WHERE f < 200",
+    "SELECT *, id + 1 AS n FROM t",
+    "SELECT s, id + 1, upper(w) FROM t WHERE k % 3 = 0 AND s LIKE '%1%'",
+    "SELECT k, count(*), sum(d), max(id) FROM t GROUP BY k",
+    "SELECT s, count(*), sum(f) FROM t GROUP BY s",
+    "SELECT id, min(s), max(s) FROM t GROUP BY id",
+    "SELECT w, count(DISTINCT k), count(DISTINCT s) FROM t GROUP BY w",
+    "SELECT t.id, t.s, u.name FROM t JOIN u ON t.k = u.k WHERE u.x > 100",
+    "SELECT a.s, b.d FROM t a LEFT JOIN t b ON a.id = b.id + 1 AND b.f > 10",
+    "SELECT a.s FROM t a FULL JOIN (SELECT s FROM t WHERE id % 2 = 0) b ON a.s = b.s",
+    "SELECT u.name, sum(q.n) FROM u JOIN (SELECT k, count(*) AS n FROM t GROUP BY k) q ON u.k = q.k GROUP BY u.name",
+    "SELECT id FROM t WHERE k IN (SELECT k FROM u WHERE x < 0) UNION ALL SELECT x FROM u",
+    "SELECT s FROM t WHERE k IS NOT NULL EXCEPT SELECT s FROM t WHERE id % 3 = 0",
+    "SELECT count(*) FROM t WHERE k NOT IN (SELECT k FROM u WHERE k IS NOT NULL)",
+];
+
+const ORDERED: [&str; 3] = [
+    "SELECT s, id FROM t ORDER BY s DESC NULLS LAST, id",
+    "SELECT k, s, id FROM t ORDER BY k, f DESC, id LIMIT 77",
+    "SELECT s, n FROM (SELECT s, count(*) AS n, max(id) AS m FROM t GROUP BY s) ORDER BY m DESC",
+];
+
+async fn agree(rows: usize, settings: &[(&str, &str)], queries: &[(&str, bool)]) -> KelpieSession {
+    let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    let options = SessionOptions::default().with("kelpie.fallback", "deny");
+    let options = settings.iter().fold(options, |options, (name, value)| options.with(*name, *value));
+    let kelpie = KelpieSession::new(options).unwrap();
+    for (name, batch) in [("t", facts(rows)), ("u", dimension())] {
+        let table = Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap());
+        plain.register_table(name, Arc::clone(&table) as _).unwrap();
+        kelpie.context().register_table(name, table).unwrap();
+    }
+    for (sql, ordered) in queries {
+        match compare(&plain, &kelpie, &Generated { sql: sql.to_string(), ordered: *ordered }).await {
+            Outcome::Equal { compiled: true, .. } => {}
+            other => panic!("{settings:?} {sql}: {other:?}"),
+        }
+    }
+    kelpie
+}
+
+fn all() -> Vec<(&'static str, bool)> {
+    QUERIES.map(|sql| (sql, false)).into_iter().chain(ORDERED.map(|sql| (sql, true))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn macro_models_and_transfers() {
+    for (macro_model, transfer, block_bytes) in [
+        ("run_to_finish", "auto", "0"),
+        ("batch", "auto", "0"),
+        ("batch", "copy", "20KB"),
+        ("batch", "zero_copy", "9KB"),
+        ("kernel_at_a_time", "copy", "30KB"),
+    ] {
+        let settings = [
+            ("kelpie.device", "cpu"),
+            ("kelpie.macro_model", macro_model),
+            ("kelpie.transfer", transfer),
+            ("kelpie.block_bytes", block_bytes),
+        ];
+        agree(20_000, &settings, &all()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_on_the_interpreter() {
+    for transfer in ["copy", "zero_copy"] {
+        let settings = [
+            ("kelpie.device", "simt"),
+            ("kelpie.macro_model", "batch"),
+            ("kelpie.transfer", transfer),
+            ("kelpie.block_bytes", "8KB"),
+        ];
+        agree(2_500, &settings, &all()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn less_and_less_memory() {
+    for limit in ["16MB", "2MB"] {
+        for transfer in ["auto", "copy"] {
+            let settings =
+                [("kelpie.device", "cpu"), ("kelpie.memory_limit", limit), ("kelpie.transfer", transfer)];
+            agree(30_000, &settings, &all()).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_are_shown() {
+    let settings = [("kelpie.device", "cpu"), ("kelpie.memory_limit", "600KB")];
+    let kelpie = agree(30_000, &settings, &[]).await;
+    let shown = kelpie.sql("EXPLAIN ANALYZE SELECT s, min(id) FROM t GROUP BY s").await.unwrap();
+    let shown = datafusion::arrow::util::pretty::pretty_format_batches(&shown.batches).unwrap().to_string();
+    for part in ["batch: the inputs stream", "smaller blocks", "parts by keys", "blocks=", "link="] {
+        assert!(shown.contains(part), "{part} is missing: {shown}");
+    }
+    kelpie.sql("SET kelpie.macro_model = 'run_to_finish'").await.unwrap();
+    let error = kelpie.sql("SELECT s, min(id) FROM t GROUP BY s").await.unwrap_err().to_string();
+    assert!(error.contains("out of memory") && error.contains("614400"), "{error}");
+}
