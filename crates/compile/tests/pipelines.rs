@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_compile::MicroModel;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, Program, ScanInfo};
+use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
+use kelpie_compile::{MicroModel, Resolution};
 use kelpie_kir::{Scalar, Target, text, validate};
 
 const MONEY: DataType = DataType::Decimal128 { precision: 15, scale: 2 };
@@ -268,6 +268,28 @@ fn snapshots() {
             format!("{name}_cuda"),
             kelpie_backend::cuda::print(&on_gpu).expect("prints")
         );
+    }
+}
+
+/// Groups that are resolved among the threads of a warp and of a block; aggregates that are reduced in a block.
+#[test]
+fn local_resolution() {
+    let target = Target::simt(8, 16, 48 << 10, 4);
+    for (name, query) in [("stored", groups(&[8])), ("q6", q6())] {
+        for resolution in Resolution::ALL {
+            let duplicates = BTreeSet::new();
+            let choices = Choices { resolution, ..Choices::new(MicroModel::Resolution, &duplicates) };
+            let program = pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), &target, &choices);
+            let module = program.expect("compiles").pipelines.remove(0).module;
+            if !(name == "stored" && resolution == Resolution::WorkEfficient) {
+                insta::assert_snapshot!(format!("{name}_{}_kir", resolution.name()), text::print(&module));
+            }
+            let module = validate(module).expect("valid");
+            insta::assert_snapshot!(
+                format!("{name}_{}_cuda", resolution.name()),
+                kelpie_backend::cuda::print(&module).expect("prints")
+            );
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Every aggregate function over every type, in groups of no valid row, one row, extremes and many rows, on the CPU and
-//! on the interpreter, under both micro models: compared with a plain evaluation.
+//! on the interpreter, under every micro model: compared with a plain evaluation.
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
@@ -16,7 +16,9 @@ use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{self, DataType, Field, Literal};
-use kelpie_engine::{CancelToken, DeviceChoice, DeviceKind, Engine, MicroModel, Query, QueryOptions};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, DeviceKind, Engine, MicroModel, Query, QueryOptions, Resolution,
+};
 
 /// A value, whatever its type: integers inside, floats, text.
 #[derive(Debug, Clone, PartialEq)]
@@ -295,9 +297,13 @@ fn configurations() -> Vec<QueryOptions> {
     let is_usable = engine().devices().iter().any(|(kind, state)| *kind == DeviceKind::Cuda && state.is_ok());
     devices.extend(is_usable.then_some((DeviceChoice::Cuda, 32)));
     let mut all = Vec::new();
-    for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
+    for micro_model in MicroModel::ALL {
         for &(device, simt_lanes) in &devices {
-            all.push(QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() });
+            let options = QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() };
+            all.push(options.clone());
+            if micro_model == MicroModel::Resolution && device != DeviceChoice::Cpu {
+                all.push(QueryOptions { resolution: Resolution::WorkEfficient, ..options });
+            }
         }
     }
     all

@@ -7,10 +7,9 @@ use kelpie_kir::Target;
 use super::columns::{self, ColumnInfo};
 use super::program::{OutputLayout, Prune, Purpose, ScanInfo, Sorting, States};
 use super::{Choices, HOST_SORT_ROWS, Pipeline, Sink, Source, Step};
-use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
-use crate::operator::aggregate::{AggregateOperator, rows_of_thread};
+use crate::operator::aggregate::{AggregateOperator, Input, rows_of_thread};
 use crate::operator::join::JoinOperator;
 use crate::operator::output::OutputOperator;
 use crate::operator::sort::SortOperator;
@@ -33,11 +32,11 @@ pub(crate) fn pipelines(
     target: &Target,
     choices: &Choices<'_>,
 ) -> Result<Pipelines, Unsupported> {
-    let &Choices { micro_model, duplicates, host_sort_rows, .. } = choices;
+    let &Choices { duplicates, host_sort_rows, .. } = choices;
     let mut cut = Cut {
         scans,
         target,
-        micro_model,
+        choices,
         duplicates,
         states: States::default(),
         done: Vec::new(),
@@ -116,6 +115,14 @@ impl Open {
         self.steps.insert(position, Step::Prefilter(Box::new(operator.clone()), column));
     }
 
+    /// Whether each of the source's rows becomes one row at most, without a loop.
+    fn is_single(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Join(join) => join.is_single(),
+            Step::Filter(_) | Step::Project(_) | Step::Prefilter(..) => true,
+        })
+    }
+
     /// Whether some of the source's rows may have been dropped.
     fn is_filtered(&self) -> bool {
         let drops = |step: &Step| matches!(step, Step::Filter(_) | Step::Join(_) | Step::Prefilter(..));
@@ -142,7 +149,7 @@ impl Rows {
 struct Cut<'a> {
     scans: &'a [ScanInfo],
     target: &'a Target,
-    micro_model: MicroModel,
+    choices: &'a Choices<'a>,
     duplicates: &'a BTreeSet<usize>,
     states: States,
     /// Finished pipelines.
@@ -261,16 +268,15 @@ impl Cut<'_> {
         aggregates: &[Aggregate],
     ) -> Result<Rows, Unsupported> {
         let rows = self.open(input)?;
-        let thread_bound = rows.branches.iter().map(|open| open.thread_bound).max().unwrap_or(0);
-        let operator = AggregateOperator::plan(
-            keys,
-            aggregates,
-            &rows.columns,
-            (rows.bound(), thread_bound),
-            self.target,
-            self.micro_model,
-            self.states.of(Purpose::Table),
-        )?;
+        let input = Input {
+            columns: &rows.columns,
+            row_bound: rows.bound(),
+            thread_rows: rows.branches.iter().map(|open| open.thread_bound).max().unwrap_or(0),
+            is_single: rows.branches.iter().all(Open::is_single),
+        };
+        let (target, choices) = (self.target, self.choices);
+        let states = self.states.of(Purpose::Table);
+        let operator = AggregateOperator::plan(keys, aggregates, &input, (target, choices), states)?;
         self.close(rows.branches, || Sink::Aggregate(operator.clone()));
         let (columns, bound) = (operator.columns(), operator.row_bound());
         // Groups lie anywhere in their table: all of them may be one thread's.

@@ -227,6 +227,13 @@ impl Body<'_, '_> {
         let row = cx.builder.add(current, thread);
         match sink {
             Sink::Aggregate(operator) if prepares => self.prepare_rows(cx, row, rows, threads, operator)?,
+            Sink::Aggregate(operator) => {
+                operator.open_row(cx);
+                self.guarded_row(cx, row, rows, sink)?;
+                if let Sink::Aggregate(operator) = sink {
+                    operator.close_row(cx);
+                }
+            }
             sink => self.guarded_row(cx, row, rows, sink)?,
         }
         let next = cx.builder.add(current, stride);

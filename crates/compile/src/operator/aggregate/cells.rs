@@ -51,8 +51,18 @@ impl CellOp {
 
     /// Words of 8 bytes: those of the parts, after the lock where there is one.
     pub fn words(self) -> u32 {
-        let parts: u32 = self.parts().iter().map(|part| part.bytes() / 8).sum();
-        parts + u32::from(self.is_locked())
+        self.part_words() + u32::from(self.is_locked())
+    }
+
+    /// Words of the parts alone.
+    pub fn part_words(self) -> u32 {
+        self.parts().iter().map(|part| part.bytes() / 8).sum()
+    }
+
+    /// Whether contributions of other threads may be looked at in registers. (A text's bytes may be those that another
+    /// thread has just made.)
+    pub const fn is_plain(self) -> bool {
+        !matches!(self, CellOp::MinText | CellOp::MaxText)
     }
 
     /// Whether the first word is a lock.
@@ -256,11 +266,23 @@ fn load_parts(
     pointer: V,
     mut load: impl FnMut(&mut Context<'_>, V) -> V,
 ) -> Vec<V> {
-    let mut index = i32::from(op.is_locked());
-    let mut next = |cx: &mut Context<'_>| {
-        let pointer = word(cx, pointer, index);
-        index += 1;
+    let first = i32::from(op.is_locked());
+    parts_of(cx, op, |cx, index| {
+        let pointer = word(cx, pointer, first + index as i32);
         load(cx, pointer)
+    })
+}
+
+/// Parts from their words; `word` gives word 0, 1, …
+pub fn parts_of(
+    cx: &mut Context<'_>,
+    op: CellOp,
+    mut word: impl FnMut(&mut Context<'_>, u32) -> V,
+) -> Vec<V> {
+    let mut index = 0;
+    let mut next = |cx: &mut Context<'_>| {
+        index += 1;
+        word(cx, index - 1)
     };
     let mut parts = Vec::new();
     for part in op.parts() {
@@ -278,7 +300,7 @@ fn load_parts(
 }
 
 /// Parts as words.
-fn words_of(cx: &mut Context<'_>, parts: &[V]) -> Vec<V> {
+pub fn words_of(cx: &mut Context<'_>, parts: &[V]) -> Vec<V> {
     let mut words = Vec::new();
     for part in parts {
         match cx.builder.scalar(*part) {

@@ -14,7 +14,7 @@ use crate::MicroModel;
 use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, lower};
 use crate::operator::Flow;
-use crate::pipeline::ColumnInfo;
+use crate::pipeline::{Choices, ColumnInfo};
 use crate::table::register_type;
 use crate::types::Range;
 
@@ -74,23 +74,28 @@ impl fmt::Display for DirectTable {
     }
 }
 
-/// The dense domain of the keys, if there is one that is worth it.
-pub fn domain(keys: &[ColumnInfo], row_bound: u64) -> Option<Vec<DenseKey>> {
+/// The smallest value of a key and how many it has at most, without NULL, where that is known.
+pub fn values_of(key: &ColumnInfo) -> Option<(i128, u64)> {
+    match (key.dictionary, key.range) {
+        (Some((_, _, entries)), _) => Some((0, u64::from(entries))),
+        _ if key.data_type == crate::types::DataType::Boolean => Some((0, 2)),
+        (None, Some(Range { min, max })) => {
+            Some((min, u64::try_from(max.checked_sub(min)?.checked_add(1)?).ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// The dense domain of the keys, if there is one that is worth it. `limit`: slots that the table may have.
+pub fn domain(keys: &[ColumnInfo], row_bound: u64, limit: u64) -> Option<Vec<DenseKey>> {
     let mut stride = 1u64;
     let mut dense = Vec::new();
     for key in keys {
-        let (min, values) = match (key.dictionary, key.range) {
-            (Some((_, _, entries)), _) => (0, u64::from(entries)),
-            _ if key.data_type == crate::types::DataType::Boolean => (0, 2),
-            (None, Some(Range { min, max })) => {
-                (min, u64::try_from(max.checked_sub(min)?.checked_add(1)?).ok()?)
-            }
-            _ => return None,
-        };
+        let (min, values) = values_of(key)?;
         dense.push(DenseKey { min, values, nullable: key.nullable, stride });
         stride = stride.checked_mul(values.checked_add(u64::from(key.nullable))?)?;
         // A table much larger than the input would cost more to clear and to read than it saves.
-        if stride > SLOT_LIMIT || stride > row_bound.saturating_mul(4).max(4096) {
+        if stride > SLOT_LIMIT.min(limit) || stride > row_bound.saturating_mul(4).max(4096) {
             return None;
         }
     }
@@ -103,7 +108,7 @@ impl DirectTable {
         present: usize,
         cells: &Cells,
         thread_rows: u64,
-        (target, micro_model): (&Target, MicroModel),
+        (target, choices): (&Target, &Choices<'_>),
         states: &mut declare::States,
     ) -> DirectTable {
         let slots: u64 = keys.iter().map(|key| key.values + u64::from(key.nullable)).product();
@@ -113,7 +118,7 @@ impl DirectTable {
         let limit =
             u64::from(target.shared_bytes).min(if is_simt { BLOCK_TABLES_BYTES } else { WORKER_TABLE_BYTES });
         let threads = ThreadTables::plan(slots + 1, cells, thread_rows, target);
-        let place = match micro_model {
+        let place = match choices.micro_model {
             MicroModel::OperatorAtATime | MicroModel::MultiPass | MicroModel::Pipelined => Place::Device,
             MicroModel::Resolution if is_simt && threads.bytes() <= limit => Place::Threads(threads),
             MicroModel::Resolution if (slots + 1) * u64::from(cells.words()) * 8 <= limit => Place::Block,

@@ -88,25 +88,31 @@ impl KeyTable {
         Ok(KeyTable { class, slots, stride, count, keys, columns: columns.to_vec() })
     }
 
-    /// A live row of a group (never under a flag: a probe loops).
+    /// A live row (never under a flag: a probe loops): `then` takes the slot of its group and its contributions.
     pub fn consume(
         &self,
         cx: &mut Context<'_>,
         keys: &[Expr],
         cells: &Cells,
         sets: &[DistinctSet],
+        then: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
     ) -> Result<(), Unsupported> {
         let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
         let probe = self.insert(cx, &values)?;
         let found = cx.builder.read(probe.found);
         cx.begin_if(found);
         let slot = cx.builder.read(probe.slot);
-        let base = self.words(cx, slot);
         let is_new = distinct::insert(cx, sets, &values, None)?;
         let contributions = cells.contributions(cx, None, &is_new)?;
-        update_group(cx, cells, base, &contributions, Scope::Device);
+        then(cx, slot, &contributions);
         cx.end();
         Ok(())
+    }
+
+    /// Adds contributions to the group in `slot`.
+    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>]) {
+        let base = self.words(cx, slot);
+        update_group(cx, cells, base, values, Scope::Device);
     }
 
     pub fn zeroed(&self) -> Vec<usize> {

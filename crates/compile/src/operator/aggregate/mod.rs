@@ -4,8 +4,10 @@
 //! ranges or dictionaries make a dense domain (`direct`); open addressing where they do not (`hash`). Under
 //! `pipelined` every row updates the device's table (B2, C2). Under `resolution` a row updates memory that is private
 //! to a thread or block, which is merged into the device's table at the end (B3, C3).
-//! Groups found by hashing are in one table under both: on a CPU with few workers its atomics cost little beside the cache
-//! miss of a random group, which tables of each worker would not save.
+//! Groups found by hashing, and direct-addressed ones too many for local memory, are in one table under both. On a SIMT
+//! device the threads of a warp or block first add up what they have for the same groups (C3, [`segments`]). On a CPU with
+//! few workers the atomics of one table cost little beside the cache miss of a random group, which tables of each worker
+//! would not save.
 //!
 //! What a group keeps is a list of `cells`, which `functions` derives from the aggregates and `reading` turns into
 //! results; arguments that are DISTINCT have sets of their values (`distinct`).
@@ -17,6 +19,7 @@ mod extremes;
 mod functions;
 mod hash;
 mod reading;
+mod segments;
 mod single;
 mod threads;
 
@@ -30,13 +33,13 @@ use self::direct::DirectTable;
 use self::distinct::DistinctSet;
 use self::functions::Cells;
 use self::hash::KeyTable;
+use self::segments::Segments;
 use self::single::SingleGroup;
 pub(crate) use self::threads::{ROWS_PER_THREAD, rows_of_thread};
-use crate::MicroModel;
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::expr::{Expr, lower};
 use crate::operator::Flow;
-use crate::pipeline::{ColumnInfo, Growth, Rows, column_of};
+use crate::pipeline::{Choices, ColumnInfo, Growth, Rows, column_of};
 use crate::plan::Aggregate;
 
 pub(crate) use crate::pipeline::states_of as declare;
@@ -50,7 +53,20 @@ pub struct AggregateOperator {
     table: Table,
     /// One an argument of [`Cells::distinct`].
     sets: Vec<DistinctSet>,
+    segments: Option<Segments>,
     row_bound: u64,
+}
+
+/// What an aggregation knows of its input.
+#[derive(Debug)]
+pub(crate) struct Input<'a> {
+    pub columns: &'a [ColumnInfo],
+    /// An upper bound of the rows.
+    pub row_bound: u64,
+    /// An upper bound of those that one thread sees.
+    pub thread_rows: u64,
+    /// A row of the source becomes one row at most, and no loop is around it.
+    pub is_single: bool,
 }
 
 /// Where the groups are.
@@ -68,6 +84,9 @@ impl fmt::Display for AggregateOperator {
             Table::Direct(direct) => write!(f, "aggregate ({direct}")?,
             Table::Hash(hash) => write!(f, "aggregate ({hash}")?,
         }
+        if let Some(segments) = &self.segments {
+            write!(f, ", {}", segments.place())?;
+        }
         match self.sets.len() {
             0 => f.write_str(")"),
             1 => f.write_str(", distinct values)"),
@@ -77,41 +96,44 @@ impl fmt::Display for AggregateOperator {
 }
 
 impl AggregateOperator {
-    /// Chooses the table and declares its state. `row_bound`: an upper bound of the input's rows; `thread_rows`: of
-    /// those that one thread sees.
+    /// Chooses the table and declares its state.
     pub(crate) fn plan(
         keys: &[Expr],
         aggregates: &[Aggregate],
-        input: &[ColumnInfo],
-        (row_bound, thread_rows): (u64, u64),
-        target: &Target,
-        micro_model: MicroModel,
+        input: &Input<'_>,
+        on: (&Target, &Choices<'_>),
         states: &mut declare::States,
     ) -> Result<AggregateOperator, Unsupported> {
-        let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input)).collect();
-        let mut cells = Box::new(Cells::plan(aggregates, input, row_bound, !keys.is_empty())?);
+        let row_bound = input.row_bound;
+        let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input.columns)).collect();
+        let mut cells = Box::new(Cells::plan(aggregates, input.columns, row_bound, !keys.is_empty())?);
         let table = if keys.is_empty() {
-            Table::Single(SingleGroup::plan(&cells, micro_model, states))
+            Table::Single(SingleGroup::plan(&cells, on, states))
         } else {
-            match direct::domain(&key_columns, row_bound) {
+            // The cell that counts rows is added where it is not there yet.
+            let bytes = u64::from(cells.words() + 1) * 8;
+            let limit = on.1.direct_bytes.map_or(u64::MAX, |limit| limit / bytes);
+            match direct::domain(&key_columns, row_bound, limit) {
                 Some(domain) => {
                     let present = cells.row_count();
-                    Table::Direct(Box::new(DirectTable::plan(
-                        domain,
-                        present,
-                        &cells,
-                        thread_rows,
-                        (target, micro_model),
-                        states,
-                    )))
+                    let direct = DirectTable::plan(domain, present, &cells, input.thread_rows, on, states);
+                    Table::Direct(Box::new(direct))
                 }
                 None => Table::Hash(KeyTable::plan(&key_columns, cells.words(), row_bound, states)?),
             }
         };
         let sets = cells.distinct.iter();
-        let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, row_bound, states));
+        let sets =
+            sets.map(|argument| DistinctSet::plan(argument, &key_columns, input.columns, row_bound, states));
         let sets = sets.collect::<Result<_, _>>()?;
-        Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, row_bound })
+        let is_local = match &table {
+            Table::Single(_) => true,
+            Table::Direct(direct) => direct.is_local(),
+            Table::Hash(_) => false,
+        };
+        let groups = groups_known(&key_columns).min(row_bound);
+        let segments = if is_local { None } else { Segments::plan(&cells, groups, input.is_single, on) };
+        Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, segments, row_bound })
     }
 
     /// What is known of the result's columns: keys, then aggregates.
@@ -175,16 +197,51 @@ impl AggregateOperator {
             Table::Direct(direct) => direct.begin(cx, &self.cells),
             Table::Hash(_) => {}
         }
+        if let Some(segments) = &mut self.segments {
+            segments.begin(cx, &self.cells);
+        }
+    }
+
+    /// Before each row of the source, at uniform control flow.
+    pub(crate) fn open_row(&self, cx: &mut Context<'_>) {
+        if let Some(segments) = &self.segments {
+            segments.open(cx);
+        }
+    }
+
+    /// After each row of the source, at uniform control flow.
+    pub(crate) fn close_row(&self, cx: &mut Context<'_>) {
+        if let Some(segments) = &self.segments {
+            segments.settle(cx, &self.cells, |cx, slot, values| self.add(cx, slot, values));
+        }
     }
 
     /// A row.
     pub(crate) fn consume(&self, cx: &mut Context<'_>, flow: Flow) -> Result<(), Unsupported> {
         if let Table::Hash(hash) = &self.table {
-            return hash.consume(cx, &self.keys, &self.cells, &self.sets);
+            return hash.consume(cx, &self.keys, &self.cells, &self.sets, |cx, slot, values| {
+                self.contribute(cx, slot, values);
+            });
         }
         let prepared = self.prepare(cx, flow)?;
         self.apply(cx, &prepared);
         Ok(())
+    }
+
+    /// A live row's contributions to the group in `slot`: now, or once the row is closed.
+    fn contribute(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
+        match &self.segments {
+            Some(segments) => segments.note(cx, slot, values),
+            None => self.add(cx, slot, values),
+        }
+    }
+
+    fn add(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
+        match &self.table {
+            Table::Single(_) => {}
+            Table::Direct(direct) => direct.apply(cx, &self.cells, slot, values),
+            Table::Hash(hash) => hash.apply(cx, &self.cells, slot, values),
+        }
     }
 
     /// The first half of [`AggregateOperator::consume`]: everything that only reads (but for sets
@@ -209,7 +266,7 @@ impl AggregateOperator {
     pub(crate) fn apply(&self, cx: &mut Context<'_>, row: &PreparedRow) {
         match (&self.table, row.slot) {
             (Table::Single(single), _) => single.apply(cx, &self.cells, &row.values),
-            (Table::Direct(direct), Some(slot)) => direct.apply(cx, &self.cells, slot, &row.values),
+            (Table::Direct(_), Some(slot)) => self.contribute(cx, slot, &row.values),
             _ => {}
         }
     }
@@ -259,6 +316,12 @@ impl AggregateOperator {
         columns.extend(self.cells.results(cx, |cx, word| word_pointer(cx, base, word))?);
         Ok(columns)
     }
+}
+
+/// Upper bound of the groups by the keys whose number of values is known.
+fn groups_known(keys: &[ColumnInfo]) -> u64 {
+    let values = |key| direct::values_of(key).map_or(1, |(_, values)| values);
+    keys.iter().map(values).fold(1, u64::saturating_mul)
 }
 
 /// A row that was prepared: the slot of its group where there are several, and its contribution to each cell (the

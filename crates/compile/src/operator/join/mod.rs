@@ -102,6 +102,12 @@ impl JoinOperator {
         })
     }
 
+    /// Whether a probe row becomes one row at most, so that no loop is around what follows.
+    pub fn is_single(&self) -> bool {
+        use JoinKind::*;
+        self.index.unique || matches!(self.kind, ProbeSemi | ProbeAnti | ProbeMark)
+    }
+
     /// Whether a join of this kind gains by the promise that build keys are unique.
     pub fn wants_unique(join: &Join) -> bool {
         use JoinKind::*;
