@@ -15,10 +15,11 @@ use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, MicroModel, Query, QueryOptions, TableSource,
+    CancelToken, DeviceChoice, DeviceKind, Engine, ExplainStage, MicroModel, Query, QueryOptions, TableSource,
 };
 
-/// A row: an integer key, a text key, a number.
+/// A row: an integer key, a text key, a number. The table has a fourth column, a decimal of more than 64 bits that follows
+/// from the integer key.
 type Row = (Option<i64>, Option<String>, i32);
 
 fn table(rows: &[Row]) -> Arc<dyn TableSource> {
@@ -26,11 +27,14 @@ fn table(rows: &[Row]) -> Arc<dyn TableSource> {
         ArrowField::new("k", ArrowType::Int64, true),
         ArrowField::new("t", ArrowType::Utf8, true),
         ArrowField::new("v", ArrowType::Int32, false),
+        ArrowField::new("w", ArrowType::Decimal128(38, 0), true),
     ]);
+    let wide = Decimal128Array::from_iter(rows.iter().map(|row| wide(row.0)));
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.0))),
         Arc::new(StringArray::from_iter(rows.iter().map(|row| row.1.clone()))),
         Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.2))),
+        Arc::new(wide.with_precision_and_scale(38, 0).expect("38 digits")),
     ];
     Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
 }
@@ -41,9 +45,16 @@ fn scan(source: usize) -> Plan {
         field("k", DataType::Int64, true),
         field("t", DataType::Utf8, true),
         field("v", DataType::Int32, false),
+        field("w", WIDE, true),
     ];
-    Plan::Scan(Scan { source, table: "t".into(), columns: vec![0, 1, 2], fields })
+    Plan::Scan(Scan { source, table: "t".into(), columns: vec![0, 1, 2, 3], fields })
 }
+
+fn wide(key: Option<i64>) -> Option<i128> {
+    key.map(|key| i128::from(key) * 100_000_000_000_000_000 + 7)
+}
+
+const WIDE: DataType = DataType::Decimal128 { precision: 38, scale: 0 };
 
 /// How keys are spread over `count` rows.
 #[derive(Debug, Clone, Copy)]
@@ -54,8 +65,19 @@ enum Spread {
     Sparse,
     /// Few values, many NULLs.
     Duplicates,
+    /// As few, but far apart.
+    SparseDuplicates,
     /// One value.
     One,
+    /// Nine of ten rows have one value, and no other row has a key that is not its own; far apart.
+    Skewed,
+    /// The same, close together.
+    DenseSkewed,
+}
+
+/// A value that is far from that of the next index.
+fn far(index: usize) -> i64 {
+    (index as i64).wrapping_mul(0x0123_4567_89ab_cdef)
 }
 
 fn rows(count: usize, spread: Spread, salt: usize) -> Vec<Row> {
@@ -63,9 +85,13 @@ fn rows(count: usize, spread: Spread, salt: usize) -> Vec<Row> {
         let index = (index * 7 + salt) % count.max(1);
         let key = match spread {
             Spread::Dense => Some(index as i64 - 3),
-            Spread::Sparse => Some((index as i64).wrapping_mul(0x0123_4567_89ab_cdef)),
+            Spread::Sparse => Some(far(index)),
             Spread::Duplicates => (!index.is_multiple_of(4)).then_some((index % 5) as i64),
+            Spread::SparseDuplicates => (!index.is_multiple_of(4)).then_some(far(index % 5)),
             Spread::One => Some(42),
+            Spread::Skewed if index.is_multiple_of(10) => Some(far(index)),
+            Spread::DenseSkewed if index.is_multiple_of(10) => Some(index as i64),
+            Spread::Skewed | Spread::DenseSkewed => Some(1),
         };
         let text = key.filter(|_| !index.is_multiple_of(9)).map(|key| format!("ключ {key}"));
         (key, text, (index % 10) as i32)
@@ -82,16 +108,17 @@ struct Condition {
 }
 
 fn column(index: usize) -> Expr {
-    let (data_type, nullable) = match index % 3 {
+    let (data_type, nullable) = match index % 4 {
         0 => (DataType::Int64, true),
         1 => (DataType::Utf8, true),
-        _ => (DataType::Int32, false),
+        2 => (DataType::Int32, false),
+        _ => (WIDE, true),
     };
     Expr::column(index, data_type, nullable)
 }
 
 fn plan(kind: JoinKind, condition: Condition, null_aware: bool) -> Plan {
-    let less = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(column(5)));
+    let less = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(column(6)));
     Plan::Join(Box::new(Join {
         build: scan(0),
         probe: scan(1),
@@ -112,15 +139,15 @@ fn matches(condition: Condition, build: &Row, probe: &Row) -> bool {
         if a.is_none() || b.is_none() { null_equal && a.is_none() && b.is_none() } else { a == b }
     }
     condition.keys.iter().all(|key| match key {
-        0 => equal(&build.0, &probe.0, condition.null_equal),
+        0 | 3 => equal(&build.0, &probe.0, condition.null_equal),
         _ => equal(&build.1, &probe.1, condition.null_equal),
     }) && (!condition.residual || build.2 < probe.2)
 }
 
 fn show(row: Option<&Row>) -> String {
     match row {
-        Some((k, t, v)) => format!("{k:?}|{t:?}|{v}"),
-        None => "None|None|None".into(),
+        Some((k, t, v)) => format!("{k:?}|{t:?}|{v}|{:?}", wide(*k)),
+        None => "None|None|None|None".into(),
     }
 }
 
@@ -169,6 +196,10 @@ fn rows_of(batch: &RecordBatch) -> Vec<String> {
         ),
         ArrowType::Utf8 => {
             format!("{:?}", column.is_valid(row).then(|| column.as_string::<i32>().value(row)))
+        }
+        ArrowType::Decimal128(..) => {
+            let values = column.as_primitive::<arrow::datatypes::Decimal128Type>();
+            format!("{:?}", column.is_valid(row).then(|| values.value(row)))
         }
         ArrowType::Int32 if column.is_null(row) => "None".into(),
         ArrowType::Int32 => column.as_primitive::<arrow::datatypes::Int32Type>().value(row).to_string(),
@@ -220,8 +251,11 @@ fn every_kind_equals_a_nested_loop() {
         (rows(25, Spread::Sparse, 0), rows(30, Spread::Duplicates, 1)),
         (rows(30, Spread::Duplicates, 2), rows(30, Spread::Duplicates, 1)),
         (rows(12, Spread::One, 2), rows(40, Spread::One, 1)),
+        (rows(30, Spread::SparseDuplicates, 2), rows(30, Spread::SparseDuplicates, 1)),
+        (rows(70, Spread::Skewed, 1), rows(40, Spread::Skewed, 1)),
+        (rows(70, Spread::DenseSkewed, 1), rows(40, Spread::DenseSkewed, 1)),
     ];
-    let key_sets: [&[usize]; 4] = [&[0], &[1], &[0, 1], &[]];
+    let key_sets: [&[usize]; 6] = [&[0], &[1], &[0, 1], &[], &[3], &[3, 1, 0]];
     for (number, (build, probe)) in sides.iter().enumerate() {
         let mut devices = vec![DeviceChoice::Cpu, DeviceChoice::Simt];
         // Each plan costs NVRTC a tenth of a second.
@@ -230,7 +264,9 @@ fn every_kind_equals_a_nested_loop() {
         }
         for keys in key_sets {
             for (residual, null_equal) in [(false, false), (true, false), (false, true), (true, true)] {
-                if keys.is_empty() && null_equal {
+                // One set of sides each for decimals, and two for pairs of all rows, do.
+                let is_rare = (keys.contains(&3) && number != 9) || (keys.is_empty() && number > 4);
+                if keys.is_empty() && null_equal || is_rare {
                     continue;
                 }
                 let condition = Condition { keys, residual, null_equal };
@@ -270,6 +306,128 @@ fn not_in_knows_nulls() {
             let outer = with_null(outer_nulls);
             let got = run(&engine, plan(JoinKind::BuildAnti, condition, true), [&outer, &inner], device);
             assert_eq!(got.len(), passes, "{outer_nulls} {inner:?} {device:?}");
+        }
+    }
+}
+
+/// The index that a join's build side gets.
+#[test]
+fn forms_of_the_index() {
+    let engine = Engine::new();
+    let [dense, sparse] = [Spread::Dense, Spread::Sparse].map(|spread| rows(40, spread, 0));
+    let [dense_twice, sparse_twice] =
+        [Spread::Duplicates, Spread::SparseDuplicates].map(|spread| rows(40, spread, 0));
+    let condition = |residual| Condition { keys: &[0], residual, null_equal: false };
+    for (kind, residual, build, form) in [
+        (JoinKind::Inner, false, &dense, "direct, unique"),
+        (JoinKind::Inner, false, &dense_twice, "direct, buckets"),
+        (JoinKind::Inner, false, &sparse, "hash, unique"),
+        (JoinKind::Inner, false, &sparse_twice, "hash, buckets"),
+        (JoinKind::ProbeSemi, false, &dense_twice, "direct"),
+        (JoinKind::ProbeSemi, false, &sparse_twice, "hash"),
+        (JoinKind::ProbeSemi, true, &dense_twice, "direct, buckets"),
+        (JoinKind::ProbeSemi, true, &sparse_twice, "hash, buckets"),
+    ] {
+        let plan = plan(kind, condition(residual), false);
+        let sources = [build, &sparse].map(|rows| table(rows)).to_vec();
+        let query = Query { plan, sources, options: options(DeviceChoice::Cpu) };
+        // What was found of the data is known afterwards.
+        engine.execute(&query, &CancelToken::default()).expect("the join runs");
+        let names = engine.explain(&query, ExplainStage::Pipelines).expect("an explanation");
+        assert!(names.contains(&format!("→ index ({form})\n")), "{kind:?} {form}: {names}");
+    }
+}
+
+/// One key on very many rows: each side may have it, in any form of the index.
+#[test]
+fn a_key_on_very_many_rows() {
+    let engine = Engine::new();
+    let many = |key: i64, count: usize| -> Vec<Row> {
+        let own = (0..100).map(|index| (Some(key + 1 + index), None, 1));
+        (0..count).map(|_| (Some(key), None, 1)).chain(own).collect()
+    };
+    let few = |key: i64| -> Vec<Row> {
+        vec![(Some(key), None, 1), (Some(key + 7), None, 1), (Some(key - 1), None, 1), (None, None, 1)]
+    };
+    let condition = Condition { keys: &[0], residual: false, null_equal: false };
+    for (device, count) in [(DeviceChoice::Cpu, 70_000), (DeviceChoice::Simt, 600)] {
+        // Dense keys, and keys with another far away.
+        for (key, far) in [(10, None), (i64::MIN + 10, Some((Some(i64::MAX), None, 1)))] {
+            let large: Vec<Row> = many(key, count).into_iter().chain(far.clone()).collect();
+            let small: Vec<Row> = few(key).into_iter().chain(far).collect();
+            let shared = small.len() - 3;
+            for (kind, swapped, rows) in [
+                (JoinKind::Inner, false, count + shared),
+                (JoinKind::Inner, true, count + shared),
+                (JoinKind::FullOuter, false, large.len() + 2),
+                (JoinKind::BuildSemi, false, count + shared),
+                (JoinKind::BuildSemi, true, 1 + shared),
+                (JoinKind::BuildAnti, false, 99),
+                (JoinKind::BuildMark, false, large.len()),
+                (JoinKind::ProbeSemi, false, 1 + shared),
+                (JoinKind::ProbeAnti, true, 99),
+            ] {
+                let sides: [&[Row]; 2] = if swapped { [&small, &large] } else { [&large, &small] };
+                let got = run(&engine, plan(kind, condition, false), sides, device);
+                assert_eq!(got.len(), rows, "{kind:?} {device:?} {key} swapped: {swapped}");
+            }
+        }
+        // Every row of one side meets every row of the other: the build side's rows are marked once, not by each.
+        let (build, probe) = (many(10, count), many(10, count));
+        let got = run(&engine, plan(JoinKind::BuildSemi, condition, false), [&build, &probe], device);
+        assert_eq!(got.len(), build.len(), "{device:?}");
+    }
+}
+
+/// Where the build side is empty, some kinds do not look at the probe side, whose keys cannot be computed here.
+#[test]
+fn an_empty_build_side() {
+    use JoinKind::*;
+    let engine = Engine::new();
+    let cast = |text: Expr| Expr {
+        kind: ExprKind::Cast { input: Box::new(text), safe: false },
+        data_type: DataType::Int64,
+        nullable: true,
+    };
+    // The cast stands in the key, or below an aggregation: in the pipeline of the join, or in one before it.
+    for is_below in [false, true] {
+        for kind in KINDS {
+            let skips = !matches!(kind, ProbeOuter | FullOuter | ProbeAnti | ProbeMark);
+            let probe = match is_below {
+                false => scan(1),
+                true => Plan::Aggregate {
+                    input: Box::new(scan(1)),
+                    keys: vec![cast(column(1)), column(1), column(2), column(3)],
+                    aggregates: Vec::new(),
+                    names: ["k", "t", "v", "w"].map(str::to_string).to_vec(),
+                },
+            };
+            let key = if is_below { column(0) } else { cast(column(1)) };
+            let join = |build| {
+                Plan::Join(Box::new(Join {
+                    build,
+                    probe: probe.clone(),
+                    kind,
+                    keys: vec![(column(0), key.clone())],
+                    residual: None,
+                    null_equal: false,
+                    null_aware: false,
+                }))
+            };
+            let (some, bad) = (rows(3, Spread::Dense, 0), vec![(Some(1), Some("ключ".to_string()), 1)]);
+            for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+                for (build, fails) in [(&[][..], !skips), (some.as_slice(), true)] {
+                    let query = Query {
+                        plan: join(scan(0)),
+                        sources: [build, &bad].map(table).to_vec(),
+                        options: options(device),
+                    };
+                    let got = engine.execute(&query, &CancelToken::default());
+                    let rows = got.as_ref().ok().map(|output| output.batch.num_rows());
+                    let expected = if fails { None } else { Some(0) };
+                    assert_eq!(rows, expected, "{kind:?} {device:?} {} {is_below}", build.len());
+                }
+            }
         }
     }
 }

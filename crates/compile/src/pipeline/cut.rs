@@ -74,12 +74,14 @@ struct Open {
     /// An upper bound of those that one thread sees.
     thread_bound: u64,
     prunes: Vec<Prune>,
+    /// Counts of build rows without one of which nothing is delivered.
+    skips: Vec<usize>,
 }
 
 impl Open {
     /// An open pipeline without steps.
     fn new(source: Source, bound: u64, thread_bound: u64) -> Open {
-        Open { source, steps: Vec::new(), bound, thread_bound, prunes: Vec::new() }
+        Open { source, steps: Vec::new(), bound, thread_bound, prunes: Vec::new(), skips: Vec::new() }
     }
 
     /// The column of the scan that an expression is after the steps.
@@ -198,8 +200,7 @@ impl Cut<'_> {
             fetch: fetch.map(|rows| rows as u64),
         };
         let source = Source::Sorted(Box::new(operator));
-        let open = Open { source, steps: Vec::new(), bound, thread_bound: bound, prunes: Vec::new() };
-        self.close(vec![open], || Sink::Output(Box::new(output.clone())));
+        self.close(vec![Open::new(source, bound, bound)], || Sink::Output(Box::new(output.clone())));
         Ok((output.layout(), Some(sorting)))
     }
 
@@ -215,6 +216,7 @@ impl Cut<'_> {
                 group,
                 is_first: index == 0,
                 prunes: open.prunes,
+                skips: open.skips,
             });
         }
     }
@@ -222,8 +224,8 @@ impl Cut<'_> {
     /// Ends an open pipeline in the group of the last one.
     fn continue_group(&mut self, open: Open, sink: Sink) {
         let group = self.next_group.saturating_sub(1);
-        let Open { source, steps, prunes, .. } = open;
-        self.done.push(Pipeline { source, steps, sink, group, is_first: false, prunes });
+        let Open { source, steps, prunes, skips, .. } = open;
+        self.done.push(Pipeline { source, steps, sink, group, is_first: false, prunes, skips });
     }
 
     /// The open pipelines that deliver `plan`'s rows, and what is known of the columns.
@@ -305,7 +307,9 @@ impl Cut<'_> {
         let ordinal = self.next_join;
         self.next_join += 1;
         let build = self.open(&join.build)?;
+        let before_probe = self.done.len();
         let mut probe = self.open(&join.probe)?;
+        let after_probe = self.done.len();
         let build_bound = build.bound();
         let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
         let operator = JoinOperator::plan(
@@ -324,6 +328,15 @@ impl Cut<'_> {
         if operator.index().prefix_sum().is_some() {
             let sink = Sink::Fill(Box::new(operator.clone()));
             self.continue_group(store_rows(&operator, build_bound), sink);
+        }
+        // The build side goes first: where it is empty, nothing of the probe side may run.
+        self.done[before_probe..].rotate_left(after_probe - before_probe);
+        if operator.needs_build_rows() {
+            let rows = operator.store().row_count();
+            let built = self.done.len() - after_probe;
+            let inside = self.done[before_probe + built..].iter_mut().map(|pipeline| &mut pipeline.skips);
+            let last = probe.branches.iter_mut().map(|open| &mut open.skips);
+            inside.chain(last).for_each(|skips| skips.push(rows));
         }
         let kept = Open::new(Source::BuildRows(Box::new(operator.clone())), build_bound, build_bound);
         probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));

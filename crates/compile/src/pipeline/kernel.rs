@@ -45,7 +45,7 @@ pub(crate) fn generate(
     states: &mut States,
 ) -> Result<CompiledPipeline, Unsupported> {
     let label = pipeline.to_string();
-    let Pipeline { source, steps, mut sink, group, is_first, prunes } = pipeline;
+    let Pipeline { source, steps, mut sink, group, is_first, prunes, skips } = pipeline;
     let rows = match &source {
         Source::Scan { scan, .. } => Rows::Scan(*scan),
         Source::Groups(operator) => operator.rows(),
@@ -83,6 +83,7 @@ pub(crate) fn generate(
         sizes: needs.sizes,
         prefix_sums: needs.prefix_sums,
         prunes,
+        skipped_if_empty: skips,
         join: needs.join,
         continues: false,
         keeps_text: !matches!(sink, Sink::Output(_)),

@@ -95,6 +95,8 @@ pub(crate) struct Pipeline {
     pub is_first: bool,
     /// What of the scan need not be read.
     pub prunes: Vec<Prune>,
+    /// Counts of build rows without one of which it need not run.
+    pub skips: Vec<usize>,
 }
 
 impl fmt::Display for Pipeline {

@@ -82,6 +82,9 @@ pub struct CompiledPipeline {
     pub prefix_sums: Vec<usize>,
     /// Columns of the scan by which rows can be left out.
     pub prunes: Vec<Prune>,
+    /// States that count the rows of build sides (one `u64`): where one of them has none, nothing that the pipeline could
+    /// deliver is wanted, and it is not launched, so that nothing in it fails.
+    pub skipped_if_empty: Vec<usize>,
     /// The join whose promise of unique keys `Status::Duplicate` breaks.
     pub join: Option<usize>,
     /// It continues the pipeline before it: its source is what that one stores, and nobody else reads it. The two are a

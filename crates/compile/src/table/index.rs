@@ -397,6 +397,16 @@ impl Index {
         place
     }
 
+    /// Opens `if` a search has found a bucket: the place (`i64`) of its first row. `None` where there are no buckets.
+    pub fn begin_if_bucket(&self, cx: &mut Context<'_>, search: Search) -> Option<V> {
+        let buckets = self.buckets()?;
+        let cursor = cx.builder.read(search.cursor);
+        let zero = cx.builder.u32(0);
+        let found = cx.builder.ne(cursor, zero);
+        cx.begin_if(found);
+        Some(buckets.place_at(cx, cursor))
+    }
+
     /// Where no key has two rows that a search gives: whether there is one (`bool`), and its place (`i64`, else 0).
     pub fn only(&self, cx: &mut Context<'_>, search: Search) -> Option<(V, V)> {
         if !self.is_built() || self.buckets().is_some() {

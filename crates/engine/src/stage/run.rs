@@ -48,6 +48,8 @@ pub(super) struct Run<'a> {
     pub drain_ns: u64,
     /// The states that the group clears before it runs.
     cleared: Vec<usize>,
+    /// What finished groups have counted, by state.
+    counted: HashMap<usize, u64>,
 }
 
 /// How a chain ended.
@@ -87,6 +89,7 @@ impl<'a> Run<'a> {
             undrained: 0,
             drain_ns: 0,
             cleared: Vec::new(),
+            counted: HashMap::new(),
         }
     }
 
@@ -160,6 +163,7 @@ impl<'a> Run<'a> {
             if !again {
                 for (pipeline, report) in pipelines.iter().zip(&mut reports) {
                     self.account(pipeline, report)?;
+                    self.counted.extend(pipeline.produced.map(|state| (state, report.rows_out)));
                 }
                 return Ok((reports, None));
             }
@@ -182,6 +186,12 @@ impl<'a> Run<'a> {
         reports: &mut [PipelineMetrics],
     ) -> Result<Step, EngineError> {
         let Some(source) = chain.first() else { return Ok(Step::Done) };
+        if source.skipped_if_empty.iter().any(|state| self.counted.get(state) == Some(&0)) {
+            for pipeline in chain {
+                self.clear(&pipeline.stores)?;
+            }
+            return Ok(Step::Done);
+        }
         let rows = self.source_rows(source)?;
         let mut blocks = self.blocks_of(source, rows)?;
         for (pipeline, report) in chain.iter().zip(reports.iter_mut()) {

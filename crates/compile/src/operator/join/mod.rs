@@ -128,6 +128,17 @@ impl JoinOperator {
         }
     }
 
+    /// Whether nothing is delivered where the build side is empty, so that the probe side is not looked at: the kinds of which
+    /// DataFusion's `HashJoinExec` says so, and its `CrossJoinExec`. (`NestedLoopJoinExec` does look.)
+    pub(crate) fn needs_build_rows(&self) -> bool {
+        use JoinKind::*;
+        match self.kind {
+            Inner if self.residual.is_none() => true,
+            Inner | BuildOuter | BuildSemi | BuildAnti | BuildMark | ProbeSemi => !self.probe_keys.is_empty(),
+            ProbeOuter | FullOuter | ProbeAnti | ProbeMark => false,
+        }
+    }
+
     /// The only key of the probe side, where rows that do not match it have no effect: a finished build side can filter
     /// them at their scan.
     pub(crate) fn filtering_key(&self) -> Option<&Expr> {

@@ -1,7 +1,7 @@
 //! The probe side of a join: a step of its pipeline, or, where only the build side's rows come out, its sink.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Scalar, Type};
+use kelpie_kir::{Scalar, Scope, Type};
 
 use super::{JoinOperator, boolean, raise};
 use crate::context::{Argument, Context, Joined, Lowered, Unsupported};
@@ -38,11 +38,25 @@ impl JoinOperator {
         let keys = self.keys_of_probe(cx)?;
         self.note_nulls(cx, &keys);
         let search = self.index.search(cx, &self.store, &keys)?;
-        let opened = self.every_match(cx, search)?;
+        let opened = self.begin_if_unmarked(cx, search) + self.every_match(cx, search)?;
         for _ in 0..opened {
             cx.end();
         }
         Ok(())
+    }
+
+    /// Where the rows of a bucket are marked all or none, opens `if` there is a bucket whose rows nobody marks yet: who finds
+    /// the first one unmarked goes on to the last.
+    fn begin_if_unmarked(&self, cx: &mut Context<'_>, search: Search) -> usize {
+        let (Some(state), None) = (self.matched, &self.residual) else { return 0 };
+        let Some(place) = self.index.begin_if_bucket(cx, search) else { return 0 };
+        let flags = cx.argument("matched", Type::global(Scalar::U32), Argument::State(state));
+        let pointer = cx.builder.offset(flags, place);
+        let flag = cx.builder.atomic_load(pointer, Scope::Device);
+        let zero = cx.builder.u32(0);
+        let unmarked = cx.builder.eq(flag, zero);
+        cx.begin_if(unmarked);
+        2
     }
 
     fn keys_of_probe(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
