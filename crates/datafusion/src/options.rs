@@ -44,7 +44,7 @@ impl Default for KelpieOptions {
     }
 }
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "enabled",
     "device",
     "fallback",
@@ -58,6 +58,7 @@ const NAMES: [&str; 13] = [
     "join_order",
     "simt_lanes",
     "host_sort_rows",
+    "meter",
 ];
 
 /// What sizes look like.
@@ -104,6 +105,7 @@ impl KelpieOptions {
             "threads" => self.query.threads.unwrap_or(0).to_string(),
             "join_order" => self.join_order.to_string(),
             "simt_lanes" => self.query.simt_lanes.to_string(),
+            "meter" => self.query.meter.to_string(),
             _ => self.query.host_sort_rows.map_or("auto".into(), |rows| rows.to_string()),
         }
     }
@@ -125,6 +127,7 @@ fn description(name: &str) -> &'static str {
         "threads" => "Workers of the CPU device; 0 is one a core",
         "join_order" => "Whether joins are ordered by cost, also those that stay DataFusion's: true | false",
         "simt_lanes" => "Lanes of the SIMT interpreter: 1 to 32",
+        "meter" => "Whether kernels count the bytes that they access, and are slower for it: true | false",
         _ => "Rows up to which a sort's order is computed on the host: auto, or a number",
     }
 }
@@ -151,7 +154,7 @@ impl ExtensionOptions for KelpieOptions {
         let bad =
             |allowed: &str| config_err!("kelpie.{key}: '{value}' is not a valid value; allowed: {allowed}");
         match key {
-            "enabled" | "join_order" => {
+            "enabled" | "join_order" | "meter" => {
                 let on = match lower.as_str() {
                     "true" | "on" | "1" => true,
                     "false" | "off" | "0" => false,
@@ -159,6 +162,7 @@ impl ExtensionOptions for KelpieOptions {
                 };
                 match key {
                     "enabled" => self.enabled = on,
+                    "meter" => self.query.meter = on,
                     _ => self.join_order = on,
                 }
             }
@@ -296,6 +300,7 @@ mod tests {
             ("host_sort_rows", "AUTO", "auto"),
             ("enabled", "false", "false"),
             ("join_order", "off", "false"),
+            ("meter", "on", "true"),
         ] {
             options.set(key, value).unwrap();
             assert_eq!(options.value(key), shown, "{key}");
@@ -315,6 +320,7 @@ mod tests {
             ("host_sort_rows", "-1", "number of rows"),
             ("enabled", "2", "true, false"),
             ("join_order", "", "true, false"),
+            ("meter", "2", "true, false"),
             ("colour", "red", "kelpie.memory_limit"),
         ] {
             let error = options.set(key, value).unwrap_err().to_string();

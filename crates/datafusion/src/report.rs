@@ -14,7 +14,7 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
     ReplaceChildrenOptions, SendableRecordBatchStream,
 };
-use kelpie_engine::QueryMetrics;
+use kelpie_engine::{QueryMetrics, Traffic};
 
 use crate::exec::Run;
 
@@ -144,6 +144,9 @@ pub(crate) fn run_lines(run: &Run) -> Vec<String> {
         if p.link_bytes > 0 {
             line.push_str(&format!(", blocks={}, link={}", p.blocks, bytes(p.link_bytes)));
         }
+        if let Some(traffic) = &p.traffic {
+            line.push_str(&format!(", {}", traffic_text(traffic)));
+        }
         if let Some(activity) = p.lane_activity {
             line.push_str(&format!(", lane_activity={:.1} %", activity * 100.0));
         }
@@ -160,7 +163,31 @@ pub(crate) fn run_lines(run: &Run) -> Vec<String> {
         time(m.kernel_ns),
         time(m.result_ns),
     ));
+    lines.extend(meter_line(m));
     lines
+}
+
+/// What the query accessed, and the times that no kernel beats.
+fn meter_line(m: &QueryMetrics) -> Option<String> {
+    let (traffic, passes) = (m.traffic.as_ref()?, m.passes().unwrap_or_default());
+    let (link_ns, memory_ns) = (m.link_time_ns()?, m.memory_time_ns()?);
+    Some(format!(
+        "meter: {}, together {} = {passes:.2} passes over {} of input and {} of output; link time={}, memory-bound \
+         time={}",
+        traffic_text(traffic),
+        bytes(traffic.device().bytes()),
+        bytes(m.input_bytes),
+        bytes(m.output_bytes),
+        time(link_ns as u64),
+        time(memory_ns as u64),
+    ))
+}
+
+/// Bytes by what the memory is for.
+fn traffic_text(traffic: &Traffic) -> String {
+    let parts = traffic.parts().into_iter().filter(|(_, accessed)| accessed.bytes() > 0);
+    let parts = parts.map(|(name, part)| format!("{name}={}+{}", bytes(part.read), bytes(part.written)));
+    format!("accessed (read+written) {}", parts.collect::<Vec<_>>().join(", "))
 }
 
 fn time(time_ns: u64) -> String {

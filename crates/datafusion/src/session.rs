@@ -20,8 +20,7 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::TryStreamExt;
-use kelpie_engine::Engine;
-use kelpie_engine::ExplainStage;
+use kelpie_engine::{Engine, ExplainStage, QueryMetrics};
 use parking_lot::Mutex;
 
 use crate::exec::{KelpieExec, into_datafusion};
@@ -85,6 +84,8 @@ pub struct QueryTiming {
     pub reasons: Vec<String>,
     /// The device, where anything was compiled.
     pub device: Option<String>,
+    /// What each compiled part did.
+    pub parts: Vec<QueryMetrics>,
 }
 
 /// A query's answer.
@@ -248,7 +249,10 @@ impl KelpieSession {
                     timing.reasons.push(reason);
                     timing.compiled = false;
                 }
-                None => timing.device = Some(metrics.device),
+                None => {
+                    timing.device = Some(metrics.device.clone());
+                    timing.parts.push(metrics);
+                }
             }
         });
         timing.compiled &= any;

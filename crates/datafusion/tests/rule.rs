@@ -116,6 +116,13 @@ async fn explain_analyze_shows_pipelines() {
     for part in ["KelpieExec", "pipeline 0", "rows_in=4", "GB/s", "launches=", "output_rows=3", "compile="] {
         assert!(text.contains(part), "{part}\n{text}");
     }
+    session.set("kelpie.meter", "true").unwrap();
+    let result = session.sql("EXPLAIN ANALYZE SELECT k, sum(v) FROM t GROUP BY k").await.unwrap();
+    let text = pretty_format_batches(&result.batches).unwrap().to_string();
+    for part in ["accessed (read+written) input=", "passes over", "link time=", "memory-bound time="] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    session.set("kelpie.meter", "false").unwrap();
     for stage in [Stage::Pipelines, Stage::Kir, Stage::Code] {
         let text = session.explain("SELECT k, sum(v) FROM t GROUP BY k", stage).await.unwrap();
         assert!(!text.is_empty());

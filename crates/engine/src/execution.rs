@@ -16,10 +16,10 @@ use kelpie_kir::text;
 use crate::effort::Effort;
 use crate::error::EngineError;
 use crate::memory_source::MemorySource;
-use crate::query::{Engine, ends_a_stage, rows_of_a_stage, with_key_columns, with_scalars};
+use crate::query::{Engine, begin_query, ends_a_stage, rows_of_a_stage, with_key_columns, with_scalars};
 use crate::source::TableSource;
 use crate::stage::{self, Loaded, Movement, Outcome, Prepared, Setting};
-use crate::{DeviceChoice, ExplainStage, MacroModel, QueryMetrics, QueryOptions, host, result};
+use crate::{DeviceChoice, ExplainStage, MacroModel, QueryMetrics, QueryOptions, host, meter, result};
 
 /// One query on its way.
 pub(crate) struct Execution<'a> {
@@ -30,6 +30,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) sources: Vec<Arc<dyn TableSource>>,
     pub(crate) cancel: &'a CancelToken,
     pub(crate) metrics: QueryMetrics,
+    /// What all launches accessed, where they are metered.
+    pub(crate) total: meter::Total,
     /// Where given, stages are described and not run beyond what later stages need.
     pub(crate) explain: Option<(ExplainStage, String)>,
 }
@@ -193,7 +195,7 @@ impl Execution<'_> {
         let options = QueryOptions { device: DeviceChoice::Cpu, memory_limit: None, ..self.options.clone() };
         let device = self.engine.devices.choose(&options)?;
         self.metrics.steps.push(format!("{error}; now on the {}", device.name()));
-        let stream = Arc::clone(&device).begin_query()?;
+        let stream = begin_query(&device, &options, &self.total)?;
         let before =
             (std::mem::replace(&mut self.device, device), std::mem::replace(&mut self.stream, stream));
         let outcome = self.stage(plan);
@@ -222,7 +224,8 @@ impl Execution<'_> {
         let infos = stage::describe(loaded);
         let (device, model, local) = (self.device.name(), self.options.micro_model, self.options.resolution);
         let (host, direct) = (self.options.host_sort_rows, movement.initial_bytes);
-        let base = format!("{device:?} {model:?} {local:?} {host:?} {direct:?} {plan:?} {infos:?}");
+        let metered = if self.options.meter { "metered" } else { "" };
+        let base = format!("{device:?} {metered} {model:?} {local:?} {host:?} {direct:?} {plan:?} {infos:?}");
         loop {
             let duplicates = self.engine.broken.lock().get(&base).cloned().unwrap_or_default();
             let (prepared, fresh) = self.prepare(plan, &infos, &base, &duplicates, direct)?;
@@ -274,7 +277,7 @@ impl Execution<'_> {
                 let QueryOptions { micro_model, resolution, host_sort_rows, .. } = self.options;
                 let choices = Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes };
                 let program = pipeline::compile_with(plan, infos, target, &choices)?;
-                let prepared = Arc::new(stage::prepare(program, &self.device, host_sort_rows)?);
+                let prepared = Arc::new(stage::prepare(program, self.stream.as_ref(), host_sort_rows)?);
                 self.engine.keep(key, &prepared);
                 (prepared, true)
             }

@@ -1,5 +1,6 @@
 //! Runs Kelpie's compiled plans: stages, memory budget, column cache, cancellation and metrics.
 
+mod bandwidth;
 pub mod columns;
 mod devices;
 mod effort;
@@ -8,6 +9,7 @@ mod execution;
 mod heap;
 mod host;
 mod memory_source;
+mod meter;
 mod parts;
 mod primitives;
 mod prune;
@@ -20,10 +22,12 @@ mod stage;
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
+pub use bandwidth::Rates;
 pub use error::EngineError;
 pub use kelpie_compile::plan::Plan;
 pub use kelpie_compile::{MicroModel, Resolution};
-pub use kelpie_device::{CancelToken, Device, DeviceKind};
+pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
+pub use meter::Traffic;
 pub use source::TableSource;
 
 /// `kelpie.device`.
@@ -90,6 +94,8 @@ pub struct QueryOptions {
     /// Sorts of no more rows are the host's; where absent, some ten thousand rows that are there, or a few thousand that
     /// there could be.
     pub host_sort_rows: Option<u64>,
+    /// Whether kernels count the bytes that they access; they are slower then.
+    pub meter: bool,
 }
 
 impl Default for QueryOptions {
@@ -105,6 +111,7 @@ impl Default for QueryOptions {
             threads: None,
             simt_lanes: 32,
             host_sort_rows: None,
+            meter: false,
         }
     }
 }
@@ -121,7 +128,7 @@ pub struct Query {
 }
 
 /// What one pipeline did.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct PipelineMetrics {
     /// `scan lineitem → filter → aggregate`.
     pub name: String,
@@ -133,10 +140,12 @@ pub struct PipelineMetrics {
     pub compile_ns: u64,
     /// Time of its launches in nanoseconds.
     pub run_ns: u64,
-    /// Bytes of device memory that it reads, at the width stored.
+    /// Bytes of memory that it reads: with the meter counted, else the size of what it is given to read.
     pub bytes_read: u64,
-    /// Bytes of device memory that it writes.
+    /// Bytes of memory that it writes, likewise.
     pub bytes_written: u64,
+    /// With the meter: the bytes that it really accesses, in all launches.
+    pub traffic: Option<Traffic>,
     /// Launches: more than one a block where a state buffer had to grow.
     pub launches: u32,
     /// Blocks in which its rows came: one where all of them were at hand.
@@ -148,7 +157,7 @@ pub struct PipelineMetrics {
 }
 
 /// What a query did.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueryMetrics {
     /// Name of the device.
     pub device: String,
@@ -162,10 +171,38 @@ pub struct QueryMetrics {
     pub kernel_ns: u64,
     /// Time to bring the result to the host, in nanoseconds (sort and limit included).
     pub result_ns: u64,
+    /// Bytes of the columns that it reads, as stored, wherever they were.
+    pub input_bytes: u64,
+    /// Bytes of its result, as Arrow holds it.
+    pub output_bytes: u64,
+    /// With the meter: the bytes that all of its launches really access.
+    pub traffic: Option<Traffic>,
+    /// With the meter: what the device's memory and link can do.
+    pub rates: Option<Rates>,
     /// What was done because memory was too small, and why, in order.
     pub steps: Vec<String>,
     /// One a pipeline, in order.
     pub pipelines: Vec<PipelineMetrics>,
+}
+
+impl QueryMetrics {
+    /// How often the device's memory is passed over: bytes accessed there to bytes that go over the link for input and
+    /// output (HorseQC, Table 1). With the meter only.
+    pub fn passes(&self) -> Option<f64> {
+        let link = self.input_bytes.saturating_add(self.output_bytes);
+        self.traffic.filter(|_| link > 0).map(|traffic| traffic.device().bytes() as f64 / link as f64)
+    }
+
+    /// The time in which input and output go over the link, in nanoseconds. With the meter only.
+    pub fn link_time_ns(&self) -> Option<f64> {
+        self.rates.map(|rates| (self.input_bytes.saturating_add(self.output_bytes)) as f64 / rates.link)
+    }
+
+    /// The time in which the device's memory is read once for input and output, in nanoseconds: no kernel is faster. With
+    /// the meter only.
+    pub fn memory_time_ns(&self) -> Option<f64> {
+        self.rates.map(|rates| (self.input_bytes.saturating_add(self.output_bytes)) as f64 / rates.memory)
+    }
 }
 
 /// A query's answer.

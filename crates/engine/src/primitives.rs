@@ -99,7 +99,7 @@ impl<'a> Primitives<'a> {
     }
 
     fn kernel(&self, module: &ValidModule, name: &str) -> Result<Arc<dyn Kernel>, EngineError> {
-        Ok(self.stream.device().compile(module, name)?)
+        Ok(self.stream.compile(module, name)?)
     }
 
     /// Replaces each of `rows` `u32`s by the sum of those before it.

@@ -10,7 +10,7 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_device::CancelToken;
+use kelpie_device::{CancelToken, Device, QueryStream};
 use kelpie_kir::{Module, Scalar, Target};
 use parking_lot::Mutex;
 
@@ -19,8 +19,11 @@ use crate::devices::{DeviceState, Devices};
 use crate::effort::Effort;
 use crate::error::EngineError;
 use crate::execution::Execution;
+use crate::meter::{self, MeteredStream};
 use crate::stage::{self, Prepared};
-use crate::{ExplainStage, MicroModel, Query, QueryMetrics, QueryOutput, primitives};
+use crate::{
+    ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates, bandwidth, primitives,
+};
 
 /// Programs that stay compiled.
 const PROGRAM_LIMIT: usize = 64;
@@ -30,6 +33,8 @@ const PROGRAM_LIMIT: usize = 64;
 pub struct Engine {
     pub(crate) devices: Devices,
     pub(crate) columns: ColumnCache,
+    /// By the device's name.
+    rates: Mutex<HashMap<String, Rates>>,
     /// Most recently used last.
     programs: Mutex<VecDeque<(String, Arc<Prepared>)>>,
     /// The joins of a stage whose build side has a key twice.
@@ -103,7 +108,14 @@ impl Engine {
     pub fn execute(&self, query: &Query, cancel: &CancelToken) -> Result<QueryOutput, EngineError> {
         let mut execution = self.begin(query, cancel, None)?;
         let batch = execution.run(&query.plan)?;
-        Ok(QueryOutput { batch, metrics: execution.metrics })
+        let (device, total) = (Arc::clone(&execution.device), Arc::clone(&execution.total));
+        let mut metrics = execution.metrics;
+        if query.options.meter {
+            let pipelines = metrics.pipelines.iter().filter_map(|pipeline| pipeline.traffic);
+            metrics.traffic = Some(meter::of_query(pipelines, *total.lock()));
+            metrics.rates = Some(self.rates(&device)?);
+        }
+        Ok(QueryOutput { batch, metrics })
     }
 
     /// Shows a stage of a query's compilation. Reads the columns if they are not cached: their layout shapes the code.
@@ -119,6 +131,17 @@ impl Engine {
         self.columns.clear();
     }
 
+    /// What a device's memory and link can do; measured when first asked for.
+    pub fn rates(&self, device: &Arc<dyn Device>) -> Result<Rates, EngineError> {
+        let mut known = self.rates.lock();
+        if let Some(rates) = known.get(&device.name()) {
+            return Ok(*rates);
+        }
+        let rates = bandwidth::measure(device)?;
+        known.insert(device.name(), rates);
+        Ok(rates)
+    }
+
     fn begin<'a>(
         &'a self,
         query: &Query,
@@ -127,10 +150,12 @@ impl Engine {
     ) -> Result<Execution<'a>, EngineError> {
         let device = self.devices.choose(&query.options)?;
         let metrics = QueryMetrics { device: device.name(), ..QueryMetrics::default() };
+        let total = meter::Total::default();
         Ok(Execution {
             engine: self,
-            stream: Arc::clone(&device).begin_query()?,
+            stream: begin_query(&device, &query.options, &total)?,
             device,
+            total,
             options: query.options.clone(),
             sources: query.sources.clone(),
             cancel,
@@ -155,6 +180,19 @@ impl Engine {
         }
         programs.push_back((key, Arc::clone(prepared)));
     }
+}
+
+/// The operations of a query on a device, metered where it asks for that.
+pub(crate) fn begin_query(
+    device: &Arc<dyn Device>,
+    options: &QueryOptions,
+    total: &meter::Total,
+) -> Result<Box<dyn QueryStream>, EngineError> {
+    let stream = Arc::clone(device).begin_query()?;
+    Ok(match options.meter {
+        true => Box::new(MeteredStream::new(stream, Arc::clone(total))),
+        false => stream,
+    })
 }
 
 /// The input with the keys that are no columns as columns behind its own, and the keys as columns.

@@ -83,6 +83,12 @@ pub fn read(
     Ok(RecordBatch::try_new_with_options(arrow_schema(fields), arrays, &options)?)
 }
 
+/// Bytes of a batch's rows.
+pub fn bytes(batch: &RecordBatch) -> u64 {
+    let columns = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
+    columns.map(|bytes| bytes.unwrap_or_default() as u64).sum()
+}
+
 /// The only value of the only column of a scalar subquery's result; NULL where there is no row.
 pub fn scalar(batch: &RecordBatch) -> Result<Literal, EngineError> {
     if batch.num_rows() > 1 {

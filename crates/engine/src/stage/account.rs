@@ -9,13 +9,18 @@ use crate::PipelineMetrics;
 use crate::error::EngineError;
 
 impl Run<'_> {
-    /// Rows out and bytes: what the kernel reads and writes at least once.
+    /// Rows out and bytes: where they were not counted, what the kernel reads and writes at least once.
     pub fn account(
         &self,
         pipeline: &CompiledPipeline,
         metrics: &mut PipelineMetrics,
     ) -> Result<(), EngineError> {
-        for argument in &pipeline.arguments {
+        if let Some(traffic) = &metrics.traffic {
+            let mut all = traffic.device();
+            all += traffic.link;
+            (metrics.bytes_read, metrics.bytes_written) = (all.read, all.written);
+        }
+        for argument in pipeline.arguments.iter().filter(|_| metrics.traffic.is_none()) {
             match argument {
                 Argument::Column { scan, column, part } => {
                     let resident = self.column(*scan, *column)?;

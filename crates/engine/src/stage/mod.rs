@@ -9,6 +9,7 @@ mod arguments;
 mod blocks;
 mod run;
 mod state;
+mod traffic;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +26,7 @@ use self::run::Run;
 use crate::columns::{ColumnCache, Placement, ResidentColumn};
 use crate::error::EngineError;
 use crate::source::TableSource;
-use crate::{QueryMetrics, Transfer, sorting};
+use crate::{QueryMetrics, Transfer, result, sorting};
 
 /// A program with its kernels on one device.
 #[derive(Debug)]
@@ -108,6 +109,7 @@ pub fn load(
         metrics.transfer_bytes += report.loaded_bytes;
         let rows = resident.first().map_or(0, |column| column.rows);
         resident.truncate(scan.columns.len());
+        metrics.input_bytes += resident.iter().map(|column| column.stored_bytes()).sum::<u64>();
         loaded.push(Loaded { rows, columns: resident });
     }
     Ok(loaded)
@@ -125,7 +127,7 @@ pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
 /// Validates and compiles the kernels of a program, side by side.
 pub fn prepare(
     program: Program,
-    device: &Arc<dyn Device>,
+    stream: &dyn QueryStream,
     host_sort_rows: Option<u64>,
 ) -> Result<Prepared, EngineError> {
     let mut modules = Vec::new();
@@ -134,7 +136,7 @@ pub fn prepare(
             .map_err(|error| EngineError::Internal(format!("kernel of {}: {error}", pipeline.name)))?;
         modules.push(module);
     }
-    let compile = |index: usize| device.compile(&modules[index], &program.pipelines[index].kernel);
+    let compile = |index: usize| stream.compile(&modules[index], &program.pipelines[index].kernel);
     let kernels: Vec<_> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..modules.len()).map(|index| scope.spawn(move || compile(index))).collect();
         let first = (0..modules.len().min(1)).map(compile);
@@ -198,5 +200,6 @@ pub fn run(
         parts => concat_batches(&batch.schema(), parts.iter().chain([&batch]))?,
     };
     metrics.result_ns += start.elapsed().as_nanos() as u64 + run.drain_ns;
+    metrics.output_bytes += result::bytes(&batch);
     Ok(Outcome::Rows(batch))
 }

@@ -342,6 +342,10 @@ impl<'a> Run<'a> {
         metrics.rows_in += count;
         metrics.run_ns += report.time_ns;
         metrics.launches += 1;
+        if !report.accessed.is_empty() {
+            let traffic = self.traffic(pipeline, &arguments, &report.accessed);
+            *metrics.traffic.get_or_insert_default() += traffic;
+        }
         if let Some(activity) = report.activity {
             let possible = activity.warp_steps.saturating_mul(u64::from(self.device.target().lanes)).max(1);
             metrics.lane_activity = Some(activity.lane_steps as f64 / possible as f64);

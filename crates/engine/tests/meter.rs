@@ -1,0 +1,196 @@
+//! The meter counts what kernels really access, by what the memory is for, and changes no result.
+
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+mod common;
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
+use arrow::record_batch::RecordBatch;
+use common::Table;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
+use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::{
+    Accessed, CancelToken, DeviceChoice, Engine, MacroModel, MicroModel, Query, QueryMetrics, QueryOptions,
+    Resolution, Traffic, Transfer,
+};
+
+const ROWS: u64 = 10_000;
+
+/// `x`: 0.. in steps that take 4 bytes; `y`: 8 bytes; `k`: 100 values.
+fn table() -> Arc<Table> {
+    let schema = Arc::new(Schema::new(vec![
+        ArrowField::new("x", ArrowType::Int32, false),
+        ArrowField::new("y", ArrowType::Int64, false),
+        ArrowField::new("k", ArrowType::Int64, false),
+    ]));
+    let rows = 0..ROWS as i64;
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int32Array::from_iter_values(rows.clone().map(|row| row as i32 * 200_000))),
+        Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| (row - 5_000) << 40))),
+        Arc::new(Int64Array::from_iter_values(rows.map(|row| row % 100))),
+    ];
+    Arc::new(Table(vec![RecordBatch::try_new(schema, columns).unwrap()]))
+}
+
+fn scan(columns: &[usize]) -> Plan {
+    let all = [("x", DataType::Int32), ("y", DataType::Int64), ("k", DataType::Int64)];
+    let field = |column: &usize| {
+        let (name, data_type) = all[*column].clone();
+        Field { name: name.into(), data_type, nullable: false }
+    };
+    let fields = columns.iter().map(field).collect();
+    Plan::Scan(Scan { source: 0, table: "t".into(), columns: columns.to_vec(), fields })
+}
+
+fn column(plan: &Plan, index: usize) -> Expr {
+    Expr::column(index, plan.fields()[index].data_type.clone(), false)
+}
+
+/// The first so many rows, by the first column, which is `x`.
+fn first(rows: i128, input: Plan) -> Plan {
+    let value = Expr::literal(Literal::Int(rows * 200_000), DataType::Int32);
+    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(&input, 0)), Box::new(value));
+    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
+    Plan::Filter { input: Box::new(input), predicate }
+}
+
+fn sum(input: Plan, keys: &[usize], argument: usize) -> Plan {
+    let field = Field { name: "sum".into(), data_type: DataType::Int64, nullable: true };
+    let argument = Some(column(&input, argument));
+    let sum = Aggregate { function: AggregateFunction::Sum, argument, distinct: false, field };
+    let keys: Vec<Expr> = keys.iter().map(|key| column(&input, *key)).collect();
+    let names = vec![String::new(); keys.len() + 1];
+    Plan::Aggregate { input: Box::new(input), keys, aggregates: vec![sum], names }
+}
+
+fn devices() -> Vec<QueryOptions> {
+    let mut all = Vec::new();
+    for (device, simt_lanes) in [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)] {
+        for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
+            let options = QueryOptions { device, simt_lanes, micro_model, ..QueryOptions::default() };
+            all.push(QueryOptions { meter: true, ..options });
+        }
+    }
+    all
+}
+
+fn run(engine: &Engine, plan: &Plan, options: &QueryOptions) -> (RecordBatch, QueryMetrics) {
+    let query = Query { plan: plan.clone(), sources: vec![table() as _], options: options.clone() };
+    let output = engine.execute(&query, &CancelToken::default()).expect("an answer");
+    (output.batch, output.metrics)
+}
+
+fn traffic(plan: &Plan, options: &QueryOptions) -> Traffic {
+    run(&Engine::new(), plan, options).1.traffic.expect("counts")
+}
+
+/// What was read and written. Under `resolution` lanes go together, so that some beyond the end read a row again: a few rows a
+/// thread of the interpreter.
+fn read_once(accessed: Accessed, bytes: u64, options: &QueryOptions) -> u64 {
+    let most = 8 * 4 * 6 * u64::from(options.simt_lanes);
+    let again = accessed.bytes().saturating_sub(bytes);
+    let is_simt = options.device == DeviceChoice::Simt;
+    let together = is_simt && options.micro_model == MicroModel::Resolution && again < most;
+    if together { accessed.bytes() - again } else { accessed.bytes() }
+}
+
+#[test]
+fn a_scan_reads_its_columns_once() {
+    for options in devices() {
+        for (plan, bytes) in [
+            (sum(scan(&[0]), &[], 0), 4 * ROWS),
+            (sum(scan(&[1]), &[], 0), 8 * ROWS),
+            (sum(first(0, scan(&[0])), &[], 0), 4 * ROWS),
+        ] {
+            let traffic = traffic(&plan, &options);
+            assert_eq!(read_once(traffic.input, bytes, &options), bytes, "{options:?}: {plan:?}");
+            assert_eq!(traffic.link.bytes(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_result_is_written_once() {
+    for options in devices() {
+        for rows in [0, 1, 777, ROWS] {
+            let traffic = traffic(&first(rows.into(), scan(&[0, 1])), &options);
+            // The rows, and how many they are.
+            let least = 12 * rows;
+            let written = traffic.output.written;
+            assert!(
+                (least..least + 9 * rows + 4096).contains(&written),
+                "{options:?}: {rows} rows, {written}"
+            );
+        }
+    }
+}
+
+#[test]
+fn tables_and_stores_are_told_apart() {
+    for options in devices() {
+        let grouped = traffic(&sum(scan(&[2, 1]), &[0], 1), &options);
+        assert!(grouped.table.written > 0 && grouped.table.read > 0, "{options:?}: {grouped:?}");
+        assert_eq!(grouped.store.bytes(), grouped.store.bytes().min(4096), "{options:?}: {grouped:?}");
+
+        let (build, probe) = (first(50, scan(&[0, 2])), scan(&[2, 1]));
+        let keys = vec![(column(&build, 1), column(&probe, 0))];
+        let kind = JoinKind::Inner;
+        let join = Join { build, probe, kind, keys, residual: None, null_equal: false, null_aware: false };
+        let joined = traffic(&sum(Plan::Join(Box::new(join)), &[], 3), &options);
+        assert!(joined.table.written >= 50 * 4 && joined.table.read > 0, "{options:?}: {joined:?}");
+
+        let input = scan(&[1]);
+        let key = SortKey { expr: column(&input, 0), descending: true, nulls_first: false };
+        let sorted = Plan::Sort { input: Box::new(input), keys: vec![key], fetch: None };
+        // Not the host's: rows and keys are stored, and sorted by kernels around the pipelines.
+        let options = QueryOptions { host_sort_rows: Some(0), ..options };
+        let sorted = traffic(&sorted, &options);
+        assert!(sorted.store.written > 16 * ROWS && sorted.store.read > 16 * ROWS, "{options:?}: {sorted:?}");
+    }
+}
+
+#[test]
+fn host_memory_is_the_links() {
+    for options in devices() {
+        let plan = sum(scan(&[1]), &[], 0);
+        let options = QueryOptions { macro_model: MacroModel::Batch, ..options };
+        let zero_copy = QueryOptions { transfer: Transfer::ZeroCopy, ..options.clone() };
+        let traffic = traffic(&plan, &zero_copy);
+        assert_eq!(read_once(traffic.link, 8 * ROWS, &zero_copy), 8 * ROWS, "{zero_copy:?}");
+        assert_eq!(traffic.input.bytes(), 0);
+        let copied = QueryOptions { transfer: Transfer::Copy, ..options };
+        let traffic = self::traffic(&plan, &copied);
+        assert_eq!(read_once(traffic.input, 8 * ROWS, &copied), 8 * ROWS, "{copied:?}");
+        assert_eq!(traffic.link.bytes(), 0);
+    }
+}
+
+#[test]
+fn answers_are_the_same_and_pipelines_add_up() {
+    let engine = Engine::new();
+    let plan = sum(first(7_000, scan(&[0, 1, 2])), &[2], 1);
+    for mut options in devices() {
+        for micro_model in MicroModel::ALL {
+            for resolution in Resolution::ALL {
+                options = QueryOptions { micro_model, resolution, meter: true, ..options };
+                let (_, metrics) = run(&engine, &plan, &options);
+                let all = metrics.traffic.unwrap();
+                let mut pipelines = Traffic::default();
+                metrics.pipelines.iter().for_each(|pipeline| pipelines += pipeline.traffic.unwrap());
+                assert_eq!(all.input, pipelines.input, "{options:?}");
+                assert!(all.store.bytes() >= pipelines.store.bytes());
+                assert!(metrics.passes().unwrap() > 0.5, "{:?}", metrics.passes());
+                assert!(metrics.link_time_ns().unwrap() > 0.0 && metrics.memory_time_ns().unwrap() > 0.0);
+                let plain = QueryOptions { meter: false, ..options.clone() };
+                let (batch, metrics) = run(&engine, &plan, &plain);
+                assert_eq!(batch.num_rows(), 100);
+                assert!(metrics.traffic.is_none() && metrics.passes().is_none());
+                assert!(metrics.pipelines.iter().all(|pipeline| pipeline.traffic.is_none()));
+            }
+        }
+    }
+}
