@@ -142,7 +142,13 @@ pub(crate) fn run_lines(run: &Run) -> Vec<String> {
             p.launches,
         );
         if p.link_bytes > 0 {
-            line.push_str(&format!(", blocks={}, link={}", p.blocks, bytes(p.link_bytes)));
+            line.push_str(&format!(
+                ", blocks={}, link={} in {} ({:.2} GB/s)",
+                p.blocks,
+                bytes(p.link_bytes),
+                time(p.wall_ns),
+                p.link_bytes as f64 / p.wall_ns.max(1) as f64,
+            ));
         }
         if let Some(traffic) = &p.traffic {
             line.push_str(&format!(", {}", traffic_text(traffic)));

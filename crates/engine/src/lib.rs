@@ -152,6 +152,9 @@ pub struct PipelineMetrics {
     pub blocks: u64,
     /// Bytes that came from the host while it ran.
     pub link_bytes: u64,
+    /// Time from its first block to the end of its last, what came from the host included, in nanoseconds: of the first
+    /// pipeline of a chain.
+    pub wall_ns: u64,
     /// Share of active lanes, where the device counts it.
     pub lane_activity: Option<f64>,
 }

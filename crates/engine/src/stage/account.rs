@@ -1,5 +1,6 @@
 //! What a pipeline did, and what its status means.
 
+use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::{Argument, Status};
 use kelpie_compile::pipeline::CompiledPipeline;
 
@@ -37,7 +38,11 @@ impl Run<'_> {
             }
         }
         metrics.rows_out = match pipeline.produced {
-            Some(counter) => self.read_word(counter)?,
+            Some(counter) => {
+                let is_result = counter == self.prepared.program.output.count;
+                let drained: usize = self.parts.iter().filter(|_| is_result).map(RecordBatch::num_rows).sum();
+                self.read_word(counter)? + drained as u64
+            }
             None => 1,
         };
         Ok(())

@@ -192,6 +192,7 @@ impl<'a> Run<'a> {
             }
             return Ok(Step::Done);
         }
+        let start = Instant::now();
         let rows = self.source_rows(source)?;
         let mut blocks = self.blocks_of(source, rows)?;
         for (pipeline, report) in chain.iter().zip(reports.iter_mut()) {
@@ -237,6 +238,7 @@ impl<'a> Run<'a> {
         if let Some(report) = reports.first_mut() {
             report.blocks += blocks.len() as u64;
             report.link_bytes += blocks.link_bytes;
+            report.wall_ns += start.elapsed().as_nanos() as u64;
         }
         self.windows.clear();
         Ok(Step::Done)
