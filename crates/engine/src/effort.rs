@@ -17,7 +17,7 @@ const SMALL_BLOCK_BYTES: u64 = 1 << 20;
 const SMALL_BLOCK_ROWS: u64 = 1 << 16;
 
 /// How much is done to make a stage fit. Later ones take longer and need less.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     /// As `kelpie.macro_model` says.
     #[default]

@@ -27,6 +27,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) stream: Box<dyn QueryStream>,
     pub(crate) options: QueryOptions,
+    /// What stages take at least.
+    pub(crate) least_effort: Effort,
     pub(crate) sources: Vec<Arc<dyn TableSource>>,
     pub(crate) cancel: &'a CancelToken,
     pub(crate) metrics: QueryMetrics,
@@ -165,11 +167,19 @@ impl Execution<'_> {
     pub(crate) fn stage(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
         let (device, model) = (&self.device, self.options.macro_model);
         let key = format!("{:?} {} {model:?} {plan:?}", device.name(), device.memory().1);
-        let mut effort = self.engine.efforts.lock().get(&key).copied().unwrap_or_default();
+        let known = self.engine.efforts.lock().get(&key).copied().unwrap_or_default();
+        let mut effort = known.max(self.least_effort);
+        let mut last = None;
         loop {
             let pipelines = self.metrics.pipelines.len();
             let outcome = match effort {
-                Effort::Parts => self.in_parts(plan),
+                Effort::Parts => {
+                    // What it is cut into is no larger problem than the whole was.
+                    let before = std::mem::replace(&mut self.least_effort, Effort::SmallBlocks);
+                    let outcome = self.in_parts(plan, last.take());
+                    self.least_effort = before;
+                    outcome
+                }
                 _ => self.try_stage(plan, effort),
             };
             let error = match outcome {
@@ -183,7 +193,7 @@ impl Execution<'_> {
             let Some(next) = effort.next() else { return self.elsewhere(plan, error) };
             self.metrics.steps.push(format!("{error}; now {next}"));
             self.engine.efforts.lock().insert(key.clone(), next);
-            effort = next;
+            (effort, last) = (next, Some(error));
         }
     }
 

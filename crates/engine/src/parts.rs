@@ -24,8 +24,12 @@ const MOST_BITS: u32 = 12;
 const RUN_ROWS: (usize, usize) = (1 << 22, 1 << 12);
 
 impl Execution<'_> {
-    /// Runs a stage in parts.
-    pub(crate) fn in_parts(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
+    /// Runs a stage in parts, after it failed as a whole for this reason, if it was tried.
+    pub(crate) fn in_parts(
+        &mut self,
+        plan: &Plan,
+        reason: Option<DeviceError>,
+    ) -> Result<RecordBatch, EngineError> {
         match plan {
             Plan::Sort { input, keys, fetch } => {
                 let rows = self.stage(input)?;
@@ -72,7 +76,7 @@ impl Execution<'_> {
                 let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
                 self.stage(&plan)
             }
-            _ => Err(self.no_room(plan)),
+            _ => Err(reason.unwrap_or_else(|| self.no_room(plan)).into()),
         }
     }
 
@@ -116,7 +120,7 @@ impl Execution<'_> {
                 return Ok(concat_batches(&schema, &made)?);
             }
         }
-        Err(last.map_or_else(|| self.no_room(plan), EngineError::from))
+        Err(last.unwrap_or_else(|| self.no_room(plan)).into())
     }
 
     /// Sorts rows on the host in runs on the device, which are merged.
@@ -157,10 +161,10 @@ impl Execution<'_> {
         }
     }
 
-    fn no_room(&self, plan: &Plan) -> EngineError {
+    fn no_room(&self, plan: &Plan) -> DeviceError {
         let (used, limit) = self.device.memory();
         let device = format!("{}: state that cannot be cut into parts ({})", self.device.name(), kind(plan));
-        DeviceError::OutOfMemory { device, requested: limit, used, limit }.into()
+        DeviceError::OutOfMemory { device, requested: limit, used, limit }
     }
 }
 

@@ -157,6 +157,7 @@ impl Engine {
             device,
             total,
             options: query.options.clone(),
+            least_effort: Effort::AsAsked,
             sources: query.sources.clone(),
             cancel,
             metrics,
