@@ -152,12 +152,12 @@ async fn blocks_on_the_interpreter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn less_and_less_memory() {
-    for limit in ["16MB", "2MB"] {
-        for transfer in ["auto", "copy"] {
-            let settings =
-                [("kelpie.device", "cpu"), ("kelpie.memory_limit", limit), ("kelpie.transfer", transfer)];
-            agree(30_000, &settings, &all()).await;
-        }
+    for (limit, transfer) in [("2MB", "copy"), ("600KB", "auto")] {
+        let settings =
+            [("kelpie.device", "cpu"), ("kelpie.memory_limit", limit), ("kelpie.transfer", transfer)];
+        // The distinct values of few groups are in no parts that could be made by themselves.
+        let queries = all().into_iter().filter(|(sql, _)| limit == "2MB" || !sql.contains("DISTINCT"));
+        agree(20_000, &settings, &queries.collect::<Vec<_>>()).await;
     }
 }
 
@@ -165,12 +165,12 @@ async fn less_and_less_memory() {
 async fn steps_are_shown() {
     let settings = [("kelpie.device", "cpu"), ("kelpie.memory_limit", "600KB")];
     let kelpie = agree(30_000, &settings, &[]).await;
-    let shown = kelpie.sql("EXPLAIN ANALYZE SELECT s, min(id) FROM t GROUP BY s").await.unwrap();
+    let shown = kelpie.sql("EXPLAIN ANALYZE SELECT id, min(s) FROM t GROUP BY id").await.unwrap();
     let shown = datafusion::arrow::util::pretty::pretty_format_batches(&shown.batches).unwrap().to_string();
     for part in ["batch: the inputs stream", "smaller blocks", "parts by keys", "blocks=", "link="] {
         assert!(shown.contains(part), "{part} is missing: {shown}");
     }
     kelpie.sql("SET kelpie.macro_model = 'run_to_finish'").await.unwrap();
-    let error = kelpie.sql("SELECT s, min(id) FROM t GROUP BY s").await.unwrap_err().to_string();
+    let error = kelpie.sql("SELECT id, min(s) FROM t GROUP BY id").await.unwrap_err().to_string();
     assert!(error.contains("out of memory") && error.contains("614400"), "{error}");
 }

@@ -316,7 +316,7 @@ impl Cut<'_> {
             (join, ordinal),
             (&build.columns, build_bound),
             &probe.columns,
-            unique,
+            (unique, self.choices.direct_bytes),
             (self.target, self.states.of(Purpose::Table)),
         )?;
         let build_fields = build.columns.len();

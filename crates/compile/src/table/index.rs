@@ -24,8 +24,10 @@ use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth};
 use crate::types::{DataType, Range};
 
-/// Most slots of a direct-addressed index (4 bytes each).
+/// Most slots of a direct-addressed index.
 const DIRECT_LIMIT: u64 = 1 << 28;
+/// Bytes of a slot.
+const SLOT_BYTES: u64 = 4;
 /// Slots a row that a direct-addressed index may have, at most.
 const DIRECT_SLOTS_PER_ROW: u64 = 8;
 
@@ -58,6 +60,8 @@ pub struct Wants {
     pub unique: bool,
     /// Only whether there is a row with the keys.
     pub first_only: bool,
+    /// Bytes that a direct-addressed index may take.
+    pub direct_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +99,7 @@ impl Index {
         store: &RowStore,
         probe: &[ColumnInfo],
         row_bound: u64,
-        Wants { null_equal, unique, first_only }: Wants,
+        Wants { null_equal, unique, first_only, direct_bytes }: Wants,
         states: &mut States,
     ) -> Index {
         let infos = store.infos();
@@ -103,7 +107,8 @@ impl Index {
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
         let nullable_pair = null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
         let dense = match keys {
-            [key] if !nullable_pair => dense_range(key, row_bound),
+            [key] if !nullable_pair => dense_range(key, row_bound)
+                .filter(|(_, slots)| direct_bytes.is_none_or(|most| slots * SLOT_BYTES <= most)),
             _ => None,
         };
         let kind = match (keys, dense) {

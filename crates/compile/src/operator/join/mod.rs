@@ -55,12 +55,12 @@ impl fmt::Display for JoinOperator {
 }
 
 impl JoinOperator {
-    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys.
+    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys; `direct_bytes`: what a direct-addressed index may take.
     pub(crate) fn plan(
         (join, ordinal): (&Join, usize),
         (build, build_bound): (&[ColumnInfo], u64),
         probe: &[ColumnInfo],
-        unique: bool,
+        (unique, direct_bytes): (bool, Option<u64>),
         (target, states): (&Target, &mut States),
     ) -> Result<JoinOperator, Unsupported> {
         let kind = join.kind;
@@ -79,7 +79,7 @@ impl JoinOperator {
         let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
         let first_only = join.residual.is_none()
             && matches!(kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
-        let wants = Wants { null_equal: join.null_equal, unique, first_only };
+        let wants = Wants { null_equal: join.null_equal, unique, first_only, direct_bytes };
         let index = Index::plan(&store, &probe_infos, build_bound, wants, states);
         let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
         let nulls = join.null_aware.then(|| {
