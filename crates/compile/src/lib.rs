@@ -29,6 +29,11 @@ impl MicroModel {
     pub const ALL: [MicroModel; 4] =
         [MicroModel::OperatorAtATime, MicroModel::MultiPass, MicroModel::Pipelined, MicroModel::Resolution];
 
+    /// Whether places of rows are counted by a kernel before they are written by another (A1).
+    pub fn counts_places(self) -> bool {
+        matches!(self, MicroModel::OperatorAtATime | MicroModel::MultiPass)
+    }
+
     /// As `kelpie.micro_model` names it.
     pub fn name(self) -> &'static str {
         match self {

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, Program, ScanInfo};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::{MicroModel, Resolution};
 use kelpie_kir::{Scalar, Target, text, validate};
@@ -180,14 +180,52 @@ fn cells(grouped: bool) -> (Plan, ScanInfo) {
     (Plan::Aggregate { input: Box::new(scan), keys, aggregates, names }, info)
 }
 
+/// A filter, a join of the table with itself, and groups.
+fn joined() -> (Plan, ScanInfo) {
+    let (scan, info) = lineitem();
+    let predicate = compare(CompareOp::Lt, column(&scan, 0), 2400);
+    let build = Plan::Filter { input: Box::new(scan.clone()), predicate: predicate.clone() };
+    let probe = Plan::Filter { input: Box::new(scan.clone()), predicate };
+    let keys = vec![(column(&scan, 7), column(&scan, 7))];
+    let (kind, residual) = (JoinKind::Inner, None);
+    let join = Join { build, probe, kind, keys, residual, null_equal: false, null_aware: false };
+    let input = Plan::Join(Box::new(join));
+    let keys = vec![column(&input, 4)];
+    let aggregates = vec![
+        aggregate(AggregateFunction::Sum, Some(column(&input, 10)), 25, 2),
+        aggregate(AggregateFunction::Count, None, 0, 0),
+    ];
+    (Plan::Aggregate { input: Box::new(input), keys, aggregates, names: vec!["flag".into()] }, info)
+}
+
+/// The rows of a filter in order.
+fn sorted() -> (Plan, ScanInfo) {
+    let (input, info) = selection();
+    let key = |index| SortKey { expr: column(&input, index), descending: false, nulls_first: false };
+    let keys = vec![key(2), key(0)];
+    (Plan::Sort { input: Box::new(input), keys, fetch: Some(100) }, info)
+}
+
 fn of_type(function: AggregateFunction, argument: Expr, data_type: DataType) -> Aggregate {
     let field = Field { name: format!("{function:?}"), data_type, nullable: true };
     Aggregate { function, argument: Some(argument), distinct: false, field }
 }
 
 fn compile(query: &(Plan, ScanInfo), target: &Target, micro_model: MicroModel) -> Program {
-    pipeline::compile(&query.0, std::slice::from_ref(&query.1), target, micro_model, &BTreeSet::new())
-        .expect("the plan compiles")
+    compile_with(query, target, micro_model, Resolution::default())
+}
+
+fn compile_with(
+    (plan, info): &(Plan, ScanInfo),
+    target: &Target,
+    micro_model: MicroModel,
+    resolution: Resolution,
+) -> Program {
+    let duplicates = BTreeSet::new();
+    let choices = Choices { resolution, ..Choices::new(micro_model, &duplicates) };
+    // A join scans its table twice.
+    let infos = [info.clone(), info.clone()];
+    pipeline::compile_with(plan, &infos, target, &choices).expect("the plan compiles")
 }
 
 fn targets() -> Vec<(&'static str, Target)> {
@@ -207,6 +245,8 @@ fn queries() -> Vec<(&'static str, (Plan, ScanInfo))> {
         ("stored", groups(&[7, 8])),
         ("cells", cells(false)),
         ("cells in groups", cells(true)),
+        ("joined", joined()),
+        ("sorted", sorted()),
     ]
 }
 
@@ -214,11 +254,14 @@ fn queries() -> Vec<(&'static str, (Plan, ScanInfo))> {
 fn every_kernel_validates() {
     for (name, query) in queries() {
         for (target_name, target) in targets() {
-            for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
-                for pipeline in compile(&query, &target, micro_model).pipelines {
-                    let text = text::print(&pipeline.module);
-                    if let Err(error) = validate(pipeline.module) {
-                        panic!("{name} {target_name} {micro_model:?}: {error}\n{text}");
+            for micro_model in MicroModel::ALL {
+                for resolution in Resolution::ALL {
+                    let pipelines = compile_with(&query, &target, micro_model, resolution).pipelines;
+                    for module in pipelines.into_iter().flat_map(CompiledPipeline::into_modules) {
+                        let text = text::print(&module);
+                        if let Err(error) = validate(module) {
+                            panic!("{name} {target_name} {micro_model:?} {resolution:?}: {error}\n{text}");
+                        }
                     }
                 }
             }
@@ -277,10 +320,8 @@ fn local_resolution() {
     let target = Target::simt(8, 16, 48 << 10, 4);
     for (name, query) in [("stored", groups(&[8])), ("q6", q6())] {
         for resolution in Resolution::ALL {
-            let duplicates = BTreeSet::new();
-            let choices = Choices { resolution, ..Choices::new(MicroModel::Resolution, &duplicates) };
-            let program = pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), &target, &choices);
-            let module = program.expect("compiles").pipelines.remove(0).module;
+            let program = compile_with(&query, &target, MicroModel::Resolution, resolution);
+            let module = program.pipelines.into_iter().next().expect("a pipeline").module;
             if !(name == "stored" && resolution == Resolution::WorkEfficient) {
                 insta::assert_snapshot!(format!("{name}_{}_kir", resolution.name()), text::print(&module));
             }

@@ -308,13 +308,29 @@ fn describe(
         let _ = writeln!(out, "-- pipeline {index}: {}", pipeline.name);
         match stage {
             ExplainStage::Pipelines => {
+                if pipeline.counting.is_some() {
+                    let counts = prepared.counted.contains_key(&index);
+                    out.push_str(if counts {
+                        "   kernels: count, prefix sum, write\n"
+                    } else {
+                        "   kernels: write\n"
+                    });
+                }
                 for state in pipeline.zeroed.iter().map(|state| &prepared.program.states[*state]) {
                     let slots = prepared.program.classes[state.class].initial;
                     let _ = writeln!(out, "   state {}: {slots} × {} bytes", state.name, state.element_bytes);
                 }
             }
-            ExplainStage::Kir => out.push_str(&text::print(&pipeline.module)),
-            ExplainStage::Code => out.push_str(&device.code(&prepared.modules[index])?),
+            ExplainStage::Kir => {
+                let modules = pipeline.clone().into_modules();
+                modules.for_each(|module| out.push_str(&text::print(&module)));
+            }
+            ExplainStage::Code => {
+                if let Some((module, _)) = prepared.counted.get(&index) {
+                    out.push_str(&device.code(module)?);
+                }
+                out.push_str(&device.code(&prepared.modules[index])?);
+            }
         }
     }
     Ok(())

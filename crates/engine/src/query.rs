@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, ScanInfo};
+use kelpie_compile::pipeline::{self, CompiledPipeline, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_device::{CancelToken, Device, QueryStream};
@@ -100,7 +100,7 @@ impl Engine {
             let primitives = primitives::modules(target);
             modules.extend(primitives.map_err(|error| EngineError::Internal(error.to_string()))?);
         }
-        modules.extend(program.pipelines.into_iter().map(|pipeline| pipeline.module));
+        modules.extend(program.pipelines.into_iter().flat_map(CompiledPipeline::into_modules));
         Ok(modules)
     }
 

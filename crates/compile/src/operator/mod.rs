@@ -13,7 +13,9 @@
 pub mod aggregate;
 pub mod filter;
 pub mod join;
+pub mod materialize;
 pub mod output;
+pub(crate) mod places;
 pub mod sort;
 
 use kelpie_kir::builder::V;

@@ -1,14 +1,13 @@
-//! The result: a dense write of the rows that arrive (HorseQC, Table 4, row A). A2 takes a place with one atomic a row;
-//! A3 computes places in the warp by a prefix sum over the ballot and takes them with one atomic a warp; on a CPU the
-//! prefix sum is a selection vector in the worker's memory, and there is one atomic a batch.
+//! The result: a dense write of the rows that arrive ([`places`](super::places)). On a CPU the prefix sum of A3 is a
+//! selection vector in the worker's memory, and there is one atomic a batch.
+
+use std::collections::BTreeSet;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{
-    AtomicOp, BinaryOp, Builtin, CompareOp, Expr as Kir, Scalar, Scope, ShuffleMode, Type, UnaryOp,
-};
+use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Expr as Kir, Scalar, Scope, Type};
 
 use crate::context::{Argument, Case, Constant, Context, Lowered, Repr, Status, Text, Unsupported};
-use crate::operator::Flow;
+use crate::operator::places::Dense;
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth, OutputColumn, OutputLayout, OutputStorage};
 use crate::table::register_type;
@@ -138,6 +137,11 @@ impl OutputOperator {
         self.is_ordered
     }
 
+    /// At most this many rows are wanted.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
     /// The class of the rows.
     pub(crate) fn class(&self) -> usize {
         self.rows
@@ -166,56 +170,8 @@ impl OutputOperator {
         (counters, classes)
     }
 
-    /// Takes `count` (`u64`) places; the first of them.
-    pub fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
-        let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
-        cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)
-    }
-
-    /// A2: one atomic a row. For live rows only.
-    pub(crate) fn consume_atomic(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        let one = cx.builder.u64(1);
-        let position = self.reserve(cx, one);
-        self.write(cx, position)
-    }
-
-    /// A3 in a warp. Needs uniform control flow, so the flow is a flag.
-    pub(crate) fn consume_warp(&self, cx: &mut Context<'_>, flow: Flow) -> Result<(), Unsupported> {
-        let b = &mut *cx.builder;
-        let active = match flow.active() {
-            Some(active) => active,
-            None => b.bool(true),
-        };
-        let mask = b.value(Kir::Ballot(active));
-        let lane = b.builtin(Builtin::LaneId);
-        let (zero, one) = (b.u32(0), b.u32(1));
-        let bit = b.binary(BinaryOp::Shl, one, lane);
-        let below = b.sub(bit, one);
-        let before = b.and(mask, below);
-        let before = b.unary(UnaryOp::Popcount, before);
-        let total = b.unary(UnaryOp::Popcount, mask);
-        let base = b.var("base", Scalar::U64);
-        let is_leader = b.eq(lane, zero);
-        let any = b.ne(total, zero);
-        let reserves = b.and(is_leader, any);
-        cx.begin_if(reserves);
-        let total = cx.builder.convert(total, Scalar::U64);
-        let first = self.reserve(cx, total);
-        cx.builder.assign(base, first);
-        cx.end();
-        let b = &mut *cx.builder;
-        let own = b.read(base);
-        let first = b.value(Kir::Shuffle { mode: ShuffleMode::Index, value: own, lane: zero });
-        let before = b.convert(before, Scalar::U64);
-        let position = b.add(first, before);
-        cx.begin_if(active);
-        self.write(cx, position)?;
-        cx.end();
-        Ok(())
-    }
-
     /// Writes the current row, which is live, to place `position` (`u64`); where there is none, asks for more.
-    pub(crate) fn write(&self, cx: &mut Context<'_>, position: V) -> Result<(), Unsupported> {
+    pub(crate) fn write_row(&self, cx: &mut Context<'_>, position: V) -> Result<(), Unsupported> {
         let capacity = cx.argument("row_capacity", Scalar::I64, Argument::StateCapacity(self.places));
         if let Some(limit) = self.limit {
             let limit = cx.constant(Constant::Int(Scalar::U64, limit.into()));
@@ -292,6 +248,17 @@ impl OutputOperator {
         cx.builder.report(Status::Grow as u32);
         cx.end();
         (offset, length)
+    }
+}
+
+impl Dense for OutputOperator {
+    fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
+        let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
+        cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)
+    }
+
+    fn write(&self, cx: &mut Context<'_>, place: V, _used: &BTreeSet<usize>) -> Result<(), Unsupported> {
+        self.write_row(cx, place)
     }
 }
 

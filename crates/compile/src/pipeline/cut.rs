@@ -5,15 +5,19 @@ use std::collections::BTreeSet;
 use kelpie_kir::Target;
 
 use super::columns::{self, ColumnInfo};
-use super::program::{OutputLayout, Prune, Purpose, ScanInfo, Sorting, States};
+use super::kernel::needs_of;
+use super::program::{Growth, OutputLayout, Prune, Purpose, ScanInfo, Sorting, States};
 use super::{Choices, HOST_SORT_ROWS, Pipeline, Sink, Source, Step};
+use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::aggregate::{AggregateOperator, Input, rows_of_thread};
 use crate::operator::join::JoinOperator;
+use crate::operator::materialize::Materialize;
 use crate::operator::output::OutputOperator;
 use crate::operator::sort::SortOperator;
 use crate::plan::{Aggregate, Join, JoinKind, Plan, SortKey};
+use crate::table::rows::Layout;
 use crate::types::Literal;
 
 /// A cut plan.
@@ -43,7 +47,12 @@ pub(crate) fn pipelines(
         next_scan: 0,
         next_join: 0,
         next_group: 0,
+        counts: None,
     };
+    if choices.micro_model.counts_places() {
+        let class = cut.states.class(1, Growth::Fixed);
+        cut.counts = Some(cut.states.state("counts", 4, class));
+    }
     let (output, sorting) = match plan {
         Plan::Sort { input, keys, fetch } => {
             let rows = cut.open(input)?;
@@ -67,6 +76,8 @@ pub(crate) fn pipelines(
 
 /// An open pipeline: its rows flow on.
 struct Open {
+    /// The pipelines before it in its chain.
+    before: Vec<Part>,
     source: Source,
     steps: Vec<Step>,
     /// An upper bound of its rows.
@@ -81,7 +92,24 @@ struct Open {
 impl Open {
     /// An open pipeline without steps.
     fn new(source: Source, bound: u64, thread_bound: u64) -> Open {
-        Open { source, steps: Vec::new(), bound, thread_bound, prunes: Vec::new(), skips: Vec::new() }
+        let (before, steps, prunes, skips) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Open { before, source, steps, bound, thread_bound, prunes, skips }
+    }
+
+    /// Ends it in memory, from where it goes on.
+    fn materialize(&mut self, rows: Materialize, target: &Target) {
+        let bound = self.bound;
+        let thread_bound = if rows.is_dense() { rows_of_thread(bound, target) } else { bound };
+        let after = Open::new(Source::Rows(Box::new(rows.clone())), bound, thread_bound);
+        let Open { mut before, source, steps, prunes, skips, .. } = std::mem::replace(self, after);
+        before.push(Part { source, steps, prunes, skips: skips.clone(), rows, bound });
+        (self.before, self.skips) = (before, skips);
+    }
+
+    /// Nothing is delivered where a build side, whose rows are counted by the state `rows`, is empty.
+    fn skip_if_empty(&mut self, rows: usize) {
+        self.before.iter_mut().for_each(|part| part.skips.push(rows));
+        self.skips.push(rows);
     }
 
     /// The column of the scan that an expression is after the steps.
@@ -125,11 +153,27 @@ impl Open {
         })
     }
 
+    /// Whether all its rows lie in memory, as columns.
+    fn is_stored_whole(&self) -> bool {
+        let passes = |step: &Step| matches!(step, Step::Project(exprs) if !computes(exprs));
+        matches!(self.source, Source::Scan { .. } | Source::Rows(_)) && self.steps.iter().all(passes)
+    }
+
     /// Whether some of the source's rows may have been dropped.
     fn is_filtered(&self) -> bool {
         let drops = |step: &Step| matches!(step, Step::Filter(_) | Step::Join(_) | Step::Prefilter(..));
         !matches!(self.source, Source::Scan { .. }) || self.steps.iter().any(drops)
     }
+}
+
+/// A pipeline that ends in memory, for the next one of its chain.
+struct Part {
+    source: Source,
+    steps: Vec<Step>,
+    prunes: Vec<Prune>,
+    skips: Vec<usize>,
+    rows: Materialize,
+    bound: u64,
 }
 
 /// The rows of a plan: those of one or several open pipelines, whose columns agree.
@@ -159,6 +203,8 @@ struct Cut<'a> {
     next_scan: usize,
     next_join: usize,
     next_group: usize,
+    /// The state that takes the counts of dense writes, where they are counted.
+    counts: Option<usize>,
 }
 
 impl Cut<'_> {
@@ -206,26 +252,90 @@ impl Cut<'_> {
 
     /// Ends open pipelines in one sink.
     fn close(&mut self, branches: Vec<Open>, sink: impl Fn() -> Sink) {
-        let group = self.next_group;
+        let (group, counts) = (self.next_group, self.counts);
         self.next_group += 1;
-        for (index, open) in branches.into_iter().enumerate() {
+        let mut zeroed = needs_of(&sink()).zeroed;
+        for open in branches {
+            let mut continues = false;
+            for Part { source, steps, prunes, skips, rows, bound } in open.before {
+                let (sink, zeroed) = (Sink::Rows(Box::new(rows)), std::mem::take(&mut zeroed));
+                self.done.push(Pipeline {
+                    source,
+                    steps,
+                    sink,
+                    group,
+                    zeroed,
+                    prunes,
+                    skips,
+                    continues,
+                    counts,
+                    bound,
+                });
+                continues = true;
+            }
+            let (sink, zeroed) = (sink(), std::mem::take(&mut zeroed));
+            let Open { source, steps, prunes, skips, bound, .. } = open;
             self.done.push(Pipeline {
-                source: open.source,
-                steps: open.steps,
-                sink: sink(),
+                source,
+                steps,
+                sink,
                 group,
-                is_first: index == 0,
-                prunes: open.prunes,
-                skips: open.skips,
+                zeroed,
+                prunes,
+                skips,
+                continues,
+                counts,
+                bound,
             });
+        }
+    }
+
+    /// Ends open pipelines in memory, each in its own, and goes on from there.
+    fn materialize(&mut self, rows: &mut Rows) -> Result<(), Unsupported> {
+        for open in &mut rows.branches {
+            if matches!(open.source, Source::Rows(_)) && open.steps.is_empty() {
+                continue;
+            }
+            let (layout, states) = (self.layout(), self.states.of(Purpose::Store));
+            let stored = Materialize::plan(&rows.columns, open.bound, layout, states)?;
+            open.materialize(stored, self.target);
+        }
+        Ok(())
+    }
+
+    /// Under operator-at-a-time an operator's rows go through memory to the next.
+    fn end_operator(&mut self, mut rows: Rows) -> Result<Rows, Unsupported> {
+        if self.choices.micro_model == MicroModel::OperatorAtATime {
+            self.materialize(&mut rows)?;
+        }
+        Ok(rows)
+    }
+
+    /// How stores of rows give out their places.
+    fn layout(&self) -> Layout {
+        match self.counts {
+            Some(_) => Layout::Dense,
+            None => Layout::of(self.target),
         }
     }
 
     /// Ends an open pipeline in the group of the last one.
     fn continue_group(&mut self, open: Open, sink: Sink) {
         let group = self.next_group.saturating_sub(1);
-        let Open { source, steps, prunes, skips, .. } = open;
-        self.done.push(Pipeline { source, steps, sink, group, is_first: false, prunes, skips });
+        let Open { source, steps, prunes, skips, bound, .. } = open;
+        let (zeroed, continues, counts) = (Vec::new(), false, None);
+        self.done.push(Pipeline {
+            source,
+            steps,
+            sink,
+            group,
+            zeroed,
+            prunes,
+            skips,
+            continues,
+            counts,
+            bound,
+        });
     }
 
     /// The open pipelines that deliver `plan`'s rows, and what is known of the columns.
@@ -245,13 +355,16 @@ impl Cut<'_> {
             Plan::Filter { input, predicate } => {
                 let mut rows = self.open(input)?;
                 rows.push(|| Step::Filter(predicate.clone()));
-                Ok(rows)
+                self.end_operator(rows)
             }
             Plan::Project { input, exprs, .. } => {
                 let mut rows = self.open(input)?;
                 rows.push(|| Step::Project(exprs.clone()));
                 rows.columns = columns::of_projection(exprs, &rows.columns);
-                Ok(rows)
+                match computes(exprs) {
+                    true => self.end_operator(rows),
+                    false => Ok(rows),
+                }
             }
             Plan::Aggregate { input, keys, aggregates, .. } => self.aggregate(input, keys, aggregates),
             Plan::Join(join) => self.join(join),
@@ -270,6 +383,7 @@ impl Cut<'_> {
         aggregates: &[Aggregate],
     ) -> Result<Rows, Unsupported> {
         let rows = self.open(input)?;
+        let (rows, keys, aggregates) = self.before_aggregation(rows, keys, aggregates)?;
         let input = Input {
             columns: &rows.columns,
             row_bound: rows.bound(),
@@ -278,12 +392,45 @@ impl Cut<'_> {
         };
         let (target, choices) = (self.target, self.choices);
         let states = self.states.of(Purpose::Table);
-        let operator = AggregateOperator::plan(keys, aggregates, &input, (target, choices), states)?;
+        let operator = AggregateOperator::plan(&keys, &aggregates, &input, (target, choices), states)?;
         self.close(rows.branches, || Sink::Aggregate(operator.clone()));
         let (columns, bound) = (operator.columns(), operator.row_bound());
         // Groups lie anywhere in their table: all of them may be one thread's.
         let open = Open::new(Source::Groups(operator), bound, bound);
         Ok(Rows { branches: vec![open], columns })
+    }
+
+    /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
+    /// (HorseQC, Table 4, B1 and C1: what is materialised is filtered).
+    fn before_aggregation(
+        &mut self,
+        mut rows: Rows,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<(Rows, Vec<Expr>, Vec<Aggregate>), Unsupported> {
+        let mut read: Vec<Expr> = Vec::new();
+        let mut place_of = |expr: &Expr| {
+            let known = read.iter().position(|known| known == expr);
+            let place = known.unwrap_or_else(|| {
+                read.push(expr.clone());
+                read.len() - 1
+            });
+            Expr::column(place, expr.data_type.clone(), expr.nullable)
+        };
+        let own_keys: Vec<Expr> = keys.iter().map(&mut place_of).collect();
+        let own_aggregates = aggregates.iter().map(|aggregate| Aggregate {
+            argument: aggregate.argument.as_ref().map(&mut place_of),
+            ..aggregate.clone()
+        });
+        let own_aggregates: Vec<Aggregate> = own_aggregates.collect();
+        let is_ready = |open: &Open| open.is_stored_whole() && !computes(&read);
+        if self.choices.micro_model != MicroModel::MultiPass || rows.branches.iter().all(is_ready) {
+            return Ok((rows, keys.to_vec(), aggregates.to_vec()));
+        }
+        rows.columns = columns::of_projection(&read, &rows.columns);
+        rows.push(|| Step::Project(read.clone()));
+        self.materialize(&mut rows)?;
+        Ok((rows, own_keys, own_aggregates))
     }
 
     fn union(&mut self, inputs: &[Plan]) -> Result<Rows, Unsupported> {
@@ -312,12 +459,13 @@ impl Cut<'_> {
         let after_probe = self.done.len();
         let build_bound = build.bound();
         let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
+        let layout = self.layout();
         let operator = JoinOperator::plan(
             (join, ordinal),
             (&build.columns, build_bound),
             &probe.columns,
             (unique, self.choices.direct_bytes),
-            (self.target, self.states.of(Purpose::Table)),
+            (layout, self.states.of(Purpose::Table)),
         )?;
         let build_fields = build.columns.len();
         let filtered = build.branches.iter().any(Open::is_filtered);
@@ -335,8 +483,8 @@ impl Cut<'_> {
             let rows = operator.store().row_count();
             let built = self.done.len() - after_probe;
             let inside = self.done[before_probe + built..].iter_mut().map(|pipeline| &mut pipeline.skips);
-            let last = probe.branches.iter_mut().map(|open| &mut open.skips);
-            inside.chain(last).for_each(|skips| skips.push(rows));
+            inside.for_each(|skips| skips.push(rows));
+            probe.branches.iter_mut().for_each(|open| open.skip_if_empty(rows));
         }
         let kept = Open::new(Source::BuildRows(Box::new(operator.clone())), build_bound, build_bound);
         probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));
@@ -351,6 +499,8 @@ impl Cut<'_> {
             // What a thread sees is no longer a share of a table's rows.
             open.thread_bound = if expansion == 1 { open.thread_bound } else { open.bound };
         }
+        let mut rows =
+            self.end_operator(Rows { branches: probe.branches, columns: operator.columns().to_vec() })?;
         if let JoinKind::BuildOuter | JoinKind::FullOuter = join.kind {
             let nulls = join.probe.fields().into_iter().map(|field| Expr {
                 kind: ExprKind::Literal(Literal::Null),
@@ -360,10 +510,15 @@ impl Cut<'_> {
             let own = operator.columns()[..build_fields].iter().enumerate();
             let own = own.map(|(index, info)| Expr::column(index, info.data_type.clone(), info.nullable));
             let exprs = own.chain(nulls).collect();
-            probe.branches.push(Open { steps: vec![Step::Project(exprs)], ..kept });
+            rows.branches.push(Open { steps: vec![Step::Project(exprs)], ..kept });
         }
-        Ok(Rows { branches: probe.branches, columns: operator.columns().to_vec() })
+        Ok(rows)
     }
+}
+
+/// Whether a projection computes something, and does not only pass columns on.
+fn computes(exprs: &[Expr]) -> bool {
+    exprs.iter().any(|expr| !matches!(expr.kind, ExprKind::Column(_) | ExprKind::Literal(_)))
 }
 
 /// The rows of a join's store.

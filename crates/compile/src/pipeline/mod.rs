@@ -1,9 +1,13 @@
 //! From a plan to pipelines: each has one source, steps, and one sink, and becomes one kernel (HorseQC, section 4).
 
+mod body;
 mod columns;
 mod cut;
 mod kernel;
 mod program;
+mod row;
+mod selection;
+mod speculation;
 
 pub use columns::ColumnInfo;
 pub(crate) use columns::of_expr as column_of;
@@ -13,8 +17,8 @@ pub(crate) mod states_of {
 }
 
 pub use program::{
-    CapacityClass, CompiledPipeline, Growth, OutputColumn, OutputLayout, OutputStorage, Program, Prune,
-    Purpose, Rows, ScanInfo, Sorting, State,
+    CapacityClass, CompiledPipeline, CountKernel, Counting, Growth, OutputColumn, OutputLayout,
+    OutputStorage, Program, Prune, Purpose, Rows, ScanInfo, Sorting, State,
 };
 
 use std::collections::BTreeSet;
@@ -26,6 +30,7 @@ use crate::context::{Argument, Unsupported};
 use crate::expr::Expr;
 use crate::operator::aggregate::AggregateOperator;
 use crate::operator::join::JoinOperator;
+use crate::operator::materialize::Materialize;
 use crate::operator::output::OutputOperator;
 use crate::operator::sort::SortOperator;
 use crate::plan::{Plan, Scan};
@@ -47,6 +52,8 @@ pub(crate) enum Source {
     Store(Box<JoinOperator>),
     /// The rows of a join's build side that its kind keeps.
     BuildRows(Box<JoinOperator>),
+    /// What an earlier pipeline has materialised.
+    Rows(Box<Materialize>),
     /// The rows of a sort, in order.
     Sorted(Box<SortOperator>),
 }
@@ -77,6 +84,15 @@ pub(crate) enum Sink {
     Fill(Box<JoinOperator>),
     /// Nowhere: marks the build rows that match.
     Mark(Box<JoinOperator>),
+    /// Into memory, for the pipeline that continues this one.
+    Rows(Box<Materialize>),
+    /// Nowhere: counts the rows that each row of the source becomes.
+    Count {
+        /// State of one `u32` a row of the source.
+        counts: usize,
+        /// State of one `u64` that counts all of them, where that may be too many for a `u32`.
+        rows: Option<usize>,
+    },
     /// Into the rows of a sort.
     Sort(Box<SortOperator>),
     /// Into the result.
@@ -91,12 +107,18 @@ pub(crate) struct Pipeline {
     pub sink: Sink,
     /// Pipelines of one group fill the same states.
     pub group: usize,
-    /// The group's first pipeline clears them.
-    pub is_first: bool,
+    /// States that its first pipeline clears.
+    pub zeroed: Vec<usize>,
     /// What of the scan need not be read.
     pub prunes: Vec<Prune>,
     /// Counts of build rows without one of which it need not run.
     pub skips: Vec<usize>,
+    /// Its source is what the pipeline before it materialises.
+    pub continues: bool,
+    /// Where a dense sink is written in two kernels (A1): the state that takes the counts, one `u32` a row of the source.
+    pub counts: Option<usize>,
+    /// An upper bound of the rows that reach the sink.
+    pub bound: u64,
 }
 
 impl fmt::Display for Pipeline {
@@ -106,6 +128,7 @@ impl fmt::Display for Pipeline {
             Source::Groups(_) => write!(f, "groups")?,
             Source::Store(_) => write!(f, "build side")?,
             Source::BuildRows(_) => write!(f, "build rows")?,
+            Source::Rows(_) => write!(f, "rows")?,
             Source::Sorted(_) => write!(f, "sorted rows")?,
         }
         for step in &self.steps {
@@ -122,6 +145,8 @@ impl fmt::Display for Pipeline {
             Sink::Index(join) => write!(f, " → index ({})", join.index()),
             Sink::Fill(_) => write!(f, " → buckets"),
             Sink::Mark(join) => write!(f, " → join {join}"),
+            Sink::Rows(_) => write!(f, " → rows"),
+            Sink::Count { .. } => write!(f, " → count"),
             Sink::Sort(_) => write!(f, " → sort"),
             Sink::Output(_) => write!(f, " → result"),
         }
@@ -184,9 +209,10 @@ pub fn compile_with(
     // Last first: what no later pipeline reads is not stored.
     for (index, pipeline) in done.into_iter().enumerate().rev() {
         let name = format!("p{index}");
-        let environment = kernel::Environment { scans, target, micro_model, used: &used };
+        let environment =
+            kernel::Environment { scans, target, micro_model, resolution: choices.resolution, used: &used };
         let compiled = kernel::generate(&name, pipeline, &environment, &mut states)?;
-        used.extend(compiled.arguments.iter().filter_map(|argument| match argument {
+        used.extend(compiled.all_arguments().filter_map(|argument| match argument {
             Argument::State(state) => Some(*state),
             _ => None,
         }));

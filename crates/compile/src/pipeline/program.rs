@@ -94,6 +94,52 @@ pub struct CompiledPipeline {
     pub keeps_text: bool,
     /// Counters of the rows that it stores for the pipeline that continues it: zero before each block of the chain.
     pub stores: Vec<usize>,
+    /// Its dense write takes several kernels (HorseQC, Table 4, A1): this is what precedes `module`.
+    pub counting: Option<Counting>,
+}
+
+impl CompiledPipeline {
+    /// Its modules, in the order in which their kernels run.
+    pub fn into_modules(self) -> impl Iterator<Item = Module> {
+        let count = self.counting.and_then(|counting| counting.kernel).map(|kernel| kernel.module);
+        count.into_iter().chain([self.module])
+    }
+
+    /// What its kernels are given.
+    pub fn all_arguments(&self) -> impl Iterator<Item = &Argument> {
+        let count = self.counting.iter().filter_map(|counting| counting.kernel.as_ref());
+        count.flat_map(|kernel| &kernel.arguments).chain(&self.arguments)
+    }
+}
+
+/// What precedes the kernel that writes rows to counted places, at each launch over some rows of the source: the count
+/// kernel, the exclusive prefix sum of `counts`, and room for the rows in `class`. After the launch the rows are added to
+/// `total`, where the next one goes on.
+#[derive(Debug, Clone)]
+pub struct Counting {
+    /// Counts; `None`: each row of the source becomes one, and there are no counts.
+    pub kernel: Option<CountKernel>,
+    /// State of one `u32` a row of the launch, and one more for their sum.
+    pub counts: Option<usize>,
+    /// State of one `u64`: rows of the launch, where that may be more than a `u32` holds. Zero before the launch.
+    pub rows: Option<usize>,
+    /// State of one `u64`: rows that are written.
+    pub total: usize,
+    /// Class of the arrays that are written.
+    pub class: usize,
+    /// No more rows than this are written.
+    pub limit: Option<u64>,
+}
+
+/// The kernel that counts the rows that each row of a pipeline's source becomes.
+#[derive(Debug, Clone)]
+pub struct CountKernel {
+    /// Holds just this kernel.
+    pub module: Module,
+    /// The kernel's name.
+    pub kernel: String,
+    /// One a parameter.
+    pub arguments: Vec<Argument>,
 }
 
 /// A column of a pipeline's scan whose values outside the bounds of a finished build side have no effect.

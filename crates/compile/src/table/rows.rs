@@ -20,6 +20,25 @@ const INITIAL_ROWS: u64 = 4 << 20;
 const CHUNK_ROWS: u64 = 1 << CHUNK_SHIFT;
 const CHUNK_SHIFT: u32 = 10;
 
+/// How the places of a store are given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// One after the other: every place below the count has a row.
+    Dense,
+    /// To so many workers, `CHUNK_ROWS` at a time: there are holes.
+    Chunked(u32),
+}
+
+impl Layout {
+    /// What lets the workers of a device write without meeting at each row.
+    pub fn of(target: &Target) -> Layout {
+        match target.block_threads {
+            1 => Layout::Chunked(target.resident_blocks.max(1)),
+            _ => Layout::Dense,
+        }
+    }
+}
+
 /// A store of rows; their order is arbitrary.
 #[derive(Debug, Clone)]
 pub struct RowStore {
@@ -46,12 +65,14 @@ impl RowStore {
     pub(crate) fn plan(
         columns: &[ColumnInfo],
         row_bound: u64,
-        target: &Target,
+        layout: Layout,
         states: &mut States,
     ) -> Result<RowStore, Unsupported> {
         let count = states.counter("places");
-        let is_chunked = target.block_threads == 1;
-        let slack = if is_chunked { CHUNK_ROWS * u64::from(target.resident_blocks.max(1)) } else { 0 };
+        let (is_chunked, slack) = match layout {
+            Layout::Dense => (false, 0),
+            Layout::Chunked(workers) => (true, CHUNK_ROWS * u64::from(workers)),
+        };
         let class = states.class(row_bound.clamp(1, INITIAL_ROWS) + slack, Growth::Counted(count));
         let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -133,6 +154,11 @@ impl RowStore {
         place
     }
 
+    /// Whether there is a row at every place below the count.
+    pub fn is_dense(&self) -> bool {
+        self.fills.is_none()
+    }
+
     /// Whether there is a row at `place` (`i64`) below the count; `None`: at every one.
     pub fn is_taken(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
         let fills = self.fill_array(cx)?;
@@ -176,7 +202,7 @@ impl RowStore {
     }
 
     /// Takes `count` (`u64`) places; the first of them.
-    fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
+    pub fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
         let counter = cx.argument("place_count", Type::global(Scalar::U64), Argument::State(self.count));
         cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)
     }

@@ -21,7 +21,7 @@ impl Run<'_> {
             all += traffic.link;
             (metrics.bytes_read, metrics.bytes_written) = (all.read, all.written);
         }
-        for argument in pipeline.arguments.iter().filter(|_| metrics.traffic.is_none()) {
+        for argument in pipeline.all_arguments().filter(|_| metrics.traffic.is_none()) {
             match argument {
                 Argument::Column { scan, column, part } => {
                     let resident = self.column(*scan, *column)?;

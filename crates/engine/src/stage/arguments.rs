@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kelpie_compile::context::{Argument, ColumnPart, Constant};
-use kelpie_compile::pipeline::CompiledPipeline;
 use kelpie_device::{Buffer, KernelArgument};
 use kelpie_kir::Scalar;
 
@@ -15,10 +14,10 @@ use crate::error::EngineError;
 impl<'a> Run<'a> {
     pub fn arguments(
         &mut self,
-        pipeline: &CompiledPipeline,
+        arguments: &[Argument],
         rows: &Range<u64>,
     ) -> Result<Vec<KernelArgument>, EngineError> {
-        pipeline.arguments.iter().map(|argument| self.argument(argument, rows)).collect()
+        arguments.iter().map(|argument| self.argument(argument, rows)).collect()
     }
 
     fn argument(&mut self, argument: &Argument, rows: &Range<u64>) -> Result<KernelArgument, EngineError> {

@@ -202,7 +202,7 @@ impl Blocks {
 fn host_parts(run: &Run<'_>, pipeline: &CompiledPipeline) -> Result<Vec<Streamed>, EngineError> {
     let Rows::Scan(source) = pipeline.rows else { return Ok(Vec::new()) };
     let mut parts: Vec<Streamed> = Vec::new();
-    for argument in &pipeline.arguments {
+    for argument in pipeline.all_arguments() {
         let Argument::Column { scan, column, part } = *argument else { continue };
         let name = (scan, column, part);
         let resident = run.column(scan, column)?;

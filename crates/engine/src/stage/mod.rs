@@ -7,10 +7,12 @@
 mod account;
 mod arguments;
 mod blocks;
+mod counting;
 mod run;
 mod state;
 mod traffic;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,7 +21,7 @@ use arrow::record_batch::RecordBatch;
 use kelpie_compile::pipeline::{Program, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan};
 use kelpie_device::{CancelToken, Device, Kernel, QueryStream};
-use kelpie_kir::{ValidModule, validate};
+use kelpie_kir::{Module, ValidModule, validate};
 use parking_lot::Mutex;
 
 use self::run::Run;
@@ -34,6 +36,8 @@ pub struct Prepared {
     pub program: Program,
     pub modules: Vec<ValidModule>,
     pub kernels: Vec<Arc<dyn Kernel>>,
+    /// The kernels that count, by the number of their pipeline.
+    pub counted: HashMap<usize, (ValidModule, Arc<dyn Kernel>)>,
     /// Rows of a sort up to which the host computes the order.
     host_order_rows: u64,
     /// Capacities that fit what the program held when it last ran: it starts with them the next time.
@@ -130,26 +134,44 @@ pub fn prepare(
     stream: &dyn QueryStream,
     host_sort_rows: Option<u64>,
 ) -> Result<Prepared, EngineError> {
-    let mut modules = Vec::new();
-    for pipeline in &program.pipelines {
-        let module = validate(pipeline.module.clone())
-            .map_err(|error| EngineError::Internal(format!("kernel of {}: {error}", pipeline.name)))?;
-        modules.push(module);
+    let pipelines = &program.pipelines;
+    let valid = |module: &Module, name: &str| {
+        let internal = |error| EngineError::Internal(format!("kernel of {name}: {error}"));
+        validate(module.clone()).map_err(internal)
+    };
+    let modules = pipelines.iter().map(|pipeline| valid(&pipeline.module, &pipeline.name));
+    let modules = modules.collect::<Result<Vec<_>, _>>()?;
+    let mut count_modules = Vec::new();
+    for (index, pipeline) in pipelines.iter().enumerate() {
+        if let Some(kernel) = pipeline.counting.as_ref().and_then(|counting| counting.kernel.as_ref()) {
+            count_modules.push((index, valid(&kernel.module, &pipeline.name)?, kernel.kernel.as_str()));
+        }
     }
-    let compile = |index: usize| stream.compile(&modules[index], &program.pipelines[index].kernel);
+    let main = modules.iter().zip(pipelines).map(|(module, pipeline)| (module, pipeline.kernel.as_str()));
+    let jobs: Vec<_> = main.chain(count_modules.iter().map(|(_, module, name)| (module, *name))).collect();
+    let mut kernels = compile_all(stream, &jobs)?;
+    let counted = kernels.split_off(modules.len());
+    let counted = count_modules.into_iter().zip(counted);
+    let counted = counted.map(|((index, module, _), kernel)| (index, (module, kernel))).collect();
+    let host_order_rows = host_sort_rows.unwrap_or(sorting::HOST_ORDER_ROWS);
+    Ok(Prepared { program, modules, kernels, counted, host_order_rows, learned: Mutex::new(None) })
+}
+
+fn compile_all(
+    stream: &dyn QueryStream,
+    jobs: &[(&ValidModule, &str)],
+) -> Result<Vec<Arc<dyn Kernel>>, EngineError> {
+    let compile = |(module, name): &(&ValidModule, &str)| stream.compile(module, name);
     let kernels: Vec<_> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..modules.len()).map(|index| scope.spawn(move || compile(index))).collect();
-        let first = (0..modules.len().min(1)).map(compile);
-        let first: Vec<_> = first.collect();
+        let others: Vec<_> = jobs.iter().skip(1).map(|job| scope.spawn(move || compile(job))).collect();
+        let first: Vec<_> = jobs.iter().take(1).map(compile).collect();
         let others = others.into_iter().map(|handle| match handle.join() {
             Ok(kernel) => kernel.map_err(EngineError::from),
             Err(_) => Err(EngineError::Internal("a compiling thread panicked".into())),
         });
         first.into_iter().map(|kernel| kernel.map_err(EngineError::from)).chain(others).collect()
     });
-    let kernels = kernels.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let host_order_rows = host_sort_rows.unwrap_or(sorting::HOST_ORDER_ROWS);
-    Ok(Prepared { program, modules, kernels, host_order_rows, learned: Mutex::new(None) })
+    kernels.into_iter().collect()
 }
 
 /// What a stage runs over.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
-use kelpie_compile::context::{ColumnPart, Status};
+use kelpie_compile::context::{Argument, ColumnPart, Status};
 use kelpie_compile::pipeline::{CompiledPipeline, Rows, Sorting};
 use kelpie_compile::types::Field;
-use kelpie_device::{Buffer, Device, KernelArgument, Launch};
+use kelpie_device::{Buffer, Device, Kernel, KernelArgument, Launch};
 
 use super::account::failure;
 use super::blocks::Blocks;
+use super::counting::Counted;
 use super::{Prepared, Setting};
 use crate::columns::Zone;
 use crate::error::EngineError;
@@ -47,7 +48,7 @@ pub(super) struct Run<'a> {
     undrained: u64,
     pub drain_ns: u64,
     /// The states that the group clears before it runs.
-    cleared: Vec<usize>,
+    pub cleared: Vec<usize>,
     /// What finished groups have counted, by state.
     counted: HashMap<usize, u64>,
 }
@@ -62,7 +63,7 @@ enum Step {
 }
 
 /// What a status asks for.
-enum Verdict {
+pub(super) enum Verdict {
     Done,
     Grow,
     Duplicate(usize),
@@ -321,7 +322,7 @@ impl<'a> Run<'a> {
         Ok(time_ns)
     }
 
-    /// Launches a pipeline's kernel once.
+    /// Launches a pipeline once.
     fn launch(
         &mut self,
         index: usize,
@@ -332,20 +333,37 @@ impl<'a> Run<'a> {
         if self.setting.cancel.is_cancelled() {
             return Err(EngineError::Cancelled);
         }
-        let arguments = self.arguments(pipeline, &rows)?;
-        let count = rows.end - rows.start;
-        let launch = Launch {
-            kernel: self.prepared.kernels[index].as_ref(),
-            blocks: self.grid(count),
-            arguments: &arguments,
-            cancel: self.setting.cancel,
+        let until = match &pipeline.counting {
+            None => None,
+            Some(counting) => match self.count((index, pipeline), counting, &rows, metrics)? {
+                Counted::Not(verdict) => return Ok(verdict),
+                Counted::Until(until) => Some((counting.total, until)),
+            },
         };
-        let report = self.setting.stream.launch(&launch)?;
-        metrics.rows_in += count;
+        metrics.rows_in += rows.end - rows.start;
+        let kernel = self.prepared.kernels[index].as_ref();
+        let verdict = self.launch_kernel((kernel, &pipeline.arguments), pipeline, &rows, metrics)?;
+        if let (Verdict::Done, Some((total, until))) = (&verdict, until) {
+            self.set_word(total, until)?;
+        }
+        Ok(verdict)
+    }
+
+    /// Launches one of a pipeline's kernels once.
+    pub fn launch_kernel(
+        &mut self,
+        (kernel, declared): (&dyn Kernel, &[Argument]),
+        pipeline: &CompiledPipeline,
+        rows: &Range<u64>,
+        metrics: &mut PipelineMetrics,
+    ) -> Result<Verdict, EngineError> {
+        let arguments = self.arguments(declared, rows)?;
+        let (blocks, cancel) = (self.grid(rows.end - rows.start), self.setting.cancel);
+        let report = self.setting.stream.launch(&Launch { kernel, blocks, arguments: &arguments, cancel })?;
         metrics.run_ns += report.time_ns;
         metrics.launches += 1;
         if !report.accessed.is_empty() {
-            let traffic = self.traffic(pipeline, &arguments, &report.accessed);
+            let traffic = self.traffic(declared, &arguments, &report.accessed);
             *metrics.traffic.get_or_insert_default() += traffic;
         }
         if let Some(activity) = report.activity {

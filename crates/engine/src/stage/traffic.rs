@@ -1,23 +1,18 @@
 //! What a metered launch accessed, by what the memory is for.
 
 use kelpie_compile::context::Argument;
-use kelpie_compile::pipeline::{CompiledPipeline, Purpose};
+use kelpie_compile::pipeline::Purpose;
 use kelpie_device::{Accessed, KernelArgument};
 
 use super::run::Run;
 use crate::meter::{Region, Traffic};
 
 impl Run<'_> {
-    /// `accessed`: one an argument, then addresses that are no argument's.
-    pub fn traffic(
-        &self,
-        pipeline: &CompiledPipeline,
-        given: &[KernelArgument],
-        accessed: &[Accessed],
-    ) -> Traffic {
+    /// `declared`: the kernel's arguments. `accessed`: one an argument, then addresses that are no argument's.
+    pub fn traffic(&self, declared: &[Argument], given: &[KernelArgument], accessed: &[Accessed]) -> Traffic {
         let mut traffic = Traffic::default();
         let mut accessed = accessed.iter();
-        for ((argument, given), accessed) in pipeline.arguments.iter().zip(given).zip(&mut accessed) {
+        for ((argument, given), accessed) in declared.iter().zip(given).zip(&mut accessed) {
             traffic.add(self.region(argument, given), *accessed);
         }
         // Text that is kept by address is that of columns.

@@ -14,7 +14,7 @@ mod probe;
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, Scalar, Scope, Target, Type};
+use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 use crate::context::{Argument, Context, Joined, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind};
@@ -22,7 +22,7 @@ use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth, column_of};
 use crate::plan::{Join, JoinKind};
 use crate::table::index::{Index, Wants};
-use crate::table::rows::RowStore;
+use crate::table::rows::{Layout, RowStore};
 use crate::types::{DataType, Range};
 
 /// A join, planned.
@@ -55,13 +55,14 @@ impl fmt::Display for JoinOperator {
 }
 
 impl JoinOperator {
-    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys; `direct_bytes`: what a direct-addressed index may take.
+    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys;
+    /// `direct_bytes`: what a direct-addressed index may take; `layout`: of the store.
     pub(crate) fn plan(
         (join, ordinal): (&Join, usize),
         (build, build_bound): (&[ColumnInfo], u64),
         probe: &[ColumnInfo],
         (unique, direct_bytes): (bool, Option<u64>),
-        (target, states): (&Target, &mut States),
+        (layout, states): (Layout, &mut States),
     ) -> Result<JoinOperator, Unsupported> {
         let kind = join.kind;
         let mut stored: Vec<Expr> = join.keys.iter().map(|(key, _)| key.clone()).collect();
@@ -74,7 +75,7 @@ impl JoinOperator {
             }));
         }
         let infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
-        let store = RowStore::plan(&infos, build_bound, target, states)?;
+        let store = RowStore::plan(&infos, build_bound, layout, states)?;
         let probe_keys: Vec<Expr> = join.keys.iter().map(|(_, key)| key.clone()).collect();
         let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
         let first_only = join.residual.is_none()

@@ -16,6 +16,7 @@ use self::top::Heap;
 use self::words::{WordKey, Words};
 use crate::context::{Argument, Context, Joined, Status, Unsupported};
 use crate::expr::ExprKind;
+use crate::operator::places::Dense;
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth, Rows};
 use crate::plan::SortKey;
@@ -119,10 +120,10 @@ impl SortOperator {
     // ---- as a sink
 
     /// What precedes the row loop. `rows` (`i64`) is given where every row of the source is stored: then no counter is
-    /// needed for the places.
-    pub(crate) fn begin(&mut self, cx: &mut Context<'_>, rows: Option<V>) {
+    /// needed for the places. `all`: none is to be left out, as they have been counted.
+    pub(crate) fn begin(&mut self, cx: &mut Context<'_>, rows: Option<V>, all: bool) {
         let serial = cx.target.lanes == 1 && cx.target.block_threads == 1;
-        let wanted = self.fetch.filter(|wanted| serial && (1..=top::MAX_ROWS).contains(wanted));
+        let wanted = self.fetch.filter(|wanted| serial && !all && (1..=top::MAX_ROWS).contains(wanted));
         self.heap = wanted.map(|wanted| Heap::begin(cx, wanted));
         self.positional = false;
         if let (Some(rows), true, None) = (rows, self.single, &self.heap) {
@@ -151,22 +152,26 @@ impl SortOperator {
         used: &BTreeSet<usize>,
     ) -> Result<(), Unsupported> {
         let Some(heap) = &self.heap else {
-            let place = if self.positional { row } else { self.reserve(cx) };
+            let place = if self.positional { row } else { self.take(cx) };
             return self.store(cx, place, None, used);
         };
         let word = self.words.word(cx, 0)?;
         heap.begin_if_kept(cx, word, self.words.is_exact() && self.words.count() == 1);
-        let place = self.reserve(cx);
+        let place = self.take(cx);
         self.store(cx, place, Some(word), used)?;
         cx.end();
         Ok(())
     }
 
     /// Takes a place, `i64`.
-    fn reserve(&self, cx: &mut Context<'_>) -> V {
-        let (counter, one) = (self.counter(cx), cx.builder.u64(1));
-        let place = cx.builder.atomic(AtomicOp::Add, counter, one, Scope::Device);
+    fn take(&self, cx: &mut Context<'_>) -> V {
+        let place = Dense::place(self, cx, None);
         cx.builder.bitcast(place, Scalar::I64)
+    }
+
+    /// Whether a row's place is its number in the source.
+    pub(crate) fn is_positional(&self) -> bool {
+        self.positional
     }
 
     fn store(
@@ -211,5 +216,17 @@ impl SortOperator {
         let place = cx.builder.element(order, row);
         let place = cx.builder.convert(place, Scalar::I64);
         cx.push_joined(self.columns.iter().map(|column| Joined::stored(column, place, None)).collect());
+    }
+}
+
+impl Dense for SortOperator {
+    fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
+        let counter = self.counter(cx);
+        cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)
+    }
+
+    fn write(&self, cx: &mut Context<'_>, place: V, used: &BTreeSet<usize>) -> Result<(), Unsupported> {
+        let place = cx.builder.bitcast(place, Scalar::I64);
+        self.store(cx, place, None, used)
     }
 }

@@ -1,0 +1,89 @@
+//! A CPU's form of the local prefix sum: batches of rows in two passes, the first of which makes a selection vector in the
+//! worker's memory; then there is one atomic a batch.
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{BinaryOp, Scalar};
+
+use super::body::Body;
+use super::row::{Pass, close, for_range};
+use crate::context::{Context, Unsupported};
+use crate::operator::Flow;
+use crate::operator::output::OutputOperator;
+use crate::operator::places::Dense;
+
+/// Rows of a batch of a CPU worker: its selection vector stays in the first-level cache.
+pub(super) const BATCH_ROWS: u32 = 1024;
+
+impl Body<'_, '_> {
+    /// Two passes a batch: the filters make the selection vector, then the selected rows are written to their places.
+    pub(super) fn batches(
+        &mut self,
+        cx: &mut Context<'_>,
+        start: V,
+        end: V,
+        selection: V,
+        output: &mut OutputOperator,
+    ) -> Result<(), Unsupported> {
+        let batch = cx.builder.var_of("batch", start);
+        cx.begin_loop();
+        let from = cx.builder.read(batch);
+        let done = cx.builder.ge(from, end);
+        cx.builder.break_if(done);
+        let size = cx.builder.i64(i64::from(BATCH_ROWS));
+        let to = cx.builder.add(from, size);
+        let to = cx.builder.binary(BinaryOp::Min, to, end);
+        let none = cx.builder.i64(0);
+        let selected = cx.builder.var_of("selected", none);
+        let speculative = self.filters_are_speculative();
+        for_range(cx, "row", from, to, |cx, row| {
+            self.select(cx, row, from, selection, selected, speculative)
+        })?;
+        let count = cx.builder.read(selected);
+        let places = cx.builder.bitcast(count, Scalar::U64);
+        let first = output.reserve(cx, places);
+        let zero = cx.builder.i64(0);
+        for_range(cx, "place", zero, count, |cx, place| {
+            let offset = cx.builder.offset(selection, place);
+            let offset = cx.builder.load(offset);
+            let offset = cx.builder.convert(offset, Scalar::I64);
+            let row = cx.builder.add(from, offset);
+            self.bind(cx, row)?;
+            self.steps(cx, Flow::Branch { depth: 0 }, Pass::Projections)?;
+            let place = cx.builder.bitcast(place, Scalar::U64);
+            let position = cx.builder.add(first, place);
+            output.write_row(cx, position)?;
+            cx.end_row();
+            Ok(())
+        })?;
+        cx.builder.assign(batch, to);
+        cx.end();
+        Ok(())
+    }
+
+    /// Appends the row to the selection vector if it passes the filters: without a branch where that is possible.
+    fn select(
+        &mut self,
+        cx: &mut Context<'_>,
+        row: V,
+        from: V,
+        selection: V,
+        selected: Var,
+        speculative: bool,
+    ) -> Result<(), Unsupported> {
+        let flow = if speculative { Flow::Flag { active: None } } else { Flow::Branch { depth: 0 } };
+        let flow = self.bind_and_filter(cx, row, flow)?;
+        let count = cx.builder.read(selected);
+        let pointer = cx.builder.offset(selection, count);
+        let offset = cx.builder.sub(row, from);
+        let offset = cx.builder.convert(offset, Scalar::U32);
+        cx.builder.store(pointer, offset);
+        let step = match flow.active() {
+            Some(active) => cx.builder.convert(active, Scalar::I64),
+            None => cx.builder.i64(1),
+        };
+        let count = cx.builder.add(count, step);
+        cx.builder.assign(selected, count);
+        close(cx, flow);
+        Ok(())
+    }
+}
