@@ -148,6 +148,10 @@ impl<'a> Run<'a> {
         let apart = self.setting.movement.kernel_at_a_time;
         for _ in 0..=GROW_LIMIT {
             self.clear_group()?;
+            if self.prepared.program.pipelines.len() == first + pipelines.len() {
+                self.parts.clear();
+            }
+            self.undrained = 0;
             reports.iter_mut().for_each(|report| report.rows_in = 0);
             let (mut done, mut again) = (0, false);
             for chain in pipelines.chunk_by(|_, next| next.continues && !apart) {
@@ -200,7 +204,12 @@ impl<'a> Run<'a> {
             report.run_ns += self.sum_up(&pipeline.prefix_sums)?;
         }
         // A result of several blocks need not be on the device as a whole.
-        let drains = blocks.len() > 1 && self.drains(chain);
+        let in_parts =
+            blocks.len() > 1 || self.undrained > 0 || self.setting.movement.initial_bytes.is_some();
+        let drains = in_parts && self.drains(chain);
+        if drains {
+            self.undrained = self.read_word(self.prepared.program.output.count)?;
+        }
         for index in 0..blocks.len() {
             let rows = blocks.begin(index, self)?;
             for (position, pipeline) in chain.iter().enumerate() {
