@@ -334,6 +334,40 @@ fn local_resolution() {
     }
 }
 
+/// A filter, a join and groups under every micro model: the pipelines, and all kernels up to the index of the build side.
+#[test]
+fn models() {
+    let target = Target::simt(8, 16, 48 << 10, 4);
+    for micro_model in MicroModel::ALL {
+        let program = compile(&joined(), &target, micro_model);
+        let mut printed = String::new();
+        for pipeline in &program.pipelines {
+            let count = pipeline.counting.as_ref().and_then(|counting| counting.kernel.as_ref());
+            let kernels: Vec<&str> = count
+                .map(|kernel| kernel.kernel.as_str())
+                .into_iter()
+                .chain([pipeline.kernel.as_str()])
+                .collect();
+            let chained = if pipeline.continues { ", continues" } else { "" };
+            printed +=
+                &format!("{} (group {}{chained}): {}\n", pipeline.name, pipeline.group, kernels.join(", "));
+        }
+        let first = program.pipelines[0].clone().into_modules();
+        printed.extend(first.map(|module| text::print(&module)));
+        insta::assert_snapshot!(format!("models_{}", micro_model.name()), printed);
+    }
+    let mut multi_pass = compile(&joined(), &target, MicroModel::MultiPass).pipelines;
+    let probe = multi_pass.iter().position(|pipeline| pipeline.name.contains("join")).expect("a probe");
+    let cuda = multi_pass
+        .swap_remove(probe)
+        .into_modules()
+        .map(|module| kelpie_backend::cuda::print(&validate(module).expect("valid")).expect("prints"));
+    insta::assert_snapshot!("models_multi_pass_cuda", cuda.collect::<String>());
+    let program = compile_with(&selection(), &target, MicroModel::Resolution, Resolution::WorkEfficient);
+    let module = program.pipelines.into_iter().next().expect("a pipeline").module;
+    insta::assert_snapshot!("selection_work_efficient_kir", text::print(&module));
+}
+
 /// Cells that need more than one atomic, and a set of distinct values.
 #[test]
 fn cells_on_a_gpu() {

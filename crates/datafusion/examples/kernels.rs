@@ -10,7 +10,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::ExecutionPlan;
 use kelpie_datafusion::testing::{QueryGenerator, sessions};
 use kelpie_datafusion::{KelpieExec, KelpieSession};
-use kelpie_engine::{Engine, MicroModel};
+use kelpie_engine::{Engine, MicroModel, Resolution};
 use kelpie_kir::{Target, text};
 
 /// Columns as TPC-H has them: enough to plan Q1 and Q6.
@@ -88,10 +88,13 @@ async fn modules(kelpie: &KelpieSession, sql: &str) -> Vec<String> {
     let mut stack = vec![plan];
     while let Some(node) = stack.pop() {
         if let Some(exec) = node.downcast_ref::<KelpieExec>() {
-            for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
-                let modules =
-                    Engine::modules(&exec.translated().plan, &target, micro_model).unwrap_or_default();
-                printed.extend(modules.iter().map(text::print));
+            for micro_model in MicroModel::ALL {
+                for resolution in Resolution::ALL {
+                    let models = (micro_model, resolution);
+                    let modules =
+                        Engine::modules(&exec.translated().plan, &target, models).unwrap_or_default();
+                    printed.extend(modules.iter().map(text::print));
+                }
             }
         }
         stack.extend(node.children().into_iter().map(Arc::clone));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, CompiledPipeline, ScanInfo};
+use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_device::{CancelToken, Device, QueryStream};
@@ -22,7 +22,8 @@ use crate::execution::Execution;
 use crate::meter::{self, MeteredStream};
 use crate::stage::{self, Prepared};
 use crate::{
-    ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates, bandwidth, primitives,
+    ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates, Resolution, bandwidth,
+    primitives,
 };
 
 /// Programs that stay compiled.
@@ -67,7 +68,7 @@ impl Engine {
     pub fn modules(
         plan: &Plan,
         target: &Target,
-        micro_model: MicroModel,
+        (micro_model, resolution): (MicroModel, Resolution),
     ) -> Result<Vec<Module>, EngineError> {
         let mut reasons = Vec::new();
         let stage = match plan {
@@ -77,7 +78,7 @@ impl Engine {
                 Plan::Sort { input, keys, fetch: *fetch }
             }
             Plan::Limit { input, .. } if ends_a_stage(input) => {
-                return Engine::modules(input, target, micro_model);
+                return Engine::modules(input, target, (micro_model, resolution));
             }
             Plan::Limit { input, skip, fetch } => {
                 let input = Box::new(cut_stages(input, &mut reasons));
@@ -85,18 +86,22 @@ impl Engine {
             }
             Plan::Scalars { .. } => {
                 let plan = assume_scalars(plan, &mut reasons);
-                return Engine::modules(&plan, target, micro_model);
+                return Engine::modules(&plan, target, (micro_model, resolution));
             }
             _ => cut_stages(plan, &mut reasons),
         };
         let infos: Vec<ScanInfo> = stage::scans(&stage).into_iter().map(assume).collect();
-        let program = match (pipeline::compile(&stage, &infos, target, micro_model, &BTreeSet::new()), plan) {
+        let duplicates = BTreeSet::new();
+        let choices = Choices { resolution, ..Choices::new(micro_model, &duplicates) };
+        let program = match (pipeline::compile_with(&stage, &infos, target, &choices), plan) {
             // The host sorts.
-            (Err(_), Plan::Sort { input, .. }) => return Engine::modules(input, target, micro_model),
+            (Err(_), Plan::Sort { input, .. }) => {
+                return Engine::modules(input, target, (micro_model, resolution));
+            }
             (program, _) => program?,
         };
         let mut modules: Vec<Module> = Vec::new();
-        if program.sorting.is_some() {
+        if program.sorting.is_some() || micro_model.counts_places() {
             let primitives = primitives::modules(target);
             modules.extend(primitives.map_err(|error| EngineError::Internal(error.to_string()))?);
         }

@@ -73,14 +73,53 @@ async fn tpch_at_scale_0_01_everywhere() {
     }
 }
 
+/// Every micro model; `resolution` in both of its forms.
+const MODELS: [(&str, &str); 5] = [
+    ("operator_at_a_time", "simd"),
+    ("multi_pass", "simd"),
+    ("pipelined", "simd"),
+    ("resolution", "simd"),
+    ("resolution", "work_efficient"),
+];
+
+async fn check_models(device: &str) {
+    let (tpch, ssb) = (data(Workload::Tpch, 0.01), data(Workload::Ssb, 0.01));
+    for (model, resolution) in MODELS {
+        let settings = [
+            ("kelpie.device", device),
+            ("kelpie.micro_model", model),
+            ("kelpie.resolution", resolution),
+            ("kelpie.fallback", "deny"),
+        ];
+        let session = session(&tpch, &settings).await;
+        check(&session, 0.01, 1..=22, &format!("{device}, {model}, {resolution}")).await;
+        check_ssb(&ssb, &settings).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_under_every_micro_model_on_the_cpu() {
+    check_models("cpu").await;
+    if has_gpu() {
+        check_models("cuda").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the interpreter takes minutes: .ci/run runs it"]
+async fn both_under_every_micro_model_on_the_interpreter() {
+    check_models("simt").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn single_table_queries_on_four_lanes() {
     let data = data(Workload::Tpch, 0.01);
-    for model in ["pipelined", "resolution"] {
+    for (model, resolution) in MODELS {
         let settings = [
             ("kelpie.device", "simt"),
             ("kelpie.simt_lanes", "4"),
             ("kelpie.micro_model", model),
+            ("kelpie.resolution", resolution),
             ("kelpie.fallback", "deny"),
         ];
         let session = session(&data, &settings).await;
