@@ -123,7 +123,7 @@ impl Execution<'_> {
         program: &Program,
         batch: RecordBatch,
     ) -> Result<RecordBatch, EngineError> {
-        match (plan, &program.sorting) {
+        match (plan, program.sorting()) {
             (Plan::Sort { keys, fetch, .. }, None) => self.sort_on_host(&batch, keys, *fetch),
             (Plan::Sort { keys, fetch, .. }, Some(sorting)) if !sorting.is_exact => {
                 let start = Instant::now();

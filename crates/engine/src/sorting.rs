@@ -54,7 +54,7 @@ pub(crate) fn on_device(
     rows: u64,
 ) -> Result<Order, EngineError> {
     if u32::try_from(rows).is_err() {
-        return Err(EngineError::Internal(format!("a sort of {rows} rows")));
+        return Err(EngineError::Fallback(format!("{rows} rows are sorted at once, more than {}", u32::MAX)));
     }
     let Sorted { order, first } = primitives.sort(words, rows)?;
     let wanted = sorting.fetch.map_or(rows, |fetch| fetch.min(rows));

@@ -59,6 +59,10 @@ impl Body<'_, '_> {
         counting: Option<&Counting>,
     ) -> Result<Option<usize>, Unsupported> {
         let rows = cx.argument("rows", Scalar::I64, Argument::RowCount);
+        if let Sink::Reduce(operator) = sink {
+            operator.reduce(cx, rows);
+            return Ok(None);
+        }
         self.begin(cx, rows, sink, counting);
         let morsels = if cx.target.lanes > 1 || cx.target.block_threads > 1 {
             self.grid_stride(cx, rows, sink)?;

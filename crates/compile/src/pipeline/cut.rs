@@ -1,5 +1,7 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
+mod groups;
+
 use std::collections::BTreeSet;
 
 use kelpie_kir::Target;
@@ -11,12 +13,12 @@ use super::{Choices, HOST_SORT_ROWS, Pipeline, Sink, Source, Step};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
-use crate::operator::aggregate::{AggregateOperator, Input, rows_of_thread};
+use crate::operator::aggregate::rows_of_thread;
 use crate::operator::join::JoinOperator;
 use crate::operator::materialize::Materialize;
 use crate::operator::output::OutputOperator;
 use crate::operator::sort::SortOperator;
-use crate::plan::{Aggregate, Join, JoinKind, Plan, SortKey};
+use crate::plan::{Join, JoinKind, Plan, SortKey};
 use crate::table::rows::Layout;
 use crate::types::Literal;
 
@@ -26,7 +28,6 @@ pub(crate) struct Pipelines {
     /// In the order in which they run.
     pub pipelines: Vec<Pipeline>,
     pub output: OutputLayout,
-    pub sorting: Option<Sorting>,
 }
 
 /// Cuts a plan.
@@ -53,25 +54,25 @@ pub(crate) fn pipelines(
         let class = cut.states.class(1, Growth::Fixed);
         cut.counts = Some(cut.states.state("counts", 4, class));
     }
-    let (output, sorting) = match plan {
+    let output = match plan {
         Plan::Sort { input, keys, fetch } => {
             let rows = cut.open(input)?;
             match rows.bound() > host_sort_rows.unwrap_or(HOST_SORT_ROWS) && !keys.is_empty() {
                 true => cut.sort(plan, (keys, *fetch), rows)?,
-                false => (cut.output(plan, None, rows)?, None),
+                false => cut.output(plan, None, rows)?,
             }
         }
         Plan::Limit { input, skip, fetch } => {
             let rows = cut.open(input)?;
             let limit = fetch.map(|fetch| fetch.saturating_add(*skip) as u64);
-            (cut.output(plan, limit, rows)?, None)
+            cut.output(plan, limit, rows)?
         }
         _ => {
             let rows = cut.open(plan)?;
-            (cut.output(plan, None, rows)?, None)
+            cut.output(plan, None, rows)?
         }
     };
-    Ok(Pipelines { states: cut.states, pipelines: cut.done, output, sorting })
+    Ok(Pipelines { states: cut.states, pipelines: cut.done, output })
 }
 
 /// An open pipeline: its rows flow on.
@@ -87,13 +88,15 @@ struct Open {
     prunes: Vec<Prune>,
     /// Counts of build rows without one of which nothing is delivered.
     skips: Vec<usize>,
+    /// The sort that makes the order of the source.
+    sorted: Option<Sorting>,
 }
 
 impl Open {
     /// An open pipeline without steps.
     fn new(source: Source, bound: u64, thread_bound: u64) -> Open {
         let (before, steps, prunes, skips) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Open { before, source, steps, bound, thread_bound, prunes, skips }
+        Open { before, source, steps, bound, thread_bound, prunes, skips, sorted: None }
     }
 
     /// Ends it in memory, from where it goes on.
@@ -101,8 +104,8 @@ impl Open {
         let bound = self.bound;
         let thread_bound = if rows.is_dense() { rows_of_thread(bound, target) } else { bound };
         let after = Open::new(Source::Rows(Box::new(rows.clone())), bound, thread_bound);
-        let Open { mut before, source, steps, prunes, skips, .. } = std::mem::replace(self, after);
-        before.push(Part { source, steps, prunes, skips: skips.clone(), rows, bound });
+        let Open { mut before, source, steps, prunes, skips, sorted, .. } = std::mem::replace(self, after);
+        before.push(Part { source, steps, prunes, skips: skips.clone(), rows, bound, sorted });
         (self.before, self.skips) = (before, skips);
     }
 
@@ -174,6 +177,7 @@ struct Part {
     skips: Vec<usize>,
     rows: Materialize,
     bound: u64,
+    sorted: Option<Sorting>,
 }
 
 /// The rows of a plan: those of one or several open pipelines, whose columns agree.
@@ -226,7 +230,7 @@ impl Cut<'_> {
         plan: &Plan,
         (keys, fetch): (&[SortKey], Option<usize>),
         rows: Rows,
-    ) -> Result<(OutputLayout, Option<Sorting>), Unsupported> {
+    ) -> Result<OutputLayout, Unsupported> {
         let bound = rows.bound();
         let size = (bound, rows.branches.len());
         let operator = SortOperator::plan(keys, fetch, &rows.columns, size, self.states.of(Purpose::Store))?;
@@ -235,19 +239,11 @@ impl Cut<'_> {
         let (fields, infos) = (plan.fields(), operator.infos());
         let states = self.states.of(Purpose::Output);
         let output = OutputOperator::plan_ordered(&fields, &infos, bound, operator.delivered(), states)?;
-        let sorting = Sorting {
-            pipeline: self.done.len(),
-            rows: operator.count(),
-            words: operator.word_states().to_vec(),
-            is_exact: operator.is_exact(),
-            order: operator.order(),
-            delivered: operator.delivered(),
-            class: output.class(),
-            fetch: fetch.map(|rows| rows as u64),
-        };
-        let source = Source::Sorted(Box::new(operator));
-        self.close(vec![Open::new(source, bound, bound)], || Sink::Output(Box::new(output.clone())));
-        Ok((output.layout(), Some(sorting)))
+        let sorting = operator.sorting(Some(output.class()));
+        let mut open = Open::new(Source::Sorted(Box::new(operator)), bound, bound);
+        open.sorted = Some(sorting);
+        self.close(vec![open], || Sink::Output(Box::new(output.clone())));
+        Ok(output.layout())
     }
 
     /// Ends open pipelines in one sink.
@@ -257,7 +253,7 @@ impl Cut<'_> {
         let mut zeroed = needs_of(&sink()).zeroed;
         for open in branches {
             let mut continues = false;
-            for Part { source, steps, prunes, skips, rows, bound } in open.before {
+            for Part { source, steps, prunes, skips, rows, bound, sorted } in open.before {
                 let (sink, zeroed) = (Sink::Rows(Box::new(rows)), std::mem::take(&mut zeroed));
                 self.done.push(Pipeline {
                     source,
@@ -270,11 +266,12 @@ impl Cut<'_> {
                     continues,
                     counts,
                     bound,
+                    sorted,
                 });
                 continues = true;
             }
             let (sink, zeroed) = (sink(), std::mem::take(&mut zeroed));
-            let Open { source, steps, prunes, skips, bound, .. } = open;
+            let Open { source, steps, prunes, skips, bound, sorted, .. } = open;
             self.done.push(Pipeline {
                 source,
                 steps,
@@ -286,6 +283,7 @@ impl Cut<'_> {
                 continues,
                 counts,
                 bound,
+                sorted,
             });
         }
     }
@@ -322,7 +320,7 @@ impl Cut<'_> {
     /// Ends an open pipeline in the group of the last one.
     fn continue_group(&mut self, open: Open, sink: Sink) {
         let group = self.next_group.saturating_sub(1);
-        let Open { source, steps, prunes, skips, bound, .. } = open;
+        let Open { source, steps, prunes, skips, bound, sorted, .. } = open;
         let (zeroed, continues, counts) = (Vec::new(), false, None);
         self.done.push(Pipeline {
             source,
@@ -335,6 +333,7 @@ impl Cut<'_> {
             continues,
             counts,
             bound,
+            sorted,
         });
     }
 
@@ -374,63 +373,6 @@ impl Cut<'_> {
                 Err(Unsupported("a sort or limit inside a stage: the engine ends the stage there".into()))
             }
         }
-    }
-
-    fn aggregate(
-        &mut self,
-        input: &Plan,
-        keys: &[Expr],
-        aggregates: &[Aggregate],
-    ) -> Result<Rows, Unsupported> {
-        let rows = self.open(input)?;
-        let (rows, keys, aggregates) = self.before_aggregation(rows, keys, aggregates)?;
-        let input = Input {
-            columns: &rows.columns,
-            row_bound: rows.bound(),
-            thread_rows: rows.branches.iter().map(|open| open.thread_bound).max().unwrap_or(0),
-            is_single: rows.branches.iter().all(Open::is_single),
-        };
-        let (target, choices) = (self.target, self.choices);
-        let states = self.states.of(Purpose::Table);
-        let operator = AggregateOperator::plan(&keys, &aggregates, &input, (target, choices), states)?;
-        self.close(rows.branches, || Sink::Aggregate(operator.clone()));
-        let (columns, bound) = (operator.columns(), operator.row_bound());
-        // Groups lie anywhere in their table: all of them may be one thread's.
-        let open = Open::new(Source::Groups(operator), bound, bound);
-        Ok(Rows { branches: vec![open], columns })
-    }
-
-    /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
-    /// (HorseQC, Table 4, B1 and C1: what is materialised is filtered).
-    fn before_aggregation(
-        &mut self,
-        mut rows: Rows,
-        keys: &[Expr],
-        aggregates: &[Aggregate],
-    ) -> Result<(Rows, Vec<Expr>, Vec<Aggregate>), Unsupported> {
-        let mut read: Vec<Expr> = Vec::new();
-        let mut place_of = |expr: &Expr| {
-            let known = read.iter().position(|known| known == expr);
-            let place = known.unwrap_or_else(|| {
-                read.push(expr.clone());
-                read.len() - 1
-            });
-            Expr::column(place, expr.data_type.clone(), expr.nullable)
-        };
-        let own_keys: Vec<Expr> = keys.iter().map(&mut place_of).collect();
-        let own_aggregates = aggregates.iter().map(|aggregate| Aggregate {
-            argument: aggregate.argument.as_ref().map(&mut place_of),
-            ..aggregate.clone()
-        });
-        let own_aggregates: Vec<Aggregate> = own_aggregates.collect();
-        let is_ready = |open: &Open| open.is_stored_whole() && !computes(&read);
-        if self.choices.micro_model != MicroModel::MultiPass || rows.branches.iter().all(is_ready) {
-            return Ok((rows, keys.to_vec(), aggregates.to_vec()));
-        }
-        rows.columns = columns::of_projection(&read, &rows.columns);
-        rows.push(|| Step::Project(read.clone()));
-        self.materialize(&mut rows)?;
-        Ok((rows, own_keys, own_aggregates))
     }
 
     fn union(&mut self, inputs: &[Plan]) -> Result<Rows, Unsupported> {

@@ -29,7 +29,7 @@ pub(crate) fn generate(
     states: &mut States,
 ) -> Result<CompiledPipeline, Unsupported> {
     let label = pipeline.to_string();
-    let Pipeline { source, steps, mut sink, group, zeroed, prunes, skips, continues, counts, bound } =
+    let Pipeline { source, steps, mut sink, group, zeroed, prunes, skips, continues, counts, bound, sorted } =
         pipeline;
     let rows = match &source {
         Source::Scan { scan, .. } => Rows::Scan(*scan),
@@ -38,6 +38,7 @@ pub(crate) fn generate(
         Source::Rows(rows) => rows.rows(),
         Source::Sorted(sort) => sort.rows(),
     };
+    let rows = if let Sink::Reduce(operator) = &sink { operator.partial_rows() } else { rows };
     let dense = counts.zip(target_of(&sink));
     let counting = dense.map(|(counts, target)| {
         // Each row becomes one: there is nothing to count.
@@ -75,6 +76,7 @@ pub(crate) fn generate(
         prefix_sums: needs.prefix_sums,
         prunes,
         skipped_if_empty: skips,
+        sorted,
         join: needs.join,
         continues,
         keeps_text: !matches!(sink, Sink::Output(_)),
@@ -218,6 +220,6 @@ pub(super) fn needs_of(sink: &Sink) -> Needs {
             produced: Some(join.store().row_count()),
             ..Needs::default()
         },
-        Sink::Mark(_) | Sink::Count { .. } => Needs::default(),
+        Sink::Mark(_) | Sink::Count { .. } | Sink::Reduce(_) => Needs::default(),
     }
 }

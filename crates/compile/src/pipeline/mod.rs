@@ -76,6 +76,8 @@ pub(crate) enum Step {
 pub(crate) enum Sink {
     /// Into the groups of an aggregation.
     Aggregate(AggregateOperator),
+    /// Into the only group from the sums of blocks, which stand beside it.
+    Reduce(AggregateOperator),
     /// Into a join's store.
     Build(Box<JoinOperator>),
     /// From a join's store into its index.
@@ -119,6 +121,8 @@ pub(crate) struct Pipeline {
     pub counts: Option<usize>,
     /// An upper bound of the rows that reach the sink.
     pub bound: u64,
+    /// The sort that makes the order of the source.
+    pub sorted: Option<Sorting>,
 }
 
 impl fmt::Display for Pipeline {
@@ -141,6 +145,7 @@ impl fmt::Display for Pipeline {
         }
         match &self.sink {
             Sink::Aggregate(operator) => write!(f, " → {operator}"),
+            Sink::Reduce(_) => write!(f, " → reduce sums of blocks"),
             Sink::Build(_) => write!(f, " → build side"),
             Sink::Index(join) => write!(f, " → index ({})", join.index()),
             Sink::Fill(_) => write!(f, " → buckets"),
@@ -180,7 +185,7 @@ impl<'a> Choices<'a> {
 }
 
 /// Compiles a plan without sorts, limits and scalar subqueries inside: those are the engine's. On top, the sort is
-/// carried out or left to the engine (`Program::sorting`); of a limit, rows beyond it are left out and none skipped.
+/// carried out or left to the engine ([`Program::sorting`]); of a limit, rows beyond it are left out and none skipped.
 /// `scans` describes the plan's scans, in the order of a depth-first walk. `duplicates`: the joins, by number, whose
 /// build side is known to have a key twice.
 pub fn compile(
@@ -201,9 +206,9 @@ pub fn compile_with(
     choices: &Choices<'_>,
 ) -> Result<Program, Unsupported> {
     let micro_model = choices.micro_model;
-    let cut::Pipelines { mut states, pipelines: done, output, sorting } =
+    let cut::Pipelines { mut states, pipelines: done, output } =
         cut::pipelines(plan, scans, target, choices)?;
-    let mut used: BTreeSet<usize> = sorting.iter().flat_map(|sorting| sorting.words.clone()).collect();
+    let mut used: BTreeSet<usize> = BTreeSet::new();
     let mut pipelines = Vec::new();
     states.of(Purpose::Store);
     // Last first: what no later pipeline reads is not stored.
@@ -212,6 +217,7 @@ pub fn compile_with(
         let environment =
             kernel::Environment { scans, target, micro_model, resolution: choices.resolution, used: &used };
         let compiled = kernel::generate(&name, pipeline, &environment, &mut states)?;
+        used.extend(compiled.sorted.iter().flat_map(|sorting| sorting.words.iter().copied()));
         used.extend(compiled.all_arguments().filter_map(|argument| match argument {
             Argument::State(state) => Some(*state),
             _ => None,
@@ -219,5 +225,5 @@ pub fn compile_with(
         pipelines.push(compiled);
     }
     pipelines.reverse();
-    Ok(Program { pipelines, states: states.states, classes: states.classes, output, sorting })
+    Ok(Program { pipelines, states: states.states, classes: states.classes, output })
 }

@@ -26,15 +26,18 @@ pub struct Program {
     pub classes: Vec<CapacityClass>,
     /// Where the result lies.
     pub output: OutputLayout,
+}
+
+impl Program {
     /// The sort on top, where there is one that is not left to the host.
-    pub sorting: Option<Sorting>,
+    pub fn sorting(&self) -> Option<&Sorting> {
+        self.pipelines.last().and_then(|last| last.sorted.as_ref())
+    }
 }
 
 /// A sort whose rows are stored: what the engine does before the pipeline that delivers them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sorting {
-    /// Number of the pipeline that delivers the rows in order.
-    pub pipeline: usize,
     /// State that counts the stored rows, one `u64`.
     pub rows: usize,
     /// States of one `u64` a row: the keys, most significant word first.
@@ -45,8 +48,8 @@ pub struct Sorting {
     pub order: usize,
     /// State of one `u64`: to be set to the number of rows that are delivered.
     pub delivered: usize,
-    /// Class of the delivered rows.
-    pub class: usize,
+    /// Class of the delivered rows, where they are stored again.
+    pub class: Option<usize>,
     /// At most this many rows are wanted.
     pub fetch: Option<u64>,
 }
@@ -85,6 +88,8 @@ pub struct CompiledPipeline {
     /// States that count the rows of build sides (one `u64`): where one of them has none, nothing that the pipeline could
     /// deliver is wanted, and it is not launched, so that nothing in it fails.
     pub skipped_if_empty: Vec<usize>,
+    /// The sort that makes the order in which its source delivers rows: to be carried out before it is launched.
+    pub sorted: Option<Sorting>,
     /// The join whose promise of unique keys `Status::Duplicate` breaks.
     pub join: Option<usize>,
     /// It continues the pipeline before it: its source is what that one stores, and nobody else reads it. The two are a

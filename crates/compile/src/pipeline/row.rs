@@ -129,6 +129,8 @@ impl Body<'_, '_> {
             Sink::Index(join) => join.index().insert(cx, join.store(), row, self.bounds),
             Sink::Fill(join) => join.index().fill(cx, row),
             Sink::Mark(join) => join.consume_last(cx),
+            // Has no rows.
+            Sink::Reduce(_) => Ok(()),
             Sink::Count { .. } => {
                 if let Some(counted) = &self.counted {
                     counted.count(cx);
@@ -201,7 +203,7 @@ impl Body<'_, '_> {
         let resolves = self.environment.micro_model == MicroModel::Resolution && self.is_simt();
         match sink {
             _ if self.has_joins() || self.counted.is_some() => false,
-            Sink::Index(_) | Sink::Fill(_) | Sink::Mark(_) | Sink::Count { .. } => false,
+            Sink::Index(_) | Sink::Fill(_) | Sink::Mark(_) | Sink::Count { .. } | Sink::Reduce(_) => false,
             Sink::Output(output) if output.is_ordered() => false,
             Sink::Sort(sort) => resolves && !sort.is_positional(),
             Sink::Output(_) | Sink::Build(_) | Sink::Rows(_) => resolves,

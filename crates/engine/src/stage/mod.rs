@@ -198,7 +198,7 @@ pub fn run(
     let mut run = Run::new(prepared, setting, learned.clone(), plan.fields());
     let mut first = 0;
     for group in program.pipelines.chunk_by(|a, b| a.group == b.group) {
-        let sorting = program.sorting.as_ref().filter(|sorting| sorting.pipeline == first);
+        let sorting = group.first().and_then(|pipeline| pipeline.sorted.as_ref());
         let order_ns = sorting.map(|sorting| run.order(sorting)).transpose()?;
         let (mut reports, duplicate) = run.group(first, group)?;
         if let (Some(order_ns), Some(report)) = (order_ns, reports.first_mut()) {

@@ -128,7 +128,9 @@ impl<'a> Run<'a> {
         };
         let buffer = self.buffer(sorting.delivered)?;
         self.setting.stream.upload(&buffer, 0, &delivered.to_le_bytes())?;
-        self.resize(sorting.class, delivered.max(self.capacities[sorting.class]));
+        if let Some(class) = sorting.class {
+            self.resize(class, delivered.max(self.capacities[class]));
+        }
         Ok(start.elapsed().as_nanos() as u64)
     }
 
@@ -257,7 +259,7 @@ impl<'a> Run<'a> {
     /// Whether a chain's last pipeline appends to the result, in any order and without an end.
     fn drains(&self, chain: &[CompiledPipeline]) -> bool {
         let program = &self.prepared.program;
-        let is_ordered = program.sorting.is_some();
+        let is_ordered = program.sorting().is_some();
         let delivers = chain.last().is_some_and(|last| last.produced == Some(program.output.count));
         delivers && !is_ordered && program.output.limit.is_none()
     }

@@ -135,11 +135,9 @@ fn combine_moments(cx: &mut Context<'_>, old: &[V], new: &[V]) -> Vec<V> {
 
 /// Adds a contribution to a cell in memory; `pointer` addresses its first word as `u64`.
 pub fn combine_memory(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V], scope: Scope) {
-    // A CPU worker's own table: nobody else looks at it.
+    // A CPU worker's own table.
     if scope == Scope::Block && cx.target.block_threads == 1 {
-        let old = read_cell(cx, op, pointer);
-        let new = combine(cx, op, &old, value);
-        return write_cell(cx, op, pointer, &new);
+        return combine_own(cx, op, pointer, value);
     }
     let &[first, ..] = value else { return };
     let b = &mut *cx.builder;
@@ -155,6 +153,13 @@ pub fn combine_memory(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V],
         CellOp::Xor | CellOp::MinText | CellOp::MaxText => exchange(cx, op, pointer, first, scope),
         CellOp::MaxWide | CellOp::Moments => combine_locked(cx, op, pointer, value, scope),
     }
+}
+
+/// Adds a contribution to a cell that nobody else looks at.
+pub fn combine_own(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V]) {
+    let old = read_cell(cx, op, pointer);
+    let new = combine(cx, op, &old, value);
+    write_cell(cx, op, pointer, &new);
 }
 
 fn add_wide(cx: &mut Context<'_>, pointer: V, value: V, scope: Scope) {

@@ -3,7 +3,9 @@
 //! The table of groups is chosen at compile time: one group without keys (`single`); direct-addressed where the keys'
 //! ranges or dictionaries make a dense domain (`direct`); open addressing where they do not (`hash`). Under
 //! `pipelined` every row updates the device's table (B2, C2). Under `resolution` a row updates memory that is private
-//! to a thread or block, which is merged into the device's table at the end (B3, C3).
+//! to a thread or block, which is merged into the device's table at the end (B3, C3). Under `multi_pass` and
+//! `operator_at_a_time` blocks leave sums that a second kernel reduces (B1), and the input is sorted so that groups come
+//! one after the other (C1).
 //! Groups found by hashing, and direct-addressed ones too many for local memory, are in one table under both. On a SIMT
 //! device the threads of a warp or block first add up what they have for the same groups (C3, [`segments`]). On a CPU with
 //! few workers the atomics of one table cost little beside the cache miss of a random group, which tables of each worker
@@ -67,6 +69,8 @@ pub(crate) struct Input<'a> {
     pub thread_rows: u64,
     /// A row of the source becomes one row at most, and no loop is around it.
     pub is_single: bool,
+    /// Rows of one group come together.
+    pub is_sorted: bool,
 }
 
 /// Where the groups are.
@@ -132,7 +136,7 @@ impl AggregateOperator {
             Table::Hash(_) => false,
         };
         let groups = groups_known(&key_columns).min(row_bound);
-        let segments = if is_local { None } else { Segments::plan(&cells, groups, input.is_single, on) };
+        let segments = if is_local { None } else { Segments::plan(&cells, groups, input, on) };
         Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, segments, row_bound })
     }
 
@@ -171,7 +175,7 @@ impl AggregateOperator {
     /// States to clear before the launch.
     pub(crate) fn zeroed(&self) -> Vec<usize> {
         let mut zeroed = match &self.table {
-            Table::Single(single) => vec![single.state],
+            Table::Single(single) => single.zeroed(),
             Table::Direct(direct) => vec![direct.state, direct.count],
             Table::Hash(hash) => hash.zeroed(),
         };
@@ -212,7 +216,7 @@ impl AggregateOperator {
     /// After each row of the source, at uniform control flow.
     pub(crate) fn close_row(&self, cx: &mut Context<'_>) {
         if let Some(segments) = &self.segments {
-            segments.settle(cx, &self.cells, |cx, slot, values| self.add(cx, slot, values));
+            segments.close(cx, &self.cells, |cx, slot, values| self.add(cx, slot, values));
         }
     }
 
@@ -231,7 +235,9 @@ impl AggregateOperator {
     /// A live row's contributions to the group in `slot`: now, or once the row is closed.
     fn contribute(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
         match &self.segments {
-            Some(segments) => segments.note(cx, slot, values),
+            Some(segments) => {
+                segments.note(cx, &self.cells, (slot, values), |cx, slot, values| self.add(cx, slot, values));
+            }
             None => self.add(cx, slot, values),
         }
     }
@@ -277,6 +283,32 @@ impl AggregateOperator {
             Table::Single(single) => single.end(cx, &self.cells),
             Table::Direct(direct) => direct.end(cx, &self.cells),
             Table::Hash(_) => {}
+        }
+        if let Some(segments) = &self.segments {
+            segments.end(cx, |cx, slot, values| self.add(cx, slot, values));
+        }
+    }
+
+    // ---- the sums of blocks
+
+    /// Whether the kernel leaves a sum a block, which another kernel reduces.
+    pub(crate) fn has_partials(&self) -> bool {
+        matches!(&self.table, Table::Single(single) if single.partials().is_some())
+    }
+
+    /// The sums of blocks as a source.
+    pub(crate) fn partial_rows(&self) -> Rows {
+        Rows::Class(match &self.table {
+            Table::Single(single) => single.partials().map_or(single.class, |(class, _)| class),
+            Table::Direct(direct) => direct.class,
+            Table::Hash(hash) => hash.class,
+        })
+    }
+
+    /// The body of the kernel that reduces `rows` (`i64`) sums of blocks.
+    pub(crate) fn reduce(&mut self, cx: &mut Context<'_>, rows: V) {
+        if let Table::Single(single) = &mut self.table {
+            single.reduce(cx, &self.cells, rows);
         }
     }
 

@@ -1,4 +1,6 @@
-//! C3 where no local table serves: the rows of a warp (`simd`) or block (`work_efficient`) are sorted by the slot of
+//! Reduction of segments: rows of one group that lie together are added up before the table is updated.
+//!
+//! **C3** where no local table serves: the rows of a warp (`simd`) or block (`work_efficient`) are sorted by the slot of
 //! their group, segments of equal slots are reduced, and only the first thread of a segment updates the table (HorseQC,
 //! section 6.2 and appendix C: `sort_by_keys`, `reduce_segments`, `if (head_flag) atomic_hash_reduce`).
 //!
@@ -14,13 +16,18 @@
 //! known to be possible than [`GROUPS_PER_THREAD`] a thread of a block, or where it does not know. What it took for few
 //! groups may be many: a warp or block that found its rows in nearly as many segments as rows passes the next
 //! [`SKIPPED_ROUNDS`] rounds by with an atomic a row, so that a wrong guess costs a sixteenth of the resolution.
+//!
+//! **C1**: the device's sort has brought the rows of a group together. A warp reduces segments as it finds them; a CPU's
+//! worker, who goes from row to row, adds up in registers until the slot changes. The slot decides here too, so that it
+//! does not matter where two groups have one hash.
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{
     AtomicOp, BinaryOp, Builtin, CompareOp, Expr as Kir, Pointee, Scalar, Scope, ShuffleMode, Target, UnaryOp,
 };
 
-use super::cells::{CellOp, combine, parts_of, words_of};
+use super::Input;
+use super::cells::{CellOp, combine, combine_registers, parts_of, words_of};
 use super::functions::Cells;
 use crate::context::Context;
 use crate::pipeline::Choices;
@@ -38,8 +45,21 @@ const NOWHERE: i64 = -1;
 /// Resolution of groups among threads.
 #[derive(Debug, Clone)]
 pub struct Segments {
-    resolution: Resolution,
+    form: Form,
     round: Option<Box<Round>>,
+}
+
+/// Who reduces what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A warp its rows, which it sorts.
+    Warp,
+    /// A block its rows, which it sorts.
+    Block,
+    /// A warp its rows, which come sorted.
+    SortedWarp,
+    /// A CPU's worker its rows, which come sorted.
+    SortedWorker,
 }
 
 /// What a thread has in a round.
@@ -50,7 +70,7 @@ struct Round {
     /// The parts of each cell.
     parts: Vec<Vec<Var>>,
     /// Rounds to pass by, `u32`: uniform in the warp or block.
-    skips: Var,
+    skips: Option<Var>,
     shared: Option<Shared>,
 }
 
@@ -68,39 +88,45 @@ struct Shared {
 }
 
 impl Segments {
-    /// Whether and where rows are resolved. `groups`: how many there can be, as far as that is known; `is_single`: a row
-    /// of the source comes once at most.
+    /// Whether and where rows are resolved. `groups`: how many there can be, as far as that is known.
     pub fn plan(
         cells: &Cells,
         groups: u64,
-        is_single: bool,
+        input: &Input<'_>,
         (target, choices): (&Target, &Choices<'_>),
     ) -> Option<Segments> {
         let threads = target.block_threads;
         let suits = choices.micro_model == MicroModel::Resolution
-            && is_single
+            && input.is_single
             && target.lanes > 1
             && target.lanes.is_power_of_two()
             && groups <= GROUPS_PER_THREAD * u64::from(threads)
             && cells.cells.iter().all(|cell| cell.op.is_plain());
         let bytes = u64::from(threads) * (12 + 8 * u64::from(part_words(cells))) + 64;
         let fits = bytes <= SHARED_LIMIT.min(target.shared_bytes.into()) && threads.is_power_of_two();
-        let resolution = if fits { choices.resolution } else { Resolution::Simd };
-        suits.then_some(Segments { resolution, round: None })
+        let form = match choices.resolution {
+            _ if input.is_sorted && threads == 1 => Form::SortedWorker,
+            _ if input.is_sorted => Form::SortedWarp,
+            _ if !suits => return None,
+            Resolution::WorkEfficient if fits => Form::Block,
+            _ => Form::Warp,
+        };
+        Some(Segments { form, round: None })
     }
 
     /// Who resolves, for people.
     pub fn place(&self) -> &'static str {
-        match self.resolution {
-            Resolution::Simd => "segments in warps",
-            Resolution::WorkEfficient => "segments in blocks",
+        match self.form {
+            Form::Warp => "segments in warps",
+            Form::Block => "segments in blocks",
+            Form::SortedWarp | Form::SortedWorker => "segments",
         }
     }
 
     /// Before the row loop.
     pub fn begin(&mut self, cx: &mut Context<'_>, cells: &Cells) {
         let threads = cx.target.block_threads;
-        let shared = (self.resolution == Resolution::WorkEfficient).then(|| {
+        let shared = (self.form == Form::Block).then(|| {
             let mut array = |name, scalar, count| cx.builder.shared(name, Pointee::Scalar(scalar), count);
             Shared {
                 keys: array("segment_keys", Scalar::U64, threads),
@@ -110,9 +136,12 @@ impl Segments {
             }
         });
         let b = &mut *cx.builder;
-        let none = b.u32(0);
-        let skips = b.var_of("skips", none);
-        let slot = b.var("own_slot", Scalar::I64);
+        let skips = matches!(self.form, Form::Warp | Form::Block).then(|| {
+            let none = b.u32(0);
+            b.var_of("skips", none)
+        });
+        let nowhere = b.i64(NOWHERE);
+        let slot = b.var_of("own_slot", nowhere);
         let parts = |op: CellOp| op.parts().iter().map(|part| b.var("own", *part)).collect();
         let parts = cells.cells.iter().map(|cell| cell.op).map(parts).collect();
         self.round = Some(Box::new(Round { slot, parts, skips, shared }));
@@ -121,47 +150,98 @@ impl Segments {
     /// Before a row.
     pub fn open(&self, cx: &mut Context<'_>) {
         let Some(round) = &self.round else { return };
-        let nowhere = cx.builder.i64(NOWHERE);
-        cx.builder.assign(round.slot, nowhere);
+        if self.form != Form::SortedWorker {
+            let nowhere = cx.builder.i64(NOWHERE);
+            cx.builder.assign(round.slot, nowhere);
+        }
     }
 
-    /// A live row's slot (`i64`) and contributions.
-    pub fn note(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
+    /// A live row's slot (`i64`) and contributions; `apply` adds to the table.
+    pub fn note(
+        &self,
+        cx: &mut Context<'_>,
+        cells: &Cells,
+        (slot, values): (V, &[Vec<V>]),
+        apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
+    ) {
         let Some(round) = &self.round else { return };
+        if self.form != Form::SortedWorker {
+            cx.builder.assign(round.slot, slot);
+            return assign(cx, &round.parts, values);
+        }
+        let known = cx.builder.read(round.slot);
+        let same = cx.builder.eq(known, slot);
+        cx.begin_if(same);
+        for (cell, (part, value)) in cells.cells.iter().zip(round.parts.iter().zip(values)) {
+            combine_registers(cx, cell.op, part, value);
+        }
+        cx.begin_else();
+        add_own(cx, round, apply);
         cx.builder.assign(round.slot, slot);
         assign(cx, &round.parts, values);
+        cx.end();
     }
 
     /// After the row, at uniform control flow: `apply` adds to the table.
-    pub fn settle(
+    pub fn close(
         &self,
         cx: &mut Context<'_>,
         cells: &Cells,
         apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
     ) {
         let Some(round) = &self.round else { return };
-        let b = &mut *cx.builder;
-        let (skips, none) = (b.read(round.skips), b.u32(0));
-        let resolves = b.eq(skips, none);
-        cx.begin_if(resolves);
-        match &round.shared {
-            None => in_warp(cx, cells, round),
-            Some(shared) => in_block(cx, cells, round, *shared),
+        match (self.form, round.skips) {
+            (Form::SortedWorker, _) => return,
+            (_, Some(skips)) => resolve_or_skip(cx, cells, round, skips),
+            _ => {
+                let own = cx.builder.read(round.slot);
+                let values = read(cx, &round.parts).into_iter().flatten().collect();
+                reduce_in_warp(cx, cells, round, own, values);
+            }
         }
-        cx.begin_else();
-        let b = &mut *cx.builder;
-        let one = b.u32(1);
-        let rest = b.sub(skips, one);
-        b.assign(round.skips, rest);
-        cx.end();
-        let b = &mut *cx.builder;
-        let (slot, nowhere) = (b.read(round.slot), b.i64(NOWHERE));
-        let has_row = b.ne(slot, nowhere);
-        cx.begin_if(has_row);
-        let parts = read(cx, &round.parts);
-        apply(cx, slot, &parts);
-        cx.end();
+        add_own(cx, round, apply);
     }
+
+    /// After the row loop.
+    pub fn end(&self, cx: &mut Context<'_>, apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>])) {
+        if let (Some(round), Form::SortedWorker) = (&self.round, self.form) {
+            add_own(cx, round, apply);
+        }
+    }
+}
+
+/// Resolves, or passes a round by.
+fn resolve_or_skip(cx: &mut Context<'_>, cells: &Cells, round: &Round, skips: Var) {
+    let b = &mut *cx.builder;
+    let (left, none) = (b.read(skips), b.u32(0));
+    let resolves = b.eq(left, none);
+    cx.begin_if(resolves);
+    let balance = match round.shared {
+        None => in_warp(cx, cells, round),
+        Some(shared) => in_block(cx, cells, round, shared),
+    };
+    let b = &mut *cx.builder;
+    let (zero, rounds) = (b.i32(0), b.u32(SKIPPED_ROUNDS));
+    let is_vain = b.compare(CompareOp::Gt, balance, zero);
+    let rounds = b.select(is_vain, rounds, none);
+    b.assign(skips, rounds);
+    cx.begin_else();
+    let b = &mut *cx.builder;
+    let one = b.u32(1);
+    let rest = b.sub(left, one);
+    b.assign(skips, rest);
+    cx.end();
+}
+
+/// Adds what this thread has to the table.
+fn add_own(cx: &mut Context<'_>, round: &Round, apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>])) {
+    let b = &mut *cx.builder;
+    let (slot, nowhere) = (b.read(round.slot), b.i64(NOWHERE));
+    let has_row = b.ne(slot, nowhere);
+    cx.begin_if(has_row);
+    let parts = read(cx, &round.parts);
+    apply(cx, slot, &parts);
+    cx.end();
 }
 
 /// Words of a row's contributions.
@@ -187,48 +267,21 @@ fn keep_heads(cx: &mut Context<'_>, round: &Round, is_head: V, slot: V, values: 
     assign(cx, &round.parts, values);
 }
 
-/// Decides on the next rounds: `balance` (`i32`) is the number of segments less three times the rows that join one.
-fn note_balance(cx: &mut Context<'_>, round: &Round, balance: V) {
-    let b = &mut *cx.builder;
-    let (zero, none, rounds) = (b.i32(0), b.u32(0), b.u32(SKIPPED_ROUNDS));
-    let is_vain = b.compare(CompareOp::Gt, balance, zero);
-    let skips = b.select(is_vain, rounds, none);
-    b.assign(round.skips, skips);
-}
-
 // ---- in a warp
 
 fn shuffle(cx: &mut Context<'_>, mode: ShuffleMode, value: V, lane: V) -> V {
     cx.builder.value(Kir::Shuffle { mode, value, lane })
 }
 
-fn in_warp(cx: &mut Context<'_>, cells: &Cells, round: &Round) {
-    let lanes = cx.target.lanes;
+/// Sorts and reduces the warp's rows. How many segments there are, less three times the rows that join one (`i32`).
+fn in_warp(cx: &mut Context<'_>, cells: &Cells, round: &Round) -> V {
     let own_slot = cx.builder.read(round.slot);
     let source = sorted_lane(cx, own_slot);
     let slot = shuffle(cx, ShuffleMode::Index, own_slot, source);
     let own = read(cx, &round.parts);
     let move_here = |part: &V| shuffle(cx, ShuffleMode::Index, *part, source);
-    let moved: Vec<V> = own.iter().flatten().map(move_here).collect();
-    let b = &mut *cx.builder;
-    let (lane, zero, one) = (b.builtin(Builtin::LaneId), b.u32(0), b.u32(1));
-    let before = b.value(Kir::Shuffle { mode: ShuffleMode::Up, value: slot, lane: one });
-    let (is_first, differs) = (b.eq(lane, zero), b.ne(before, slot));
-    let is_head = b.or(is_first, differs);
-    let heads = b.value(Kir::Ballot(is_head));
-    // The distance to the next head.
-    let above = b.binary(BinaryOp::Shr, heads, lane);
-    let above = b.binary(BinaryOp::Shr, above, one);
-    let next = b.unary(UnaryOp::Ffs, above);
-    let (is_last, lanes_value) = (b.eq(above, zero), b.u32(lanes));
-    let end = b.sub(lanes_value, lane);
-    let distance = b.select(is_last, end, next);
-    let mut moved = moved.into_iter();
-    let mut values = Vec::new();
-    for cell in &cells.cells {
-        let parts = moved.by_ref().take(cell.op.parts().len()).collect();
-        values.push(reduce_segment(cx, cell.op, parts, distance));
-    }
+    let moved = own.iter().flatten().map(move_here).collect();
+    let is_head = reduce_in_warp(cx, cells, round, slot, moved);
     let b = &mut *cx.builder;
     let nowhere = b.i64(NOWHERE);
     let is_row = b.ne(slot, nowhere);
@@ -240,9 +293,34 @@ fn in_warp(cx: &mut Context<'_>, cells: &Cells, round: &Round) {
     });
     let (four, three) = (b.i32(4), b.i32(3));
     let (groups, rows) = (b.mul(groups, four), b.mul(rows, three));
-    let balance = b.sub(groups, rows);
+    b.sub(groups, rows)
+}
+
+/// Reduces the segments of equal slots among the warp's lanes; `parts` are the parts of all cells. Leaves the sums to the
+/// first lane of each segment: whether that is this one (`bool`).
+fn reduce_in_warp(cx: &mut Context<'_>, cells: &Cells, round: &Round, slot: V, parts: Vec<V>) -> V {
+    let lanes = cx.target.lanes;
+    let b = &mut *cx.builder;
+    let (lane, zero, one) = (b.builtin(Builtin::LaneId), b.u32(0), b.u32(1));
+    let before = b.value(Kir::Shuffle { mode: ShuffleMode::Up, value: slot, lane: one });
+    let (is_first, differs) = (b.eq(lane, zero), b.ne(before, slot));
+    let is_head = b.or(is_first, differs);
+    let heads = b.value(Kir::Ballot(is_head));
+    // The distance to the next head.
+    let above = b.binary(BinaryOp::Shr, heads, lane);
+    let above = b.binary(BinaryOp::Shr, above, one);
+    let next = b.unary(UnaryOp::Ffs, above);
+    let (is_last, lanes) = (b.eq(above, zero), b.u32(lanes));
+    let end = b.sub(lanes, lane);
+    let distance = b.select(is_last, end, next);
+    let mut parts = parts.into_iter();
+    let mut values = Vec::new();
+    for cell in &cells.cells {
+        let own = parts.by_ref().take(cell.op.parts().len()).collect();
+        values.push(reduce_segment(cx, cell.op, own, distance));
+    }
     keep_heads(cx, round, is_head, slot, &values);
-    note_balance(cx, round, balance);
+    is_head
 }
 
 /// Sorts the warp's lanes by their slots: which lane comes to this one's place. The slots may be sorted by their lower bits
@@ -305,7 +383,8 @@ fn reduce_segment(cx: &mut Context<'_>, op: CellOp, parts: Vec<V>, distance: V) 
 
 // ---- in a block
 
-fn in_block(cx: &mut Context<'_>, cells: &Cells, round: &Round, shared: Shared) {
+/// Sorts and reduces the block's rows. How many segments there are, less three times the rows that join one (`i32`).
+fn in_block(cx: &mut Context<'_>, cells: &Cells, round: &Round, shared: Shared) -> V {
     let threads = cx.target.block_threads;
     let thread = cx.builder.builtin(Builtin::ThreadId);
     let own_slot = cx.builder.read(round.slot);
@@ -341,7 +420,7 @@ fn in_block(cx: &mut Context<'_>, cells: &Cells, round: &Round, shared: Shared) 
     let balance = cx.builder.uniform_load(shared.balance);
     let values = read_words(cx, cells, shared, thread);
     keep_heads(cx, round, is_head, slot, &values);
-    note_balance(cx, round, balance);
+    balance
 }
 
 /// Sorts the block's threads by their slots: the slot and, in the lower bits, the thread that come to this one's place.
@@ -392,7 +471,7 @@ fn lower_bound(b: &mut kelpie_kir::Builder, keys: V, count: u32, key: V) -> V {
     less
 }
 
-/// Adds to the balance what this thread's row, in order, says: see [`note_balance`].
+/// Adds to the balance what this thread's row, in order, says.
 fn count_balance(cx: &mut Context<'_>, shared: Shared, slot: V, is_head: V) {
     let b = &mut *cx.builder;
     let nowhere = b.i64(NOWHERE);

@@ -1,13 +1,16 @@
 //! Aggregation without keys: exactly one group. B2 adds every row to the device's group; B3 keeps the cells in
 //! registers, reduces them at the end of the kernel, in the warp by shuffles (`simd`) or in the block by a tree in shared
-//! memory (`work_efficient`), and adds once a warp or block (HorseQC, sections 5.1 and 6.1, appendix C, figure 24).
+//! memory (`work_efficient`), and adds once a warp or block (HorseQC, sections 5.1 and 6.1, appendix C, figure 24). B1 has
+//! no atomics: every block adds its sum to one of its own, and a second kernel reduces these, again by trees.
 
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Builtin, Expr as Kir, Pointee, Scalar, Scope, ShuffleMode, Target};
 
-use super::cells::{CellOp, combine, combine_memory, combine_registers, parts_of, words_of};
+use super::cells::{
+    CellOp, combine, combine_memory, combine_own, combine_registers, parts_of, read_cell, words_of,
+};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::context::Context;
 use crate::pipeline::Choices;
@@ -18,18 +21,31 @@ use crate::{MicroModel, Resolution};
 pub struct SingleGroup {
     pub class: usize,
     pub state: usize,
-    /// Who adds up rows before the device does; nobody where absent.
-    local: Option<Resolution>,
+    method: Method,
     /// The parts of each cell.
     registers: Vec<Vec<Var>>,
 }
 
+/// How rows come into the group.
+#[derive(Debug, Clone, Copy)]
+enum Method {
+    /// B2: one by one.
+    Atomic,
+    /// B3: added up by a warp before.
+    Warp,
+    /// B3: added up by a block before.
+    Block,
+    /// B1: by way of one sum a block, of this class and in this state.
+    Passes { class: usize, sums: usize },
+}
+
 impl fmt::Display for SingleGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.local {
-            None => "atomic",
-            Some(Resolution::Simd) => "registers",
-            Some(Resolution::WorkEfficient) => "registers, tree in blocks",
+        f.write_str(match self.method {
+            Method::Atomic => "atomic",
+            Method::Warp => "registers",
+            Method::Block => "registers, tree in blocks",
+            Method::Passes { .. } => "registers, sums of blocks",
         })
     }
 }
@@ -42,15 +58,35 @@ impl SingleGroup {
     ) -> SingleGroup {
         let class = fixed_class(states, 1);
         let state = states.state("group", 8 * cells.words(), class);
-        let bytes = u64::from(tree_words(cells)) * u64::from(target.block_threads) * 8;
-        let has_tree = target.block_threads > target.lanes && bytes <= u64::from(target.shared_bytes);
-        let resolution = if has_tree { choices.resolution } else { Resolution::Simd };
-        let local = (choices.micro_model == MicroModel::Resolution).then_some(resolution);
-        SingleGroup { class, state, local, registers: Vec::new() }
+        let method = match choices.micro_model {
+            MicroModel::OperatorAtATime | MicroModel::MultiPass => {
+                let class = fixed_class(states, target.resident_blocks.max(1).into());
+                Method::Passes { class, sums: states.state("sums", 8 * cells.words(), class) }
+            }
+            MicroModel::Pipelined => Method::Atomic,
+            MicroModel::Resolution => match choices.resolution {
+                Resolution::WorkEfficient if target.block_threads > target.lanes => Method::Block,
+                _ => Method::Warp,
+            },
+        };
+        SingleGroup { class, state, method, registers: Vec::new() }
     }
 
     pub fn is_private(&self) -> bool {
-        self.local.is_some()
+        !matches!(self.method, Method::Atomic)
+    }
+
+    /// The class and the state of the sums of blocks.
+    pub fn partials(&self) -> Option<(usize, usize)> {
+        match self.method {
+            Method::Passes { class, sums } => Some((class, sums)),
+            _ => None,
+        }
+    }
+
+    /// States to clear before the launch.
+    pub fn zeroed(&self) -> Vec<usize> {
+        [self.state].into_iter().chain(self.partials().map(|(_, sums)| sums)).collect()
     }
 
     pub fn begin(&mut self, cx: &mut Context<'_>, cells: &Cells) {
@@ -71,26 +107,85 @@ impl SingleGroup {
     }
 
     pub fn end(&self, cx: &mut Context<'_>, cells: &Cells) {
-        let Some(resolution) = self.local else { return };
-        let base = self.base(cx, cells);
-        let words = (resolution == Resolution::WorkEfficient).then(|| {
+        match self.method {
+            Method::Atomic => {}
+            Method::Warp | Method::Block => {
+                let base = self.base(cx, cells);
+                self.combine_threads(cx, cells, |cx, op, word, value| {
+                    let pointer = word_pointer(cx, base, word);
+                    combine_memory(cx, op, pointer, value, Scope::Device);
+                });
+            }
+            Method::Passes { sums, .. } => {
+                let block = cx.builder.builtin(Builtin::BlockId);
+                let block = cx.builder.convert(block, Scalar::I64);
+                let own = group_pointer(cx, sums, cells.words(), block);
+                self.combine_threads(cx, cells, |cx, op, word, value| {
+                    let pointer = word_pointer(cx, own, word);
+                    combine_own(cx, op, pointer, value);
+                });
+            }
+        }
+    }
+
+    /// Combines the registers of a warp's or a block's threads; the first of them adds what comes out: `add(op, word of the
+    /// cell, value)`.
+    fn combine_threads(
+        &self,
+        cx: &mut Context<'_>,
+        cells: &Cells,
+        mut add: impl FnMut(&mut Context<'_>, CellOp, u32, &[V]),
+    ) {
+        let tree = (!matches!(self.method, Method::Warp) && cx.target.block_threads > 1).then(|| {
             let count = tree_words(cells) * cx.target.block_threads;
             cx.builder.shared("tree", Pointee::Scalar(Scalar::U64), count.max(1))
         });
         for (cell, register) in cells.cells.iter().zip(&self.registers) {
             let private = register.iter().map(|part| cx.builder.read(*part)).collect();
-            let (value, number) = match words {
+            let (value, number) = match tree {
                 None => (warp_reduce(cx, cell.op, private), Builtin::LaneId),
-                Some(words) => (block_reduce(cx, cell.op, &private, words), Builtin::ThreadId),
+                Some(tree) => (block_reduce(cx, cell.op, &private, tree), Builtin::ThreadId),
             };
             let number = cx.builder.builtin(number);
             let zero = cx.builder.u32(0);
             let leader = cx.builder.eq(number, zero);
             cx.begin_if(leader);
-            let pointer = word_pointer(cx, base, cell.word);
-            combine_memory(cx, cell.op, pointer, &value, Scope::Device);
+            add(cx, cell.op, cell.word, &value);
             cx.end();
         }
+    }
+
+    /// B1's second kernel: the first block reduces `rows` (`i64`) sums of blocks.
+    pub fn reduce(&mut self, cx: &mut Context<'_>, cells: &Cells, rows: V) {
+        let Some((_, sums)) = self.partials() else { return };
+        self.begin(cx, cells);
+        let b = &mut *cx.builder;
+        let (block, zero) = (b.builtin(Builtin::BlockId), b.u32(0));
+        let is_first = b.eq(block, zero);
+        cx.begin_if(is_first);
+        let b = &mut *cx.builder;
+        let (thread, threads) = (b.builtin(Builtin::ThreadId), b.builtin(Builtin::BlockDim));
+        let (thread, threads) = (b.convert(thread, Scalar::I64), b.convert(threads, Scalar::I64));
+        let place = b.var_of("place", thread);
+        cx.begin_loop();
+        let current = cx.builder.read(place);
+        let done = cx.builder.ge(current, rows);
+        cx.builder.break_if(done);
+        let sum = group_pointer(cx, sums, cells.words(), current);
+        for (cell, register) in cells.cells.iter().zip(&self.registers) {
+            let pointer = word_pointer(cx, sum, cell.word);
+            let value = read_cell(cx, cell.op, pointer);
+            combine_registers(cx, cell.op, register, &value);
+        }
+        let next = cx.builder.add(current, threads);
+        cx.builder.assign(place, next);
+        cx.end();
+        let base = self.base(cx, cells);
+        self.combine_threads(cx, cells, |cx, op, word, value| {
+            let pointer = word_pointer(cx, base, word);
+            combine_own(cx, op, pointer, value);
+        });
+        cx.end();
     }
 
     fn base(&self, cx: &mut Context<'_>, cells: &Cells) -> V {

@@ -2,8 +2,11 @@
 //! keys' ([`words`]); the engine orders the rows' places by the words, on the device where there are many
 //! ([`primitives::radix`](crate::primitives::radix)); then a pipeline of its own delivers the rows in that order.
 //!
+//! An aggregation that sorts its input (C1) takes the same way, by a word of its keys ([`groups`]).
+//!
 //! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`]).
 
+mod groups;
 pub mod top;
 pub mod words;
 
@@ -12,24 +15,57 @@ use std::collections::BTreeSet;
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Scalar, Scope, Type};
 
+use self::groups::GroupWord;
 use self::top::Heap;
 use self::words::{WordKey, Words};
 use crate::context::{Argument, Context, Joined, Status, Unsupported};
 use crate::expr::ExprKind;
 use crate::operator::places::Dense;
 use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, Growth, Rows};
+use crate::pipeline::{ColumnInfo, Growth, Rows, Sorting};
 use crate::plan::SortKey;
 use crate::table::stored::StoredColumn;
 
 /// Rows that are stored at the first launch, at most.
 const INITIAL_ROWS: u64 = 4 << 20;
 
+/// What rows are sorted by.
+#[derive(Debug, Clone)]
+enum Order {
+    /// Keys.
+    Words(Words),
+    /// Whatever brings equal keys together.
+    Groups(GroupWord),
+}
+
+impl Order {
+    fn count(&self) -> usize {
+        match self {
+            Order::Words(words) => words.count(),
+            Order::Groups(_) => 1,
+        }
+    }
+
+    fn is_exact(&self) -> bool {
+        match self {
+            Order::Words(words) => words.is_exact(),
+            Order::Groups(_) => true,
+        }
+    }
+
+    fn word(&self, cx: &mut Context<'_>, index: usize) -> Result<V, Unsupported> {
+        match self {
+            Order::Words(words) => words.word(cx, index),
+            Order::Groups(word) => word.word(cx),
+        }
+    }
+}
+
 /// A sort.
 #[derive(Debug, Clone)]
 pub struct SortOperator {
     columns: Vec<StoredColumn>,
-    words: Words,
+    words: Order,
     /// One state of one `u64` a row for each word.
     word_states: Vec<usize>,
     /// State that counts the stored rows, one `u64`.
@@ -53,7 +89,7 @@ impl SortOperator {
         keys: &[SortKey],
         fetch: Option<usize>,
         columns: &[ColumnInfo],
-        (row_bound, branches): (u64, usize),
+        size: (u64, usize),
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
         let key = |key: &SortKey| match key.expr.kind {
@@ -63,7 +99,28 @@ impl SortOperator {
             _ => Err(Unsupported("a sort key that is not a column".into())),
         };
         let keys = keys.iter().map(key).collect::<Result<Vec<_>, _>>()?;
-        let words = Words::plan(&keys, columns)?;
+        let order = Order::Words(Words::plan(&keys, columns)?);
+        SortOperator::declare(order, fetch, columns, size, states)
+    }
+
+    /// Declares the states of a sort that brings rows together whose first `keys` columns are equal.
+    pub(crate) fn plan_groups(
+        keys: usize,
+        columns: &[ColumnInfo],
+        size: (u64, usize),
+        states: &mut States,
+    ) -> Result<SortOperator, Unsupported> {
+        let order = Order::Groups(GroupWord::plan(&columns[..keys.min(columns.len())]));
+        SortOperator::declare(order, None, columns, size, states)
+    }
+
+    fn declare(
+        words: Order,
+        fetch: Option<usize>,
+        columns: &[ColumnInfo],
+        (row_bound, branches): (u64, usize),
+        states: &mut States,
+    ) -> Result<SortOperator, Unsupported> {
         let count = states.counter("sorted_rows");
         let class = states.class(row_bound.clamp(1, INITIAL_ROWS), Growth::Counted(count));
         let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
@@ -87,14 +144,17 @@ impl SortOperator {
         self.columns.iter().map(|column| column.info().clone()).collect()
     }
 
-    /// The states of the words, most significant first.
-    pub fn word_states(&self) -> &[usize] {
-        &self.word_states
-    }
-
-    /// The state of the places in order.
-    pub fn order(&self) -> usize {
-        self.order
+    /// What the engine does before the rows are delivered. `class`: of the delivered rows where they are stored again.
+    pub fn sorting(&self, class: Option<usize>) -> Sorting {
+        Sorting {
+            rows: self.count,
+            words: self.word_states.clone(),
+            is_exact: self.words.is_exact(),
+            order: self.order,
+            delivered: self.delivered,
+            class,
+            fetch: self.fetch,
+        }
     }
 
     /// The state that counts the stored rows.
@@ -110,11 +170,6 @@ impl SortOperator {
     /// The class of the stored rows.
     pub fn class(&self) -> usize {
         self.class
-    }
-
-    /// Whether the words decide the order of all rows.
-    pub fn is_exact(&self) -> bool {
-        self.words.is_exact()
     }
 
     // ---- as a sink

@@ -1,0 +1,110 @@
+//! Aggregations: their input as the micro model wants it, and the kernels after them.
+
+use super::super::program::Purpose;
+use super::super::{Sink, Source, Step};
+use super::{Cut, Open, Rows, columns, computes};
+use crate::MicroModel;
+use crate::context::Unsupported;
+use crate::expr::Expr;
+use crate::operator::aggregate::{AggregateOperator, Input};
+use crate::operator::sort::SortOperator;
+use crate::plan::{Aggregate, Plan};
+
+impl Cut<'_> {
+    pub(super) fn aggregate(
+        &mut self,
+        input: &Plan,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<Rows, Unsupported> {
+        let rows = self.open(input)?;
+        if !self.choices.micro_model.counts_places() {
+            return self.aggregate_rows(rows, keys, aggregates);
+        }
+        let (exprs, own_keys, own_aggregates) = over_columns(keys, aggregates);
+        if !keys.is_empty() {
+            let infos = columns::of_projection(&exprs, &rows.columns);
+            let size = (rows.bound(), rows.branches.len());
+            let states = self.states.of(Purpose::Store);
+            // Keys that cannot be stored are grouped as they come.
+            if let Ok(sort) = SortOperator::plan_groups(keys.len(), &infos, size, states) {
+                let rows = self.sorted(rows, &exprs, sort);
+                return self.aggregate_rows(rows, &own_keys, &own_aggregates);
+            }
+        }
+        let is_ready = |open: &Open| open.is_stored_whole() && !computes(&exprs);
+        if self.choices.micro_model != MicroModel::MultiPass || rows.branches.iter().all(is_ready) {
+            return self.aggregate_rows(rows, keys, aggregates);
+        }
+        let rows = self.materialized(rows, &exprs)?;
+        self.aggregate_rows(rows, &own_keys, &own_aggregates)
+    }
+
+    /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
+    /// (HorseQC, Table 4, B1 and C1: what is materialised is filtered).
+    fn materialized(&mut self, mut rows: Rows, exprs: &[Expr]) -> Result<Rows, Unsupported> {
+        rows.columns = columns::of_projection(exprs, &rows.columns);
+        rows.push(|| Step::Project(exprs.to_vec()));
+        self.materialize(&mut rows)?;
+        Ok(rows)
+    }
+
+    /// C1's global sort: keys and arguments are stored, and delivered group by group.
+    fn sorted(&mut self, mut rows: Rows, exprs: &[Expr], sort: SortOperator) -> Rows {
+        let bound = rows.bound();
+        rows.push(|| Step::Project(exprs.to_vec()));
+        self.close(rows.branches, || Sink::Sort(Box::new(sort.clone())));
+        let (columns, sorting) = (sort.infos(), sort.sorting(None));
+        let mut open = Open::new(Source::Sorted(Box::new(sort)), bound, bound);
+        open.sorted = Some(sorting);
+        Rows { branches: vec![open], columns }
+    }
+
+    fn aggregate_rows(
+        &mut self,
+        rows: Rows,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<Rows, Unsupported> {
+        let input = Input {
+            columns: &rows.columns,
+            row_bound: rows.bound(),
+            thread_rows: rows.branches.iter().map(|open| open.thread_bound).max().unwrap_or(0),
+            is_single: rows.branches.iter().all(Open::is_single),
+            is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
+        };
+        let (target, choices) = (self.target, self.choices);
+        let states = self.states.of(Purpose::Table);
+        let operator = AggregateOperator::plan(keys, aggregates, &input, (target, choices), states)?;
+        self.close(rows.branches, || Sink::Aggregate(operator.clone()));
+        if operator.has_partials() {
+            let open = Open::new(Source::Groups(operator.clone()), 1, 1);
+            self.close(vec![open], || Sink::Reduce(operator.clone()));
+        }
+        let (columns, bound) = (operator.columns(), operator.row_bound());
+        // Groups lie anywhere in their table: all of them may be one thread's.
+        let open = Open::new(Source::Groups(operator), bound, bound);
+        Ok(Rows { branches: vec![open], columns })
+    }
+}
+
+/// The keys and arguments as a projection, then keys and aggregates over its columns.
+fn over_columns(keys: &[Expr], aggregates: &[Aggregate]) -> (Vec<Expr>, Vec<Expr>, Vec<Aggregate>) {
+    let mut exprs = keys.to_vec();
+    let mut column = |expr: &Expr| {
+        let known = exprs.iter().position(|known| known == expr);
+        let index = known.unwrap_or_else(|| {
+            exprs.push(expr.clone());
+            exprs.len() - 1
+        });
+        Expr::column(index, expr.data_type.clone(), expr.nullable)
+    };
+    let own_keys = keys.iter().enumerate();
+    let own_keys = own_keys.map(|(index, key)| Expr::column(index, key.data_type.clone(), key.nullable));
+    let over = |aggregate: &Aggregate| Aggregate {
+        argument: aggregate.argument.as_ref().map(&mut column),
+        ..aggregate.clone()
+    };
+    let aggregates = aggregates.iter().map(over).collect();
+    (exprs, own_keys.collect(), aggregates)
+}
