@@ -259,7 +259,7 @@ fn every_kind_equals_a_nested_loop() {
     for (number, (build, probe)) in sides.iter().enumerate() {
         let mut devices = vec![DeviceChoice::Cpu, DeviceChoice::Simt];
         // Each plan costs NVRTC a tenth of a second.
-        if has_gpu(&engine) && (number == 3 || number == 7) {
+        if has_gpu(&engine) && [3, 7, 9].contains(&number) {
             devices.push(DeviceChoice::Cuda);
         }
         for keys in key_sets {
@@ -350,7 +350,9 @@ fn a_key_on_very_many_rows() {
         vec![(Some(key), None, 1), (Some(key + 7), None, 1), (Some(key - 1), None, 1), (None, None, 1)]
     };
     let condition = Condition { keys: &[0], residual: false, null_equal: false };
-    for (device, count) in [(DeviceChoice::Cpu, 70_000), (DeviceChoice::Simt, 600)] {
+    let gpu = has_gpu(&engine).then_some((DeviceChoice::Cuda, 70_000));
+    let devices = [(DeviceChoice::Cpu, 70_000), (DeviceChoice::Simt, 600)];
+    for (device, count) in devices.into_iter().chain(gpu) {
         // Dense keys, and keys with another far away.
         for (key, far) in [(10, None), (i64::MIN + 10, Some((Some(i64::MAX), None, 1)))] {
             let large: Vec<Row> = many(key, count).into_iter().chain(far.clone()).collect();
