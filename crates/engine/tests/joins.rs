@@ -23,6 +23,10 @@ use kelpie_engine::{
 type Row = (Option<i64>, Option<String>, i32);
 
 fn table(rows: &[Row]) -> Arc<dyn TableSource> {
+    Arc::new(Table(vec![batch(rows)]))
+}
+
+fn batch(rows: &[Row]) -> RecordBatch {
     let schema = Schema::new(vec![
         ArrowField::new("k", ArrowType::Int64, true),
         ArrowField::new("t", ArrowType::Utf8, true),
@@ -36,7 +40,7 @@ fn table(rows: &[Row]) -> Arc<dyn TableSource> {
         Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.2))),
         Arc::new(wide.with_precision_and_scale(38, 0).expect("38 digits")),
     ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+    RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")
 }
 
 fn scan(source: usize) -> Plan {
@@ -431,6 +435,37 @@ fn an_empty_build_side() {
                 }
             }
         }
+    }
+}
+
+/// Parts of a table that no build row can match are not read, also between parts that are.
+#[test]
+fn parts_between_others_are_left_out() {
+    const ROWS: i64 = 100_000;
+    let engine = Engine::new();
+    let part = |first: i64| -> Vec<Row> { (first..first + ROWS).map(|key| (Some(key), None, 1)).collect() };
+    let parts: Vec<RecordBatch> = (0..5).map(|index| batch(&part(index * ROWS))).collect();
+    let condition = Condition { keys: &[0], residual: false, null_equal: false };
+    // By keys from the first part to the last, in two parts, in one, in two of which one comes twice.
+    for (order, keys, kept, launches) in [
+        ([0, 1, 2, 3, 4], [7, 5 * ROWS - 1], 5, 1),
+        ([0, 1, 2, 3, 4], [0, ROWS], 2, 1),
+        ([0, 1, 2, 3, 4], [2 * ROWS, 2 * ROWS + 9], 1, 1),
+        ([3, 0, 1, 3, 4], [3 * ROWS + 5, 3 * ROWS + 6], 2, 2),
+        ([2, 0, 3, 1, 2], [2 * ROWS, 4 * ROWS - 1], 3, 3),
+    ] {
+        let build: Vec<Row> = keys.map(|key| (Some(key), None, 2)).to_vec();
+        let table_of_parts = Table(order.map(|index| parts[index].clone()).to_vec());
+        let rows = order.iter().flat_map(|index| keys.map(|key| (key / ROWS) as usize == *index));
+        let query = Query {
+            plan: plan(JoinKind::Inner, condition, false),
+            sources: vec![table(&build), Arc::new(table_of_parts)],
+            options: options(DeviceChoice::Cpu),
+        };
+        let output = engine.execute(&query, &CancelToken::default()).expect("the join runs");
+        assert_eq!(output.batch.num_rows(), rows.filter(|is_match| *is_match).count(), "{order:?}");
+        let probe = output.metrics.pipelines.last().expect("a pipeline");
+        assert_eq!((probe.rows_in, probe.launches), (kept * ROWS as u64, launches), "{order:?} {keys:?}");
     }
 }
 

@@ -16,9 +16,10 @@ use kelpie_device::{Buffer, CopyTicket, DeviceKind, HostCopy, KernelArgument};
 
 use super::arguments::part_of;
 use super::run::Run;
-use crate::Transfer;
 use crate::columns::ResidentColumn;
 use crate::error::EngineError;
+use crate::prune::Bounded;
+use crate::{Transfer, prune};
 
 /// Buffers of a column on the device: one is worked on, two are being filled.
 const BUFFERS: usize = 3;
@@ -106,31 +107,34 @@ impl Streamed {
 }
 
 impl Blocks {
-    /// Cuts `rows` of a pipeline's source into blocks; those that are not to be kept are left out.
+    /// Cuts the rows of a pipeline's source into blocks; of those whose zones are not within the bounds, most are left out.
     pub fn plan(
         run: &Run<'_>,
         pipeline: &CompiledPipeline,
-        rows: Range<u64>,
-        keeps: &dyn Fn(&Range<u64>) -> bool,
+        rows: u64,
+        bounds: &[Bounded<'_>],
     ) -> Result<Blocks, EngineError> {
         let mut streams = host_parts(run, pipeline)?;
         let movement = &run.setting.movement;
-        let total = rows.end - rows.start;
-        let widest = streams.iter().map(|stream| stream.width(rows.end)).max();
+        let widest = streams.iter().map(|stream| stream.width(rows)).max();
         let block_rows = match widest {
             Some(widest) => (movement.block_bytes / widest.max(1)).max(LEAST_ROWS),
             None => movement.block_rows.unwrap_or(u64::MAX),
         };
-        let blocks = total.div_ceil(block_rows);
-        let block = |index: u64| {
-            let start = rows.start + index * block_rows;
-            start..rows.end.min(start.saturating_add(block_rows))
-        };
-        let mut ranges: Vec<_> = (0..blocks).map(block).filter(|block| blocks == 1 || keeps(block)).collect();
-        if ranges.is_empty() {
-            // Every pipeline runs: what stands before and after its loop counts.
-            ranges.push(rows.start..rows.start);
+        let mut blocks = Vec::new();
+        // What streams is cut anyhow.
+        let most = if streams.is_empty() { prune::MOST_RANGES } else { usize::MAX };
+        for rows in prune::ranges(bounds, rows, most) {
+            let count = (rows.end - rows.start).div_ceil(block_rows);
+            let start = |index: u64| rows.start + index * block_rows;
+            let block = |index: u64| start(index)..rows.end.min(start(index).saturating_add(block_rows));
+            blocks.extend((0..count).map(block));
         }
+        if blocks.is_empty() {
+            // Every pipeline runs: what stands before and after its loop counts.
+            blocks.push(0..0);
+        }
+        let ranges = blocks;
         let copies = match movement.transfer {
             Transfer::Copy => true,
             Transfer::ZeroCopy => false,

@@ -15,10 +15,10 @@ use super::account::failure;
 use super::blocks::Blocks;
 use super::counting::Counted;
 use super::{Prepared, Setting};
-use crate::columns::Zone;
 use crate::error::EngineError;
 use crate::heap::TextHeap;
 use crate::primitives::Primitives;
+use crate::prune::Bounded;
 use crate::sorting::Order;
 use crate::{PipelineMetrics, prune, result, sorting};
 
@@ -286,23 +286,11 @@ impl<'a> Run<'a> {
     /// The blocks of a pipeline's source in which every finished build side may have a match.
     fn blocks_of(&mut self, pipeline: &CompiledPipeline, rows: u64) -> Result<Blocks, EngineError> {
         let bounds = self.bounds(pipeline)?;
-        let mut hull = 0..rows;
-        for (zones, range) in &bounds {
-            let meets = prune::hull(zones, *range);
-            hull = hull.start.max(meets.start)..hull.end.min(meets.end);
-        }
-        let hull = if hull.is_empty() { 0..0 } else { hull };
-        let keeps =
-            |block: &Range<u64>| bounds.iter().all(|(zones, range)| prune::meets(zones, *range, block));
-        Blocks::plan(self, pipeline, hull, &keeps)
+        Blocks::plan(self, pipeline, rows, &bounds)
     }
 
     /// The zones of the columns that finished build sides bound, and those bounds.
-    #[expect(clippy::type_complexity, reason = "a pair")]
-    fn bounds(
-        &self,
-        pipeline: &CompiledPipeline,
-    ) -> Result<Vec<(&'a [Zone], Option<kelpie_compile::types::Range>)>, EngineError> {
+    fn bounds(&self, pipeline: &CompiledPipeline) -> Result<Vec<Bounded<'a>>, EngineError> {
         let Rows::Scan(scan) = pipeline.rows else { return Ok(Vec::new()) };
         let mut bounds = Vec::new();
         for prune in &pipeline.prunes {

@@ -71,6 +71,8 @@ impl Run<'_> {
     /// Makes room after a launch that lacked it; `blocks`: how many may want as much of it as the one that ran.
     pub fn grow(&mut self, pipeline: &CompiledPipeline, blocks: usize) -> Result<(), EngineError> {
         let mut grown = self.heap.grow(self.device, self.setting.cache)?;
+        // Later blocks want room too; workers of a CPU have stopped when there was none.
+        let is_partial = blocks > 1 || self.device.target().block_threads == 1;
         for &class in &pipeline.grows {
             let capacity = self.capacities[class];
             let needed = match self.prepared.program.classes[class].growth {
@@ -79,7 +81,7 @@ impl Run<'_> {
                 Growth::Table(count) if self.read_word(count)? < capacity / 2 => continue,
                 Growth::Table(_) => capacity.saturating_mul(4),
                 Growth::Counted(counter) => match self.read_word(counter)? {
-                    counted if counted > capacity && blocks > 1 => counted.max(capacity.saturating_mul(2)),
+                    counted if counted > capacity && is_partial => counted.max(capacity.saturating_mul(2)),
                     counted => counted,
                 },
             };
