@@ -6,6 +6,7 @@ use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_workloads::Workload;
 use kelpie_workloads::bench::PeerKind;
+use kelpie_workloads::experiments::Experiment;
 
 /// SQL over Parquet, CSV and Arrow files, compiled for the GPU or CPU at hand.
 ///
@@ -31,6 +32,8 @@ pub enum Command {
     Demo(DemoArguments),
     /// Time the queries of a benchmark.
     Bench(BenchArguments),
+    /// Repeat an experiment of a paper: times, bytes and a plot.
+    Experiment(ExperimentArguments),
 }
 
 /// What every session takes.
@@ -187,6 +190,40 @@ pub struct BenchArguments {
     pub json: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+pub struct ExperimentArguments {
+    /// horseqc-1 to horseqc-6, single-aggregate, table-1 or table-3.
+    #[arg(value_parser = parse::<Experiment>)]
+    pub experiment: Experiment,
+    /// Folder of the data, in folders such as `ssb-sf1`, which are made where they are missing; the user's cache folder where
+    /// absent.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Scale factor of the data; several, such as `1,2,4`, for horseqc-5.
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = parse_scale, allow_negative_numbers = true)]
+    pub scale: Vec<f64>,
+    /// Only these queries or positions: `1.1,4.3`, `16,64`.
+    #[arg(long, value_delimiter = ',')]
+    pub only: Vec<String>,
+    #[command(flatten)]
+    pub settings: SettingArguments,
+    /// Measured runs of each point, after one that warms up.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Seconds after which a run is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    pub time_limit: u32,
+    /// Engines beside Kelpie in horseqc-6: duckdb, datafusion.
+    #[arg(long, value_delimiter = ',', default_value = "duckdb,datafusion", value_parser = parse::<PeerKind>)]
+    pub against: Vec<PeerKind>,
+    /// Threads of every engine; one a core where absent.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// Folder for the findings: `<experiment>.json` and `<experiment>.svg`.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub output: PathBuf,
+}
+
 impl SettingArguments {
     /// The settings, `--device` first.
     pub fn settings(&self) -> Vec<(String, String)> {
@@ -219,6 +256,11 @@ pub fn thread_count(chosen: Option<usize>) -> usize {
 
 fn parse<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse()
+}
+
+fn parse_scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+    if f64::is_finite(scale) && scale > 0.0 { Ok(scale) } else { Err(format!("`{text}` is not above 0")) }
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {

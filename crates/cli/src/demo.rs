@@ -1,7 +1,7 @@
 //! `kelpie demo`: a few queries over generated data, their answers and pipelines, and the time beside DataFusion's.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
@@ -10,7 +10,7 @@ use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use kelpie_datafusion::{KelpieSession, QueryTiming};
 use kelpie_workloads::bench::DataFusionPeer;
-use kelpie_workloads::{GenerateOptions, Workload, tpch};
+use kelpie_workloads::{Progress as RowProgress, Workload, tpch};
 
 use crate::args::{DemoArguments, thread_count};
 use crate::progress::Progress;
@@ -60,43 +60,26 @@ pub async fn run(arguments: DemoArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folder of the data, made at the first run. It is complete or not there: it gets its name last.
+/// The folder of the data, made at the first run.
 fn data_folder(arguments: &DemoArguments) -> Result<PathBuf> {
     let parent = match &arguments.dir {
         Some(folder) => folder.clone(),
-        None => dirs::cache_dir().context("there is no cache folder: give one with --dir")?.join("kelpie"),
+        None => cache_folder()?,
     };
-    let folder = parent.join(format!("tpch-sf{}", arguments.scale));
-    if folder.is_dir() {
-        return Ok(folder);
+    let folder = Workload::Tpch.folder(&parent, arguments.scale);
+    if !folder.is_dir() {
+        let place = folder.display();
+        writeln!(std::io::stdout(), "making TPC-H data at scale {} in {place}", arguments.scale)?;
     }
-    writeln!(std::io::stdout(), "making TPC-H data at scale {} in {}", arguments.scale, folder.display())?;
-    let temporary = parent.join(format!(".tpch-sf{}-{}", arguments.scale, std::process::id()));
-    let made = generate(arguments.scale, &temporary).and_then(|()| {
-        std::fs::rename(&temporary, &folder).with_context(|| format!("cannot make {}", folder.display()))
-    });
-    if made.is_err() {
-        // The error is the news.
-        let _ = std::fs::remove_dir_all(&temporary);
-        // Unless another demo was faster.
-        if folder.is_dir() {
-            return Ok(folder);
-        }
-    }
-    made.map(|()| folder)
+    let bar = Progress::bar(0, "rows");
+    let progress = |p: RowProgress| bar.set(p.rows_done, p.rows_expected);
+    Workload::Tpch.generate_once(&parent, arguments.scale, thread_count(None), &progress)
 }
 
-fn generate(scale: f64, folder: &Path) -> Result<()> {
-    let bar = Progress::bar(0, "rows");
-    Workload::Tpch.generate(&GenerateOptions {
-        scale,
-        output: folder,
-        tables: &[],
-        threads: thread_count(None),
-        replace: true,
-        progress: &|p| bar.set(p.rows_done, p.rows_expected),
-    })?;
-    Ok(())
+/// Where data is kept that the user gave no folder for.
+pub fn cache_folder() -> Result<PathBuf> {
+    let folder = dirs::cache_dir().context("there is no cache folder: give one on the command line")?;
+    Ok(folder.join("kelpie"))
 }
 
 /// A query: its text, its answer, its pipelines and its time.

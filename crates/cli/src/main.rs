@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod demo;
 mod devices;
+mod experiment;
 mod explain;
 mod generate;
 mod output;
@@ -50,6 +51,7 @@ fn start(arguments: Arguments, scripts: Vec<args::Script>) -> Result<ExitCode> {
             Some(Command::Devices) => devices::run(),
             Some(Command::Demo(options)) => demo::run(options).await,
             Some(Command::Bench(options)) => bench::run(options).await,
+            Some(Command::Experiment(options)) => experiment::run(options).await,
         }
     });
     // A cancelled query may still be in the middle of a batch: it is not waited for.

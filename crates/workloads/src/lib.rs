@@ -1,6 +1,9 @@
-//! Workloads of Kelpie: TPC-H and Star Schema Benchmark data and queries, reference answers, peers and the benchmark.
+//! Workloads of Kelpie: TPC-H and Star Schema Benchmark data and queries, reference answers, peers, the benchmark and
+//! the experiments.
 
 pub mod bench;
+pub mod experiments;
+mod folder;
 pub mod output;
 pub mod ssb;
 pub mod tpch;

@@ -1,0 +1,197 @@
+//! Where queries are measured: a session on one data set, and the peers.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use datafusion::arrow::util::display::array_value_to_string;
+use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
+use tokio::time::timeout;
+
+use super::cases::Case;
+use super::{DataReport, DeviceReport, Experiment, ExperimentOptions, Findings, Listener, Measure, Point};
+use crate::Workload;
+use crate::bench::{DataFusionPeer, DuckDbPeer, PeerKind};
+
+/// An execution model: a name and the settings that force it.
+#[derive(Debug, Clone)]
+pub struct Model {
+    pub name: String,
+    settings: Vec<(&'static str, String)>,
+}
+
+impl Model {
+    /// `resolution:simd`, or a micro model without a resolution.
+    pub fn micro(name: &str) -> Model {
+        let (model, resolution) = name.split_once(':').unwrap_or((name, "simd"));
+        let settings = vec![("kelpie.micro_model", model.into()), ("kelpie.resolution", resolution.into())];
+        Model { name: name.into(), settings }
+    }
+
+    /// The batch macro model with blocks of a size.
+    pub fn blocks(size: &str) -> Model {
+        let settings = vec![
+            ("kelpie.macro_model", "batch".into()),
+            ("kelpie.transfer", "copy".into()),
+            ("kelpie.block_bytes", size.into()),
+        ];
+        Model { name: format!("blocks of {size}"), settings }
+    }
+
+    pub fn macro_model(name: &str) -> Model {
+        Model { name: format!("kelpie {name}"), settings: vec![("kelpie.macro_model", name.into())] }
+    }
+}
+
+enum Peer {
+    DuckDb(DuckDbPeer),
+    DataFusion(DataFusionPeer),
+}
+
+/// A session on one data set.
+pub struct Lab<'a> {
+    options: &'a ExperimentOptions,
+    workload: Workload,
+    folder: std::path::PathBuf,
+    session: KelpieSession,
+    peers: Vec<(PeerKind, Peer)>,
+    device: Option<DeviceReport>,
+}
+
+impl<'a> Lab<'a> {
+    /// A session on a benchmark's data, which is made where it is missing.
+    pub async fn open(
+        options: &'a ExperimentOptions,
+        workload: Workload,
+        scale: f64,
+        listener: &dyn Listener,
+    ) -> Result<Lab<'a>> {
+        listener.step(&format!("data of {} at scale {scale}", workload.name()));
+        let folder =
+            workload.generate_once(&options.data, scale, options.threads, &|rows| listener.data(rows))?;
+        let own = [("kelpie.fallback".to_string(), "deny".to_string())];
+        let threads = ("kelpie.threads".to_string(), options.threads.to_string());
+        let settings = std::iter::once(threads).chain(options.settings.iter().cloned()).chain(own).collect();
+        let session = KelpieSession::new(SessionOptions { engine: None, settings })?;
+        session.register_dir(&folder).await?;
+        Ok(Lab { options, workload, folder, session, peers: Vec::new(), device: None })
+    }
+
+    /// What the data is.
+    pub async fn describe(&self, scale: f64) -> Result<DataReport> {
+        let mut report = DataReport { workload: self.workload.name(), scale, tables: Default::default() };
+        for table in self.workload.tables() {
+            let answer = self.session.context().sql(&format!("select count(*) from {table}")).await;
+            let batches = answer?.collect().await?;
+            let count = batches.first().context("a count without a row")?;
+            let rows = array_value_to_string(count.column(0), 0)?.parse()?;
+            report.tables.insert((*table).to_string(), rows);
+        }
+        Ok(report)
+    }
+
+    /// The device, once something was measured.
+    pub fn device(&self) -> Option<&DeviceReport> {
+        self.device.as_ref()
+    }
+
+    /// Measures a query under a model.
+    pub async fn measure(&mut self, case: &Case, model: &Model) -> Point {
+        let mut point = Point::new(&model.name, &case.label, case.position);
+        if let Err(error) = self.try_measure(case, model, &mut point).await {
+            point.note = Some(format!("{error:#}"));
+        }
+        point
+    }
+
+    async fn try_measure(&mut self, case: &Case, model: &Model, point: &mut Point) -> Result<()> {
+        for (name, value) in &model.settings {
+            self.session.set(name, value)?;
+        }
+        self.session.set("kelpie.meter", "false")?;
+        if self.options.experiment.measure() != Measure::Passes {
+            let (first, rows) = self.run(&case.sql).await?;
+            point.rows = Some(rows);
+            point.kernels = Some(first.parts.iter().map(|part| part.pipelines.len()).sum());
+            let mut runs = Vec::new();
+            for _ in 0..self.options.runs {
+                runs.push(self.run(&case.sql).await?.0);
+            }
+            point.set_runs(&runs);
+        }
+        self.session.set("kelpie.meter", "true")?;
+        let metered = self.run(&case.sql).await;
+        self.session.set("kelpie.meter", "false")?;
+        let (metered, rows) = metered.context("with the meter")?;
+        point.rows = Some(rows);
+        point.set_traffic(&metered);
+        self.device = DeviceReport::of(&metered).or(self.device.take());
+        Ok(())
+    }
+
+    /// One run within the time limit. Dropping a query cancels it.
+    async fn run(&self, sql: &str) -> Result<(QueryTiming, usize)> {
+        let limit = self.options.time_limit;
+        let start = Instant::now();
+        let answer = timeout(limit, self.session.sql(sql)).await;
+        let result = answer.with_context(|| format!("given up after {} s", limit.as_secs_f64()))??;
+        if !result.timing.compiled {
+            bail!("not compiled: {}", result.timing.reasons.join("; "));
+        }
+        let rows = result.rows();
+        let mut timing = result.timing;
+        timing.total_ns = start.elapsed().as_nanos() as u64;
+        Ok((timing, rows))
+    }
+
+    /// Starts the peers where the experiment has them; one that cannot be started is a note.
+    pub async fn start_peers(&mut self, findings: &mut Findings) {
+        if self.options.experiment != Experiment::EndToEnd {
+            return;
+        }
+        let (tables, threads) = (self.workload.tables(), self.options.threads);
+        for &kind in &self.options.against {
+            let started = match kind {
+                PeerKind::DuckDb => DuckDbPeer::start(&self.folder, tables, threads, true).map(Peer::DuckDb),
+                PeerKind::DataFusion => {
+                    DataFusionPeer::start(&self.folder, tables, threads, true).await.map(Peer::DataFusion)
+                }
+            };
+            match started {
+                Ok(peer) => self.peers.push((kind, peer)),
+                Err(error) => findings.notes.push(format!("{} is left out: {error:#}", kind.name())),
+            }
+        }
+    }
+
+    /// Measures a query of the peers.
+    pub async fn peers(&mut self, case: &Case, listener: &dyn Listener) -> Vec<Point> {
+        let mut points = Vec::new();
+        for (kind, peer) in &mut self.peers {
+            listener.step(&format!("query {}, {}", case.label, kind.name()));
+            let mut point = Point::new(kind.name(), &case.label, case.position);
+            let mut times = Vec::new();
+            for _ in 0..=self.options.runs {
+                let time = match peer {
+                    Peer::DuckDb(peer) => peer.run(&case.sql),
+                    Peer::DataFusion(peer) => limited(peer, &case.sql, self.options.time_limit).await,
+                };
+                match time {
+                    Ok(time_ns) => times.push(time_ns as f64 / 1e6),
+                    Err(error) => {
+                        point.note = Some(format!("{error:#}"));
+                        break;
+                    }
+                }
+            }
+            // The first warms up.
+            point.set_totals(times.get(1..).unwrap_or_default());
+            points.push(point);
+        }
+        points
+    }
+}
+
+async fn limited(peer: &DataFusionPeer, sql: &str, limit: Duration) -> Result<u64> {
+    let answer = timeout(limit, peer.run(sql)).await;
+    Ok(answer.with_context(|| format!("given up after {} s", limit.as_secs_f64()))??.0)
+}

@@ -1,0 +1,241 @@
+//! The experiments of HorseQC (Funke et al., SIGMOD 2018, sections 8.4 to 8.9, appendix G, tables 1 and 3): the same queries
+//! under different execution models, with the floors that memory and link set.
+//!
+//! Kernel times are taken in runs without the meter, bytes in one run with it.
+
+mod cases;
+mod findings;
+mod lab;
+mod plot;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Result;
+
+pub use self::findings::{DataReport, DeviceReport, Findings, Point};
+use self::lab::{Lab, Model};
+use crate::bench::PeerKind;
+use crate::{Progress, Workload};
+
+/// An experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Experiment {
+    /// 1: a selection and projection over selectivities (section 8.4, figure 17).
+    Selection,
+    /// 2: sums in 2 to 16384 groups (section 8.5, figure 18).
+    Groups,
+    /// 3: the Star Schema Benchmark (section 8.6, figure 19).
+    Ssb,
+    /// 4: TPC-H (section 8.7, figure 20).
+    Tpch,
+    /// 5: a star join, streamed in blocks, over scale factors (section 8.8, figure 21).
+    StarJoin,
+    /// 6: TPC-H from SQL to rows, beside other engines (section 8.9, figure 22).
+    EndToEnd,
+    /// A single sum over selectivities (appendix G.1, figure 27).
+    SingleAggregate,
+    /// Passes over memory per query (section 2.3, table 1).
+    Passes,
+    /// Time, throughput and memory bandwidth per query (appendix G.2, table 3).
+    SsbMetrics,
+}
+
+/// What is measured of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Time of all kernels.
+    Kernels,
+    /// Time from SQL to rows.
+    Total,
+    /// Bytes accessed in memory to bytes of input and output.
+    Passes,
+}
+
+impl Experiment {
+    /// Every experiment.
+    pub const ALL: [Experiment; 9] = [
+        Experiment::Selection,
+        Experiment::Groups,
+        Experiment::Ssb,
+        Experiment::Tpch,
+        Experiment::StarJoin,
+        Experiment::EndToEnd,
+        Experiment::SingleAggregate,
+        Experiment::Passes,
+        Experiment::SsbMetrics,
+    ];
+
+    /// Its name, as users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Experiment::Selection => "horseqc-1",
+            Experiment::Groups => "horseqc-2",
+            Experiment::Ssb => "horseqc-3",
+            Experiment::Tpch => "horseqc-4",
+            Experiment::StarJoin => "horseqc-5",
+            Experiment::EndToEnd => "horseqc-6",
+            Experiment::SingleAggregate => "single-aggregate",
+            Experiment::Passes => "table-1",
+            Experiment::SsbMetrics => "table-3",
+        }
+    }
+
+    /// What it shows.
+    pub fn title(self) -> &'static str {
+        match self {
+            Experiment::Selection => "Selection and projection: how write positions are found",
+            Experiment::Groups => "Grouped sums: contention and pre-aggregation",
+            Experiment::Ssb => "Star Schema Benchmark: kernels",
+            Experiment::Tpch => "TPC-H: kernels",
+            Experiment::StarJoin => "Star join of SSB 3.1 in blocks from host memory",
+            Experiment::EndToEnd => "TPC-H from SQL to rows",
+            Experiment::SingleAggregate => "A single sum: how it is reduced",
+            Experiment::Passes => "Passes over memory of operators at a time",
+            Experiment::SsbMetrics => "Star Schema Benchmark: resolution, work-efficient",
+        }
+    }
+
+    /// Where the paper has it.
+    pub fn paper(self) -> &'static str {
+        match self {
+            Experiment::Selection => "HorseQC, section 8.4, figures 16 and 17",
+            Experiment::Groups => "HorseQC, section 8.5, figures 18 and 26",
+            Experiment::Ssb => "HorseQC, section 8.6, figure 19",
+            Experiment::Tpch => "HorseQC, section 8.7, figure 20",
+            Experiment::StarJoin => "HorseQC, section 8.8, figure 21",
+            Experiment::EndToEnd => "HorseQC, section 8.9, figure 22",
+            Experiment::SingleAggregate => "HorseQC, appendix G.1, figure 27",
+            Experiment::Passes => "HorseQC, section 2.3, table 1",
+            Experiment::SsbMetrics => "HorseQC, appendix G.2, table 3",
+        }
+    }
+
+    /// What its plot shows.
+    pub fn measure(self) -> Measure {
+        match self {
+            Experiment::StarJoin | Experiment::EndToEnd => Measure::Total,
+            Experiment::Passes => Measure::Passes,
+            _ => Measure::Kernels,
+        }
+    }
+
+    /// What the positions of its points are.
+    fn positions(self) -> &'static str {
+        match self {
+            Experiment::Selection | Experiment::SingleAggregate => "selectivity",
+            Experiment::Groups => "groups",
+            Experiment::StarJoin => "scale factor",
+            _ => "query",
+        }
+    }
+
+    /// The benchmarks whose data it needs.
+    fn workloads(self) -> &'static [Workload] {
+        match self {
+            Experiment::Tpch | Experiment::EndToEnd => &[Workload::Tpch],
+            Experiment::Passes => &[Workload::Ssb, Workload::Tpch],
+            _ => &[Workload::Ssb],
+        }
+    }
+
+    /// The execution models that it compares.
+    fn models(self) -> Vec<Model> {
+        let micro = |names: &[&str]| names.iter().map(|name| Model::micro(name)).collect();
+        match self {
+            Experiment::Selection => {
+                micro(&["multi_pass", "pipelined", "resolution:simd", "resolution:work_efficient"])
+            }
+            Experiment::Groups => micro(&[
+                "operator_at_a_time",
+                "multi_pass",
+                "pipelined",
+                "resolution:simd",
+                "resolution:work_efficient",
+            ]),
+            Experiment::Ssb | Experiment::Tpch => {
+                micro(&["operator_at_a_time", "multi_pass", "resolution:simd"])
+            }
+            Experiment::StarJoin => ["0.5MB", "2MB", "8MB"].map(Model::blocks).to_vec(),
+            Experiment::EndToEnd => vec![Model::macro_model("auto"), Model::macro_model("batch")],
+            Experiment::SingleAggregate => {
+                micro(&["operator_at_a_time", "multi_pass", "resolution:simd", "resolution:work_efficient"])
+            }
+            Experiment::Passes => micro(&["operator_at_a_time"]),
+            Experiment::SsbMetrics => micro(&["resolution:work_efficient"]),
+        }
+    }
+}
+
+impl FromStr for Experiment {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Experiment::ALL.into_iter().find(|experiment| experiment.name() == name).ok_or_else(|| {
+            let known = Experiment::ALL.map(Experiment::name).join(", ");
+            format!("unknown experiment `{name}`: {known} are known")
+        })
+    }
+}
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct ExperimentOptions {
+    /// Which experiment.
+    pub experiment: Experiment,
+    /// The folder of the folders with data (`ssb-sf1`, ...), which are made where they are missing.
+    pub data: PathBuf,
+    /// Scale factors; experiments but the fifth take the first.
+    pub scales: Vec<f64>,
+    /// Names of queries, or positions (`0.5`); all where empty.
+    pub only: Vec<String>,
+    /// Measured runs, after one that warms up.
+    pub runs: usize,
+    /// A run that takes longer is given up.
+    pub time_limit: Duration,
+    /// Threads of Kelpie and of the peers.
+    pub threads: usize,
+    /// Engines to compare with, in the sixth.
+    pub against: Vec<PeerKind>,
+    /// Settings of Kelpie's session.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Hears of every step.
+pub trait Listener: Sync {
+    /// What is done now.
+    fn step(&self, step: &str);
+    /// How far the data is.
+    fn data(&self, progress: Progress);
+}
+
+/// Runs an experiment.
+pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result<Findings> {
+    let experiment = options.experiment;
+    let mut findings = Findings::new(options);
+    let scales = match experiment {
+        Experiment::StarJoin => options.scales.as_slice(),
+        _ => options.scales.get(..1).unwrap_or_default(),
+    };
+    for &scale in scales {
+        for &workload in experiment.workloads() {
+            let mut lab = Lab::open(options, workload, scale, listener).await?;
+            findings.data.push(lab.describe(scale).await?);
+            lab.start_peers(&mut findings).await;
+            for case in cases::of(experiment, workload, scale, &options.only) {
+                for model in experiment.models() {
+                    listener.step(&format!("{} {}, {}", experiment.positions(), case.label, model.name));
+                    let point = lab.measure(&case, &model).await;
+                    findings.add(point, lab.device());
+                }
+                for point in lab.peers(&case, listener).await {
+                    findings.add(point, None);
+                }
+                findings.points.extend(cases::of_the_paper(experiment, &case));
+            }
+        }
+    }
+    findings.finish();
+    Ok(findings)
+}
