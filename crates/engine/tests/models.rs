@@ -15,7 +15,8 @@ use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, QueryOutput, Resolution, TableSource,
+    CancelToken, DeviceChoice, DeviceKind, Engine, MacroModel, MicroModel, Query, QueryOptions, QueryOutput,
+    Resolution, TableSource,
 };
 
 /// `k`: few values and NULLs; `n`: 0..rows; `s`: few texts; `u`: unique text and NULLs; `f`: doubles.
@@ -239,13 +240,21 @@ fn rows_of(batch: &RecordBatch, ordered: bool) -> Vec<String> {
     rows
 }
 
+/// The CPU, the interpreter with 32 lanes and with 4, and a GPU where there is one.
+fn devices() -> Vec<(DeviceChoice, u32)> {
+    let mut all = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 32), (DeviceChoice::Simt, 4)];
+    let found = Engine::new().devices();
+    if found.iter().any(|(kind, device)| *kind == DeviceKind::Cuda && device.is_ok()) {
+        all.push((DeviceChoice::Cuda, 32));
+    }
+    all
+}
+
 fn options() -> Vec<QueryOptions> {
     let mut all = Vec::new();
     for micro_model in MicroModel::ALL {
         for resolution in Resolution::ALL {
-            for (device, simt_lanes) in
-                [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 32), (DeviceChoice::Simt, 4)]
-            {
+            for (device, simt_lanes) in devices() {
                 // A sort is the host's unless that is forbidden.
                 let host_sort_rows = Some(0);
                 let default = QueryOptions::default();
@@ -264,7 +273,7 @@ fn options() -> Vec<QueryOptions> {
 }
 
 /// Every plan over tables of so many rows gives the same rows under all options, also when it runs again.
-fn compare_models(sizes: [usize; 2], plans: &[(String, Plan, bool)]) {
+fn compare_models(sizes: [usize; 2], plans: &[(String, Plan, bool)], all: &[QueryOptions]) {
     let engine = Engine::new();
     let sources = sizes.map(table);
     let reference = QueryOptions {
@@ -275,10 +284,10 @@ fn compare_models(sizes: [usize; 2], plans: &[(String, Plan, bool)]) {
     };
     for (name, plan, ordered) in plans {
         let expected = rows_of(&run(&engine, plan, &sources, &reference).batch, *ordered);
-        for options in options() {
+        for options in all {
             // A second run starts with the sizes of the first.
-            for _ in 0..if options.device == DeviceChoice::Cpu { 2 } else { 1 } {
-                let output = run(&engine, plan, &sources, &options);
+            for _ in 0..if options.device == DeviceChoice::Simt { 1 } else { 2 } {
+                let output = run(&engine, plan, &sources, options);
                 assert_eq!(rows_of(&output.batch, *ordered), expected, "{name}: {options:?}");
             }
         }
@@ -287,14 +296,35 @@ fn compare_models(sizes: [usize; 2], plans: &[(String, Plan, bool)]) {
 
 #[test]
 fn every_model_gives_the_same_rows() {
-    compare_models([150, 60], &plans());
+    compare_models([150, 60], &plans(), &options());
 }
 
 #[test]
 fn empty_tables() {
     for sizes in [[0, 60], [60, 0], [0, 0]] {
-        compare_models(sizes, &plans());
+        compare_models(sizes, &plans(), &options());
     }
+}
+
+/// Chains run block by block; where the host is between any two kernels, each by itself.
+#[test]
+fn blocks() {
+    let mut all = Vec::new();
+    for micro_model in MicroModel::ALL {
+        for (macro_model, block_bytes) in
+            [(MacroModel::Batch, 1 << 10), (MacroModel::Batch, 5 << 10), (MacroModel::KernelAtATime, 1 << 10)]
+        {
+            all.push(QueryOptions {
+                device: DeviceChoice::Cpu,
+                micro_model,
+                macro_model,
+                block_bytes: Some(block_bytes),
+                host_sort_rows: Some(0),
+                ..QueryOptions::default()
+            });
+        }
+    }
+    compare_models([4_500, 200], &plans(), &all);
 }
 
 #[test]
