@@ -328,7 +328,9 @@ fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<
         Contribution::Moments(_) => {
             let value = cx.builder.convert(scalar.ok_or_else(no_text)?, Scalar::F64);
             let (one, zero) = (cx.builder.f64(1.0), cx.builder.f64(0.0));
-            vec![one, value, zero, zero]
+            // No distance; of what is not finite NaN, also beside others.
+            let squares = cx.builder.sub(value, value);
+            vec![one, value, zero, squares]
         }
         Contribution::Text(_) => {
             let argument = argument.ok_or_else(no_text)?;

@@ -1,0 +1,389 @@
+//! Grouped and single aggregation by numbers of groups, skew and kinds of keys, under every micro model and resolution, on the
+//! CPU and on interpreters: compared with a plain evaluation.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use AggregateFunction::*;
+use arrow::array::*;
+use arrow::datatypes::{
+    DataType as ArrowType, Decimal128Type, Field as ArrowField, Float64Type, Int64Type, Schema,
+};
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::array_value_to_string;
+use common::Table;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, QueryOutput, Resolution,
+};
+
+const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
+/// A decimal of 38 digits; a few of them are beyond 128 bits.
+const LARGE: i128 = 99_999_999_999_999_999_999_999_999_999_999_999_999;
+
+/// A row: its group, and the values.
+#[derive(Clone)]
+struct Row {
+    group: usize,
+    /// Which of the two zeros.
+    odd: bool,
+    number: Option<i64>,
+    decimal: i128,
+    float: f64,
+    text: String,
+}
+
+fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    }
+}
+
+/// `rows` rows in `groups` groups; under `skew` nine of ten are in group 2.
+fn rows(rows: usize, groups: usize, skew: bool) -> Vec<Row> {
+    let mut next = random(groups as u64 + 11);
+    let mut row = |index: usize| {
+        let (pick, value) = (next() as usize, next());
+        let number = match value % 11 {
+            0 => None,
+            1 => Some(i64::MIN),
+            2 => Some(i64::MAX),
+            _ => Some(value as i64 % 50 - 20),
+        };
+        let float = match value % 97 {
+            0 => f64::NAN,
+            1 => -0.0,
+            2 => f64::NEG_INFINITY,
+            _ => (value % 4096) as f64 / 4.0,
+        };
+        Row {
+            group: if skew && pick % 10 > 0 { 2 } else { (pick + index) % groups },
+            odd: value % 2 == 1,
+            number,
+            decimal: if value % 3 == 0 { LARGE } else { i128::from(value) - 1_000_000 },
+            float,
+            text: format!("text é {}", value % 30),
+        }
+    };
+    (0..rows).map(&mut row).collect()
+}
+
+/// The keys of a group, each of another kind: dense, hashed, text with a NULL, a float with NaN and both zeros.
+const KEYS: [&str; 4] = ["dense", "wide", "text", "float"];
+
+fn wide(group: usize) -> i64 {
+    match group {
+        0 => i64::MIN,
+        1 => i64::MAX,
+        _ => (group as i64).wrapping_mul(0x5851_f42d_4c95_7f2d),
+    }
+}
+
+fn table(rows: &[Row]) -> Arc<Table> {
+    let field = |name: &str, data_type, nullable| ArrowField::new(name, data_type, nullable);
+    let schema = Schema::new(vec![
+        field("dense", ArrowType::Int32, false),
+        field("wide", ArrowType::Int64, false),
+        field("text", ArrowType::Utf8, true),
+        field("float", ArrowType::Float64, false),
+        field("number", ArrowType::Int64, true),
+        field("decimal", ArrowType::Decimal128(38, 2), false),
+        field("value", ArrowType::Float64, false),
+        field("string", ArrowType::Utf8, false),
+    ]);
+    let float = |row: &Row| match (row.group, row.odd) {
+        (0, _) => f64::NAN,
+        (1, true) => -0.0,
+        (1, false) => 0.0,
+        (group, _) => group as f64,
+    };
+    let text = |row: &Row| (row.group != 0).then(|| format!("key ß {}", row.group));
+    let decimals = Decimal128Array::from_iter_values(rows.iter().map(|row| row.decimal));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.group as i32))),
+        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| wide(row.group)))),
+        Arc::new(StringArray::from_iter(rows.iter().map(text))),
+        Arc::new(Float64Array::from_iter_values(rows.iter().map(float))),
+        Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.number))),
+        Arc::new(decimals.with_precision_and_scale(38, 2).expect("a decimal")),
+        Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.float))),
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| &row.text))),
+    ];
+    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+}
+
+fn scan() -> Plan {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let fields = vec![
+        field("dense", DataType::Int32, false),
+        field("wide", DataType::Int64, false),
+        field("text", DataType::Utf8, true),
+        field("float", DataType::Float64, false),
+        field("number", DataType::Int64, true),
+        field("decimal", DECIMAL, false),
+        field("value", DataType::Float64, false),
+        field("string", DataType::Utf8, false),
+    ];
+    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields })
+}
+
+fn column(index: usize) -> Expr {
+    let field = &scan().fields()[index];
+    Expr::column(index, field.data_type.clone(), field.nullable)
+}
+
+/// `CASE WHEN number < 5 THEN number END`: an aggregate with a FILTER.
+fn filtered() -> Expr {
+    let literal = Expr::literal(Literal::Int(5), DataType::Int64);
+    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(4)), Box::new(literal));
+    let condition = Expr { kind, data_type: DataType::Boolean, nullable: true };
+    let kind = ExprKind::Case { branches: vec![(condition, column(4))], otherwise: None };
+    Expr { kind, data_type: DataType::Int64, nullable: true }
+}
+
+/// The plan that groups by key `key`, where there is one. `plain`: no text and no lock among the cells.
+fn plan(key: Option<usize>, plain: bool) -> Plan {
+    let aggregate = |function, argument, distinct, data_type| Aggregate {
+        function,
+        argument,
+        distinct,
+        field: Field { name: "a".into(), data_type, nullable: true },
+    };
+    let mut aggregates = vec![
+        aggregate(Count, None, false, DataType::Int64),
+        aggregate(Count, Some(column(4)), false, DataType::Int64),
+        aggregate(Sum, Some(column(4)), false, DataType::Int64),
+        aggregate(Min, Some(column(4)), false, DataType::Int64),
+        aggregate(Max, Some(column(4)), false, DataType::Int64),
+        aggregate(Sum, Some(filtered()), false, DataType::Int64),
+        aggregate(Sum, Some(column(5)), false, DECIMAL),
+        aggregate(Sum, Some(column(6)), false, DataType::Float64),
+        aggregate(Max, Some(column(6)), false, DataType::Float64),
+    ];
+    if !plain {
+        aggregates.extend([
+            aggregate(Count, Some(column(4)), true, DataType::Int64),
+            aggregate(Max, Some(column(5)), false, DECIMAL),
+            aggregate(Min, Some(column(7)), false, DataType::Utf8),
+            aggregate(Max, Some(column(7)), false, DataType::Utf8),
+            aggregate(VarPopulation, Some(column(6)), false, DataType::Float64),
+        ]);
+    }
+    let keys: Vec<Expr> = key.map(column).into_iter().collect();
+    let names = vec![String::new(); keys.len() + aggregates.len()];
+    Plan::Aggregate { input: Box::new(scan()), keys, aggregates, names }
+}
+
+/// A decimal of scale 2, also beyond 38 digits.
+fn cents(value: i128) -> String {
+    let (sign, value) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
+    format!("{sign}{}.{:02}", value / 100, value % 100)
+}
+
+/// What a group's result is: everything that is exact as text, and the floats.
+type Expected = (Vec<String>, Vec<f64>);
+
+fn evaluate(rows: &[&Row], plain: bool, grouped: bool) -> Expected {
+    let numbers = || rows.iter().filter_map(|row| row.number);
+    let text = |value: Option<i64>| value.map_or(String::new(), |value| value.to_string());
+    let sum = |values: &mut dyn Iterator<Item = i64>| values.reduce(|a, b| a.wrapping_add(b));
+    let mut exact = vec![
+        rows.len().to_string(),
+        numbers().count().to_string(),
+        text(sum(&mut numbers())),
+        text(numbers().min()),
+        text(numbers().max()),
+        text(sum(&mut numbers().filter(|number| *number < 5))),
+        cents(rows.iter().fold(0, |sum: i128, row| sum.wrapping_add(row.decimal))),
+    ];
+    let values = || rows.iter().map(|row| row.float);
+    let mut floats = vec![values().sum(), values().max_by(f64::total_cmp).unwrap_or_default()];
+    if !plain {
+        exact.push(numbers().collect::<HashSet<_>>().len().to_string());
+        exact.push(cents(rows.iter().map(|row| row.decimal).max().unwrap_or_default()));
+        exact.push(rows.iter().map(|row| row.text.as_str()).min().unwrap_or_default().into());
+        exact.push(rows.iter().map(|row| row.text.as_str()).max().unwrap_or_default().into());
+        let mean = values().sum::<f64>() / rows.len() as f64;
+        let squares: f64 = values().map(|value| (value - mean).powi(2)).sum();
+        let single = !grouped && rows.len() == 1;
+        floats.push(if single { 0.0 } else { squares / rows.len() as f64 });
+    }
+    (exact, floats)
+}
+
+/// The group of a row of the result.
+fn group_of(array: &ArrayRef, row: usize, key: usize, groups: &BTreeMap<i64, usize>) -> usize {
+    match key {
+        0 => array.as_primitive::<arrow::datatypes::Int32Type>().value(row) as usize,
+        1 => groups[&array.as_primitive::<Int64Type>().value(row)],
+        2 if array.is_null(row) => 0,
+        2 => {
+            let text = array_value_to_string(array, row).expect("text");
+            text.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a group")
+        }
+        _ => match array.as_primitive::<Float64Type>().value(row) {
+            nan if nan.is_nan() => 0,
+            0.0 => 1,
+            value => value as usize,
+        },
+    }
+}
+
+fn run(engine: &Engine, plan: &Plan, source: &Arc<Table>, options: &QueryOptions) -> QueryOutput {
+    let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
+    match engine.execute(&query, &CancelToken::default()) {
+        Ok(output) => output,
+        Err(error) => panic!("{options:?}: {error}"),
+    }
+}
+
+fn expect(batch: &RecordBatch, row: usize, keys: usize, expected: &Expected, what: &str) {
+    let (exact, floats) = expected;
+    let (mut next_exact, mut next_float) = (exact.iter(), floats.iter());
+    for column in &batch.columns()[keys..] {
+        if column.data_type() == &ArrowType::Float64 {
+            let (found, wanted) =
+                (column.as_primitive::<Float64Type>().value(row), *next_float.next().expect("a float"));
+            let scale = found.abs().max(wanted.abs());
+            let close = (found - wanted).abs() <= 1e-9 * scale || found == wanted;
+            assert!(close || (found.is_nan() && wanted.is_nan()), "{what}: {found} instead of {wanted}");
+        } else {
+            let found = match column.data_type() {
+                _ if column.is_null(row) => String::new(),
+                ArrowType::Decimal128(..) => decimal(column, row),
+                _ => array_value_to_string(column, row).expect("a value"),
+            };
+            assert_eq!(Some(&found), next_exact.next(), "{what}");
+        }
+    }
+}
+
+/// Hundredths, as `cents`.
+fn decimal(column: &ArrayRef, row: usize) -> String {
+    cents(column.as_primitive::<Decimal128Type>().value(row))
+}
+
+/// Every model and resolution that differ on these devices.
+fn configurations(devices: &[(DeviceChoice, u32)]) -> Vec<QueryOptions> {
+    let mut all = Vec::new();
+    for &(device, simt_lanes) in devices {
+        for micro_model in MicroModel::ALL {
+            let options = QueryOptions { device, micro_model, simt_lanes, ..QueryOptions::default() };
+            let local = micro_model == MicroModel::Resolution && device != DeviceChoice::Cpu;
+            all.push(options.clone());
+            all.extend(local.then_some(QueryOptions { resolution: Resolution::WorkEfficient, ..options }));
+        }
+    }
+    all
+}
+
+/// Groups `rows` by each of `keys`, and compares.
+fn compare(rows: &[Row], keys: &[usize], devices: &[(DeviceChoice, u32)]) {
+    let engine = Engine::new();
+    let source = table(rows);
+    let mut members: BTreeMap<usize, Vec<&Row>> = BTreeMap::new();
+    rows.iter().for_each(|row| members.entry(row.group).or_default().push(row));
+    let by_wide: BTreeMap<i64, usize> = members.keys().map(|group| (wide(*group), *group)).collect();
+    for plain in [true, false] {
+        let expected: BTreeMap<usize, Expected> =
+            members.iter().map(|(group, rows)| (*group, evaluate(rows, plain, true))).collect();
+        for &key in keys {
+            let plan = plan(Some(key), plain);
+            for options in configurations(devices) {
+                let output = run(&engine, &plan, &source, &options);
+                let what = format!("{} keys, plain {plain}, {options:?}", KEYS[key]);
+                assert_eq!(output.batch.num_rows(), expected.len(), "{what}");
+                let mut seen = HashSet::new();
+                for row in 0..output.batch.num_rows() {
+                    let group = group_of(output.batch.column(0), row, key, &by_wide);
+                    assert!(seen.insert(group), "{what}: group {group} twice");
+                    expect(&output.batch, row, 1, &expected[&group], &format!("{what}, group {group}"));
+                }
+            }
+        }
+    }
+}
+
+const DEVICES: [(DeviceChoice, u32); 4] =
+    [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 3)];
+
+#[test]
+fn one_or_two_groups() {
+    compare(&rows(1, 1, false), &[0, 1, 2, 3], &DEVICES);
+    compare(&rows(300, 1, false), &[0, 1, 2, 3], &DEVICES);
+    compare(&rows(300, 2, false), &[0, 1, 2, 3], &DEVICES);
+}
+
+#[test]
+fn a_hundred_groups() {
+    compare(&rows(700, 100, false), &[0, 1, 2, 3], &DEVICES);
+}
+
+#[test]
+fn one_group_has_nine_of_ten_rows() {
+    compare(&rows(1_500, 100, true), &[0, 1, 2, 3], &DEVICES[..2]);
+}
+
+#[test]
+fn twenty_thousand_groups() {
+    compare(&rows(60_000, 20_000, false), &[0, 1, 2, 3], &DEVICES[..1]);
+    compare(&rows(60_000, 20_000, true), &[1, 2], &DEVICES[..1]);
+    compare(&rows(25_000, 20_000, false), &[1], &DEVICES[1..2]);
+}
+
+#[test]
+fn without_keys() {
+    let engine = Engine::new();
+    for count in [1, 2, 31, 300, 5_000] {
+        let rows = rows(count, 1, false);
+        let source = table(&rows);
+        for plain in [true, false] {
+            let expected = evaluate(&rows.iter().collect::<Vec<_>>(), plain, false);
+            for options in configurations(&DEVICES) {
+                let output = run(&engine, &plan(None, plain), &source, &options);
+                expect(&output.batch, 0, 0, &expected, &format!("{count} rows, {options:?}"));
+            }
+        }
+    }
+}
+
+/// The pipelines' names tell which reduction they use.
+#[test]
+fn pipelines_say_who_reduces() {
+    let engine = Engine::new();
+    let rows = rows(300, 100, false);
+    let source = table(&rows);
+    let name = |key: Option<usize>, micro_model, resolution| {
+        let device = DeviceChoice::Simt;
+        let options = QueryOptions { device, micro_model, resolution, ..QueryOptions::default() };
+        let output = run(&engine, &plan(key, true), &source, &options);
+        output.metrics.pipelines.into_iter().map(|pipeline| pipeline.name).collect::<Vec<_>>().join("; ")
+    };
+    use MicroModel::*;
+    let table = [
+        (Some(3), MicroModel::Resolution, self::Resolution::Simd, "segments in warps"),
+        (Some(3), MicroModel::Resolution, self::Resolution::WorkEfficient, "segments in blocks"),
+        (Some(3), MultiPass, self::Resolution::Simd, "sorted rows → aggregate (hash, stored keys, segments)"),
+        (
+            Some(0),
+            OperatorAtATime,
+            self::Resolution::Simd,
+            "sorted rows → aggregate (direct, 100 slots, segments)",
+        ),
+        (None, MultiPass, self::Resolution::Simd, "reduce sums of blocks"),
+        (None, MicroModel::Resolution, self::Resolution::WorkEfficient, "registers, tree in blocks"),
+    ];
+    for (key, micro_model, resolution, expected) in table {
+        let found = name(key, micro_model, resolution);
+        assert!(found.contains(expected), "{micro_model:?} {resolution:?}: {found}");
+    }
+    assert!(!name(Some(3), Pipelined, self::Resolution::Simd).contains("segments"));
+}
