@@ -18,7 +18,7 @@ pub struct ResidentColumn {
     pub layout: ColumnLayout,
     /// Rows.
     pub rows: u64,
-    /// Values, validity and offsets lie in host memory that the device addresses; a dictionary is always on the device.
+    /// Values, validity and offsets lie in host memory that the device addresses; a small dictionary is on the device.
     pub on_host: bool,
     /// What is added to a stored value (`Storage::Fixed` with `has_base`), else 0.
     pub base: i128,

@@ -18,6 +18,8 @@ use super::read::{Kind, Part, Values, Wanted};
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
 use crate::error::EngineError;
 
+/// Bytes of a dictionary that is brought to the device also where its column is not.
+const DEVICE_DICTIONARY_BYTES: usize = 256 << 10;
 /// Rows that one task encodes and uploads at once: large enough for a device's copy engine, small enough for a cache.
 const TASK_ROWS: usize = 1 << 18;
 
@@ -189,7 +191,9 @@ impl Planned {
         let mut dictionary = None;
         if let PlannedValues::Codes { entries, .. } = &values {
             let offsets = HostBuffer::from_slice_ref(entries.offsets());
-            let pair = (allocate(false, offsets.len())?, allocate(false, entries.bytes().len())?);
+            // Kernels look entries up at random: only large ones are left on the host.
+            let far = on_host && offsets.len() + entries.bytes().len() > DEVICE_DICTIONARY_BYTES;
+            let pair = (allocate(far, offsets.len())?, allocate(far, entries.bytes().len())?);
             device.upload(&pair.0, 0, &offsets)?;
             device.upload(&pair.1, 0, entries.bytes())?;
             dictionary = Some(pair);
