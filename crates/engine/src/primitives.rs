@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kelpie_compile::primitives::{radix, scan};
+use kelpie_compile::primitives::reduce::{self, Reduction};
+use kelpie_compile::primitives::{radix, scan, segments};
 use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, Launch, QueryStream};
 use kelpie_kir::{Module, Scalar, Target, TypeError, ValidModule, validate};
 
@@ -40,7 +41,12 @@ pub(crate) struct Sorted {
 
 /// The modules of the primitives, for checks of generated code.
 pub(crate) fn modules(target: &Target) -> Result<Vec<Module>, TypeError> {
-    Ok(vec![scan::module(target, Scalar::U32)?, radix::module(target)?])
+    Ok(vec![
+        scan::module(target, Scalar::U32)?,
+        radix::module(target)?,
+        reduce::module(target, Scalar::U64, Reduction::Greatest)?,
+        segments::module(target, Scalar::F64, Reduction::Sum)?,
+    ])
 }
 
 fn valid(module: Result<Module, TypeError>) -> Result<ValidModule, EngineError> {

@@ -1,11 +1,14 @@
-//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum and radix sort. What sorting, sorted
-//! relational algebra and partitioning are made of (HorseQC, section 4 and appendix C; M-BSP relational algebra).
+//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, reduction and reduction of
+//! segments. What sorting, sorted relational algebra and partitioning are made of (HorseQC, section 4 and appendix C;
+//! M-BSP relational algebra).
 //!
 //! Every kernel works on *tiles* of consecutive elements. A tile is one block's; blocks take tiles `grid_dim` apart, so
 //! that any grid is right. On a CPU a block is a worker, which goes through its tile in order.
 
 pub mod radix;
+pub mod reduce;
 pub mod scan;
+pub mod segments;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, Builtin, Scalar, Target, Type};

@@ -1,4 +1,4 @@
-//! Prefix sum and radix sort by themselves, on the CPU and on interpreters of several shapes.
+//! Prefix sum, radix sort and reductions by themselves, on the CPU and on interpreters of several shapes.
 
 use kelpie_device::Device;
 use kelpie_device::cpu::CpuDevice;
@@ -117,6 +117,128 @@ fn sorts_by_words() {
             sorts(&device, rows, "falling", std::slice::from_ref(&falling));
             sorts(&device, rows, "three words", &[few, high, all.clone()]);
             sorts(&device, rows, "constant words", &[constant.clone(), extremes, constant, falling]);
+        }
+    }
+}
+
+/// Reductions of arrays: not yet part of what queries run.
+impl Primitives<'_> {
+    /// The reduction of `rows` 8-byte elements, at least one, by passes over tiles of `tile_rows`.
+    fn reduce(&mut self, data: &Buffer, rows: u64, tile_rows: u64, of: (Scalar, Reduction)) -> u64 {
+        let target = self.stream.device().target();
+        let module = valid(reduce::module(target, of.0, of.1)).unwrap();
+        let kernel = self.kernel(&module, reduce::TILES).unwrap();
+        let (mut data, mut rows) = (Arc::clone(data), rows);
+        loop {
+            let tiles = rows.div_ceil(tile_rows);
+            let sums = self.allocate(tiles * 8).unwrap();
+            let arguments =
+                [whole(&data), integer(Scalar::I64, rows), integer(Scalar::I64, tile_rows), whole(&sums)];
+            self.launch(kernel.as_ref(), tiles, &arguments).unwrap();
+            if tiles == 1 {
+                return longs_of(self.stream, &sums, 1)[0];
+            }
+            (data, rows) = (sums, tiles);
+        }
+    }
+
+    /// The keys of the runs of sorted keys, and the reductions of their values.
+    fn reduce_segments(
+        &mut self,
+        (keys, values): (&Buffer, &Buffer),
+        rows: u64,
+        tile_rows: u64,
+        (scalar, reduction): (Scalar, Reduction),
+    ) -> (Vec<u64>, Vec<u64>) {
+        let target = self.stream.device().target();
+        let module = valid(segments::module(target, scalar, reduction)).unwrap();
+        let (ends, run_keys) = (self.allocate(rows * 4).unwrap(), self.allocate(rows * 8).unwrap());
+        let identity = (reduction.identity(scalar) as u64).to_le_bytes();
+        let sums = upload(self.stream, &identity.repeat(rows as usize));
+        let tiles = rows.div_ceil(tile_rows);
+        let sizes = [integer(Scalar::I64, rows), integer(Scalar::I64, tile_rows)];
+        let kernel = self.kernel(&module, segments::ENDS).unwrap();
+        let own = [whole(keys), whole(&ends)];
+        self.launch(kernel.as_ref(), tiles, &[sizes.as_slice(), &own].concat()).unwrap();
+        self.exclusive_scan(&ends, rows).unwrap();
+        let kernel = self.kernel(&module, segments::SUMS).unwrap();
+        let own = [whole(keys), whole(&ends), whole(values), whole(&run_keys), whole(&sums)];
+        self.launch(kernel.as_ref(), tiles, &[sizes.as_slice(), &own].concat()).unwrap();
+        let runs = words_of(self.stream, &ends, rows as usize).last().map_or(0, |last| *last as usize + 1);
+        (longs_of(self.stream, &run_keys, runs), longs_of(self.stream, &sums, runs))
+    }
+}
+
+fn longs_of(stream: &dyn QueryStream, buffer: &Buffer, count: usize) -> Vec<u64> {
+    let words = words_of(stream, buffer, count * 2);
+    words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
+}
+
+/// What a reduction gives, computed plainly. Floats are whole numbers here, so that sums are exact in any order.
+fn fold((scalar, reduction): (Scalar, Reduction), values: &[u64]) -> u64 {
+    let values = values.iter().copied();
+    match (scalar, reduction) {
+        (Scalar::F64, _) => values.map(f64::from_bits).sum::<f64>().to_bits(),
+        (_, Reduction::Sum) => values.fold(0, u64::wrapping_add),
+        (Scalar::I64, Reduction::Least) => values.map(|value| value as i64).min().unwrap() as u64,
+        (Scalar::I64, Reduction::Greatest) => values.map(|value| value as i64).max().unwrap() as u64,
+        (_, Reduction::Least) => values.min().unwrap(),
+        (_, Reduction::Greatest) => values.max().unwrap(),
+    }
+}
+
+const REDUCTIONS: [(Scalar, Reduction); 5] = [
+    (Scalar::U64, Reduction::Sum),
+    (Scalar::F64, Reduction::Sum),
+    (Scalar::I64, Reduction::Least),
+    (Scalar::I64, Reduction::Greatest),
+    (Scalar::U64, Reduction::Greatest),
+];
+
+#[test]
+fn reduces_arrays_and_segments() {
+    for device in devices() {
+        let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
+        let stream = Arc::clone(&device).begin_query().unwrap();
+        let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel).unwrap();
+        for of in REDUCTIONS {
+            // Rows, rows a tile, elements a run at most: runs within a warp, over warps and tiles, and one for all.
+            for (rows, tile_rows, run) in
+                [(1, 8, 1), (9, 8, 3), (65, 8, 1), (200, 64, 5), (700, 64, 90), (700, 128, 700)]
+            {
+                let mut next = random(rows as u64 + run);
+                let value = |bits: u64| match of.0 {
+                    Scalar::F64 => ((bits % 2000) as f64 - 1000.0).to_bits(),
+                    _ => bits,
+                };
+                let values: Vec<u64> = (0..rows).map(|_| value(next())).collect();
+                let mut key = 7;
+                let mut keys = Vec::new();
+                while keys.len() < rows {
+                    let length = if run >= 700 { rows } else { (next() % run) as usize + 1 };
+                    keys.extend(std::iter::repeat_n(key, length.min(rows - keys.len())));
+                    key += 1 + next() % 3;
+                }
+                let bytes =
+                    |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+                let buffers = [&keys, &values].map(|words| upload(stream.as_ref(), &bytes(words)));
+                let what =
+                    format!("{} {of:?} {rows} rows, tiles of {tile_rows}, runs of {run}", device.name());
+                let found = primitives.reduce(&buffers[1], rows as u64, tile_rows, of);
+                assert_eq!(found, fold(of, &values), "{what}");
+                let runs: Vec<&[u64]> = keys.chunk_by(|a, b| a == b).collect();
+                let mut rest = values.as_slice();
+                let mut expected = Vec::new();
+                for run in &runs {
+                    let (own, after) = rest.split_at(run.len());
+                    expected.push(fold(of, own));
+                    rest = after;
+                }
+                let pair = (&buffers[0], &buffers[1]);
+                let found = primitives.reduce_segments(pair, rows as u64, tile_rows, of);
+                let run_keys: Vec<u64> = runs.iter().map(|run| run[0]).collect();
+                assert_eq!(found, (run_keys, expected), "{what}");
+            }
         }
     }
 }

@@ -31,6 +31,7 @@ use super::cells::{CellOp, combine, combine_registers, parts_of, words_of};
 use super::functions::Cells;
 use crate::context::Context;
 use crate::pipeline::Choices;
+use crate::primitives::segments::segment_of_lane;
 use crate::{MicroModel, Resolution};
 
 /// Groups a thread of a block up to which neighbours are taken to share groups.
@@ -299,20 +300,7 @@ fn in_warp(cx: &mut Context<'_>, cells: &Cells, round: &Round) -> V {
 /// Reduces the segments of equal slots among the warp's lanes; `parts` are the parts of all cells. Leaves the sums to the
 /// first lane of each segment: whether that is this one (`bool`).
 fn reduce_in_warp(cx: &mut Context<'_>, cells: &Cells, round: &Round, slot: V, parts: Vec<V>) -> V {
-    let lanes = cx.target.lanes;
-    let b = &mut *cx.builder;
-    let (lane, zero, one) = (b.builtin(Builtin::LaneId), b.u32(0), b.u32(1));
-    let before = b.value(Kir::Shuffle { mode: ShuffleMode::Up, value: slot, lane: one });
-    let (is_first, differs) = (b.eq(lane, zero), b.ne(before, slot));
-    let is_head = b.or(is_first, differs);
-    let heads = b.value(Kir::Ballot(is_head));
-    // The distance to the next head.
-    let above = b.binary(BinaryOp::Shr, heads, lane);
-    let above = b.binary(BinaryOp::Shr, above, one);
-    let next = b.unary(UnaryOp::Ffs, above);
-    let (is_last, lanes) = (b.eq(above, zero), b.u32(lanes));
-    let end = b.sub(lanes, lane);
-    let distance = b.select(is_last, end, next);
+    let (is_head, distance) = segment_of_lane(cx.builder, cx.target, slot);
     let mut parts = parts.into_iter();
     let mut values = Vec::new();
     for cell in &cells.cells {
