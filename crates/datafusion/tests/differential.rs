@@ -67,11 +67,29 @@ async fn relational_pipelined() {
     relational(21..41, Scale::Normal, &settings).await;
 }
 
+/// Operators that hand their rows on through memory, also block by block.
+#[tokio::test(flavor = "multi_thread")]
+async fn relational_through_memory() {
+    let single = ("kelpie.micro_model", "operator_at_a_time");
+    let multi = ("kelpie.micro_model", "multi_pass");
+    let (cpu, batch) = (("kelpie.device", "cpu"), ("kelpie.macro_model", "batch"));
+    relational(41..46, Scale::Normal, &[cpu, single]).await;
+    relational(46..51, Scale::Normal, &[cpu, multi]).await;
+    relational(51..54, Scale::Normal, &[cpu, single, batch, ("kelpie.block_bytes", "4KB")]).await;
+}
+
 /// Few rows on the interpreter, which finds races and divergent barriers.
 #[tokio::test(flavor = "multi_thread")]
 async fn relational_simt() {
     relational(1001..1003, Scale::Small, &[("kelpie.device", "simt")]).await;
     relational(1003..1005, Scale::Small, &[("kelpie.device", "simt"), ("kelpie.simt_lanes", "4")]).await;
+    for (option, value) in [
+        ("kelpie.micro_model", "multi_pass"),
+        ("kelpie.micro_model", "operator_at_a_time"),
+        ("kelpie.resolution", "work_efficient"),
+    ] {
+        relational(1005..1006, Scale::Small, &[("kelpie.device", "simt"), (option, value)]).await;
+    }
 }
 
 /// Several executions of one stage find at the same time that the build side's keys are not unique.
