@@ -1,4 +1,5 @@
-//! Compiles CUDA kernels with NVRTC: snapshots, file tests, the kernels of the test queries, and random modules.
+//! Compiles CUDA kernels with NVRTC: snapshots, file tests, the kernels of the test queries, and random modules without and with
+//! counters of what they access.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use kelpie_device::nvrtc::{self, Nvrtc};
+use kelpie_kir::meter::metered;
 
 /// What to compile.
 #[derive(Debug)]
@@ -157,8 +159,11 @@ fn units(request: &Request) -> Result<Vec<Unit>> {
     for seed in request.seed..request.seed.saturating_add(request.random) {
         let module = kelpie_kir::testing::random_module(seed, seed % 2 == 0);
         let module = kelpie_kir::validate(module).with_context(|| format!("random module {seed}"))?;
-        let source = kelpie_backend::cuda::print(&module)?;
-        units.push(Unit { kind: "random", name: format!("random module {seed}"), source });
+        let counting = kelpie_kir::validate(metered(&module)).context("with counters")?;
+        for (module, what) in [(module, "random module"), (counting, "metered random module")] {
+            let source = kelpie_backend::cuda::print(&module)?;
+            units.push(Unit { kind: "random", name: format!("{what} {seed}"), source });
+        }
     }
     Ok(units)
 }
@@ -222,7 +227,9 @@ fn snapshot_body(text: &str) -> &str {
 fn kernel_test(text: &str) -> Result<Option<String>> {
     let expects_error =
         text.lines().any(|line| line.trim_start_matches([';', '/', '#', ' ']).starts_with("error:"));
+    let has_counters = text.lines().any(|line| line.starts_with("; metered:"));
     let module = kelpie_kir::text::parse(text).map_err(anyhow::Error::from);
+    let module = module.map(|module| if has_counters { metered(&module) } else { module });
     match module.and_then(|module| Ok(kelpie_kir::validate(module)?)) {
         Ok(module) => Ok(Some(kelpie_backend::cuda::print(&module)?)),
         Err(_) if expects_error => Ok(None),

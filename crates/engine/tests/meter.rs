@@ -14,8 +14,8 @@ use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    Accessed, CancelToken, DeviceChoice, Engine, MacroModel, MicroModel, Query, QueryMetrics, QueryOptions,
-    Resolution, Traffic, Transfer,
+    Accessed, CancelToken, DeviceChoice, DeviceKind, Engine, MacroModel, MicroModel, Query, QueryMetrics,
+    QueryOptions, Resolution, Traffic, Transfer,
 };
 
 const ROWS: u64 = 10_000;
@@ -69,7 +69,12 @@ fn sum(input: Plan, keys: &[usize], argument: usize) -> Plan {
 
 fn devices() -> Vec<QueryOptions> {
     let mut all = Vec::new();
-    for (device, simt_lanes) in [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)] {
+    let mut devices = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
+    let found = Engine::new().devices();
+    if found.iter().any(|(kind, device)| *kind == DeviceKind::Cuda && device.is_ok()) {
+        devices.push((DeviceChoice::Cuda, 32));
+    }
+    for (device, simt_lanes) in devices {
         for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
             let options = QueryOptions { device, simt_lanes, micro_model, ..QueryOptions::default() };
             all.push(QueryOptions { meter: true, ..options });
@@ -89,12 +94,15 @@ fn traffic(plan: &Plan, options: &QueryOptions) -> Traffic {
 }
 
 /// What was read and written. Under `resolution` lanes go together, so that some beyond the end read a row again: a few rows a
-/// thread of the interpreter.
+/// thread.
 fn read_once(accessed: Accessed, bytes: u64, options: &QueryOptions) -> u64 {
-    let most = 8 * 4 * 6 * u64::from(options.simt_lanes);
+    let threads = match options.device {
+        DeviceChoice::Cuda => ROWS,
+        _ => 6 * u64::from(options.simt_lanes),
+    };
     let again = accessed.bytes().saturating_sub(bytes);
-    let is_simt = options.device == DeviceChoice::Simt;
-    let together = is_simt && options.micro_model == MicroModel::Resolution && again < most;
+    let has_lanes = options.device != DeviceChoice::Cpu;
+    let together = has_lanes && options.micro_model == MicroModel::Resolution && again < 8 * 4 * threads;
     if together { accessed.bytes() - again } else { accessed.bytes() }
 }
 

@@ -7,7 +7,7 @@ use kelpie_datafusion::QueryTiming;
 use serde::Serialize;
 
 use super::plot::{Chart, Line};
-use super::{ExperimentOptions, Measure};
+use super::{Experiment, ExperimentOptions, Measure};
 
 /// What an experiment found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -274,10 +274,27 @@ impl Findings {
             }
             text.push('\n');
         }
+        if self.experiment == Experiment::SsbMetrics.name() {
+            self.push_rates(&mut text);
+        }
         for note in &self.notes {
             let _ = writeln!(text, "left out: {note}");
         }
         text
+    }
+
+    /// Time, throughput and bandwidth of each point, as the paper's table 3 has them.
+    fn push_rates(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "\n{:>12}  {:>10}  {:>15}  {:>12}",
+            self.x, "time, ms", "input, GB/s", "memory, GB/s"
+        );
+        for point in &self.points {
+            let (time, input) = (number(point.kernel_ms), number(point.throughput_gb_per_s));
+            let memory = number(point.memory_gb_per_s);
+            let _ = writeln!(text, "{:>12}  {time:>10}  {input:>15}  {memory:>12}", point.x);
+        }
     }
 
     /// The plot.

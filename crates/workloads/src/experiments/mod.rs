@@ -239,3 +239,44 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
     findings.finish();
     Ok(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+    use super::*;
+
+    struct Silent;
+
+    impl Listener for Silent {
+        fn step(&self, _: &str) {}
+        fn data(&self, _: Progress) {}
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_that_takes_too_long_is_given_up_and_the_next_goes_on() {
+        let data = tempfile::tempdir().unwrap();
+        let options = ExperimentOptions {
+            experiment: Experiment::SsbMetrics,
+            data: data.path().into(),
+            scales: vec![0.001],
+            only: vec!["1.1".into(), "2.1".into()],
+            runs: 1,
+            time_limit: Duration::from_nanos(1),
+            threads: 1,
+            against: Vec::new(),
+            settings: vec![("kelpie.device".into(), "cpu".into())],
+        };
+        let findings = run(&options, &Silent).await.unwrap();
+        assert_eq!(findings.points.len(), 2);
+        for point in &findings.points {
+            assert!(point.note.as_ref().unwrap().contains("given up after"), "{point:?}");
+        }
+        assert!(findings.to_text().contains("left out: query 2.1"), "{}", findings.to_text());
+        let options = ExperimentOptions { time_limit: Duration::from_secs(60), ..options };
+        let findings = run(&options, &Silent).await.unwrap();
+        assert!(findings.notes.is_empty(), "{:?}", findings.notes);
+        let text = findings.to_text();
+        assert!(text.contains("memory, GB/s") && text.contains("input, GB/s"), "{text}");
+    }
+}
