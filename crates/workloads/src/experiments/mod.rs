@@ -242,8 +242,6 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
     use super::*;
 
     struct Silent;
