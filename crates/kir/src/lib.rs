@@ -10,6 +10,7 @@ pub mod testing;
 pub mod text;
 pub mod types;
 pub mod typing;
+pub mod uses;
 pub mod validate;
 
 pub use arena::{Arena, Handle};

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::arena::Handle;
 use crate::module::*;
 use crate::types::{Scalar, Space, Type};
+use crate::uses;
 
 /// Words of the counters of a kernel with that many parameters (without the counters' own).
 pub const fn counter_words(params: usize) -> usize {
@@ -58,6 +59,8 @@ struct Meter<'a> {
     vars: HashMap<Counter, Handle<Variable>>,
     /// The parameter with the counters: of a kernel, all; of a function, those of an origin.
     counters: HashMap<Origin, u32>,
+    /// Of each value, by index.
+    uses: Vec<u32>,
 }
 
 impl<'a> Meter<'a> {
@@ -68,6 +71,7 @@ impl<'a> Meter<'a> {
             is_kernel,
             function: source.clone(),
             origins: origins(source),
+            uses: uses::count(source),
             vars: HashMap::new(),
             counters: HashMap::new(),
         };
@@ -107,7 +111,7 @@ impl<'a> Meter<'a> {
             self.function.params.push(param);
         }
         let mut used = BTreeMap::new();
-        accesses(self.module, self.source, &self.origins, &self.source.body, &mut used);
+        accesses(self.module, self.source, (&self.origins, &self.uses), &self.source.body, &mut used);
         for counter in used.into_keys() {
             let kind = if counter.writes { "written" } else { "read" };
             let name = fresh(format!("{kind}_{}", named(&counter.origin)));
@@ -128,7 +132,9 @@ impl<'a> Meter<'a> {
             if matches!(stmt, Stmt::Return(_) | Stmt::Trap { .. }) {
                 self.flush(&mut out);
             }
-            if let Some((counter, bytes)) = access(self.module, self.source, &self.origins, stmt) {
+            if let Some((counter, bytes)) =
+                access(self.module, self.source, (&self.origins, &self.uses), stmt)
+            {
                 *pending.entry(counter).or_insert(0) += u64::from(bytes);
             }
             let stmt = self.stmt(stmt, &mut out);
@@ -218,28 +224,35 @@ impl<'a> Meter<'a> {
 fn accesses(
     module: &Module,
     function: &Function,
-    origins: &[Origin],
+    known: (&[Origin], &[u32]),
     block: &Block,
     found: &mut BTreeMap<Counter, u64>,
 ) {
     for stmt in block {
-        if let Some((counter, bytes)) = access(module, function, origins, stmt) {
+        if let Some((counter, bytes)) = access(module, function, known, stmt) {
             *found.entry(counter).or_insert(0) += u64::from(bytes);
         }
         match stmt {
             Stmt::If { accept, reject, .. } => {
-                accesses(module, function, origins, accept, found);
-                accesses(module, function, origins, reject, found);
+                accesses(module, function, known, accept, found);
+                accesses(module, function, known, reject, found);
             }
-            Stmt::Loop(body) => accesses(module, function, origins, body, found),
+            Stmt::Loop(body) => accesses(module, function, known, body, found),
             _ => {}
         }
     }
 }
 
 /// What a statement itself accesses in global memory, in bytes.
-fn access(module: &Module, function: &Function, origins: &[Origin], stmt: &Stmt) -> Option<(Counter, u32)> {
+fn access(
+    module: &Module,
+    function: &Function,
+    (origins, uses): (&[Origin], &[u32]),
+    stmt: &Stmt,
+) -> Option<(Counter, u32)> {
     let (pointer, bytes, writes) = match stmt {
+        // What nobody uses is not loaded.
+        Stmt::Let(value) if uses[value.index()] == 0 => return None,
         Stmt::Let(value) => {
             let value = &function.values[*value];
             let pointer = match value.expr {
