@@ -1,5 +1,6 @@
 //! Runs the device-wide primitives of `compile::primitives`: prefix sum and radix sort.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kelpie_compile::primitives::reduce::{self, Reduction};
@@ -26,6 +27,8 @@ pub(crate) struct Primitives<'a> {
     cancel: &'a CancelToken,
     scan: ValidModule,
     radix: ValidModule,
+    /// By name: a sort launches each many times.
+    kernels: HashMap<&'static str, Arc<dyn Kernel>>,
     /// Time of all launches, in nanoseconds.
     pub(crate) time_ns: u64,
 }
@@ -71,7 +74,7 @@ impl<'a> Primitives<'a> {
     ) -> Result<Primitives<'a>, EngineError> {
         let target = stream.device().target();
         let (scan, radix) = (valid(scan::module(target, Scalar::U32))?, valid(radix::module(target))?);
-        Ok(Primitives { stream, cache, cancel, scan, radix, time_ns: 0 })
+        Ok(Primitives { stream, cache, cancel, scan, radix, kernels: HashMap::new(), time_ns: 0 })
     }
 
     pub(crate) fn stream(&self) -> &dyn QueryStream {
@@ -104,8 +107,14 @@ impl<'a> Primitives<'a> {
         }
     }
 
-    fn kernel(&self, module: &ValidModule, name: &str) -> Result<Arc<dyn Kernel>, EngineError> {
-        Ok(self.stream.compile(module, name)?)
+    fn kernel(&mut self, name: &'static str) -> Result<Arc<dyn Kernel>, EngineError> {
+        if let Some(kernel) = self.kernels.get(name) {
+            return Ok(Arc::clone(kernel));
+        }
+        let module = if matches!(name, scan::SUMS | scan::APPLY) { &self.scan } else { &self.radix };
+        let kernel = self.stream.device().compile(module, name)?;
+        self.kernels.insert(name, Arc::clone(&kernel));
+        Ok(kernel)
     }
 
     /// Replaces each of `rows` `u32`s by the sum of those before it.
@@ -126,11 +135,11 @@ impl<'a> Primitives<'a> {
         if tiles == 1 {
             self.stream.fill(&sums, 0, 4, 0)?;
         } else {
-            let kernel = self.kernel(&self.scan, scan::SUMS)?;
+            let kernel = self.kernel(scan::SUMS)?;
             self.launch(kernel.as_ref(), tiles, &arguments)?;
             self.scan_tiles(&sums, tiles, tile_rows)?;
         }
-        let kernel = self.kernel(&self.scan, scan::APPLY)?;
+        let kernel = self.kernel(scan::APPLY)?;
         self.launch(kernel.as_ref(), tiles, &arguments)
     }
 
@@ -173,7 +182,7 @@ impl<'a> Primitives<'a> {
             keys: [self.allocate(rows * 8)?, self.allocate(rows * 8)?],
             counts: self.allocate(u64::from(radix::DIGITS) * tiles * 4)?,
         };
-        let kernel = self.kernel(&self.radix, radix::IOTA)?;
+        let kernel = self.kernel(radix::IOTA)?;
         self.launch(kernel.as_ref(), tiles, &pass.arguments([whole(&pass.order)]))?;
         Ok(pass)
     }
@@ -182,7 +191,7 @@ impl<'a> Primitives<'a> {
     fn varying(&mut self, keys: &Buffer, pass: &Pass) -> Result<u64, EngineError> {
         let bits = self.allocate(8)?;
         self.stream.fill(&bits, 0, 8, 0)?;
-        let kernel = self.kernel(&self.radix, radix::VARYING)?;
+        let kernel = self.kernel(radix::VARYING)?;
         self.launch(kernel.as_ref(), pass.tiles, &pass.arguments([whole(keys), whole(&bits)]))?;
         let mut word = [0; 8];
         self.stream.download(&bits, 0, &mut word)?;
@@ -191,7 +200,7 @@ impl<'a> Primitives<'a> {
 
     /// A word in the order so far.
     fn gather(&mut self, word: &Buffer, pass: &mut Pass) -> Result<Buffer, EngineError> {
-        let kernel = self.kernel(&self.radix, radix::GATHER)?;
+        let kernel = self.kernel(radix::GATHER)?;
         let [keys, _] = &pass.keys;
         let arguments = pass.arguments([whole(word), whole(&pass.order), whole(keys)]);
         self.launch(kernel.as_ref(), pass.tiles, &arguments)?;
@@ -201,13 +210,13 @@ impl<'a> Primitives<'a> {
     /// Sorts by one digit; the keys in the new order.
     fn digit(&mut self, keys: &Buffer, shift: u32, pass: &mut Pass) -> Result<Buffer, EngineError> {
         let (shift, tiles) = (integer(Scalar::U32, shift.into()), integer(Scalar::I64, pass.tiles));
-        let kernel = self.kernel(&self.radix, radix::COUNT)?;
+        let kernel = self.kernel(radix::COUNT)?;
         let arguments = pass.arguments([whole(keys), shift.clone(), whole(&pass.counts), tiles.clone()]);
         self.launch(kernel.as_ref(), pass.tiles, &arguments)?;
         self.exclusive_scan(&pass.counts, u64::from(radix::DIGITS) * pass.tiles)?;
         let [a, b] = &pass.keys;
         let out = Arc::clone(if Arc::ptr_eq(keys, a) { b } else { a });
-        let kernel = self.kernel(&self.radix, radix::SCATTER)?;
+        let kernel = self.kernel(radix::SCATTER)?;
         let arguments = pass.arguments([
             whole(keys),
             whole(&pass.order),

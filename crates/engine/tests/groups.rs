@@ -20,7 +20,7 @@ use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, QueryOutput, Resolution,
+    CancelToken, DeviceChoice, DeviceKind, Engine, MicroModel, Query, QueryOptions, QueryOutput, Resolution,
 };
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
@@ -312,31 +312,43 @@ fn compare(rows: &[Row], keys: &[usize], devices: &[(DeviceChoice, u32)]) {
     }
 }
 
-const DEVICES: [(DeviceChoice, u32); 4] =
-    [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 3)];
+/// The first few of the CPU and interpreters of several shapes, and a GPU where there is one.
+fn devices(count: usize) -> Vec<(DeviceChoice, u32)> {
+    let is_usable =
+        Engine::new().devices().iter().any(|(kind, state)| *kind == DeviceKind::Cuda && state.is_ok());
+    let interpreters = [32, 4, 3].map(|lanes| (DeviceChoice::Simt, lanes));
+    let all = [(DeviceChoice::Cpu, 32)].into_iter().chain(interpreters).take(count);
+    all.chain(is_usable.then_some((DeviceChoice::Cuda, 32))).collect()
+}
 
 #[test]
 fn one_or_two_groups() {
-    compare(&rows(1, 1, false), &[0, 1, 2, 3], &DEVICES);
-    compare(&rows(300, 1, false), &[0, 1, 2, 3], &DEVICES);
-    compare(&rows(300, 2, false), &[0, 1, 2, 3], &DEVICES);
+    compare(&rows(1, 1, false), &[0, 1, 2, 3], &devices(4));
+    compare(&rows(300, 1, false), &[0, 1, 2, 3], &devices(4));
+    compare(&rows(300, 2, false), &[0, 1, 2, 3], &devices(4));
 }
 
 #[test]
 fn a_hundred_groups() {
-    compare(&rows(700, 100, false), &[0, 1, 2, 3], &DEVICES);
+    compare(&rows(700, 100, false), &[0, 1, 2, 3], &devices(4));
+}
+
+/// A dense table that is too large for shared memory.
+#[test]
+fn nine_hundred_dense_groups() {
+    compare(&rows(2_500, 900, false), &[0], &devices(3));
 }
 
 #[test]
 fn one_group_has_nine_of_ten_rows() {
-    compare(&rows(1_500, 100, true), &[0, 1, 2, 3], &DEVICES[..2]);
+    compare(&rows(1_500, 100, true), &[0, 1, 2, 3], &devices(2));
 }
 
 #[test]
 fn twenty_thousand_groups() {
-    compare(&rows(60_000, 20_000, false), &[0, 1, 2, 3], &DEVICES[..1]);
-    compare(&rows(60_000, 20_000, true), &[1, 2], &DEVICES[..1]);
-    compare(&rows(25_000, 20_000, false), &[1], &DEVICES[1..2]);
+    compare(&rows(60_000, 20_000, false), &[0, 1, 2, 3], &devices(1));
+    compare(&rows(60_000, 20_000, true), &[1, 2], &devices(1));
+    compare(&rows(25_000, 20_000, false), &[1], &devices(2)[1..2]);
 }
 
 #[test]
@@ -347,7 +359,7 @@ fn without_keys() {
         let source = table(&rows);
         for plain in [true, false] {
             let expected = evaluate(&rows.iter().collect::<Vec<_>>(), plain, false);
-            for options in configurations(&DEVICES) {
+            for options in configurations(&devices(4)) {
                 let output = run(&engine, &plan(None, plain), &source, &options);
                 expect(&output.batch, 0, 0, &expected, &format!("{count} rows, {options:?}"));
             }
@@ -359,12 +371,11 @@ fn without_keys() {
 #[test]
 fn pipelines_say_who_reduces() {
     let engine = Engine::new();
-    let rows = rows(300, 100, false);
-    let source = table(&rows);
-    let name = |key: Option<usize>, micro_model, resolution| {
+    let (few, many) = (table(&rows(300, 100, false)), table(&rows(2_500, 900, false)));
+    let name = |source: &Arc<Table>, key: Option<usize>, micro_model, resolution| {
         let device = DeviceChoice::Simt;
         let options = QueryOptions { device, micro_model, resolution, ..QueryOptions::default() };
-        let output = run(&engine, &plan(key, true), &source, &options);
+        let output = run(&engine, &plan(key, true), source, &options);
         output.metrics.pipelines.into_iter().map(|pipeline| pipeline.name).collect::<Vec<_>>().join("; ")
     };
     use MicroModel::*;
@@ -382,8 +393,10 @@ fn pipelines_say_who_reduces() {
         (None, MicroModel::Resolution, self::Resolution::WorkEfficient, "registers, tree in blocks"),
     ];
     for (key, micro_model, resolution, expected) in table {
-        let found = name(key, micro_model, resolution);
+        let found = name(&few, key, micro_model, resolution);
         assert!(found.contains(expected), "{micro_model:?} {resolution:?}: {found}");
     }
-    assert!(!name(Some(3), Pipelined, self::Resolution::Simd).contains("segments"));
+    assert!(!name(&few, Some(3), Pipelined, self::Resolution::Simd).contains("segments"));
+    let found = name(&many, Some(0), MicroModel::Resolution, self::Resolution::Simd);
+    assert!(found.contains("direct, 900 slots, segments in warps"), "{found}");
 }

@@ -127,7 +127,7 @@ impl Primitives<'_> {
     fn reduce(&mut self, data: &Buffer, rows: u64, tile_rows: u64, of: (Scalar, Reduction)) -> u64 {
         let target = self.stream.device().target();
         let module = valid(reduce::module(target, of.0, of.1)).unwrap();
-        let kernel = self.kernel(&module, reduce::TILES).unwrap();
+        let kernel = self.stream.device().compile(&module, reduce::TILES).unwrap();
         let (mut data, mut rows) = (Arc::clone(data), rows);
         loop {
             let tiles = rows.div_ceil(tile_rows);
@@ -157,11 +157,11 @@ impl Primitives<'_> {
         let sums = upload(self.stream, &identity.repeat(rows as usize));
         let tiles = rows.div_ceil(tile_rows);
         let sizes = [integer(Scalar::I64, rows), integer(Scalar::I64, tile_rows)];
-        let kernel = self.kernel(&module, segments::ENDS).unwrap();
+        let kernel = self.stream.device().compile(&module, segments::ENDS).unwrap();
         let own = [whole(keys), whole(&ends)];
         self.launch(kernel.as_ref(), tiles, &[sizes.as_slice(), &own].concat()).unwrap();
         self.exclusive_scan(&ends, rows).unwrap();
-        let kernel = self.kernel(&module, segments::SUMS).unwrap();
+        let kernel = self.stream.device().compile(&module, segments::SUMS).unwrap();
         let own = [whole(keys), whole(&ends), whole(values), whole(&run_keys), whole(&sums)];
         self.launch(kernel.as_ref(), tiles, &[sizes.as_slice(), &own].concat()).unwrap();
         let runs = words_of(self.stream, &ends, rows as usize).last().map_or(0, |last| *last as usize + 1);

@@ -15,7 +15,10 @@
 //! **When it is used.** It pays where rows that are neighbours share groups. The planner takes it where no more groups are
 //! known to be possible than [`GROUPS_PER_THREAD`] a thread of a block, or where it does not know. What it took for few
 //! groups may be many: a warp or block that found its rows in nearly as many segments as rows passes the next
-//! [`SKIPPED_ROUNDS`] rounds by with an atomic a row, so that a wrong guess costs a sixteenth of the resolution.
+//! [`SKIPPED_ROUNDS`] rounds by with an atomic a row, so that a wrong guess costs little.
+//! On an H200, 4 million rows with a sum, a count and a maximum by a float key take 9.4 ms by an atomic a row where there is
+//! one group, 0.63 ms in warps and 0.38 in blocks; 4.7, 2.3 and 0.9 ms with 16; 1.1, 1.1 and 0.8 with 256; from 4,096 on a
+//! wrong guess costs a tenth of 0.3 ms.
 //!
 //! **C1**: the device's sort has brought the rows of a group together. A warp reduces segments as it finds them; a CPU's
 //! worker, who goes from row to row, adds up in registers until the slot changes. The slot decides here too, so that it
@@ -37,7 +40,7 @@ use crate::{MicroModel, Resolution};
 /// Groups a thread of a block up to which neighbours are taken to share groups.
 const GROUPS_PER_THREAD: u64 = 16;
 /// Rounds that pass without resolution after one that found few rows in common.
-const SKIPPED_ROUNDS: u32 = 15;
+const SKIPPED_ROUNDS: u32 = 63;
 /// Most shared memory of a block, in bytes: several blocks should fit a multiprocessor of an NVIDIA GPU.
 const SHARED_LIMIT: u64 = 48 << 10;
 /// The slot of a thread without a row.
