@@ -324,21 +324,24 @@ fn forms_of_the_index() {
     let condition = |residual| Condition { keys: &[0], residual, null_equal: false };
     for (kind, residual, build, form) in [
         (JoinKind::Inner, false, &dense, "direct, unique"),
-        (JoinKind::Inner, false, &dense_twice, "direct, buckets"),
+        (JoinKind::Inner, false, &dense_twice, "direct, many"),
         (JoinKind::Inner, false, &sparse, "hash, unique"),
-        (JoinKind::Inner, false, &sparse_twice, "hash, buckets"),
+        (JoinKind::Inner, false, &sparse_twice, "hash, many"),
         (JoinKind::ProbeSemi, false, &dense_twice, "direct"),
         (JoinKind::ProbeSemi, false, &sparse_twice, "hash"),
-        (JoinKind::ProbeSemi, true, &dense_twice, "direct, buckets"),
-        (JoinKind::ProbeSemi, true, &sparse_twice, "hash, buckets"),
+        (JoinKind::ProbeSemi, true, &dense_twice, "direct, many"),
+        (JoinKind::ProbeSemi, true, &sparse_twice, "hash, many"),
     ] {
-        let plan = plan(kind, condition(residual), false);
-        let sources = [build, &sparse].map(|rows| table(rows)).to_vec();
-        let query = Query { plan, sources, options: options(DeviceChoice::Cpu) };
-        // What was found of the data is known afterwards.
-        engine.execute(&query, &CancelToken::default()).expect("the join runs");
-        let names = engine.explain(&query, ExplainStage::Pipelines).expect("an explanation");
-        assert!(names.contains(&format!("→ index ({form})\n")), "{kind:?} {form}: {names}");
+        for (device, many) in [(DeviceChoice::Cpu, "chains"), (DeviceChoice::Simt, "buckets")] {
+            let form = form.replace("many", many);
+            let sources = [build, &sparse].map(|rows| table(rows)).to_vec();
+            let plan = plan(kind, condition(residual), false);
+            let query = Query { plan, sources, options: options(device) };
+            // What was found of the data is known afterwards.
+            engine.execute(&query, &CancelToken::default()).expect("the join runs");
+            let names = engine.explain(&query, ExplainStage::Pipelines).expect("an explanation");
+            assert!(names.contains(&format!("→ index ({form})\n")), "{kind:?} {form}: {names}");
+        }
     }
 }
 

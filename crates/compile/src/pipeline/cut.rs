@@ -406,7 +406,7 @@ impl Cut<'_> {
             (join, ordinal),
             (&build.columns, build_bound),
             &probe.columns,
-            (unique, self.choices.direct_bytes),
+            (unique, self.target.block_threads == 1, self.choices.direct_bytes),
             (layout, self.states.of(Purpose::Table)),
         )?;
         let build_fields = build.columns.len();

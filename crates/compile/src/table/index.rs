@@ -5,9 +5,9 @@
 //! the numbers need no clearing. *Hashed*: any keys, by open addressing ([`OpenTable`]). *All*: no keys, every row is a
 //! candidate.
 //!
-//! Where keys are unique, or one row of those with a key is enough, a slot has the row's number; else the rows of a slot
-//! stand in a bucket ([`Buckets`]), which takes a second pass over the store ([`Index::fill`]). All rows that a search gives
-//! have its keys.
+//! Where keys are unique, or one row of those with a key is enough, a slot has the row's number. Else its rows stand in a
+//! bucket ([`Buckets`]), which takes a second pass over the store ([`Index::fill`]), or, where [`Wants::chained`], each row has
+//! the number of the next. All rows that a search gives have its keys.
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Type};
 
 use super::buckets::Buckets;
 use super::hashing::is_wide;
-use super::probing::OpenTable;
+use super::probing::{Known, OpenTable, place_of};
 use super::rows::RowStore;
 use super::slots::{Slots, is_taken};
-use crate::context::{Argument, Constant, Context, Lowered, Repr, Status, Unsupported};
+use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth};
 use crate::types::{DataType, Range};
@@ -60,6 +60,11 @@ pub struct Wants {
     pub unique: bool,
     /// Only whether there is a row with the keys.
     pub first_only: bool,
+    /// Rows with a key are chained, not in a bucket. On a CPU that is faster wherever it was measured (TPC-H, SF 1, 2 cores):
+    /// the second pass and the prefix sum over all slots make an index take 1.4 times (2.7 million rows) to 4 times as long
+    /// (Q9: 0.3 million rows over 6 million slots), and a probe gains less than a tenth, as what is chained is in its caches
+    /// alike. On a SIMT device each step of a chain is a transaction of its own.
+    pub chained: bool,
     /// Bytes that a direct-addressed index may take.
     pub direct_bytes: Option<u64>,
 }
@@ -68,7 +73,16 @@ pub struct Wants {
 enum Kind {
     All,
     Direct { min: i128, max: i128, slots: Slots },
-    Hashed { table: OpenTable, buckets: Option<Buckets> },
+    Hashed { table: OpenTable, rows: Rows },
+}
+
+/// The rows of a slot of an [`OpenTable`].
+#[derive(Debug, Clone, Copy)]
+enum Rows {
+    One,
+    /// State of one `u32` a row: the number of the next one.
+    Chained(usize),
+    Buckets(Buckets),
 }
 
 impl fmt::Display for Index {
@@ -77,10 +91,12 @@ impl fmt::Display for Index {
             (Kind::All, _) => "every pair",
             (Kind::Direct { .. }, true) => "direct, unique",
             (Kind::Direct { slots: Slots::Many(_), .. }, _) => "direct, buckets",
+            (Kind::Direct { slots: Slots::Chained { .. }, .. }, _) => "direct, chains",
             (Kind::Direct { .. }, _) => "direct",
             (Kind::Hashed { .. }, true) => "hash, unique",
-            (Kind::Hashed { buckets: Some(_), .. }, _) => "hash, buckets",
-            (Kind::Hashed { .. }, _) => "hash",
+            (Kind::Hashed { rows: Rows::Buckets(_), .. }, _) => "hash, buckets",
+            (Kind::Hashed { rows: Rows::Chained(_), .. }, _) => "hash, chains",
+            (Kind::Hashed { rows: Rows::One, .. }, _) => "hash",
         })
     }
 }
@@ -99,9 +115,10 @@ impl Index {
         store: &RowStore,
         probe: &[ColumnInfo],
         row_bound: u64,
-        Wants { null_equal, unique, first_only, direct_bytes }: Wants,
+        wants: Wants,
         states: &mut States,
     ) -> Index {
+        let Wants { null_equal, unique, first_only, chained, direct_bytes } = wants;
         let infos = store.infos();
         let keys = &infos[..probe.len()];
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
@@ -114,12 +131,16 @@ impl Index {
         let kind = match (keys, dense) {
             ([], _) => Kind::All,
             (_, Some((Range { min, max }, slots))) => {
-                Kind::Direct { min, max, slots: Slots::plan(slots, store, unique, first_only, states) }
+                Kind::Direct { min, max, slots: Slots::plan(slots, store, wants, states) }
             }
             (_, None) => {
                 let table = OpenTable::plan(store, states);
-                let many = !unique && !first_only;
-                Kind::Hashed { table, buckets: many.then(|| Buckets::plan(table.class, store, true, states)) }
+                let rows = match (unique || first_only, chained) {
+                    (true, _) => Rows::One,
+                    (false, true) => Rows::Chained(states.state("next", 4, store.class)),
+                    (false, false) => Rows::Buckets(Buckets::plan(table.class, store, true, states)),
+                };
+                Kind::Hashed { table, rows }
             }
         };
         let bounds = match keys {
@@ -150,6 +171,7 @@ impl Index {
             Kind::Direct { slots: Slots::Single { bits, .. } | Slots::Exists { bits }, .. } => {
                 states.push(bits)
             }
+            Kind::Direct { slots: Slots::Chained { heads, .. }, .. } => states.push(heads),
             Kind::Hashed { table, .. } => states.push(table.words()),
             Kind::Direct { slots: Slots::Many(_), .. } | Kind::All => {}
         }
@@ -167,8 +189,8 @@ impl Index {
     fn buckets(&self) -> Option<Buckets> {
         match self.kind {
             Kind::Direct { slots: Slots::Many(buckets), .. } => Some(buckets),
-            Kind::Hashed { buckets, .. } => buckets,
-            Kind::All | Kind::Direct { .. } => None,
+            Kind::Hashed { rows: Rows::Buckets(buckets), .. } => Some(buckets),
+            Kind::All | Kind::Direct { .. } | Kind::Hashed { .. } => None,
         }
     }
 
@@ -269,14 +291,14 @@ impl Index {
                 let slot = offset_from(cx, value, min);
                 slots.insert(cx, slot, place);
             }
-            Kind::Hashed { table, buckets } => {
-                let unique = self.unique;
-                let slot = table.claim(cx, store, (&keys, &self.wide), place, |cx| {
-                    if unique {
-                        cx.builder.report(Status::Duplicate as u32);
-                    }
-                })?;
-                if let Some(buckets) = buckets {
+            Kind::Hashed { table, rows } => {
+                let known = match rows {
+                    Rows::One if self.unique => Known::Report,
+                    Rows::One | Rows::Buckets(_) => Known::LeaveOut,
+                    Rows::Chained(next) => Known::Chain(next),
+                };
+                let slot = table.claim(cx, store, (&keys, &self.wide), place, known)?;
+                if let Rows::Buckets(buckets) = rows {
                     let slot = cx.builder.read(slot);
                     buckets.count(cx, slot, place);
                 }
@@ -368,13 +390,13 @@ impl Index {
                     cx.end();
                 }
             }
-            Kind::Hashed { table, buckets } => {
+            Kind::Hashed { table, rows } => {
                 if let Some(valid) = valid {
                     cx.begin_if(valid);
                 }
-                table.find(cx, store, (keys, &self.wide), cursor, |cx, number| match buckets {
-                    Some(buckets) => buckets.place_at(cx, number),
-                    None => place_of_number(cx, number),
+                table.find(cx, store, (keys, &self.wide), cursor, |cx, number| match rows {
+                    Rows::Buckets(buckets) => buckets.place_at(cx, number),
+                    Rows::One | Rows::Chained(_) => place_of(cx, number),
                 })?;
                 if valid.is_some() {
                     cx.end();
@@ -394,27 +416,51 @@ impl Index {
             (_, Some(buckets)) => buckets.step(cx, current),
             (Kind::All, None) => {
                 let one = cx.builder.u32(1);
-                (place_of_number(cx, current), cx.builder.sub(current, one))
+                (place_of(cx, current), cx.builder.sub(current, one))
             }
-            _ => (place_of_number(cx, current), zero),
+            (
+                Kind::Hashed { rows: Rows::Chained(next), .. }
+                | Kind::Direct { slots: Slots::Chained { next, .. }, .. },
+                None,
+            ) => {
+                let place = place_of(cx, current);
+                let next = array(cx, "next", next);
+                (place, cx.builder.element(next, place))
+            }
+            _ => (place_of(cx, current), zero),
         };
         cx.builder.assign(search.cursor, following);
         place
     }
 
-    /// Opens `if` a search has found a bucket: the place (`i64`) of its first row. `None` where there are no buckets.
-    pub fn begin_if_bucket(&self, cx: &mut Context<'_>, search: Search) -> Option<V> {
-        let buckets = self.buckets()?;
+    /// Whether several rows may have a key.
+    fn has_several(&self) -> bool {
+        match self.kind {
+            Kind::Direct { slots, .. } => matches!(slots, Slots::Many(_) | Slots::Chained { .. }),
+            Kind::Hashed { rows, .. } => !matches!(rows, Rows::One),
+            Kind::All => true,
+        }
+    }
+
+    /// Opens `if` a search has found a row, which is the first of several with the key: its place (`i64`). `None` where no
+    /// key has several.
+    pub fn begin_if_several(&self, cx: &mut Context<'_>, search: Search) -> Option<V> {
+        if !self.is_built() || !self.has_several() {
+            return None;
+        }
         let cursor = cx.builder.read(search.cursor);
         let zero = cx.builder.u32(0);
         let found = cx.builder.ne(cursor, zero);
         cx.begin_if(found);
-        Some(buckets.place_at(cx, cursor))
+        Some(match self.buckets() {
+            Some(buckets) => buckets.place_at(cx, cursor),
+            None => place_of(cx, cursor),
+        })
     }
 
     /// Where no key has two rows that a search gives: whether there is one (`bool`), and its place (`i64`, else 0).
     pub fn only(&self, cx: &mut Context<'_>, search: Search) -> Option<(V, V)> {
-        if !self.is_built() || self.buckets().is_some() {
+        if self.has_several() {
             return None;
         }
         let cursor = cx.builder.read(search.cursor);
@@ -436,13 +482,6 @@ impl Index {
         }
         all
     }
-}
-
-/// The place (`i64`) of a number (`u32`).
-fn place_of_number(cx: &mut Context<'_>, number: V) -> V {
-    let one = cx.builder.u32(1);
-    let place = cx.builder.sub(number, one);
-    cx.builder.convert(place, Scalar::I64)
 }
 
 /// Whether a key that is looked up is within bounds and not NULL; `None` where it always is. One side is never NULL: a NULL

@@ -1,6 +1,7 @@
-//! Open addressing with linear probing over rows of a store. A slot is one word: 32 bits of the key's hash (the tag) above
-//! a number (32 bits); 0 is an empty slot, as numbers start at 1. A search looks at tags first, so that only a slot whose tag
-//! agrees costs a look at the store, where the whole keys are compared.
+//! Open addressing with linear probing over rows of a store. A slot is one word of 32 bits: a number below, which is less than
+//! the count of slots and never 0 (that is an empty slot), and in the bits that it leaves a part of the key's hash, the *tag*
+//! (11 bits where there are 2 million slots). A search looks at tags first, so that few slots but those of its key cost a look
+//! at the store, where the whole keys are compared.
 //!
 //! The last slot is never used: what is counted a slot ends where the next slot's begins (`table::buckets`). At most half of
 //! the slots are taken, so that a search always comes to an empty one.
@@ -10,38 +11,58 @@ use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
 use super::hashing::hash_keys;
 use super::rows::RowStore;
-use crate::context::{Argument, Context, Lowered, Unsupported};
+use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::pipeline::Growth;
 use crate::pipeline::states_of::States;
-
-/// Bits of a slot's number.
-const NUMBER_BITS: u64 = 32;
 
 /// The slots.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenTable {
-    /// Their class, which takes its size from the rows of the store.
+    /// Their class, which takes its size from the places of the store.
     pub class: usize,
-    /// State of one `u64` a slot.
+    /// State of one `u32` a slot.
     words: usize,
 }
 
 /// Where a search begins.
 #[derive(Debug, Clone, Copy)]
 struct Start {
-    /// The hash of the keys, `u64`.
-    hash: V,
+    /// The tag of the keys in its place, `u32`.
+    tag: V,
     /// The slot, `i64`.
     slot: Var,
     /// The slot that is never used, `i64`.
     last: V,
+    /// The bits of a word that are its number, `u32`.
+    mask: V,
+}
+
+/// What becomes of a row whose key has a slot already.
+#[derive(Debug, Clone, Copy)]
+pub enum Known {
+    /// It is left out.
+    LeaveOut,
+    /// It breaks the promise of unique keys.
+    Report,
+    /// It goes before the rows of the slot: state of one `u32` a row, the number of the next row with its key or 0.
+    Chain(usize),
+}
+
+impl Start {
+    /// Whether a word that is not empty has the tag, and its number (`u32`).
+    fn split(&self, cx: &mut Context<'_>, word: V) -> (V, V) {
+        let b = &mut *cx.builder;
+        let number = b.and(word, self.mask);
+        let tag = b.binary(BinaryOp::Xor, word, number);
+        (b.eq(tag, self.tag), number)
+    }
 }
 
 impl OpenTable {
     /// Declares the slots of an index over a store.
     pub(crate) fn plan(store: &RowStore, states: &mut States) -> OpenTable {
-        let class = states.class(1, Growth::Sized(store.row_count()));
-        OpenTable { class, words: states.state("slots", 8, class) }
+        let class = states.class(1, Growth::Sized(store.place_count()));
+        OpenTable { class, words: states.state("slots", 4, class) }
     }
 
     /// The state to clear before rows are put in.
@@ -49,25 +70,29 @@ impl OpenTable {
         self.words
     }
 
-    /// Puts the row at `place` (`i64`) into the slot of its keys, unless an older row with equal keys has it: then `known`
-    /// emits what is to be done. The slot (`i64`).
+    /// Puts the row at `place` (`i64`) into the slot of its keys; `known` says what if an older row with equal keys has it.
+    /// The slot (`i64`).
     pub fn claim(
         &self,
         cx: &mut Context<'_>,
         store: &RowStore,
         (keys, wide): (&[Lowered], &[bool]),
         place: V,
-        known: impl FnOnce(&mut Context<'_>),
+        known: Known,
     ) -> Result<Var, Unsupported> {
         let start = self.start(cx, keys, wide);
         let number = number_of(cx, place);
-        let word = self.word(cx, start.hash, number);
+        let word = cx.builder.or(start.tag, number);
+        if let Known::Chain(next) = known {
+            let zero = cx.builder.u32(0);
+            set_next(cx, next, place, zero);
+        }
         cx.begin_loop();
         let slot = cx.builder.read(start.slot);
         let pointer = self.pointer(cx, slot);
         let current = cx.builder.atomic_load(pointer, Scope::Device);
         let seen = cx.builder.var_of("seen", current);
-        let zero = cx.builder.u64(0);
+        let zero = cx.builder.u32(0);
         let empty = cx.builder.eq(current, zero);
         cx.begin_if(empty);
         let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, word, Scope::Device);
@@ -76,12 +101,21 @@ impl OpenTable {
         cx.builder.assign(seen, old);
         cx.end();
         let current = cx.builder.read(seen);
-        let alike = has_tag(cx, current, start.hash);
+        let (alike, number) = start.split(cx, current);
         cx.begin_if(alike);
-        let other = place_of(cx, current);
+        let other = place_of(cx, number);
         let same = keys_equal(cx, store, keys, other)?;
         cx.begin_if(same);
-        known(cx);
+        match known {
+            Known::LeaveOut => {}
+            Known::Report => cx.builder.report(Status::Duplicate as u32),
+            // All rows of the slot have its tag: whoever looks at it meanwhile finds one of them.
+            Known::Chain(next) => {
+                let old = cx.builder.atomic(AtomicOp::Exchange, pointer, word, Scope::Device);
+                let old = cx.builder.and(old, start.mask);
+                set_next(cx, next, place, old);
+            }
+        }
         cx.builder.break_loop();
         cx.end();
         cx.end();
@@ -105,12 +139,11 @@ impl OpenTable {
         let slot = cx.builder.read(start.slot);
         let pointer = self.pointer(cx, slot);
         let word = cx.builder.load(pointer);
-        let zero = cx.builder.u64(0);
+        let zero = cx.builder.u32(0);
         let empty = cx.builder.eq(word, zero);
         cx.builder.break_if(empty);
-        let alike = has_tag(cx, word, start.hash);
+        let (alike, number) = start.split(cx, word);
         cx.begin_if(alike);
-        let number = cx.builder.convert(word, Scalar::U32);
         let place = place(cx, number);
         let same = keys_equal(cx, store, keys, place)?;
         cx.begin_if(same);
@@ -127,17 +160,19 @@ impl OpenTable {
     pub fn renumber(&self, cx: &mut Context<'_>, slot: V, number: V) {
         let pointer = self.pointer(cx, slot);
         let word = cx.builder.load(pointer);
-        let word = self.word(cx, word, number);
+        let last = self.last(cx);
+        let mask = cx.builder.convert(last, Scalar::U32);
+        let others = cx.builder.not(mask);
+        let tag = cx.builder.and(word, others);
+        let word = cx.builder.or(tag, number);
         cx.builder.store(pointer, word);
     }
 
     fn start(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> Start {
         let pairs: Vec<_> = keys.iter().zip(wide.iter().copied()).collect();
         let hash = hash_keys(cx, &pairs);
-        let capacity = cx.argument("slot_count", Scalar::I64, Argument::StateCapacity(self.words));
+        let last = self.last(cx);
         let b = &mut *cx.builder;
-        let one = b.i64(1);
-        let last = b.sub(capacity, one);
         let bits = b.bitcast(hash, Scalar::I64);
         let slot = b.and(bits, last);
         let slot = b.var_of("slot", slot);
@@ -146,21 +181,26 @@ impl OpenTable {
         let unused = b.eq(current, last);
         let current = b.select(unused, first, current);
         b.assign(slot, current);
-        Start { hash, slot, last }
+        // The slot follows from the low half of the hash, the tag from the other.
+        let mask = b.convert(last, Scalar::U32);
+        let others = b.not(mask);
+        let half = b.u64(32);
+        let high = b.binary(BinaryOp::Shr, hash, half);
+        let high = b.convert(high, Scalar::U32);
+        let tag = b.and(high, others);
+        Start { tag, slot, last, mask }
+    }
+
+    /// The last slot, `i64`: the count is a power of two.
+    fn last(&self, cx: &mut Context<'_>) -> V {
+        let capacity = cx.argument("slot_count", Scalar::I64, Argument::StateCapacity(self.words));
+        let one = cx.builder.i64(1);
+        cx.builder.sub(capacity, one)
     }
 
     fn pointer(&self, cx: &mut Context<'_>, slot: V) -> V {
-        let words = cx.argument("slots", Type::global(Scalar::U64), Argument::State(self.words));
+        let words = cx.argument("slots", Type::global(Scalar::U32), Argument::State(self.words));
         cx.builder.offset(words, slot)
-    }
-
-    /// The word of a hash's tag and a number.
-    fn word(&self, cx: &mut Context<'_>, hash: V, number: V) -> V {
-        let b = &mut *cx.builder;
-        let mask = b.u64(u64::MAX << NUMBER_BITS);
-        let tag = b.and(hash, mask);
-        let number = b.convert(number, Scalar::U64);
-        b.or(tag, number)
     }
 }
 
@@ -174,24 +214,11 @@ fn advance(cx: &mut Context<'_>, start: Start, slot: V) {
     b.assign(start.slot, next);
 }
 
-/// Whether a word has the tag of a hash.
-fn has_tag(cx: &mut Context<'_>, word: V, hash: V) -> V {
-    let b = &mut *cx.builder;
-    let difference = b.binary(BinaryOp::Xor, word, hash);
-    let bits = b.u64(NUMBER_BITS);
-    let difference = b.binary(BinaryOp::Shr, difference, bits);
-    let zero = b.u64(0);
-    b.eq(difference, zero)
-}
-
-/// The place (`i64`) that a word's number is of.
-fn place_of(cx: &mut Context<'_>, word: V) -> V {
-    let b = &mut *cx.builder;
-    let mask = b.u64(u64::MAX >> NUMBER_BITS);
-    let number = b.and(word, mask);
-    let number = b.bitcast(number, Scalar::I64);
-    let one = b.i64(1);
-    b.sub(number, one)
+/// The place (`i64`) of a number (`u32`).
+pub fn place_of(cx: &mut Context<'_>, number: V) -> V {
+    let one = cx.builder.u32(1);
+    let place = cx.builder.sub(number, one);
+    cx.builder.convert(place, Scalar::I64)
 }
 
 /// The number of a place (`i64`): its position + 1, `u32`.
@@ -199,6 +226,13 @@ pub fn number_of(cx: &mut Context<'_>, place: V) -> V {
     let number = cx.builder.convert(place, Scalar::U32);
     let one = cx.builder.u32(1);
     cx.builder.add(number, one)
+}
+
+/// Sets the number of the row that follows the one at `place` (`i64`) in its chain.
+pub fn set_next(cx: &mut Context<'_>, next: usize, place: V, number: V) {
+    let next = cx.argument("next", Type::global(Scalar::U32), Argument::State(next));
+    let pointer = cx.builder.offset(next, place);
+    cx.builder.store(pointer, number);
 }
 
 /// Whether the keys are those of the row at `place` (`i64`); NULLs are equal to each other.

@@ -4,8 +4,8 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 
 use super::buckets::Buckets;
-use super::index::array;
-use super::probing::number_of;
+use super::index::{Wants, array};
+use super::probing::{number_of, set_next};
 use super::rows::RowStore;
 use crate::context::{Context, Status};
 use crate::pipeline::Growth;
@@ -14,7 +14,9 @@ use crate::pipeline::states_of::States;
 /// The slots of a direct-addressed index.
 #[derive(Debug, Clone, Copy)]
 pub enum Slots {
-    /// Any number of rows.
+    /// Any number of rows, each with the number of the next one: the first's stands in the slot.
+    Chained { heads: usize, next: usize },
+    /// Any number of rows, one behind the other.
     Many(Buckets),
     /// One row at most: a bitmap in words of 32, and the row of a slot that is taken.
     Single { bits: usize, heads: usize },
@@ -26,8 +28,7 @@ impl Slots {
     pub(crate) fn plan(
         count: u64,
         store: &RowStore,
-        unique: bool,
-        first_only: bool,
+        Wants { unique, first_only, chained, .. }: Wants,
         states: &mut States,
     ) -> Slots {
         let bitmap = |states: &mut States| {
@@ -39,6 +40,10 @@ impl Slots {
         } else if unique {
             let class = states.class(count, Growth::Fixed);
             Slots::Single { bits: bitmap(states), heads: states.state("heads", 4, class) }
+        } else if chained {
+            let class = states.class(count, Growth::Fixed);
+            let heads = states.state("heads", 4, class);
+            Slots::Chained { heads, next: states.state("next", 4, store.class) }
         } else {
             let class = states.class(count + 1, Growth::Fixed);
             Slots::Many(Buckets::plan(class, store, false, states))
@@ -48,6 +53,13 @@ impl Slots {
     /// Puts the row at `place` into a slot, or counts it into the slot's bucket.
     pub fn insert(self, cx: &mut Context<'_>, slot: V, place: V) {
         match self {
+            Slots::Chained { heads, next } => {
+                let heads = array(cx, "heads", heads);
+                let pointer = cx.builder.offset(heads, slot);
+                let number = number_of(cx, place);
+                let old = cx.builder.atomic(AtomicOp::Exchange, pointer, number, Scope::Device);
+                set_next(cx, next, place, old);
+            }
             Slots::Many(buckets) => buckets.count(cx, slot, place),
             Slots::Exists { bits } => {
                 take(cx, bits, slot);
@@ -69,6 +81,11 @@ impl Slots {
     /// Sets the cursor to the first row of a slot; it is 0 before.
     pub fn search(self, cx: &mut Context<'_>, slot: V, cursor: Var) {
         match self {
+            Slots::Chained { heads, .. } => {
+                let heads = array(cx, "heads", heads);
+                let head = cx.builder.element(heads, slot);
+                cx.builder.assign(cursor, head);
+            }
             Slots::Many(buckets) => buckets.open(cx, slot, cursor),
             Slots::Exists { bits } => {
                 let taken = is_taken(cx, bits, slot);

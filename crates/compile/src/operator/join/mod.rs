@@ -55,13 +55,13 @@ impl fmt::Display for JoinOperator {
 }
 
 impl JoinOperator {
-    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys;
-    /// `direct_bytes`: what a direct-addressed index may take; `layout`: of the store.
+    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys; `chained`: rows
+    /// with equal keys are; `direct_bytes`: what a direct-addressed index may take; `layout`: of the store.
     pub(crate) fn plan(
         (join, ordinal): (&Join, usize),
         (build, build_bound): (&[ColumnInfo], u64),
         probe: &[ColumnInfo],
-        (unique, direct_bytes): (bool, Option<u64>),
+        (unique, chained, direct_bytes): (bool, bool, Option<u64>),
         (layout, states): (Layout, &mut States),
     ) -> Result<JoinOperator, Unsupported> {
         let kind = join.kind;
@@ -80,7 +80,7 @@ impl JoinOperator {
         let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
         let first_only = join.residual.is_none()
             && matches!(kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
-        let wants = Wants { null_equal: join.null_equal, unique, first_only, direct_bytes };
+        let wants = Wants { null_equal: join.null_equal, unique, first_only, chained, direct_bytes };
         let index = Index::plan(&store, &probe_infos, build_bound, wants, states);
         let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
         let nulls = join.null_aware.then(|| {

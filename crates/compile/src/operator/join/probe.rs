@@ -45,11 +45,11 @@ impl JoinOperator {
         Ok(())
     }
 
-    /// Where the rows of a bucket are marked all or none, opens `if` there is a bucket whose rows nobody marks yet: who finds
-    /// the first one unmarked goes on to the last.
+    /// Where the rows with a key are marked all or none, opens `if` there are any that nobody marks yet: who finds the first one
+    /// unmarked goes on to the last.
     fn begin_if_unmarked(&self, cx: &mut Context<'_>, search: Search) -> usize {
         let (Some(state), None) = (self.matched, &self.residual) else { return 0 };
-        let Some(place) = self.index.begin_if_bucket(cx, search) else { return 0 };
+        let Some(place) = self.index.begin_if_several(cx, search) else { return 0 };
         let flags = cx.argument("matched", Type::global(Scalar::U32), Argument::State(state));
         let pointer = cx.builder.offset(flags, place);
         let flag = cx.builder.atomic_load(pointer, Scope::Device);
