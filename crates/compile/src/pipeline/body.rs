@@ -17,7 +17,7 @@ use crate::context::{Argument, Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::aggregate::{AggregateOperator, ROWS_PER_THREAD};
 use crate::operator::places::Counted;
-use crate::table::index::Bounds;
+use crate::table::bounds::Bounds;
 use crate::table::rows::Chunk;
 
 /// Rows that a CPU worker takes at a time.

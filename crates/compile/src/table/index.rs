@@ -12,16 +12,17 @@
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Type};
+use kelpie_kir::{CompareOp, Scalar, Type};
 
+use super::bounds::{Bounds, KeyBounds};
 use super::buckets::Buckets;
 use super::hashing::is_wide;
 use super::probing::{Known, OpenTable, place_of};
 use super::rows::RowStore;
 use super::slots::{Slots, is_taken};
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
+use crate::pipeline::ColumnInfo;
 use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, Growth};
 use crate::types::{DataType, Range};
 
 /// Most slots of a direct-addressed index.
@@ -40,15 +41,8 @@ pub struct Index {
     null_equal: bool,
     /// Whether some side's values of each key go beyond 64 bits.
     wide: Vec<bool>,
-    /// State of two words, zero where no row is indexed: the greatest order key of the only key, and the greatest complement.
-    bounds: Option<usize>,
-}
-
-/// Bounds while rows are indexed, a thread: see [`Index::bounds`].
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    greatest: Var,
-    least: Var,
+    /// Of the only key.
+    bounds: Option<KeyBounds>,
 }
 
 /// What the searches of an index will want.
@@ -144,10 +138,7 @@ impl Index {
             }
         };
         let bounds = match keys {
-            [key] if has_order(key) && !nullable_pair => {
-                let class = states.class(2, Growth::Fixed);
-                Some(states.state("key_bounds", 8, class))
-            }
+            [key] if !nullable_pair => KeyBounds::plan(key, states),
             _ => None,
         };
         Index { kind, unique: unique && !matches!(kind, Kind::All), null_equal, wide, bounds }
@@ -158,15 +149,14 @@ impl Index {
         !matches!(self.kind, Kind::All)
     }
 
-    /// The state of the bounds of the only key: the greatest order key (`i64` with the sign bit flipped, as `u64`) and the
-    /// greatest complement of one.
+    /// The state of the bounds of the only key ([`KeyBounds`]).
     pub fn bounds(&self) -> Option<usize> {
-        self.bounds
+        self.bounds.map(|KeyBounds(state)| state)
     }
 
     /// States to clear before the index is built.
     pub fn zeroed(&self) -> Vec<usize> {
-        let mut states: Vec<usize> = self.bounds.into_iter().chain(self.prefix_sum()).collect();
+        let mut states: Vec<usize> = self.bounds().into_iter().chain(self.prefix_sum()).collect();
         match self.kind {
             Kind::Direct { slots: Slots::Single { bits, .. } | Slots::Exists { bits }, .. } => {
                 states.push(bits)
@@ -204,46 +194,14 @@ impl Index {
 
     /// Before the row loop.
     pub fn begin(&self, cx: &mut Context<'_>) -> Option<Bounds> {
-        self.bounds?;
-        let zero = cx.builder.u64(0);
-        Some(Bounds {
-            greatest: cx.builder.var_of("greatest_key", zero),
-            least: cx.builder.var_of("least_key", zero),
-        })
+        self.bounds.map(|bounds| bounds.begin(cx))
     }
 
     /// After the row loop.
     pub fn end(&self, cx: &mut Context<'_>, bounds: Option<Bounds>) {
-        let (Some(state), Some(bounds)) = (self.bounds, bounds) else { return };
-        let words = cx.argument("key_bounds", Type::global(Scalar::U64), Argument::State(state));
-        for (index, var) in [(0, bounds.greatest), (1, bounds.least)] {
-            let index = cx.builder.i64(index);
-            let pointer = cx.builder.offset(words, index);
-            let own = cx.builder.read(var);
-            let known = cx.builder.atomic_load(pointer, Scope::Device);
-            let beyond = cx.builder.compare(CompareOp::Gt, own, known);
-            cx.begin_if(beyond);
-            cx.builder.atomic_discard(AtomicOp::Max, pointer, own, Scope::Device);
-            cx.end();
+        if let (Some(state), Some(bounds)) = (self.bounds, bounds) {
+            state.end(cx, bounds);
         }
-    }
-
-    /// Takes the current row's key, which is not NULL, into the bounds.
-    fn widen(&self, cx: &mut Context<'_>, key: &Lowered, bounds: Option<Bounds>) -> Result<(), Unsupported> {
-        let Some(bounds) = bounds else { return Ok(()) };
-        let value = scalar_of(key)?;
-        let b = &mut *cx.builder;
-        let value = b.convert(value, Scalar::I64);
-        let top = b.i64(i64::MIN);
-        let order = b.binary(BinaryOp::Xor, value, top);
-        let order = b.bitcast(order, Scalar::U64);
-        let complement = b.not(order);
-        for (var, candidate) in [(bounds.greatest, order), (bounds.least, complement)] {
-            let known = b.read(var);
-            let new = b.binary(BinaryOp::Max, known, candidate);
-            b.assign(var, new);
-        }
-        Ok(())
     }
 
     /// Opens `if` a key (one, not of a hashed index) may be in the index: a runtime filter by the bitmap. `None` where
@@ -281,8 +239,8 @@ impl Index {
     ) -> Result<(), Unsupported> {
         let keys = self.keys_of_row(cx)?;
         let opened = self.leave_out_nulls(cx, &keys);
-        if let [key] = keys.as_slice() {
-            self.widen(cx, key, bounds)?;
+        if let ([key], Some(bounds)) = (keys.as_slice(), bounds) {
+            bounds.widen(cx, key)?;
         }
         match self.kind {
             Kind::All => {}
@@ -493,13 +451,6 @@ fn live(cx: &mut Context<'_>, key: &Lowered, value: V, bounds: (i128, i128)) -> 
     }
 }
 
-/// Whether a key is an integer of 64 bits inside.
-fn has_order(key: &ColumnInfo) -> bool {
-    let range = key.range.or_else(|| key.data_type.full_range());
-    !matches!(key.data_type, DataType::Utf8 | DataType::Boolean)
-        && range.is_some_and(|range| range.within(Range::new(i64::MIN, i64::MAX)))
-}
-
 /// The range and the slots of a direct-addressed index over a key, if it is dense enough.
 fn dense_range(key: &ColumnInfo, row_bound: u64) -> Option<(Range, u64)> {
     if key.data_type.is_float() || matches!(key.data_type, DataType::Utf8 | DataType::Boolean) {
@@ -518,7 +469,7 @@ pub(super) fn array(cx: &mut Context<'_>, name: &str, state: usize) -> V {
     cx.argument(name, Type::global(Scalar::U32), Argument::State(state))
 }
 
-fn scalar_of(key: &Lowered) -> Result<V, Unsupported> {
+pub(super) fn scalar_of(key: &Lowered) -> Result<V, Unsupported> {
     match key.repr {
         Repr::Scalar(value) => Ok(value),
         Repr::Text(_) => Err(Unsupported("a key changed its representation".into())),

@@ -2,6 +2,7 @@
 //! stored a slot or row, stores of rows, and indexes over such a store: by open addressing or directly, with buckets where a
 //! key has many rows.
 
+pub mod bounds;
 mod buckets;
 pub mod hashing;
 pub mod index;

@@ -1,0 +1,82 @@
+//! The bounds of the only key of an index: a runtime filter for the scan of the probe side.
+
+use kelpie_kir::builder::Var;
+use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Type};
+
+use super::index::scalar_of;
+use crate::context::{Argument, Context, Lowered, Unsupported};
+use crate::pipeline::states_of::States;
+use crate::pipeline::{ColumnInfo, Growth};
+use crate::types::{DataType, Range};
+
+/// The state of the bounds: two words, zero where no row is indexed. The greatest order key (`i64` with the sign bit flipped, as
+/// `u64`), and the greatest complement of one.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyBounds(pub usize);
+
+/// Bounds while rows are indexed, a thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    greatest: Var,
+    least: Var,
+}
+
+impl KeyBounds {
+    /// Declares the state, if the key is an integer of 64 bits inside.
+    pub(crate) fn plan(key: &ColumnInfo, states: &mut States) -> Option<KeyBounds> {
+        has_order(key).then(|| {
+            let class = states.class(2, Growth::Fixed);
+            KeyBounds(states.state("key_bounds", 8, class))
+        })
+    }
+
+    /// Before the row loop.
+    pub fn begin(self, cx: &mut Context<'_>) -> Bounds {
+        let zero = cx.builder.u64(0);
+        Bounds {
+            greatest: cx.builder.var_of("greatest_key", zero),
+            least: cx.builder.var_of("least_key", zero),
+        }
+    }
+
+    /// After the row loop.
+    pub fn end(self, cx: &mut Context<'_>, bounds: Bounds) {
+        let words = cx.argument("key_bounds", Type::global(Scalar::U64), Argument::State(self.0));
+        for (index, var) in [(0, bounds.greatest), (1, bounds.least)] {
+            let index = cx.builder.i64(index);
+            let pointer = cx.builder.offset(words, index);
+            let own = cx.builder.read(var);
+            let known = cx.builder.atomic_load(pointer, Scope::Device);
+            let beyond = cx.builder.compare(CompareOp::Gt, own, known);
+            cx.begin_if(beyond);
+            cx.builder.atomic_discard(AtomicOp::Max, pointer, own, Scope::Device);
+            cx.end();
+        }
+    }
+}
+
+impl Bounds {
+    /// Takes the current row's key, which is not NULL, into the bounds.
+    pub fn widen(self, cx: &mut Context<'_>, key: &Lowered) -> Result<(), Unsupported> {
+        let value = scalar_of(key)?;
+        let b = &mut *cx.builder;
+        let value = b.convert(value, Scalar::I64);
+        let top = b.i64(i64::MIN);
+        let order = b.binary(BinaryOp::Xor, value, top);
+        let order = b.bitcast(order, Scalar::U64);
+        let complement = b.not(order);
+        for (var, candidate) in [(self.greatest, order), (self.least, complement)] {
+            let known = b.read(var);
+            let new = b.binary(BinaryOp::Max, known, candidate);
+            b.assign(var, new);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a key is an integer of 64 bits inside.
+fn has_order(key: &ColumnInfo) -> bool {
+    let range = key.range.or_else(|| key.data_type.full_range());
+    !matches!(key.data_type, DataType::Utf8 | DataType::Boolean)
+        && range.is_some_and(|range| range.within(Range::new(i64::MIN, i64::MAX)))
+}
