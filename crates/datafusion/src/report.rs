@@ -181,7 +181,7 @@ fn meter_line(m: &QueryMetrics) -> Option<String> {
         "meter: {}, together {} = {passes:.2} passes over {} of input and {} of output; link time={}, memory-bound \
          time={}",
         traffic_text(traffic),
-        bytes(traffic.device().bytes()),
+        bytes(m.memory_bytes().unwrap_or_default()),
         bytes(m.input_bytes),
         bytes(m.output_bytes),
         time(link_ns as u64),

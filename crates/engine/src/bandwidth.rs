@@ -18,6 +18,8 @@ pub struct Rates {
     pub memory: f64,
     /// From pinned host memory to the device; where the device's memory is the host's, `memory`.
     pub link: f64,
+    /// The device's memory is the host's.
+    pub link_is_memory: bool,
 }
 
 const KERNEL: &str = "read_all";
@@ -36,11 +38,9 @@ pub(crate) fn measure(device: &Arc<dyn Device>) -> Result<Rates, EngineError> {
     };
     let data = device.allocate(bytes)?;
     let memory = read(stream.as_ref(), &data, bytes)?;
-    let link = match device.kind() {
-        DeviceKind::Cuda => copy(stream.as_ref(), &data, bytes)?,
-        DeviceKind::Cpu | DeviceKind::Simt => memory,
-    };
-    Ok(Rates { memory, link })
+    let link_is_memory = device.kind() != DeviceKind::Cuda;
+    let link = if link_is_memory { memory } else { copy(stream.as_ref(), &data, bytes)? };
+    Ok(Rates { memory, link, link_is_memory })
 }
 
 fn read(stream: &dyn QueryStream, data: &Buffer, bytes: usize) -> Result<f64, EngineError> {

@@ -189,11 +189,18 @@ pub struct QueryMetrics {
 }
 
 impl QueryMetrics {
+    /// Bytes accessed in the device's memory, which may be the host's. With the meter only.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        let (traffic, rates) = (self.traffic?, self.rates?);
+        let link = if rates.link_is_memory { traffic.link.bytes() } else { 0 };
+        Some(traffic.device().bytes().saturating_add(link))
+    }
+
     /// How often the device's memory is passed over: bytes accessed there to bytes that go over the link for input and
     /// output (HorseQC, Table 1). With the meter only.
     pub fn passes(&self) -> Option<f64> {
         let link = self.input_bytes.saturating_add(self.output_bytes);
-        self.traffic.filter(|_| link > 0).map(|traffic| traffic.device().bytes() as f64 / link as f64)
+        self.memory_bytes().filter(|_| link > 0).map(|bytes| bytes as f64 / link as f64)
     }
 
     /// The time in which input and output go over the link, in nanoseconds. With the meter only.

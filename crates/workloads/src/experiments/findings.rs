@@ -143,7 +143,7 @@ impl Point {
             link_ns += part.link_time_ns().unwrap_or_default();
             memory_ns += part.memory_time_ns().unwrap_or_default();
             let Some(traffic) = &part.traffic else { continue };
-            device_bytes += traffic.device().bytes();
+            device_bytes += part.memory_bytes().unwrap_or_default();
             for (name, accessed) in traffic.parts() {
                 let known = self.accessed.entry(name).or_default();
                 known.read += accessed.read;
