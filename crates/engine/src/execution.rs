@@ -252,8 +252,10 @@ impl Execution<'_> {
             };
             let outcome = stage::run(&prepared, plan, setting, &mut self.metrics)?;
             if fresh {
-                for (metrics, kernel) in self.metrics.pipelines[first..].iter_mut().zip(&prepared.kernels) {
-                    metrics.compile_ns = kernel.compile_ns();
+                let pipelines = self.metrics.pipelines[first..].iter_mut().enumerate();
+                for ((index, metrics), kernel) in pipelines.zip(&prepared.kernels) {
+                    let counts = prepared.counted.get(&index).map_or(0, |(_, kernel)| kernel.compile_ns());
+                    metrics.compile_ns = counts + kernel.compile_ns();
                 }
             }
             match outcome {
