@@ -20,6 +20,8 @@ use crate::{Buffer, DeviceError, KernelArgument, Launch, LaunchReport, check_arg
 const CANCELLED: u32 = 1;
 /// A short kernel is waited for without giving up the processor.
 const SPIN: Duration = Duration::from_micros(200);
+/// Streams of a copier.
+pub const COPY_STREAMS: usize = 2;
 /// How often a longer one is asked for.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -46,9 +48,10 @@ pub struct Lane {
 /// The copies from the host that go on beside a query's launches.
 #[derive(Debug)]
 pub struct Copier {
-    pub stream: Stream,
-    /// When the copies of a ticket have arrived.
-    pub arrivals: [Event; TICKETS],
+    /// Several, so that one copy starts while another goes on.
+    pub streams: [Stream; COPY_STREAMS],
+    /// When the copies of a ticket have arrived, by stream.
+    pub arrivals: Vec<[Event; COPY_STREAMS]>,
     /// The next ticket.
     pub next: usize,
     /// What the copies use, by ticket.
@@ -123,10 +126,11 @@ impl Lane {
     /// The lane's copier. The context is current.
     pub fn copier(&mut self) -> Result<&mut Copier, DeviceError> {
         if self.copier.is_none() {
-            let arrivals = (0..TICKETS).map(|_| Event::new(&self.context)).collect::<Result<Vec<_>, _>>()?;
-            let arrivals = arrivals.try_into().map_err(|_| self.context.failed("events", "their number"))?;
-            let stream = Stream::new(&self.context)?;
-            self.copier = Some(Copier { stream, arrivals, next: 0, pending: VecDeque::new() });
+            let context = &self.context;
+            let events = || Ok::<_, DeviceError>([Event::new(context)?, Event::new(context)?]);
+            let arrivals = (0..TICKETS).map(|_| events()).collect::<Result<Vec<_>, _>>()?;
+            let streams = [Stream::new(context)?, Stream::new(context)?];
+            self.copier = Some(Copier { streams, arrivals, next: 0, pending: VecDeque::new() });
         }
         self.copier.as_mut().ok_or_else(|| self.context.failed("a copy", "there is no stream for it"))
     }
@@ -135,7 +139,9 @@ impl Lane {
     pub fn settle(&mut self) -> Result<(), DeviceError> {
         self.stream.synchronize("the end of a query")?;
         if let Some(copier) = &mut self.copier {
-            copier.stream.synchronize("the end of a query")?;
+            for stream in &copier.streams {
+                stream.synchronize("the end of a query")?;
+            }
             copier.pending.clear();
         }
         Ok(())

@@ -6,7 +6,7 @@ use cudarc::driver::result;
 use parking_lot::Mutex;
 
 use super::CudaDevice;
-use super::launch::{Lane, cancelled};
+use super::launch::{COPY_STREAMS, Lane, cancelled};
 use crate::query::TICKETS;
 use crate::{Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Launch, LaunchReport, QueryStream};
 
@@ -126,16 +126,22 @@ impl QueryStream for CudaQuery {
             for copy in copies {
                 copier.pending.extend([(ticket, Arc::clone(copy.source)), (ticket, Arc::clone(copy.target))]);
             }
+            let mut queued = [0; COPY_STREAMS];
             for (source, target, bytes) in checked {
+                let least = if queued[0] <= queued[1] { 0 } else { 1 };
+                queued[least] += bytes;
                 // SAFETY: `range` checked both sides, which `pending` holds until the copy is done; the source is pinned, and
                 // nobody writes to it meanwhile.
                 let copied = unsafe {
                     let source = std::slice::from_raw_parts(source, bytes);
-                    result::memcpy_htod_async(target, source, copier.stream.handle)
+                    result::memcpy_htod_async(target, source, copier.streams[least].handle)
                 };
                 self.device.context.check(WHAT, copied)?;
             }
-            copier.arrivals[ticket % TICKETS].record(&copier.stream)?;
+            let arrivals = &copier.arrivals[ticket % TICKETS];
+            for (event, stream) in arrivals.iter().zip(&copier.streams) {
+                event.record(stream)?;
+            }
             Ok(CopyTicket(ticket))
         })
     }
@@ -144,7 +150,10 @@ impl QueryStream for CudaQuery {
         self.in_lane(|lane, _| {
             self.device.context.enter()?;
             match &lane.copier {
-                Some(copier) => lane.stream.wait_for(&copier.arrivals[ticket.0 % TICKETS]),
+                Some(copier) => {
+                    let mut arrivals = copier.arrivals[ticket.0 % TICKETS].iter();
+                    arrivals.try_for_each(|event| lane.stream.wait_for(event))
+                }
                 None => Ok(()),
             }
         })
