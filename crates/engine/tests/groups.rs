@@ -20,7 +20,8 @@ use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, MicroModel, Query, QueryOptions, QueryOutput, Resolution,
+    CancelToken, DeviceChoice, DeviceKind, Engine, MacroModel, MicroModel, Query, QueryOptions, QueryOutput,
+    Resolution,
 };
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
@@ -349,6 +350,35 @@ fn twenty_thousand_groups() {
     compare(&rows(60_000, 20_000, false), &[0, 1, 2, 3], &devices(1));
     compare(&rows(60_000, 20_000, true), &[1, 2], &devices(1));
     compare(&rows(25_000, 20_000, false), &[1], &devices(2)[1..2]);
+}
+
+/// Blocks of rows stream through the device, or each kernel's rows through the host.
+#[test]
+fn rows_in_blocks() {
+    let engine = Engine::new();
+    let rows = rows(6_000, 100, false);
+    let source = table(&rows);
+    let mut members: BTreeMap<usize, Vec<&Row>> = BTreeMap::new();
+    rows.iter().for_each(|row| members.entry(row.group).or_default().push(row));
+    let all = evaluate(&rows.iter().collect::<Vec<_>>(), false, false);
+    for options in configurations(&devices(2)) {
+        for macro_model in [MacroModel::Batch, MacroModel::KernelAtATime] {
+            let options = QueryOptions { macro_model, block_bytes: Some(16 << 10), ..options.clone() };
+            let what = format!("{options:?}");
+            expect(&run(&engine, &plan(None, false), &source, &options).batch, 0, 0, &all, &what);
+            for key in [0, 2] {
+                let output = run(&engine, &plan(Some(key), false), &source, &options);
+                let blocks = output.metrics.pipelines.first().map_or(0, |pipeline| pipeline.blocks);
+                assert!(blocks > 1, "{what}: {blocks} blocks");
+                assert_eq!(output.batch.num_rows(), members.len(), "{what}");
+                for row in 0..output.batch.num_rows() {
+                    let group = group_of(output.batch.column(0), row, key, &BTreeMap::new());
+                    let expected = evaluate(&members[&group], false, true);
+                    expect(&output.batch, row, 1, &expected, &format!("{what}, group {group}"));
+                }
+            }
+        }
+    }
 }
 
 #[test]
