@@ -2,11 +2,11 @@
 //!
 //! *Direct*: one integer key of a dense range, whose slot is the key itself. Where a slot has one row at most, or only its
 //! existence matters, a bitmap says which slots are taken: it is a 32nd of the rows' numbers, stays in a nearer cache, and
-//! the numbers need no clearing. *Hashed*: any keys, by open addressing ([`OpenTable`]). *All*: no keys, every row is a
+//! the numbers need no clearing. *Hashed*: any keys, by open addressing (`OpenTable`). *All*: no keys, every row is a
 //! candidate.
 //!
 //! Where keys are unique, or one row of those with a key is enough, a slot has the row's number. Else its rows stand in a
-//! bucket ([`Buckets`]), which takes a second pass over the store ([`Index::fill`]), or, where [`Wants::chained`], each row has
+//! bucket (`Buckets`), which takes a second pass over the store ([`Index::fill`]), or, where [`Wants::chained`], each row has
 //! the number of the next. All rows that a search gives have its keys.
 
 use std::fmt;

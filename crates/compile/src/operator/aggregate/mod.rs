@@ -7,7 +7,7 @@
 //! `operator_at_a_time` blocks leave sums that a second kernel reduces (B1), and the input is sorted so that groups come
 //! one after the other (C1).
 //! Groups found by hashing, and direct-addressed ones too many for local memory, are in one table under both. On a SIMT
-//! device the threads of a warp or block first add up what they have for the same groups (C3, [`segments`]). On a CPU with
+//! device the threads of a warp or block first add up what they have for the same groups (C3, `segments`). On a CPU with
 //! few workers the atomics of one table cost little beside the cache miss of a random group, which tables of each worker
 //! would not save.
 //!

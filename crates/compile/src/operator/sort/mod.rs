@@ -2,7 +2,7 @@
 //! keys' ([`words`]); the engine orders the rows' places by the words, on the device where there are many
 //! ([`primitives::radix`](crate::primitives::radix)); then a pipeline of its own delivers the rows in that order.
 //!
-//! An aggregation that sorts its input (C1) takes the same way, by a word of its keys ([`groups`]).
+//! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`).
 //!
 //! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`]).
 
