@@ -368,6 +368,17 @@ fn models() {
     insta::assert_snapshot!("selection_work_efficient_kir", text::print(&module));
 }
 
+/// Many groups are known to be possible: neighbours will hardly share one.
+#[test]
+fn many_groups_are_not_resolved() {
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    for (keys, resolved) in [(vec![0, 6], false), (vec![6, 8], true), (vec![0, 6, 8], false), (vec![8], true)]
+    {
+        let name = &compile(&groups(&keys), &gpu, MicroModel::Resolution).pipelines[0].name;
+        assert_eq!(name.contains("segments in warps"), resolved, "{keys:?}: {name}");
+    }
+}
+
 /// Cells that need more than one atomic, and a set of distinct values.
 #[test]
 fn cells_on_a_gpu() {
