@@ -112,7 +112,7 @@ impl<'a> Primitives<'a> {
             return Ok(Arc::clone(kernel));
         }
         let module = if matches!(name, scan::SUMS | scan::APPLY) { &self.scan } else { &self.radix };
-        let kernel = self.stream.device().compile(module, name)?;
+        let kernel = self.stream.compile(module, name)?;
         self.kernels.insert(name, Arc::clone(&kernel));
         Ok(kernel)
     }
