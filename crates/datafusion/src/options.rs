@@ -122,7 +122,7 @@ fn description(name: &str) -> &'static str {
         "resolution" => "Where a reduction is resolved locally: simd (a warp) | work_efficient (a block)",
         "macro_model" => "How data moves to the device: auto | run_to_finish | kernel_at_a_time | batch",
         "transfer" => "How kernels get at data on the host: auto | copy | zero_copy",
-        "block_bytes" => "Bytes of the widest column of a block in batch, such as 2MB; 0 is the default",
+        "block_bytes" => "Bytes of a column of a block in batch, on average, such as 2MB; 0 is the default",
         "memory_limit" => "Budget of device memory, such as 512MB or 2GB; 0 is the device's default",
         "threads" => "Workers of the CPU device; 0 is one a core",
         "join_order" => "Whether joins are ordered by cost, also those that stay DataFusion's: true | false",

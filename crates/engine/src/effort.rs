@@ -9,7 +9,7 @@ use crate::columns::Placement;
 use crate::stage::Movement;
 use crate::{MacroModel, QueryOptions};
 
-/// Bytes of the widest column of a block: large copies reach the link's bandwidth.
+/// Bytes of a column of a block, on average: large copies reach the link's bandwidth.
 const BLOCK_BYTES: u64 = 16 << 20;
 /// Of a smaller block.
 const SMALL_BLOCK_BYTES: u64 = 1 << 20;

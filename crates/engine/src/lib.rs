@@ -83,7 +83,7 @@ pub struct QueryOptions {
     pub macro_model: MacroModel,
     /// How kernels get at data on the host.
     pub transfer: Transfer,
-    /// Bytes of the widest column of a block that streams through the device; some megabytes where absent.
+    /// Bytes of a column of a block that streams through the device, on average; some megabytes where absent.
     pub block_bytes: Option<u64>,
     /// Budget of device memory in bytes; the device's default where absent.
     pub memory_limit: Option<u64>,

@@ -116,10 +116,11 @@ impl Blocks {
     ) -> Result<Blocks, EngineError> {
         let mut streams = host_parts(run, pipeline)?;
         let movement = &run.setting.movement;
-        let widest = streams.iter().map(|stream| stream.width(rows)).max();
-        let block_rows = match widest {
-            Some(widest) => (movement.block_bytes / widest.max(1)).max(LEAST_ROWS),
-            None => movement.block_rows.unwrap_or(u64::MAX),
+        let widths: u64 = streams.iter().map(|stream| stream.width(rows)).sum();
+        let block_rows = match streams.len() as u64 {
+            0 => movement.block_rows.unwrap_or(u64::MAX),
+            // Of all columns together: narrow ones make the others' part of a block longer.
+            columns => (movement.block_bytes.saturating_mul(columns) / widths.max(1)).max(LEAST_ROWS),
         };
         let mut blocks = Vec::new();
         // What streams is cut anyhow.

@@ -69,7 +69,7 @@ pub struct Movement {
     pub transfer: Transfer,
     /// What a kernel hands to the next goes through the host.
     pub kernel_at_a_time: bool,
-    /// Bytes of the widest column of a block.
+    /// Bytes of a column of a block, on average.
     pub block_bytes: u64,
     /// Rows of a block where nothing streams: all of them where absent.
     pub block_rows: Option<u64>,
