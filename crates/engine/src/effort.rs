@@ -13,6 +13,9 @@ use crate::{MacroModel, QueryOptions};
 const BLOCK_BYTES: u64 = 16 << 20;
 /// Of a smaller block.
 const SMALL_BLOCK_BYTES: u64 = 1 << 20;
+/// Of the smallest, and of the smallest that is copied.
+const LEAST_BLOCK_BYTES: u64 = 24 << 10;
+const LEAST_COPIED_BYTES: u64 = 4 << 10;
 /// Rows of a block of a source that is a table or a store on the device.
 const SMALL_BLOCK_ROWS: u64 = 1 << 16;
 
@@ -62,8 +65,12 @@ impl Effort {
         };
         let is_small = matches!(self, Effort::SmallBlocks | Effort::Parts);
         let most = if is_small { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
-        // Three buffers a column, and columns are a few.
-        let fitting = most.min(budget / 64).max(1 << 16);
+        // Copies need three buffers a column: of a few columns, or of many. Else a block is as large as what it makes.
+        let (share, least) = match options.transfer.copies(device.kind()) {
+            true if is_small => (256, LEAST_COPIED_BYTES),
+            _ => (64, LEAST_BLOCK_BYTES),
+        };
+        let fitting = most.min(budget / share).max(least);
         let asked = options.block_bytes.filter(|_| !is_small);
         Movement {
             placement,

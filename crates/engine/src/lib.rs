@@ -70,6 +70,17 @@ pub enum Transfer {
     ZeroCopy,
 }
 
+impl Transfer {
+    /// Whether blocks are copied to a device of this kind.
+    pub(crate) fn copies(self, kind: DeviceKind) -> bool {
+        match self {
+            Transfer::Copy => true,
+            Transfer::ZeroCopy => false,
+            Transfer::Auto => kind == DeviceKind::Cuda,
+        }
+    }
+}
+
 /// Options of one query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryOptions {

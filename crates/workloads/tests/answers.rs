@@ -3,55 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
-use datafusion::arrow::util::pretty::pretty_format_batches;
+mod common;
+
+use common::{check, check_ssb, data, session};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
-use kelpie_workloads::{GenerateOptions, Workload, ssb, tpch};
-use tempfile::TempDir;
-
-fn data(workload: Workload, scale: f64) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let tables: Vec<String> = Vec::new();
-    let options = GenerateOptions {
-        scale,
-        output: folder.path(),
-        tables: &tables,
-        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        replace: false,
-        progress: &|_| {},
-    };
-    workload.generate(&options).unwrap();
-    folder
-}
-
-async fn session(data: &TempDir, settings: &[(&str, &str)]) -> KelpieSession {
-    let options = settings.iter().fold(SessionOptions::default(), |o, (name, value)| o.with(*name, *value));
-    let session = KelpieSession::new(options).unwrap();
-    session.register_dir(data.path()).await.unwrap();
-    session
-}
-
-/// Runs queries and compares their answers.
-async fn check(session: &KelpieSession, scale: f64, queries: impl IntoIterator<Item = usize>, what: &str) {
-    for query in queries {
-        let result = session.sql(tpch::QUERIES[query - 1]).await;
-        let result = result.unwrap_or_else(|error| panic!("query {query}, {what}: {error}"));
-        if let Err(difference) = tpch::check_answer(scale, query, &result.batches) {
-            panic!("query {query}, {what}: {difference}");
-        }
-    }
-}
-
-/// SSB as Kelpie and as DataFusion's operators answer it: every query is ordered.
-async fn check_ssb(data: &TempDir, settings: &[(&str, &str)]) {
-    let compiled = session(data, settings).await;
-    let reference = session(data, &[("kelpie.enabled", "false")]).await;
-    for (name, sql) in ssb::QUERIES {
-        let text = |batches: &[_]| pretty_format_batches(batches).unwrap().to_string();
-        let result = compiled.sql(sql).await.unwrap_or_else(|error| panic!("{name}, {settings:?}: {error}"));
-        let expected = reference.sql(sql).await.unwrap();
-        assert_eq!(text(&result.batches), text(&expected.batches), "{name}, {settings:?}");
-    }
-}
+use kelpie_workloads::Workload;
 
 fn has_gpu() -> bool {
     let devices = KelpieSession::new(SessionOptions::default()).unwrap().engine().devices();

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use kelpie_compile::context::{Argument, ColumnPart};
 use kelpie_compile::layout::Storage;
 use kelpie_compile::pipeline::{CompiledPipeline, Rows};
-use kelpie_device::{Buffer, CopyTicket, DeviceKind, HostCopy, KernelArgument};
+use kelpie_device::{Buffer, CopyTicket, HostCopy, KernelArgument};
 
 use super::arguments::part_of;
 use super::run::Run;
 use crate::columns::ResidentColumn;
 use crate::error::EngineError;
+use crate::prune;
 use crate::prune::Bounded;
-use crate::{Transfer, prune};
 
 /// Buffers of a column on the device: one is worked on, two are being filled.
 const BUFFERS: usize = 3;
@@ -136,11 +136,7 @@ impl Blocks {
             blocks.push(0..0);
         }
         let ranges = blocks;
-        let copies = match movement.transfer {
-            Transfer::Copy => true,
-            Transfer::ZeroCopy => false,
-            Transfer::Auto => run.device.kind() == DeviceKind::Cuda,
-        };
+        let copies = movement.transfer.copies(run.device.kind());
         let mut link_bytes = 0;
         for stream in &mut streams {
             let mut most = 0;
