@@ -151,6 +151,13 @@ async fn blocks_on_the_interpreter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn little_memory_on_the_interpreter() {
+    let settings = [("kelpie.device", "simt"), ("kelpie.memory_limit", "300KB")];
+    // Some stages go on where there is more memory.
+    agree(2_500, &settings, &all()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn less_and_less_memory() {
     for (limit, transfer) in [("2MB", "copy"), ("600KB", "auto")] {
         let settings =

@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Expr as Kir, Scalar, Scope, Type};
 
-use crate::context::{Argument, Case, Constant, Context, Lowered, Repr, Status, Text, Unsupported};
+use crate::context::{Argument, Case, Constant, Context, Lowered, Repr, Text, Unsupported};
 use crate::operator::places::Dense;
+use crate::operator::report_growth;
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth, OutputColumn, OutputLayout, OutputStorage};
 use crate::table::register_type;
@@ -189,7 +190,8 @@ impl OutputOperator {
             self.write_column(cx, column, &value, position);
         }
         cx.begin_else();
-        cx.builder.report(Status::Grow as u32);
+        let is_first = cx.builder.eq(position, capacity);
+        report_growth(cx, is_first);
         cx.end();
         if self.limit.is_some() {
             cx.end();
@@ -248,7 +250,8 @@ impl OutputOperator {
         let target = cx.builder.offset(array, offset);
         copy_bytes(cx, target, text, length);
         cx.begin_else();
-        cx.builder.report(Status::Grow as u32);
+        let is_first = cx.builder.compare(CompareOp::Le, offset, capacity);
+        report_growth(cx, is_first);
         cx.end();
         (offset, length)
     }

@@ -10,7 +10,8 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Target, Type};
 
 use super::stored::StoredColumn;
-use crate::context::{Argument, Context, Status, Unsupported};
+use crate::context::{Argument, Context, Unsupported};
+use crate::operator::report_growth;
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth, Rows};
 
@@ -219,7 +220,8 @@ impl RowStore {
             column.store(cx, &value, place)?;
         }
         cx.begin_else();
-        cx.builder.report(Status::Grow as u32);
+        let is_first = cx.builder.eq(place, capacity);
+        report_growth(cx, is_first);
         cx.end();
         Ok(())
     }

@@ -18,9 +18,10 @@ use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Scalar, Scope, Type};
 use self::groups::GroupWord;
 use self::top::Heap;
 use self::words::{WordKey, Words};
-use crate::context::{Argument, Context, Joined, Status, Unsupported};
+use crate::context::{Argument, Context, Joined, Unsupported};
 use crate::expr::ExprKind;
 use crate::operator::places::Dense;
+use crate::operator::report_growth;
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth, Rows, Sorting};
 use crate::plan::SortKey;
@@ -253,7 +254,8 @@ impl SortOperator {
             column.store(cx, &value, place)?;
         }
         cx.begin_else();
-        cx.builder.report(Status::Grow as u32);
+        let is_first = cx.builder.eq(place, capacity);
+        report_growth(cx, is_first);
         cx.end();
         Ok(())
     }
