@@ -1,4 +1,4 @@
-//! Operators, one file each. They emit KIR through the [`Context`](crate::context::Context) and know neither device nor text form.
+//! Operators, one file each. They emit KIR through the [`Context`] and know neither device nor text form.
 //!
 //! **The contract** (produce/consume, Neumann 2011; compound kernels, HorseQC section 5.2). The kernel's row loop binds
 //! a row, then each step consumes it and leaves it to the next; the sink consumes it last.
