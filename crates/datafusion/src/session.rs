@@ -8,7 +8,6 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::{TableReference, plan_err};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -19,7 +18,6 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::TryStreamExt;
 use kelpie_engine::{Engine, ExplainStage, QueryMetrics};
 use parking_lot::Mutex;
 
@@ -28,6 +26,7 @@ use crate::files::{self, LocalFiles};
 use crate::join_order::JoinOrderRule;
 use crate::options::KelpieOptions;
 use crate::rule::{KelpieRule, uncompiled_reasons};
+use crate::running::RunningQuery;
 
 /// How a session is built.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +109,7 @@ impl QueryResult {
 pub struct KelpieSession {
     context: SessionContext,
     engine: Arc<Engine>,
-    last: Mutex<Option<QueryTiming>>,
+    last: Arc<Mutex<Option<QueryTiming>>>,
 }
 
 impl std::fmt::Debug for KelpieSession {
@@ -170,7 +169,7 @@ impl KelpieSession {
         let weak = context.state_weak_ref();
         // Never set before: the factory is new.
         let _ = files.state.set(Box::new(move || weak.upgrade().map(|state| state.read().clone())));
-        Ok(KelpieSession { context, engine, last: Mutex::new(None) })
+        Ok(KelpieSession { context, engine, last: Arc::default() })
     }
 
     /// DataFusion's context. Queries that run through it are compiled too; only `last_metrics` misses them.
@@ -192,6 +191,16 @@ impl KelpieSession {
 
     /// Runs a statement and collects its answer. Dropping the future cancels the query.
     pub async fn sql(&self, sql: &str) -> Result<QueryResult> {
+        let mut query = self.start(sql).await?;
+        let mut batches = Vec::new();
+        while let Some(batch) = query.next().await? {
+            batches.push(batch);
+        }
+        Ok(QueryResult { schema: query.schema(), batches, timing: query.finish() })
+    }
+
+    /// Plans a statement and starts it; its rows come as they are asked for. Dropping it cancels the query.
+    pub async fn start(&self, sql: &str) -> Result<RunningQuery> {
         let start = Instant::now();
         let plan = self.logical_plan(sql).await?;
         let plan = match plan {
@@ -206,12 +215,8 @@ impl KelpieSession {
         let physical = state.create_physical_plan(&plan).await?;
         let plan_ns = start.elapsed().as_nanos() as u64;
         let stream = execute_stream(Arc::clone(&physical), Arc::new((&state).into()))?;
-        let schema = stream.schema();
-        let batches = stream.try_collect().await.map_err(|error| name_files(error, &physical))?;
-        let total_ns = start.elapsed().as_nanos() as u64;
-        let timing = self.timing(&physical, plan_ns, total_ns);
-        *self.last.lock() = Some(timing.clone());
-        Ok(QueryResult { schema, batches, timing })
+        let (engine, last) = (Arc::clone(&self.engine), Arc::clone(&self.last));
+        Ok(RunningQuery { physical, stream, engine, last, start, plan_ns })
     }
 
     async fn logical_plan(&self, sql: &str) -> Result<LogicalPlan> {
@@ -227,36 +232,6 @@ impl KelpieSession {
             explaining(&mut state);
         }
         state
-    }
-
-    fn timing(&self, physical: &Arc<dyn ExecutionPlan>, plan_ns: u64, total_ns: u64) -> QueryTiming {
-        let mut timing = QueryTiming { plan_ns, total_ns, ..QueryTiming::default() };
-        timing.reasons = uncompiled_reasons(physical, &self.engine);
-        timing.compiled = timing.reasons.is_empty();
-        let mut any = false;
-        for_each_compiled(physical, &mut |exec| {
-            any = true;
-            let Some(run) = exec.last_run() else { return };
-            let metrics = run.metrics;
-            timing.compile_ns += metrics.compile_ns;
-            timing.transfer_ns += metrics.transfer_ns;
-            timing.transfer_bytes += metrics.transfer_bytes;
-            timing.kernel_ns += metrics.kernel_ns;
-            timing.kernel_bytes_read += metrics.pipelines.iter().map(|p| p.bytes_read).sum::<u64>();
-            timing.result_ns += metrics.result_ns;
-            match run.fallback {
-                Some(reason) => {
-                    timing.reasons.push(reason);
-                    timing.compiled = false;
-                }
-                None => {
-                    timing.device = Some(metrics.device.clone());
-                    timing.parts.push(metrics);
-                }
-            }
-        });
-        timing.compiled &= any;
-        timing
     }
 
     /// Where the time of the last `sql` went.
@@ -349,45 +324,11 @@ fn explaining(state: &mut SessionState) {
     }
 }
 
-fn for_each_compiled(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&KelpieExec)) {
+pub(crate) fn for_each_compiled(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&KelpieExec)) {
     if let Some(exec) = plan.downcast_ref::<KelpieExec>() {
         visit(exec);
     }
     for child in plan.children() {
         for_each_compiled(child, visit);
-    }
-}
-
-/// An error of a reader, with the tables that the plan reads: DataFusion's readers do not name them.
-fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusionError {
-    let of_reader = match error.find_root() {
-        DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) => {
-            true
-        }
-        DataFusionError::ArrowError(error, _) => {
-            use datafusion::arrow::error::ArrowError::{
-                CsvError, ExternalError, IoError, IpcError, ParquetError,
-            };
-            matches!(**error, CsvError(_) | ExternalError(_) | IoError(..) | IpcError(_) | ParquetError(_))
-        }
-        _ => false,
-    };
-    let mut names = Vec::new();
-    for_each_scan(plan, &mut |node| {
-        let tables = crate::translate::scanned(node);
-        names.extend(tables.iter().map(|table| table.name().to_string()));
-    });
-    match of_reader && !names.is_empty() {
-        true => error.context(format!("while reading {}", names.join(", "))),
-        false => error,
-    }
-}
-
-fn for_each_scan(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&DataSourceExec)) {
-    if let Some(scan) = plan.downcast_ref::<DataSourceExec>() {
-        visit(scan);
-    }
-    for child in plan.children() {
-        for_each_scan(child, visit);
     }
 }

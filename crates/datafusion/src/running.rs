@@ -1,0 +1,118 @@
+//! A statement on its way: its rows as they come.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use futures::StreamExt;
+use kelpie_engine::Engine;
+use parking_lot::Mutex;
+
+use crate::rule::uncompiled_reasons;
+use crate::session::{QueryTiming, for_each_compiled};
+
+/// A statement that was planned and runs. Dropping it cancels it.
+pub struct RunningQuery {
+    pub(crate) physical: Arc<dyn ExecutionPlan>,
+    pub(crate) stream: SendableRecordBatchStream,
+    pub(crate) engine: Arc<Engine>,
+    /// Where the session keeps the timing of its last query.
+    pub(crate) last: Arc<Mutex<Option<QueryTiming>>>,
+    pub(crate) start: Instant,
+    pub(crate) plan_ns: u64,
+}
+
+impl std::fmt::Debug for RunningQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunningQuery").finish_non_exhaustive()
+    }
+}
+
+impl RunningQuery {
+    /// The columns of its rows.
+    pub fn schema(&self) -> SchemaRef {
+        self.stream.schema()
+    }
+
+    /// The next rows; nothing after the last.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let next = self.stream.next().await.transpose();
+        next.map_err(|error| name_files(error, &self.physical))
+    }
+
+    /// What it took, once its last rows have come.
+    pub fn finish(self) -> QueryTiming {
+        let timing = self.timing();
+        *self.last.lock() = Some(timing.clone());
+        timing
+    }
+
+    fn timing(&self) -> QueryTiming {
+        let total_ns = self.start.elapsed().as_nanos() as u64;
+        let mut timing = QueryTiming { plan_ns: self.plan_ns, total_ns, ..QueryTiming::default() };
+        timing.reasons = uncompiled_reasons(&self.physical, &self.engine);
+        timing.compiled = timing.reasons.is_empty();
+        let mut any = false;
+        for_each_compiled(&self.physical, &mut |exec| {
+            any = true;
+            let Some(run) = exec.last_run() else { return };
+            let metrics = run.metrics;
+            timing.compile_ns += metrics.compile_ns;
+            timing.transfer_ns += metrics.transfer_ns;
+            timing.transfer_bytes += metrics.transfer_bytes;
+            timing.kernel_ns += metrics.kernel_ns;
+            timing.kernel_bytes_read += metrics.pipelines.iter().map(|p| p.bytes_read).sum::<u64>();
+            timing.result_ns += metrics.result_ns;
+            match run.fallback {
+                Some(reason) => {
+                    timing.reasons.push(reason);
+                    timing.compiled = false;
+                }
+                None => {
+                    timing.device = Some(metrics.device.clone());
+                    timing.parts.push(metrics);
+                }
+            }
+        });
+        timing.compiled &= any;
+        timing
+    }
+}
+
+/// An error of a reader, with the tables that the plan reads: DataFusion's readers do not name them.
+fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusionError {
+    let of_reader = match error.find_root() {
+        DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) => {
+            true
+        }
+        DataFusionError::ArrowError(error, _) => {
+            use datafusion::arrow::error::ArrowError::{
+                CsvError, ExternalError, IoError, IpcError, ParquetError,
+            };
+            matches!(**error, CsvError(_) | ExternalError(_) | IoError(..) | IpcError(_) | ParquetError(_))
+        }
+        _ => false,
+    };
+    let mut names = Vec::new();
+    for_each_scan(plan, &mut |node| {
+        let tables = crate::translate::scanned(node);
+        names.extend(tables.iter().map(|table| table.name().to_string()));
+    });
+    match of_reader && !names.is_empty() {
+        true => error.context(format!("while reading {}", names.join(", "))),
+        false => error,
+    }
+}
+
+fn for_each_scan(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&DataSourceExec)) {
+    if let Some(scan) = plan.downcast_ref::<DataSourceExec>() {
+        visit(scan);
+    }
+    for child in plan.children() {
+        for_each_scan(child, visit);
+    }
+}
