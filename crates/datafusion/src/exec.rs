@@ -23,16 +23,15 @@ use datafusion::physical_plan::{
     Partitioning, PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use kelpie_engine::{CancelToken, Engine, EngineError, Query, QueryMetrics, QueryOutput};
+use kelpie_engine::{
+    CancelToken, Engine, EngineError, FallbackReason, Query, QueryError, QueryMetrics, QueryOutput,
+};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::options::{Fallback, KelpieOptions};
 use crate::report;
 use crate::translate::Translated;
-
-/// How the reason begins where a query failed in Kelpie and DataFusion had to say how.
-pub(crate) const FAILED: &str = "failed in Kelpie: ";
 
 /// A sub-plan that Kelpie compiles and runs; one partition.
 pub struct KelpieExec {
@@ -53,7 +52,25 @@ pub(crate) struct Run {
     /// What the engine reports; empty where DataFusion's own operators ran.
     pub metrics: QueryMetrics,
     /// Why DataFusion's own operators ran instead.
-    pub fallback: Option<String>,
+    pub fallback: Option<FellBack>,
+}
+
+/// Why a compiled plan ran on DataFusion's own operators in the end.
+#[derive(Debug, Clone)]
+pub(crate) enum FellBack {
+    /// The engine met what only they handle.
+    Needed(FallbackReason),
+    /// It failed in Kelpie: they say how, in DataFusion's own words.
+    Failed(QueryError),
+}
+
+impl fmt::Display for FellBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FellBack::Needed(reason) => reason.fmt(f),
+            FellBack::Failed(error) => write!(f, "failed in Kelpie: {error}"),
+        }
+    }
 }
 
 impl KelpieExec {
@@ -116,7 +133,7 @@ impl KelpieExec {
         }
     }
 
-    fn fall_back(&self, reason: String, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn fall_back(&self, reason: FellBack, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         MetricBuilder::new(&self.metrics).counter("fallbacks", 0).add(1);
         *self.run.lock() = Some(Run { fallback: Some(reason), ..Run::default() });
         self.execute_original(context)
@@ -258,11 +275,11 @@ impl ExecutionPlan for KelpieExec {
                     let batch = conform(&output.batch, &this.schema())?;
                     Ok::<_, DataFusionError>(slices(batch, batch_size))
                 }
-                Err(EngineError::Fallback(reason)) if !deny => this.fall_back(reason, context),
-                // A query that fails is run again there too: the error is then DataFusion's own, to the letter.
-                Err(EngineError::Query(error)) if !deny => {
-                    this.fall_back(format!("{FAILED}{error}"), context)
+                Err(EngineError::Fallback(reason)) if !deny => {
+                    this.fall_back(FellBack::Needed(reason), context)
                 }
+                // A query that fails is run again there too: the error is then DataFusion's own, to the letter.
+                Err(EngineError::Query(error)) if !deny => this.fall_back(FellBack::Failed(error), context),
                 Err(error) => Err(into_datafusion(error)),
             }
         };
@@ -311,23 +328,27 @@ fn slices(batch: RecordBatch, rows: usize) -> SendableRecordBatchStream {
 
 /// The errors of a query are Arrow's, as DataFusion's own operators give them.
 pub(crate) fn into_datafusion(error: EngineError) -> DataFusionError {
+    let arrow = |error| DataFusionError::ArrowError(Box::new(error), None);
     match error {
-        EngineError::Query(message) if message == "Divide by zero error" => {
-            DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None)
+        EngineError::Query(error) => match error {
+            QueryError::DivideByZero => arrow(ArrowError::DivideByZero),
+            QueryError::Overflow => {
+                arrow(ArrowError::ArithmeticOverflow("the result does not fit its type".into()))
+            }
+            QueryError::CastOutOfRange => {
+                arrow(ArrowError::CastError("a value does not fit the target type".into()))
+            }
+            QueryError::CastParse => {
+                arrow(ArrowError::CastError("text is not a value of the target type".into()))
+            }
+            QueryError::NegativeSubstringLength | QueryError::SubqueryRows => {
+                DataFusionError::Execution(error.to_string())
+            }
+        },
+        EngineError::Arrow(error) => arrow(error),
+        EngineError::Interrupted { cause, .. } if matches!(*cause, EngineError::Query(_)) => {
+            into_datafusion(*cause)
         }
-        EngineError::Query(message) => {
-            let (kind, rest) = message.split_once(": ").unwrap_or(("", &message));
-            let error = match kind {
-                "Arithmetic overflow" => ArrowError::ArithmeticOverflow(rest.into()),
-                "Cast error" => ArrowError::CastError(rest.into()),
-                "Compute error" => ArrowError::ComputeError(rest.into()),
-                "Parser error" => ArrowError::ParseError(rest.into()),
-                "Invalid argument error" => ArrowError::InvalidArgumentError(rest.into()),
-                _ => return DataFusionError::Execution(message),
-            };
-            DataFusionError::ArrowError(Box::new(error), None)
-        }
-        EngineError::Arrow(error) => DataFusionError::ArrowError(Box::new(error), None),
         error @ (EngineError::Source { .. } | EngineError::Cancelled | EngineError::Internal(_)) => {
             DataFusionError::Execution(error.to_string())
         }

@@ -12,6 +12,7 @@ use futures::StreamExt;
 use kelpie_engine::Engine;
 use parking_lot::Mutex;
 
+use crate::exec::FellBack;
 use crate::rule::uncompiled_reasons;
 use crate::session::{QueryTiming, for_each_compiled};
 
@@ -69,8 +70,11 @@ impl RunningQuery {
             timing.result_ns += metrics.result_ns;
             match run.fallback {
                 Some(reason) => {
-                    timing.reasons.push(reason);
+                    timing.reasons.push(reason.to_string());
                     timing.compiled = false;
+                    if let FellBack::Failed(error) = reason {
+                        timing.failures.push(error);
+                    }
                 }
                 None => {
                     timing.device = Some(metrics.device.clone());

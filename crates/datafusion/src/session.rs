@@ -18,7 +18,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_engine::{Engine, ExplainStage, QueryMetrics};
+use kelpie_engine::{Engine, ExplainStage, QueryError, QueryMetrics};
 use parking_lot::Mutex;
 
 use crate::exec::{KelpieExec, into_datafusion};
@@ -81,6 +81,8 @@ pub struct QueryTiming {
     pub compiled: bool,
     /// Why not, or why parts ran on DataFusion's operators.
     pub reasons: Vec<String>,
+    /// Errors of compiled parts that ran on DataFusion's operators then, which fail too, in their own words.
+    pub failures: Vec<QueryError>,
     /// The device, where anything was compiled.
     pub device: Option<String>,
     /// What each compiled part did.

@@ -20,12 +20,20 @@ pub enum EngineError {
         /// What happened.
         message: String,
     },
-    /// The query itself fails, as it does in DataFusion: division by zero, overflow, a cast.
-    #[error("{0}")]
-    Query(String),
-    /// The query met data that only DataFusion's own operators handle: run it there.
+    /// The query itself fails, as it does in DataFusion.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// The query met what only DataFusion's own operators handle: run it there.
     #[error("the data needs DataFusion's own operators: {0}")]
-    Fallback(String),
+    Fallback(#[from] FallbackReason),
+    /// The first rows of the answer were delivered, and the others cannot be made: nothing else may deliver them again.
+    #[error("{rows} rows were delivered, and the next cannot be made: {cause}")]
+    Interrupted {
+        /// Rows that were delivered.
+        rows: u64,
+        /// What happened.
+        cause: Box<EngineError>,
+    },
     /// Cancelled.
     #[error("the query was cancelled")]
     Cancelled,
@@ -35,4 +43,56 @@ pub enum EngineError {
     /// A broken invariant of Kelpie: please report it.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+/// How a query fails that fails in DataFusion too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum QueryError {
+    /// An integer or decimal is divided by zero.
+    #[error("Divide by zero error")]
+    DivideByZero,
+    /// The result of an operation does not fit its type.
+    #[error("Arithmetic overflow")]
+    Overflow,
+    /// A value does not fit the type that it is cast to.
+    #[error("Cast error: a value does not fit the target type")]
+    CastOutOfRange,
+    /// A text is not a value of the type that it is cast to.
+    #[error("Cast error: text is not a value of the target type")]
+    CastParse,
+    /// `substr` with a negative length.
+    #[error("negative substring length not allowed")]
+    NegativeSubstringLength,
+    /// A scalar subquery has more than one row.
+    #[error("Scalar subquery returned more than one row")]
+    SubqueryRows,
+}
+
+/// Why DataFusion's own operators are to run a query that Kelpie compiles.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum FallbackReason {
+    /// A kernel met a value that kernels do not handle.
+    #[error("a value that kernels do not handle (text beyond ASCII or of 64 KiB, a sum beyond 128 bits)")]
+    Value,
+    /// More rows at once than a kernel can number.
+    #[error("{what}: {rows} rows at once, more than {most}")]
+    Rows {
+        /// What has the rows.
+        what: String,
+        /// How many.
+        rows: u64,
+        /// The most that are possible.
+        most: u64,
+    },
+    /// The query does not fit into the memory of any device.
+    #[error("{0}")]
+    DeviceMemory(DeviceError),
+    /// The host has no memory for a part of the answer.
+    #[error("out of memory: {bytes} bytes asked for {what}")]
+    HostMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What they are for.
+        what: &'static str,
+    },
 }

@@ -14,7 +14,7 @@ use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 use kelpie_kir::text;
 
 use crate::effort::Effort;
-use crate::error::EngineError;
+use crate::error::{EngineError, FallbackReason};
 use crate::memory_source::MemorySource;
 use crate::query::{Engine, begin_query, ends_a_stage, rows_of_a_stage, with_key_columns, with_scalars};
 use crate::source::TableSource;
@@ -200,7 +200,7 @@ impl Execution<'_> {
     /// Runs a plan for which this device's memory is too small on the CPU.
     fn elsewhere(&mut self, plan: &Plan, error: DeviceError) -> Result<RecordBatch, EngineError> {
         if self.device.kind() == DeviceKind::Cpu {
-            return Err(EngineError::Fallback(error.to_string()));
+            return Err(FallbackReason::DeviceMemory(error).into());
         }
         let options = QueryOptions { device: DeviceChoice::Cpu, memory_limit: None, ..self.options.clone() };
         let device = self.engine.devices.choose(&options)?;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 pub use bandwidth::Rates;
-pub use error::EngineError;
+pub use error::{EngineError, FallbackReason, QueryError};
 pub use kelpie_compile::plan::Plan;
 pub use kelpie_compile::{MicroModel, Resolution};
 pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};

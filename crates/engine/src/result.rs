@@ -11,7 +11,7 @@ use kelpie_compile::pipeline::{OutputColumn, OutputLayout, OutputStorage};
 use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
 use kelpie_kir::Scalar;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, QueryError};
 
 /// Reads the first bytes of each of several states, given as state and number of bytes.
 pub type ReadStates<'a> = dyn Fn(&[(usize, usize)]) -> Result<Vec<Vec<u8>>, EngineError> + 'a;
@@ -92,7 +92,7 @@ pub fn bytes(batch: &RecordBatch) -> u64 {
 /// The only value of the only column of a scalar subquery's result; NULL where there is no row.
 pub fn scalar(batch: &RecordBatch) -> Result<Literal, EngineError> {
     if batch.num_rows() > 1 {
-        return Err(EngineError::Query("Scalar subquery returned more than one row".into()));
+        return Err(QueryError::SubqueryRows.into());
     }
     let Some(array) = batch.columns().first().filter(|array| array.len() == 1 && array.is_valid(0)) else {
         return Ok(Literal::Null);

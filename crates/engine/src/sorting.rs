@@ -3,7 +3,7 @@
 use kelpie_compile::pipeline::Sorting;
 use kelpie_device::Buffer;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, FallbackReason};
 use crate::primitives::{Primitives, Sorted};
 
 /// Rows whose order the host computes, at most.
@@ -54,7 +54,7 @@ pub(crate) fn on_device(
     rows: u64,
 ) -> Result<Order, EngineError> {
     if u32::try_from(rows).is_err() {
-        return Err(EngineError::Fallback(format!("{rows} rows are sorted at once, more than {}", u32::MAX)));
+        return Err(FallbackReason::Rows { what: "a sort".into(), rows, most: u32::MAX.into() }.into());
     }
     let Sorted { order, first } = primitives.sort(words, rows)?;
     let wanted = sorting.fetch.map_or(rows, |fetch| fetch.min(rows));

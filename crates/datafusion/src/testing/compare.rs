@@ -14,7 +14,6 @@ use futures::FutureExt;
 
 use super::Generated;
 use crate::KelpieSession;
-use crate::exec::FAILED;
 
 /// How a query went.
 #[derive(Debug)]
@@ -60,8 +59,8 @@ pub async fn compare(plain: &SessionContext, kelpie: &KelpieSession, query: &Gen
         }
     };
     let timing = actual.timing;
-    if let Some(reason) = timing.reasons.iter().find(|reason| reason.starts_with(FAILED)) {
-        return Outcome::Different(format!("only Kelpie fails: {reason}"));
+    if let Some(error) = timing.failures.first() {
+        return Outcome::Different(format!("only Kelpie fails: {error}"));
     }
     match same(&expected, &actual.batches, query.ordered) {
         Ok(None) => Outcome::Equal { compiled: timing.compiled, reasons: timing.reasons },

@@ -7,7 +7,7 @@ use kelpie_compile::pipeline::CompiledPipeline;
 use super::arguments::part_of;
 use super::run::Run;
 use crate::PipelineMetrics;
-use crate::error::EngineError;
+use crate::error::{EngineError, FallbackReason, QueryError};
 
 impl Run<'_> {
     /// Rows out and bytes: where they were not counted, what the kernel reads and writes at least once.
@@ -54,22 +54,13 @@ pub fn failure(status: Option<Status>, code: u32) -> EngineError {
     match status {
         Some(Status::Cancelled) => EngineError::Cancelled,
         Some(Status::Grow) => EngineError::Internal("a state buffer grew too often".into()),
-        Some(Status::DivideByZero) => EngineError::Query("Divide by zero error".into()),
-        Some(Status::Overflow) => EngineError::Query("Arithmetic overflow".into()),
-        Some(Status::CastOutOfRange) => {
-            EngineError::Query("Cast error: a value does not fit the target type".into())
-        }
-        Some(Status::CastParse) => {
-            EngineError::Query("Cast error: text is not a value of the target type".into())
-        }
-        Some(Status::Fallback) => EngineError::Fallback(
-            "a value that kernels do not handle (text beyond ASCII or of 64 KiB, a sum beyond 128 bits)"
-                .into(),
-        ),
+        Some(Status::DivideByZero) => QueryError::DivideByZero.into(),
+        Some(Status::Overflow) => QueryError::Overflow.into(),
+        Some(Status::CastOutOfRange) => QueryError::CastOutOfRange.into(),
+        Some(Status::CastParse) => QueryError::CastParse.into(),
+        Some(Status::Fallback) => FallbackReason::Value.into(),
         Some(Status::Duplicate) => EngineError::Internal("a key of a join twice, without a promise".into()),
-        Some(Status::NegativeSubstringLength) => {
-            EngineError::Query("negative substring length not allowed".into())
-        }
+        Some(Status::NegativeSubstringLength) => QueryError::NegativeSubstringLength.into(),
         None => EngineError::Internal(format!("a kernel reported the unknown status {code}")),
     }
 }

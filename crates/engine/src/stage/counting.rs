@@ -8,7 +8,7 @@ use kelpie_compile::pipeline::{CompiledPipeline, Counting};
 use super::Setting;
 use super::run::{Run, Verdict};
 use crate::PipelineMetrics;
-use crate::error::EngineError;
+use crate::error::{EngineError, FallbackReason};
 use crate::primitives::Primitives;
 
 /// What precedes a launch that writes to counted places.
@@ -78,8 +78,8 @@ impl Run<'_> {
         if let Some(counter) = counting.rows {
             let counted = self.read_word(counter)?;
             if counted > u64::from(u32::MAX) {
-                let message = format!("{name}: {counted} rows are made at once, more than {}", u32::MAX);
-                return Err(EngineError::Fallback(message));
+                let most = u32::MAX.into();
+                return Err(FallbackReason::Rows { what: name.into(), rows: counted, most }.into());
             }
         }
         let buffer = self.buffer(counts)?;

@@ -15,7 +15,7 @@ use super::account::failure;
 use super::blocks::Blocks;
 use super::counting::Counted;
 use super::{Prepared, Setting};
-use crate::error::EngineError;
+use crate::error::{EngineError, FallbackReason};
 use crate::heap::TextHeap;
 use crate::primitives::Primitives;
 use crate::prune::Bounded;
@@ -392,9 +392,6 @@ impl<'a> Run<'a> {
 fn stored_rows(rows: u64, pipeline: &str) -> Result<u64, EngineError> {
     match rows <= MOST_STORED_ROWS {
         true => Ok(rows),
-        false => {
-            let message = format!("{pipeline}: {rows} rows are held at once, more than {MOST_STORED_ROWS}");
-            Err(EngineError::Fallback(message))
-        }
+        false => Err(FallbackReason::Rows { what: pipeline.into(), rows, most: MOST_STORED_ROWS }.into()),
     }
 }
