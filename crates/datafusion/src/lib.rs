@@ -1,11 +1,12 @@
 //! Kelpie inside DataFusion: optimizer rule, [`KelpieExec`] and session.
 //!
 //! [`KelpieRule`] replaces the largest sub-plans that Kelpie compiles by a [`KelpieExec`]; everything else stays
-//! DataFusion's. [`KelpieSession`] is a `SessionContext` with the rule, its options (`kelpie.*`) and tables of local
+//! DataFusion's. [`install`] adds it to a session in one line. [`KelpieSession`] is a `SessionContext` with the rule, its options (`kelpie.*`) and tables of local
 //! files. Values, types and errors are DataFusion's.
 
 mod exec;
 mod files;
+mod install;
 mod join_order;
 mod options;
 mod report;
@@ -18,6 +19,7 @@ pub mod translate;
 mod types;
 
 pub use exec::KelpieExec;
+pub use install::install;
 pub use join_order::JoinOrderRule;
 pub use options::{Fallback, KelpieOptions};
 pub use report::KelpieReport;

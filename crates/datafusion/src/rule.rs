@@ -29,6 +29,9 @@ pub struct KelpieRule {
 }
 
 impl KelpieRule {
+    /// Its name in lists of rules.
+    pub(crate) const NAME: &str = "kelpie";
+
     /// A rule whose sub-plans run on an engine.
     pub fn new(engine: Arc<Engine>) -> KelpieRule {
         KelpieRule { engine }
@@ -39,7 +42,7 @@ type Node = Arc<dyn ExecutionPlan>;
 
 impl PhysicalOptimizerRule for KelpieRule {
     fn name(&self) -> &str {
-        "kelpie"
+        KelpieRule::NAME
     }
 
     fn schema_check(&self) -> bool {

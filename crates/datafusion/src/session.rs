@@ -10,11 +10,8 @@ use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::{TableReference, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::SQLOptions;
-use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -23,9 +20,9 @@ use parking_lot::Mutex;
 
 use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, LocalFiles};
-use crate::join_order::JoinOrderRule;
+use crate::install::{explaining, install};
 use crate::options::KelpieOptions;
-use crate::rule::{KelpieRule, uncompiled_reasons};
+use crate::rule::uncompiled_reasons;
 use crate::running::RunningQuery;
 
 /// How a session is built.
@@ -107,7 +104,7 @@ impl QueryResult {
     }
 }
 
-/// A DataFusion session with [`KelpieRule`], the options `kelpie.*`, and local files as tables.
+/// A DataFusion session with [`KelpieRule`](crate::KelpieRule), the options `kelpie.*`, and local files as tables.
 pub struct KelpieSession {
     context: SessionContext,
     engine: Arc<Engine>,
@@ -135,15 +132,6 @@ const SIMPLE_PLANS: [(&str, &str); 11] = [
     ("datafusion.optimizer.repartition_sorts", "false"),
 ];
 
-/// DataFusion's rules, with the order of joins after the choice of their sides, and after `FilterPushdown`: that rule moves
-/// the filters of a plan by the names of their columns, and the columns of an ordered tree may share names.
-fn optimizer_rules(runtime: &RuntimeEnv) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let mut rules = PhysicalOptimizer::new().rules;
-    let place = rules.iter().position(|rule| rule.name() == "FilterPushdown").map_or(rules.len(), |i| i + 1);
-    rules.insert(place, Arc::new(JoinOrderRule::new(runtime)));
-    rules
-}
-
 impl KelpieSession {
     /// A session; a bad setting is an error that names it.
     pub fn new(options: SessionOptions) -> Result<KelpieSession> {
@@ -156,15 +144,8 @@ impl KelpieSession {
         for (name, value) in &options.settings {
             config.options_mut().set(name, value)?;
         }
-        let runtime = Arc::new(RuntimeEnv::default());
-        let state = SessionStateBuilder::new()
-            .with_config(config)
-            .with_runtime_env(Arc::clone(&runtime))
-            .with_default_features()
-            .with_physical_optimizer_rules(optimizer_rules(&runtime))
-            .with_physical_optimizer_rule(Arc::new(KelpieRule::new(Arc::clone(&engine))))
-            .build();
-        let context = SessionContext::new_with_state(state);
+        let builder = SessionStateBuilder::new().with_config(config).with_default_features();
+        let context = SessionContext::new_with_state(install(builder, Arc::clone(&engine)).build());
         let files = Arc::new(LocalFiles::default());
         let catalogs = Arc::clone(context.state().catalog_list());
         context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, Arc::clone(&files) as _)));
@@ -213,7 +194,7 @@ impl KelpieSession {
             }
             plan => plan,
         };
-        let state = self.planning_state(&plan);
+        let state = self.context.state();
         let physical = state.create_physical_plan(&plan).await?;
         let plan_ns = start.elapsed().as_nanos() as u64;
         let stream = execute_stream(Arc::clone(&physical), Arc::new((&state).into()))?;
@@ -225,15 +206,6 @@ impl KelpieSession {
         let plan = self.context.state().create_logical_plan(sql).await?;
         SQLOptions::new().verify_plan(&plan)?;
         Ok(plan)
-    }
-
-    /// The session's state; for EXPLAIN, one whose plans report what is not compiled.
-    fn planning_state(&self, plan: &LogicalPlan) -> SessionState {
-        let mut state = self.context.state();
-        if matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_)) {
-            explaining(&mut state);
-        }
-        state
     }
 
     /// Where the time of the last `sql` went.
@@ -317,12 +289,6 @@ impl KelpieSession {
     /// Forgets all cached columns: the next query reads its files again.
     pub fn clear_columns(&self) {
         self.engine.clear_columns();
-    }
-}
-
-fn explaining(state: &mut SessionState) {
-    if let Some(options) = state.config_mut().options_mut().extensions.get_mut::<KelpieOptions>() {
-        options.explaining = true;
     }
 }
 

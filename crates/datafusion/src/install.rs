@@ -1,0 +1,134 @@
+//! Kelpie in a session that is there already.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::error::Result;
+use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use kelpie_engine::Engine;
+
+use crate::join_order::JoinOrderRule;
+use crate::options::KelpieOptions;
+use crate::rule::KelpieRule;
+
+/// Adds Kelpie to a session: its rule as the last one, the order of joins by cost, the options `kelpie.*`, and the reasons
+/// of what is not compiled in EXPLAIN. What the builder has already stays: settings, functions, tables, the query planner
+/// and the rules; only a query planner or rules that are set *afterwards* replace Kelpie's. Installing it twice is
+/// installing it once.
+///
+/// One [`Engine`] serves any number of sessions: columns that are cached and kernels that are compiled are shared.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use datafusion::execution::session_state::SessionStateBuilder;
+/// use datafusion::prelude::SessionContext;
+/// use kelpie_engine::Engine;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> datafusion::error::Result<()> {
+/// let engine = Arc::new(Engine::new());
+/// let builder = SessionStateBuilder::new().with_default_features();
+/// let state = kelpie_datafusion::install(builder, engine).build();
+/// let context = SessionContext::new_with_state(state);
+///
+/// context.sql("SET kelpie.device = 'cpu'").await?.collect().await?;
+/// context.sql("CREATE TABLE t AS SELECT * FROM (VALUES (1, 10), (2, 20), (1, 30)) AS v(k, x)").await?.collect().await?;
+/// let plan = context.sql("EXPLAIN SELECT k, sum(x) FROM t GROUP BY k").await?.to_string().await?;
+/// assert!(plan.contains("KelpieExec"), "{plan}");
+/// let plan = context.sql("EXPLAIN SELECT median(x) FROM t").await?.to_string().await?;
+/// assert!(plan.contains("median is not compiled"), "{plan}");
+/// # Ok(())
+/// # }
+/// ```
+pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> SessionStateBuilder {
+    let options = builder.config().get_or_insert_default().options_mut();
+    if options.extensions.get::<KelpieOptions>().is_none() {
+        options.extensions.insert(KelpieOptions::default());
+    }
+    if is_installed(&mut builder) {
+        return builder;
+    }
+    let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
+    add_join_order(&mut builder.physical_optimizers().get_or_insert_default().rules, &runtime);
+    let inner = builder.query_planner().take().unwrap_or_else(|| Arc::new(DefaultPlanner));
+    builder
+        .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
+        .with_query_planner(Arc::new(ExplainingPlanner { inner }))
+}
+
+type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+fn is_installed(builder: &mut SessionStateBuilder) -> bool {
+    let is_ours = |rule: &Rule| rule.name() == KelpieRule::NAME;
+    builder.physical_optimizer_rules().iter().flatten().any(is_ours)
+        || builder.physical_optimizers().iter().flat_map(|optimizer| &optimizer.rules).any(is_ours)
+}
+
+/// Joins are ordered after the choice of their sides, and after `FilterPushdown`: that rule moves the filters of a plan by the
+/// names of their columns, and the columns of an ordered tree may share names. It must be before the rule that gives inputs
+/// the partitions they need: a list without that rule gets none.
+fn add_join_order(rules: &mut Vec<Rule>, runtime: &RuntimeEnv) {
+    let place = |name: &str| rules.iter().position(|rule| rule.name() == name);
+    let place = match (place("FilterPushdown"), place("EnsureRequirements")) {
+        (Some(filters), Some(requirements)) if filters < requirements => filters + 1,
+        (_, Some(requirements)) => requirements,
+        _ => return,
+    };
+    rules.insert(place, Arc::new(JoinOrderRule::new(runtime)));
+}
+
+/// What a session without a query planner of its own plans with.
+#[derive(Debug)]
+struct DefaultPlanner;
+
+#[async_trait]
+impl QueryPlanner for DefaultPlanner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await
+    }
+}
+
+/// The session's query planner. Physical rules do not see whether they plan an EXPLAIN; this does, and tells
+/// [`KelpieRule`] by an option of the state that it plans with.
+#[derive(Debug)]
+struct ExplainingPlanner {
+    inner: Arc<dyn QueryPlanner + Send + Sync>,
+}
+
+#[async_trait]
+impl QueryPlanner for ExplainingPlanner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+        let state = session.as_any().downcast_ref::<SessionState>().filter(|_| explains);
+        match state.cloned() {
+            Some(mut state) => {
+                explaining(&mut state);
+                self.inner.create_physical_plan(plan, &state).await
+            }
+            None => self.inner.create_physical_plan(plan, session).await,
+        }
+    }
+}
+
+/// Makes plans of a state say what is not compiled, and why.
+pub(crate) fn explaining(state: &mut SessionState) {
+    if let Some(options) = state.config_mut().options_mut().extensions.get_mut::<KelpieOptions>() {
+        options.explaining = true;
+    }
+}
