@@ -1,5 +1,6 @@
 //! Relational plans of Kelpie compiled into pipelines of kernel IR.
 
+mod check;
 pub mod context;
 pub mod expr;
 pub mod layout;

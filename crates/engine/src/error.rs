@@ -11,7 +11,7 @@ pub enum EngineError {
     Device(#[from] DeviceError),
     /// The plan cannot be compiled.
     #[error(transparent)]
-    Unsupported(#[from] Unsupported),
+    Unsupported(Unsupported),
     /// A source could not be read.
     #[error("{table}: {message}")]
     Source {
@@ -95,4 +95,14 @@ pub enum FallbackReason {
         /// What they are for.
         what: &'static str,
     },
+}
+
+impl From<Unsupported> for EngineError {
+    /// A broken invariant of the compiler is no property of the query.
+    fn from(error: Unsupported) -> EngineError {
+        match error.broken_invariant() {
+            Some(what) => EngineError::Internal(what.into()),
+            None => EngineError::Unsupported(error),
+        }
+    }
 }

@@ -3,6 +3,7 @@
 mod argument;
 mod dictionary;
 mod load;
+mod origin;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{Builder, Scalar, Target, Type};
@@ -18,6 +19,21 @@ pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unsupported(pub String);
+
+impl Unsupported {
+    /// What the reason of a broken invariant begins with.
+    const INTERNAL: &'static str = "internal error: ";
+
+    /// An invariant of the compiler is broken: a defect of Kelpie, whatever the query.
+    pub fn internal(what: impl std::fmt::Display) -> Unsupported {
+        Unsupported(format!("{}{what}", Unsupported::INTERNAL))
+    }
+
+    /// What is broken, if this is about a broken invariant and not about the query.
+    pub fn broken_invariant(&self) -> Option<&str> {
+        self.0.strip_prefix(Unsupported::INTERNAL)
+    }
+}
 
 /// A lowered SQL value of the current row.
 #[derive(Debug, Clone)]
@@ -137,6 +153,8 @@ pub struct Context<'a> {
     repeated: Vec<u32>,
     /// How many of them this repetition has used; `None` outside of repetitions.
     repetition: Option<usize>,
+    /// The first impossible state that was met: the kernel is not to be used.
+    impossible: Option<String>,
 }
 
 impl<'a> Context<'a> {
@@ -154,7 +172,19 @@ impl<'a> Context<'a> {
             current: 0,
             repeated: Vec::new(),
             repetition: None,
+            impossible: None,
         }
+    }
+
+    /// Notes a state that cannot be. What is emitted from here on is never run: who generates the kernel gives an internal
+    /// error instead of it.
+    pub(crate) fn impossible(&mut self, what: &str) {
+        self.impossible.get_or_insert_with(|| what.to_string());
+    }
+
+    /// An internal error where an impossible state was met.
+    pub(crate) fn check_possible(&self) -> Result<(), Unsupported> {
+        self.impossible.as_ref().map_or(Ok(()), |what| Err(Unsupported::internal(what)))
     }
 
     /// The kernel's arguments, one a parameter.

@@ -166,7 +166,12 @@ fn divide(cx: &mut Context<'_>, op: ArithmeticOp, a: Int, b: Int, data_type: &Da
     let (left, right) = (cx.builder.convert(a.value, register), cx.builder.convert(b.value, register));
     let value = cx.builder.binary(binary_op(op), left, right);
     let range = Range { min: result.min.max(full.min), max: result.max.min(full.max) };
-    Int { value, range }
+    if result.max <= full.max {
+        return Int { value, range };
+    }
+    // MIN / -1, which the caller has reported, is one too many. Where nothing is wider than the type, it is MIN itself.
+    let most = cx.builder.int(register, full.max);
+    Int { value: cx.builder.binary(BinaryOp::Min, value, most), range }
 }
 
 fn report_division(

@@ -135,22 +135,31 @@ fn narrow(cx: &mut Context<'_>, a: Int, to: &DataType) -> Converted {
     bounded(cx, a, to.full_range().unwrap_or(range::UNBOUNDED))
 }
 
-/// An integer that must be within bounds.
+/// An integer that must be within bounds. One that is not is replaced by a bound, so that the value is within its range also
+/// where the check has failed: a value's range decides how large tables are that it indexes.
 pub(super) fn bounded(cx: &mut Context<'_>, a: Int, bounds: Range) -> Converted {
     let register = cx.builder.scalar(a.value);
+    let range = Range {
+        min: a.range.min.clamp(bounds.min, bounds.max),
+        max: a.range.max.clamp(bounds.min, bounds.max),
+    };
+    let mut value = a.value;
     let mut bad = None;
     if a.range.min < bounds.min {
         let min = cx.builder.int(register, bounds.min);
-        bad = Some(cx.builder.lt(a.value, min));
+        let below = cx.builder.lt(a.value, min);
+        let least = cx.builder.int(register, range.min);
+        value = cx.builder.select(below, least, value);
+        bad = Some(below);
     }
     if a.range.max > bounds.max {
         let max = cx.builder.int(register, bounds.max);
         let above = cx.builder.compare(CompareOp::Gt, a.value, max);
+        let most = cx.builder.int(register, range.max);
+        value = cx.builder.select(above, most, value);
         bad = either(cx, bad, Some(above));
     }
-    let min = a.range.min.clamp(bounds.min, bounds.max);
-    let max = a.range.max.clamp(bounds.min, bounds.max);
-    Converted { value: integer(cx, a.value, None, Range { min, max }), bad }
+    Converted { value: integer(cx, value, None, range), bad }
 }
 
 fn integer_to_decimal(cx: &mut Context<'_>, a: Int, to: &DataType) -> Result<Converted, Unsupported> {

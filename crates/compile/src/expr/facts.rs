@@ -36,7 +36,7 @@ pub fn facts(expr: &Expr, ranges: &dyn Fn(usize) -> Option<Range>) -> Result<Fac
     builder.end_kernel();
     let module = match builder.finish() {
         Ok(module) => module,
-        Err(error) => return unsupported(format!("internal error in an expression's lowering: {error}")),
+        Err(error) => return Err(Unsupported::internal(format!("an expression's lowering: {error}"))),
     };
     let mut can_fail = false;
     let mut cheap = true;

@@ -3,7 +3,7 @@
 use super::value::unsupported;
 use super::{
     ExprKind, Function, Side, arithmetic, case, cast, compare, date_part, dictionary, heap, inlist, like,
-    literal, logic, math, pad, part, regex, search, slices, text,
+    literal, logic, math, operands, pad, part, regex, search, slices, text,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -21,6 +21,7 @@ pub fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> 
 
 /// Lowers `expr` whatever it reads.
 pub(super) fn lower_node(cx: &mut Context<'_>, expr: &Expr) -> Result<Lowered, Unsupported> {
+    operands::check(expr)?;
     match &expr.kind {
         ExprKind::Column(index) => cx.column(*index),
         ExprKind::Literal(value) => literal::lower(cx, value, &expr.data_type),

@@ -218,7 +218,9 @@ impl OutputOperator {
                 cx.builder.store(pointer, value);
             }
             (OutputStorage::Text { offsets, lengths, heap }, Repr::Text(text)) => {
-                let Some(heap) = self.heaps.iter().find(|known| known.state == heap) else { return };
+                let Some(heap) = self.heaps.iter().find(|known| known.state == heap) else {
+                    return cx.impossible("a column of text without a heap");
+                };
                 let (offset, length) = Self::write_text(cx, text, value.valid, heap);
                 let array = cx.argument("out_offsets", Type::global(Scalar::U64), Argument::State(offsets));
                 let pointer = cx.builder.offset(array, position);
@@ -227,7 +229,8 @@ impl OutputOperator {
                 let pointer = cx.builder.offset(array, position);
                 cx.builder.store(pointer, length);
             }
-            _ => {}
+            (OutputStorage::Null, _) => {}
+            _ => cx.impossible("a column of the result changed its representation"),
         }
     }
 

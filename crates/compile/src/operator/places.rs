@@ -242,8 +242,7 @@ impl Counted {
 
     /// The place (`u64`) of the next row that row `row` (`i64`) of the source becomes.
     pub(crate) fn place(&self, cx: &mut Context<'_>, row: V) -> Result<V, Unsupported> {
-        let base =
-            self.base.ok_or_else(|| Unsupported("internal: a place in a kernel that counts".into()))?;
+        let base = self.base.ok_or_else(|| Unsupported::internal("a place in a kernel that counts"))?;
         let within = match self.pointer(cx, row) {
             Some(pointer) => {
                 let before = cx.builder.load(pointer);

@@ -114,9 +114,10 @@ impl Generator<'_, '_> {
         let mut cx = Context::new(&mut builder, self.environment.target);
         let mut body = Body::new(self.source, self.steps, self.environment, self.states, self.pruned);
         let morsels = body.generate(&mut cx, sink, counting)?;
+        cx.check_possible()?;
         let arguments = cx.into_arguments();
         builder.end_kernel();
-        let module = builder.finish().map_err(|error| Unsupported(format!("internal: {error}")))?;
+        let module = builder.finish().map_err(Unsupported::internal)?;
         Ok(Generated { module, arguments, morsels })
     }
 

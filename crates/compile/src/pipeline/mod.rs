@@ -206,6 +206,7 @@ pub fn compile_with(
     choices: &Choices<'_>,
 ) -> Result<Program, Unsupported> {
     let micro_model = choices.micro_model;
+    crate::check::check(plan)?;
     let cut::Pipelines { mut states, pipelines: done, output } =
         cut::pipelines(plan, scans, target, choices)?;
     let mut used: BTreeSet<usize> = BTreeSet::new();

@@ -61,8 +61,9 @@ impl Body<'_, '_> {
     pub(super) fn bind(&mut self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
         match self.source {
             Source::Scan { scan, node } => {
-                let layouts =
-                    self.environment.scans.get(*scan).map(|info| info.layouts.clone()).unwrap_or_default();
+                let info = self.environment.scans.get(*scan);
+                let info = info.ok_or_else(|| Unsupported::internal("a scan that is not described"))?;
+                let layouts = info.layouts.clone();
                 let types: Vec<DataType> = node.fields.iter().map(|field| field.data_type.clone()).collect();
                 cx.begin_scan(*scan, layouts, types, row);
             }
@@ -225,7 +226,7 @@ fn prefilter(
     flow: Flow,
 ) -> Result<Flow, Unsupported> {
     let Flow::Branch { depth } = flow else {
-        return Err(Unsupported("internal: a runtime filter under a flag".into()));
+        return Err(Unsupported::internal("a runtime filter under a flag"));
     };
     let key = cx.column(column)?;
     let opened = join.index().begin_if_taken(cx, &key)?.unwrap_or(0);

@@ -21,8 +21,8 @@ use super::probing::{Known, OpenTable, place_of};
 use super::rows::RowStore;
 use super::slots::{Slots, is_taken};
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
-use crate::pipeline::ColumnInfo;
 use crate::pipeline::states_of::States;
+use crate::pipeline::{ColumnInfo, Growth};
 use crate::types::{DataType, Range};
 
 /// Most slots of a direct-addressed index.
@@ -43,6 +43,8 @@ pub struct Index {
     wide: Vec<bool>,
     /// Of the only key.
     bounds: Option<KeyBounds>,
+    /// State of one `u32`, where keys are promised to be unique: it is known that they are not.
+    broken: Option<usize>,
 }
 
 /// What the searches of an index will want.
@@ -141,7 +143,12 @@ impl Index {
             [key] if !nullable_pair => KeyBounds::plan(key, states),
             _ => None,
         };
-        Index { kind, unique: unique && !matches!(kind, Kind::All), null_equal, wide, bounds }
+        let unique = unique && !matches!(kind, Kind::All);
+        let broken = unique.then(|| {
+            let class = states.class(1, Growth::Fixed);
+            states.state("broken_promise", 4, class)
+        });
+        Index { kind, unique, null_equal, wide, bounds, broken }
     }
 
     /// Whether there is anything to build.
@@ -157,6 +164,7 @@ impl Index {
     /// States to clear before the index is built.
     pub fn zeroed(&self) -> Vec<usize> {
         let mut states: Vec<usize> = self.bounds().into_iter().chain(self.prefix_sum()).collect();
+        states.extend(self.broken);
         match self.kind {
             Kind::Direct { slots: Slots::Single { bits, .. } | Slots::Exists { bits }, .. } => {
                 states.push(bits)
@@ -247,13 +255,13 @@ impl Index {
             Kind::Direct { min, slots, .. } => {
                 let value = scalar_of(&keys[0])?;
                 let slot = offset_from(cx, value, min);
-                slots.insert(cx, slot, place);
+                slots.insert(cx, slot, place, self.broken);
             }
             Kind::Hashed { table, rows } => {
-                let known = match rows {
-                    Rows::One if self.unique => Known::Report,
-                    Rows::One | Rows::Buckets(_) => Known::LeaveOut,
-                    Rows::Chained(next) => Known::Chain(next),
+                let known = match (rows, self.broken) {
+                    (Rows::One, Some(broken)) => Known::Report(broken),
+                    (Rows::One | Rows::Buckets(_), _) => Known::LeaveOut,
+                    (Rows::Chained(next), _) => Known::Chain(next),
                 };
                 let slot = table.claim(cx, store, (&keys, &self.wide), place, known)?;
                 if let Rows::Buckets(buckets) = rows {
@@ -270,7 +278,7 @@ impl Index {
 
     /// Puts the row at `place` (`i64`), which is the current row and is counted, into its bucket.
     pub fn fill(&self, cx: &mut Context<'_>, place: V) -> Result<(), Unsupported> {
-        let Some(buckets) = self.buckets() else { return Ok(()) };
+        let buckets = self.buckets().ok_or_else(|| Unsupported::internal("an index without buckets"))?;
         let keys = self.keys_of_row(cx)?;
         let opened = self.leave_out_nulls(cx, &keys);
         match self.kind {
@@ -281,7 +289,7 @@ impl Index {
             }
             Kind::Hashed { table, .. } => {
                 let slot = buckets.noted_slot(cx, place);
-                let slot = slot.ok_or_else(|| Unsupported("internal: a bucket's slot".into()))?;
+                let slot = slot.ok_or_else(|| Unsupported::internal("a bucket's slot"))?;
                 let (begin, is_first) = buckets.put(cx, slot, place);
                 // From now on the slot leads to the bucket.
                 cx.begin_if(is_first);
@@ -290,7 +298,7 @@ impl Index {
                 table.renumber(cx, slot, number);
                 cx.end();
             }
-            Kind::All => {}
+            Kind::All => cx.impossible("buckets of an index without keys"),
         }
         if opened {
             cx.end();

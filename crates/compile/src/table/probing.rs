@@ -42,8 +42,8 @@ struct Start {
 pub enum Known {
     /// It is left out.
     LeaveOut,
-    /// It breaks the promise of unique keys.
-    Report,
+    /// It breaks the promise of unique keys: the state that notes it.
+    Report(usize),
     /// It goes before the rows of the slot: state of one `u32` a row, the number of the next row with its key or 0.
     Chain(usize),
 }
@@ -108,7 +108,7 @@ impl OpenTable {
         cx.begin_if(same);
         match known {
             Known::LeaveOut => {}
-            Known::Report => cx.builder.report(Status::Duplicate as u32),
+            Known::Report(broken) => report_broken(cx, broken),
             // All rows of the slot have its tag: whoever looks at it meanwhile finds one of them.
             Known::Chain(next) => {
                 let old = cx.builder.atomic(AtomicOp::Exchange, pointer, word, Scope::Device);
@@ -202,6 +202,23 @@ impl OpenTable {
         let words = cx.argument("slots", Type::global(Scalar::U32), Argument::State(self.words));
         cx.builder.offset(words, slot)
     }
+}
+
+/// Reports that the promise of unique keys is broken, unless the state (one `u32`) says that somebody has. On a GPU the status
+/// word is host memory, which takes many threads seconds.
+pub fn report_broken(cx: &mut Context<'_>, broken: usize) {
+    let word = cx.argument("broken_promise", Type::global(Scalar::U32), Argument::State(broken));
+    let known = cx.builder.atomic_load(word, Scope::Device);
+    let zero = cx.builder.u32(0);
+    let unknown = cx.builder.eq(known, zero);
+    cx.begin_if(unknown);
+    let one = cx.builder.u32(1);
+    let old = cx.builder.atomic(AtomicOp::Exchange, word, one, Scope::Device);
+    let is_first = cx.builder.eq(old, zero);
+    cx.begin_if(is_first);
+    cx.builder.report(Status::Duplicate as u32);
+    cx.end();
+    cx.end();
 }
 
 /// To the next slot.

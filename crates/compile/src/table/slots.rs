@@ -5,9 +5,9 @@ use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 
 use super::buckets::Buckets;
 use super::index::{Wants, array};
-use super::probing::{number_of, set_next};
+use super::probing::{number_of, report_broken, set_next};
 use super::rows::RowStore;
-use crate::context::{Context, Status};
+use crate::context::Context;
 use crate::pipeline::Growth;
 use crate::pipeline::states_of::States;
 
@@ -50,8 +50,9 @@ impl Slots {
         }
     }
 
-    /// Puts the row at `place` into a slot, or counts it into the slot's bucket.
-    pub fn insert(self, cx: &mut Context<'_>, slot: V, place: V) {
+    /// Puts the row at `place` into a slot, or counts it into the slot's bucket. `broken`: the state that notes that two rows
+    /// have one key, where that is to be reported.
+    pub fn insert(self, cx: &mut Context<'_>, slot: V, place: V, broken: Option<usize>) {
         match self {
             Slots::Chained { heads, next } => {
                 let heads = array(cx, "heads", heads);
@@ -71,8 +72,10 @@ impl Slots {
                 cx.begin_if(was_free);
                 let pointer = cx.builder.offset(heads, slot);
                 cx.builder.store(pointer, number);
-                cx.begin_else();
-                cx.builder.report(Status::Duplicate as u32);
+                if let Some(broken) = broken {
+                    cx.begin_else();
+                    report_broken(cx, broken);
+                }
                 cx.end();
             }
         }

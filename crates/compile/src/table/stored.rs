@@ -173,7 +173,10 @@ impl StoredColumn {
                 let code = cx.builder.load(pointer);
                 let value = cx.builder.convert(code, Scalar::U32);
                 let value = self.or_zero(cx, value, present);
-                let (scan, column, entries) = self.info.dictionary.unwrap_or_default();
+                let (scan, column, entries) = self.info.dictionary.unwrap_or_else(|| {
+                    cx.impossible("a stored code without a dictionary");
+                    Default::default()
+                });
                 Repr::Text(cx.dictionary_entry(DictionaryCode { value, entries, scan, column }))
             }
         };

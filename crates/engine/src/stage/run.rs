@@ -234,7 +234,10 @@ impl<'a> Run<'a> {
                             return Err(failure(Some(Status::Grow), Status::Grow as u32));
                         }
                         // What earlier blocks delivered makes room; only this block is in doubt.
-                        Verdict::Grow if is_last && self.undrained > 0 => self.drain()?,
+                        Verdict::Grow if is_last && self.undrained > 0 => {
+                            self.grow_heap()?;
+                            self.drain()?;
+                        }
                         Verdict::Grow => self.grow(pipeline, 1)?,
                     }
                     if is_last {
@@ -277,7 +280,11 @@ impl<'a> Run<'a> {
     /// The rows of a pipeline's source.
     fn source_rows(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
         Ok(match pipeline.rows {
-            Rows::Scan(scan) => self.setting.loaded.get(scan).map_or(0, |data| data.rows),
+            Rows::Scan(scan) => {
+                let loaded = self.setting.loaded.get(scan);
+                let missing = || EngineError::Internal(format!("{}: scan {scan} is missing", pipeline.name));
+                loaded.ok_or_else(missing)?.rows
+            }
             Rows::Class(class) => self.capacities[class],
             Rows::Counted(counter) => stored_rows(self.read_word(counter)?, &pipeline.name)?,
         })

@@ -68,9 +68,15 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Takes a larger heap for text where the last launch asked for more than there is; whether it did. A kernel asks only
+    /// where its own text passes the end: no launch begins with a heap that is overdrawn.
+    pub fn grow_heap(&mut self) -> Result<bool, EngineError> {
+        self.heap.grow(self.device, self.setting.cache)
+    }
+
     /// Makes room after a launch that lacked it; `blocks`: how many may want as much of it as the one that ran.
     pub fn grow(&mut self, pipeline: &CompiledPipeline, blocks: usize) -> Result<(), EngineError> {
-        let mut grown = self.heap.grow(self.device, self.setting.cache)?;
+        let mut grown = self.grow_heap()?;
         // Later blocks want room too; workers of a CPU have stopped when there was none.
         let is_partial = blocks > 1 || self.device.target().block_threads == 1;
         for &class in &pipeline.grows {

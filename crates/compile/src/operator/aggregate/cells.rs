@@ -78,7 +78,10 @@ impl CellOp {
 
 /// What a cell holds once `new` is added to `old`.
 pub fn combine(cx: &mut Context<'_>, op: CellOp, old: &[V], new: &[V]) -> Vec<V> {
-    let (&[first, ..], &[added, ..]) = (old, new) else { return old.to_vec() };
+    let (&[first, ..], &[added, ..]) = (old, new) else {
+        cx.impossible("a cell without parts");
+        return old.to_vec();
+    };
     let b = &mut *cx.builder;
     vec![match op {
         CellOp::Add | CellOp::AddFloat | CellOp::AddWide => b.add(first, added),
@@ -102,6 +105,7 @@ pub fn combine(cx: &mut Context<'_>, op: CellOp, old: &[V], new: &[V]) -> Vec<V>
 /// else distances from a mean that is large against the deviation would be no better than the mean's last bit.
 fn combine_moments(cx: &mut Context<'_>, old: &[V], new: &[V]) -> Vec<V> {
     let (&[count, mean, lost, squares], &[added, other_mean, other_lost, other_squares]) = (old, new) else {
+        cx.impossible("moments of other than four parts");
         return old.to_vec();
     };
     let b = &mut *cx.builder;
@@ -139,7 +143,7 @@ pub fn combine_memory(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V],
     if scope == Scope::Block && cx.target.block_threads == 1 {
         return combine_own(cx, op, pointer, value);
     }
-    let &[first, ..] = value else { return };
+    let &[first, ..] = value else { return cx.impossible("a contribution without parts") };
     let b = &mut *cx.builder;
     match op {
         CellOp::Add => b.atomic_discard(AtomicOp::Add, pointer, first, scope),
@@ -189,7 +193,10 @@ fn exchange(cx: &mut Context<'_>, op: CellOp, pointer: V, value: V, scope: Scope
     let current = cx.builder.read(seen);
     let new = match combine(cx, op, &[current], &[value]).as_slice() {
         [new] => *new,
-        _ => current,
+        _ => {
+            cx.impossible("a cell of one word with several parts");
+            current
+        }
     };
     let unchanged = cx.builder.eq(new, current);
     cx.builder.break_if(unchanged);
@@ -202,7 +209,7 @@ fn exchange(cx: &mut Context<'_>, op: CellOp, pointer: V, value: V, scope: Scope
 
 /// A cell of several words, under its lock. All accesses are atomic, since a maximum is looked at without the lock.
 fn combine_locked(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V], scope: Scope) {
-    let &[first, ..] = value else { return };
+    let &[first, ..] = value else { return cx.impossible("a contribution without parts") };
     let zero = cx.builder.zero(op.parts()[0]);
     let needed = cx.builder.ne(first, zero);
     cx.begin_if(needed);

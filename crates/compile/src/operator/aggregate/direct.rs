@@ -5,7 +5,7 @@
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, Pointee, Scalar, Scope, Target, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Target, Type};
 
 use super::cells::{CellOp, combine_memory, is_used, read_cell};
 use super::threads::{ThreadTables, clear, for_each};
@@ -238,13 +238,15 @@ impl DirectTable {
                 let position = cx.builder.i64(index as i64);
                 let mine = cx.builder.eq(number, position);
                 cx.begin_if(mine);
-                if let Some(value) = self.local_cell(cx, cells, slot, index)
-                    && let Some(used) = is_used(cx, &value)
-                {
-                    cx.begin_if(used);
-                    let pointer = word_pointer(cx, to, cell.word);
-                    self.add(cx, index, cell.op, pointer, &value);
-                    cx.end();
+                let value = self.local_cell(cx, cells, slot, index).unwrap_or_default();
+                match is_used(cx, &value) {
+                    Some(used) => {
+                        cx.begin_if(used);
+                        let pointer = word_pointer(cx, to, cell.word);
+                        self.add(cx, index, cell.op, pointer, &value);
+                        cx.end();
+                    }
+                    None => cx.impossible("a local cell without a table"),
                 }
                 cx.end();
             }
@@ -262,7 +264,13 @@ impl DirectTable {
                         text.code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
                     cx.builder.convert(code.value, Scalar::I64)
                 }
-                Repr::Scalar(scalar) => index_of(cx, *scalar, dense.min),
+                Repr::Scalar(scalar) => {
+                    let index = index_of(cx, *scalar, dense.min);
+                    match cx.is_stored(key) || cx.builder.scalar(*scalar) == Scalar::Bool {
+                        true => index,
+                        false => clamp(cx, index, dense.values),
+                    }
+                }
             };
             let index = match (value.valid, dense.nullable) {
                 (Some(valid), true) => {
@@ -336,6 +344,15 @@ fn index_of(cx: &mut Context<'_>, value: V, min: i128) -> V {
     let min = cx.constant(Constant::Int(wide, min));
     let index = cx.builder.sub(value, min);
     cx.builder.convert(index, Scalar::I64)
+}
+
+/// An index (`i64`) below `count`: the last one where it is another. No value that a key may take on its way into an error
+/// leaves the table.
+fn clamp(cx: &mut Context<'_>, index: V, count: u64) -> V {
+    let b = &mut *cx.builder;
+    let (index, last) = (b.bitcast(index, Scalar::U64), b.u64(count.saturating_sub(1)));
+    let index = b.binary(BinaryOp::Min, index, last);
+    b.bitcast(index, Scalar::I64)
 }
 
 /// The key value of an index.

@@ -161,7 +161,8 @@ impl KeyTable {
         cx.builder.break_loop();
     }
 
-    /// To the next slot; a probe that has seen every slot asks for a larger table.
+    /// To the next slot. A probe that has seen every slot ends: a table without a free one has long been half full, and who
+    /// filled its first half has asked for a larger one.
     fn advance(&self, cx: &mut Context<'_>, probe: &Probe) {
         let b = &mut *cx.builder;
         let (one, slot, steps) = (b.i64(1), b.read(probe.slot), b.read(probe.steps));
@@ -172,10 +173,7 @@ impl KeyTable {
         let steps = b.add(steps, one);
         b.assign(probe.steps, steps);
         let everywhere = b.ge(steps, probe.capacity);
-        b.begin_if(everywhere);
-        b.report(Status::Grow as u32);
-        b.break_loop();
-        b.end();
+        b.break_if(everywhere);
     }
 
     /// Leaves the loop where the table is full: who filled it has said so. (Not by the status word, which is host memory: a
@@ -191,7 +189,8 @@ impl KeyTable {
         b.break_if(full);
     }
 
-    /// Counts a new key; above half of the slots, asks for a larger table.
+    /// Counts a new key. The one that fills the first half of the slots, which are a power of two, asks for a larger table: on
+    /// a GPU the status word is host memory, which takes many threads seconds.
     fn count_key(&self, cx: &mut Context<'_>, probe: &Probe) {
         let yes = cx.builder.bool(true);
         cx.builder.assign(probe.is_new, yes);
@@ -203,8 +202,8 @@ impl KeyTable {
         let keys = b.bitcast(keys, Scalar::I64);
         let two = b.i64(2);
         let doubled = b.mul(keys, two);
-        let full = b.ge(doubled, probe.capacity);
-        b.begin_if(full);
+        let half = b.eq(doubled, probe.capacity);
+        b.begin_if(half);
         b.report(Status::Grow as u32);
         b.end();
     }

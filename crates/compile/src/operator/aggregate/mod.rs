@@ -244,7 +244,7 @@ impl AggregateOperator {
 
     fn add(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
         match &self.table {
-            Table::Single(_) => {}
+            Table::Single(_) => cx.impossible("a slot of the only group"),
             Table::Direct(direct) => direct.apply(cx, &self.cells, slot, values),
             Table::Hash(hash) => hash.apply(cx, &self.cells, slot, values),
         }
@@ -273,7 +273,7 @@ impl AggregateOperator {
         match (&self.table, row.slot) {
             (Table::Single(single), _) => single.apply(cx, &self.cells, &row.values),
             (Table::Direct(_), Some(slot)) => self.contribute(cx, slot, &row.values),
-            _ => {}
+            (Table::Direct(_) | Table::Hash(_), _) => cx.impossible("a prepared row without a slot"),
         }
     }
 

@@ -187,7 +187,7 @@ impl Reading {
 
 /// Reports a sum that may have gone beyond 128 bits: the engine falls back.
 fn check_sum(cx: &mut Context<'_>, rough: &[V]) {
-    let &[rough] = rough else { return };
+    let &[rough] = rough else { return cx.impossible("a rough sum of several parts") };
     let b = &mut *cx.builder;
     let magnitude = b.unary(UnaryOp::Abs, rough);
     let limit = b.f64(SURE_SUM);

@@ -157,7 +157,9 @@ impl SingleGroup {
 
     /// B1's second kernel: the first block reduces `rows` (`i64`) sums of blocks.
     pub fn reduce(&mut self, cx: &mut Context<'_>, cells: &Cells, rows: V) {
-        let Some((_, sums)) = self.partials() else { return };
+        let Some((_, sums)) = self.partials() else {
+            return cx.impossible("a reduction without sums of blocks");
+        };
         self.begin(cx, cells);
         let b = &mut *cx.builder;
         let (block, zero) = (b.builtin(Builtin::BlockId), b.u32(0));

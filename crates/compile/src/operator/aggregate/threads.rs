@@ -116,7 +116,9 @@ impl ThreadTables {
         {
             return self.add_narrow(cx, slot, self.places[index][0], value, thread);
         }
-        let Some(old) = self.contribution(cx, slot, op, index, thread) else { return };
+        let Some(old) = self.contribution(cx, slot, op, index, thread) else {
+            return cx.impossible("a thread's cell without a table");
+        };
         let new = combine(cx, op, &old, value);
         for (place, part) in self.places[index].iter().zip(new) {
             let words = match place {
@@ -127,7 +129,9 @@ impl ThreadTables {
                 _ => vec![cx.builder.bitcast(part, Scalar::U64)],
             };
             for (second, content) in words.into_iter().enumerate() {
-                let Some(pointer) = self.address(cx, *place, second as u32, slot, thread) else { return };
+                let Some(pointer) = self.address(cx, *place, second as u32, slot, thread) else {
+                    return cx.impossible("a part of a thread's cell without a table");
+                };
                 cx.builder.store(pointer, content);
             }
         }
@@ -135,7 +139,9 @@ impl ThreadTables {
 
     /// Adds modulo the place's width: the total is known to fit.
     fn add_narrow(&self, cx: &mut Context<'_>, slot: V, place: Place, value: &[V], thread: V) {
-        let (Some(pointer), &[value]) = (self.address(cx, place, 0, slot, thread), value) else { return };
+        let (Some(pointer), &[value]) = (self.address(cx, place, 0, slot, thread), value) else {
+            return cx.impossible("a thread's cell without a table, or of several parts");
+        };
         let b = &mut *cx.builder;
         let old = b.load(pointer);
         let width = b.scalar(old);
@@ -155,8 +161,9 @@ impl ThreadTables {
         let end = cx.builder.u32(self.threads);
         let done = cx.builder.ge(current, end);
         cx.builder.break_if(done);
-        if let Some(value) = self.contribution(cx, slot, op, index, current) {
-            combine_registers(cx, op, &total, &value);
+        match self.contribution(cx, slot, op, index, current) {
+            Some(value) => combine_registers(cx, op, &total, &value),
+            None => cx.impossible("the total of a cell without a table"),
         }
         let one = cx.builder.u32(1);
         let next = cx.builder.add(current, one);

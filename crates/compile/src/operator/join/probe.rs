@@ -15,7 +15,7 @@ impl JoinOperator {
     pub(crate) fn consume(&self, cx: &mut Context<'_>, flow: Flow) -> Result<Flow, Unsupported> {
         use JoinKind::*;
         let Flow::Branch { depth } = flow else {
-            return Err(Unsupported("internal: a join under a flag".into()));
+            return Err(Unsupported::internal("a join under a flag"));
         };
         let keys = self.keys_of_probe(cx)?;
         let search = self.index.search(cx, &self.store, &keys)?;
@@ -27,7 +27,7 @@ impl JoinOperator {
             Inner | BuildOuter => self.every_match(cx, search)?,
             ProbeOuter | FullOuter => self.every_match_or_none(cx, search)?,
             BuildSemi | BuildAnti | BuildMark => {
-                return Err(Unsupported("internal: the build side's rows inside a pipeline".into()));
+                return Err(Unsupported::internal("the build side's rows inside a pipeline"));
             }
         };
         Ok(Flow::Branch { depth: depth + opened })
@@ -60,7 +60,13 @@ impl JoinOperator {
     }
 
     fn keys_of_probe(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        self.probe_keys.iter().map(|key| lower(cx, key)).collect()
+        let lower_key = |key| {
+            let value = lower(cx, key)?;
+            // What is computed here is looked at before it indexes anything.
+            let range = value.range.filter(|_| cx.is_stored(key));
+            Ok(Lowered { range, ..value })
+        };
+        self.probe_keys.iter().map(lower_key).collect()
     }
 
     /// Semi, anti, mark: the row itself.

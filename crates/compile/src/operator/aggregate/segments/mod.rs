@@ -134,7 +134,7 @@ impl Segments {
 
     /// Before a row.
     pub fn open(&self, cx: &mut Context<'_>) {
-        let Some(round) = &self.round else { return };
+        let Some(round) = &self.round else { return cx.impossible("a row before the loop over rows") };
         if self.form != Form::SortedWorker {
             let nowhere = cx.builder.i64(NOWHERE);
             cx.builder.assign(round.slot, nowhere);
@@ -149,7 +149,7 @@ impl Segments {
         (slot, values): (V, &[Vec<V>]),
         apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
     ) {
-        let Some(round) = &self.round else { return };
+        let Some(round) = &self.round else { return cx.impossible("a row before the loop over rows") };
         if self.form != Form::SortedWorker {
             cx.builder.assign(round.slot, slot);
             return assign(cx, &round.parts, values);
@@ -174,7 +174,7 @@ impl Segments {
         cells: &Cells,
         apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
     ) {
-        let Some(round) = &self.round else { return };
+        let Some(round) = &self.round else { return cx.impossible("a row before the loop over rows") };
         match (self.form, round.skips) {
             (Form::SortedWorker, _) => return,
             (_, Some(skips)) => resolve_or_skip(cx, cells, round, skips),
@@ -189,8 +189,10 @@ impl Segments {
 
     /// After the row loop.
     pub fn end(&self, cx: &mut Context<'_>, apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>])) {
-        if let (Some(round), Form::SortedWorker) = (&self.round, self.form) {
-            add_own(cx, round, apply);
+        match (&self.round, self.form) {
+            (Some(round), Form::SortedWorker) => add_own(cx, round, apply),
+            (None, _) => cx.impossible("the end of a loop over rows without its beginning"),
+            _ => {}
         }
     }
 }
