@@ -158,8 +158,9 @@ pub struct Interval {
     pub nanoseconds: i64,
 }
 
-/// A constant of a query.
-#[derive(Debug, Clone, PartialEq)]
+/// A constant of a query. Floats are equal, and print alike, where their bits are: caches are keyed by what plans print,
+/// and to IN the sign and the payload of a NaN matter.
+#[derive(Clone)]
 pub enum Literal {
     /// NULL of the expression's type.
     Null,
@@ -173,6 +174,35 @@ pub enum Literal {
     Utf8(Arc<str>),
     /// A calendar interval.
     Interval(Interval),
+}
+
+impl PartialEq for Literal {
+    fn eq(&self, other: &Literal) -> bool {
+        use Literal::*;
+        match (self, other) {
+            (Null, Null) => true,
+            (Boolean(a), Boolean(b)) => a == b,
+            (Int(a), Int(b)) => a == b,
+            (Float(a), Float(b)) => a.to_bits() == b.to_bits(),
+            (Utf8(a), Utf8(b)) => a == b,
+            (Interval(a), Interval(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Literal::Null => f.write_str("Null"),
+            Literal::Boolean(value) => f.debug_tuple("Boolean").field(value).finish(),
+            Literal::Int(value) => f.debug_tuple("Int").field(value).finish(),
+            Literal::Float(value) if value.is_nan() => write!(f, "Float(NaN {:#x})", value.to_bits()),
+            Literal::Float(value) => f.debug_tuple("Float").field(value).finish(),
+            Literal::Utf8(value) => f.debug_tuple("Utf8").field(value).finish(),
+            Literal::Interval(value) => f.debug_tuple("Interval").field(value).finish(),
+        }
+    }
 }
 
 /// A column of a schema.

@@ -29,8 +29,9 @@ pub(crate) fn data_type(arrow: &ArrowType) -> Option<DataType> {
             DataType::Timestamp { unit: time_unit(*unit), timezone: timezone.clone() }
         }
         ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => DataType::Utf8,
-        ArrowType::Dictionary(_, values) => match data_type(values)? {
-            DataType::Utf8 => DataType::Utf8,
+        // Not a dictionary of dictionaries: the column store reads none.
+        ArrowType::Dictionary(_, values) => match values.as_ref() {
+            ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => DataType::Utf8,
             _ => return None,
         },
         ArrowType::Interval(_) => DataType::Interval,

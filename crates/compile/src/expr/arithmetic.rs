@@ -9,7 +9,7 @@ use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
 use super::value::{Int, both, float, integer, lower_int, lower_scalar, report, unsupported};
 use super::{datetime, decimal, range};
 use crate::context::{Context, Lowered, Status, Unsupported, register_of};
-use crate::expr::{ArithmeticOp, Expr};
+use crate::expr::{ArithmeticOp, Expr, columns_read};
 use crate::types::{DataType, Range};
 
 /// Lowers `left op right`.
@@ -63,10 +63,25 @@ pub(super) fn negate(
             Ok(integer(cx, value.value, valid, value.range))
         }
         _ if data_type.is_integer() => {
+            if columns_read(input).is_empty() {
+                report_lowest(cx, value, valid, data_type);
+            }
             let result = wrapping(cx, BinaryOp::Sub, zero, value, data_type);
             Ok(integer(cx, result.value, valid, result.range))
         }
         other => unsupported(format!("-{other}")),
+    }
+}
+
+/// DataFusion negates a column with wrapping, but a value that is the same in every row (a constant, a scalar subquery)
+/// with an error for the lowest integer: it decides there.
+fn report_lowest(cx: &mut Context<'_>, value: Int, valid: Option<V>, data_type: &DataType) {
+    let lowest = data_type.full_range().unwrap_or(range::UNBOUNDED).min;
+    if value.range.min <= lowest {
+        let register = cx.builder.scalar(value.value);
+        let lowest = cx.builder.int(register, lowest);
+        let is_lowest = cx.builder.eq(value.value, lowest);
+        report(cx, is_lowest, valid, Status::Fallback);
     }
 }
 

@@ -2,7 +2,7 @@
 //! a NaN equals itself and is greater than all numbers.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{CompareOp, Scalar};
+use kelpie_kir::{BinaryOp, CompareOp, Scalar};
 
 use super::literal;
 use super::range::literal_class;
@@ -142,6 +142,21 @@ pub(super) fn float_order(cx: &mut Context<'_>, a: V) -> Result<V, Unsupported> 
     let negative = b.lt(bits, zero);
     let negated = b.sub(lowest, bits);
     Ok(b.select(negative, negated, bits))
+}
+
+/// An integer whose order is IEEE's total order of floats, in which -0.0 is below 0.0.
+pub(super) fn total_order(cx: &mut Context<'_>, a: V) -> Result<V, Unsupported> {
+    let (register, most, shift) = match cx.builder.scalar(a) {
+        Scalar::F32 => (Scalar::I32, i128::from(i32::MAX), 31),
+        Scalar::F64 => (Scalar::I64, i128::from(i64::MAX), 63),
+        other => return unsupported(format!("float comparison of {}", other.name())),
+    };
+    let b = &mut *cx.builder;
+    let bits = b.bitcast(a, register);
+    let (most, shift) = (b.int(register, most), b.int(register, shift));
+    let negative = b.binary(BinaryOp::Shr, bits, shift);
+    let flipped = b.and(negative, most);
+    Ok(b.binary(BinaryOp::Xor, bits, flipped))
 }
 
 /// Whether two lowered values of one type, neither of them NULL, are equal.

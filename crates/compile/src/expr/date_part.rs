@@ -97,6 +97,15 @@ fn day_part(
         // 1970-01-01 was a Thursday: day 4 from Sunday, day 3 from Monday.
         DatePart::DayOfWeek => (day_of_week(cx, days, 4), bounds(0, 6)),
         DatePart::Week => (iso_week(cx, days), bounds(1, 53)),
+        DatePart::IsoYear => {
+            let thursday = iso_thursday(cx, days);
+            let range = Range { min: years.min - 1, max: years.max + 1 };
+            (civil::date_part(cx, Part::Year, thursday), range)
+        }
+        DatePart::IsoDayOfWeek => {
+            let (from_monday, one) = (day_of_week(cx, days, 3), cx.builder.i32(1));
+            (cx.builder.add(from_monday, one), bounds(1, 7))
+        }
         other => return unsupported(format!("date_part {other:?} of a date")),
     };
     Ok(integer(cx, value, valid, range))
@@ -111,12 +120,17 @@ fn day_of_week(cx: &mut Context<'_>, days: V, epoch_day: i32) -> V {
     floor_div(cx, shifted, 7).1.value
 }
 
-/// The week that has a Thursday decides: its number is how many Thursdays the Thursday's year has had.
-fn iso_week(cx: &mut Context<'_>, days: V) -> V {
+/// The Thursday of a day's week, which decides what year the week belongs to.
+fn iso_thursday(cx: &mut Context<'_>, days: V) -> V {
     let from_monday = day_of_week(cx, days, 3);
     let monday = cx.builder.sub(days, from_monday);
     let three = cx.builder.i32(3);
-    let thursday = cx.builder.add(monday, three);
+    cx.builder.add(monday, three)
+}
+
+/// A week's number is how many Thursdays the year of its Thursday has had.
+fn iso_week(cx: &mut Context<'_>, days: V) -> V {
+    let thursday = iso_thursday(cx, days);
     let day_of_year = civil::date_part(cx, Part::DayOfYear, thursday);
     let (six, seven) = (cx.builder.i32(6), cx.builder.i32(7));
     let shifted = cx.builder.add(day_of_year, six);

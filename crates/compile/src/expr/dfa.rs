@@ -4,8 +4,9 @@
 //! `regex-automata` makes the states; here they are explored to the end, minimised (Moore's partition refinement), and
 //! laid out for a kernel: `next = table[state + class(byte)]`, with the end of the text as one more class.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use regex_automata::Anchored;
 use regex_automata::hybrid::LazyStateID;
@@ -33,8 +34,15 @@ pub(super) const UNKNOWN: u16 = 2;
 /// Smaller states are the three above.
 pub(super) const FIRST: u16 = 3;
 
-/// A compiled regular expression. Equal where pattern and flags are.
-#[derive(Debug, Clone)]
+/// Patterns whose automata are kept.
+const KEPT_PATTERNS: usize = 64;
+
+/// The automata made last, as many queries ask for the same ones again and the classes of Unicode take long; a pattern
+/// that is not compiled is kept with its reason.
+static KEPT: Mutex<VecDeque<(String, Result<Regex, Unsupported>)>> = Mutex::new(VecDeque::new());
+
+/// A compiled regular expression. Equal where pattern and flags are, and printed as these alone.
+#[derive(Clone)]
 pub struct Regex {
     /// The pattern, with its flags as `(?flags)` in front.
     pub pattern: String,
@@ -56,6 +64,12 @@ impl PartialEq for Regex {
     }
 }
 
+impl fmt::Debug for Regex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Regex").field(&self.pattern).finish()
+    }
+}
+
 impl Regex {
     /// Compiles a pattern with flags (of `imsRUx`), or says why not.
     pub fn new(pattern: &str, flags: &str) -> Result<Regex, Unsupported> {
@@ -63,6 +77,20 @@ impl Regex {
             "" => pattern.to_string(),
             flags => format!("(?{flags}){pattern}"),
         };
+        let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = kept().iter().find(|(known, _)| *known == pattern) {
+            return known.clone();
+        }
+        let made = Regex::make(pattern.clone());
+        let mut kept = kept();
+        if kept.len() == KEPT_PATTERNS {
+            kept.pop_front();
+        }
+        kept.push_back((pattern, made.clone()));
+        made
+    }
+
+    fn make(pattern: String) -> Result<Regex, Unsupported> {
         let dfa = match build(&pattern) {
             Ok(dfa) => dfa,
             Err(error) => {
@@ -333,6 +361,17 @@ mod tests {
             assert!(reason.contains(word) && !reason.contains('\n'), "{pattern}: {reason}");
         }
         assert!(Regex::new("a", "g").is_err());
+    }
+
+    #[test]
+    fn automata_are_kept_and_print_as_their_pattern() {
+        let (first, second) = (Regex::new(r"\w+\s", "").unwrap(), Regex::new(r"\w+\s", "").unwrap());
+        assert!(Arc::ptr_eq(&first.table, &second.table), "the second one is the first one");
+        assert_eq!(format!("{first:?}"), r#"Regex("\\w+\\s")"#);
+        for number in 0..2 * KEPT_PATTERNS {
+            Regex::new(&format!("a{number}"), "").unwrap();
+        }
+        assert!(KEPT.lock().unwrap().len() <= KEPT_PATTERNS);
     }
 
     #[test]

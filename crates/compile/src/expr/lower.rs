@@ -2,8 +2,8 @@
 
 use super::value::unsupported;
 use super::{
-    ExprKind, Function, Side, arithmetic, case, cast, compare, date_part, dictionary, heap, inlist, like,
-    literal, logic, math, operands, pad, part, regex, search, slices, text,
+    ExprKind, Function, Side, arithmetic, bits, case, cast, compare, date_part, dictionary, heap, inlist,
+    like, literal, logic, math, operands, pad, part, regex, search, slices, text, trunc,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -82,6 +82,11 @@ fn call(
         (Function::Round, [input, digits]) => math::round(cx, input, Some(digits), &expr.data_type),
         (Function::Floor, [input]) => math::floor_or_ceil(cx, input, false, &expr.data_type),
         (Function::Ceil, [input]) => math::floor_or_ceil(cx, input, true, &expr.data_type),
+        (Function::Trunc, [input]) => trunc::truncate(cx, input, None, &expr.data_type),
+        (Function::Trunc, [input, digits]) => trunc::truncate(cx, input, Some(digits), &expr.data_type),
+        (Function::Bits(op), _) => bits::lower(cx, op, arguments, &expr.data_type),
+        (Function::Greatest, _) => bits::extreme(cx, true, arguments, &expr.data_type),
+        (Function::Least, _) => bits::extreme(cx, false, arguments, &expr.data_type),
         _ => unsupported(format!("{function:?} of {} arguments", arguments.len())),
     }
 }

@@ -1,6 +1,7 @@
 //! Scalar expressions: the typed tree, and (in the modules below) its lowering to KIR.
 
 mod arithmetic;
+mod bits;
 mod case;
 mod cast;
 mod cast_text;
@@ -29,9 +30,11 @@ mod search;
 mod slices;
 mod text;
 mod tree;
+mod trunc;
 mod value;
 mod words;
 
+pub use bits::BitOp;
 pub use dfa::Regex;
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
 pub(crate) use heap::plain as plain_text;
@@ -92,6 +95,10 @@ pub enum DatePart {
     DayOfWeek,
     /// Day of the year, 1–366.
     DayOfYear,
+    /// ISO 8601 year: that of the week's Thursday.
+    IsoYear,
+    /// ISO 8601 day of the week, 1 = Monday to 7 = Sunday.
+    IsoDayOfWeek,
     /// Hour, 0–23.
     Hour,
     /// Minute, 0–59.
@@ -179,6 +186,14 @@ pub enum Function {
     Floor,
     /// Towards positive infinity.
     Ceil,
+    /// `trunc(value [, digits])`: towards zero.
+    Trunc,
+    /// A bit operator on two integers of one type.
+    Bits(BitOp),
+    /// The greatest of the arguments that are not NULL.
+    Greatest,
+    /// The least of the arguments that are not NULL.
+    Least,
 }
 
 /// What an expression computes.

@@ -1,17 +1,18 @@
 //! Text filled up to a length, and fields between delimiters.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, CompareOp, Function, Handle, Scalar, Type};
+use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
 
 use super::heap::{copy, make};
-use super::literal;
 use super::search::{lower_plain, repeat_function};
-use super::slices::Side;
-use super::text::function;
+use super::slices::{Side, magnitude};
+use super::text::{count_up, function};
 use super::value::{Int, both, lower_int, report, unsupported};
-use super::words::{NOWHERE, characters_function, find_function, prefix_function};
+use super::words::{NOWHERE, characters_function, equal_function, find_function, prefix_function};
+use super::{literal, range};
 use crate::context::{Case, Context, Lowered, Repr, Status, Text, Unsupported};
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
+use crate::types::Literal;
 
 /// Lowers LPAD and RPAD(text, characters [, fill]): repetitions of the fill (a space) before or after the text up to
 /// so many characters; a longer text is cut at its end.
@@ -81,26 +82,48 @@ fn count_of(cx: &mut Context<'_>, count: Int, valid: Option<V>) -> V {
     cx.builder.convert(count, Scalar::U32)
 }
 
-/// Lowers SPLIT_PART(text, delimiter, position), positions from 1; those from the end are DataFusion's.
+/// Lowers SPLIT_PART(text, delimiter, position), positions from 1, or from -1 at the end.
 pub(super) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
     let [input, delimiter, position] = arguments else {
         return unsupported("split_part takes three arguments");
     };
+    let is_constant = matches!(position.kind, ExprKind::Literal(Literal::Int(_)));
     let (input, input_valid) = lower_plain(cx, input)?;
     let (delimiter, delimiter_valid) = lower_plain(cx, delimiter)?;
     let (position, position_valid) = lower_int(cx, position)?;
-    let valid = both(cx, input_valid, delimiter_valid);
-    let valid = both(cx, valid, position_valid);
-    if position.range.min < 1 {
-        let register = cx.builder.scalar(position.value);
-        let one = cx.builder.int(register, 1);
-        let other = cx.builder.lt(position.value, one);
-        report(cx, other, valid, Status::Fallback);
+    let given = both(cx, delimiter_valid, position_valid);
+    let valid = both(cx, input_valid, given);
+    let (number, from_end) = magnitude(cx, position);
+    if range::contains(position.range, 0) {
+        let zero = cx.builder.u32(0);
+        let nowhere = cx.builder.eq(number, zero);
+        // DataFusion does not look at the texts where the position is the same for all.
+        report(cx, nowhere, if is_constant { given } else { valid }, Status::Fallback);
     }
-    let number = count_of(cx, position, valid);
-    let split = split_function(cx);
     let arguments = [input.data, input.length, delimiter.data, delimiter.length, number];
-    let packed = cx.builder.call(split, &arguments);
+    let packed = match position.range {
+        range if range.min > 0 => {
+            let split = split_function(cx);
+            cx.builder.call(split, &arguments)
+        }
+        range if range.max < 0 => {
+            let split = split_from_end_function(cx);
+            cx.builder.call(split, &arguments)
+        }
+        _ => {
+            let (start, end) = (split_function(cx), split_from_end_function(cx));
+            let from_start = cx.builder.not(from_end);
+            let nothing = cx.builder.u64(0);
+            let packed = cx.builder.var_of("field", nothing);
+            for (condition, function) in [(from_start, start), (from_end, end)] {
+                cx.begin_if(condition);
+                let found = cx.builder.call(function, &arguments);
+                cx.builder.assign(packed, found);
+                cx.end();
+            }
+            cx.builder.read(packed)
+        }
+    };
     let shift = cx.builder.u64(32);
     let start = cx.builder.binary(BinaryOp::Shr, packed, shift);
     let length = cx.builder.convert(packed, Scalar::U32);
@@ -108,18 +131,82 @@ pub(super) fn split_part(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Low
     Ok(Lowered { repr: Repr::Text(text), valid, range: None })
 }
 
+const SPLIT_PARAMS: [(&str, Type); 5] = [
+    ("text", Type::global(Scalar::U8)),
+    ("length", Type::U32),
+    ("delimiter", Type::global(Scalar::U8)),
+    ("delimiter_length", Type::U32),
+    ("number", Type::U32),
+];
+
+/// `start` and `bytes` (both `u32`) in one word.
+fn pack(b: &mut Builder, start: V, bytes: V) -> V {
+    let [start, bytes] = [start, bytes].map(|number| b.convert(number, Scalar::U64));
+    let shift = b.u64(32);
+    let start = b.binary(BinaryOp::Shl, start, shift);
+    b.or(start, bytes)
+}
+
+/// As [`split_function`], with fields counted from the end, where delimiters are looked for too.
+fn split_from_end_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let find = find_last_function(cx);
+    function(cx, "text_split_part_from_end", &SPLIT_PARAMS, Scalar::U64, |b| {
+        let [data, length, delimiter, width, number] = [0, 1, 2, 3, 4].map(|index| b.param(index));
+        let (zero, one, nowhere) = (b.u32(0), b.u32(1), b.u32(NOWHERE));
+        let empty = b.eq(width, zero);
+        let (place, left) = (b.var_of("place", length), b.var_of("left", number));
+        b.begin_loop();
+        let end = b.read(place);
+        let found = b.call(find, &[data, end, delimiter, width]);
+        let found = b.select(empty, nowhere, found);
+        let last = b.eq(found, nowhere);
+        let remaining = b.read(left);
+        let here = b.eq(remaining, one);
+        b.begin_if(here);
+        let behind = b.add(found, width);
+        let start = b.select(last, zero, behind);
+        let bytes = b.sub(end, start);
+        let packed = pack(b, start, bytes);
+        b.return_value(packed);
+        b.end();
+        b.break_if(last);
+        b.assign(place, found);
+        let remaining = b.sub(remaining, one);
+        b.assign(left, remaining);
+        b.end();
+        let nothing = b.u64(0);
+        b.return_value(nothing);
+    })
+}
+
+/// The last place at which the pattern stands, or [`NOWHERE`].
+fn find_last_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let equal = equal_function(cx);
+    function(cx, "text_find_last", &SPLIT_PARAMS[..4], Scalar::U32, |b| {
+        let [data, length, pattern, width] = [0, 1, 2, 3].map(|index| b.param(index));
+        let nowhere = b.u32(NOWHERE);
+        let short = b.lt(length, width);
+        b.begin_if(short);
+        b.return_value(nowhere);
+        b.end();
+        let (last, one) = (b.sub(length, width), b.u32(1));
+        let places = b.add(last, one);
+        count_up(b, places, |b, index| {
+            let place = b.sub(last, index);
+            let here = b.offset(data, place);
+            let found = b.call(equal, &[here, width, pattern, width]);
+            b.begin_if(found);
+            b.return_value(place);
+            b.end();
+        });
+        b.return_value(nowhere);
+    })
+}
+
 /// Start (upper half) and length of a field; both 0 where there is none.
 fn split_function(cx: &mut Context<'_>) -> Handle<Function> {
     let find = find_function(cx);
-    let pointer = Type::global(Scalar::U8);
-    let params = [
-        ("text", pointer),
-        ("length", Type::U32),
-        ("delimiter", pointer),
-        ("delimiter_length", Type::U32),
-        ("number", Type::U32),
-    ];
-    function(cx, "text_split_part", &params, Scalar::U64, |b| {
+    function(cx, "text_split_part", &SPLIT_PARAMS, Scalar::U64, |b| {
         let [data, length, delimiter, width, number] = [0, 1, 2, 3, 4].map(|index| b.param(index));
         let (zero, one, nowhere) = (b.u32(0), b.u32(1), b.u32(NOWHERE));
         // An empty delimiter splits nothing.
@@ -134,10 +221,7 @@ fn split_function(cx: &mut Context<'_>) -> Handle<Function> {
         b.begin_if(here);
         let end = b.binary(BinaryOp::Min, found, length);
         let bytes = b.sub(end, start);
-        let [start, bytes] = [start, bytes].map(|number| b.convert(number, Scalar::U64));
-        let shift = b.u64(32);
-        let start = b.binary(BinaryOp::Shl, start, shift);
-        let packed = b.or(start, bytes);
+        let packed = pack(b, start, bytes);
         b.return_value(packed);
         b.end();
         let last = b.eq(found, nowhere);

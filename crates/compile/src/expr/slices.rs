@@ -163,7 +163,7 @@ fn trailing_function(cx: &mut Context<'_>) -> Handle<Function> {
 }
 
 /// A count of characters as its size (`u32`, as no text is longer) and whether it is negative.
-fn magnitude(cx: &mut Context<'_>, count: Int) -> (V, V) {
+pub(super) fn magnitude(cx: &mut Context<'_>, count: Int) -> (V, V) {
     let register = cx.builder.scalar(count.value);
     let limit = i128::from(i32::MAX);
     let b = &mut *cx.builder;

@@ -144,7 +144,7 @@ fn equal_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Fu
 }
 
 /// -1, 0 or 1 as a < b, a = b, a > b.
-fn order_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Function> {
+pub(super) fn order_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Function> {
     if (a_case, b_case) == (Case::Keep, Case::Keep) {
         return words::order_function(cx);
     }

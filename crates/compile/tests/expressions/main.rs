@@ -3,6 +3,7 @@
 mod build;
 mod casts;
 mod dates;
+mod gaps;
 mod harness;
 mod logic;
 mod numbers;

@@ -5,6 +5,11 @@ mod states;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
+use datafusion::functions_aggregate::{
+    all_default_aggregate_functions, average, bit_and_or_xor, bool_and_or, count, min_max, stddev, sum,
+    variance,
+};
+use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal as LiteralExpr;
@@ -168,8 +173,8 @@ fn one(
     let refuse = |translator: &mut Translator, why: &str| {
         translator.refuse(&format!("AggregateExec: {}: {why}", call.name()))
     };
-    let Some(function) = function(call.fun().name()) else {
-        return refuse(translator, &format!("the aggregate function {} is not compiled", call.fun().name()));
+    let Some(function) = function(call.fun()) else {
+        return refuse(translator, &unknown(call.fun()));
     };
     if !call.order_bys().is_empty() {
         return refuse(translator, "ORDER BY inside an aggregate is not compiled");
@@ -197,25 +202,50 @@ fn one(
     Some((function, Some(argument)))
 }
 
-/// The function of a name.
-fn function(name: &str) -> Option<AggregateFunction> {
+/// The function that an implementation is, if it is one of DataFusion's own: a session may have another one of the same
+/// name, so names tell nothing.
+fn function(udf: &AggregateUDF) -> Option<AggregateFunction> {
     use AggregateFunction::*;
-    Some(match name {
-        "count" => Count,
-        "sum" => Sum,
+    let implementation = udf.inner().as_ref();
+    macro_rules! known {
+        ($($name:ty => $function:expr,)*) => {
+            $(if implementation.is::<$name>() {
+                return Some($function);
+            })*
+        };
+    }
+    known! {
+        count::Count => Count,
+        sum::Sum => Sum,
+        min_max::Min => Min,
+        min_max::Max => Max,
         // false < true
-        "min" | "bool_and" => Min,
-        "max" | "bool_or" => Max,
-        "avg" | "mean" => Avg,
-        "bit_and" => BitAnd,
-        "bit_or" => BitOr,
-        "bit_xor" => BitXor,
-        "var" => VarSample,
-        "var_pop" => VarPopulation,
-        "stddev" => StddevSample,
-        "stddev_pop" => StddevPopulation,
-        _ => return None,
-    })
+        bool_and_or::BoolAnd => Min,
+        bool_and_or::BoolOr => Max,
+        average::Avg => Avg,
+        variance::VarianceSample => VarSample,
+        variance::VariancePopulation => VarPopulation,
+        stddev::Stddev => StddevSample,
+        stddev::StddevPop => StddevPopulation,
+    }
+    // One private type: equal where the operation is.
+    let bits = [
+        (bit_and_or_xor::bit_and_udaf(), BitAnd),
+        (bit_and_or_xor::bit_or_udaf(), BitOr),
+        (bit_and_or_xor::bit_xor_udaf(), BitXor),
+    ];
+    bits.into_iter().find(|(known, _)| **known == *udf).map(|(_, function)| function)
+}
+
+/// Why a function is not compiled.
+fn unknown(udf: &AggregateUDF) -> String {
+    let name = udf.name();
+    let known = all_default_aggregate_functions();
+    let own = known.iter().any(|known| known.name() == name) && !known.iter().any(|known| **known == *udf);
+    match own {
+        true => format!("{name} is the session's own aggregate function, not DataFusion's"),
+        false => format!("the aggregate function {name} is not compiled"),
+    }
 }
 
 /// `f(x) FILTER (WHERE p)` is `f(CASE WHEN p THEN x END)`, as every aggregate skips NULL.

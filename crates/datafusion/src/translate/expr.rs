@@ -10,7 +10,7 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function, Regex};
+use kelpie_compile::expr::{ArithmeticOp, BitOp, CompareOp, Expr, ExprKind, Function, Regex};
 use kelpie_compile::types::{DataType, Literal};
 
 use super::{Reasons, function};
@@ -78,7 +78,7 @@ impl ExprTranslator<'_> {
         } else if let Some(cast) = e.downcast_ref::<TryCastExpr>() {
             self.cast(e, cast.expr(), true)
         } else if let Some(case) = e.downcast_ref::<CaseExpr>() {
-            self.case(case)
+            self.case(e, case)
         } else if let Some(x) = e.downcast_ref::<IsNullExpr>() {
             Some(ExprKind::IsNull(self.boxed(x.arg())?))
         } else if let Some(x) = e.downcast_ref::<IsNotNullExpr>() {
@@ -185,6 +185,22 @@ impl ExprTranslator<'_> {
             }
             return Some(ExprKind::Arithmetic(op, left, right));
         }
+        let bits = match operator {
+            BitwiseAnd => Some(BitOp::And),
+            BitwiseOr => Some(BitOp::Or),
+            BitwiseXor => Some(BitOp::Xor),
+            BitwiseShiftLeft => Some(BitOp::ShiftLeft),
+            BitwiseShiftRight => Some(BitOp::ShiftRight),
+            _ => None,
+        };
+        if let Some(op) = bits {
+            let (left, right) = pair?;
+            if !left.data_type.is_integer() || left.data_type != right.data_type {
+                let types = format!("bits of {} and {} are not compiled", left.data_type, right.data_type);
+                return self.refuse(e, &types);
+            }
+            return Some(ExprKind::Function(Function::Bits(op), vec![*left, *right]));
+        }
         match operator {
             And => pair.map(|(left, right)| ExprKind::And(left, right)),
             Or => pair.map(|(left, right)| ExprKind::Or(left, right)),
@@ -218,7 +234,7 @@ impl ExprTranslator<'_> {
         Some(ExprKind::Cast { input: Box::new(input), safe })
     }
 
-    fn case(&mut self, case: &CaseExpr) -> Option<ExprKind> {
+    fn case(&mut self, e: Child<'_>, case: &CaseExpr) -> Option<ExprKind> {
         let base = case.expr().map(|base| self.expr(base));
         let mut branches = Vec::new();
         for (when, then) in case.when_then_expr() {
@@ -230,25 +246,38 @@ impl ExprTranslator<'_> {
             let condition = match &base {
                 None => Some(when),
                 // `CASE x WHEN y` is `CASE WHEN x = y`: a NULL on either side matches nothing.
-                Some(base) => base.clone().map(|base| matches(base, when)),
+                Some(base) => base.clone().and_then(|base| self.matches(e, base, when)),
             };
             branches.push(condition.map(|condition| (condition, then)));
         }
         let otherwise = case.else_expr().map(|e| self.boxed(e));
-        let branches = branches.into_iter().collect::<Option<Vec<_>>>()?;
-        let otherwise = match otherwise {
+        let mut branches = branches.into_iter().collect::<Option<Vec<_>>>()?;
+        let mut otherwise = match otherwise {
             Some(otherwise) => Some(otherwise?),
             None => None,
         };
+        let result = self.type_of(e)?;
+        for (_, then) in &mut branches {
+            align(self, e, then, &result)?;
+        }
+        if let Some(otherwise) = otherwise.as_deref_mut() {
+            align(self, e, otherwise, &result)?;
+        }
         Some(ExprKind::Case { branches, otherwise })
+    }
+
+    /// The condition of `CASE base WHEN when`.
+    fn matches(&mut self, e: Child<'_>, base: Expr, mut when: Expr) -> Option<Expr> {
+        align(self, e, &mut when, &base.data_type)?;
+        Some(matches(base, when))
     }
 
     fn in_list(&mut self, e: Child<'_>, list: &InListExpr) -> Option<ExprKind> {
         let input = self.boxed(list.expr());
         let values = self.exprs(list.list());
-        let (input, values) = (input?, values?);
-        if values.iter().any(|value| value.data_type != input.data_type) {
-            return self.refuse(e, "the list holds values of other types");
+        let (input, mut values) = (input?, values?);
+        for value in &mut values {
+            align(self, e, value, &input.data_type)?;
         }
         Some(ExprKind::InList { input, list: values, negated: list.negated() })
     }
@@ -270,6 +299,26 @@ impl ExprTranslator<'_> {
             case_insensitive: like.case_insensitive(),
         })
     }
+}
+
+/// Makes an operand one of a type that all operands must have. DataFusion's planner aligns them before it simplifies, and
+/// what is simplified may be of another type then (the scale that `round` gives): what DataFusion makes of that, only its
+/// own operators tell.
+pub(super) fn align(
+    translator: &mut ExprTranslator<'_>,
+    shown: &dyn std::fmt::Display,
+    operand: &mut Expr,
+    data_type: &DataType,
+) -> Option<()> {
+    if operand.data_type == *data_type {
+        return Some(());
+    }
+    if operand.kind == ExprKind::Literal(Literal::Null) {
+        operand.data_type = data_type.clone();
+        return Some(());
+    }
+    let types = format!("an operand is {} beside {data_type}", operand.data_type);
+    translator.refuse(shown, &types)
 }
 
 /// The condition of `CASE base WHEN when`. Floats are compared by Arrow's kernel there, to which -0.0 is not 0.0, as

@@ -1,61 +1,124 @@
 //! Scalar functions.
 
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 
+use datafusion::functions::{
+    all_default_functions, core, datetime, math, regex as regex_functions, string, unicode,
+};
+use datafusion::logical_expr::{ScalarUDF, ScalarUDFImpl};
 use datafusion::physical_expr::expressions::Literal as LiteralExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use kelpie_compile::context::Unsupported;
-use kelpie_compile::expr::{DatePart, ExprKind, Function, Granularity, Regex, Search, Side};
+use kelpie_compile::expr::{DatePart, ExprKind, Function, Granularity, Regex, Search, Side, columns_read};
 use kelpie_compile::types::Literal;
 
-use super::expr::{ExprTranslator, is_zoned};
+use super::expr::{ExprTranslator, align, is_zoned};
+use crate::types;
+
+/// The function that an implementation is, if it is one of DataFusion's own: a session may have another one of the same
+/// name, so names tell nothing.
+fn simple(implementation: &dyn ScalarUDFImpl) -> Option<Function> {
+    macro_rules! known {
+        ($($name:ty => $function:expr,)*) => {
+            $(if implementation.is::<$name>() {
+                return Some($function);
+            })*
+        };
+    }
+    known! {
+        core::coalesce::CoalesceFunc => Function::Coalesce,
+        core::nullif::NullIfFunc => Function::NullIf,
+        core::greatest::GreatestFunc => Function::Greatest,
+        core::least::LeastFunc => Function::Least,
+        unicode::substr::SubstrFunc => Function::Substr,
+        unicode::character_length::CharacterLengthFunc => Function::CharacterLength,
+        unicode::left::LeftFunc => Function::Left,
+        unicode::right::RightFunc => Function::Right,
+        unicode::strpos::StrposFunc => Function::Search(Search::Position),
+        unicode::lpad::LPadFunc => Function::Pad(Side::Left),
+        unicode::rpad::RPadFunc => Function::Pad(Side::Right),
+        unicode::reverse::ReverseFunc => Function::Reverse,
+        string::octet_length::OctetLengthFunc => Function::OctetLength,
+        string::upper::UpperFunc => Function::Upper,
+        string::lower::LowerFunc => Function::Lower,
+        string::btrim::BTrimFunc => Function::Trim(Side::Both),
+        string::ltrim::LtrimFunc => Function::Trim(Side::Left),
+        string::rtrim::RtrimFunc => Function::Trim(Side::Right),
+        string::starts_with::StartsWithFunc => Function::Search(Search::StartsWith),
+        string::ends_with::EndsWithFunc => Function::Search(Search::EndsWith),
+        string::contains::ContainsFunc => Function::Search(Search::Contains),
+        string::split_part::SplitPartFunc => Function::SplitPart,
+        string::replace::ReplaceFunc => Function::Replace,
+        string::repeat::RepeatFunc => Function::Repeat,
+        string::concat::ConcatFunc => Function::Concat,
+        string::concat_ws::ConcatWsFunc => Function::ConcatWithSeparator,
+        math::abs::AbsFunc => Function::Abs,
+        math::round::RoundFunc => Function::Round,
+        math::floor::FloorFunc => Function::Floor,
+        math::ceil::CeilFunc => Function::Ceil,
+        math::trunc::TruncFunc => Function::Trunc,
+    }
+    None
+}
 
 /// A call, or a reason why it is not compiled.
 pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
+    let implementation = call.fun().inner().as_ref();
+    if let Some(function) = simple(implementation) {
+        return simple_call(translator, call, function);
+    }
+    if implementation.is::<regex_functions::regexplike::RegexpLikeFunc>() {
+        return regexp_like(translator, call);
+    }
+    if implementation.is::<datetime::date_part::DatePartFunc>() {
+        return date_function(translator, call, |part| date_part(part).map(Function::DatePart));
+    }
+    if implementation.is::<datetime::date_trunc::DateTruncFunc>() {
+        return date_function(translator, call, |part| {
+            granularity(&part.to_lowercase()).map(Function::DateTrunc)
+        });
+    }
+    // The arguments' own reasons are wanted too.
+    translator.exprs(call.args());
     let name = call.fun().name();
-    let simple = match name {
-        "coalesce" => Some(Function::Coalesce),
-        "nullif" => Some(Function::NullIf),
-        "substr" | "substring" => Some(Function::Substr),
-        "character_length" | "char_length" | "length" => Some(Function::CharacterLength),
-        "octet_length" => Some(Function::OctetLength),
-        "upper" => Some(Function::Upper),
-        "lower" => Some(Function::Lower),
-        "btrim" | "trim" => Some(Function::Trim(Side::Both)),
-        "ltrim" => Some(Function::Trim(Side::Left)),
-        "rtrim" => Some(Function::Trim(Side::Right)),
-        "left" => Some(Function::Left),
-        "right" => Some(Function::Right),
-        "starts_with" => Some(Function::Search(Search::StartsWith)),
-        "ends_with" => Some(Function::Search(Search::EndsWith)),
-        "contains" => Some(Function::Search(Search::Contains)),
-        "strpos" | "instr" | "position" => Some(Function::Search(Search::Position)),
-        "lpad" => Some(Function::Pad(Side::Left)),
-        "rpad" => Some(Function::Pad(Side::Right)),
-        "split_part" => Some(Function::SplitPart),
-        "replace" => Some(Function::Replace),
-        "repeat" => Some(Function::Repeat),
-        "reverse" => Some(Function::Reverse),
-        "concat" => Some(Function::Concat),
-        "concat_ws" => Some(Function::ConcatWithSeparator),
-        "abs" => Some(Function::Abs),
-        "round" => Some(Function::Round),
-        "floor" => Some(Function::Floor),
-        "ceil" => Some(Function::Ceil),
-        _ => None,
+    let of_datafusion =
+        |function: &Arc<ScalarUDF>| implementation_id(function) == implementation_id(call.fun());
+    let known = all_default_functions();
+    let why = match known.iter().any(|function| function.name() == name) && !known.iter().any(of_datafusion) {
+        true => format!("{name} is the session's own function, not DataFusion's"),
+        false => format!("the function {name} is not compiled"),
     };
-    if let Some(function) = simple {
-        return Some(ExprKind::Function(function, translator.exprs(call.args())?));
-    }
-    match name {
-        "regexp_like" => regexp_like(translator, call),
-        "date_part" | "date_trunc" => date_function(translator, call),
-        _ => {
-            // The arguments' own reasons are wanted too.
-            translator.exprs(call.args());
-            translator.refuse(call, &format!("the function {name} is not compiled"))
+    translator.refuse(call, &why)
+}
+
+/// What tells implementations apart.
+fn implementation_id(function: &ScalarUDF) -> TypeId {
+    let implementation: &dyn Any = function.inner().as_ref();
+    implementation.type_id()
+}
+
+fn simple_call(
+    translator: &mut ExprTranslator<'_>,
+    call: &ScalarFunctionExpr,
+    function: Function,
+) -> Option<ExprKind> {
+    let mut arguments = translator.exprs(call.args())?;
+    match function {
+        // DataFusion's planner can leave decimals of several scales here.
+        Function::Coalesce | Function::NullIf | Function::Greatest | Function::Least => {
+            let result = types::data_type(call.return_type())?;
+            for argument in &mut arguments {
+                align(translator, call, argument, &result)?;
+            }
         }
+        // The one value of all rows is truncated by another rule there, which keeps the sign of zeros.
+        Function::Trunc if columns_read(arguments.first()?).is_empty() => {
+            return translator.refuse(call, "trunc of a constant is not compiled");
+        }
+        _ => {}
     }
+    Some(ExprKind::Function(function, arguments))
 }
 
 fn regexp_like(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
@@ -101,7 +164,11 @@ pub(super) fn regex(
     }
 }
 
-fn date_function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
+fn date_function(
+    translator: &mut ExprTranslator<'_>,
+    call: &ScalarFunctionExpr,
+    function: impl FnOnce(&str) -> Option<Function>,
+) -> Option<ExprKind> {
     let [part, value] = call.args() else {
         return translator.refuse(call, "two arguments are expected");
     };
@@ -109,32 +176,33 @@ fn date_function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr)
     if is_zoned(&value.data_type) {
         return translator.refuse(call, "the calendar of a time zone is not compiled");
     }
-    let part = part.downcast_ref::<LiteralExpr>().and_then(|part| part.value().try_as_str().flatten());
-    let Some(part) = part.map(|part| part.trim_matches(['\'', '"']).to_ascii_lowercase()) else {
+    let Some(part) = part.downcast_ref::<LiteralExpr>().and_then(|part| part.value().try_as_str().flatten())
+    else {
         return translator.refuse(call, "the part must be a constant");
     };
-    let function = match call.fun().name() {
-        "date_part" => date_part(&part).map(Function::DatePart),
-        _ => granularity(&part).map(Function::DateTrunc),
-    };
-    match function {
+    match function(part) {
         Some(function) => Some(ExprKind::Function(function, vec![value])),
         None => translator.refuse(call, &format!("the part '{part}' is not compiled")),
     }
 }
 
-fn date_part(part: &str) -> Option<DatePart> {
-    Some(match part {
-        "year" | "years" => DatePart::Year,
-        "quarter" | "quarters" => DatePart::Quarter,
-        "month" | "months" => DatePart::Month,
-        "week" | "weeks" => DatePart::Week,
-        "day" | "days" => DatePart::Day,
+/// The part of a name as DataFusion reads it: in one pair of quotes or none, of any case, with Arrow's synonyms.
+fn date_part(name: &str) -> Option<DatePart> {
+    let quotes = ['\'', '"'];
+    let name = name.strip_prefix(quotes).and_then(|name| name.strip_suffix(quotes)).unwrap_or(name);
+    Some(match name.to_lowercase().as_str() {
+        "y" | "yr" | "yrs" | "year" | "years" => DatePart::Year,
+        "isoyear" => DatePart::IsoYear,
+        "qtr" | "quarter" => DatePart::Quarter,
+        "mon" | "mons" | "month" | "months" => DatePart::Month,
+        "w" | "week" | "weeks" => DatePart::Week,
+        "d" | "day" | "days" => DatePart::Day,
         "dow" => DatePart::DayOfWeek,
+        "isodow" => DatePart::IsoDayOfWeek,
         "doy" => DatePart::DayOfYear,
-        "hour" | "hours" => DatePart::Hour,
-        "minute" | "minutes" => DatePart::Minute,
-        "second" | "seconds" => DatePart::Second,
+        "h" | "hr" | "hrs" | "hour" | "hours" => DatePart::Hour,
+        "m" | "min" | "mins" | "minute" | "minutes" => DatePart::Minute,
+        "s" | "sec" | "secs" | "second" | "seconds" => DatePart::Second,
         "millisecond" | "milliseconds" => DatePart::Millisecond,
         "microsecond" | "microseconds" => DatePart::Microsecond,
         "nanosecond" | "nanoseconds" => DatePart::Nanosecond,

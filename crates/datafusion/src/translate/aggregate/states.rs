@@ -114,7 +114,7 @@ pub(super) fn merge(translator: &mut Translator, node: &AggregateExec) -> Option
         let columns = call.state_fields().map_or(1, |fields| fields.len());
         let states = fields_from(&schema, from, columns);
         let fields = fields_from(&output, to, if keeps_states { columns } else { 1 });
-        let function = function(call.fun().name());
+        let function = function(call.fun());
         let parts = function.and_then(|function| parts(call, function, columns));
         let made = match (function, parts, states, fields) {
             (Some(function), Some(parts), Some(states), Some(fields)) => {
