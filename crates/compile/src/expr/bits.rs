@@ -10,7 +10,7 @@ use super::arithmetic::exact_scalar;
 use super::value::{Int, both, int, integer, scalar, unsupported};
 use super::{case, compare, range, text};
 use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
-use crate::expr::{CompareOp, Expr, lower as lower_expr};
+use crate::expr::{CompareOp, Expr, alike, lower as lower_expr};
 use crate::types::{DataType, Range};
 
 /// A bit operator.
@@ -106,7 +106,7 @@ pub(super) fn extreme(
     let Some((first, rest)) = arguments.split_first() else {
         return unsupported("GREATEST or LEAST of nothing");
     };
-    if arguments.iter().any(|argument| &argument.data_type != data_type) {
+    if !arguments.iter().all(|argument| alike(&argument.data_type, data_type)) {
         return unsupported(format!("GREATEST or LEAST of other types as {data_type}"));
     }
     let mut best = lower_expr(cx, first)?;

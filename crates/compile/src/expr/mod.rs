@@ -40,7 +40,7 @@ pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
 pub(crate) use heap::plain as plain_text;
 pub use logic::lower_condition;
 pub use lower::lower;
-pub(crate) use operands::alike;
+pub use operands::alike;
 pub use search::Search;
 pub use slices::Side;
 pub(crate) use text::order as text_order;

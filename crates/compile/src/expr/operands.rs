@@ -8,7 +8,7 @@ use crate::types::DataType;
 
 /// Whether values of two types can stand for each other as they are. The precision of decimals and the time zone of timestamps
 /// change nothing about a value; NULL without a type is of every type.
-pub(crate) fn alike(a: &DataType, b: &DataType) -> bool {
+pub fn alike(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
         (DataType::Null, _) | (_, DataType::Null) => true,
         (DataType::Decimal128 { scale: a, .. }, DataType::Decimal128 { scale: b, .. }) => a == b,

@@ -10,7 +10,7 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use kelpie_compile::expr::{ArithmeticOp, BitOp, CompareOp, Expr, ExprKind, Function, Regex};
+use kelpie_compile::expr::{ArithmeticOp, BitOp, CompareOp, Expr, ExprKind, Function, Regex, alike};
 use kelpie_compile::types::{DataType, Literal};
 
 use super::{Reasons, function};
@@ -310,7 +310,7 @@ pub(super) fn align(
     operand: &mut Expr,
     data_type: &DataType,
 ) -> Option<()> {
-    if operand.data_type == *data_type {
+    if alike(&operand.data_type, data_type) && operand.data_type != DataType::Null {
         return Some(());
     }
     if operand.kind == ExprKind::Literal(Literal::Null) {
