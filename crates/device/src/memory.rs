@@ -8,7 +8,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::{Buffer, DeviceError, Memory};
 
@@ -217,7 +217,7 @@ impl HostPool {
             state.used -= charged;
             return Err(error(state.used));
         };
-        Ok(Arc::new(HostMemory { block: Some(block), bytes, is_charged: true, pool: self.clone() }))
+        Ok(Arc::new(HostMemory::new(block, bytes, true, self)))
     }
 
     /// A buffer outside of the budget; beyond the device's default budget its pages are those of a file, so that the system
@@ -232,7 +232,7 @@ impl HostPool {
             limit: self.default_limit,
         })?;
         self.state.lock().unbudgeted += block.bytes() as u64;
-        Ok(Arc::new(HostMemory { block: Some(block), bytes, is_charged: false, pool: self.clone() }))
+        Ok(Arc::new(HostMemory::new(block, bytes, false, self)))
     }
 
     fn release(&self, block: Block) {
@@ -293,9 +293,25 @@ pub(crate) struct HostMemory {
     /// It counts in the budget.
     is_charged: bool,
     pool: Arc<HostPool>,
+    /// Held alone by who writes from the host, and together by who reads and by launches: so uploads and fills meet neither
+    /// each other nor a kernel. What kernels of one launch do to each other is theirs to order, by atomics.
+    access: RwLock<()>,
 }
 
 impl HostMemory {
+    fn new(block: Block, bytes: usize, is_charged: bool, pool: &Arc<HostPool>) -> HostMemory {
+        let (block, pool) = (Some(block), Arc::clone(pool));
+        HostMemory { block, bytes, is_charged, pool, access: RwLock::new(()) }
+    }
+
+    /// Keeps uploads and fills of the host away from the memory of a launch. Once a buffer and in one order, so that no two
+    /// launches wait for each other's writers.
+    pub(crate) fn in_launch(mut memory: Vec<&HostMemory>) -> Vec<RwLockReadGuard<'_, ()>> {
+        memory.sort_unstable_by_key(|memory| memory.as_ptr() as usize);
+        memory.dedup_by_key(|memory| memory.as_ptr() as usize);
+        memory.into_iter().map(|memory| memory.access.read()).collect()
+    }
+
     /// The host memory behind a buffer of `pool`.
     pub(crate) fn of<'a>(buffer: &'a Buffer, pool: &Arc<HostPool>) -> Result<&'a HostMemory, DeviceError> {
         let memory = buffer.as_any().downcast_ref::<HostMemory>();
@@ -324,21 +340,26 @@ impl HostMemory {
 
     pub(crate) fn upload(&self, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         self.check("upload", offset, data.len())?;
-        // SAFETY: checked against the block; `data` is borrowed, so it does not overlap memory that only pointers reach.
+        let _alone = self.access.write();
+        // SAFETY: checked against the block; `data` is borrowed, so it does not overlap memory that only pointers reach; the
+        // lock keeps everybody else away.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.as_ptr().add(offset), data.len()) };
         Ok(())
     }
 
     pub(crate) fn download(&self, offset: usize, data: &mut [u8]) -> Result<(), DeviceError> {
         self.check("download", offset, data.len())?;
-        // SAFETY: checked against the block, which was initialised by the system; see `upload` for overlap.
+        let _with_readers = self.access.read();
+        // SAFETY: checked against the block, which was initialised by the system; see `upload` for overlap. Nobody uploads or
+        // fills meanwhile, and no launch writes what its query reads before it has ended.
         unsafe { std::ptr::copy_nonoverlapping(self.as_ptr().add(offset), data.as_mut_ptr(), data.len()) };
         Ok(())
     }
 
     pub(crate) fn fill(&self, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
         self.check("fill", offset, bytes)?;
-        // SAFETY: checked against the block.
+        let _alone = self.access.write();
+        // SAFETY: checked against the block; the lock keeps everybody else away.
         unsafe { std::ptr::write_bytes(self.as_ptr().add(offset), value, bytes) };
         Ok(())
     }
@@ -433,6 +454,49 @@ mod tests {
             assert!(memory.fill(offset, bytes, 0).is_err(), "{bytes} at {offset}");
         }
         assert!(HostMemory::of(&buffer, &HostPool::new("other", 1)).is_err());
+    }
+
+    /// Each upload and fill is seen as a whole, whoever else writes and reads.
+    #[test]
+    fn uploads_and_fills_of_one_buffer_do_not_mix() {
+        let pool = HostPool::new("test", 1 << 20);
+        let buffer = pool.allocate(1 << 12).unwrap();
+        let memory = HostMemory::of(&buffer, &pool).unwrap();
+        memory.fill(0, 1 << 12, 0).unwrap();
+        std::thread::scope(|scope| {
+            for value in 1..4 {
+                scope.spawn(move || {
+                    for _ in 0..2_000 {
+                        memory.fill(0, 1 << 12, value).unwrap();
+                        memory.upload(0, &[value + 10; 1 << 12]).unwrap();
+                    }
+                });
+            }
+            let mut seen = [0; 1 << 12];
+            for _ in 0..2_000 {
+                memory.download(0, &mut seen).unwrap();
+                assert!(seen.iter().all(|byte| *byte == seen[0]));
+            }
+        });
+    }
+
+    #[test]
+    fn a_launch_keeps_writers_away() {
+        let pool = HostPool::new("test", 1 << 20);
+        let buffer = pool.allocate(8).unwrap();
+        let memory = HostMemory::of(&buffer, &pool).unwrap();
+        memory.fill(0, 8, 1).unwrap();
+        let launch = HostMemory::in_launch(vec![memory, memory]);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| memory.fill(0, 8, 2));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!writer.is_finished());
+            drop(launch);
+            writer.join().unwrap().unwrap();
+        });
+        let mut seen = [0; 8];
+        memory.download(0, &mut seen).unwrap();
+        assert_eq!(seen, [2; 8]);
     }
 
     #[test]

@@ -80,8 +80,11 @@ impl<'m> Translator<'m, '_> {
             // A block has one thread: it waits for nobody, and sees what it wrote.
             Stmt::Barrier => {}
             // Loads stay in order among themselves on x86-64, so do stores, and an atomic that writes is a full fence: that
-            // is all that publications and locks rely on. (MFENCE would keep the loads of the rows that follow waiting.)
-            Stmt::Fence if cfg!(target_arch = "x86_64") => {}
+            // is all that publications and locks rely on. (MFENCE would keep the loads of the rows that follow waiting.) The
+            // compiler must keep the order too: what it knows of memory ends at a sequence point.
+            Stmt::Fence if cfg!(target_arch = "x86_64") => {
+                self.builder.ins().sequence_point();
+            }
             Stmt::Fence => {
                 self.builder.ins().fence();
             }

@@ -88,7 +88,7 @@ impl FunctionPrinter<'_> {
     }
 
     fn report(&mut self, code: Handle<Value>) {
-        let line = format!("::atomicCAS({STATUS}, 0u, {});", self.text(code));
+        let line = format!("::atomicCAS_system({STATUS}, 0u, {});", self.text(code));
         self.line(&line);
     }
 

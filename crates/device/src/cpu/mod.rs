@@ -124,6 +124,9 @@ impl Device for CpuDevice {
             return Err(launch_failed(DEVICE, kernel.name(), "a grid of no blocks"));
         }
         let status = Arc::new(AtomicU32::new(0));
+        let buffers = launch.arguments.iter().filter_map(|argument| Some(argument.buffer()?.0));
+        let memory = buffers.map(|buffer| self.memory_of(buffer)).collect::<Result<Vec<_>, _>>()?;
+        let _no_writers = HostMemory::in_launch(memory);
         let task = kernel.bind(&self.pool, launch.arguments, launch.blocks, status.clone())?;
         let time = self
             .workers

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cudarc::driver::result;
 use cudarc::driver::sys::CUdeviceptr;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::driver::Context;
 use super::stream::Pinned;
@@ -48,6 +48,8 @@ pub struct CudaMemory {
     pointer: CUdeviceptr,
     bytes: usize,
     place: Place,
+    /// Held by who accesses memory of the host from the host.
+    access: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,11 @@ impl CudaMemory {
             Place::Device(_) => None,
             Place::Host(pinned) => Some(pinned.address().wrapping_add(offset)),
         }
+    }
+
+    /// Keeps other threads of the host away from memory of the host.
+    pub fn lock(&self) -> MutexGuard<'_, ()> {
+        self.access.lock()
     }
 
     /// Whether it is memory of this pool's device.
@@ -145,7 +152,8 @@ impl Pool {
             None => self.allocate_block(block, bytes, &mut state)?,
         };
         state.used += block as u64;
-        Ok(CudaMemory { pool: self.clone(), pointer, bytes, place: Place::Device(block) })
+        let access = Mutex::default();
+        Ok(CudaMemory { pool: self.clone(), pointer, bytes, place: Place::Device(block), access })
     }
 
     /// A buffer of pinned host memory, outside of the budget.
@@ -161,7 +169,8 @@ impl Pool {
             .map_err(|_| self.no_host_memory(bytes, pinned, limit))?;
         self.state.lock().pinned += bytes as u64;
         let pointer = memory.address() as CUdeviceptr;
-        Ok(CudaMemory { pool: self.clone(), pointer, bytes, place: Place::Host(memory) })
+        let access = Mutex::default();
+        Ok(CudaMemory { pool: self.clone(), pointer, bytes, place: Place::Host(memory), access })
     }
 
     fn no_host_memory(&self, bytes: usize, used: u64, limit: u64) -> DeviceError {

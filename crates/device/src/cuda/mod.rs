@@ -20,6 +20,7 @@ use std::sync::Arc;
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUdeviceptr};
 use kelpie_kir::{Target, ValidModule};
+use parking_lot::MutexGuard;
 
 use self::driver::Context;
 use self::kernel::Compiler;
@@ -146,6 +147,12 @@ impl CudaDevice {
         Ok(memory.pointer() + offset as u64)
     }
 
+    /// As `on_host`, for this thread alone.
+    fn host_part<'a>(&self, buffer: &'a Buffer, offset: usize) -> Option<(*mut u8, MutexGuard<'a, ()>)> {
+        let memory = buffer.as_any().downcast_ref::<CudaMemory>()?;
+        Some((memory.on_host(offset)?, memory.lock()))
+    }
+
     /// The bytes of a buffer from `offset` on, where it lies on the host; `range` has checked them.
     fn on_host(&self, buffer: &Buffer, offset: usize) -> Option<*mut u8> {
         buffer.as_any().downcast_ref::<CudaMemory>().and_then(|memory| memory.on_host(offset))
@@ -231,8 +238,9 @@ impl Device for CudaDevice {
 
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         let target = self.range("a copy to the device", buffer, offset, data.len())?;
-        if let Some(target) = self.on_host(buffer, offset) {
-            // SAFETY: `range` checked that the buffer has these bytes; kernels that use them are waited for.
+        if let Some((target, _alone)) = self.host_part(buffer, offset) {
+            // SAFETY: `range` checked that the buffer has these bytes; kernels that use them are waited for, and the lock keeps
+            // other threads away.
             unsafe { target.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
             return Ok(());
         }
@@ -241,7 +249,7 @@ impl Device for CudaDevice {
 
     fn download(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<(), DeviceError> {
         let source = self.range("a copy from the device", buffer, offset, data.len())?;
-        if let Some(source) = self.on_host(buffer, offset) {
+        if let Some((source, _alone)) = self.host_part(buffer, offset) {
             // SAFETY: as in `upload`.
             unsafe { data.as_mut_ptr().copy_from_nonoverlapping(source, data.len()) };
             return Ok(());
@@ -251,7 +259,7 @@ impl Device for CudaDevice {
 
     fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
         let target = self.range("a fill", buffer, offset, bytes)?;
-        if let Some(target) = self.on_host(buffer, offset) {
+        if let Some((target, _alone)) = self.host_part(buffer, offset) {
             // SAFETY: as in `upload`.
             unsafe { target.write_bytes(value, bytes) };
             return Ok(());

@@ -166,6 +166,51 @@ fn waiting_for_another_worker() {
     }
 }
 
+/// A load after a fence is a load of its own: the compiler does not give it what the one before has found.
+#[test]
+fn a_fence_stops_the_compiler() {
+    let module = kernel(|b| {
+        let flag = param(b, "flag", Type::global(Scalar::U32));
+        let stop = param(b, "stop", Type::global(Scalar::U32));
+        let changes = param(b, "changes", Type::global(Scalar::U32));
+        let worker = b.builtin(Builtin::BlockId);
+        let (zero, one) = (b.u32(0), b.u32(1));
+        let looks = b.eq(worker, zero);
+        b.begin_if(looks);
+        // Far more looks than it takes to see the other worker's write between two of them.
+        let most = b.u32(400_000_000);
+        let count = b.var_of("count", zero);
+        b.begin_loop();
+        let before = b.load(flag);
+        b.fence();
+        let after = b.load(flag);
+        let changed = b.ne(before, after);
+        b.begin_if(changed);
+        b.store(changes, one);
+        b.break_loop();
+        b.end();
+        let seen = b.read(count);
+        let next = b.add(seen, one);
+        b.assign(count, next);
+        let done = b.ge(next, most);
+        b.break_if(done);
+        b.end();
+        b.atomic_discard(AtomicOp::Exchange, stop, one, Scope::Device);
+        b.begin_else();
+        b.begin_loop();
+        b.atomic_discard(AtomicOp::Add, flag, one, Scope::Device);
+        let stopped = b.atomic_load(stop, Scope::Device);
+        let stopped = b.ne(stopped, zero);
+        b.break_if(stopped);
+        b.end();
+        b.end();
+    });
+    let (mut flag, mut stop, mut changes) = ([0u32], [0u32], [0u32]);
+    let arguments = [address_mut(&mut flag), address_mut(&mut stop), address_mut(&mut changes)];
+    assert_eq!(run_together(&module, &arguments), 0);
+    assert_eq!(changes, [1], "a change between two loads is never seen");
+}
+
 #[test]
 fn the_first_report_stays() {
     let module = kernel(|b| {
