@@ -229,6 +229,11 @@ pub trait Device: Send + Sync + Debug {
     fn kind(&self) -> DeviceKind;
     /// Its name, for people.
     fn name(&self) -> String;
+    /// Whether it can do nothing any more: its driver has lost the context. What was compiled for it and what lies in its
+    /// memory are lost with it; once nobody holds any of that, the device may be opened again.
+    fn is_lost(&self) -> bool {
+        false
+    }
     /// Properties for `kelpie devices`: name and value.
     fn properties(&self) -> Vec<(String, String)>;
     /// What code is generated for.

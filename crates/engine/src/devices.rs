@@ -1,6 +1,7 @@
 //! The devices of a process, opened when first asked for.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use kelpie_device::{Device, DeviceError, DeviceKind};
@@ -22,20 +23,49 @@ enum Key {
 /// A kind of device: usable, or why not.
 pub type DeviceState = (DeviceKind, Result<Arc<dyn Device>, String>);
 
-/// Opened devices. A device that could not be opened is tried again by the next query.
+/// Opened devices. A device that could not be opened is tried again by the next query, and so is one that was lost.
 #[derive(Debug, Default)]
 pub struct Devices {
     open: Mutex<HashMap<Key, Arc<dyn Device>>>,
+    /// Why there is no GPU any more, where there was one.
+    lost: Mutex<Option<String>>,
+    gpu: OpenGpu,
+}
+
+/// Opens the GPU.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenGpu(pub fn() -> Result<Arc<dyn Device>, DeviceError>);
+
+impl Default for OpenGpu {
+    fn default() -> OpenGpu {
+        OpenGpu(|| Ok(kelpie_device::cuda::CudaDevice::open(0)?))
+    }
+}
+
+impl fmt::Debug for OpenGpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenGpu")
+    }
 }
 
 impl Devices {
-    /// The device that a query asks for.
+    /// Devices whose GPU is what `gpu` opens.
+    #[cfg(test)]
+    pub(crate) fn with_gpu(gpu: OpenGpu) -> Devices {
+        Devices { gpu, ..Devices::default() }
+    }
+
+    /// The device that a query asks for; the CPU in place of a GPU that was lost and cannot be opened again.
     pub fn choose(&self, options: &QueryOptions) -> Result<Arc<dyn Device>, DeviceError> {
+        let cpu = || self.get(Key::Cpu(options.threads));
         let device = match options.device {
-            DeviceChoice::Cpu => self.get(Key::Cpu(options.threads)),
-            DeviceChoice::Cuda => self.get(Key::Cuda),
+            DeviceChoice::Cpu => cpu(),
+            DeviceChoice::Cuda => self.get(Key::Cuda).or_else(|error| match self.loss() {
+                Some(_) => cpu(),
+                None => Err(error),
+            }),
             DeviceChoice::Simt => self.get(Key::Simt(options.simt_lanes.clamp(1, 32))),
-            DeviceChoice::Auto => self.get(Key::Cuda).or_else(|_| self.get(Key::Cpu(options.threads))),
+            DeviceChoice::Auto => self.get(Key::Cuda).or_else(|_| cpu()),
         }?;
         device.set_memory_limit(options.memory_limit);
         Ok(device)
@@ -54,16 +84,48 @@ impl Devices {
             .collect()
     }
 
+    /// Lets go of devices that are lost. Whether one is lost and not open again: what was made for it is to be dropped
+    /// before it is asked for.
+    pub(crate) fn let_go(&self) -> bool {
+        let mut lost = self.lost.lock();
+        self.open.lock().retain(|_, device| {
+            if device.is_lost() {
+                *lost = Some(format!("{} was lost", device.name()));
+            }
+            !device.is_lost()
+        });
+        lost.is_some()
+    }
+
+    /// Why there is no GPU any more, where there was one.
+    pub(crate) fn loss(&self) -> Option<String> {
+        self.lost.lock().clone()
+    }
+
     fn get(&self, key: Key) -> Result<Arc<dyn Device>, DeviceError> {
         if let Some(device) = self.open.lock().get(&key) {
             return Ok(Arc::clone(device));
         }
         let device: Arc<dyn Device> = match &key {
             Key::Cpu(threads) => kelpie_device::cpu::CpuDevice::new(*threads)?,
-            Key::Cuda => kelpie_device::cuda::CudaDevice::open(0)?,
+            Key::Cuda => self.open_gpu()?,
             Key::Simt(lanes) => kelpie_device::simt::SimtDevice::new(*lanes, lanes * SIMT_WARPS, SIMT_BLOCKS),
         };
         // Two queries may have opened it at once: the first one stays.
         Ok(Arc::clone(self.open.lock().entry(key).or_insert(device)))
     }
+
+    fn open_gpu(&self) -> Result<Arc<dyn Device>, DeviceError> {
+        let opened = (self.gpu.0)();
+        let mut lost = self.lost.lock();
+        match (&opened, lost.as_mut()) {
+            (Ok(_), _) => *lost = None,
+            (Err(error), Some(why)) => *why = error.to_string(),
+            (Err(_), None) => {}
+        }
+        opened
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,6 +87,9 @@ pub enum FallbackReason {
     /// The query does not fit into the memory of any device.
     #[error("{0}")]
     DeviceMemory(DeviceError),
+    /// The device can do nothing any more.
+    #[error("the device is lost: {0}")]
+    DeviceLost(DeviceError),
     /// The host has no memory for a part of the answer.
     #[error("out of memory: {bytes} bytes asked for {what}")]
     HostMemory {

@@ -10,20 +10,20 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_device::{CancelToken, Device, QueryStream};
+use kelpie_device::{CancelToken, Device, DeviceKind, QueryStream};
 use kelpie_kir::{Module, Scalar, Target};
 use parking_lot::Mutex;
 
 use crate::columns::ColumnCache;
 use crate::devices::{DeviceState, Devices};
 use crate::effort::Effort;
-use crate::error::EngineError;
+use crate::error::{EngineError, FallbackReason};
 use crate::execution::Execution;
 use crate::meter::{self, MeteredStream};
 use crate::stage::{self, Prepared};
 use crate::{
-    ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates, Resolution, bandwidth,
-    primitives,
+    DeviceChoice, ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates,
+    Resolution, bandwidth, primitives,
 };
 
 /// Programs that stay compiled.
@@ -113,7 +113,7 @@ impl Engine {
     /// Runs a query. Blocks; call it from a thread that may.
     pub fn execute(&self, query: &Query, cancel: &CancelToken) -> Result<QueryOutput, EngineError> {
         let mut execution = self.begin(query, cancel, None)?;
-        let batch = execution.run(&query.plan)?;
+        let batch = execution.run(&query.plan).map_err(|error| lost(error, &execution.device))?;
         let (device, total) = (Arc::clone(&execution.device), Arc::clone(&execution.total));
         let mut metrics = execution.metrics;
         if query.options.meter {
@@ -154,8 +154,13 @@ impl Engine {
         cancel: &'a CancelToken,
         explain: Option<(ExplainStage, String)>,
     ) -> Result<Execution<'a>, EngineError> {
+        self.forget_lost();
         let device = self.devices.choose(&query.options)?;
-        let metrics = QueryMetrics { device: device.name(), ..QueryMetrics::default() };
+        let mut metrics = QueryMetrics { device: device.name(), ..QueryMetrics::default() };
+        let is_other = device.kind() == DeviceKind::Cpu && query.options.device != DeviceChoice::Cpu;
+        metrics
+            .steps
+            .extend(self.devices.loss().filter(|_| is_other).map(|why| format!("{why}; on the CPU")));
         let total = meter::Total::default();
         Ok(Execution {
             engine: self,
@@ -169,6 +174,17 @@ impl Engine {
             metrics,
             explain,
         })
+    }
+
+    /// Drops what was compiled for devices that are lost and what lies on them: they are opened again once nobody holds any
+    /// of it.
+    fn forget_lost(&self) {
+        if self.devices.let_go() {
+            let is_usable =
+                |prepared: &Prepared| prepared.device.upgrade().is_some_and(|device| !device.is_lost());
+            self.programs.lock().retain(|(_, prepared)| is_usable(prepared));
+            self.columns.forget_lost();
+        }
     }
 
     pub(crate) fn known(&self, key: &str) -> Option<Arc<Prepared>> {
@@ -186,6 +202,14 @@ impl Engine {
             programs.pop_front();
         }
         programs.push_back((key, Arc::clone(prepared)));
+    }
+}
+
+/// An error of a device that is lost is no reason for its query to fail.
+fn lost(error: EngineError, device: &Arc<dyn Device>) -> EngineError {
+    match error {
+        EngineError::Device(error) if device.is_lost() => FallbackReason::DeviceLost(error).into(),
+        error => error,
     }
 }
 

@@ -1,9 +1,10 @@
 //! The CUDA driver: whether it is there, the device's context, and what its errors mean.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, Weak};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUresult};
+use parking_lot::Mutex;
 
 use crate::DeviceError;
 
@@ -15,6 +16,7 @@ const FUNCTIONS: &[&str] = &[
     "cuDeviceGetCount",
     "cuDeviceGetName",
     "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxReset_v2",
     "cuDevicePrimaryCtxRetain",
     "cuDeviceTotalMem_v2",
     "cuDriverGetVersion",
@@ -43,6 +45,7 @@ const FUNCTIONS: &[&str] = &[
     "cuStreamCreate",
     "cuStreamDestroy_v2",
     "cuStreamSynchronize",
+    "cuStreamWaitEvent",
 ];
 
 /// Loads and starts the driver; why that does not work.
@@ -107,6 +110,9 @@ fn is_sticky(error: DriverError) -> bool {
     )
 }
 
+/// The contexts of this process, also those that are lost and still in use.
+static CONTEXTS: Mutex<Vec<Weak<Context>>> = Mutex::new(Vec::new());
+
 /// One device's context, shared by everything that lives on it.
 #[derive(Debug)]
 pub struct Context {
@@ -124,13 +130,28 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Retains the device's primary context. The driver must have started.
-    pub fn new(name: String, device: sys::CUdevice) -> Result<Context, DeviceError> {
+    /// Retains the device's primary context. The driver must have started. A context that was lost is in the way until
+    /// nobody holds anything of it: only then can it be reset, as its memory and modules go with it.
+    pub fn new(name: String, device: sys::CUdevice) -> Result<Arc<Context>, DeviceError> {
+        let mut contexts = CONTEXTS.lock();
+        contexts.retain(|context| context.strong_count() > 0);
+        let lost =
+            contexts.iter().filter_map(Weak::upgrade).find(|known| known.device == device && known.is_lost());
+        if let Some(lost) = lost {
+            lost.enter()?;
+        }
         // SAFETY: `device` comes from `cuDeviceGet`.
         let handle = unsafe { result::primary_ctx::retain(device) }.map_err(|error| {
             DeviceError::NotUsable { device: name.clone(), reason: format!("no context: {}", words(error)) }
         })?;
-        Ok(Context { name, device, handle, broken: OnceLock::new() })
+        let context = Arc::new(Context { name, device, handle, broken: OnceLock::new() });
+        contexts.push(Arc::downgrade(&context));
+        Ok(context)
+    }
+
+    /// Whether an error has made it unusable.
+    pub fn is_lost(&self) -> bool {
+        self.broken.get().is_some()
     }
 
     /// Makes this the calling thread's context; an error where it is lost.
@@ -138,7 +159,7 @@ impl Context {
         if let Some(cause) = self.broken.get() {
             return Err(DeviceError::NotUsable {
                 device: self.name.clone(),
-                reason: format!("its context is lost since {cause}; only a new process can use it again"),
+                reason: format!("its context is lost since {cause}"),
             });
         }
         // SAFETY: the context is retained until `drop`.
@@ -169,6 +190,11 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.is_lost() {
+            // SAFETY: everything that uses the context holds an `Arc` of this, and `new` gives no other one meanwhile: nothing
+            // of it is left to be used. An error means that the device stays unusable, which the next `new` finds out.
+            let _ = unsafe { sys::cuDevicePrimaryCtxReset_v2(self.device) };
+        }
         // SAFETY: retained once in `new`; everything that uses it holds an `Arc` of this.
         let _ = unsafe { result::primary_ctx::release(self.device) };
     }

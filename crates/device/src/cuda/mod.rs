@@ -3,7 +3,8 @@
 //! A query has a stream of its own, in which its operations run in order. Every operation waits until it is done, but a
 //! query's fills: they are waited for together with what comes after them. An error that
 //! loses the driver's context (a wild pointer in a kernel, say) fails the operation and every later one of this device,
-//! with a message that names the first cause; the process and other devices go on.
+//! with a message that names the first cause; the process and other devices go on. Once everything of the lost context is
+//! dropped, the device may be opened anew: the context is reset then. Drivers do not promise that this helps.
 
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
@@ -91,7 +92,7 @@ impl CudaDevice {
         }
         // Beside the making of the context and the reading of columns. Without it the first compilation takes longer.
         let _ = nvrtc.read_ahead();
-        let context = Arc::new(Context::new(label, device)?);
+        let context = Context::new(label, device)?;
         let pool = Arc::new(Pool::new(context.clone())?);
         let multiprocessors = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).max(1);
         let shared = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
@@ -210,6 +211,10 @@ impl Device for CudaDevice {
 
     fn name(&self) -> String {
         self.context.name.clone()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.context.is_lost()
     }
 
     fn properties(&self) -> Vec<(String, String)> {

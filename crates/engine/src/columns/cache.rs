@@ -97,10 +97,10 @@ impl State {
         }
     }
 
-    /// Takes out the columns of devices that are gone.
+    /// Takes out the columns of devices that are gone or lost.
     fn drop_orphans(&mut self) {
         self.entries.retain(|_, entry| match entry {
-            Entry::Ready { device, .. } => device.strong_count() > 0,
+            Entry::Ready { device, .. } => device.upgrade().is_some_and(|device| !device.is_lost()),
             Entry::Loading => true,
         });
     }
@@ -126,6 +126,11 @@ impl Drop for Claim<'_> {
 }
 
 impl ColumnCache {
+    /// Drops the columns of devices that are gone or lost.
+    pub(crate) fn forget_lost(&self) {
+        self.state.lock().drop_orphans();
+    }
+
     /// Columns (positions in the source) of every row, from the cache or the source. The missing ones are read in one
     /// pass; columns that another query is reading are waited for.
     pub fn load(

@@ -13,7 +13,7 @@ mod state;
 mod traffic;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use arrow::compute::concat_batches;
@@ -33,6 +33,8 @@ use crate::{QueryMetrics, Transfer, result, sorting};
 /// A program with its kernels on one device.
 #[derive(Debug)]
 pub struct Prepared {
+    /// What it was compiled for.
+    pub device: Weak<dyn Device>,
     pub program: Program,
     pub modules: Vec<ValidModule>,
     pub kernels: Vec<Arc<dyn Kernel>>,
@@ -161,7 +163,8 @@ pub fn prepare(
     let counted = count_modules.into_iter().zip(counted);
     let counted = counted.map(|((index, module, _), kernel)| (index, (module, kernel))).collect();
     let host_order_rows = host_sort_rows.unwrap_or(sorting::HOST_ORDER_ROWS);
-    Ok(Prepared { program, modules, kernels, counted, host_order_rows, learned: Mutex::new(None) })
+    let device = Arc::downgrade(stream.device());
+    Ok(Prepared { device, program, modules, kernels, counted, host_order_rows, learned: Mutex::new(None) })
 }
 
 fn compile_all(
