@@ -5,6 +5,8 @@ mod dictionary;
 mod load;
 mod origin;
 
+use std::sync::Arc;
+
 use kelpie_kir::builder::V;
 use kelpie_kir::{Builder, Scalar, Target, Type};
 
@@ -243,6 +245,11 @@ impl<'a> Context<'a> {
     /// Bytes in device memory, uploaded once.
     pub fn bytes(&mut self, bytes: &[u8]) -> V {
         self.argument("bytes", Type::global(Scalar::U8), Argument::Bytes(bytes.into()))
+    }
+
+    /// As [`Context::bytes`], of a table that many kernels are given.
+    pub fn shared_bytes(&mut self, bytes: &Arc<[u8]>) -> V {
+        self.argument("bytes", Type::global(Scalar::U8), Argument::Bytes(Arc::clone(bytes)))
     }
 
     /// Orders the bytes of text and its address: to be called between writing a text and publishing its address in a

@@ -9,7 +9,7 @@ use kelpie_kir::{Scalar, Type};
 use super::facts::{facts, is_lazy};
 use super::logic::lower_condition;
 use super::value::{both, unsupported};
-use super::{compare, literal};
+use super::{compare, heap, literal};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported, register_of};
 use crate::expr::{Expr, lower as lower_expr};
 use crate::types::{DataType, Range};
@@ -134,7 +134,8 @@ pub(super) fn choose(
     b: Lowered,
 ) -> Result<Lowered, Unsupported> {
     let range = union(a.range, b.range);
-    let valid = match (a.valid, b.valid) {
+    let (a_valid, b_valid) = (a.valid, b.valid);
+    let valid = match (a_valid, b_valid) {
         (None, None) => None,
         (a, b) => {
             let [a, b] = [a, b].map(|valid| match valid {
@@ -156,19 +157,21 @@ pub(super) fn choose(
             };
             Repr::Scalar(cx.builder.select(condition, a, b))
         }
-        (Repr::Text(a), Repr::Text(b)) => Repr::Text(Text {
-            case: same_case(a.case, b.case)?,
-            data: cx.builder.select(condition, a.data, b.data),
-            length: cx.builder.select(condition, a.length, b.length),
-            code: None,
-        }),
+        (Repr::Text(a), Repr::Text(b)) => {
+            let (a, b) = match a.case == b.case {
+                true => (a, b),
+                false => (heap::plain(cx, a, a_valid), heap::plain(cx, b, b_valid)),
+            };
+            Repr::Text(Text {
+                case: a.case,
+                data: cx.builder.select(condition, a.data, b.data),
+                length: cx.builder.select(condition, a.length, b.length),
+                code: None,
+            })
+        }
         _ => return unsupported("branches of different types"),
     };
     Ok(Lowered { repr, valid, range })
-}
-
-fn same_case(a: Case, b: Case) -> Result<Case, Unsupported> {
-    if a == b { Ok(a) } else { unsupported("branches of text with and without upper or lower") }
 }
 
 fn union(a: Option<Range>, b: Option<Range>) -> Option<Range> {
@@ -184,7 +187,11 @@ struct Target {
 
 enum TargetRepr {
     Scalar(Var, Scalar),
-    Text { data: Var, length: Var, case: std::cell::Cell<Option<Case>> },
+    /// Without a case mapping.
+    Text {
+        data: Var,
+        length: Var,
+    },
 }
 
 impl Target {
@@ -202,7 +209,6 @@ impl Target {
             DataType::Utf8 => TargetRepr::Text {
                 data: cx.builder.var("text", Type::global(Scalar::U8)),
                 length: cx.builder.var("length", Scalar::U32),
-                case: std::cell::Cell::new(None),
             },
             _ => TargetRepr::Scalar(cx.builder.var("case", register), register),
         };
@@ -229,8 +235,8 @@ impl Target {
                 };
                 cx.builder.assign(*var, scalar);
             }
-            (TargetRepr::Text { data, length, case }, Repr::Text(text)) => {
-                case.set(Some(same_case(case.get().unwrap_or(text.case), text.case)?));
+            (TargetRepr::Text { data, length }, Repr::Text(text)) => {
+                let text = heap::plain(cx, text.clone(), value.valid);
                 cx.builder.assign(*data, text.data);
                 cx.builder.assign(*length, text.length);
             }
@@ -248,10 +254,10 @@ impl Target {
         let valid = Some(cx.builder.read(self.valid));
         let repr = match self.repr {
             TargetRepr::Scalar(var, _) => Repr::Scalar(cx.builder.read(var)),
-            TargetRepr::Text { data, length, case } => Repr::Text(Text {
+            TargetRepr::Text { data, length } => Repr::Text(Text {
                 data: cx.builder.read(data),
                 length: cx.builder.read(length),
-                case: case.get().unwrap_or(Case::Keep),
+                case: Case::Keep,
                 code: None,
             }),
         };

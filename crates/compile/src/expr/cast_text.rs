@@ -1,4 +1,4 @@
-//! Casts from text to numbers, booleans and dates, with the forms that Arrow's parsers accept.
+//! Casts from text to integers, booleans and dates, with the forms that Arrow's parsers accept.
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
@@ -46,12 +46,13 @@ pub(super) fn parse(cx: &mut Context<'_>, value: &Lowered, to: &DataType) -> Res
             }
             Ok(Converted { bad: None, ..converted })
         }
+        DataType::Float32 | DataType::Float64 => Ok(super::cast_float::parse(cx, &text, value.valid, to)),
         other => unsupported(format!("cast from Utf8 to {other}")),
     }
 }
 
 /// A text without ASCII white space at its ends.
-fn trim(cx: &mut Context<'_>, text: &Text) -> (V, V) {
+pub(super) fn trim(cx: &mut Context<'_>, text: &Text) -> (V, V) {
     let leading = trim_function(cx, "text_leading_space", |_, _, index| index);
     let trailing = trim_function(cx, "text_trailing_space", |b, length, index| {
         let one = b.u32(1);
@@ -139,7 +140,7 @@ fn integer_parser(cx: &mut Context<'_>) -> Handle<Function> {
 }
 
 /// The digit at a place, 10 or more (`u32`) where there is none.
-fn digit_at(b: &mut Builder, data: V, place: V) -> V {
+pub(super) fn digit_at(b: &mut Builder, data: V, place: V) -> V {
     let (byte, zero) = (byte(b, data, place, Case::Keep), b.u32(b'0'.into()));
     b.sub(byte, zero)
 }

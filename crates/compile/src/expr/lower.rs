@@ -3,7 +3,7 @@
 use super::value::unsupported;
 use super::{
     ExprKind, Function, Side, arithmetic, bits, case, cast, compare, date_part, dictionary, heap, inlist,
-    like, literal, logic, math, operands, pad, part, regex, search, slices, text, trunc,
+    letters, like, literal, logic, math, operands, pad, part, regex, search, slices, text, trunc,
 };
 use crate::context::{Case, Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -59,8 +59,10 @@ fn call(
         (Function::Substr, _) => text::substring(cx, arguments),
         (Function::CharacterLength, [input]) => text::character_length(cx, input),
         (Function::OctetLength, [input]) => text::octet_length(cx, input),
-        (Function::Upper, [input]) => text::change_case(cx, input, Case::Upper),
-        (Function::Lower, [input]) => text::change_case(cx, input, Case::Lower),
+        (Function::Upper, [input]) => letters::change_case(cx, input, Case::Upper),
+        (Function::Lower, [input]) => letters::change_case(cx, input, Case::Lower),
+        (Function::InitialCapitals, [input]) => letters::initial_capitals(cx, input),
+        (Function::Translate, _) => letters::translate(cx, arguments),
         (Function::DatePart(part), [input]) => date_part::lower_part(cx, part, input, &expr.data_type),
         (Function::DateTrunc(granularity), [input]) => {
             date_part::lower_trunc(cx, granularity, input, &expr.data_type)

@@ -4,6 +4,7 @@ mod arithmetic;
 mod bits;
 mod case;
 mod cast;
+mod cast_float;
 mod cast_text;
 mod civil;
 mod compare;
@@ -16,6 +17,7 @@ mod facts;
 mod format;
 mod heap;
 mod inlist;
+mod letters;
 mod like;
 mod literal;
 mod logic;
@@ -31,6 +33,7 @@ mod slices;
 mod text;
 mod tree;
 mod trunc;
+mod unicode;
 mod value;
 mod words;
 
@@ -146,10 +149,14 @@ pub enum Function {
     CharacterLength,
     /// Length in bytes.
     OctetLength,
-    /// ASCII text to upper case (text beyond ASCII is reported to the launcher, which falls back).
+    /// Text to upper case.
     Upper,
-    /// ASCII text to lower case (likewise).
+    /// Text to lower case; a sigma at the end of a word is a final one.
     Lower,
+    /// `initcap(text)`.
+    InitialCapitals,
+    /// `translate(text, from, to)`.
+    Translate,
     /// `date_part(constant, value)`; the argument is the value alone.
     DatePart(DatePart),
     /// `date_trunc(constant, value)`; the argument is the value alone.

@@ -180,14 +180,6 @@ pub(super) fn sign(b: &mut Builder, left: V, right: V) -> V {
     b.select(less, minus_one, order)
 }
 
-/// Lowers UPPER and LOWER: bytes are mapped when they are read; text beyond ASCII makes the engine fall back.
-pub(super) fn change_case(cx: &mut Context<'_>, input: &Expr, case: Case) -> Result<Lowered, Unsupported> {
-    let value = lower_expr(cx, input)?;
-    let text = text(&value)?;
-    require_ascii(cx, &text, value.valid);
-    Ok(Lowered { repr: Repr::Text(Text { case, code: None, ..text }), ..value })
-}
-
 /// Reports a fallback where a text is not ASCII.
 pub(super) fn require_ascii(cx: &mut Context<'_>, text: &Text, valid: Option<V>) {
     let is_ascii = words::is_ascii_function(cx);

@@ -1,4 +1,4 @@
-//! Bit operators, GREATEST and LEAST, TRUNC, and IN lists that are tables.
+//! Bit operators, GREATEST and LEAST, TRUNC, IN lists that are tables, letters beyond ASCII, and floats from text.
 
 use kelpie_compile::context::Status::Fallback;
 use kelpie_compile::expr::{BitOp, Expr, ExprKind, Function};
@@ -233,4 +233,151 @@ fn the_lowest_integer_is_negated_as_datafusion_does() {
         Boolean,
     );
     check_one(&constant, vec![(1.into(), Fallback.into())]);
+}
+
+/// Texts whose case is mapped to others of the same and of another length.
+const TEXTS: [&str; 22] = [
+    "",
+    "a",
+    "hi THOMAS, 2nd",
+    "\u{e9}t\u{e9}",
+    "\u{c9}T\u{c9}",
+    "stra\u{df}e",
+    "\u{130}stanbul \u{131}",
+    "\u{fb03}x \u{1c4}\u{1c5}\u{1c6}",
+    "\u{39f}\u{394}\u{39f}\u{3a3}",
+    "\u{3a3}",
+    "\u{3a3}\u{3a3} \u{3a3}a a\u{3a3}",
+    "a\u{3a3}.b a\u{3a3}. b \u{301}\u{3a3} a\u{301}\u{3a3}\u{301}",
+    "x\u{3a3}'\u{ad}y x\u{3a3}'\u{ad}!",
+    "\u{1f600}\u{1d400}a\u{10400}\u{10428}",
+    "\u{4e2d}\u{6587}abc\u{5b57}x",
+    "\u{212a}elvin \u{2126}",
+    "\u{1e9e}\u{149}\u{390}",
+    "na\u{ef}ve CAF\u{c9}-bar_baz",
+    "\u{1c5}ungla \u{1f88}",
+    "\u{661}a\u{661} b",
+    "\u{ab70}\u{13a0}\u{10d0}\u{1c90}",
+    "a\u{0}\u{e9}",
+];
+
+#[test]
+fn letters_beyond_ascii_have_rusts_mappings() {
+    let rows = |map: fn(&str) -> String| -> Vec<(Value, Value)> {
+        let texts = TEXTS.iter().map(|text| ((*text).into(), map(text).as_str().into()));
+        texts.chain([(NULL, NULL)]).collect()
+    };
+    let of = |function| call(function, vec![col(0, Utf8)], Utf8);
+    check_one(&of(Function::Upper), rows(|text| text.to_uppercase()));
+    check_one(&of(Function::Lower), rows(|text| text.to_lowercase()));
+    let both = call(Function::Lower, vec![of(Function::Upper)], Utf8);
+    check_one(&both, rows(|text| text.to_uppercase().to_lowercase()));
+    let reversed = call(Function::Reverse, vec![of(Function::Upper)], Utf8);
+    check_one(&reversed, rows(|text| text.to_uppercase().chars().rev().collect()));
+    let initials = |text: &str| {
+        let mut inside = false;
+        let mut result = String::new();
+        for c in text.chars() {
+            match inside {
+                true => result.extend(c.to_lowercase()),
+                false => result.extend(c.to_uppercase()),
+            }
+            inside = c.is_alphanumeric();
+        }
+        result
+    };
+    check_one(&of(Function::InitialCapitals), rows(initials));
+    check_one(
+        &compare(kelpie_compile::expr::CompareOp::Eq, of(Function::Upper), string("\u{c9}T\u{c9}")),
+        vec![
+            ("\u{e9}t\u{e9}".into(), true.into()),
+            ("\u{c9}t\u{e9}".into(), true.into()),
+            ("ete".into(), false.into()),
+        ],
+    );
+}
+
+#[test]
+fn characters_are_translated() {
+    let translate = |from: Expr, to: Expr| call(Function::Translate, vec![col(0, Utf8), from, to], Utf8);
+    check_one(
+        &translate(string("143"), string("ax")),
+        vec![
+            ("12345".into(), "a2x5".into()),
+            ("".into(), "".into()),
+            (NULL, NULL),
+            ("333".into(), "".into()),
+        ],
+    );
+    // The first of equal characters counts, and what `to` has too much is not used.
+    check_one(
+        &translate(string("aab\u{e9}"), string("xy\u{1f600}ef")),
+        vec![
+            ("abc\u{e9}a".into(), "x\u{1f600}cex".into()),
+            ("\u{c9}".into(), "\u{c9}".into()),
+            ("y".into(), "y".into()),
+        ],
+    );
+    check(
+        &translate(col(1, Utf8), col(2, Utf8)),
+        &[
+            (vec!["abc".into(), "b".into(), "\u{e9}".into()], "a\u{e9}c".into()),
+            (vec!["abc".into(), "".into(), "x".into()], "abc".into()),
+            (vec!["abc".into(), NULL, "x".into()], NULL),
+            (vec!["abc".into(), "a".into(), NULL], NULL),
+            (vec![NULL, "a".into(), "b".into()], NULL),
+        ],
+    );
+}
+
+#[test]
+fn floats_are_read_from_text() {
+    use kelpie_compile::context::Status::CastParse;
+    let values = [
+        ("0", 0.0),
+        ("-0", -0.0),
+        ("1.5", 1.5),
+        (" -12.25\t", -12.25),
+        ("+.5", 0.5),
+        ("5.", 5.0),
+        ("1e3", 1000.0),
+        ("1.25E-2", 0.0125),
+        ("0.1", 0.1),
+        ("123456.789", 123_456.789),
+        ("9007199254740992", 9_007_199_254_740_992.0),
+        ("1e22", 1e22),
+        ("3e-22", 3e-22),
+        ("000000000000000000000000000012.5", 12.5),
+        ("0e999", 0.0),
+        ("inf", f64::INFINITY),
+        ("-Infinity", f64::NEG_INFINITY),
+        ("+INF", f64::INFINITY),
+        ("NaN", f64::NAN),
+    ];
+    let mut rows: Vec<(Value, Value)> =
+        values.iter().map(|(text, value)| ((*text).into(), (*value).into())).collect();
+    let unknown =
+        ["1e23", "1e-400", "9007199254740993", "0.1000000000000000055511151231257827", "-nan", "1e1000000"];
+    rows.extend(unknown.map(|text| (text.into(), Fallback.into())));
+    rows.push((NULL, NULL));
+    let invalid = [
+        "", " ", ".", "-", "e5", "1e", "1e+", "1x", "1 2", "1.2.3", "infinit", "nano", "--1", "0x10", "1_0",
+        "\u{e9}",
+    ];
+    let mut checked = rows.clone();
+    checked.extend(invalid.map(|text| (text.into(), CastParse.into())));
+    check_one(&cast(col(0, Utf8), Float64), checked);
+    rows.extend(invalid.map(|text| (text.into(), NULL)));
+    check_one(&try_cast(col(0, Utf8), Float64), rows);
+    let singles = [
+        ("0.1", f64::from(0.1f32)),
+        ("123456.789", f64::from(123_456.79f32)),
+        ("-1e-5", f64::from(-1e-5f32)),
+    ];
+    let mut rows: Vec<(Value, Value)> =
+        singles.iter().map(|(text, value)| ((*text).into(), (*value).into())).collect();
+    // In the middle of two floats.
+    rows.push(("16777217".into(), Fallback.into()));
+    rows.push(("x".into(), CastParse.into()));
+    check_one(&cast(col(0, Utf8), Float32), rows);
 }

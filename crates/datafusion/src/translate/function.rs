@@ -42,6 +42,8 @@ fn simple(implementation: &dyn ScalarUDFImpl) -> Option<Function> {
         string::octet_length::OctetLengthFunc => Function::OctetLength,
         string::upper::UpperFunc => Function::Upper,
         string::lower::LowerFunc => Function::Lower,
+        unicode::initcap::InitcapFunc => Function::InitialCapitals,
+        unicode::translate::TranslateFunc => Function::Translate,
         string::btrim::BTrimFunc => Function::Trim(Side::Both),
         string::ltrim::LtrimFunc => Function::Trim(Side::Left),
         string::rtrim::RtrimFunc => Function::Trim(Side::Right),
