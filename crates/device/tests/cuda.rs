@@ -569,13 +569,31 @@ fn wild() -> ValidModule {
 #[test]
 #[ignore = "loses the process's CUDA context"]
 fn a_lost_context_is_an_error_and_not_the_end() {
-    let Some(device) = gpu() else { return };
+    let Ok(device) = opened() else { return };
     let kernel = device.compile(&wild(), "wild").unwrap();
     let buffer = device.allocate(8).unwrap();
     let arguments = [KernelArgument::Scalar(Scalar::U64, 0x10)];
+    assert!(!device.is_lost());
     let error = run(&device, kernel.as_ref(), 1, &arguments).unwrap_err();
     assert!(matches!(error, DeviceError::Failed { .. }), "{error}");
+    assert!(device.is_lost());
     let error = device.download(&buffer, 0, &mut [0u8; 8]).unwrap_err().to_string();
     assert!(error.contains("its context is lost since kernel wild"), "{error}");
     assert!(device.allocate(8).is_err() && run(&device, kernel.as_ref(), 1, &arguments).is_err());
+    // What is held is in the way: its memory would go with the context.
+    drop((device, kernel));
+    let error = opened().unwrap_err().to_string();
+    assert!(error.contains("its context is lost since kernel wild"), "{error}");
+    drop(buffer);
+    let device = opened().unwrap();
+    let scale = device.compile(&scale(3), "scale").unwrap();
+    let (a, out) = (buffer_of(&device, &[1, 2, 3]), buffer_of(&device, &[0; 3]));
+    let arguments = [
+        KernelArgument::Buffer(a, 0),
+        KernelArgument::Buffer(out.clone(), 0),
+        KernelArgument::Scalar(Scalar::I64, 10),
+        KernelArgument::Scalar(Scalar::U32, 3),
+    ];
+    assert_eq!(run(&device, scale.as_ref(), 1, &arguments).unwrap().status, 0);
+    assert_eq!(words(&device, &out), [13, 24, 35]);
 }

@@ -12,6 +12,7 @@ use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use common::Table;
+use kelpie_compile::context::Unsupported;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, DatePart, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Interval, Literal};
@@ -252,6 +253,17 @@ fn keys_that_fail_just_beyond_their_range() {
 #[test]
 fn keys_that_fail_at_the_ends_of_int64() {
     every_shape_fails(i64::MAX);
+}
+
+/// A defect of the compiler is no reason to run a query elsewhere.
+#[test]
+fn broken_invariants_are_internal_errors() {
+    match EngineError::from(Unsupported::internal("a cell without parts")) {
+        EngineError::Internal(what) => assert_eq!(what, "a cell without parts"),
+        other => panic!("{other:?}"),
+    }
+    let reason = Unsupported("a column of intervals".into());
+    assert!(matches!(EngineError::from(reason.clone()), EngineError::Unsupported(known) if known == reason));
 }
 
 /// Where a filter removes the rows that would fail, nothing does, and all devices and models agree.

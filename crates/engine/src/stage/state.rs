@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use kelpie_compile::pipeline::{CompiledPipeline, Growth, Program};
-use kelpie_device::{Buffer, Download};
+use kelpie_device::{Buffer, DeviceError, Download};
 
 use super::Movement;
 use super::run::Run;
-use crate::error::EngineError;
+use crate::error::{EngineError, FallbackReason};
 
 /// Elements that a state keeps free a CPU worker, beside a quarter of what it held: a worker may leave a part of a chunk of
 /// places unused (`table::rows`).
@@ -109,7 +109,11 @@ impl Run<'_> {
         self.capacities[declared.class]
             .checked_mul(u64::from(declared.element_bytes))
             .and_then(|bytes| usize::try_from(bytes).ok())
-            .ok_or_else(|| EngineError::Internal(format!("state {} is too large", declared.name)))
+            .ok_or_else(|| {
+                let (used, limit) = self.device.memory();
+                let device = format!("{}: state {}", self.device.name(), declared.name);
+                DeviceError::OutOfMemory { device, requested: u64::MAX, used, limit }.into()
+            })
     }
 
     pub fn buffer(&mut self, state: usize) -> Result<Buffer, EngineError> {
@@ -123,7 +127,8 @@ impl Run<'_> {
 
     /// The first bytes of each of several states, with one wait.
     pub fn read_states(&self, parts: &[(usize, usize)]) -> Result<Vec<Vec<u8>>, EngineError> {
-        let mut read: Vec<Vec<u8>> = parts.iter().map(|(_, bytes)| vec![0; *bytes]).collect();
+        let read = parts.iter().map(|(_, bytes)| Run::host_bytes(*bytes));
+        let mut read = read.collect::<Result<Vec<_>, _>>()?;
         let mut downloads = Vec::new();
         for ((state, _), data) in parts.iter().zip(&mut read) {
             if let Some(buffer) = &self.buffers[*state] {
@@ -132,6 +137,21 @@ impl Run<'_> {
         }
         self.setting.stream.download_many(&mut downloads)?;
         Ok(read)
+    }
+
+    /// Host memory for a part of a state.
+    fn host_bytes(bytes: usize) -> Result<Vec<u8>, EngineError> {
+        let mut data = Vec::new();
+        match data.try_reserve_exact(bytes) {
+            Ok(()) => {
+                data.resize(bytes, 0);
+                Ok(data)
+            }
+            Err(_) => {
+                let what = "a state that is brought to the host";
+                Err(FallbackReason::HostMemory { bytes: bytes as u64, what }.into())
+            }
+        }
     }
 
     pub fn read_word(&self, state: usize) -> Result<u64, EngineError> {
@@ -168,4 +188,16 @@ pub fn initial(program: &Program, movement: &Movement, learned: Option<Vec<u64>>
         _ => class.initial,
     });
     initial.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EngineError, FallbackReason, Run};
+
+    #[test]
+    fn what_the_host_has_no_memory_for_is_a_reason_to_fall_back() {
+        assert_eq!(Run::host_bytes(3).expect("three bytes"), [0; 3]);
+        let error = Run::host_bytes(isize::MAX as usize).expect_err("no host has this");
+        assert!(matches!(error, EngineError::Fallback(FallbackReason::HostMemory { .. })), "{error}");
+    }
 }
