@@ -4,7 +4,8 @@
 //! query's fills: they are waited for together with what comes after them. An error that
 //! loses the driver's context (a wild pointer in a kernel, say) fails the operation and every later one of this device,
 //! with a message that names the first cause; the process and other devices go on. Once everything of the lost context is
-//! dropped, the device may be opened anew: the context is reset then. Drivers do not promise that this helps.
+//! dropped, the context is reset, and the device may be opened anew. Drivers do not promise that this helps: CUDA 13.0 on an
+//! H200 gives no context again in a process that has accessed an illegal address.
 
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
