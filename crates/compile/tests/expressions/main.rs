@@ -7,4 +7,5 @@ mod gaps;
 mod harness;
 mod logic;
 mod numbers;
+mod nvrtc;
 mod strings;
