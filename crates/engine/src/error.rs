@@ -72,7 +72,9 @@ pub enum QueryError {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FallbackReason {
     /// A kernel met a value that kernels do not handle.
-    #[error("a value that kernels do not handle (text beyond ASCII or of 64 KiB, a sum beyond 128 bits)")]
+    #[error(
+        "a value that kernels do not handle (a number of many digits in text, text of 64 KiB, a sum beyond 128 bits)"
+    )]
     Value,
     /// More rows at once than a kernel can number.
     #[error("{what}: {rows} rows at once, more than {most}")]

@@ -103,7 +103,7 @@ pub enum Status {
     CastOutOfRange = 5,
     /// Arrow's cast error: text is not a value of the target type.
     CastParse = 6,
-    /// Something that only DataFusion's own operators handle (text beyond ASCII in upper/lower, a long text as a minimum or
+    /// Something that only DataFusion's own operators handle (a float of many digits in text, a long text as a minimum or
     /// maximum, the average of a sum beyond 128 bits): the engine falls back.
     Fallback = 7,
     /// `substr` with a negative length.
