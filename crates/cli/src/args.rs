@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_workloads::Workload;
-use kelpie_workloads::bench::PeerKind;
+use kelpie_workloads::bench::{PeerKind, Subject};
 use kelpie_workloads::experiments::Experiment;
 
 /// SQL over Parquet, CSV and Arrow files, compiled for the GPU or CPU at hand.
@@ -162,9 +162,9 @@ pub struct DemoArguments {
 
 #[derive(Debug, Args)]
 pub struct BenchArguments {
-    /// tpch or ssb.
-    #[arg(value_parser = parse::<Workload>)]
-    pub workload: Workload,
+    /// tpch, ssb, or fallback: statements over TPC-H's tables that do not compile as a whole, beside plain DataFusion.
+    #[arg(value_parser = parse::<Subject>)]
+    pub subject: Subject,
     /// The folder that `generate` wrote.
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,

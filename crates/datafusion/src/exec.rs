@@ -31,6 +31,7 @@ use tokio::runtime::Handle;
 
 use crate::options::{Fallback, KelpieOptions};
 use crate::report;
+use crate::rule::merged_properties;
 use crate::translate::Translated;
 
 /// A sub-plan that Kelpie compiles and runs; one partition.
@@ -82,7 +83,7 @@ impl KelpieExec {
     ) -> KelpieExec {
         // Orders and constants that the original promises hold for Kelpie's plan too: see `translate::ordered`.
         let properties = PlanProperties::new(
-            original.equivalence_properties().clone(),
+            merged_properties(&original),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -107,6 +108,11 @@ impl KelpieExec {
     /// Kelpie's plan.
     pub fn translated(&self) -> &Translated {
         &self.translated
+    }
+
+    /// The same, one level deeper in EXPLAIN's tree.
+    pub(crate) fn deeper(&self) -> KelpieExec {
+        KelpieExec { depth: self.depth + 1, ..self.copy() }
     }
 
     pub(crate) fn last_run(&self) -> Option<Run> {

@@ -17,6 +17,7 @@ mod source;
 pub mod testing;
 pub mod translate;
 mod types;
+mod whole_files;
 
 pub use exec::KelpieExec;
 pub use install::install;

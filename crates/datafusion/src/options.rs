@@ -28,6 +28,8 @@ pub struct KelpieOptions {
     pub query: QueryOptions,
     /// `join_order`: whether joins are ordered by cost.
     pub join_order: bool,
+    /// `min_rows`: a query over tables of fewer rows, all known exactly, is left to DataFusion; `None` is `auto`.
+    pub min_rows: Option<usize>,
     /// Set by the session while it plans an EXPLAIN: the rule then reports what stays DataFusion's.
     pub(crate) explaining: bool,
 }
@@ -39,12 +41,17 @@ impl Default for KelpieOptions {
             fallback: Fallback::Allow,
             query: QueryOptions::default(),
             join_order: true,
+            min_rows: None,
             explaining: false,
         }
     }
 }
 
-const NAMES: [&str; 14] = [
+/// `min_rows` by default: so many rows take DataFusion about as long as Kelpie takes to plan and start a query whose kernels
+/// are compiled.
+const MIN_ROWS: usize = 10_000;
+
+const NAMES: [&str; 15] = [
     "enabled",
     "device",
     "fallback",
@@ -59,6 +66,7 @@ const NAMES: [&str; 14] = [
     "simt_lanes",
     "host_sort_rows",
     "meter",
+    "min_rows",
 ];
 
 /// What sizes look like.
@@ -68,6 +76,12 @@ impl KelpieOptions {
     /// The options of a configuration; defaults where it has none.
     pub fn of(config: &ConfigOptions) -> KelpieOptions {
         config.extensions.get::<KelpieOptions>().cloned().unwrap_or_default()
+    }
+
+    /// `min_rows`, where it is `auto` too: who chose a device or denies DataFusion's operators wants Kelpie to run.
+    pub(crate) fn least_rows(&self) -> usize {
+        let chooses = self.query.device == DeviceChoice::Auto && self.fallback == Fallback::Allow;
+        self.min_rows.unwrap_or(if chooses { MIN_ROWS } else { 0 })
     }
 
     fn value(&self, name: &str) -> String {
@@ -106,6 +120,7 @@ impl KelpieOptions {
             "join_order" => self.join_order.to_string(),
             "simt_lanes" => self.query.simt_lanes.to_string(),
             "meter" => self.query.meter.to_string(),
+            "min_rows" => self.min_rows.map_or("auto".into(), |rows| rows.to_string()),
             _ => self.query.host_sort_rows.map_or("auto".into(), |rows| rows.to_string()),
         }
     }
@@ -127,6 +142,10 @@ fn description(name: &str) -> &'static str {
         "threads" => "Workers of the CPU device; 0 is one a core",
         "join_order" => "Whether joins are ordered by cost, also those that stay DataFusion's: true | false",
         "simt_lanes" => "Lanes of the SIMT interpreter: 1 to 32",
+        "min_rows" => {
+            "Queries over tables of fewer rows are left to DataFusion: a number, or auto, which is 10000 where device is \
+             auto and fallback is allow, else 0"
+        }
         "meter" => "Whether kernels count the bytes that they access, and are slower for it: true | false",
         _ => "Rows up to which a sort's order is computed on the host: auto, or a number",
     }
@@ -229,6 +248,11 @@ impl ExtensionOptions for KelpieOptions {
                 Ok(lanes) if (1..=32).contains(&lanes) => self.query.simt_lanes = lanes,
                 _ => return bad("1 to 32"),
             },
+            "min_rows" => match (lower.as_str(), lower.parse()) {
+                ("auto", _) => self.min_rows = None,
+                (_, Ok(rows)) => self.min_rows = Some(rows),
+                _ => return bad("auto, or a number of rows"),
+            },
             "host_sort_rows" => match (lower.as_str(), lower.parse()) {
                 ("auto", _) => self.query.host_sort_rows = None,
                 (_, Ok(rows)) => self.query.host_sort_rows = Some(rows),
@@ -298,6 +322,8 @@ mod tests {
             ("simt_lanes", "4", "4"),
             ("host_sort_rows", "0", "0"),
             ("host_sort_rows", "AUTO", "auto"),
+            ("min_rows", "500", "500"),
+            ("min_rows", "auto", "auto"),
             ("enabled", "false", "false"),
             ("join_order", "off", "false"),
             ("meter", "on", "true"),
@@ -318,6 +344,7 @@ mod tests {
             ("threads", "many", "one a core"),
             ("simt_lanes", "33", "1 to 32"),
             ("host_sort_rows", "-1", "number of rows"),
+            ("min_rows", "few", "number of rows"),
             ("enabled", "2", "true, false"),
             ("join_order", "", "true, false"),
             ("meter", "2", "true, false"),

@@ -1,5 +1,9 @@
 //! The optimizer rule: the largest sub-plans that compile become [`KelpieExec`].
 
+mod leave;
+mod partitions;
+mod replace;
+
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
@@ -8,11 +12,9 @@ use datafusion::datasource::sink::DataSinkExec;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::analyze::AnalyzeExec;
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
-use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use kelpie_compile::expr::ExprKind;
 use kelpie_compile::plan::Plan;
 use kelpie_engine::Engine;
@@ -20,7 +22,8 @@ use kelpie_engine::Engine;
 use crate::exec::KelpieExec;
 use crate::options::{Fallback, KelpieOptions};
 use crate::report::KelpieReport;
-use crate::translate::{Reasons, translate};
+use crate::translate::translate;
+pub(crate) use partitions::merged_properties;
 
 /// Replaces the largest sub-plans that Kelpie compiles. To be registered after DataFusion's own rules.
 #[derive(Debug)]
@@ -69,69 +72,48 @@ impl KelpieRule {
         if is_trivial(&plan) || bare_scan(&plan) {
             return Ok(plan);
         }
-        let mut reasons = Reasons::default();
-        if let Err(found) = translate(&plan) {
-            found.into_iter().for_each(|reason| reasons.push(reason));
-        }
-        let replaced = replace(&self.engine, &plan, 0, true, &mut reasons)?;
-        let reasons = reasons.into_vec();
+        let (replaced, reasons) = match leave::whole(&plan, options) {
+            Some(reason) => (plan, vec![reason]),
+            None => replace::replaced(&plan, &self.engine, options)?,
+        };
         if options.fallback == Fallback::Deny && !reasons.is_empty() && !options.explaining {
             return plan_err!("kelpie.fallback is 'deny', and not compiled is:\n  {}", reasons.join("\n  "));
         }
-        if !options.explaining || reasons.is_empty() {
-            return Ok(replaced);
+        match options.explaining && !reasons.is_empty() {
+            true => Ok(Arc::new(KelpieReport::new(deeper(&replaced)?, reasons))),
+            false => Ok(replaced),
         }
-        let below = replace(&self.engine, &plan, 1, true, &mut Reasons::default())?;
-        Ok(Arc::new(KelpieReport::new(below, reasons)))
     }
 }
 
-/// Every reason why parts of a planned query are DataFusion's.
-pub fn uncompiled_reasons(plan: &Node, engine: &Engine) -> Vec<String> {
-    if is_wrapper(plan) {
-        return plan.children().into_iter().flat_map(|child| uncompiled_reasons(child, engine)).collect();
+/// The plan one level deeper in EXPLAIN's tree.
+fn deeper(node: &Node) -> Result<Node> {
+    if let Some(compiled) = node.downcast_ref::<KelpieExec>() {
+        return Ok(Arc::new(compiled.deeper()));
     }
-    if plan.is::<KelpieExec>() || is_trivial(plan) || bare_scan(plan) {
-        return Vec::new();
-    }
-    match translate(plan) {
-        Err(reasons) => reasons,
-        Ok(translated) => engine.check(&translated.plan),
-    }
-}
-
-/// The plan with its largest compilable parts replaced; `reasons` gets what code generation refuses. `any_partitions`:
-/// how many partitions the node has does not matter to what is above it.
-fn replace(
-    engine: &Arc<Engine>,
-    node: &Node,
-    depth: usize,
-    any_partitions: bool,
-    reasons: &mut Reasons,
-) -> Result<Node> {
-    let one_partition = node.output_partitioning().partition_count() == 1;
-    if !bare_scan(node)
-        && (one_partition || any_partitions)
-        && let Ok(translated) = translate(node)
-        && is_worth(&translated.plan)
-    {
-        let refused = engine.check(&translated.plan);
-        if refused.is_empty() {
-            let original = Arc::clone(node);
-            return Ok(Arc::new(KelpieExec::new(original, translated, Arc::clone(engine), depth)));
-        }
-        refused.into_iter().for_each(|reason| reasons.push(reason));
-    }
-    let redistributes = redistributes(node);
-    let children = node.children().into_iter();
-    let children = children.map(|child| replace(engine, child, depth + 1, redistributes, reasons));
+    let children = node.children().into_iter().map(deeper);
     replace_children_if_necessary(Arc::clone(node), children.collect::<Result<Vec<_>>>()?)
 }
 
-/// Whether a node deals the rows of its input out anew, whatever partition they come in.
-fn redistributes(node: &Node) -> bool {
-    node.is::<CoalescePartitionsExec>()
-        || node.downcast_ref::<RepartitionExec>().is_some_and(|node| !node.preserve_order())
+/// Every reason why parts of a query that was planned with some options are DataFusion's.
+pub fn uncompiled_reasons(plan: &Node, engine: &Engine, options: &KelpieOptions) -> Vec<String> {
+    if is_wrapper(plan) {
+        let children = plan.children().into_iter();
+        return children.flat_map(|child| uncompiled_reasons(child, engine, options)).collect();
+    }
+    if plan.is::<KelpieExec>() || !options.enabled || is_trivial(plan) || bare_scan(plan) {
+        return Vec::new();
+    }
+    if let Some(reason) = leave::whole(plan, options) {
+        return vec![reason];
+    }
+    let (_, mut reasons) = leave::parts(plan, engine, options);
+    match translate(plan) {
+        Err(found) => reasons.extend(found),
+        Ok(translated) if reasons.is_empty() => reasons = engine.check(&translated.plan),
+        Ok(_) => {}
+    }
+    reasons
 }
 
 /// Nodes around a query that compute nothing themselves.

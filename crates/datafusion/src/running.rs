@@ -13,6 +13,7 @@ use kelpie_engine::Engine;
 use parking_lot::Mutex;
 
 use crate::exec::FellBack;
+use crate::options::KelpieOptions;
 use crate::rule::uncompiled_reasons;
 use crate::session::{QueryTiming, for_each_compiled};
 
@@ -21,6 +22,8 @@ pub struct RunningQuery {
     pub(crate) physical: Arc<dyn ExecutionPlan>,
     pub(crate) stream: SendableRecordBatchStream,
     pub(crate) engine: Arc<Engine>,
+    /// The session's options when it was planned.
+    pub(crate) options: KelpieOptions,
     /// Where the session keeps the timing of its last query.
     pub(crate) last: Arc<Mutex<Option<QueryTiming>>>,
     pub(crate) start: Instant,
@@ -55,7 +58,7 @@ impl RunningQuery {
     fn timing(&self) -> QueryTiming {
         let total_ns = self.start.elapsed().as_nanos() as u64;
         let mut timing = QueryTiming { plan_ns: self.plan_ns, total_ns, ..QueryTiming::default() };
-        timing.reasons = uncompiled_reasons(&self.physical, &self.engine);
+        timing.reasons = uncompiled_reasons(&self.physical, &self.engine, &self.options);
         timing.compiled = timing.reasons.is_empty();
         let mut any = false;
         for_each_compiled(&self.physical, &mut |exec| {

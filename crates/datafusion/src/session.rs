@@ -117,30 +117,12 @@ impl std::fmt::Debug for KelpieSession {
     }
 }
 
-/// Kelpie spreads work itself, so DataFusion's plans are kept simple: one partition, no exchange, no dynamic filter.
-const SIMPLE_PLANS: [(&str, &str); 11] = [
-    ("datafusion.execution.target_partitions", "1"),
-    ("datafusion.execution.collect_statistics", "true"),
-    ("datafusion.execution.parquet.pushdown_filters", "false"),
-    ("datafusion.execution.parquet.schema_force_view_types", "false"),
-    ("datafusion.optimizer.enable_dynamic_filter_pushdown", "false"),
-    ("datafusion.optimizer.enable_round_robin_repartition", "false"),
-    ("datafusion.optimizer.enable_topk_aggregation", "false"),
-    ("datafusion.optimizer.repartition_aggregations", "false"),
-    ("datafusion.optimizer.repartition_file_scans", "false"),
-    ("datafusion.optimizer.repartition_joins", "false"),
-    ("datafusion.optimizer.repartition_sorts", "false"),
-];
-
 impl KelpieSession {
     /// A session; a bad setting is an error that names it.
     pub fn new(options: SessionOptions) -> Result<KelpieSession> {
         let engine = options.engine.unwrap_or_default();
         let mut config = SessionConfig::new().with_information_schema(true);
         config.options_mut().extensions.insert(KelpieOptions::default());
-        for (name, value) in SIMPLE_PLANS {
-            config.options_mut().set(name, value)?;
-        }
         for (name, value) in &options.settings {
             config.options_mut().set(name, value)?;
         }
@@ -199,7 +181,8 @@ impl KelpieSession {
         let plan_ns = start.elapsed().as_nanos() as u64;
         let stream = execute_stream(Arc::clone(&physical), Arc::new((&state).into()))?;
         let (engine, last) = (Arc::clone(&self.engine), Arc::clone(&self.last));
-        Ok(RunningQuery { physical, stream, engine, last, start, plan_ns })
+        let options = KelpieOptions::of(state.config_options());
+        Ok(RunningQuery { physical, stream, engine, options, last, start, plan_ns })
     }
 
     async fn logical_plan(&self, sql: &str) -> Result<LogicalPlan> {
@@ -235,7 +218,8 @@ impl KelpieSession {
         let mut queries = Vec::new();
         for_each_compiled(&physical, &mut |exec| queries.push(exec.query(&context)));
         if queries.is_empty() {
-            let reasons = uncompiled_reasons(&physical, &self.engine);
+            let reasons =
+                uncompiled_reasons(&physical, &self.engine, &KelpieOptions::of(state.config_options()));
             return plan_err!("nothing of this query is compiled:\n  {}", reasons.join("\n  "));
         }
         let mut text = String::new();

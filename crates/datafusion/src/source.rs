@@ -23,6 +23,8 @@ use kelpie_engine::source::BatchConsumer;
 use kelpie_engine::{CancelToken, EngineError, TableSource};
 use tokio::runtime::Handle;
 
+use crate::whole_files::whole_files;
+
 /// A file is not split below this many bytes a partition.
 const SMALLEST_SPLIT_BYTES: usize = 1 << 20;
 
@@ -69,7 +71,7 @@ impl ScanTable {
     /// The table that a scan of files reads, or why Kelpie cannot.
     pub(crate) fn of_files(config: &FileScanConfig) -> Result<ScanTable, String> {
         let (source, format) = plain_source(config.file_source())?;
-        let files: Vec<_> = config.file_groups.iter().flat_map(FileGroup::iter).cloned().collect();
+        let files = whole_files(&config.file_groups);
         let mut identity = format!("{format}|{:?}|", config.file_compression_type);
         let _ = write!(identity, "{:?}", source.table_schema().table_schema());
         for file in &files {

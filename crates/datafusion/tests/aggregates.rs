@@ -14,7 +14,9 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use kelpie_datafusion::testing::{Generated, Outcome, compare, same, sessions};
-use kelpie_datafusion::{KelpieExec, KelpieRule, KelpieSession, translate, uncompiled_reasons};
+use kelpie_datafusion::{
+    KelpieExec, KelpieOptions, KelpieRule, KelpieSession, translate, uncompiled_reasons,
+};
 
 const INTEGERS: [&str; 10] = ["i8", "i16", "i32", "i64", "w64", "u8", "u16", "u32", "u64", "nn"];
 const FLOATS: [&str; 2] = ["f32", "f64"];
@@ -220,7 +222,10 @@ fn compiled(kelpie: &KelpieSession, node: Node) -> Result<Node> {
     let plan = rule.optimize(node, kelpie.context().state().config_options())?;
     match plan.is::<KelpieExec>() {
         true => Ok(plan),
-        false => plan_err!("not compiled: {}", uncompiled_reasons(&plan, kelpie.engine()).join("; ")),
+        false => plan_err!(
+            "not compiled: {}",
+            uncompiled_reasons(&plan, kelpie.engine(), &KelpieOptions::default()).join("; ")
+        ),
     }
 }
 

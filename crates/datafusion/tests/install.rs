@@ -88,7 +88,7 @@ async fn a_session_keeps_what_it_had() {
             vec![],
             datafusion::arrow::datatypes::DataType::Int64,
             Volatility::Immutable,
-            { Arc::new(|_: &[ColumnarValue]| Ok(ColumnarValue::Array(Arc::new(Int64Array::from(vec![7]))))) },
+            Arc::new(|_: &[ColumnarValue]| Ok(ColumnarValue::Array(Arc::new(Int64Array::from(vec![7]))))),
         );
         let builder = SessionStateBuilder::new()
             .with_config(config(partitions))

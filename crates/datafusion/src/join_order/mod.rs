@@ -67,6 +67,11 @@ struct Planning<'a> {
 
 type Node = Arc<dyn ExecutionPlan>;
 
+/// The rows that a plan is taken to give; `None` where not even those of its tables are known.
+pub(crate) fn estimated_rows(node: &Node) -> Option<f64> {
+    statistics::estimate(node, &Estimator::default()).map(|estimate| estimate.rows)
+}
+
 impl PhysicalOptimizerRule for JoinOrderRule {
     fn name(&self) -> &str {
         "kelpie_join_order"

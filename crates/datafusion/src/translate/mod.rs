@@ -10,6 +10,7 @@ mod join;
 mod order;
 mod scan;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType as ArrowType;
@@ -18,6 +19,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::empty::EmptyExec;
@@ -69,8 +71,32 @@ impl Reasons {
 
 /// Translates a physical plan; on failure every reason.
 pub fn translate(node: &Arc<dyn ExecutionPlan>) -> Result<Translated, Vec<String>> {
-    let mut translator = Translator::default();
+    translate_known(node, &mut Refused::default())
+}
+
+/// Nodes of one plan that do not translate, so that each is tried once: what is above them does not either. They are known
+/// by their address, so the plan must outlive this.
+#[derive(Debug, Default)]
+pub(crate) struct Refused(HashSet<usize>);
+
+impl Refused {
+    pub(crate) fn insert(&mut self, node: &Arc<dyn ExecutionPlan>) {
+        self.0.insert(Arc::as_ptr(node).addr());
+    }
+
+    pub(crate) fn contains(&self, node: &Arc<dyn ExecutionPlan>) -> bool {
+        self.0.contains(&Arc::as_ptr(node).addr())
+    }
+}
+
+/// Translates a part of a plan of which some nodes are known not to translate; their reasons are not given again.
+pub(crate) fn translate_known(
+    node: &Arc<dyn ExecutionPlan>,
+    refused: &mut Refused,
+) -> Result<Translated, Vec<String>> {
+    let mut translator = Translator { refused: std::mem::take(refused), ..Translator::default() };
     let plan = translator.plan(node).map(|plan| ordered(plan, node, &mut translator));
+    *refused = std::mem::take(&mut translator.refused);
     match plan.flatten() {
         Some(plan) => Ok(Translated { plan, tables: translator.tables }),
         None => Err(translator.reasons.into_vec()),
@@ -87,6 +113,7 @@ pub(crate) fn scanned(node: &DataSourceExec) -> Option<ScanTable> {
 pub(crate) struct Translator {
     tables: Vec<Arc<ScanTable>>,
     reasons: Reasons,
+    refused: Refused,
     /// The scalar subqueries of the enclosing `ScalarSubqueryExec`, in the order of `Plan::Scalars`.
     scalars: Vec<ScalarSubqueryExpr>,
 }
@@ -95,6 +122,17 @@ type Node = Arc<dyn ExecutionPlan>;
 
 impl Translator {
     fn plan(&mut self, node: &Node) -> Option<Plan> {
+        if self.refused.contains(node) {
+            return None;
+        }
+        let plan = self.operator(node);
+        if plan.is_none() {
+            self.refused.insert(node);
+        }
+        plan
+    }
+
+    fn operator(&mut self, node: &Node) -> Option<Plan> {
         if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
             scan::scan(self, scan)
         } else if let Some(filter) = node.downcast_ref::<FilterExec>() {
@@ -104,9 +142,8 @@ impl Translator {
         } else if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
             aggregate::aggregate(self, aggregate)
         } else if let Some(sort) = node.downcast_ref::<SortExec>() {
-            if sort.preserve_partitioning() && partitions(sort.input()) > 1 {
-                return self.refuse("SortExec: sorts partitions apart");
-            }
+            // Partitions that are sorted apart, or cut apart to some first rows, only serve what is above: there all of
+            // them are merged or cut again.
             let input = self.plan(sort.input());
             self.sort(input, sort.expr(), &sort.input().schema(), sort.fetch(), "SortExec")
         } else if let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() {
@@ -185,7 +222,7 @@ impl Translator {
         operator: &str,
     ) -> Option<Plan> {
         let keys = sort_keys(self.exprs(schema, operator), ordering);
-        Some(Plan::Sort { input: Box::new(input?), keys: keys?, fetch })
+        Some(Plan::Sort { input: Box::new(order::unsorted(input?)), keys: keys?, fetch })
     }
 
     /// A merge of sorted partitions is a sort of all their rows.
@@ -239,7 +276,19 @@ impl Translator {
     fn limit(&mut self, input: &Node, skip: usize, fetch: Option<usize>) -> Option<Plan> {
         let plan = self.plan(input)?;
         let plan = ordered(plan, input, self)?;
-        Some(Plan::Limit { input: Box::new(plan), skip, fetch })
+        Some(limited(plan, skip, fetch))
+    }
+}
+
+/// The first rows after some. What is below a limit, for each partition or all of them, often has a weaker one already.
+fn limited(plan: Plan, skip: usize, fetch: Option<usize>) -> Plan {
+    match (plan, fetch) {
+        (Plan::Limit { input, skip: 0, fetch: Some(inner) }, Some(fetch))
+            if skip.saturating_add(fetch) <= inner =>
+        {
+            Plan::Limit { input, skip, fetch: Some(fetch) }
+        }
+        (plan, fetch) => Plan::Limit { input: Box::new(plan), skip, fetch },
     }
 }
 
@@ -293,15 +342,12 @@ pub(crate) fn pass_through(node: &Node) -> Option<&Node> {
     let known = node.is::<CoalescePartitionsExec>()
         || node.is::<CooperativeExec>()
         || node.is::<RepartitionExec>()
+        || node.is::<BufferExec>()
         || node.name() == "CoalesceBatchesExec";
     match node.children().as_slice() {
         [input] if known => Some(input),
         _ => None,
     }
-}
-
-fn partitions(node: &Node) -> usize {
-    node.output_partitioning().partition_count()
 }
 
 /// The name of a node, with the kind of a join.

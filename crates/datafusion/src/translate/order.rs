@@ -39,6 +39,18 @@ pub(super) fn restored(plan: &Plan) -> Option<Plan> {
     if wider { project_columns(sorted, &(0..width).collect::<Vec<_>>()) } else { Some(sorted) }
 }
 
+/// The plan without a sort that a sort above makes superfluous.
+pub(super) fn unsorted(plan: Plan) -> Plan {
+    match plan {
+        Plan::Sort { input, fetch: None, .. } => unsorted(*input),
+        Plan::Filter { input, predicate } => Plan::Filter { input: Box::new(unsorted(*input)), predicate },
+        Plan::Project { input, exprs, names } => {
+            Plan::Project { input: Box::new(unsorted(*input)), exprs, names }
+        }
+        plan => plan,
+    }
+}
+
 /// The plan without its sort, with further columns behind its own, and the sort's keys over all of them.
 fn raised(plan: &Plan) -> Option<(Plan, Vec<SortKey>)> {
     match plan {

@@ -2,6 +2,7 @@
 
 mod datafusion;
 mod duckdb;
+mod fallback;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,10 @@ use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
 
 pub use self::datafusion::DataFusionPeer;
 pub use self::duckdb::DuckDbPeer;
+pub use self::fallback::{
+    FallbackOptions, FallbackReport, FallbackTime, STATEMENTS as FALLBACK_STATEMENTS, Subject,
+    run as run_fallback,
+};
 pub use self::report::{PeerReport, PeerTime, QueryReport, Report, Split};
 use crate::{Workload, tpch};
 

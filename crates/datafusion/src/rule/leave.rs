@@ -1,0 +1,194 @@
+//! What is left to DataFusion though it compiles, as Kelpie would only add work:
+//!
+//! - a query over tables of few rows: generating code takes longer than the query;
+//! - a limit without a sort over a scan: DataFusion stops reading after the first rows;
+//! - every pair of two large inputs (cross joins, joins without an equality): Kelpie's kernels emit pair by pair what
+//!   DataFusion copies by the batch. A GPU has enough lanes for many more of them.
+//!
+//! Nothing is left where `kelpie.fallback` is `deny`.
+
+use datafusion::common::stats::Precision;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use kelpie_engine::{DeviceChoice, DeviceKind, Engine};
+
+use super::Node;
+use crate::join_order::estimated_rows;
+use crate::options::{Fallback, KelpieOptions};
+use crate::translate::{Reasons, Refused, name_of, pass_through};
+
+/// Below so many rows of a scan Kelpie filters all of them in the time that DataFusion takes to begin.
+const EARLY_ROWS: f64 = 100_000.0;
+
+/// A limit is worth stopping for where at most this share of the rows is asked for.
+const EARLY_SHARE: f64 = 0.1;
+
+/// Pairs that are joined without an equality: on processors, and on a GPU.
+const PAIRS: (f64, f64) = (1e6, 1e9);
+
+/// With more pairs a query takes minutes wherever it runs, and Kelpie's kernels can be interrupted: DataFusion's nested loops
+/// go on until they find a pair.
+const ENDLESS_PAIRS: f64 = 1e11;
+
+/// With at most so many rows on a side, pairs are no more work than rows.
+const FEW_ROWS: f64 = 2.0;
+
+/// Why a query as a whole is left: its tables have few rows, and exactly known.
+pub(super) fn whole(plan: &Node, options: &KelpieOptions) -> Option<String> {
+    let least = options.least_rows();
+    if least == 0 {
+        return None;
+    }
+    let rows = table_rows(plan)?;
+    (rows < least)
+        .then(|| format!("left to DataFusion: its tables have {rows} rows, and kelpie.min_rows is {least}"))
+}
+
+/// Rows of all tables of a plan, where each knows them.
+fn table_rows(node: &Node) -> Option<usize> {
+    if node.is::<DataSourceExec>() {
+        let statistics = StatisticsContext::new().compute(node.as_ref(), &StatisticsArgs::new()).ok()?;
+        return match statistics.num_rows {
+            Precision::Exact(rows) => Some(rows),
+            // After a filter of its own: at most so many.
+            Precision::Inexact(_) | Precision::Absent => None,
+        };
+    }
+    let children = node.children();
+    if children.is_empty() && !super::is_trivial(node) {
+        return None;
+    }
+    children.into_iter().try_fold(0usize, |sum, child| Some(sum.saturating_add(table_rows(child)?)))
+}
+
+/// What is left of a plan: nodes that must not be part of a compiled one, with the reasons.
+pub(super) fn parts(plan: &Node, engine: &Engine, options: &KelpieOptions) -> (Refused, Vec<String>) {
+    let mut parts = Parts { engine, options, refused: Refused::default(), reasons: Reasons::default() };
+    if options.fallback != Fallback::Deny {
+        parts.visit(plan, Above { root: true, ..Above::default() });
+    }
+    (parts.refused, parts.reasons.into_vec())
+}
+
+/// What stands above a node.
+#[derive(Clone, Copy, Default)]
+struct Above {
+    /// Nothing but projections and limits.
+    root: bool,
+    /// A limit that stops what is here after its first rows.
+    limit: bool,
+    /// A join below such a limit.
+    join: bool,
+}
+
+struct Parts<'a> {
+    engine: &'a Engine,
+    options: &'a KelpieOptions,
+    refused: Refused,
+    reasons: Reasons,
+}
+
+impl Parts<'_> {
+    /// Whether a node or one below it is left.
+    fn visit(&mut self, node: &Node, above: Above) -> bool {
+        let reason = self.reason(node, above);
+        let mut left = reason.is_some();
+        if let Some(reason) = reason {
+            self.reasons.push(format!("left to DataFusion: {}: {reason}", name_of(node)));
+        }
+        let children = node.children();
+        for (index, child) in children.into_iter().enumerate() {
+            left |= self.visit(child, below(node, index, above));
+        }
+        if left {
+            self.refused.insert(node);
+        }
+        left
+    }
+
+    fn reason(&self, node: &Node, above: Above) -> Option<String> {
+        if above.limit && (above.root || above.join) && node.is::<DataSourceExec>() {
+            let rows = estimated_rows(node);
+            return rows
+                .is_none_or(|rows| rows > EARLY_ROWS)
+                .then(|| "a limit without a sort stops reading after the first rows".into());
+        }
+        let pairs = node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>();
+        let [left, right] = node.children()[..] else { return None };
+        if !pairs {
+            return None;
+        }
+        match (estimated_rows(left), estimated_rows(right)) {
+            (Some(left), Some(right)) if left.min(right) <= FEW_ROWS => None,
+            (Some(left), Some(right)) if left * right <= PAIRS.0 || left * right > ENDLESS_PAIRS => None,
+            (Some(left), Some(right)) if left * right <= PAIRS.1 && self.has_gpu() => None,
+            (Some(left), Some(right)) => {
+                Some(format!("{left:.0} times {right:.0} pairs of rows without an equality"))
+            }
+            _ => Some("pairs of rows without an equality, and how many is not known".into()),
+        }
+    }
+
+    fn has_gpu(&self) -> bool {
+        let usable =
+            |(kind, device): &(DeviceKind, Result<_, _>)| *kind == DeviceKind::Cuda && device.is_ok();
+        match self.options.query.device {
+            DeviceChoice::Auto | DeviceChoice::Cuda => self.engine.devices().iter().any(usable),
+            DeviceChoice::Cpu | DeviceChoice::Simt => false,
+        }
+    }
+}
+
+/// What stands above a node's input.
+fn below(node: &Node, index: usize, above: Above) -> Above {
+    let limit = above.limit || stops_early(node);
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        // DISTINCT below a limit: it stops at so many groups.
+        let stops = aggregate.limit_options().is_some_and(|limit| limit.descending().is_none());
+        return Above { limit: stops, root: above.root, join: false };
+    }
+    if node.is::<ProjectionExec>() || node.is::<GlobalLimitExec>() || node.is::<LocalLimitExec>() {
+        return Above { limit, ..above };
+    }
+    if node.is::<ScalarSubqueryExec>() {
+        return if index == 0 { above } else { Above::default() };
+    }
+    // Without a sort below, a merge hands on partitions that were sorted already.
+    let hands_on = pass_through(node).is_some()
+        || node.is::<FilterExec>()
+        || node.is::<UnionExec>()
+        || node.is::<InterleaveExec>()
+        || node.is::<SortPreservingMergeExec>();
+    let probe = node.is::<HashJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>();
+    match (hands_on, probe) {
+        (true, _) => Above { limit, ..above },
+        (_, true) if index == 1 => Above { limit, join: limit, root: above.root },
+        _ => Above::default(),
+    }
+}
+
+/// Whether a node asks for few of its input's rows.
+fn stops_early(node: &Node) -> bool {
+    let fetch = if let Some(limit) = node.downcast_ref::<GlobalLimitExec>() {
+        limit.fetch().map(|fetch| fetch.saturating_add(limit.skip()))
+    } else if let Some(limit) = node.downcast_ref::<LocalLimitExec>() {
+        Some(limit.fetch())
+    } else {
+        node.fetch()
+    };
+    let Some(fetch) = fetch else { return false };
+    let rows = node
+        .children()
+        .into_iter()
+        .filter_map(estimated_rows)
+        .fold(None, |most: Option<f64>, rows| Some(most.map_or(rows, |most| most.max(rows))));
+    rows.is_none_or(|rows| fetch as f64 <= rows * EARLY_SHARE)
+}

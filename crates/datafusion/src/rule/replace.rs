@@ -1,0 +1,134 @@
+//! The largest parts of a plan that compile, replaced.
+//!
+//! Nodes are visited from the root down; the first that compiles takes all that is below it. A node that was found not to
+//! translate is not tried again as part of a smaller plan, so every node is translated twice at most, however many there
+//! are. What stays around a compiled part stays as DataFusion planned it, with its partitions: see `partitions`.
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use kelpie_compile::plan::Plan;
+use kelpie_engine::Engine;
+
+use super::{Node, bare_scan, is_worth, leave, partitions};
+use crate::exec::KelpieExec;
+use crate::options::KelpieOptions;
+use crate::translate::{Reasons, Refused, Translated, pass_through, translate_known};
+
+/// The plan with its largest compilable parts replaced, and every reason why the rest is not.
+pub(super) fn replaced(
+    plan: &Node,
+    engine: &Arc<Engine>,
+    options: &KelpieOptions,
+) -> Result<(Node, Vec<String>)> {
+    let (left, found) = leave::parts(plan, engine, options);
+    let mut reasons = Reasons::default();
+    found.into_iter().for_each(|reason| reasons.push(reason));
+    let mut refused = Refused::default();
+    let whole = translate_known(plan, &mut refused);
+    let whole = match whole {
+        Ok(translated) => Some(translated).filter(|_| !left.contains(plan)),
+        Err(found) => {
+            found.into_iter().for_each(|reason| reasons.push(reason));
+            None
+        }
+    };
+    let mut replacer = Replacer { engine, left, refused, reasons };
+    let place = Place { depth: 0, any_partitions: true };
+    let replaced = match whole {
+        Some(translated) => replacer.root(plan, translated, place)?,
+        None => replacer.below(plan, place)?,
+    };
+    Ok((replaced, replacer.reasons.into_vec()))
+}
+
+/// Where a node stands.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Levels of EXPLAIN's tree above.
+    depth: usize,
+    /// How many partitions the node has does not matter to what is above it.
+    any_partitions: bool,
+}
+
+struct Replacer<'a> {
+    engine: &'a Arc<Engine>,
+    /// What DataFusion does better, and all above it.
+    left: Refused,
+    /// What does not translate, and all above it.
+    refused: Refused,
+    reasons: Reasons,
+}
+
+impl Replacer<'_> {
+    fn root(&mut self, plan: &Node, translated: Translated, place: Place) -> Result<Node> {
+        if is_worth(&translated.plan)
+            && let Some(compiled) = self.compiled(plan, translated, place)
+        {
+            return Ok(compiled);
+        }
+        self.below(plan, place)
+    }
+
+    /// A node below the root: an exchange or a sort on top of it stays DataFusion's, which runs it on all cores.
+    fn node(&mut self, node: &Node, place: Place) -> Result<Node> {
+        let sorts = node.is::<SortPreservingMergeExec>()
+            || node.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none());
+        let hands_on = pass_through(node).is_some() && !node.is::<CooperativeExec>();
+        let fits = place.any_partitions || partitions::keeps_promises(node);
+        let known = self.left.contains(node) || self.refused.contains(node);
+        if sorts || hands_on || known || !fits || bare_scan(node) {
+            return self.below(node, place);
+        }
+        if let Ok(translated) = translate_known(node, &mut self.refused)
+            && reduces(&translated.plan)
+        {
+            let inner = Place { depth: place.depth + spread_levels(node, place), ..place };
+            if let Some(compiled) = self.compiled(node, translated, inner) {
+                return match place.any_partitions {
+                    true => Ok(compiled),
+                    false => partitions::spread(compiled, node),
+                };
+            }
+        }
+        self.below(node, place)
+    }
+
+    fn below(&mut self, node: &Node, place: Place) -> Result<Node> {
+        let any_partitions = partitions::any_partitions_below(node, place.any_partitions);
+        let place = Place { depth: place.depth + 1, any_partitions };
+        let children = node.children().into_iter().map(|child| self.node(child, place));
+        replace_children_if_necessary(Arc::clone(node), children.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// `None` where code generation refuses the plan, with its reasons.
+    fn compiled(&mut self, node: &Node, translated: Translated, place: Place) -> Option<Node> {
+        let refused = self.engine.check(&translated.plan);
+        if refused.is_empty() {
+            let (node, engine) = (Arc::clone(node), Arc::clone(self.engine));
+            return Some(Arc::new(KelpieExec::new(node, translated, engine, place.depth)));
+        }
+        refused.into_iter().for_each(|reason| self.reasons.push(reason));
+        None
+    }
+}
+
+/// Levels that `partitions::spread` puts above a node.
+fn spread_levels(node: &Node, place: Place) -> usize {
+    use datafusion::physical_plan::ExecutionPlanProperties;
+    usize::from(!place.any_partitions && node.output_partitioning().partition_count() > 1)
+}
+
+/// Whether a part of a plan may leave fewer rows than it reads, or joins them: otherwise DataFusion would hand all rows from
+/// its reader to its operators, on all cores, while Kelpie stores them first.
+fn reduces(plan: &Plan) -> bool {
+    match plan {
+        Plan::Aggregate { .. } | Plan::Join(_) | Plan::Sort { fetch: Some(_), .. } => true,
+        Plan::Scan(_) => false,
+        _ => plan.inputs().into_iter().any(reduces),
+    }
+}

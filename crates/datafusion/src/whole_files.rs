@@ -1,0 +1,84 @@
+//! The files of a scan, however DataFusion dealt them out.
+
+use std::collections::HashMap;
+
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::FileGroup;
+
+/// The files of all partitions of a scan, each once, by their paths. DataFusion cuts files into ranges of bytes for its
+/// partitions, by their number and only where a plan gains by it: ranges that make up a file are the file.
+pub(crate) fn whole_files(groups: &[FileGroup]) -> Vec<PartitionedFile> {
+    let mut files: HashMap<String, Vec<PartitionedFile>> = HashMap::new();
+    for file in groups.iter().flat_map(FileGroup::iter) {
+        let key = format!("{}|{:?}", file.object_meta.location, file.partition_values);
+        files.entry(key).or_default().push(file.clone());
+    }
+    let mut whole: Vec<_> = files
+        .into_iter()
+        .flat_map(|(key, parts)| joined(parts).into_iter().map(move |file| (key.clone(), file)))
+        .collect();
+    whole.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| start(x).cmp(&start(y))));
+    whole.into_iter().map(|(_, file)| file).collect()
+}
+
+fn start(file: &PartitionedFile) -> i64 {
+    file.range.as_ref().map_or(0, |range| range.start)
+}
+
+/// The ranges of one file, joined where they meet.
+fn joined(mut parts: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
+    parts.sort_by_key(start);
+    let mut files: Vec<PartitionedFile> = Vec::new();
+    for part in parts {
+        let last = files.last_mut().and_then(|file| file.range.as_mut());
+        match (last, &part.range) {
+            (Some(last), Some(range)) if last.end == range.start => last.end = range.end,
+            _ => files.push(part),
+        }
+    }
+    for file in &mut files {
+        let size = file.object_meta.size;
+        if file.range.as_ref().is_some_and(|range| range.start == 0 && u64::try_from(range.end) == Ok(size)) {
+            file.range = None;
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(path: &str, size: u64, range: Option<(i64, i64)>) -> PartitionedFile {
+        let file = PartitionedFile::new(path, size);
+        match range {
+            Some((start, end)) => file.with_range(start, end),
+            None => file,
+        }
+    }
+
+    #[test]
+    fn ranges_of_a_file_are_the_file() {
+        let groups = [
+            FileGroup::new(vec![part("b", 100, Some((40, 100))), part("c", 7, None)]),
+            FileGroup::new(vec![part("a", 10, Some((0, 10))), part("b", 100, Some((0, 40)))]),
+            FileGroup::new(vec![part("d", 9, Some((0, 3))), part("d", 9, Some((5, 9))), part("e", 0, None)]),
+        ];
+        let whole: Vec<_> = whole_files(&groups)
+            .iter()
+            .map(|file| {
+                let range = file.range.as_ref().map(|range| (range.start, range.end));
+                (file.object_meta.location.to_string(), range)
+            })
+            .collect();
+        let expected =
+            [("a", None), ("b", None), ("c", None), ("d", Some((0, 3))), ("d", Some((5, 9))), ("e", None)];
+        assert_eq!(whole, expected.map(|(path, range)| (path.to_string(), range)));
+    }
+
+    #[test]
+    fn a_file_that_is_read_twice_stays_twice() {
+        let groups = [FileGroup::new(vec![part("a", 10, None), part("a", 10, None)])];
+        assert_eq!(whole_files(&groups).len(), 2);
+    }
+}
