@@ -109,6 +109,8 @@ struct Evaluation {
     arguments: Vec<Argument>,
     columns: Vec<(DataType, Vec<Value>)>,
     result: DataType,
+    /// What lowering says of the value.
+    range: Option<Range>,
     case: Case,
     /// Text columns are dictionaries.
     dictionaries: bool,
@@ -201,7 +203,7 @@ impl Evaluation {
             cx.push_projection(projection);
         }
         let value = lower(&mut cx, expr).unwrap_or_else(|error| panic!("{error} in {:?}", expr.kind));
-        let case = store(&mut cx, &value);
+        let (case, range) = (store(&mut cx, &value), value.range);
         let known_columns = projection.is_none();
         let found = facts(expr, &|column| ranges.get(column).copied().flatten())
             .unwrap_or_else(|error| panic!("{error}"));
@@ -212,7 +214,15 @@ impl Evaluation {
         let fails = kelpie_kir::text::print(&module).contains("report");
         assert!(!known_columns || found.can_fail == fails, "can_fail of {:?}", expr.kind);
         let module = validate(module).unwrap_or_else(|error| panic!("{error} in {:?}", expr.kind));
-        Evaluation { module, arguments, columns, result: expr.data_type.clone(), case, dictionaries: known }
+        Evaluation {
+            module,
+            arguments,
+            columns,
+            result: expr.data_type.clone(),
+            range,
+            case,
+            dictionaries: known,
+        }
     }
 
     fn run(&self, row: usize) -> Value {
@@ -250,12 +260,22 @@ impl Evaluation {
         let config = Config { lanes: 1, block_threads: 1, step_limit: 1_000_000, ..Config::default() };
         let report = simt::run(&self.module, "expression", &arguments, &mut memory, &config, &|| false)
             .unwrap_or_else(|fault| panic!("{fault}\n{}", kelpie_kir::text::print(&self.module)));
+        self.stays_in_range(memory.data(outputs[0]).unwrap_or_default());
         if report.status != 0 {
             let status = Status::from_code(report.status);
             return Value::Error(status.unwrap_or_else(|| panic!("status {}", report.status)));
         }
         let data = |index: usize| memory.data(outputs[index]).unwrap_or_default();
         self.result_value(data(0), data(1))
+    }
+
+    /// A value is within its range also where the expression fails: what it indexes is only as large as that.
+    fn stays_in_range(&self, head: &[u8]) {
+        let word = head[..16].iter().rev().fold(0, |word: i128, byte| word << 8 | i128::from(*byte));
+        if let Some(Range { min, max }) = self.range.filter(|_| head[16] != 0) {
+            let module = kelpie_kir::text::print(&self.module);
+            assert!(min <= word && word <= max, "{word} is not in {min}..={max}\n{module}");
+        }
     }
 
     fn result_value(&self, head: &[u8], text: &[u8]) -> Value {
