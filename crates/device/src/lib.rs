@@ -1,4 +1,10 @@
 //! Devices of Kelpie: memory, kernel cache and launches on CPU, CUDA and the SIMT interpreter.
+//!
+//! **What is trusted.** A device checks what the host gives it: that arguments are of the parameters' types and buffers of this
+//! device, and that copies stay inside of them. It does not check what a kernel does: a valid module may address any memory,
+//! and only the interpreter looks at each access. So a launch is as safe as its module. Modules come from `kelpie-compile`,
+//! whose tests run on the interpreter, never from the text or data of a query; whoever compiles one of another origin
+//! answers for it as for `unsafe` code, although [`Device::launch`] does not say so.
 
 mod arguments;
 mod cache;
@@ -257,7 +263,8 @@ pub trait Device: Send + Sync + Debug {
     fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError>;
     /// The code that `compile` makes, for people: CLIF or CUDA C.
     fn code(&self, module: &ValidModule) -> Result<String, DeviceError>;
-    /// Runs a kernel and waits for it.
+    /// Runs a kernel and waits for it. The kernel must keep to its buffers (see the crate's documentation), and nobody reads
+    /// meanwhile what it writes.
     fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError>;
     /// The operations of one query, in an order of their own.
     fn begin_query(self: Arc<Self>) -> Result<Box<dyn QueryStream>, DeviceError>;

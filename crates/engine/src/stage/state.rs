@@ -141,17 +141,12 @@ impl Run<'_> {
 
     /// Host memory for a part of a state.
     fn host_bytes(bytes: usize) -> Result<Vec<u8>, EngineError> {
-        let mut data = Vec::new();
-        match data.try_reserve_exact(bytes) {
-            Ok(()) => {
-                data.resize(bytes, 0);
-                Ok(data)
-            }
-            Err(_) => {
-                let what = "a state that is brought to the host";
-                Err(FallbackReason::HostMemory { bytes: bytes as u64, what }.into())
-            }
-        }
+        let what = "a state that is brought to the host";
+        let mut data: Vec<u8> = Vec::new();
+        data.try_reserve_exact(bytes)
+            .map_err(|_| FallbackReason::HostMemory { bytes: bytes as u64, what })?;
+        data.extend(std::iter::repeat_n(0, bytes));
+        Ok(data)
     }
 
     pub fn read_word(&self, state: usize) -> Result<u64, EngineError> {
