@@ -29,6 +29,7 @@ use kelpie_engine::{
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use crate::deep::protect;
 use crate::options::{Fallback, KelpieOptions};
 use crate::report;
 use crate::rule::merged_properties;
@@ -132,7 +133,7 @@ impl KelpieExec {
 
     /// The sub-plan on DataFusion's own operators.
     fn execute_original(&self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let plan = Arc::clone(&self.original);
+        let plan = protect(Arc::clone(&self.original))?;
         match plan.output_partitioning().partition_count() {
             1 => plan.execute(0, context),
             _ => CoalescePartitionsExec::new(plan).execute(0, context),

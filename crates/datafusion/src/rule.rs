@@ -19,6 +19,7 @@ use kelpie_compile::expr::ExprKind;
 use kelpie_compile::plan::Plan;
 use kelpie_engine::Engine;
 
+use crate::deep::{Shape, protect, with_room};
 use crate::exec::KelpieExec;
 use crate::options::{Fallback, KelpieOptions};
 use crate::report::KelpieReport;
@@ -54,10 +55,11 @@ impl PhysicalOptimizerRule for KelpieRule {
 
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
         let options = KelpieOptions::of(config);
-        match options.enabled {
-            true => self.optimize_query(plan, &options),
-            false => Ok(plan),
-        }
+        let plan = match options.enabled {
+            true => with_room(&plan, || self.optimize_query(Arc::clone(&plan), &options))?,
+            false => plan,
+        };
+        protect(plan)
     }
 }
 
@@ -72,7 +74,8 @@ impl KelpieRule {
         if is_trivial(&plan) || bare_scan(&plan) {
             return Ok(plan);
         }
-        let (replaced, reasons) = match leave::whole(&plan, options) {
+        let left = Shape::of(&plan).refusal().or_else(|| leave::whole(&plan, options));
+        let (replaced, reasons) = match left {
             Some(reason) => (plan, vec![reason]),
             None => replace::replaced(&plan, &self.engine, options)?,
         };
@@ -97,14 +100,18 @@ fn deeper(node: &Node) -> Result<Node> {
 
 /// Every reason why parts of a query that was planned with some options are DataFusion's.
 pub fn uncompiled_reasons(plan: &Node, engine: &Engine, options: &KelpieOptions) -> Vec<String> {
+    with_room(plan, || reasons_of(plan, engine, options))
+}
+
+fn reasons_of(plan: &Node, engine: &Engine, options: &KelpieOptions) -> Vec<String> {
     if is_wrapper(plan) {
         let children = plan.children().into_iter();
-        return children.flat_map(|child| uncompiled_reasons(child, engine, options)).collect();
+        return children.flat_map(|child| reasons_of(child, engine, options)).collect();
     }
     if plan.is::<KelpieExec>() || !options.enabled || is_trivial(plan) || bare_scan(plan) {
         return Vec::new();
     }
-    if let Some(reason) = leave::whole(plan, options) {
+    if let Some(reason) = Shape::of(plan).refusal().or_else(|| leave::whole(plan, options)) {
         return vec![reason];
     }
     let (_, mut reasons) = leave::parts(plan, engine, options);

@@ -12,6 +12,7 @@ use futures::StreamExt;
 use kelpie_engine::Engine;
 use parking_lot::Mutex;
 
+use crate::deep::with_room;
 use crate::exec::FellBack;
 use crate::options::KelpieOptions;
 use crate::rule::uncompiled_reasons;
@@ -45,12 +46,12 @@ impl RunningQuery {
     /// The next rows; nothing after the last.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let next = self.stream.next().await.transpose();
-        next.map_err(|error| name_files(error, &self.physical))
+        next.map_err(|error| with_room(&self.physical, || name_files(error, &self.physical)))
     }
 
     /// What it took, once its last rows have come.
     pub fn finish(self) -> QueryTiming {
-        let timing = self.timing();
+        let timing = with_room(&self.physical, || self.timing());
         *self.last.lock() = Some(timing.clone());
         timing
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use datafusion::arrow::datatypes::SchemaRef;
@@ -11,13 +12,14 @@ use datafusion::common::{TableReference, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_engine::{Engine, ExplainStage, QueryError, QueryMetrics};
 use parking_lot::Mutex;
 
+use crate::deep::{Depth, Held, Room, balance, with_room};
 use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, LocalFiles};
 use crate::install::{explaining, install};
@@ -106,9 +108,11 @@ impl QueryResult {
 
 /// A DataFusion session with [`KelpieRule`](crate::KelpieRule), the options `kelpie.*`, and local files as tables.
 pub struct KelpieSession {
-    context: SessionContext,
+    context: Held<SessionContext>,
     engine: Arc<Engine>,
     last: Arc<Mutex<Option<QueryTiming>>>,
+    /// Levels of the plans that the session keeps: views, and prepared statements.
+    kept: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for KelpieSession {
@@ -134,7 +138,9 @@ impl KelpieSession {
         let weak = context.state_weak_ref();
         // Never set before: the factory is new.
         let _ = files.state.set(Box::new(move || weak.upgrade().map(|state| state.read().clone())));
-        Ok(KelpieSession { context, engine, last: Arc::default() })
+        let kept = Arc::<AtomicUsize>::default();
+        let context = Held::new(context, Arc::clone(&kept));
+        Ok(KelpieSession { context, engine, last: Arc::default(), kept })
     }
 
     /// DataFusion's context. Queries that run through it are compiled too; only `last_metrics` misses them.
@@ -167,17 +173,24 @@ impl KelpieSession {
     /// Plans a statement and starts it; its rows come as they are asked for. Dropping it cancels the query.
     pub async fn start(&self, sql: &str) -> Result<RunningQuery> {
         let start = Instant::now();
-        let plan = self.logical_plan(sql).await?;
-        let plan = match plan {
-            LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
-                // Executed by the context; what comes back is an empty relation.
-                let frame = self.context.execute_logical_plan(plan).await?;
-                frame.into_unoptimized_plan()
-            }
-            plan => plan,
+        let depth = self.depth(sql)?;
+        let (context, kept, sql) = (self.context.clone(), Arc::clone(&self.kept), sql.to_string());
+        let planning = async move {
+            let plan = match logical_plan(&context, &sql).await? {
+                plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
+                    if keeps_a_plan(&plan) {
+                        kept.fetch_add(depth.parsed, Ordering::Relaxed);
+                    }
+                    // Executed by the context; what comes back is an empty relation.
+                    context.execute_logical_plan(plan).await?.into_unoptimized_plan()
+                }
+                plan => plan,
+            };
+            let state = context.state();
+            let physical = state.create_physical_plan(&plan).await?;
+            Ok((physical, state))
         };
-        let state = self.context.state();
-        let physical = state.create_physical_plan(&plan).await?;
+        let (physical, state) = self.room(depth).run(planning).await?;
         let plan_ns = start.elapsed().as_nanos() as u64;
         let stream = execute_stream(Arc::clone(&physical), Arc::new((&state).into()))?;
         let (engine, last) = (Arc::clone(&self.engine), Arc::clone(&self.last));
@@ -185,10 +198,13 @@ impl KelpieSession {
         Ok(RunningQuery { physical, stream, engine, options, last, start, plan_ns })
     }
 
-    async fn logical_plan(&self, sql: &str) -> Result<LogicalPlan> {
-        let plan = self.context.state().create_logical_plan(sql).await?;
-        SQLOptions::new().verify_plan(&plan)?;
-        Ok(plan)
+    fn depth(&self, sql: &str) -> Result<Depth> {
+        Depth::of(sql, &self.context.state_ref().read().config_options().sql_parser.dialect)
+    }
+
+    /// What the planning of a statement needs, with all that it may refer to.
+    fn room(&self, depth: Depth) -> Room {
+        Room::of(depth, self.kept.load(Ordering::Relaxed))
     }
 
     /// Where the time of the last `sql` went.
@@ -198,17 +214,21 @@ impl KelpieSession {
 
     /// Shows a stage of a query's compilation; the query itself does not run, but its columns are read.
     pub async fn explain(&self, sql: &str, stage: Stage) -> Result<String> {
-        let plan = self.logical_plan(sql).await?;
-        let plan = match plan {
-            LogicalPlan::Explain(explain) => (*explain.plan).clone(),
-            plan => plan,
+        let (context, text) = (self.context.clone(), sql.to_string());
+        let planning = async move {
+            let plan = match logical_plan(&context, &text).await? {
+                LogicalPlan::Explain(explain) => (*explain.plan).clone(),
+                plan => plan,
+            };
+            let mut state = context.state();
+            explaining(&mut state);
+            Ok((state.create_physical_plan(&plan).await?, state))
         };
-        let mut state = self.context.state();
-        explaining(&mut state);
-        let physical = state.create_physical_plan(&plan).await?;
+        let (physical, state) = self.room(self.depth(sql)?).run(planning).await?;
         let stage = match stage {
             Stage::Plan => {
-                return Ok(DisplayableExecutionPlan::new(physical.as_ref()).indent(false).to_string());
+                let shown = DisplayableExecutionPlan::new(physical.as_ref());
+                return Ok(with_room(&physical, || shown.indent(false).to_string()));
             }
             Stage::Pipelines => ExplainStage::Pipelines,
             Stage::Kir => ExplainStage::Kir,
@@ -216,7 +236,7 @@ impl KelpieSession {
         };
         let context = Arc::new((&state).into());
         let mut queries = Vec::new();
-        for_each_compiled(&physical, &mut |exec| queries.push(exec.query(&context)));
+        with_room(&physical, || for_each_compiled(&physical, &mut |exec| queries.push(exec.query(&context))));
         if queries.is_empty() {
             let reasons =
                 uncompiled_reasons(&physical, &self.engine, &KelpieOptions::of(state.config_options()));
@@ -274,6 +294,24 @@ impl KelpieSession {
     pub fn clear_columns(&self) {
         self.engine.clear_columns();
     }
+}
+
+async fn logical_plan(context: &SessionContext, sql: &str) -> Result<LogicalPlan> {
+    let state = context.state();
+    let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
+    balance(&mut statement);
+    let plan = state.statement_to_plan(statement).await?;
+    SQLOptions::new().verify_plan(&plan)?;
+    Ok(plan)
+}
+
+/// Whether the session keeps a plan that later statements refer to.
+fn keeps_a_plan(plan: &LogicalPlan) -> bool {
+    matches!(
+        plan,
+        LogicalPlan::Ddl(DdlStatement::CreateView(_) | DdlStatement::CreateFunction(_))
+            | LogicalPlan::Statement(LogicalStatement::Prepare(_))
+    )
 }
 
 pub(crate) fn for_each_compiled(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&KelpieExec)) {

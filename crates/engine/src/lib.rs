@@ -17,6 +17,7 @@ mod query;
 mod result;
 mod sorting;
 pub mod source;
+mod stack;
 mod stage;
 
 use std::sync::Arc;
@@ -247,3 +248,4 @@ pub enum ExplainStage {
 }
 
 pub use query::Engine;
+pub use stack::with_stack;

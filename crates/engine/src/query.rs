@@ -20,6 +20,7 @@ use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::execution::Execution;
 use crate::meter::{self, MeteredStream};
+use crate::stack::with_room;
 use crate::stage::{self, Prepared};
 use crate::{
     DeviceChoice, ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates,
@@ -59,7 +60,7 @@ impl Engine {
     /// types allow.
     pub fn check(&self, plan: &Plan) -> Vec<String> {
         let mut reasons = Vec::new();
-        check(plan, &mut reasons);
+        with_room(plan, || check(plan, &mut reasons));
         reasons
     }
 
@@ -113,7 +114,8 @@ impl Engine {
     /// Runs a query. Blocks; call it from a thread that may.
     pub fn execute(&self, query: &Query, cancel: &CancelToken) -> Result<QueryOutput, EngineError> {
         let mut execution = self.begin(query, cancel, None)?;
-        let batch = execution.run(&query.plan).map_err(|error| lost(error, &execution.device))?;
+        let batch = with_room(&query.plan, || execution.run(&query.plan));
+        let batch = batch.map_err(|error| lost(error, &execution.device))?;
         let (device, total) = (Arc::clone(&execution.device), Arc::clone(&execution.total));
         let mut metrics = execution.metrics;
         if query.options.meter {
@@ -128,7 +130,7 @@ impl Engine {
     pub fn explain(&self, query: &Query, stage: ExplainStage) -> Result<String, EngineError> {
         let cancel = CancelToken::default();
         let mut execution = self.begin(query, &cancel, Some((stage, String::new())))?;
-        execution.run(&query.plan)?;
+        with_room(&query.plan, || execution.run(&query.plan))?;
         Ok(execution.explain.map(|(_, text)| text).unwrap_or_default())
     }
 

@@ -5,6 +5,8 @@ mod dictionary;
 mod load;
 mod origin;
 
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kelpie_kir::builder::V;
@@ -147,6 +149,8 @@ pub struct Context<'a> {
     memos: Vec<((usize, usize), Expr)>,
     arguments: Vec<Argument>,
     layers: Vec<Layer>,
+    /// Bounds of columns that were asked for, by layer and position.
+    ranges: RefCell<HashMap<(usize, usize), Option<Range>>>,
     /// Values computed so far: (layer, column, value), in nested scopes.
     scopes: Vec<Vec<(usize, usize, Lowered)>>,
     /// Layer that `column` addresses.
@@ -170,6 +174,7 @@ impl<'a> Context<'a> {
             memos: Vec::new(),
             arguments: Vec::new(),
             layers: Vec::new(),
+            ranges: RefCell::default(),
             scopes: vec![Vec::new()],
             current: 0,
             repeated: Vec::new(),
@@ -289,12 +294,14 @@ impl<'a> Context<'a> {
     /// Takes the last layer off again. Its columns must have been asked for in blocks that are closed.
     pub fn pop_layer(&mut self) {
         self.layers.pop();
+        self.ranges.borrow_mut().clear();
         self.current = self.layers.len().saturating_sub(1);
     }
 
     /// Forgets the row: the next one starts with `begin_scan` or `begin_values`.
     pub fn end_row(&mut self) {
         self.layers.clear();
+        self.ranges.borrow_mut().clear();
         for scope in &mut self.scopes {
             scope.clear();
         }
@@ -349,7 +356,17 @@ impl<'a> Context<'a> {
         self.layer_range(self.current, index)
     }
 
+    /// Remembered, as columns of many projections one above the other may be read on very many ways.
     fn layer_range(&self, layer: usize, index: usize) -> Option<Range> {
+        if let Some(known) = self.ranges.borrow().get(&(layer, index)) {
+            return *known;
+        }
+        let range = self.find_range(layer, index);
+        self.ranges.borrow_mut().insert((layer, index), range);
+        range
+    }
+
+    fn find_range(&self, layer: usize, index: usize) -> Option<Range> {
         match self.layers.get(layer)? {
             Layer::Values(values) => values.get(index)?.range,
             Layer::Scan { layouts, types, .. } => {
@@ -371,28 +388,32 @@ impl<'a> Context<'a> {
     /// Whether an expression over the current row is to be evaluated only where its value is needed: it can fail, or
     /// is expensive, also through projections that are not evaluated yet.
     pub fn is_lazy(&self, expr: &Expr) -> bool {
-        self.layer_is_lazy(self.current, expr)
+        self.layer_is_lazy(self.current, expr, &mut HashSet::new())
     }
 
-    fn layer_is_lazy(&self, layer: usize, expr: &Expr) -> bool {
+    /// `seen`: the columns by layer that were looked at and are not lazy.
+    fn layer_is_lazy(&self, layer: usize, expr: &Expr, seen: &mut HashSet<(usize, usize)>) -> bool {
         let own = match expr.kind {
             ExprKind::Column(_) | ExprKind::Literal(_) => false,
             _ => facts(expr, &|column| self.layer_range(layer, column))
                 .is_ok_and(|facts| facts.can_fail || !facts.cheap),
         };
-        own || columns_read(expr).into_iter().any(|column| self.column_is_lazy(layer, column))
+        own || columns_read(expr).into_iter().any(|column| self.column_is_lazy(layer, column, seen))
     }
 
-    fn column_is_lazy(&self, layer: usize, index: usize) -> bool {
+    fn column_is_lazy(&self, layer: usize, index: usize, seen: &mut HashSet<(usize, usize)>) -> bool {
+        if !seen.insert((layer, index)) {
+            return false;
+        }
         if self.scopes.iter().flatten().any(|(l, c, _)| (*l, *c) == (layer, index)) {
             return false;
         }
         match (self.layers.get(layer), layer.checked_sub(1)) {
             (Some(Layer::Project(exprs)), Some(below)) => {
-                exprs.get(index).is_some_and(|expr| self.layer_is_lazy(below, expr))
+                exprs.get(index).is_some_and(|expr| self.layer_is_lazy(below, expr, seen))
             }
             (Some(Layer::Joined(columns)), Some(below)) => match columns.get(index) {
-                Some(Joined::Below(column)) => self.column_is_lazy(below, *column),
+                Some(Joined::Below(column)) => self.column_is_lazy(below, *column, seen),
                 _ => false,
             },
             _ => false,

@@ -1,9 +1,11 @@
 //! What may be computed for rows that are dead, and whether rows stay together.
 
+use std::collections::BTreeSet;
+
 use super::body::Body;
 use super::columns::{self, ColumnInfo};
 use super::{Source, Step};
-use crate::expr::{self, Expr, ExprKind, can_fail, is_cheap};
+use crate::expr::{Expr, can_fail, columns_read, is_cheap};
 
 impl Body<'_, '_> {
     /// Joins branch and loop: what follows them stands at divergent control flow.
@@ -68,24 +70,21 @@ impl Body<'_, '_> {
     }
 }
 
+/// Goes down layer by layer with the columns that are read there, each once: the same column may be read on many ways.
 fn speculative_over(expr: &Expr, layers: &[(Option<&[Expr]>, Vec<ColumnInfo>)]) -> bool {
-    let Some(((exprs, columns), below)) = layers.split_last() else { return false };
-    let range_of = |index: usize| columns.get(index).and_then(|column: &ColumnInfo| column.range);
-    if can_fail(expr, &range_of) || !is_cheap(expr, &range_of) {
-        return false;
+    let mut exprs = vec![expr];
+    for (projected, columns) in layers.iter().rev() {
+        let range_of = |index: usize| columns.get(index).and_then(|column: &ColumnInfo| column.range);
+        if exprs.iter().any(|expr| can_fail(expr, &range_of) || !is_cheap(expr, &range_of)) {
+            return false;
+        }
+        let Some(projected) = projected else { return true };
+        let read: BTreeSet<usize> = exprs.into_iter().flat_map(columns_read).collect();
+        let below: Option<Vec<&Expr>> = read.into_iter().map(|column| projected.get(column)).collect();
+        match below {
+            Some(below) => exprs = below,
+            None => return false,
+        }
     }
-    match exprs {
-        None => true,
-        Some(exprs) => columns_read(expr)
-            .into_iter()
-            .all(|column| exprs.get(column).is_some_and(|e| speculative_over(e, below))),
-    }
-}
-
-/// The columns that an expression reads.
-fn columns_read(expr: &Expr) -> Vec<usize> {
-    match expr.kind {
-        ExprKind::Column(index) => vec![index],
-        _ => expr::children(expr).into_iter().flat_map(columns_read).collect(),
-    }
+    false
 }

@@ -31,6 +31,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 
+use crate::deep::{Shape, with_room};
 use crate::options::KelpieOptions;
 use flatten::{Flat, is_tree, map_leaves};
 use graph::NodeSet;
@@ -83,7 +84,12 @@ impl PhysicalOptimizerRule for JoinOrderRule {
 
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
         match KelpieOptions::of(config).join_order {
-            true => ordered(&plan, Planning { config, estimator: &self.estimator }),
+            // What is not compiled for its size is not ordered either: both take time that grows faster than the plan.
+            true if Shape::of(&plan).refusal().is_none() => {
+                let planning = Planning { config, estimator: &self.estimator };
+                with_room(&plan, || ordered(&plan, planning))
+            }
+            true => Ok(plan),
             false => Ok(plan),
         }
     }

@@ -14,7 +14,11 @@ use kelpie_compile::expr::{ArithmeticOp, BitOp, CompareOp, Expr, ExprKind, Funct
 use kelpie_compile::types::{DataType, Literal};
 
 use super::{Reasons, function};
+use crate::deep::{expr_depth, operands};
 use crate::types;
+
+/// Levels of an expression that are translated, where a chain of AND or OR is one: what Kelpie's compiler takes.
+const DEPTH_LIMIT: usize = 128;
 
 /// Translates expressions over one schema.
 pub(crate) struct ExprTranslator<'a> {
@@ -28,6 +32,8 @@ pub(crate) struct ExprTranslator<'a> {
     pub scalars: &'a [ScalarSubqueryExpr],
     /// The operator that the expressions belong to, for people.
     pub operator: &'a str,
+    /// How deep in an expression the translator is.
+    pub level: usize,
 }
 
 type Child<'a> = &'a Arc<dyn PhysicalExpr>;
@@ -35,6 +41,29 @@ type Child<'a> = &'a Arc<dyn PhysicalExpr>;
 impl ExprTranslator<'_> {
     /// The expression, or reasons why not: all of them, so children are translated even where a sibling failed.
     pub fn expr(&mut self, e: Child<'_>) -> Option<Expr> {
+        if self.level == 0 {
+            let levels = expr_depth(e);
+            if levels > DEPTH_LIMIT {
+                // The expression itself is too long to be shown.
+                let reason = format!(
+                    "an expression is nested {levels} deep, and at most {DEPTH_LIMIT} levels are compiled"
+                );
+                self.reasons.push(format!("{}: {reason}", self.operator));
+                return None;
+            }
+        }
+        self.level += 1;
+        let translated = self.nested(e);
+        self.level -= 1;
+        translated
+    }
+
+    fn nested(&mut self, e: Child<'_>) -> Option<Expr> {
+        if let Some(binary) = e.downcast_ref::<BinaryExpr>()
+            && matches!(binary.op(), Operator::And | Operator::Or)
+        {
+            return self.chain(e, *binary.op());
+        }
         let data_type = self.type_of(e);
         let kind = self.kind(e);
         let nullable = e.nullable(self.schema).unwrap_or(true);
@@ -104,6 +133,30 @@ impl ExprTranslator<'_> {
         } else {
             self.refuse(e, "this kind of expression is not compiled")
         }
+    }
+
+    /// A chain of ANDs or ORs, which may be long, as a balanced tree: no walk of it is deep.
+    fn chain(&mut self, e: Child<'_>, connective: Operator) -> Option<Expr> {
+        let mut exprs = self.exprs(operands(e, connective))?;
+        while exprs.len() > 1 {
+            let mut rest = exprs.into_iter();
+            let mut pairs = Vec::new();
+            while let Some(left) = rest.next() {
+                let Some(right) = rest.next() else {
+                    pairs.push(left);
+                    break;
+                };
+                let nullable = left.nullable || right.nullable;
+                let (left, right) = (Box::new(left), Box::new(right));
+                let kind = match connective {
+                    Operator::And => ExprKind::And(left, right),
+                    _ => ExprKind::Or(left, right),
+                };
+                pairs.push(Expr { kind, data_type: DataType::Boolean, nullable });
+            }
+            exprs = pairs;
+        }
+        exprs.pop()
     }
 
     fn boxed(&mut self, e: Child<'_>) -> Option<Box<Expr>> {
@@ -202,8 +255,6 @@ impl ExprTranslator<'_> {
             return Some(ExprKind::Function(Function::Bits(op), vec![*left, *right]));
         }
         match operator {
-            And => pair.map(|(left, right)| ExprKind::And(left, right)),
-            Or => pair.map(|(left, right)| ExprKind::Or(left, right)),
             StringConcat => {
                 let (left, right) = pair?;
                 let text = |e: &Expr| e.data_type == DataType::Utf8;

@@ -187,7 +187,7 @@ impl Translator {
 
     fn exprs<'a>(&'a mut self, schema: &'a Schema, operator: &'a str) -> ExprTranslator<'a> {
         let Translator { reasons, scalars, .. } = self;
-        ExprTranslator { schema, positions: None, reasons, scalars, operator }
+        ExprTranslator { schema, positions: None, reasons, scalars, operator, level: 0 }
     }
 
     fn filter(&mut self, filter: &FilterExec) -> Option<Plan> {

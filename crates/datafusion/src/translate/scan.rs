@@ -113,6 +113,7 @@ fn file_scan(translator: &mut Translator, config: &FileScanConfig) -> Option<Pla
         reasons: &mut translator.reasons,
         scalars: &translator.scalars,
         operator: "DataSourceExec",
+        level: 0,
     };
     let predicate = predicate.as_ref().map(|predicate| exprs.expr(predicate));
     let outputs: Vec<&Arc<dyn PhysicalExpr>> = projection.iter().map(|e| &e.expr).collect();
