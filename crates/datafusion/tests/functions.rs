@@ -210,6 +210,48 @@ async fn lists() {
     agree("n", &expressions, numbers).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sign_of_a_nan_matters_to_in() {
+    let table = "SELECT * FROM (VALUES (1, 1.2, 2.3), (2, 2.1, 'NaN'::double), (3, NULL, '-NaN'::double), \
+                 (4, 'NaN'::double, 'NaN'::double), (5, '-NaN'::double, 6.2)) v (id, a, b)";
+    for device in DEVICES {
+        let (plain, kelpie) = pair(device);
+        let batches = plain.sql(table).await.unwrap().collect().await.unwrap();
+        let memory = Arc::new(MemTable::try_new(batches[0].schema(), vec![batches]).unwrap());
+        plain.register_table("t", Arc::clone(&memory) as _).unwrap();
+        kelpie.context().register_table("t", memory).unwrap();
+        for list in
+            ["a, a + 1, a + 2, a + 3", "a, b, 2.1, NULL", "a, a - b, a * 2, -a", "1.5, 'NaN'::double, 3, 4"]
+        {
+            for input in ["'NaN'::double", "'-NaN'::double", "a", "b", "-a"] {
+                same(&plain, &kelpie, &format!("SELECT id FROM t WHERE {input} IN ({list})")).await;
+                same(&plain, &kelpie, &format!("SELECT id, {input} NOT IN ({list}) FROM t")).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grouping_identifiers_and_very_long_lists_are_compiled() {
+    let many = (0..20_000).map(|i| (i * 7).to_string()).collect::<Vec<_>>().join(", ");
+    let queries = [
+        "SELECT b, i8, grouping(b), grouping(i8), grouping(b, i8), count(*) FROM n GROUP BY ROLLUP (b, i8)"
+            .to_string(),
+        "SELECT b, i8, sum(i) FROM n GROUP BY CUBE (b, i8) HAVING grouping(b) + grouping(i8) < 2".to_string(),
+        format!("SELECT id, i FROM n WHERE i IN ({many})"),
+        format!("SELECT count(*) FROM n WHERE cast(i AS VARCHAR) NOT IN ('{}')", many.replace(", ", "', '")),
+    ];
+    let (plain, kelpie) = pair(DEVICES[0]);
+    numbers(&plain, &kelpie);
+    for sql in queries {
+        let shown = &sql[..sql.len().min(100)];
+        match compare(&plain, &kelpie, &Generated { sql: sql.clone(), ordered: false }).await {
+            Outcome::Equal { compiled: true, .. } => {}
+            other => panic!("{shown}: {other:?}"),
+        }
+    }
+}
+
 /// What a query gives on both, or that both fail.
 async fn same(plain: &SessionContext, kelpie: &KelpieSession, sql: &str) {
     let query = Generated { sql: sql.into(), ordered: false };

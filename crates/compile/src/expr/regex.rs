@@ -17,8 +17,8 @@ pub(super) fn lower(
 ) -> Result<Lowered, Unsupported> {
     let value = lower_expr(cx, input)?;
     let text = text(&value)?;
-    let classes = cx.bytes(&regex.classes);
-    let table = cx.bytes(&regex.table);
+    let classes = cx.shared_bytes(&regex.classes);
+    let table = cx.shared_bytes(&regex.table);
     let table = cx.builder.bitcast(table, Type::global(Scalar::U16));
     let start = cx.constant(Constant::Int(Scalar::U32, regex.start.into()));
     let end_class = cx.constant(Constant::Int(Scalar::U32, regex.end_class.into()));
