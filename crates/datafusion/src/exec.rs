@@ -193,6 +193,9 @@ impl DisplayAs for KelpieExec {
         for line in report::operator_lines(&self.original) {
             write!(f, "\n{indent}| {line}")?;
         }
+        for line in report::derived_lines(&self.translated) {
+            write!(f, "\n{indent}| {line}")?;
+        }
         if let Some(run) = self.last_run() {
             for line in report::run_lines(&run) {
                 write!(f, "\n{indent}* {line}")?;

@@ -5,10 +5,12 @@
 //! files. Values, types and errors are DataFusion's.
 
 mod deep;
+mod derived;
 mod exec;
 mod files;
 mod install;
 mod join_order;
+mod memory_identity;
 mod options;
 mod report;
 mod rule;

@@ -16,7 +16,10 @@ use datafusion::physical_plan::{
 };
 use kelpie_engine::{QueryMetrics, Traffic};
 
+use crate::derived::Derived;
 use crate::exec::Run;
+use crate::source::ScanTable;
+use crate::translate::Translated;
 
 /// Stands on an explained plan and lists every reason why a part of it stays DataFusion's; hands rows on unchanged.
 #[derive(Debug)]
@@ -118,6 +121,18 @@ fn push_operator(plan: &Arc<dyn ExecutionPlan>, depth: usize, lines: &mut Vec<St
     for child in plan.children() {
         push_operator(child, depth + 1, lines);
     }
+}
+
+/// One line an expression that is computed by DataFusion as its table is read.
+pub(crate) fn derived_lines(translated: &Translated) -> Vec<String> {
+    let of_table = |table: &Arc<ScanTable>| {
+        let line = |derived: &Derived| {
+            let kept = if derived.key().is_some() { "" } else { " (for this query only)" };
+            format!("derived: {} of {}{kept}", derived.field().name(), table.name())
+        };
+        table.derived().iter().map(line).collect::<Vec<_>>()
+    };
+    translated.tables.iter().flat_map(of_table).collect()
 }
 
 /// One line a pipeline of an execution.

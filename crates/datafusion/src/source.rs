@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::config::CsvOptions;
 use datafusion::common::stats::Precision;
 use datafusion::datasource::memory::MemorySourceConfig;
@@ -19,22 +20,31 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
-use kelpie_engine::source::BatchConsumer;
+use kelpie_engine::error::FallbackReason;
+use kelpie_engine::source::{BatchConsumer, ColumnKey, Lease};
 use kelpie_engine::{CancelToken, EngineError, TableSource};
 use tokio::runtime::Handle;
 
+use crate::derived::Derived;
+use crate::memory_identity::{self, MemoryIdentity};
 use crate::whole_files::whole_files;
 
 /// A file is not split below this many bytes a partition.
 const SMALLEST_SPLIT_BYTES: usize = 1 << 20;
+/// Batches in memory are handed on in pieces of at most this many rows, and not spread over threads below it.
+const PIECE_ROWS: usize = 1 << 16;
 
 /// A table of a plan: every column and every row, whatever the plan's scan leaves out.
 #[derive(Debug)]
 pub struct ScanTable {
     name: String,
+    /// The columns of the data; the derived ones follow them.
     schema: SchemaRef,
+    derived: Vec<Derived>,
     data: Data,
     identity: Option<String>,
+    /// Of batches in memory.
+    memory: Option<Arc<MemoryIdentity>>,
     exact_rows: Option<u64>,
 }
 
@@ -55,21 +65,31 @@ impl fmt::Debug for Data {
 }
 
 impl ScanTable {
-    /// The table that a scan of batches reads. Its content can change between queries, so it is never cached.
+    /// The table that a scan of batches reads.
     pub(crate) fn of_memory(memory: &MemorySourceConfig) -> ScanTable {
+        let identity = memory_identity::identify(memory.partitions().iter().flatten());
+        let table = ScanTable::of_constants(memory);
+        ScanTable { identity: identity.as_ref().map(|identity| identity.text()), memory: identity, ..table }
+    }
+
+    /// The table that a scan of batches reads which no other query has: it is not cached.
+    pub(crate) fn of_constants(memory: &MemorySourceConfig) -> ScanTable {
         let partitions = memory.partitions().to_vec();
         let rows = partitions.iter().flatten().map(|batch| batch.num_rows() as u64).sum();
         ScanTable {
             name: "memory".into(),
             schema: memory.original_schema(),
+            derived: Vec::new(),
             data: Data::Memory(partitions),
             identity: None,
+            memory: None,
             exact_rows: Some(rows),
         }
     }
 
     /// The table that a scan of files reads, or why Kelpie cannot.
     pub(crate) fn of_files(config: &FileScanConfig) -> Result<ScanTable, String> {
+        memory_identity::forget_dropped();
         let (source, format) = plain_source(config.file_source())?;
         let files = whole_files(&config.file_groups);
         let mut identity = format!("{format}|{:?}|", config.file_compression_type);
@@ -106,7 +126,8 @@ impl ScanTable {
             _ => None,
         };
         let data = Data::Files(Box::new(config));
-        Ok(ScanTable { name, schema, data, identity: Some(identity), exact_rows })
+        let (derived, identity) = (Vec::new(), Some(identity));
+        Ok(ScanTable { name, schema, derived, data, identity, memory: None, exact_rows })
     }
 
     /// Name, for people.
@@ -114,15 +135,63 @@ impl ScanTable {
         &self.name
     }
 
+    /// The columns of its data; the derived ones are not among them.
+    pub(crate) fn stored(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What makes its data the same data in a later query.
+    pub(crate) fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
+
+    /// The columns that are computed from others as it is read.
+    pub(crate) fn derived(&self) -> &[Derived] {
+        &self.derived
+    }
+
+    /// Adds a derived column; its position.
+    pub(crate) fn derive(&mut self, derived: Derived) -> usize {
+        let known = self.derived.iter().position(|known| known.expr() == derived.expr());
+        let place = known.unwrap_or_else(|| {
+            self.derived.push(derived);
+            self.derived.len() - 1
+        });
+        self.schema.fields().len() + place
+    }
+
     /// The table as the engine reads it, in a query's task context and on a runtime.
     pub(crate) fn bind(self: &Arc<Self>, context: Arc<TaskContext>, runtime: Handle) -> Arc<dyn TableSource> {
         let cores = thread::available_parallelism().map_or(1, |n| n.get());
-        let groups = match &self.data {
-            Data::Files(config) => split(&config.file_groups, cores),
-            Data::Memory(_) => Vec::new(),
-        };
-        Arc::new(BoundTable { table: Arc::clone(self), groups, context, runtime })
+        let (mut groups, mut pieces) = (Vec::new(), Vec::new());
+        match &self.data {
+            Data::Files(config) => groups = split(&config.file_groups, cores),
+            Data::Memory(partitions) => pieces = spread(partitions, cores),
+        }
+        let derived = self.derived.iter().map(|derived| Arc::clone(derived.field()));
+        let fields: Vec<_> = self.schema.fields().iter().cloned().chain(derived).collect();
+        let schema = Arc::new(Schema::new(fields));
+        Arc::new(BoundTable { table: Arc::clone(self), schema, groups, pieces, context, runtime })
     }
+}
+
+/// Batches in pieces for every core, in order.
+fn spread(partitions: &[Vec<RecordBatch>], cores: usize) -> Vec<Vec<RecordBatch>> {
+    let rows: usize = partitions.iter().flatten().map(RecordBatch::num_rows).sum();
+    let parts = (rows / PIECE_ROWS).clamp(1, cores);
+    let rows_each = rows.div_ceil(parts).max(1);
+    let mut pieces = vec![Vec::new(); parts];
+    let mut first = 0;
+    for batch in partitions.iter().flatten() {
+        for start in (0..batch.num_rows()).step_by(PIECE_ROWS) {
+            let piece = batch.slice(start, PIECE_ROWS.min(batch.num_rows() - start));
+            if let Some(part) = pieces.get_mut((first / rows_each).min(parts - 1)) {
+                first += piece.num_rows();
+                part.push(piece);
+            }
+        }
+    }
+    pieces
 }
 
 /// Byte ranges for every core, in file order.
@@ -180,7 +249,12 @@ fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn FileSource>, St
 /// A table in a query.
 struct BoundTable {
     table: Arc<ScanTable>,
+    /// The data's columns and the derived ones.
+    schema: SchemaRef,
+    /// Of files.
     groups: Vec<FileGroup>,
+    /// Of batches in memory.
+    pieces: Vec<Vec<RecordBatch>>,
     context: Arc<TaskContext>,
     runtime: Handle,
 }
@@ -197,11 +271,22 @@ impl TableSource for BoundTable {
     }
 
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.table.schema)
+        Arc::clone(&self.schema)
     }
 
     fn identity(&self) -> Option<String> {
         self.table.identity.clone()
+    }
+
+    fn column_key(&self, column: usize) -> Option<ColumnKey> {
+        match column.checked_sub(self.table.schema.fields().len()) {
+            None => Some(ColumnKey::Stored(column)),
+            Some(derived) => self.table.derived.get(derived)?.key().map(ColumnKey::Computed),
+        }
+    }
+
+    fn lease(&self) -> Option<Lease> {
+        self.table.memory.as_ref().map(MemoryIdentity::lease)
     }
 
     fn exact_rows(&self) -> Option<u64> {
@@ -211,7 +296,7 @@ impl TableSource for BoundTable {
     fn partitions(&self) -> usize {
         match &self.table.data {
             Data::Files(_) => self.groups.len(),
-            Data::Memory(partitions) => partitions.len(),
+            Data::Memory(_) => self.pieces.len(),
         }
     }
 
@@ -221,18 +306,65 @@ impl TableSource for BoundTable {
         consumer: &BatchConsumer<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
-        match &self.table.data {
-            Data::Memory(partitions) => {
-                for (partition, batches) in partitions.iter().enumerate() {
-                    for batch in batches {
-                        check(cancel)?;
-                        consumer(partition, batch.project(columns)?)?;
+        let stored = self.table.schema.fields().len();
+        let derived = columns.iter().filter_map(|column| column.checked_sub(stored));
+        let derived: Option<Vec<&Derived>> = derived.map(|place| self.table.derived.get(place)).collect();
+        let Some(derived) = derived else {
+            return Err(EngineError::Internal(format!("{} has no such column", self.table.name)));
+        };
+        if derived.is_empty() {
+            return self.read_stored(columns, consumer, cancel);
+        }
+        let mut read: Vec<usize> = columns.iter().copied().filter(|column| *column < stored).collect();
+        read.extend(derived.iter().flat_map(|derived| derived.columns()));
+        read.sort_unstable();
+        read.dedup();
+        let schema = Arc::new(self.schema.project(columns)?);
+        let computing = |partition, batch: RecordBatch| {
+            let values = columns.iter().map(|column| match column.checked_sub(stored) {
+                None => Ok(Arc::clone(batch.column(place(&read, *column)?))),
+                Some(derived) => self.compute(derived, &read, &batch),
+            });
+            let values = values.collect::<Result<Vec<_>, EngineError>>()?;
+            let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            consumer(partition, RecordBatch::try_new_with_options(Arc::clone(&schema), values, &rows)?)
+        };
+        self.read_stored(&read, &computing, cancel)
+    }
+}
+
+/// Where a column is among those that were read.
+fn place(read: &[usize], column: usize) -> Result<usize, EngineError> {
+    read.binary_search(&column).map_err(|_| EngineError::Internal(format!("column {column} was not read")))
+}
+
+/// One thread a core takes partition after partition; the first error stops all.
+fn on_all_cores(
+    partitions: usize,
+    read: &(dyn Fn(usize) -> Result<(), EngineError> + Sync),
+) -> Result<(), EngineError> {
+    let cores = thread::available_parallelism().map_or(1, |n| n.get());
+    let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
+    thread::scope(|scope| {
+        for _ in 0..cores.min(partitions) {
+            scope.spawn(|| {
+                loop {
+                    let partition = next.fetch_add(1, Ordering::Relaxed);
+                    if partition >= partitions {
+                        return;
+                    }
+                    if let Err(error) = read(partition) {
+                        next.store(partitions, Ordering::Relaxed);
+                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        return;
                     }
                 }
-                Ok(())
-            }
-            Data::Files(config) => self.read_files(config, columns, consumer, cancel),
+            });
         }
+    });
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(()),
     }
 }
 
@@ -244,7 +376,46 @@ fn check(cancel: &CancelToken) -> Result<(), EngineError> {
 }
 
 impl BoundTable {
-    /// One thread a core takes partition after partition; the first error stops all.
+    /// The values of a derived column over a batch of the columns that were read. An error may be that of a row which the
+    /// query does not ask for: DataFusion's operators decide.
+    fn compute(&self, derived: usize, read: &[usize], batch: &RecordBatch) -> Result<ArrayRef, EngineError> {
+        let Some(derived) = self.table.derived.get(derived) else {
+            return Err(EngineError::Internal(format!("{} has no such column", self.table.name)));
+        };
+        let inputs = derived.columns().iter().map(|column| place(read, *column));
+        let inputs = batch.project(&inputs.collect::<Result<Vec<_>, _>>()?)?;
+        derived.evaluate(&inputs).map_err(|error| {
+            let reason = error.strip_backtrace();
+            derived.failed(self.table.identity(), &reason);
+            FallbackReason::Derived { expression: derived.field().name().clone(), error: reason }.into()
+        })
+    }
+
+    fn read_stored(
+        &self,
+        columns: &[usize],
+        consumer: &BatchConsumer<'_>,
+        cancel: &CancelToken,
+    ) -> Result<(), EngineError> {
+        match &self.table.data {
+            Data::Memory(_) => {
+                let read = |partition: usize| {
+                    let pieces: &[RecordBatch] = self.pieces.get(partition).map_or(&[], Vec::as_slice);
+                    for batch in pieces {
+                        check(cancel)?;
+                        consumer(partition, batch.project(columns)?)?;
+                    }
+                    Ok(())
+                };
+                match self.pieces.len() {
+                    1 => read(0),
+                    partitions => on_all_cores(partitions, &read),
+                }
+            }
+            Data::Files(config) => self.read_files(config, columns, consumer, cancel),
+        }
+    }
+
     fn read_files(
         &self,
         config: &FileScanConfig,
@@ -258,29 +429,7 @@ impl BoundTable {
             .map_err(|error| self.error(None, &error))?
             .build();
         let scan = DataSourceExec::from_data_source(config);
-        let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
-        let cores = thread::available_parallelism().map_or(1, |n| n.get());
-        thread::scope(|scope| {
-            for _ in 0..cores.min(self.groups.len()) {
-                scope.spawn(|| {
-                    loop {
-                        let partition = next.fetch_add(1, Ordering::Relaxed);
-                        if partition >= self.groups.len() {
-                            return;
-                        }
-                        if let Err(error) = self.read_partition(&scan, partition, consumer, cancel) {
-                            next.store(self.groups.len(), Ordering::Relaxed);
-                            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                            return;
-                        }
-                    }
-                });
-            }
-        });
-        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        on_all_cores(self.groups.len(), &|partition| self.read_partition(&scan, partition, consumer, cancel))
     }
 
     fn read_partition(

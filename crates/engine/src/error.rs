@@ -92,6 +92,14 @@ pub enum FallbackReason {
     /// The device can do nothing any more.
     #[error("the device is lost: {0}")]
     DeviceLost(DeviceError),
+    /// A derived column fails on some row of its table, which need not be one that the query asks for.
+    #[error("{expression}, computed for every row, fails: {error}")]
+    Derived {
+        /// The expression.
+        expression: String,
+        /// How it fails.
+        error: String,
+    },
     /// The host has no memory for a part of the answer.
     #[error("out of memory: {bytes} bytes asked for {what}")]
     HostMemory {

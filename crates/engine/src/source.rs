@@ -1,5 +1,9 @@
 //! Where columns come from.
 
+use std::any::Any;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use kelpie_device::CancelToken;
@@ -10,6 +14,18 @@ use crate::error::EngineError;
 /// the batches of one partition come in order. Partitions in ascending order are the table's row order.
 pub type BatchConsumer<'a> = dyn Fn(usize, RecordBatch) -> Result<(), EngineError> + Sync + 'a;
 
+/// What a column of a table's data is in the column cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ColumnKey {
+    /// The column of the data at this position.
+    Stored(usize),
+    /// Computed from columns of the data; the embedder gives equal computations equal numbers, and no others.
+    Computed(u64),
+}
+
+/// Lives as long as the data of a table may be asked for again.
+pub type Lease = Weak<dyn Any + Send + Sync>;
+
 /// A table that the engine can read columns of. Implemented by the embedder (`kelpie-datafusion` reads files with
 /// DataFusion's readers).
 pub trait TableSource: Send + Sync + std::fmt::Debug {
@@ -19,6 +35,14 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
     fn schema(&self) -> SchemaRef;
     /// What makes the data the same data in a later query (paths, sizes, modification times); `None` is never cached.
     fn identity(&self) -> Option<String>;
+    /// What a column is kept under beside the identity of the data; `None` is read for each query.
+    fn column_key(&self, column: usize) -> Option<ColumnKey> {
+        Some(ColumnKey::Stored(column))
+    }
+    /// Cached columns are dropped once the lease is; they stay while there is room where there is none.
+    fn lease(&self) -> Option<Lease> {
+        None
+    }
     /// Rows, where known exactly.
     fn exact_rows(&self) -> Option<u64>;
     /// Partitions that `read` delivers.
@@ -30,4 +54,14 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
         consumer: &BatchConsumer<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError>;
+    /// Counts the rows by reading no column of them.
+    fn count_rows(&self, cancel: &CancelToken) -> Result<u64, EngineError> {
+        let rows = AtomicU64::new(0);
+        let count = |_, batch: RecordBatch| {
+            rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+            Ok(())
+        };
+        self.read(&[], &count, cancel)?;
+        Ok(rows.into_inner())
+    }
 }

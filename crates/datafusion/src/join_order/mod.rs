@@ -38,6 +38,11 @@ use graph::NodeSet;
 use rebuild::Rebuild;
 use statistics::Estimator;
 
+/// The rows that a plan is estimated to have, where anything is known of its tables.
+pub(crate) fn rows_estimate(node: &Arc<dyn ExecutionPlan>) -> Option<f64> {
+    statistics::estimate(node, &Estimator::default()).map(|estimate| estimate.rows)
+}
+
 /// Orders joins by cost, where `kelpie.join_order` is on. To be registered after DataFusion's `JoinSelection` and
 /// `FilterPushdown`, before `EnsureRequirements`.
 #[derive(Default)]

@@ -28,6 +28,7 @@ use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 
 use super::dictionary::distinct_texts;
 use super::selectivity;
+use crate::exec::KelpieExec;
 
 type Node = Arc<dyn ExecutionPlan>;
 
@@ -123,6 +124,9 @@ pub(crate) struct Estimator {
 /// Estimates a plan; `None` where not even the rows of its tables are known.
 pub(crate) fn estimate(node: &Node, estimator: &Estimator) -> Option<Estimate> {
     let width = node.schema().fields().len();
+    if let Some(compiled) = node.downcast_ref::<KelpieExec>() {
+        return estimate(compiled.original(), estimator);
+    }
     if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
         return of_scan(node, scan, estimator);
     }

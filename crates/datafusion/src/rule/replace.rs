@@ -17,7 +17,7 @@ use kelpie_engine::Engine;
 use super::{Node, bare_scan, is_worth, leave, partitions};
 use crate::exec::KelpieExec;
 use crate::options::KelpieOptions;
-use crate::translate::{Reasons, Refused, Translated, pass_through, translate_known};
+use crate::translate::{Reasons, Refused, Translated, pass_through, refined, translate_known};
 
 /// The plan with its largest compilable parts replaced, and every reason why the rest is not.
 pub(super) fn replaced(
@@ -107,7 +107,7 @@ impl Replacer<'_> {
 
     /// `None` where code generation refuses the plan, with its reasons.
     fn compiled(&mut self, node: &Node, translated: Translated, place: Place) -> Option<Node> {
-        let refused = self.engine.check(&translated.plan);
+        let (translated, refused) = refined(node, translated, self.engine);
         if refused.is_empty() {
             let (node, engine) = (Arc::clone(node), Arc::clone(self.engine));
             return Some(Arc::new(KelpieExec::new(node, translated, engine, place.depth)));

@@ -19,7 +19,8 @@ use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan};
 use kelpie_compile::types::{DataType, Field, Literal};
 
-use super::{Translator, pass_through};
+use super::derive::Below;
+use super::{Node, Translator, pass_through};
 use crate::types;
 
 /// Most grouping sets of an aggregate: each reads the input again.
@@ -44,13 +45,14 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
         translator.refuse::<()>(&reason);
     }
     let schema = first.input().schema();
-    let keys = translator.exprs(&schema, "AggregateExec").exprs(group.expr().iter().map(|(key, _)| key));
+    let mut over_input = translator.exprs_over(Below::Node(first.input()), &schema, "AggregateExec");
+    let keys = over_input.exprs(group.expr().iter().map(|(key, _)| key));
     let output = node.schema();
     let mut aggregates = Vec::new();
     let mut position = group.expr().len() + usize::from(sets);
     for (i, call) in first.aggr_expr().iter().enumerate() {
         let filter = first.filter_expr().get(i).and_then(Option::as_ref);
-        let translated = one(translator, &schema, call, filter);
+        let translated = one(translator, first.input(), call, filter);
         // A partial step's columns are what the function accumulates.
         let count = match node.mode() {
             Partial => call.state_fields().map_or(1, |fields| fields.len()),
@@ -166,7 +168,7 @@ fn partial(node: &AggregateExec) -> Option<&AggregateExec> {
 
 fn one(
     translator: &mut Translator,
-    schema: &Schema,
+    below: &Node,
     call: &AggregateFunctionExpr,
     filter: Option<&Arc<dyn PhysicalExpr>>,
 ) -> Option<(AggregateFunction, Option<Expr>)> {
@@ -190,7 +192,8 @@ fn one(
     if counts_rows && filter.is_none() {
         return Some((function, None));
     }
-    let mut exprs = translator.exprs(schema, "AggregateExec");
+    let schema = below.schema();
+    let mut exprs = translator.exprs_over(Below::Node(below), &schema, "AggregateExec");
     let argument = match counts_rows {
         true => Some(Expr::literal(Literal::Boolean(true), DataType::Boolean)),
         false => exprs.expr(argument),

@@ -13,6 +13,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use kelpie_compile::expr::{ArithmeticOp, BitOp, CompareOp, Expr, ExprKind, Function, Regex, alike};
 use kelpie_compile::types::{DataType, Literal};
 
+use super::derive::Deriver;
 use super::{Reasons, function};
 use crate::deep::{expr_depth, operands};
 use crate::types;
@@ -30,6 +31,8 @@ pub(crate) struct ExprTranslator<'a> {
     pub reasons: &'a mut Reasons,
     /// The scalar subqueries whose values are known when the expressions are computed.
     pub scalars: &'a [ScalarSubqueryExpr],
+    /// Makes columns of expressions that do not compile, where that is possible.
+    pub derive: Option<Deriver<'a>>,
     /// The operator that the expressions belong to, for people.
     pub operator: &'a str,
     /// How deep in an expression the translator is.
@@ -53,7 +56,11 @@ impl ExprTranslator<'_> {
             }
         }
         self.level += 1;
-        let translated = self.nested(e);
+        let first = self.reasons.len();
+        let translated = match self.nested(e) {
+            Some(compiled) => self.tried(e, compiled),
+            None => self.derived(e, first),
+        };
         self.level -= 1;
         translated
     }

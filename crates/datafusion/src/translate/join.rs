@@ -8,6 +8,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 
+use super::derive::Below;
 use super::{Node, Translator, project_columns};
 
 /// What a join says of its pairs.
@@ -113,8 +114,8 @@ impl Translator {
         right_key: &PhysicalExprRef,
         operator: &'static str,
     ) -> Option<(Expr, Expr)> {
-        let build = self.exprs(&left.schema(), operator).expr(left_key);
-        let probe = self.exprs(&right.schema(), operator).expr(right_key);
+        let build = self.exprs_over(Below::Node(left), &left.schema(), operator).expr(left_key);
+        let probe = self.exprs_over(Below::Node(right), &right.schema(), operator).expr(right_key);
         let (build, probe) = (build?, probe?);
         if build.data_type != probe.data_type {
             let types = format!("{} and {} are not joined", build.data_type, probe.data_type);
@@ -139,7 +140,8 @@ impl Translator {
             _ => usize::MAX,
         };
         let positions: Vec<usize> = filter.column_indices().iter().map(position).collect();
-        let mut translator = self.exprs(filter.schema(), operator);
+        let below = Below::Sides(left, right, filter.column_indices());
+        let mut translator = self.exprs_over(below, filter.schema(), operator);
         translator.positions = Some(&positions);
         translator.expr(filter.expression())
     }

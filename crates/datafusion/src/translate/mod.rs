@@ -4,10 +4,12 @@
 //! and expression. The type system and the coercions are DataFusion's: they arrive as casts.
 
 mod aggregate;
+mod derive;
 mod expr;
 mod function;
 mod join;
 mod order;
+mod prune;
 mod scan;
 
 use std::collections::HashSet;
@@ -36,10 +38,12 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Plan, SortKey};
 use kelpie_compile::types::Field;
+use kelpie_engine::Engine;
 
 use crate::exec::KelpieExec;
 use crate::source::ScanTable;
 use crate::types;
+use derive::Below;
 use expr::ExprTranslator;
 
 /// A plan that Kelpie knows, and the tables of its scans in the order of `Scan::source`.
@@ -56,6 +60,16 @@ pub struct Translated {
 pub struct Reasons(Vec<String>);
 
 impl Reasons {
+    /// Takes back the reasons from a number on.
+    fn split_off(&mut self, first: usize) -> Vec<String> {
+        self.0.split_off(first.min(self.0.len()))
+    }
+
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Adds a reason unless it is known.
     pub fn push(&mut self, reason: String) {
         if !self.0.contains(&reason) {
@@ -89,18 +103,49 @@ impl Refused {
     }
 }
 
+/// What a node was translated to, and what code generation refuses in it. Where it refuses something, each expression is
+/// tried by itself, and those for which there is no code may become derived columns.
+pub(crate) fn refined(
+    node: &Arc<dyn ExecutionPlan>,
+    translated: Translated,
+    engine: &Engine,
+) -> (Translated, Vec<String>) {
+    let refused = engine.check(&translated.plan);
+    if refused.is_empty() {
+        return (translated, refused);
+    }
+    match translate_with(Translator { checked: true, ..Translator::default() }, node).0 {
+        Ok(other) if engine.check(&other.plan).is_empty() => (other, Vec::new()),
+        _ => (translated, refused),
+    }
+}
+
 /// Translates a part of a plan of which some nodes are known not to translate; their reasons are not given again.
 pub(crate) fn translate_known(
     node: &Arc<dyn ExecutionPlan>,
     refused: &mut Refused,
 ) -> Result<Translated, Vec<String>> {
-    let mut translator = Translator { refused: std::mem::take(refused), ..Translator::default() };
-    let plan = translator.plan(node).map(|plan| ordered(plan, node, &mut translator));
-    *refused = std::mem::take(&mut translator.refused);
-    match plan.flatten() {
+    let translator = Translator { refused: std::mem::take(refused), ..Translator::default() };
+    let (translated, known) = translate_with(translator, node);
+    *refused = known;
+    translated
+}
+
+fn translate_with(
+    mut translator: Translator,
+    node: &Arc<dyn ExecutionPlan>,
+) -> (Result<Translated, Vec<String>>, Refused) {
+    let plan = translator.plan(node).and_then(|plan| ordered(plan, node, &mut translator));
+    let plan = plan.and_then(|plan| translator.finished(plan, node));
+    let refused = std::mem::take(&mut translator.refused);
+    let translated = match plan {
         Some(plan) => Ok(Translated { plan, tables: translator.tables }),
-        None => Err(translator.reasons.into_vec()),
-    }
+        None => {
+            derive::explain_result(&mut translator, node);
+            Err(translator.reasons.into_vec())
+        }
+    };
+    (translated, refused)
 }
 
 /// The table that a scan reads, also where its columns are of types that are not compiled.
@@ -112,6 +157,12 @@ pub(crate) fn scanned(node: &DataSourceExec) -> Option<ScanTable> {
 #[derive(Debug, Default)]
 pub(crate) struct Translator {
     tables: Vec<Arc<ScanTable>>,
+    /// The address of each table's scan in DataFusion's plan.
+    scans: Vec<usize>,
+    /// Expressions that are to be columns of their tables.
+    requests: Vec<derive::Request>,
+    /// Whether code is generated for each expression by itself, to find those for which none can be.
+    checked: bool,
     reasons: Reasons,
     refused: Refused,
     /// The scalar subqueries of the enclosing `ScalarSubqueryExec`, in the order of `Plan::Scalars`.
@@ -145,7 +196,7 @@ impl Translator {
             // Partitions that are sorted apart, or cut apart to some first rows, only serve what is above: there all of
             // them are merged or cut again.
             let input = self.plan(sort.input());
-            self.sort(input, sort.expr(), &sort.input().schema(), sort.fetch(), "SortExec")
+            self.sort(input, sort.expr(), sort.input(), sort.fetch(), "SortExec")
         } else if let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() {
             self.merge(merge)
         } else if let Some(limit) = node.downcast_ref::<GlobalLimitExec>() {
@@ -185,15 +236,38 @@ impl Translator {
         None
     }
 
+    /// The whole plan: with its derived columns, and of columns of Kelpie's types.
+    fn finished(&mut self, plan: Plan, node: &Node) -> Option<Plan> {
+        let schema = node.schema();
+        let all: Vec<usize> = (0..schema.fields().len()).collect();
+        if let Err(reason) = fields_at(&schema, &all) {
+            return self.refuse(&format!("{}: {reason}", name_of(node)));
+        }
+        derive::added(plan, self)
+    }
+
     fn exprs<'a>(&'a mut self, schema: &'a Schema, operator: &'a str) -> ExprTranslator<'a> {
         let Translator { reasons, scalars, .. } = self;
-        ExprTranslator { schema, positions: None, reasons, scalars, operator, level: 0 }
+        ExprTranslator { schema, positions: None, reasons, scalars, derive: None, operator, level: 0 }
+    }
+
+    /// Translates expressions over the rows of what is below; those that do not compile may become derived columns.
+    fn exprs_over<'a>(
+        &'a mut self,
+        below: derive::Below<'a>,
+        schema: &'a Schema,
+        operator: &'a str,
+    ) -> ExprTranslator<'a> {
+        let Translator { reasons, scalars, requests, checked, .. } = self;
+        let derive = Some(derive::Deriver { below, requests, checked: *checked });
+        ExprTranslator { schema, positions: None, reasons, scalars, derive, operator, level: 0 }
     }
 
     fn filter(&mut self, filter: &FilterExec) -> Option<Plan> {
         let input = self.plan(filter.input());
         let schema = filter.input().schema();
-        let predicate = self.exprs(&schema, "FilterExec").expr(filter.predicate());
+        let below = Below::Node(filter.input());
+        let predicate = self.exprs_over(below, &schema, "FilterExec").expr(filter.predicate());
         let (input, predicate) = (input?, predicate?);
         let mut plan = Plan::Filter { input: Box::new(input), predicate };
         if let Some(projection) = filter.projection() {
@@ -208,7 +282,9 @@ impl Translator {
     fn projection(&mut self, projection: &ProjectionExec) -> Option<Plan> {
         let input = self.plan(projection.input());
         let schema = projection.input().schema();
-        let exprs = self.exprs(&schema, "ProjectionExec").exprs(projection.expr().iter().map(|e| &e.expr));
+        let below = Below::Node(projection.input());
+        let mut exprs = self.exprs_over(below, &schema, "ProjectionExec");
+        let exprs = exprs.exprs(projection.expr().iter().map(|e| &e.expr));
         let names = projection.expr().iter().map(|e| e.alias.clone()).collect();
         Some(Plan::Project { input: Box::new(input?), exprs: exprs?, names })
     }
@@ -217,11 +293,12 @@ impl Translator {
         &mut self,
         input: Option<Plan>,
         ordering: &LexOrdering,
-        schema: &Schema,
+        below: &Node,
         fetch: Option<usize>,
         operator: &str,
     ) -> Option<Plan> {
-        let keys = sort_keys(self.exprs(schema, operator), ordering);
+        let schema = below.schema();
+        let keys = sort_keys(self.exprs_over(Below::Node(below), &schema, operator), ordering);
         Some(Plan::Sort { input: Box::new(order::unsorted(input?)), keys: keys?, fetch })
     }
 
@@ -232,7 +309,7 @@ impl Translator {
             _ => merge.input(),
         };
         let plan = self.plan(input);
-        self.sort(plan, merge.expr(), &input.schema(), merge.fetch(), "SortPreservingMergeExec")
+        self.sort(plan, merge.expr(), input, merge.fetch(), "SortPreservingMergeExec")
     }
 
     /// UNION ALL. Branches whose types differ only as Arrow's kinds of text do are of one type here.

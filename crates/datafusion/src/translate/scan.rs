@@ -11,20 +11,23 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::utils::collect_columns;
-use kelpie_compile::expr::ExprKind;
+use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Plan, Scan};
+use kelpie_compile::types::{DataType, Literal};
 
+use super::derive::{Below, Deriver};
 use super::expr::ExprTranslator;
 use super::{Translator, fields_at, project_columns};
 use crate::source::ScanTable;
+use crate::types;
 
 /// A scan of files or of batches in memory.
 pub(super) fn scan(translator: &mut Translator, node: &DataSourceExec) -> Option<Plan> {
     let source = node.data_source();
     let plan = if let Some(memory) = source.downcast_ref::<MemorySourceConfig>() {
-        memory_scan(translator, memory)
+        memory_scan(translator, memory, (ScanTable::of_memory(memory), Some(node)))
     } else if let Some(config) = source.downcast_ref::<FileScanConfig>() {
-        file_scan(translator, config)
+        file_scan(translator, config, node)
     } else {
         translator.refuse("DataSourceExec: this kind of source is not compiled")
     }?;
@@ -55,13 +58,16 @@ pub(super) fn constant(translator: &mut Translator, schema: &SchemaRef, rows: us
         .map_err(DataFusionError::from)
         .and_then(|batch| MemorySourceConfig::try_new(&[vec![batch]], schema, None));
     match source {
-        Ok(memory) => memory_scan(translator, &memory),
+        Ok(memory) => memory_scan(translator, &memory, (ScanTable::of_constants(&memory), None)),
         Err(error) => translator.refuse(&format!("a constant row: {}", error.strip_backtrace())),
     }
 }
 
-fn memory_scan(translator: &mut Translator, memory: &MemorySourceConfig) -> Option<Plan> {
-    let table = ScanTable::of_memory(memory);
+fn memory_scan(
+    translator: &mut Translator,
+    memory: &MemorySourceConfig,
+    table: (ScanTable, Option<&DataSourceExec>),
+) -> Option<Plan> {
     let schema = memory.original_schema();
     let columns = match memory.projection() {
         Some(columns) => columns.clone(),
@@ -80,7 +86,7 @@ fn memory_scan(translator: &mut Translator, memory: &MemorySourceConfig) -> Opti
     }
 }
 
-fn file_scan(translator: &mut Translator, config: &FileScanConfig) -> Option<Plan> {
+fn file_scan(translator: &mut Translator, config: &FileScanConfig, node: &DataSourceExec) -> Option<Plan> {
     let table = match ScanTable::of_files(config) {
         Ok(table) => table,
         Err(reason) => return translator.refuse(&format!("DataSourceExec: {reason}")),
@@ -102,7 +108,7 @@ fn file_scan(translator: &mut Translator, config: &FileScanConfig) -> Option<Pla
     used.extend(predicate.iter().flat_map(collect_columns).map(|column| column.index()));
     used.sort_unstable();
     used.dedup();
-    let scan = table_scan(translator, table, schema, &used);
+    let scan = table_scan(translator, (table, Some(node)), schema, &used);
     let mut positions = vec![usize::MAX; schema.fields().len()];
     for (position, column) in used.iter().enumerate() {
         *positions.get_mut(*column)? = position;
@@ -112,6 +118,11 @@ fn file_scan(translator: &mut Translator, config: &FileScanConfig) -> Option<Pla
         positions: Some(&positions),
         reasons: &mut translator.reasons,
         scalars: &translator.scalars,
+        derive: Some(Deriver {
+            below: Below::Table(node),
+            requests: &mut translator.requests,
+            checked: translator.checked,
+        }),
         operator: "DataSourceExec",
         level: 0,
     };
@@ -134,18 +145,34 @@ fn file_scan(translator: &mut Translator, config: &FileScanConfig) -> Option<Pla
     })
 }
 
+/// Some columns of a table. Those of types that Kelpie does not know are NULL: expressions over them do not compile, but may be
+/// derived columns.
 fn table_scan(
     translator: &mut Translator,
-    table: ScanTable,
+    (table, node): (ScanTable, Option<&DataSourceExec>),
     schema: &Schema,
     columns: &[usize],
 ) -> Option<Plan> {
-    match fields_at(schema, columns) {
-        Ok(fields) => {
-            let (source, name) = (translator.tables.len(), table.name().to_string());
-            translator.tables.push(Arc::new(table));
-            Some(Plan::Scan(Scan { source, table: name, columns: columns.to_vec(), fields }))
-        }
-        Err(reason) => translator.refuse(&format!("DataSourceExec: {reason}")),
+    let known =
+        |column: &usize| schema.fields().get(*column).is_some_and(|field| types::field(field).is_some());
+    let present: Vec<usize> = columns.iter().copied().filter(known).collect();
+    let fields = match fields_at(schema, &present) {
+        Ok(fields) => fields,
+        Err(reason) => return translator.refuse(&format!("DataSourceExec: {reason}")),
+    };
+    let (source, name) = (translator.tables.len(), table.name().to_string());
+    translator.tables.push(Arc::new(table));
+    translator.scans.push(node.map_or(0, |node| std::ptr::from_ref(node).addr()));
+    let scan = Plan::Scan(Scan { source, table: name, columns: present.clone(), fields });
+    if present.len() == columns.len() {
+        return Some(scan);
     }
+    let fields = scan.fields();
+    let expr = |column: &usize| match present.binary_search(column) {
+        Ok(place) => Expr::column(place, fields[place].data_type.clone(), fields[place].nullable),
+        Err(_) => Expr::literal(Literal::Null, DataType::Boolean),
+    };
+    let exprs = columns.iter().map(expr).collect();
+    let names = columns.iter().map(|column| schema.field(*column).name().clone()).collect();
+    Some(Plan::Project { input: Box::new(scan), exprs, names })
 }

@@ -1,6 +1,6 @@
 //! The column cache: columns in device memory by device, data and position; the least recently used go first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,10 @@ use parking_lot::{Condvar, Mutex};
 use super::read::{self, Wanted, source_error, too_large};
 use super::{LoadReport, Placement, ResidentColumn, store};
 use crate::error::EngineError;
-use crate::source::TableSource;
+use crate::source::{ColumnKey, Lease, TableSource};
 
+/// Tables whose rows were counted that are remembered.
+const COUNTED_TABLES: usize = 64;
 /// How often a load that waits for another looks at its cancel token.
 const CANCEL_POLL: Duration = Duration::from_millis(5);
 
@@ -31,6 +33,8 @@ struct State {
     /// Counts uses.
     clock: u64,
     limit: Option<u64>,
+    /// Rows of data, by its identity; the oldest first.
+    counted: VecDeque<(Arc<str>, u64)>,
 }
 
 /// A column of some data on a device.
@@ -39,7 +43,7 @@ struct Key {
     /// The device's address; entries hold the device weakly, so that no other can have it meanwhile.
     device: usize,
     identity: Arc<str>,
-    column: usize,
+    column: ColumnKey,
     on_host: bool,
 }
 
@@ -50,8 +54,25 @@ enum Entry {
     Ready {
         column: Arc<ResidentColumn>,
         device: Weak<dyn Device>,
+        /// Where the data has one: dropped with the data.
+        lease: Option<Lease>,
         used: u64,
     },
+}
+
+/// Distinct columns of a source with what they are kept under, and those that are not kept.
+fn by_key(source: &dyn TableSource, columns: &[usize]) -> (Vec<(usize, ColumnKey)>, Vec<usize>) {
+    let mut distinct = columns.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let (mut keyed, mut fresh) = (Vec::new(), Vec::new());
+    for column in distinct {
+        match source.column_key(column) {
+            Some(key) => keyed.push((column, key)),
+            None => fresh.push(column),
+        }
+    }
+    (keyed, fresh)
 }
 
 fn address(device: &Arc<dyn Device>) -> usize {
@@ -97,10 +118,13 @@ impl State {
         }
     }
 
-    /// Takes out the columns of devices that are gone or lost.
+    /// Takes out the columns of devices that are gone or lost, and of data that is gone.
     fn drop_orphans(&mut self) {
         self.entries.retain(|_, entry| match entry {
-            Entry::Ready { device, .. } => device.upgrade().is_some_and(|device| !device.is_lost()),
+            Entry::Ready { device, lease, .. } => {
+                device.upgrade().is_some_and(|device| !device.is_lost())
+                    && lease.as_ref().is_none_or(|lease| lease.strong_count() > 0)
+            }
             Entry::Loading => true,
         });
     }
@@ -109,13 +133,14 @@ impl State {
 /// Columns that one load has undertaken to read; the others wait for them.
 struct Claim<'a> {
     cache: &'a ColumnCache,
-    keys: Vec<Key>,
+    /// With the position of each in the source.
+    keys: Vec<(Key, usize)>,
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut state = self.cache.state.lock();
-        for key in &self.keys {
+        for (key, _) in &self.keys {
             if matches!(state.entries.get(key), Some(Entry::Loading)) {
                 state.entries.remove(key);
             }
@@ -156,10 +181,21 @@ impl ColumnCache {
             }
             Some(identity) => {
                 let identity = Arc::from(identity);
+                let (keyed, mut fresh) = by_key(source, columns);
                 while let Some(claim) =
-                    self.claim(device, (&identity, columns, placement), &mut found, cancel)?
+                    self.claim(device, (&identity, &keyed, placement), &mut found, cancel)?
                 {
-                    loaded_bytes += self.fulfil(claim, device, (source, placement), &mut found, cancel)?;
+                    // Columns that are not kept are read in the same pass.
+                    let beside = std::mem::take(&mut fresh);
+                    loaded_bytes +=
+                        self.fulfil(claim, &beside, device, (source, placement), &mut found, cancel)?;
+                }
+                let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
+                for (column, resident) in
+                    self.read(device, source, &fresh, (placement, held_bytes), cancel)?
+                {
+                    loaded_bytes += resident.stored_bytes();
+                    found.insert(column, resident);
                 }
             }
         }
@@ -174,7 +210,7 @@ impl ColumnCache {
     fn claim(
         &self,
         device: &Arc<dyn Device>,
-        (identity, columns, placement): (&Arc<str>, &[usize], Placement),
+        (identity, columns, placement): (&Arc<str>, &[(usize, ColumnKey)], Placement),
         found: &mut HashMap<usize, Arc<ResidentColumn>>,
         cancel: &CancelToken,
     ) -> Result<Option<Claim<'_>>, EngineError> {
@@ -185,9 +221,13 @@ impl ColumnCache {
                 return Err(EngineError::Cancelled);
             }
             let (mut claim, mut waiting) = (Vec::new(), false);
-            for &column in columns {
-                let key =
-                    |on_host| Key { device: address(device), identity: identity.clone(), column, on_host };
+            for &(column, column_key) in columns {
+                let key = |on_host| Key {
+                    device: address(device),
+                    identity: identity.clone(),
+                    column: column_key,
+                    on_host,
+                };
                 let places: &[bool] = match placement {
                     Placement::Device => &[false],
                     Placement::Host => &[true],
@@ -209,10 +249,14 @@ impl ColumnCache {
                     }
                     // Evicted meanwhile, but held.
                     _ if found.contains_key(&column) => {}
-                    (None, Some(_)) => waiting |= !claim.contains(&wanted),
+                    (None, Some(_)) => match claim.iter().find(|(key, _)| *key == wanted) {
+                        // The same, or another name of it: found once it is there.
+                        Some(_) => {}
+                        None => waiting = true,
+                    },
                     (None, None) => {
                         state.entries.insert(wanted.clone(), Entry::Loading);
-                        claim.push(wanted);
+                        claim.push((wanted, column));
                     }
                 }
             }
@@ -226,26 +270,29 @@ impl ColumnCache {
         }
     }
 
-    /// Reads the claimed columns and publishes them; their bytes.
+    /// Reads the claimed columns, and `fresh` ones beside them, and publishes what was claimed; the bytes of all.
     fn fulfil(
         &self,
         claim: Claim<'_>,
+        fresh: &[usize],
         device: &Arc<dyn Device>,
         (source, placement): (&dyn TableSource, Placement),
         found: &mut HashMap<usize, Arc<ResidentColumn>>,
         cancel: &CancelToken,
     ) -> Result<u64, EngineError> {
-        let columns: Vec<usize> = claim.keys.iter().map(|key| key.column).collect();
+        let claimed = claim.keys.iter().map(|(_, column)| *column);
+        let columns: Vec<usize> = claimed.chain(fresh.iter().copied()).collect();
         let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
         let loaded = self.read(device, source, &columns, (placement, held_bytes), cancel)?;
+        let bytes = loaded.iter().map(|(_, column)| column.stored_bytes()).sum();
+        found.extend(loaded.iter().cloned());
+        let lease = source.lease();
         let mut state = self.state.lock();
-        let mut bytes = 0;
-        for (key, (position, column)) in claim.keys.iter().zip(loaded) {
-            bytes += column.stored_bytes();
-            found.insert(position, column.clone());
+        for ((key, _), (_, column)) in claim.keys.iter().zip(loaded) {
             state.clock += 1;
             let on_host = column.on_host;
-            let entry = Entry::Ready { column, device: Arc::downgrade(device), used: state.clock };
+            let (device, lease, used) = (Arc::downgrade(device), lease.clone(), state.clock);
+            let entry = Entry::Ready { column, device, lease, used };
             state.entries.insert(Key { on_host, ..key.clone() }, entry);
         }
         // The claim's drop locks the state again.
@@ -375,6 +422,29 @@ impl ColumnCache {
         freed
     }
 
+    /// Rows of a table of which no column is read; remembered where the data has an identity.
+    pub fn count_rows(&self, source: &dyn TableSource, cancel: &CancelToken) -> Result<u64, EngineError> {
+        if let Some(rows) = source.exact_rows() {
+            return Ok(rows);
+        }
+        let Some(identity) = source.identity() else { return source.count_rows(cancel) };
+        let known = |state: &State| {
+            state.counted.iter().find(|(known, _)| **known == *identity).map(|(_, rows)| *rows)
+        };
+        if let Some(rows) = known(&self.state.lock()) {
+            return Ok(rows);
+        }
+        let rows = source.count_rows(cancel)?;
+        let mut state = self.state.lock();
+        if known(&state).is_none() {
+            state.counted.push_back((identity.into(), rows));
+            if state.counted.len() > COUNTED_TABLES {
+                state.counted.pop_front();
+            }
+        }
+        Ok(rows)
+    }
+
     /// Sets the bytes of columns to keep on a device; `None` for 80 % of its budget.
     pub fn set_limit(&self, limit: Option<u64>) {
         self.state.lock().limit = limit;
@@ -408,6 +478,8 @@ impl ColumnCache {
 
     /// Forgets everything that is not being read just now.
     pub fn clear(&self) {
-        self.state.lock().entries.retain(|_, entry| matches!(entry, Entry::Loading));
+        let mut state = self.state.lock();
+        state.entries.retain(|_, entry| matches!(entry, Entry::Loading));
+        state.counted.clear();
     }
 }

@@ -10,7 +10,6 @@ pub use cache::ColumnCache;
 use kelpie_compile::layout::ColumnLayout;
 use kelpie_compile::types::Range;
 use kelpie_device::Buffer;
-pub(crate) use read::{any_column, count};
 
 /// A column of every row of a table in device memory.
 #[derive(Debug, Clone)]

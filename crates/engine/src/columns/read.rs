@@ -82,22 +82,6 @@ fn kind_of(data_type: &DataType) -> Option<Kind> {
     })
 }
 
-/// A column of a type that is stored.
-pub(crate) fn any_column(schema: &Schema) -> Option<usize> {
-    schema.fields().iter().position(|field| kind_of(field.data_type()).is_some())
-}
-
-/// The rows of a source, found by reading none of its columns.
-pub(crate) fn count(source: &dyn TableSource, cancel: &CancelToken) -> Result<u64, EngineError> {
-    let rows = AtomicU64::new(0);
-    let add = |_, batch: RecordBatch| {
-        rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-        Ok(())
-    };
-    source.read(&[], &add, cancel)?;
-    Ok(rows.into_inner())
-}
-
 /// The encoded batches of one column of one partition, in order.
 #[derive(Debug)]
 pub(super) enum Values {

@@ -25,7 +25,7 @@ use kelpie_kir::{Module, ValidModule, validate};
 use parking_lot::Mutex;
 
 use self::run::Run;
-use crate::columns::{self, ColumnCache, Placement, ResidentColumn};
+use crate::columns::{ColumnCache, Placement, ResidentColumn};
 use crate::error::EngineError;
 use crate::source::TableSource;
 use crate::{QueryMetrics, Transfer, result, sorting};
@@ -101,27 +101,18 @@ pub fn load(
         let source = sources.get(scan.source).ok_or_else(|| {
             EngineError::Internal(format!("source {} of {} is missing", scan.source, scan.table))
         })?;
-        // A scan without columns only counts: where the rows are not known, some column tells.
-        let wanted: Vec<usize> = match (scan.columns.is_empty(), source.exact_rows()) {
-            (true, Some(rows)) => {
-                loaded.push(Loaded { rows, columns: Vec::new() });
-                continue;
-            }
-            (true, None) => match columns::any_column(&source.schema()) {
-                Some(column) => vec![column],
-                None => {
-                    loaded
-                        .push(Loaded { rows: columns::count(source.as_ref(), cancel)?, columns: Vec::new() });
-                    continue;
-                }
-            },
-            (false, _) => scan.columns.clone(),
-        };
-        let (mut resident, report) = cache.load(device, source.as_ref(), &wanted, placement, cancel)?;
+        // A scan without columns only counts.
+        if scan.columns.is_empty() {
+            let start = Instant::now();
+            let rows = cache.count_rows(source.as_ref(), cancel)?;
+            metrics.transfer_ns += start.elapsed().as_nanos() as u64;
+            loaded.push(Loaded { rows, columns: Vec::new() });
+            continue;
+        }
+        let (resident, report) = cache.load(device, source.as_ref(), &scan.columns, placement, cancel)?;
         metrics.transfer_ns += report.time_ns;
         metrics.transfer_bytes += report.loaded_bytes;
         let rows = resident.first().map_or(0, |column| column.rows);
-        resident.truncate(scan.columns.len());
         metrics.input_bytes += resident.iter().map(|column| column.stored_bytes()).sum::<u64>();
         loaded.push(Loaded { rows, columns: resident });
     }

@@ -176,3 +176,51 @@ fn columns_of_different_lengths_are_not_combined() {
     assert!(error.to_string().contains("changed"), "{error}");
     cache.load(&device, &grown, &[0, 1], Placement::Device, &no_cancel()).unwrap();
 }
+
+#[test]
+fn computed_columns_are_kept_under_their_number_or_not_at_all() {
+    let (cache, device) = (ColumnCache::default(), device());
+    let keys = vec![None, Some(ColumnKey::Computed(7)), Some(ColumnKey::Stored(2))];
+    let first = TestTable { keys, ..table(3, 1000) };
+    let load = |table: &TestTable, columns: &[usize]| {
+        let (found, report) = cache.load(&device, table, columns, Placement::Device, &no_cancel()).unwrap();
+        assert_eq!(found.len(), columns.len());
+        report.loaded_bytes
+    };
+    // What is not kept is read beside the others, in one pass.
+    assert_eq!((load(&first, &[2, 0, 1]), first.reads()), (3 * 8000, 1));
+    assert_eq!((load(&first, &[2, 0, 1, 0]), first.reads()), (8000, 2));
+    // The same number elsewhere is the same column; the same place with another number is another.
+    let keys = vec![Some(ColumnKey::Computed(7)), Some(ColumnKey::Computed(8))];
+    let second = TestTable { keys, ..table(2, 1000) };
+    assert_eq!((load(&second, &[0]), second.reads()), (0, 0));
+    assert_eq!((load(&second, &[1]), second.reads()), (8000, 1));
+}
+
+#[test]
+fn columns_go_with_the_lease_of_their_data() {
+    let (cache, device) = (ColumnCache::default(), device());
+    let data: Arc<dyn std::any::Any + Send + Sync> = Arc::new(());
+    let leased = TestTable { lease: Some(Arc::downgrade(&data)), ..table(2, 1000) };
+    let other = TestTable { identity: Some("other data".into()), ..table(1, 1000) };
+    for table in [&leased, &other, &leased] {
+        cache.load(&device, table, &[0], Placement::Device, &no_cancel()).unwrap();
+    }
+    assert_eq!((leased.reads(), cache.cached_bytes(&device)), (1, 2 * 8000));
+    drop(data);
+    cache.load(&device, &other, &[0], Placement::Device, &no_cancel()).unwrap();
+    assert_eq!((other.reads(), cache.cached_bytes(&device)), (1, 8000));
+}
+
+#[test]
+fn rows_are_counted_once_without_a_column() {
+    let cache = ColumnCache::default();
+    let table = table(2, 1001);
+    for _ in 0..2 {
+        assert_eq!(cache.count_rows(&table, &no_cancel()).unwrap(), 1001);
+        assert_eq!(table.reads(), 1);
+    }
+    cache.clear();
+    assert_eq!(cache.count_rows(&table, &no_cancel()).unwrap(), 1001);
+    assert_eq!(table.reads(), 2);
+}

@@ -15,7 +15,7 @@ use kelpie_kir::Scalar;
 
 use super::*;
 use crate::error::EngineError;
-use crate::source::{BatchConsumer, TableSource};
+use crate::source::{BatchConsumer, ColumnKey, Lease, TableSource};
 
 /// A table in memory: batches by partition.
 #[derive(Debug)]
@@ -28,6 +28,9 @@ struct TestTable {
     fail_after: Option<usize>,
     /// Cancels the query after the first batch.
     cancels: bool,
+    /// What columns are kept under, where not as stored.
+    keys: Vec<Option<ColumnKey>>,
+    lease: Option<Lease>,
 }
 
 impl TestTable {
@@ -54,6 +57,8 @@ impl TestTable {
             reads: AtomicUsize::new(0),
             fail_after: None,
             cancels: false,
+            keys: Vec::new(),
+            lease: None,
         }
     }
 
@@ -73,6 +78,14 @@ impl TableSource for TestTable {
 
     fn identity(&self) -> Option<String> {
         self.identity.clone()
+    }
+
+    fn column_key(&self, column: usize) -> Option<ColumnKey> {
+        self.keys.get(column).copied().unwrap_or(Some(ColumnKey::Stored(column)))
+    }
+
+    fn lease(&self) -> Option<Lease> {
+        self.lease.clone()
     }
 
     fn exact_rows(&self) -> Option<u64> {

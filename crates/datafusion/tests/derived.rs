@@ -1,0 +1,398 @@
+//! Expressions that Kelpie does not compile are columns of the table that they read: DataFusion's values, at any number of
+//! partitions, computed once, and only where that is right.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use datafusion::arrow::array::{
+    ArrayRef, AsArray, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
+    StructArray,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema};
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::common::{DataFusionError, exec_err};
+use datafusion::datasource::MemTable;
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use kelpie_datafusion::{KelpieSession, SessionOptions};
+
+const ROWS: i64 = 3_000;
+
+/// `t(id, url, moment, d, s, l, x)`: texts with NULLs, seconds before and after 1970, a dictionary, a struct, a list, floats
+/// with NaN and -0.0.
+fn table() -> Arc<MemTable> {
+    let every = |n: i64, row: i64| row % n == 0;
+    let urls = (0..ROWS).map(|row| match every(11, row) {
+        true => None,
+        false => Some(format!("http://www.sité{}.com/päth/{}?q={row}", row % 17, row % 5)),
+    });
+    let names =
+        (0..ROWS).map(|row| (!every(7, row)).then_some(["alpha", "beta", "", "ünï"][row as usize % 4]));
+    let moments = (0..ROWS).map(|row| (!every(13, row)).then_some((row - 1_500) * 37));
+    let floats = (0..ROWS).map(|row| match row % 5 {
+        0 => None,
+        1 => Some(f64::NAN),
+        2 => Some(-0.0),
+        _ => Some(row as f64 / 3.0),
+    });
+    let dictionary: DictionaryArray<Int32Type> = names.clone().collect();
+    let inner = [
+        ("a", Arc::new(names.collect::<StringArray>()) as ArrayRef),
+        ("b", Arc::new((0..ROWS).map(|row| row % 9).collect::<Int64Array>()) as ArrayRef),
+    ];
+    let inner = inner
+        .into_iter()
+        .map(|(name, array)| (Arc::new(Field::new(name, array.data_type().clone(), true)), array));
+    let lists = (0..ROWS)
+        .map(|row| (!every(10, row)).then(|| (0..row % 4).map(|i| Some(row % 6 + i)).collect::<Vec<_>>()));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new((0..ROWS).collect::<Int64Array>())),
+        ("url", Arc::new(urls.collect::<StringArray>())),
+        ("moment", Arc::new(moments.collect::<Int64Array>())),
+        ("d", Arc::new(dictionary)),
+        ("s", Arc::new(StructArray::from(inner.collect::<Vec<_>>()))),
+        ("l", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))),
+        ("x", Arc::new(floats.collect::<Float64Array>())),
+    ];
+    of_columns(columns, 700)
+}
+
+fn of_columns(columns: Vec<(&str, ArrayRef)>, rows_of_a_batch: usize) -> Arc<MemTable> {
+    let columns = columns.into_iter().map(|(name, array)| (name, array, true));
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let parts = (0..batch.num_rows()).step_by(rows_of_a_batch);
+    let parts = parts.map(|start| batch.slice(start, rows_of_a_batch.min(batch.num_rows() - start)));
+    Arc::new(MemTable::try_new(batch.schema(), vec![parts.collect()]).unwrap())
+}
+
+struct Pair {
+    plain: SessionContext,
+    kelpie: KelpieSession,
+}
+
+impl Pair {
+    fn new(partitions: usize) -> Pair {
+        let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions));
+        let options = SessionOptions::default()
+            .with("kelpie.device", "cpu")
+            .with("kelpie.fallback", "allow")
+            .with("datafusion.execution.target_partitions", partitions.to_string());
+        let pair = Pair { plain, kelpie: KelpieSession::new(options).unwrap() };
+        pair.add("t", table());
+        let codes: Vec<(&str, ArrayRef)> = vec![
+            ("k", Arc::new(Int64Array::from(vec![0, 1, 2, 3, 4, 5]))),
+            (
+                "name",
+                Arc::new(StringArray::from(vec![
+                    Some("zero"),
+                    Some("one"),
+                    None,
+                    Some(""),
+                    Some("4"),
+                    Some("5"),
+                ])),
+            ),
+        ];
+        pair.add("u", of_columns(codes, 6));
+        pair
+    }
+
+    fn add(&self, name: &str, table: Arc<MemTable>) {
+        self.plain.register_table(name, Arc::clone(&table) as _).unwrap();
+        self.kelpie.context().register_table(name, table).unwrap();
+    }
+
+    fn add_function(&self, function: &ScalarUDF) {
+        self.plain.register_udf(function.clone());
+        self.kelpie.context().register_udf(function.clone());
+    }
+
+    /// The rows of both, and why something ran on DataFusion's operators.
+    async fn run(&self, sql: &str) -> (Vec<String>, Vec<String>) {
+        let expected = self.plain.sql(sql).await.unwrap().collect().await.unwrap();
+        let found = self.kelpie.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let expected = rows(&expected);
+        assert!(!expected.is_empty(), "{sql}: no rows prove nothing");
+        assert_eq!(rows(&found.batches), expected, "{sql}");
+        (expected, found.timing.reasons)
+    }
+
+    /// Both give the same, and all of it is compiled.
+    async fn compiled(&self, sql: &str) {
+        let (_, reasons) = self.run(sql).await;
+        assert!(reasons.is_empty(), "{sql}: {reasons:#?}");
+    }
+
+    /// Both give the same, and this is among the reasons why not all of it is compiled.
+    async fn refused(&self, sql: &str, reason: &str) {
+        let (_, reasons) = self.run(sql).await;
+        assert!(reasons.iter().any(|found| found.contains(reason)), "{sql}: {reasons:#?}");
+    }
+
+    async fn explain(&self, sql: &str) -> String {
+        let shown = self.kelpie.sql(&format!("EXPLAIN {sql}")).await.unwrap();
+        pretty_format_batches(&shown.batches).unwrap().to_string()
+    }
+}
+
+/// Every row as text, sorted.
+fn rows(batches: &[RecordBatch]) -> Vec<String> {
+    let shown = pretty_format_batches(batches).unwrap().to_string();
+    let mut rows: Vec<String> =
+        shown.lines().skip(3).filter(|line| !line.starts_with('+')).map(Into::into).collect();
+    rows.sort();
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_arguments_and_conditions_are_columns() {
+    for partitions in [1, 4] {
+        let pair = Pair::new(partitions);
+        for sql in [
+            "SELECT regexp_replace(url, '^http://(?:www\\.)?([^/]+)/.*$', '\\1') k, count(*), sum(id) FROM t GROUP BY 1",
+            "SELECT date_trunc('minute', to_timestamp_seconds(moment)) m, count(*) FROM t GROUP BY m",
+            "SELECT max(translate(url, 'abc', 'xyz')), min(length(regexp_replace(url, 'p.*', ''))) FROM t",
+            "SELECT count(*) FROM t WHERE regexp_replace(url, '[0-9]', '', 'g') LIKE '%?q='",
+            "SELECT count(*), sum(id) FROM t WHERE to_hex(id) > 'a' AND id % 3 = 1",
+            "SELECT id FROM t WHERE id % 2 <> 1 ORDER BY md5(url), id",
+            "SELECT sum(id) FILTER (WHERE to_hex(id % 20) = 'f') FROM t",
+            "SELECT upper(regexp_replace(url, '(.).*', '\\1')) || '!' k, count(*) FROM t GROUP BY 1",
+            "SELECT count(DISTINCT md5(url)) FROM t",
+            "SELECT md5(d) k, count(*), count(k2) FROM (SELECT d, to_hex(id % 2) k2 FROM t) GROUP BY 1",
+            "SELECT count(*) FROM t WHERE isnan(x) OR signum(x) > 0.5",
+        ] {
+            pair.compiled(sql).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_of_nested_values_are_columns() {
+    for partitions in [1, 4] {
+        let pair = Pair::new(partitions);
+        for sql in [
+            "SELECT s['a'] k, count(*), sum(s['b']) FROM t GROUP BY 1",
+            "SELECT l[1] k, count(*) FROM t GROUP BY 1",
+            "SELECT count(*), sum(id) FROM t WHERE array_length(l) = 2",
+            "SELECT count(*) FROM t WHERE s['b'] > 4 AND id < 2000",
+            "SELECT sum(id) FROM t WHERE l IS NULL",
+        ] {
+            pair.compiled(sql).await;
+        }
+        // The rows that reach the result are DataFusion's.
+        pair.run("SELECT id, s, l FROM t WHERE id < 30").await;
+        pair.run("SELECT s, count(*) FROM t GROUP BY s").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_hand_them_up() {
+    for partitions in [1, 4] {
+        let pair = Pair::new(partitions);
+        for sql in [
+            "SELECT regexp_replace(url, 'p.*', '') k, name, count(*) FROM t JOIN u ON id % 6 = k GROUP BY 1, 2",
+            "SELECT to_hex(k) h, sum(id) FROM t JOIN u ON id % 6 = k GROUP BY 1",
+            "SELECT count(*) FROM t JOIN u ON md5(url) = md5(name) OR id = k",
+            "SELECT md5(name) m, count(*) FROM t LEFT JOIN u ON id = k GROUP BY 1",
+            "SELECT md5(url) m, count(name) c FROM t LEFT JOIN u ON id % 8 = k AND name <> '' GROUP BY 1 HAVING count(*) > 0",
+            "SELECT regexp_replace(url, '.*q=', '') q, sum(id) FROM t WHERE id % 8 IN (SELECT k FROM u WHERE name <> '') GROUP BY 1",
+            "SELECT count(*) FROM t a JOIN t b ON md5(a.url) = md5(b.url) AND a.id <= b.id",
+        ] {
+            pair.run(sql).await;
+        }
+        pair.compiled("SELECT to_hex(k) h, sum(id) FROM t JOIN u ON id % 6 = k GROUP BY 1").await;
+        pair.compiled("SELECT md5(name) m, count(*) FROM t LEFT JOIN u ON id = k GROUP BY 1").await;
+        let joined = "SELECT count(*) FROM t a JOIN t b ON md5(a.url) = md5(b.url) AND a.id <= b.id";
+        pair.compiled(joined).await;
+        // NULL becomes a value, which the rows that the join fills do not have below it.
+        let filled = "SELECT coalesce(md5(name), to_hex(coalesce(k, 77))) m, count(*) FROM t LEFT JOIN u ON id = k GROUP BY 1";
+        pair.run(filled).await;
+    }
+}
+
+/// A function that counts the rows that it is called for.
+fn counting(name: &str, volatility: Volatility, calls: Arc<AtomicUsize>) -> ScalarUDF {
+    let function = move |arguments: &[ColumnarValue]| {
+        let values = ColumnarValue::values_to_arrays(arguments)?;
+        let Some(values) = values.first().and_then(|values| values.as_primitive_opt::<Int64Type>()) else {
+            return exec_err!("an integer is expected");
+        };
+        calls.fetch_add(values.len(), Ordering::Relaxed);
+        let doubled: Int64Array = values.iter().map(|value| value.map(|value| value * 2 % 10)).collect();
+        Ok(ColumnarValue::Array(Arc::new(doubled)))
+    };
+    create_udf(name, vec![DataType::Int64], DataType::Int64, volatility, Arc::new(function))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_users_function_is_called_once_a_row_and_not_again() {
+    let pair = Pair::new(1);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let function = counting("doubled", Volatility::Immutable, Arc::clone(&calls));
+    pair.kelpie.context().register_udf(function.clone());
+    let sql = "SELECT doubled(id) k, count(*) FROM t GROUP BY 1";
+    for _ in 0..3 {
+        assert_eq!(pair.kelpie.sql(sql).await.unwrap().rows(), 5);
+        assert_eq!(calls.load(Ordering::Relaxed), ROWS as usize);
+    }
+    pair.plain.register_udf(function);
+    pair.compiled(sql).await;
+    // Another function of the same name is another column.
+    let other = Arc::new(AtomicUsize::new(0));
+    pair.kelpie.context().register_udf(counting("doubled", Volatility::Immutable, Arc::clone(&other)));
+    pair.compiled(sql).await;
+    assert_eq!(other.load(Ordering::Relaxed), ROWS as usize);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_differs_from_call_to_call_is_left_to_datafusion() {
+    let pair = Pair::new(1);
+    for (name, volatility, reason) in [
+        ("now_and_then", Volatility::Volatile, "is volatile"),
+        ("today", Volatility::Stable, "differs from query to query"),
+    ] {
+        pair.add_function(&counting(name, volatility, Arc::default()));
+        pair.refused(&format!("SELECT {name}(id) k, count(*) FROM t GROUP BY 1"), reason).await;
+    }
+    // The value of now() is no part of a column that is kept.
+    let shown = pair.explain("SELECT count(*) FROM t WHERE date_bin(interval '7 seconds', to_timestamp_seconds(moment), now()) < now()").await;
+    assert!(shown.contains("for this query only"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expression_that_fails_on_rows_that_are_filtered_out_does_not_fail_the_query() {
+    let fails_on_five = |calls: Arc<AtomicUsize>| {
+        let function = move |arguments: &[ColumnarValue]| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            let values = ColumnarValue::values_to_arrays(arguments)?;
+            let values = values[0].as_primitive::<Int64Type>();
+            match values.iter().any(|value| value == Some(5)) {
+                true => exec_err!("five is not a number"),
+                false => Ok(ColumnarValue::Array(Arc::new(values.clone()))),
+            }
+        };
+        create_udf(
+            "choosy",
+            vec![DataType::Int64],
+            DataType::Int64,
+            Volatility::Immutable,
+            Arc::new(function),
+        )
+    };
+    for partitions in [1, 4] {
+        let pair = Pair::new(partitions);
+        let calls = Arc::new(AtomicUsize::new(0));
+        pair.add_function(&fails_on_five(Arc::clone(&calls)));
+        let sql = "SELECT choosy(id) % 3 k, count(*) FROM t WHERE id <> 5 GROUP BY 1";
+        pair.refused(sql, "computed for every row, fails: Execution error: five is not a number").await;
+        // It is known now: DataFusion's operators are planned at once.
+        let shown = pair.explain(sql).await;
+        assert!(shown.contains("computed for every row, it fails") && !shown.contains("derived:"), "{shown}");
+        pair.refused(sql, "computed for every row, it fails").await;
+        // Where the row is asked for, the error is DataFusion's.
+        let sql = "SELECT choosy(id) % 3 k, count(*) FROM t GROUP BY 1";
+        let error = pair.kelpie.sql(sql).await.unwrap_err();
+        let shown = error.to_string();
+        assert!(matches!(error.find_root(), DataFusionError::Execution(_)), "{shown}");
+        assert!(shown.contains("five is not a number"), "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_few_rows_or_the_result_need_is_computed_for_those() {
+    let pair = Pair::new(1);
+    let few = "SELECT md5(url) k, count(*) FROM t WHERE id = 30 GROUP BY 1";
+    pair.refused(few, "less than a tenth of the table's rows come to it").await;
+    pair.refused("SELECT id, md5(url) FROM t WHERE id % 2 = 0", "the function md5 is not compiled").await;
+    pair.refused("SELECT md5(url) m, x FROM t ORDER BY x DESC, id LIMIT 3", "md5").await;
+    pair.refused("SELECT md5(m) FROM (SELECT max(url) m FROM t)", "md5").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_expression_is_a_column_of_its_own() {
+    let pair = Pair::new(1);
+    let sql =
+        |pattern: &str| format!("SELECT regexp_replace(url, {pattern}, '') k, count(*) FROM t GROUP BY 1");
+    // What shows alike is told apart.
+    for pattern in ["'/.*'", "'[0-9]+'", "'[0-9]+, '", "'/.*'"] {
+        pair.compiled(&sql(pattern)).await;
+    }
+    let bytes = pair.kelpie.sql(&sql("'/.*'")).await.unwrap().timing.transfer_bytes;
+    assert_eq!(bytes, 0, "it is cached");
+    let bytes = pair.kelpie.sql(&sql("'/[^/]*$'")).await.unwrap().timing.transfer_bytes;
+    assert!(bytes > 0, "another is not");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_written_again_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("texts.csv");
+    let options = SessionOptions::default().with("kelpie.device", "cpu").with("kelpie.fallback", "allow");
+    for (round, text) in ["first", "second one"].into_iter().enumerate() {
+        let lines: String = (0..500).map(|i| format!("{i},{text}{}\n", i % 3)).collect();
+        std::fs::write(&path, format!("a,b\n{lines}")).unwrap();
+        let kelpie = KelpieSession::new(options.clone()).unwrap();
+        kelpie.register_path("texts", &path).await.unwrap();
+        let plain = SessionContext::new();
+        plain.register_csv("texts", path.to_str().unwrap(), Default::default()).await.unwrap();
+        for sql in [
+            "SELECT regexp_replace(b, '[0-9]', '#') k, count(*), sum(a) FROM texts GROUP BY 1",
+            "SELECT count(*) FROM texts",
+            "SELECT count(*) FROM texts WHERE to_hex(a) < '5'",
+        ] {
+            let found = kelpie.sql(sql).await.unwrap();
+            let expected = plain.sql(sql).await.unwrap().collect().await.unwrap();
+            assert_eq!(rows(&found.batches), rows(&expected), "{round} {sql}");
+            assert!(found.timing.reasons.is_empty(), "{sql}: {:#?}", found.timing.reasons);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_names_them() {
+    let pair = Pair::new(1);
+    let shown = pair.explain("SELECT regexp_replace(url, '/.*', '') k, count(*) FROM t GROUP BY 1").await;
+    assert!(shown.contains("derived: regexp_replace(url@"), "{shown}");
+    assert!(!shown.contains("for this query only") && !shown.contains("not compiled"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scan_without_columns_counts_whatever_the_types_are() {
+    for partitions in [1, 4] {
+        let pair = Pair::new(partitions);
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Null, true)]));
+        let nulls = datafusion::arrow::array::new_null_array(&DataType::Null, 5);
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![nulls]).unwrap();
+        pair.add("nulls", Arc::new(MemTable::try_new(schema, vec![vec![batch]]).unwrap()));
+        pair.run("SELECT count(*) FROM nulls").await;
+        pair.run("SELECT sum(id) FROM t, nulls").await;
+        pair.run("SELECT count(*) FROM nulls a, nulls b, u").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_in_memory_is_kept_until_it_changes() {
+    let pair = Pair::new(1);
+    let kelpie = &pair.kelpie;
+    let bytes = async |sql: &str| kelpie.sql(sql).await.unwrap().timing.transfer_bytes;
+    let sum = async |sql: &str| {
+        let result = kelpie.sql(sql).await.unwrap();
+        result.batches[0].column(0).as_primitive::<Int64Type>().value(0)
+    };
+    let sql = "SELECT sum(v + w) FROM m WHERE v > 0";
+    kelpie.sql("CREATE TABLE m AS SELECT id v, id % 5 w FROM t").await.unwrap();
+    assert!(bytes(sql).await > 0);
+    assert_eq!(bytes(sql).await, 0, "it is cached");
+    let before = sum(sql).await;
+    kelpie.sql("INSERT INTO m VALUES (100000, 1)").await.unwrap();
+    assert_eq!(sum(sql).await, before + 100_001);
+    assert_eq!(bytes(sql).await, 0, "it is cached again");
+    kelpie.sql("DROP TABLE m").await.unwrap();
+    kelpie.sql("CREATE TABLE m AS SELECT id v, id % 7 w FROM t").await.unwrap();
+    assert!(bytes(sql).await > 0, "another table of the same name");
+    // A table of equal content is another table.
+    kelpie.sql("CREATE TABLE n AS SELECT v, w FROM m WHERE v >= 0").await.unwrap();
+    assert_eq!(sum("SELECT sum(v + w) FROM n WHERE v > 0").await, sum(sql).await);
+}
