@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -16,6 +17,7 @@ use kelpie_engine::Engine;
 
 use super::{Node, bare_scan, is_worth, leave, partitions};
 use crate::exec::KelpieExec;
+use crate::join_order::estimated_rows;
 use crate::options::KelpieOptions;
 use crate::translate::{Reasons, Refused, Translated, pass_through, refined, translate_known};
 
@@ -37,7 +39,7 @@ pub(super) fn replaced(
             None
         }
     };
-    let mut replacer = Replacer { engine, left, refused, reasons };
+    let mut replacer = Replacer { engine, options, left, refused, reasons };
     let place = Place { depth: 0, any_partitions: true };
     let replaced = match whole {
         Some(translated) => replacer.root(plan, translated, place)?,
@@ -57,6 +59,7 @@ struct Place {
 
 struct Replacer<'a> {
     engine: &'a Arc<Engine>,
+    options: &'a KelpieOptions,
     /// What DataFusion does better, and all above it.
     left: Refused,
     /// What does not translate, and all above it.
@@ -86,6 +89,8 @@ impl Replacer<'_> {
         }
         if let Ok(translated) = translate_known(node, &mut self.refused)
             && reduces(&translated.plan)
+            && hands_on_few(node)
+            && leave::whole(node, self.options).is_none()
         {
             let inner = Place { depth: place.depth + spread_levels(node, place), ..place };
             if let Some(compiled) = self.compiled(node, translated, inner) {
@@ -131,4 +136,26 @@ fn reduces(plan: &Plan) -> bool {
         Plan::Scan(_) => false,
         _ => plan.inputs().into_iter().any(reduces),
     }
+}
+
+/// So many rows are handed on in no time.
+const FEW_ROWS: f64 = 10_000.0;
+
+/// Of more rows, a part hands on at most this share of what it reads.
+const HANDED_ON: f64 = 0.25;
+
+/// Whether a part hands few rows on to DataFusion's operators, as far as that is known: those take them from one stream,
+/// where DataFusion's own joins and aggregates would hand on theirs on all cores.
+fn hands_on_few(node: &Node) -> bool {
+    match (estimated_rows(node), scanned_rows(node)) {
+        (Some(rows), Some(scanned)) => rows <= FEW_ROWS || rows <= scanned * HANDED_ON,
+        _ => true,
+    }
+}
+
+fn scanned_rows(node: &Node) -> Option<f64> {
+    if node.is::<DataSourceExec>() {
+        return estimated_rows(node);
+    }
+    node.children().into_iter().try_fold(0.0, |sum, child| Some(sum + scanned_rows(child)?))
 }

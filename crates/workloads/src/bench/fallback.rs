@@ -96,7 +96,7 @@ pub const STATEMENTS: [(&str, &str); 30] = [
     ),
     (
         "struct",
-        "select s['a'] as a, count(*) from (select named_struct('a', l_returnflag, 'b', l_linestatus) as s from lineitem) q group by 1 order by 1",
+        "select s, count(*) from (select named_struct('a', l_returnflag, 'b', l_linestatus) as s from lineitem) q group by s order by s['a'], s['b']",
     ),
     (
         "recursive",
