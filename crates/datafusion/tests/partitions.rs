@@ -292,6 +292,16 @@ async fn what_stops_early_and_pairs_of_rows_are_left() {
     let sql = "SELECT count(*) FROM big JOIN (SELECT k, sum(x) AS y FROM big GROUP BY k) q ON big.x < q.y";
     let plan = session.explain(sql, Stage::Plan).await.unwrap();
     assert!(plan.contains("left to DataFusion") && plan.contains("KelpieExec"), "{plan}");
+    // A join that would hand on most of what it reads is DataFusion's, like what is above; what reduces is compiled.
+    for (sql, compiled) in [
+        ("SELECT median(x) FROM (SELECT x, y FROM big JOIN dim ON big.k = dim.k) q", false),
+        ("SELECT median(x) FROM (SELECT x, y FROM big JOIN dim ON big.k = dim.k WHERE big.x < 4) q", true),
+        ("SELECT row_number() OVER (ORDER BY n) FROM (SELECT k, count(*) AS n FROM big GROUP BY k) q", true),
+        ("SELECT row_number() OVER (ORDER BY x) FROM big WHERE k = 3", false),
+    ] {
+        let plan = session.explain(sql, Stage::Plan).await.unwrap();
+        assert_eq!(plan.contains("KelpieExec"), compiled, "{sql}\n{plan}");
+    }
     session.set("kelpie.fallback", "deny").unwrap();
     assert!(
         session.sql("SELECT x FROM big JOIN dim ON big.k = dim.k LIMIT 3").await.unwrap().timing.compiled

@@ -8,6 +8,7 @@
 //! Nothing is left where `kelpie.fallback` is `deny`.
 
 use datafusion::common::stats::Precision;
+use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
@@ -54,11 +55,14 @@ pub(super) fn whole(plan: &Node, options: &KelpieOptions) -> Option<String> {
 
 /// Rows of all tables of a plan, where each knows them.
 fn table_rows(node: &Node) -> Option<usize> {
-    if node.is::<DataSourceExec>() {
+    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
         let statistics = StatisticsContext::new().compute(node.as_ref(), &StatisticsArgs::new()).ok()?;
+        let files = scan.data_source().downcast_ref::<FileScanConfig>();
+        let filters = files.is_some_and(|config| config.file_source().filter().is_some());
         return match statistics.num_rows {
             Precision::Exact(rows) => Some(rows),
-            // After a filter of its own: at most so many.
+            // The table's rows, called inexact as the scan may filter them.
+            Precision::Inexact(rows) if filters => Some(rows),
             Precision::Inexact(_) | Precision::Absent => None,
         };
     }

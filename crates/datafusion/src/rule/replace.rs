@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -89,7 +90,7 @@ impl Replacer<'_> {
         }
         if let Ok(translated) = translate_known(node, &mut self.refused)
             && reduces(&translated.plan)
-            && hands_on_few(node)
+            && hands_on_few(node, &translated.plan)
             && leave::whole(node, self.options).is_none()
         {
             let inner = Place { depth: place.depth + spread_levels(node, place), ..place };
@@ -145,12 +146,39 @@ const FEW_ROWS: f64 = 10_000.0;
 const HANDED_ON: f64 = 0.25;
 
 /// Whether a part hands few rows on to DataFusion's operators, as far as that is known: those take them from one stream,
-/// where DataFusion's own joins and aggregates would hand on theirs on all cores.
-fn hands_on_few(node: &Node) -> bool {
-    match (estimated_rows(node), scanned_rows(node)) {
+/// where DataFusion's own joins would hand on theirs on all cores. An aggregation is taken to leave few.
+fn hands_on_few(node: &Node, plan: &Plan) -> bool {
+    if aggregates(plan) {
+        return true;
+    }
+    match (handed_on(node), scanned_rows(node)) {
         (Some(rows), Some(scanned)) => rows <= FEW_ROWS || rows <= scanned * HANDED_ON,
         _ => true,
     }
+}
+
+fn aggregates(plan: &Plan) -> bool {
+    match plan {
+        Plan::Aggregate { .. } | Plan::Sort { fetch: Some(_), .. } => true,
+        Plan::Scan(_) | Plan::Join(_) => false,
+        _ => plan.inputs().into_iter().all(aggregates),
+    }
+}
+
+/// The rows of a part of a plan; of a join at least those of its larger side, as keys mostly find one partner, and estimates
+/// without counts of distinct values know no better.
+fn handed_on(node: &Node) -> Option<f64> {
+    let rows = estimated_rows(node)?;
+    match node.children()[..] {
+        [left, right] => Some(rows.max(handed_on(left)?).max(handed_on(right)?)),
+        [input] if !node.is::<AggregateExec>() && joins(input) => Some(rows.max(handed_on(input)?)),
+        _ => Some(rows),
+    }
+}
+
+fn joins(node: &Node) -> bool {
+    let children = node.children();
+    children.len() > 1 || children.into_iter().any(joins)
 }
 
 fn scanned_rows(node: &Node) -> Option<f64> {

@@ -113,8 +113,9 @@ impl Peer {
 /// Runs the benchmark; `progress` hears of every step.
 pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Result<Report> {
     let queries = chosen_queries(options)?;
-    let threads = ("kelpie.threads".to_string(), options.threads.to_string());
-    let settings = std::iter::once(threads).chain(options.settings.iter().cloned()).collect();
+    let threads = ["kelpie.threads", "datafusion.execution.target_partitions"];
+    let threads = threads.map(|name| (name.to_string(), options.threads.to_string()));
+    let settings = threads.into_iter().chain(options.settings.iter().cloned()).collect();
     let session = KelpieSession::new(SessionOptions { engine: None, settings })?;
     session.register_dir(&options.data).await?;
     let missing: Vec<&str> = options
