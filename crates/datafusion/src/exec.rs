@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
@@ -16,18 +16,21 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    Partitioning, PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan,
+    ExecutionPlanProperties, Partitioning, PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use kelpie_engine::{
-    CancelToken, Engine, EngineError, FallbackReason, Query, QueryError, QueryMetrics, QueryOutput,
+    Batches, CancelToken, Engine, EngineError, FallbackReason, Query, QueryError, QueryMetrics,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::deep::protect;
 use crate::options::{Fallback, KelpieOptions};
@@ -35,7 +38,14 @@ use crate::report;
 use crate::rule::merged_properties;
 use crate::translate::Translated;
 
+/// Batches that are ready before anybody asks for them.
+const BATCHES_IN_FLIGHT: usize = 4;
+
 /// A sub-plan that Kelpie compiles and runs; one partition.
+///
+/// Its rows come as the engine makes them, a few batches ahead of whoever takes them. Until the first of them comes, the
+/// original may run instead, where the data need it; after it the query can only go on or fail (`kelpie_engine::Engine::stream`
+/// says how it comes that it hardly ever fails then).
 pub struct KelpieExec {
     /// What it replaces: shown by EXPLAIN, and run where the data needs DataFusion's own operators.
     original: Arc<dyn ExecutionPlan>,
@@ -134,8 +144,10 @@ impl KelpieExec {
     /// The sub-plan on DataFusion's own operators.
     fn execute_original(&self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let plan = protect(Arc::clone(&self.original))?;
-        match plan.output_partitioning().partition_count() {
-            1 => plan.execute(0, context),
+        match (plan.output_partitioning().partition_count(), plan.output_ordering().cloned()) {
+            (1, _) => plan.execute(0, context),
+            // The order is promised of the one partition, so theirs must not be lost.
+            (_, Some(order)) => SortPreservingMergeExec::new(order, plan).execute(0, context),
             _ => CoalescePartitionsExec::new(plan).execute(0, context),
         }
     }
@@ -158,10 +170,9 @@ impl KelpieExec {
         }
     }
 
-    fn record(&self, output: &QueryOutput) {
-        let metrics = &output.metrics;
+    fn record(&self, metrics: QueryMetrics, rows: usize) {
         let set = &self.metrics;
-        MetricBuilder::new(set).output_rows(0).add(output.batch.num_rows());
+        MetricBuilder::new(set).output_rows(0).add(rows);
         let times = [
             ("compile_time", metrics.compile_ns),
             ("transfer_time", metrics.transfer_ns),
@@ -170,10 +181,63 @@ impl KelpieExec {
         ];
         for (name, time_ns) in times {
             let time = MetricBuilder::new(set).subset_time(name, 0);
-            time.add_duration(std::time::Duration::from_nanos(time_ns));
+            time.add_duration(Duration::from_nanos(time_ns));
         }
         MetricBuilder::new(set).counter("transfer_bytes", 0).add(metrics.transfer_bytes as usize);
-        *self.run.lock() = Some(Run { metrics: metrics.clone(), fallback: None });
+        *self.run.lock() = Some(Run { metrics, fallback: None });
+    }
+
+    /// Starts the engine, and waits for the first rows: until they come, DataFusion's own operators may still run instead.
+    async fn start(
+        self,
+        query: Query,
+        context: Arc<TaskContext>,
+        guard: CancelOnDrop,
+    ) -> Result<SendableRecordBatchStream> {
+        let config = context.session_config();
+        let deny = KelpieOptions::of(config.options()).fallback == Fallback::Deny;
+        let batches = Batches { rows: config.batch_size().max(1), ..Batches::default() };
+        let (sender, mut rows) = mpsc::channel(BATCHES_IN_FLIGHT);
+        let (engine, schema, token) = (Arc::clone(&self.engine), self.schema(), guard.0.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            let (start, mut waited) = (Instant::now(), Duration::ZERO);
+            let outcome = engine.stream(&query, batches, &token, &mut |batch| {
+                let batch = conform(&batch, &schema)?;
+                let sending = Instant::now();
+                let sent = sender.blocking_send(batch);
+                waited += sending.elapsed();
+                sent.map_err(|_| EngineError::Cancelled)
+            });
+            outcome.map(|metrics| (metrics, start.elapsed().saturating_sub(waited)))
+        });
+        let first = rows.recv().await;
+        let mut running = Running { exec: self, rows, task, count: 0, _guard: guard };
+        let Some(first) = first else {
+            return match running.outcome().await {
+                Ok(()) => Ok(Box::pin(EmptyRecordBatchStream::new(running.exec.schema()))),
+                Err(EngineError::Fallback(reason)) if !deny => {
+                    running.exec.fall_back(FellBack::Needed(reason), context)
+                }
+                // A query that fails is run again there too: the error is then DataFusion's own, to the letter.
+                Err(EngineError::Query(error)) if !deny => {
+                    running.exec.fall_back(FellBack::Failed(error), context)
+                }
+                Err(error) => Err(into_datafusion(error)),
+            };
+        };
+        running.count = first.num_rows();
+        let schema = running.exec.schema();
+        let others = stream::try_unfold(running, |mut running| async move {
+            match running.rows.recv().await {
+                Some(batch) => {
+                    running.count += batch.num_rows();
+                    Ok(Some((batch, running)))
+                }
+                None => running.outcome().await.map(|()| None).map_err(into_datafusion),
+            }
+        });
+        let batches = stream::once(async { Ok(first) }).chain(others);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 }
 
@@ -264,41 +328,44 @@ impl ExecutionPlan for KelpieExec {
             return internal_err!("KelpieExec has one partition, not {partition}");
         }
         let query = self.query(&context)?;
-        let deny = KelpieOptions::of(context.session_config().options()).fallback == Fallback::Deny;
-        let batch_size = context.session_config().batch_size().max(1);
         let mut this = self.copy();
         this.metrics = self.metrics.clone();
         this.run = Arc::clone(&self.run);
-        let schema = self.schema();
-        let guard = CancelOnDrop(CancelToken::default());
-        let token = guard.0.clone();
-        let answer = async move {
-            let engine = Arc::clone(&this.engine);
-            let start = Instant::now();
-            let task = tokio::task::spawn_blocking(move || engine.execute(&query, &token));
-            let output = task.await.map_err(|error| DataFusionError::External(Box::new(error)))?;
-            let elapsed = MetricBuilder::new(&this.metrics).elapsed_compute(0);
-            elapsed.add_duration(start.elapsed());
-            match output {
-                Ok(output) => {
-                    this.record(&output);
-                    let batch = conform(&output.batch, &this.schema())?;
-                    Ok::<_, DataFusionError>(slices(batch, batch_size))
-                }
-                Err(EngineError::Fallback(reason)) if !deny => {
-                    this.fall_back(FellBack::Needed(reason), context)
-                }
-                // A query that fails is run again there too: the error is then DataFusion's own, to the letter.
-                Err(EngineError::Query(error)) if !deny => this.fall_back(FellBack::Failed(error), context),
-                Err(error) => Err(into_datafusion(error)),
-            }
-        };
-        let batches = stream::once(answer).try_flatten().inspect(move |_| {
-            // The stream owns the guard: dropping it cancels the query.
-            let _ = &guard;
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches.boxed())))
+        let answer = this.start(query, context, CancelOnDrop(CancelToken::default()));
+        let batches = stream::once(answer).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
+}
+
+/// An engine at work for a stream: dropping it stops the engine.
+struct Running {
+    exec: KelpieExec,
+    rows: mpsc::Receiver<RecordBatch>,
+    task: JoinHandle<Result<(QueryMetrics, Duration), EngineError>>,
+    /// Rows that came.
+    count: usize,
+    _guard: CancelOnDrop,
+}
+
+impl Running {
+    /// How the engine ended, which is at the end of the rows; notes what it did.
+    async fn outcome(&mut self) -> Result<(), EngineError> {
+        let (metrics, elapsed) = match (&mut self.task).await {
+            Ok(outcome) => outcome?,
+            Err(error) => return Err(panicked(error)),
+        };
+        MetricBuilder::new(&self.exec.metrics).elapsed_compute(0).add_duration(elapsed);
+        self.exec.record(metrics, self.count);
+        Ok(())
+    }
+}
+
+/// The error of an engine that panicked, or whose runtime ended.
+fn panicked(error: JoinError) -> EngineError {
+    let Ok(panic) = error.try_into_panic() else { return EngineError::Cancelled };
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    EngineError::Internal(format!("the engine panicked: {}", text.unwrap_or("without a message")))
 }
 
 struct CancelOnDrop(CancelToken);
@@ -309,10 +376,11 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// The answer with exactly the schema of the plan that Kelpie replaces (its kinds of text, its metadata).
-fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+/// Rows with exactly the schema of the plan that Kelpie replaces (its kinds of text, its metadata).
+fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
     if batch.num_columns() != schema.fields().len() {
-        return internal_err!("Kelpie gave {} columns, not {}", batch.num_columns(), schema.fields().len());
+        let (columns, fields) = (batch.num_columns(), schema.fields().len());
+        return Err(EngineError::Internal(format!("Kelpie gave {columns} columns, not {fields}")));
     }
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let columns = batch
@@ -326,14 +394,6 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         .collect::<Result<Vec<_>, _>>()?;
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &rows)?)
-}
-
-/// The rows in batches of the session's size.
-fn slices(batch: RecordBatch, rows: usize) -> SendableRecordBatchStream {
-    let schema = batch.schema();
-    let total = batch.num_rows();
-    let parts = (0..total).step_by(rows).map(move |start| Ok(batch.slice(start, rows.min(total - start))));
-    Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(parts)))
 }
 
 /// The errors of a query are Arrow's, as DataFusion's own operators give them.

@@ -1,18 +1,21 @@
-//! A query on its way: from plan to batch, one stage after the other.
+//! A query on its way: from plan to batches, one stage after the other.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::ExprKind;
 use kelpie_compile::operator::sort::words::EXACT_TEXT_BYTES;
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::{Plan, SortKey};
+use kelpie_compile::types::Field;
 use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 use kelpie_kir::text;
 
+use crate::delivery::{Collected, Mapped, Rows, Window, take_cut};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::memory_source::MemorySource;
@@ -39,45 +42,67 @@ pub(crate) struct Execution<'a> {
 }
 
 impl Execution<'_> {
-    pub(crate) fn run(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
+    /// Hands the rows of a plan to `out`, in their order where they have one.
+    pub(crate) fn run(&mut self, plan: &Plan, out: &mut dyn Rows) -> Result<(), EngineError> {
         match plan {
-            Plan::Sort { input, keys, fetch } => self.sort(input, keys, *fetch),
-            Plan::Limit { input, skip, fetch } => self.limit(input, *skip, *fetch),
+            Plan::Sort { input, keys, fetch } => self.sort(input, keys, *fetch, out),
+            Plan::Limit { input, skip, fetch } => self.limit(input, *skip, *fetch, out),
             Plan::Scalars { .. } => {
                 let plan = self.resolve(plan)?;
-                self.run(&plan)
+                self.run(&plan, out)
             }
             // Columns of a sorted result: nothing to compute.
             Plan::Project { input, exprs, .. }
                 if ends_a_stage(input)
                     && exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_))) =>
             {
-                let batch = self.run(input)?;
-                host::columns(&batch, exprs, &result::arrow_schema(&plan.fields()))
+                let schema = result::arrow_schema(&plan.fields());
+                let map = |batch: &RecordBatch| host::columns(batch, exprs, &schema);
+                self.run(input, &mut Mapped { rows: out, map: &map })
             }
             _ => {
                 let plan = self.materialize(plan)?;
-                self.stage(&plan)
+                self.stage(&plan, out)
             }
         }
     }
 
+    /// The rows of a plan for a later stage.
+    fn collect(&mut self, plan: &Plan) -> Result<Vec<RecordBatch>, EngineError> {
+        let mut rows = Collected::default();
+        self.run(plan, &mut rows)?;
+        Ok(rows.batches)
+    }
+
+    /// As [`Self::collect`], of a plan without sort and limit but on top.
+    pub(crate) fn collect_stage(&mut self, plan: &Plan) -> Result<Vec<RecordBatch>, EngineError> {
+        let mut rows = Collected::default();
+        self.stage(plan, &mut rows)?;
+        Ok(rows.batches)
+    }
+
     /// Rows `skip..skip + fetch` of a plan's.
-    fn limit(&mut self, input: &Plan, skip: usize, fetch: Option<usize>) -> Result<RecordBatch, EngineError> {
+    fn limit(
+        &mut self,
+        input: &Plan,
+        skip: usize,
+        fetch: Option<usize>,
+        out: &mut dyn Rows,
+    ) -> Result<(), EngineError> {
         let rows = fetch.map(|fetch| fetch.saturating_add(skip));
-        let batch = match input {
-            _ if fetch == Some(0) => RecordBatch::new_empty(result::arrow_schema(&input.fields())),
+        let mut out = Window::new(out, skip, fetch);
+        match input {
+            _ if fetch == Some(0) => Ok(()),
             Plan::Sort { input, keys, fetch } => {
                 let fewer = fetch.iter().chain(&rows).min().copied();
-                self.sort(input, keys, fewer)?
+                self.sort(input, keys, fewer, &mut out)
             }
-            _ if ends_a_stage(input) || rows.is_none() => self.run(input)?,
+            _ if ends_a_stage(input) || rows.is_none() => self.run(input, &mut out),
             _ => {
                 let input = Box::new(self.materialize(input)?);
-                self.stage(&Plan::Limit { input, skip: 0, fetch: rows })?
+                self.stage(&Plan::Limit { input, skip: 0, fetch: rows }, &mut out)
             }
-        };
-        Ok(host::limit(&batch, skip, fetch))
+        }
     }
 
     /// Sorts; keys that are not columns are computed beside the rows first.
@@ -86,53 +111,82 @@ impl Execution<'_> {
         input: &Plan,
         keys: &[SortKey],
         fetch: Option<usize>,
-    ) -> Result<RecordBatch, EngineError> {
+        out: &mut dyn Rows,
+    ) -> Result<(), EngineError> {
         let width = input.fields().len();
         let (input, keys) = with_key_columns(input, keys);
         let input = Box::new(self.materialize(&input)?);
         let plan = Plan::Sort { input, keys, fetch };
-        let sorted = match (self.stage(&plan), &plan) {
-            (Err(EngineError::Unsupported(_)), Plan::Sort { input, keys, .. }) => {
-                let batch = self.stage(input)?;
-                self.sort_on_host(&batch, keys, fetch)?
-            }
-            (sorted, _) => sorted?,
+        let without_keys: Vec<usize> = (0..width).collect();
+        let map = |batch: &RecordBatch| match batch.num_columns() > width {
+            true => Ok(batch.project(&without_keys)?),
+            false => Ok(batch.clone()),
         };
-        match sorted.num_columns() > width {
-            true => Ok(sorted.project(&(0..width).collect::<Vec<_>>())?),
-            false => Ok(sorted),
+        let mut out = Mapped { rows: out, map: &map };
+        match (self.stage(&plan, &mut out), &plan) {
+            (Err(EngineError::Unsupported(_)), Plan::Sort { input, keys, .. }) => {
+                let schema = result::arrow_schema(&input.fields());
+                let rows = self.collect_stage(input)?;
+                self.sort_on_host(&schema, &rows, keys, fetch, &mut out)
+            }
+            (outcome, _) => outcome,
         }
     }
 
-    pub(crate) fn sort_on_host(
+    fn sort_on_host(
         &mut self,
-        batch: &RecordBatch,
+        schema: &SchemaRef,
+        rows: &[RecordBatch],
         keys: &[SortKey],
         fetch: Option<usize>,
-    ) -> Result<RecordBatch, EngineError> {
+        out: &mut dyn Rows,
+    ) -> Result<(), EngineError> {
         let start = Instant::now();
-        let sorted = host::sort(batch, keys, fetch);
+        let sort = |batch: &RecordBatch| host::sort(batch, keys, fetch);
+        let runs = rows.iter().map(sort).collect::<Result<Vec<_>, _>>()?;
         self.metrics.result_ns += start.elapsed().as_nanos() as u64;
-        sorted
+        host::merge(schema, &runs, keys, fetch, out)
     }
 
-    /// What is left to do after a stage with a sort on top.
-    fn finish(
+    /// Runs a prepared stage. Where a sort on top is not complete on the device, the host does what is left.
+    fn run_prepared(
         &mut self,
+        prepared: &Prepared,
         plan: &Plan,
-        program: &Program,
-        batch: RecordBatch,
-    ) -> Result<RecordBatch, EngineError> {
-        match (plan, program.sorting()) {
-            (Plan::Sort { keys, fetch, .. }, None) => self.sort_on_host(&batch, keys, *fetch),
-            (Plan::Sort { keys, fetch, .. }, Some(sorting)) if !sorting.is_exact => {
-                let start = Instant::now();
-                let sorted = host::sort_ties(&batch, keys, EXACT_TEXT_BYTES as usize)?;
-                self.metrics.result_ns += start.elapsed().as_nanos() as u64;
-                Ok(host::limit(&sorted, 0, *fetch))
-            }
-            _ => Ok(batch),
+        (loaded, movement): (&[Loaded], Movement),
+        out: &mut dyn Rows,
+    ) -> Result<Outcome, EngineError> {
+        let setting = Setting {
+            stream: self.stream.as_ref(),
+            cache: &self.engine.columns,
+            loaded,
+            movement,
+            cancel: self.cancel,
+        };
+        let Plan::Sort { keys, fetch, .. } = plan else {
+            return stage::run(prepared, plan, setting, &mut self.metrics, out);
+        };
+        let is_complete = prepared.program.sorting().map(|sorting| sorting.is_exact);
+        if is_complete == Some(true) {
+            return stage::run(prepared, plan, setting, &mut self.metrics, out);
         }
+        let mut rows = Collected::default();
+        let outcome = stage::run(prepared, plan, setting, &mut self.metrics, &mut rows)?;
+        if let Outcome::Duplicate(_) = outcome {
+            return Ok(outcome);
+        }
+        let schema = result::arrow_schema(&plan.fields());
+        match is_complete {
+            None => self.sort_on_host(&schema, &rows.batches, keys, *fetch, out)?,
+            Some(_) => {
+                let start = Instant::now();
+                let sort = |batch| host::sort_ties(batch, keys, EXACT_TEXT_BYTES as usize);
+                let runs = rows.batches.iter().map(sort).collect::<Result<Vec<_>, _>>()?;
+                self.metrics.result_ns += start.elapsed().as_nanos() as u64;
+                host::merge(&schema, &runs, keys, *fetch, out)?;
+            }
+        }
+        Ok(outcome)
     }
 
     /// The plan with every sort, limit and scalar subquery inside carried out: the result of a sort or limit is a table
@@ -141,8 +195,8 @@ impl Execution<'_> {
         match plan {
             Plan::Sort { .. } | Plan::Limit { .. } => {
                 let fields = plan.fields();
-                let batch = self.run(plan)?;
-                self.sources.push(Arc::new(MemorySource::new("rows", batch)));
+                let rows = self.collect(plan)?;
+                self.keep(&fields, rows);
                 Ok(rows_of_a_stage(self.sources.len() - 1, fields))
             }
             Plan::Scalars { .. } => {
@@ -153,18 +207,25 @@ impl Execution<'_> {
         }
     }
 
+    /// Makes rows a source, the last of all.
+    pub(crate) fn keep(&mut self, fields: &[Field], rows: Vec<RecordBatch>) {
+        let schema = result::arrow_schema(fields);
+        self.sources.push(Arc::new(MemorySource::new("rows", schema, rows)));
+    }
+
     /// The input of a `Plan::Scalars` with the values of its subqueries.
     fn resolve(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
         let Plan::Scalars { input, subqueries } = plan else { return Ok(plan.clone()) };
         let mut values = Vec::new();
         for subquery in subqueries {
-            values.push(result::scalar(&self.run(subquery)?)?);
+            values.push(result::scalar(&self.collect(subquery)?)?);
         }
         Ok(with_scalars(input, &values))
     }
 
     /// Compiles and runs a plan without sort and limit but on top. Where device memory is short, with more and more effort.
-    pub(crate) fn stage(&mut self, plan: &Plan) -> Result<RecordBatch, EngineError> {
+    /// Only until rows went out: then nothing may make them again.
+    pub(crate) fn stage(&mut self, plan: &Plan, out: &mut dyn Rows) -> Result<(), EngineError> {
         let (device, model) = (&self.device, self.options.macro_model);
         let key = format!("{:?} {} {model:?} {plan:?}", device.name(), device.memory().1);
         let known = self.engine.efforts.lock().get(&key).copied().unwrap_or_default();
@@ -172,25 +233,30 @@ impl Execution<'_> {
         let mut last = None;
         loop {
             let pipelines = self.metrics.pipelines.len();
+            let delivered = out.delivered();
             let outcome = match effort {
                 Effort::Parts => {
                     // What it is cut into is no larger problem than the whole was.
                     let before = std::mem::replace(&mut self.least_effort, Effort::SmallBlocks);
-                    let outcome = self.in_parts(plan, last.take());
+                    let rows = self.in_parts(plan, last.take());
                     self.least_effort = before;
-                    outcome
+                    rows.and_then(|rows| rows.into_iter().try_for_each(|batch| take_cut(out, batch)))
                 }
-                _ => self.try_stage(plan, effort),
+                _ => self.try_stage(plan, effort, out),
             };
             let error = match outcome {
-                Err(EngineError::Device(error @ DeviceError::OutOfMemory { .. })) => error,
+                Err(EngineError::Device(error @ DeviceError::OutOfMemory { .. }))
+                    if out.delivered() == delivered =>
+                {
+                    error
+                }
                 outcome => return outcome,
             };
             if self.options.macro_model == MacroModel::RunToFinish {
                 return Err(error.into());
             }
             self.metrics.pipelines.truncate(pipelines);
-            let Some(next) = effort.next() else { return self.elsewhere(plan, error) };
+            let Some(next) = effort.next() else { return self.elsewhere(plan, error, out) };
             self.metrics.steps.push(format!("{error}; now {next}"));
             self.engine.efforts.lock().insert(key.clone(), next);
             (effort, last) = (next, Some(error));
@@ -198,7 +264,7 @@ impl Execution<'_> {
     }
 
     /// Runs a plan for which this device's memory is too small on the CPU.
-    fn elsewhere(&mut self, plan: &Plan, error: DeviceError) -> Result<RecordBatch, EngineError> {
+    fn elsewhere(&mut self, plan: &Plan, error: DeviceError, out: &mut dyn Rows) -> Result<(), EngineError> {
         if self.device.kind() == DeviceKind::Cpu {
             return Err(FallbackReason::DeviceMemory(error).into());
         }
@@ -208,15 +274,15 @@ impl Execution<'_> {
         let stream = begin_query(&device, &options, &self.total)?;
         let before =
             (std::mem::replace(&mut self.device, device), std::mem::replace(&mut self.stream, stream));
-        let outcome = self.stage(plan);
+        let outcome = self.stage(plan, out);
         (self.device, self.stream) = before;
         outcome
     }
 
-    fn try_stage(&mut self, plan: &Plan, effort: Effort) -> Result<RecordBatch, EngineError> {
+    fn try_stage(&mut self, plan: &Plan, effort: Effort, out: &mut dyn Rows) -> Result<(), EngineError> {
         let movement = effort.movement(&self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
-        self.run_loaded(plan, &loaded, movement)
+        self.run_loaded(plan, &loaded, movement, out)
     }
 
     pub(crate) fn load(&mut self, plan: &Plan, movement: &Movement) -> Result<Vec<Loaded>, EngineError> {
@@ -230,7 +296,8 @@ impl Execution<'_> {
         plan: &Plan,
         loaded: &[Loaded],
         movement: Movement,
-    ) -> Result<RecordBatch, EngineError> {
+        out: &mut dyn Rows,
+    ) -> Result<(), EngineError> {
         let infos = stage::describe(loaded);
         let (device, model, local) = (self.device.name(), self.options.micro_model, self.options.resolution);
         let (host, direct) = (self.options.host_sort_rows, movement.initial_bytes);
@@ -243,14 +310,7 @@ impl Execution<'_> {
                 describe(&prepared, *stage, &self.device, out)?;
             }
             let first = self.metrics.pipelines.len();
-            let setting = Setting {
-                stream: self.stream.as_ref(),
-                cache: &self.engine.columns,
-                loaded,
-                movement,
-                cancel: self.cancel,
-            };
-            let outcome = stage::run(&prepared, plan, setting, &mut self.metrics)?;
+            let outcome = self.run_prepared(&prepared, plan, (loaded, movement), out)?;
             if fresh {
                 let pipelines = self.metrics.pipelines[first..].iter_mut().enumerate();
                 for ((index, metrics), kernel) in pipelines.zip(&prepared.kernels) {
@@ -259,7 +319,7 @@ impl Execution<'_> {
                 }
             }
             match outcome {
-                Outcome::Rows(batch) => return self.finish(plan, &prepared.program, batch),
+                Outcome::Done => return Ok(()),
                 Outcome::Duplicate(join) if duplicates.contains(&join) => {
                     return Err(EngineError::Internal(format!("join {join} broke its promise twice")));
                 }

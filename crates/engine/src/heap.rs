@@ -16,6 +16,13 @@ const INITIAL_BYTES: (u64, u64) = (1 << 16, 256 << 20);
 /// How much larger the next heap is, at least: a launch that fails early has not asked for all that it needs.
 const GROWTH: u64 = 4;
 
+/// How much of a heap was taken at some time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HeapMark {
+    capacity: u64,
+    taken: u64,
+}
+
 /// Text that kernels make; its addresses hold while the stage runs.
 #[derive(Debug)]
 pub(crate) struct TextHeap {
@@ -73,6 +80,27 @@ impl TextHeap {
         }
         self.replace(asked.max(self.capacity).saturating_mul(GROWTH), device, cache)?;
         Ok(true)
+    }
+
+    /// Bytes that the last launch asked for in all, more than there are where it failed for that.
+    pub(crate) fn asked(&self, device: &Arc<dyn Device>) -> Result<u64, EngineError> {
+        Ok(self.mark(device)?.taken)
+    }
+
+    /// What is taken now.
+    pub(crate) fn mark(&self, device: &Arc<dyn Device>) -> Result<HeapMark, EngineError> {
+        let Some((_, cursor)) = &self.current else { return Ok(HeapMark::default()) };
+        let mut word = [0; 8];
+        device.download(cursor, 0, &mut word)?;
+        Ok(HeapMark { capacity: self.capacity, taken: u64::from_le_bytes(word) })
+    }
+
+    /// Gives back what was taken since the mark: nobody reads that text any more.
+    pub(crate) fn rewind(&self, mark: HeapMark, device: &Arc<dyn Device>) -> Result<(), EngineError> {
+        let Some((_, cursor)) = &self.current else { return Ok(()) };
+        // A larger heap, which came since, has nothing else in it.
+        let taken = if mark.capacity == self.capacity { mark.taken } else { 0 };
+        Ok(device.upload(cursor, 0, &taken.to_le_bytes())?)
     }
 
     fn replace(

@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use arrow::array::{Array, ArrayRef, AsArray, DynComparator, UInt32Array, make_comparator};
+use arrow::array::{Array, ArrayRef, AsArray, DynComparator, StringArray, UInt32Array, make_comparator};
 use arrow::compute::{
     SortColumn, SortOptions, interleave_record_batch, lexsort_to_indices, take_record_batch,
 };
@@ -13,7 +13,11 @@ use arrow::row::{RowConverter, SortField};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::SortKey;
 
+use crate::delivery::{Rows, take_cut};
 use crate::error::EngineError;
+
+/// Rows that are merged into one batch, at least.
+const MERGED_ROWS: usize = 1 << 13;
 
 /// The rows in the order of the keys, which are columns; at most `fetch` of them.
 pub fn sort(batch: &RecordBatch, keys: &[SortKey], fetch: Option<usize>) -> Result<RecordBatch, EngineError> {
@@ -25,14 +29,18 @@ pub fn sort(batch: &RecordBatch, keys: &[SortKey], fetch: Option<usize>) -> Resu
     Ok(take_record_batch(batch, &indices)?)
 }
 
-/// Merges sorted runs; at most `fetch` rows.
+/// Merges sorted runs; hands at most `fetch` rows to `out`.
 pub fn merge(
     schema: &SchemaRef,
     runs: &[RecordBatch],
     keys: &[SortKey],
     fetch: Option<usize>,
-) -> Result<RecordBatch, EngineError> {
-    let Some(first) = runs.first() else { return Ok(RecordBatch::new_empty(schema.clone())) };
+    out: &mut dyn Rows,
+) -> Result<(), EngineError> {
+    let Some(first) = runs.first() else { return Ok(()) };
+    if runs.len() == 1 {
+        return take_cut(out, limit(first, 0, fetch));
+    }
     let fields = sort_columns(first, keys)?.into_iter().map(|column| {
         SortField::new_with_options(column.values.data_type().clone(), column.options.unwrap_or_default())
     });
@@ -43,20 +51,58 @@ pub fn merge(
             sort_columns(run, keys)?.into_iter().map(|column| column.values).collect();
         rows.push(converter.convert_columns(&columns)?);
     }
+    let pieces = Merged { schema, runs: runs.iter().collect(), texts: texts_of(runs) };
     // The smallest next row of all runs is on top; of equal ones that of the first run.
     let next =
         |run: usize, row: usize| rows.get(run).filter(|rows| row < rows.num_rows()).map(|rows| rows.row(row));
     let mut heap: BinaryHeap<_> =
         (0..runs.len()).filter_map(|run| Some(Reverse((next(run, 0)?, run, 0)))).collect();
-    let total = runs.iter().map(RecordBatch::num_rows).sum::<usize>().min(fetch.unwrap_or(usize::MAX));
-    let mut order = Vec::with_capacity(total);
-    while order.len() < total {
+    let mut left = runs.iter().map(RecordBatch::num_rows).sum::<usize>().min(fetch.unwrap_or(usize::MAX));
+    let (most, most_bytes) = (MERGED_ROWS.max(out.batches().rows.min(1 << 20)), out.batches().text_bytes);
+    let (mut order, mut bytes) = (Vec::new(), 0);
+    while left > 0 && !out.is_full() {
         let Some(Reverse((_, run, row))) = heap.pop() else { break };
+        let more = pieces.text_bytes(run, row);
+        if order.len() >= most || (bytes + more > most_bytes && !order.is_empty()) {
+            take_cut(out, pieces.take(&order)?)?;
+            order.clear();
+            bytes = 0;
+        }
         order.push((run, row));
+        bytes += more;
+        left -= 1;
         heap.extend(next(run, row + 1).map(|key| Reverse((key, run, row + 1))));
     }
-    let runs: Vec<&RecordBatch> = runs.iter().collect();
-    Ok(interleave_record_batch(&runs, &order)?)
+    take_cut(out, pieces.take(&order)?)
+}
+
+/// Runs from which rows are taken.
+struct Merged<'a> {
+    schema: &'a SchemaRef,
+    runs: Vec<&'a RecordBatch>,
+    /// The text columns of each run.
+    texts: Vec<Vec<&'a StringArray>>,
+}
+
+fn texts_of(runs: &[RecordBatch]) -> Vec<Vec<&StringArray>> {
+    let texts =
+        runs.iter().map(|run| run.columns().iter().filter_map(|column| column.as_string_opt::<i32>()));
+    texts.map(Iterator::collect).collect()
+}
+
+impl Merged<'_> {
+    /// Bytes of text of a row, in all columns.
+    fn text_bytes(&self, run: usize, row: usize) -> u64 {
+        let texts = self.texts.get(run).into_iter().flatten();
+        texts.map(|text| u64::from(text.value_length(row).unsigned_abs())).sum()
+    }
+
+    fn take(&self, order: &[(usize, usize)]) -> Result<RecordBatch, EngineError> {
+        match order.is_empty() {
+            true => Ok(RecordBatch::new_empty(SchemaRef::clone(self.schema))),
+            false => Ok(interleave_record_batch(&self.runs, order)?),
+        }
+    }
 }
 
 fn sort_columns(batch: &RecordBatch, keys: &[SortKey]) -> Result<Vec<SortColumn>, EngineError> {

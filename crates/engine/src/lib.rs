@@ -2,6 +2,7 @@
 
 mod bandwidth;
 pub mod columns;
+mod delivery;
 mod devices;
 mod effort;
 pub mod error;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 pub use bandwidth::Rates;
+pub use delivery::Batches;
 pub use error::{EngineError, FallbackReason, QueryError};
 pub use kelpie_compile::plan::Plan;
 pub use kelpie_compile::{MicroModel, Resolution};

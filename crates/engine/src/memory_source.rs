@@ -7,17 +7,18 @@ use kelpie_device::CancelToken;
 use crate::error::EngineError;
 use crate::source::{BatchConsumer, TableSource};
 
-/// One batch as a table; never cached.
+/// Batches as a table of one partition; never cached.
 #[derive(Debug)]
 pub struct MemorySource {
     name: String,
-    batch: RecordBatch,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
 }
 
 impl MemorySource {
-    /// A table of one batch.
-    pub fn new(name: &str, batch: RecordBatch) -> MemorySource {
-        MemorySource { name: name.into(), batch }
+    /// A table of batches with this schema.
+    pub fn new(name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> MemorySource {
+        MemorySource { name: name.into(), schema, batches }
     }
 }
 
@@ -26,13 +27,13 @@ impl TableSource for MemorySource {
         self.name.clone()
     }
     fn schema(&self) -> SchemaRef {
-        self.batch.schema()
+        SchemaRef::clone(&self.schema)
     }
     fn identity(&self) -> Option<String> {
         None
     }
     fn exact_rows(&self) -> Option<u64> {
-        Some(self.batch.num_rows() as u64)
+        Some(self.batches.iter().map(|batch| batch.num_rows() as u64).sum())
     }
     fn partitions(&self) -> usize {
         1
@@ -41,8 +42,14 @@ impl TableSource for MemorySource {
         &self,
         columns: &[usize],
         consumer: &BatchConsumer<'_>,
-        _: &CancelToken,
+        cancel: &CancelToken,
     ) -> Result<(), EngineError> {
-        consumer(0, self.batch.project(columns)?)
+        for batch in &self.batches {
+            if cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            consumer(0, batch.project(columns)?)?;
+        }
+        Ok(())
     }
 }

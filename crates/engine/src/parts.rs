@@ -2,19 +2,16 @@
 //! breaker made in parts. An aggregation or join is made for one part of the keys after the other (by a hash of them), a sort
 //! in runs of rows that are merged on the host.
 
-use std::sync::Arc;
-
-use arrow::compute::concat_batches;
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Join, Plan, SortKey};
 use kelpie_compile::types::{DataType, Literal};
 use kelpie_device::DeviceError;
 
+use crate::delivery::{Collected, Window};
 use crate::effort::Effort;
 use crate::error::EngineError;
 use crate::execution::Execution;
-use crate::memory_source::MemorySource;
 use crate::query::rows_of_a_stage;
 use crate::{host, result};
 
@@ -29,27 +26,30 @@ impl Execution<'_> {
         &mut self,
         plan: &Plan,
         reason: Option<DeviceError>,
-    ) -> Result<RecordBatch, EngineError> {
+    ) -> Result<Vec<RecordBatch>, EngineError> {
         match plan {
             Plan::Sort { input, keys, fetch } => {
-                let rows = self.stage(input)?;
+                let rows = self.collect_stage(input)?;
                 self.sort_in_runs(plan, &rows, keys, *fetch)
             }
             Plan::Limit { input, skip, fetch } => {
-                let rows = self.stage(input)?;
-                Ok(host::limit(&rows, *skip, *fetch))
+                let mut rows = Collected::default();
+                self.stage(input, &mut Window::new(&mut rows, *skip, *fetch))?;
+                Ok(rows.batches)
             }
             Plan::Union { inputs, .. } => {
                 let schema = result::arrow_schema(&plan.fields());
-                let parts = inputs
-                    .iter()
-                    .map(|input| self.stage(input)?.with_schema(schema.clone()).map_err(Into::into));
-                let parts = parts.collect::<Result<Vec<_>, EngineError>>()?;
-                Ok(concat_batches(&schema, &parts)?)
+                let mut rows = Vec::new();
+                for input in inputs {
+                    for batch in self.collect_stage(input)? {
+                        rows.push(batch.with_schema(schema.clone())?);
+                    }
+                }
+                Ok(rows)
             }
             Plan::Filter { .. } | Plan::Project { .. } if plan.inputs().into_iter().any(breaks) => {
                 let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
-                self.stage(&plan)
+                self.collect_stage(&plan)
             }
             Plan::Aggregate { keys, .. } if !keys.is_empty() => {
                 let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
@@ -74,7 +74,7 @@ impl Execution<'_> {
             // Its state may still fit where its inputs come from the host.
             Plan::Aggregate { .. } | Plan::Join(_) if plan.inputs().into_iter().any(breaks) => {
                 let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
-                self.stage(&plan)
+                self.collect_stage(&plan)
             }
             _ => Err(reason.unwrap_or_else(|| self.no_room(plan)).into()),
         }
@@ -86,8 +86,8 @@ impl Execution<'_> {
             return Ok(plan.clone());
         }
         let fields = plan.fields();
-        let rows = self.stage(plan)?;
-        self.sources.push(Arc::new(MemorySource::new("rows", rows)));
+        let rows = self.collect_stage(plan)?;
+        self.keep(&fields, rows);
         Ok(rows_of_a_stage(self.sources.len() - 1, fields))
     }
 
@@ -96,17 +96,16 @@ impl Execution<'_> {
         &mut self,
         plan: &Plan,
         part_of: &dyn Fn(&Plan, u32, i128) -> Result<Plan, EngineError>,
-    ) -> Result<RecordBatch, EngineError> {
+    ) -> Result<Vec<RecordBatch>, EngineError> {
         let movement = Effort::Parts.movement(&self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
-        let schema = result::arrow_schema(&plan.fields());
         let mut last = None;
         for bits in (2..=MOST_BITS).step_by(2) {
             let before = self.metrics.pipelines.len();
-            let mut made = Vec::new();
+            let (mut rows, mut made) = (Collected::default(), 0);
             for part in 0..1 << bits {
-                match self.run_loaded(&part_of(plan, bits, part)?, &loaded, movement) {
-                    Ok(batch) => made.push(batch),
+                match self.run_loaded(&part_of(plan, bits, part)?, &loaded, movement, &mut rows) {
+                    Ok(()) => made += 1,
                     Err(EngineError::Device(error @ DeviceError::OutOfMemory { .. })) => {
                         self.metrics.pipelines.truncate(before);
                         last = Some(error);
@@ -115,9 +114,9 @@ impl Execution<'_> {
                     Err(error) => return Err(error),
                 }
             }
-            if made.len() == 1 << bits {
+            if made == 1 << bits {
                 self.metrics.steps.push(format!("{} parts by keys", 1 << bits));
-                return Ok(concat_batches(&schema, &made)?);
+                return Ok(rows.batches);
             }
         }
         Err(last.unwrap_or_else(|| self.no_room(plan)).into())
@@ -127,25 +126,29 @@ impl Execution<'_> {
     fn sort_in_runs(
         &mut self,
         plan: &Plan,
-        rows: &RecordBatch,
+        rows: &[RecordBatch],
         keys: &[SortKey],
         fetch: Option<usize>,
-    ) -> Result<RecordBatch, EngineError> {
+    ) -> Result<Vec<RecordBatch>, EngineError> {
         let movement = Effort::Parts.movement(&self.options, &self.device);
         let (mut run_rows, least) = RUN_ROWS;
         loop {
-            let mut runs = Vec::new();
+            let mut runs = Collected::default();
             let mut short = None;
-            for start in (0..rows.num_rows()).step_by(run_rows) {
-                let run = rows.slice(start, run_rows.min(rows.num_rows() - start));
-                self.sources.push(Arc::new(MemorySource::new("rows", run)));
+            let cut = |batch: &RecordBatch| {
+                let (batch, rows) = (batch.clone(), batch.num_rows());
+                let starts = (0..rows).step_by(run_rows);
+                starts.map(move |start| batch.slice(start, run_rows.min(rows - start)))
+            };
+            for run in rows.iter().flat_map(cut) {
+                self.keep(&plan.fields(), vec![run]);
                 let scan = rows_of_a_stage(self.sources.len() - 1, plan.fields());
                 let sort = Plan::Sort { input: Box::new(scan), keys: keys.to_vec(), fetch };
                 let loaded = self.load(&sort, &movement)?;
-                let sorted = self.run_loaded(&sort, &loaded, movement);
+                let sorted = self.run_loaded(&sort, &loaded, movement, &mut runs);
                 self.sources.pop();
                 match sorted {
-                    Ok(sorted) => runs.push(sorted),
+                    Ok(()) => {}
                     Err(EngineError::Device(error @ DeviceError::OutOfMemory { .. })) if run_rows > least => {
                         short = Some(error);
                         break;
@@ -154,8 +157,11 @@ impl Execution<'_> {
                 }
             }
             if short.is_none() {
-                self.metrics.steps.push(format!("{} sorted runs, merged on the host", runs.len()));
-                return host::merge(&result::arrow_schema(&plan.fields()), &runs, keys, fetch);
+                self.metrics.steps.push(format!("{} sorted runs, merged on the host", runs.batches.len()));
+                let mut merged = Collected::default();
+                let schema = result::arrow_schema(&plan.fields());
+                host::merge(&schema, &runs.batches, keys, fetch, &mut merged)?;
+                return Ok(merged.batches);
             }
             run_rows /= 4;
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::layout::{ColumnLayout, Storage};
@@ -15,6 +16,7 @@ use kelpie_kir::{Module, Scalar, Target};
 use parking_lot::Mutex;
 
 use crate::columns::ColumnCache;
+use crate::delivery::{Collected, Outlet, Rows};
 use crate::devices::{DeviceState, Devices};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
@@ -23,8 +25,8 @@ use crate::meter::{self, MeteredStream};
 use crate::stack::with_room;
 use crate::stage::{self, Prepared};
 use crate::{
-    DeviceChoice, ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates,
-    Resolution, bandwidth, primitives,
+    Batches, DeviceChoice, ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates,
+    Resolution, bandwidth, primitives, result,
 };
 
 /// Programs that stay compiled.
@@ -111,11 +113,53 @@ impl Engine {
         Ok(modules)
     }
 
-    /// Runs a query. Blocks; call it from a thread that may.
+    /// Runs a query and collects its rows in one batch. Blocks; call it from a thread that may. For answers of any size
+    /// there is [`Engine::stream`].
     pub fn execute(&self, query: &Query, cancel: &CancelToken) -> Result<QueryOutput, EngineError> {
+        let mut rows = Collected::default();
+        let metrics = self.run(query, cancel, &mut rows)?;
+        let batch = rows.into_one(&result::arrow_schema(&query.plan.fields()))?;
+        Ok(QueryOutput { batch, metrics })
+    }
+
+    /// Runs a query and hands its rows to `consumer` as they come, in order, in batches as `batches` says; what it took.
+    /// Blocks, also while the consumer does; call it from a thread that may. An error of the consumer stops the query and
+    /// is returned. Any other error before the first batch leaves the caller free to answer the query in another way;
+    /// after it, it is [`EngineError::Interrupted`] or [`EngineError::Cancelled`].
+    pub fn stream(
+        &self,
+        query: &Query,
+        batches: Batches,
+        cancel: &CancelToken,
+        consumer: &mut dyn FnMut(RecordBatch) -> Result<(), EngineError>,
+    ) -> Result<QueryMetrics, EngineError> {
+        let mut stopped = None;
+        let mut consume = |batch| {
+            consumer(batch).map_err(|error| {
+                stopped = Some(error);
+                EngineError::Cancelled
+            })
+        };
+        let mut rows = Outlet::new(batches, cancel, &mut consume);
+        let outcome = self.run(query, cancel, &mut rows);
+        let rows = rows.delivered();
+        match (outcome, stopped) {
+            (Err(_), Some(error)) => Err(error),
+            (Err(EngineError::Cancelled), None) => Err(EngineError::Cancelled),
+            (Err(error), None) if rows > 0 => Err(EngineError::Interrupted { rows, cause: Box::new(error) }),
+            (outcome, _) => outcome,
+        }
+    }
+
+    fn run(
+        &self,
+        query: &Query,
+        cancel: &CancelToken,
+        rows: &mut dyn Rows,
+    ) -> Result<QueryMetrics, EngineError> {
         let mut execution = self.begin(query, cancel, None)?;
-        let batch = with_room(&query.plan, || execution.run(&query.plan));
-        let batch = batch.map_err(|error| lost(error, &execution.device))?;
+        let done = with_room(&query.plan, || execution.run(&query.plan, rows));
+        done.map_err(|error| lost(error, &execution.device))?;
         let (device, total) = (Arc::clone(&execution.device), Arc::clone(&execution.total));
         let mut metrics = execution.metrics;
         if query.options.meter {
@@ -123,14 +167,14 @@ impl Engine {
             metrics.traffic = Some(meter::of_query(pipelines, *total.lock()));
             metrics.rates = Some(self.rates(&device)?);
         }
-        Ok(QueryOutput { batch, metrics })
+        Ok(metrics)
     }
 
     /// Shows a stage of a query's compilation. Reads the columns if they are not cached: their layout shapes the code.
     pub fn explain(&self, query: &Query, stage: ExplainStage) -> Result<String, EngineError> {
         let cancel = CancelToken::default();
         let mut execution = self.begin(query, &cancel, Some((stage, String::new())))?;
-        with_room(&query.plan, || execution.run(&query.plan))?;
+        with_room(&query.plan, || execution.run(&query.plan, &mut Collected::default()))?;
         Ok(execution.explain.map(|(_, text)| text).unwrap_or_default())
     }
 

@@ -181,7 +181,11 @@ fn query(device: DeviceChoice) -> Query {
         names: vec!["sum".into()],
     };
     let options = QueryOptions { device, ..QueryOptions::default() };
-    Query { plan, sources: vec![Arc::new(Cached(MemorySource::new("t", batch)))], options }
+    Query {
+        plan,
+        sources: vec![Arc::new(Cached(MemorySource::new("t", batch.schema(), vec![batch])))],
+        options,
+    }
 }
 
 fn run(engine: &Engine, device: DeviceChoice) -> Result<QueryOutput, EngineError> {

@@ -1,6 +1,5 @@
 //! What a pipeline did, and what its status means.
 
-use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::{Argument, Status};
 use kelpie_compile::pipeline::CompiledPipeline;
 
@@ -40,8 +39,8 @@ impl Run<'_> {
         metrics.rows_out = match pipeline.produced {
             Some(counter) => {
                 let is_result = counter == self.prepared.program.output.count;
-                let drained: usize = self.parts.iter().filter(|_| is_result).map(RecordBatch::num_rows).sum();
-                self.read_word(counter)? + drained as u64
+                let drained = if is_result { self.drained.rows } else { 0 };
+                self.read_word(counter)? + drained
             }
             None => 1,
         };

@@ -112,7 +112,7 @@ impl Blocks {
         run: &Run<'_>,
         pipeline: &CompiledPipeline,
         rows: u64,
-        bounds: &[Bounded<'_>],
+        (bounds, most_rows): (&[Bounded<'_>], Option<u64>),
     ) -> Result<Blocks, EngineError> {
         let mut streams = host_parts(run, pipeline)?;
         let movement = &run.setting.movement;
@@ -122,9 +122,10 @@ impl Blocks {
             // Of all columns together: narrow ones make the others' part of a block longer.
             columns => (movement.block_bytes.saturating_mul(columns) / widths.max(1)).max(LEAST_ROWS),
         };
+        let block_rows = block_rows.min(most_rows.unwrap_or(u64::MAX)).max(1);
         let mut blocks = Vec::new();
         // What streams is cut anyhow.
-        let most = if streams.is_empty() { prune::MOST_RANGES } else { usize::MAX };
+        let most = if streams.is_empty() && most_rows.is_none() { prune::MOST_RANGES } else { usize::MAX };
         for rows in prune::ranges(bounds, rows, most) {
             let count = (rows.end - rows.start).div_ceil(block_rows);
             let start = |index: u64| rows.start + index * block_rows;
@@ -157,6 +158,26 @@ impl Blocks {
 
     pub fn len(&self) -> usize {
         self.ranges.len()
+    }
+
+    /// Whether nothing is copied for a block, so that it may be cut in any other way.
+    pub fn is_free(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Cuts a block and all after it into such of no more than `rows` rows; the rows of the first of them.
+    pub fn shorten(&mut self, index: usize, rows: u64) -> Range<u64> {
+        let rows = rows.max(1);
+        let long = self.ranges.split_off(index.min(self.ranges.len()));
+        for range in long {
+            let mut start = range.start;
+            while range.end - start > rows {
+                self.ranges.push(start..start + rows);
+                start += rows;
+            }
+            self.ranges.push(start..range.end);
+        }
+        self.ranges.get(index).cloned().unwrap_or(0..0)
     }
 
     /// Waits for a block, in the stream, and begins to fetch later ones; its rows. The kernels of all earlier blocks are done.

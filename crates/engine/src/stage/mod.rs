@@ -8,6 +8,7 @@ mod account;
 mod arguments;
 mod blocks;
 mod counting;
+mod draining;
 mod run;
 mod state;
 mod traffic;
@@ -16,8 +17,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use arrow::compute::concat_batches;
-use arrow::record_batch::RecordBatch;
 use kelpie_compile::pipeline::{Program, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan};
 use kelpie_device::{CancelToken, Device, Kernel, QueryStream};
@@ -26,9 +25,10 @@ use parking_lot::Mutex;
 
 use self::run::Run;
 use crate::columns::{ColumnCache, Placement, ResidentColumn};
+use crate::delivery::Rows;
 use crate::error::EngineError;
 use crate::source::TableSource;
-use crate::{QueryMetrics, Transfer, result, sorting};
+use crate::{QueryMetrics, Transfer, sorting};
 
 /// A program with its kernels on one device.
 #[derive(Debug)]
@@ -44,13 +44,15 @@ pub struct Prepared {
     host_order_rows: u64,
     /// Capacities that fit what the program held when it last ran: it starts with them the next time.
     learned: Mutex<Option<Vec<u64>>>,
+    /// Rows of a block of the source of a result that is too large to be made at once.
+    block_rows: Mutex<Option<u64>>,
 }
 
 /// How a stage ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// With its result.
-    Rows(RecordBatch),
+    /// Its rows were handed over.
+    Done,
     /// The build side of this join has a key twice: to be compiled again without the promise that it has not.
     Duplicate(usize),
 }
@@ -154,8 +156,16 @@ pub fn prepare(
     let counted = count_modules.into_iter().zip(counted);
     let counted = counted.map(|((index, module, _), kernel)| (index, (module, kernel))).collect();
     let host_order_rows = host_sort_rows.unwrap_or(sorting::HOST_ORDER_ROWS);
-    let device = Arc::downgrade(stream.device());
-    Ok(Prepared { device, program, modules, kernels, counted, host_order_rows, learned: Mutex::new(None) })
+    Ok(Prepared {
+        device: Arc::downgrade(stream.device()),
+        program,
+        modules,
+        kernels,
+        counted,
+        host_order_rows,
+        learned: Mutex::new(None),
+        block_rows: Mutex::new(None),
+    })
 }
 
 fn compile_all(
@@ -193,15 +203,18 @@ pub fn run(
     plan: &Plan,
     setting: Setting<'_>,
     metrics: &mut QueryMetrics,
+    out: &mut dyn Rows,
 ) -> Result<Outcome, EngineError> {
     let program = &prepared.program;
     let learned = prepared.learned.lock().clone();
     let mut run = Run::new(prepared, setting, learned.clone(), plan.fields());
+    run.drained.most_bytes = out.batches().device_bytes;
+    run.drained.block_rows = *prepared.block_rows.lock();
     let mut first = 0;
     for group in program.pipelines.chunk_by(|a, b| a.group == b.group) {
         let sorting = group.first().and_then(|pipeline| pipeline.sorted.as_ref());
         let order_ns = sorting.map(|sorting| run.order(sorting)).transpose()?;
-        let (mut reports, duplicate) = run.group(first, group)?;
+        let (mut reports, duplicate) = run.group(first, group, out)?;
         if let (Some(order_ns), Some(report)) = (order_ns, reports.first_mut()) {
             report.run_ns += order_ns;
         }
@@ -213,16 +226,14 @@ pub fn run(
         first += group.len();
     }
     // What was learned before is still right unless something grew. Where the result came in parts, less than all is known.
-    if run.parts.is_empty() && learned.is_none_or(|learned| learned != run.capacities) {
+    if run.drained.rows == 0 && learned.is_none_or(|learned| learned != run.capacities) {
         *prepared.learned.lock() = Some(run.fitting()?);
     }
-    let start = Instant::now();
-    let batch = run.result(None)?;
-    let batch = match run.parts.as_slice() {
-        [] => batch,
-        parts => concat_batches(&batch.schema(), parts.iter().chain([&batch]))?,
-    };
-    metrics.result_ns += start.elapsed().as_nanos() as u64 + run.drain_ns;
-    metrics.output_bytes += result::bytes(&batch);
-    Ok(Outcome::Rows(batch))
+    if run.drained.block_rows.is_some() {
+        *prepared.block_rows.lock() = run.drained.block_rows;
+    }
+    let reading = run.finish(out)?;
+    metrics.result_ns += reading.time_ns;
+    metrics.output_bytes += reading.bytes;
+    Ok(Outcome::Done)
 }

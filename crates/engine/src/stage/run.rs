@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::record_batch::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use kelpie_compile::context::{Argument, ColumnPart, Status};
 use kelpie_compile::pipeline::{CompiledPipeline, Rows, Sorting};
 use kelpie_compile::types::Field;
@@ -14,7 +14,9 @@ use kelpie_device::{Buffer, Device, Kernel, KernelArgument, Launch};
 use super::account::failure;
 use super::blocks::Blocks;
 use super::counting::Counted;
+use super::draining::{Drained, Draining};
 use super::{Prepared, Setting};
+use crate::delivery::Rows as Outlet;
 use crate::error::{EngineError, FallbackReason};
 use crate::heap::TextHeap;
 use crate::primitives::Primitives;
@@ -41,12 +43,11 @@ pub(super) struct Run<'a> {
     /// Where the columns of the block that runs are, if they stream.
     pub windows: HashMap<(usize, usize, ColumnPart), KernelArgument>,
     /// The result's columns.
-    fields: Vec<Field>,
-    /// Parts of the result that were brought to the host while it was made.
-    pub parts: Vec<RecordBatch>,
+    pub schema: SchemaRef,
+    /// What was brought from the device while it was made.
+    pub drained: Drained,
     /// Rows of the result that are still on the device and complete.
-    undrained: u64,
-    pub drain_ns: u64,
+    pub undrained: u64,
     /// The states that the group clears before it runs.
     pub cleared: Vec<usize>,
     /// What finished groups have counted, by state.
@@ -85,19 +86,12 @@ impl<'a> Run<'a> {
             constants: HashMap::new(),
             heap: TextHeap::new(setting.movement.initial_bytes),
             windows: HashMap::new(),
-            fields,
-            parts: Vec::new(),
+            schema: result::arrow_schema(&fields),
+            drained: Drained::default(),
             undrained: 0,
-            drain_ns: 0,
             cleared: Vec::new(),
             counted: HashMap::new(),
         }
-    }
-
-    /// The result that lies on the device: its first `rows` rows, where they are not all.
-    pub fn result(&self, rows: Option<u64>) -> Result<RecordBatch, EngineError> {
-        let output = &self.prepared.program.output;
-        result::read(output, &self.fields, rows, &|parts| self.read_states(parts))
     }
 
     /// Computes the order of a sort's rows, and how many are delivered; the time on the device or host, in nanoseconds.
@@ -140,6 +134,7 @@ impl<'a> Run<'a> {
         &mut self,
         first: usize,
         pipelines: &[CompiledPipeline],
+        out: &mut dyn Outlet,
     ) -> Result<(Vec<PipelineMetrics>, Option<usize>), EngineError> {
         let mut reports: Vec<PipelineMetrics> = Vec::new();
         for pipeline in pipelines {
@@ -148,17 +143,20 @@ impl<'a> Run<'a> {
         }
         self.cleared = pipelines.iter().flat_map(|pipeline| pipeline.zeroed.clone()).collect();
         let apart = self.setting.movement.kernel_at_a_time;
-        for _ in 0..=GROW_LIMIT {
+        let is_last = self.prepared.program.pipelines.len() == first + pipelines.len();
+        let mut runs = 0;
+        while runs <= GROW_LIMIT {
+            runs += 1;
             self.clear_group()?;
-            if self.prepared.program.pipelines.len() == first + pipelines.len() {
-                self.parts.clear();
+            if is_last {
+                self.drained.restart();
             }
             self.undrained = 0;
             reports.iter_mut().for_each(|report| report.rows_in = 0);
             let (mut done, mut again) = (0, false);
             for chain in pipelines.chunk_by(|_, next| next.continues && !apart) {
                 let reports = &mut reports[done..done + chain.len()];
-                match self.chain(first + done, chain, reports)? {
+                match self.chain(first + done, chain, (pipelines, out), reports)? {
                     Step::Done => done += chain.len(),
                     Step::Duplicate(join) => return Ok((Vec::new(), Some(join))),
                     Step::Again => {
@@ -166,6 +164,17 @@ impl<'a> Run<'a> {
                         break;
                     }
                 }
+            }
+            if again && self.drained.draining == Draining::Deliver {
+                return Err(EngineError::Internal(
+                    "a result needs more room after rows of it went out".into(),
+                ));
+            }
+            if !again && is_last && self.drained.draining == Draining::Check {
+                // Nothing fails: now for good.
+                self.drained.draining = Draining::Deliver;
+                runs = 0;
+                continue;
             }
             if !again {
                 for (pipeline, report) in pipelines.iter().zip(&mut reports) {
@@ -190,6 +199,7 @@ impl<'a> Run<'a> {
         &mut self,
         first: usize,
         chain: &[CompiledPipeline],
+        (group, out): (&[CompiledPipeline], &mut dyn Outlet),
         reports: &mut [PipelineMetrics],
     ) -> Result<Step, EngineError> {
         let Some(source) = chain.first() else { return Ok(Step::Done) };
@@ -201,19 +211,30 @@ impl<'a> Run<'a> {
         }
         let start = Instant::now();
         let rows = self.source_rows(source)?;
-        let mut blocks = self.blocks_of(source, rows)?;
+        let appends = self.appends(chain);
+        let mut blocks = self.blocks_of(source, rows, appends)?;
         for (pipeline, report) in chain.iter().zip(reports.iter_mut()) {
             report.run_ns += self.sum_up(&pipeline.prefix_sums)?;
         }
         // A result of several blocks need not be on the device as a whole.
-        let in_parts =
-            blocks.len() > 1 || self.undrained > 0 || self.setting.movement.initial_bytes.is_some();
-        let drains = in_parts && self.drains(chain);
+        let in_parts = blocks.len() > 1
+            || self.undrained > 0
+            || self.drained.rows > 0
+            || self.drained.block_rows.is_some()
+            || self.setting.movement.initial_bytes.is_some();
+        let drains = in_parts && appends;
         if drains {
             self.undrained = self.read_word(self.prepared.program.output.count)?;
         }
-        for index in 0..blocks.len() {
-            let rows = blocks.begin(index, self)?;
+        let mark = self.heap_mark(chain)?;
+        let (mut index, mut made) = (0, 0);
+        while index < blocks.len() {
+            let mut rows = blocks.begin(index, self)?;
+            // As many rows as the last block made have no room beside those that are there.
+            if drains && self.undrained > 0 && self.undrained.saturating_add(made) > self.result_capacity() {
+                self.drain(group, out)?;
+                self.clear_group()?;
+            }
             for (position, pipeline) in chain.iter().enumerate() {
                 let is_last = position + 1 == chain.len();
                 let mut tries = 0;
@@ -222,12 +243,15 @@ impl<'a> Run<'a> {
                         self.clear(&pipeline.stores)?;
                     }
                     self.clear(&pipeline.restarted)?;
-                    let rows = if position == 0 { rows.clone() } else { 0..self.source_rows(pipeline)? };
-                    match self.launch(first + position, pipeline, rows, &mut reports[position])? {
+                    if let Some(mark) = mark {
+                        self.heap.rewind(mark, self.device)?;
+                    }
+                    let own = if position == 0 { rows.clone() } else { 0..self.source_rows(pipeline)? };
+                    match self.launch(first + position, pipeline, own, &mut reports[position])? {
                         Verdict::Done => break,
                         Verdict::Duplicate(join) => return Ok(Step::Duplicate(join)),
                         Verdict::Grow if is_last && !drains => {
-                            self.grow(pipeline, blocks.len() - index)?;
+                            self.grow_or_cut(pipeline, blocks.len() - index, (appends, mark.is_some()))?;
                             return Ok(Step::Again);
                         }
                         Verdict::Grow if tries == GROW_LIMIT => {
@@ -236,7 +260,12 @@ impl<'a> Run<'a> {
                         // What earlier blocks delivered makes room; only this block is in doubt.
                         Verdict::Grow if is_last && self.undrained > 0 => {
                             self.grow_heap()?;
-                            self.drain()?;
+                            self.drain(group, out)?;
+                        }
+                        Verdict::Grow if is_last && chain.len() == 1 && blocks.is_free() => {
+                            if let Some(shorter) = self.grow_or_shorten(pipeline, &rows, mark.is_some())? {
+                                rows = blocks.shorten(index, shorter);
+                            }
                         }
                         Verdict::Grow => self.grow(pipeline, 1)?,
                     }
@@ -247,7 +276,13 @@ impl<'a> Run<'a> {
                 }
             }
             if drains {
+                let before = self.undrained;
                 self.undrained = self.read_word(self.prepared.program.output.count)?;
+                made = self.undrained - before.min(self.undrained);
+            }
+            index += 1;
+            if self.drained.draining == Draining::Deliver && out.is_full() {
+                break;
             }
         }
         if let Some(report) = reports.first_mut() {
@@ -257,24 +292,6 @@ impl<'a> Run<'a> {
         }
         self.windows.clear();
         Ok(Step::Done)
-    }
-
-    /// Whether a chain's last pipeline appends to the result, in any order and without an end.
-    fn drains(&self, chain: &[CompiledPipeline]) -> bool {
-        let program = &self.prepared.program;
-        let is_ordered = program.sorting().is_some();
-        let delivers = chain.last().is_some_and(|last| last.produced == Some(program.output.count));
-        delivers && !is_ordered && program.output.limit.is_none()
-    }
-
-    /// Brings the rows of the result that are complete to the host.
-    fn drain(&mut self) -> Result<(), EngineError> {
-        let start = Instant::now();
-        let part = self.result(Some(self.undrained))?;
-        self.parts.push(part);
-        self.undrained = 0;
-        self.drain_ns += start.elapsed().as_nanos() as u64;
-        Ok(())
     }
 
     /// The rows of a pipeline's source.
@@ -291,9 +308,15 @@ impl<'a> Run<'a> {
     }
 
     /// The blocks of a pipeline's source in which every finished build side may have a match.
-    fn blocks_of(&mut self, pipeline: &CompiledPipeline, rows: u64) -> Result<Blocks, EngineError> {
+    fn blocks_of(
+        &mut self,
+        pipeline: &CompiledPipeline,
+        rows: u64,
+        appends: bool,
+    ) -> Result<Blocks, EngineError> {
         let bounds = self.bounds(pipeline)?;
-        Blocks::plan(self, pipeline, rows, &bounds)
+        let most = self.drained.block_rows.filter(|_| appends);
+        Blocks::plan(self, pipeline, rows, (&bounds, most))
     }
 
     /// The zones of the columns that finished build sides bound, and those bounds.

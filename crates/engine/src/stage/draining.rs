@@ -1,0 +1,265 @@
+//! A result that leaves the device while the stage still runs: how it is cut into blocks, and when its rows go out.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use arrow::buffer::MutableBuffer;
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::context::{Argument, Status};
+use kelpie_compile::pipeline::{CompiledPipeline, Growth, Purpose};
+use kelpie_device::Download;
+use kelpie_kir::{Expr, Function, Literal, Module, Stmt, uses};
+
+use super::run::Run;
+use crate::delivery::{Collected, Rows, reserve, take_cut};
+use crate::error::EngineError;
+use crate::heap::HeapMark;
+use crate::result::{Reading, ResultReader};
+
+/// Rows of a block of the source of a result that is made in blocks, at first: at least and at most.
+const BLOCK_ROWS: (u64, u64) = (1 << 12, 1 << 18);
+/// Rows of such a block, at least, where each makes many.
+const LEAST_BLOCK_ROWS: u64 = 64;
+
+/// What becomes of rows that are drained ([`crate::delivery`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Draining {
+    /// They are held on the host.
+    #[default]
+    Hold,
+    /// They are too many to be held, and what comes after them may fall back: they are dropped, and made again once it has
+    /// not.
+    Check,
+    /// They go out.
+    Deliver,
+}
+
+/// The rows of a result that were drained.
+#[derive(Debug, Default)]
+pub(super) struct Drained {
+    pub draining: Draining,
+    /// Those that are held.
+    pub parts: Vec<RecordBatch>,
+    held_bytes: u64,
+    /// All, since the group began.
+    pub rows: u64,
+    /// What reading them took, and their bytes.
+    pub reading: Reading,
+    /// Bytes that the states of a result take before it is made in blocks.
+    pub most_bytes: u64,
+    /// Rows of a block of the source, where the result is too large to be made at once.
+    pub block_rows: Option<u64>,
+}
+
+impl Drained {
+    /// Forgets what a group drained: it runs again.
+    pub fn restart(&mut self) {
+        self.parts.clear();
+        (self.held_bytes, self.rows) = (0, 0);
+        self.reading.bytes = 0;
+    }
+}
+
+impl Run<'_> {
+    /// Whether a chain's last pipeline appends to the result, in any order and without an end.
+    pub(super) fn appends(&self, chain: &[CompiledPipeline]) -> bool {
+        let program = &self.prepared.program;
+        let is_ordered = program.sorting().is_some();
+        let delivers = chain.last().is_some_and(|last| last.produced == Some(program.output.count));
+        delivers && !is_ordered && program.output.limit.is_none()
+    }
+
+    /// Where the heap is to be set back to before each block: text that is made only for rows of the result, which have
+    /// copies of it, need not stay.
+    pub(super) fn heap_mark(&self, chain: &[CompiledPipeline]) -> Result<Option<HeapMark>, EngineError> {
+        let makes_text = |argument: &Argument| matches!(argument, Argument::Heap(_));
+        let arguments = || chain.iter().flat_map(CompiledPipeline::all_arguments);
+        if chain.iter().any(|pipeline| pipeline.keeps_text) || !arguments().any(makes_text) {
+            return Ok(None);
+        }
+        self.heap.mark(self.device).map(Some)
+    }
+
+    /// Brings the rows of the result that are complete to the host, or out. `group`: the pipelines that run.
+    pub(super) fn drain(
+        &mut self,
+        group: &[CompiledPipeline],
+        out: &mut dyn Rows,
+    ) -> Result<(), EngineError> {
+        let rows = std::mem::take(&mut self.undrained);
+        self.drained.rows += rows;
+        match self.drained.draining {
+            Draining::Check => {}
+            Draining::Deliver => self.drained.reading += self.read_result(rows, out)?,
+            Draining::Hold => {
+                let mut held = Collected::default();
+                let reading = self.read_result(rows, &mut held)?;
+                self.drained.reading += reading;
+                self.drained.held_bytes += reading.bytes;
+                self.drained.parts.append(&mut held.batches);
+                if self.drained.held_bytes > out.batches().held_bytes {
+                    self.release(group, out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds no more rows: they go out where nothing after them can ask for DataFusion's own operators, else they are
+    /// dropped until that is known. Errors of the query itself are no reason to wait: there is no other answer.
+    fn release(&mut self, group: &[CompiledPipeline], out: &mut dyn Rows) -> Result<(), EngineError> {
+        if group.len() == 1 && group.iter().all(|pipeline| !may_fall_back(pipeline)) {
+            self.drained.draining = Draining::Deliver;
+            return self.hand_over(out);
+        }
+        self.drained.draining = Draining::Check;
+        self.drained.parts.clear();
+        Ok(())
+    }
+
+    /// Hands the rows that are held to `out`.
+    pub(super) fn hand_over(&mut self, out: &mut dyn Rows) -> Result<(), EngineError> {
+        for part in std::mem::take(&mut self.drained.parts) {
+            if out.is_full() {
+                break;
+            }
+            take_cut(out, part)?;
+        }
+        Ok(())
+    }
+
+    /// Hands the first `rows` rows of the result that lie on the device to `out`.
+    pub(super) fn read_result(&self, rows: u64, out: &mut dyn Rows) -> Result<Reading, EngineError> {
+        let reader = ResultReader {
+            layout: &self.prepared.program.output,
+            schema: &self.schema,
+            read: &|parts| self.read_ranges(parts),
+        };
+        reader.deliver(rows, out)
+    }
+
+    /// Hands all that is left of the result to `out`.
+    pub(super) fn finish(&mut self, out: &mut dyn Rows) -> Result<Reading, EngineError> {
+        let start = Instant::now();
+        let rows = self.read_word(self.prepared.program.output.count)?;
+        let counted_ns = start.elapsed().as_nanos() as u64;
+        self.hand_over(out)?;
+        let mut reading = self.read_result(rows, out)?;
+        reading += self.drained.reading;
+        reading.time_ns += counted_ns;
+        Ok(reading)
+    }
+
+    /// Room after a launch of the last pipeline of a group, whose rows are all to be made again. Whether so much of it is
+    /// needed that the result is made in blocks: then there is no more room than before.
+    pub(super) fn grow_or_cut(
+        &mut self,
+        pipeline: &CompiledPipeline,
+        blocks: usize,
+        (appends, frees_text): (bool, bool),
+    ) -> Result<(), EngineError> {
+        let before = self.capacities.clone();
+        let cuts = appends && self.drained.block_rows.is_none();
+        let asks_much = cuts && frees_text && self.asks_for_much_text()?;
+        if !asks_much {
+            self.grow(pipeline, blocks)?;
+        }
+        if asks_much || (cuts && self.result_bytes() > self.drained.most_bytes) {
+            let rows = self.result_class().map_or(0, |class| before[class]);
+            self.drained.block_rows = Some((rows / 4).clamp(BLOCK_ROWS.0, BLOCK_ROWS.1));
+            self.restore_result(&before);
+        }
+        Ok(())
+    }
+
+    /// Whether the heap that the last launch asked for is larger than a result may be.
+    fn asks_for_much_text(&self) -> Result<bool, EngineError> {
+        Ok(self.heap.asked(self.device)? > self.drained.most_bytes)
+    }
+
+    /// As [`Self::grow_or_cut`], for one block whose rows have no room even where no others are. Gives the rows of smaller
+    /// blocks, where there should be such.
+    pub(super) fn grow_or_shorten(
+        &mut self,
+        pipeline: &CompiledPipeline,
+        rows: &Range<u64>,
+        frees_text: bool,
+    ) -> Result<Option<u64>, EngineError> {
+        let before = self.capacities.clone();
+        let shorter = (rows.end - rows.start) / 4;
+        let is_long = shorter >= LEAST_BLOCK_ROWS;
+        let asks_much = is_long && frees_text && self.asks_for_much_text()?;
+        if !asks_much {
+            self.grow(pipeline, 1)?;
+        }
+        if !asks_much && (!is_long || self.result_bytes() <= self.drained.most_bytes) {
+            return Ok(None);
+        }
+        self.restore_result(&before);
+        self.drained.block_rows = Some(shorter);
+        Ok(Some(shorter))
+    }
+
+    /// Bytes of the states of the result, as large as they are to be.
+    fn result_bytes(&self) -> u64 {
+        let states = self.prepared.program.states.iter();
+        let states = states.filter(|state| state.purpose == Purpose::Output);
+        states.map(|state| self.capacities[state.class].saturating_mul(u64::from(state.element_bytes))).sum()
+    }
+
+    fn restore_result(&mut self, capacities: &[u64]) {
+        let states = &self.prepared.program.states;
+        let of_result = states.iter().filter(|state| state.purpose == Purpose::Output);
+        let classes: Vec<usize> = of_result.map(|state| state.class).collect();
+        classes.into_iter().for_each(|class| self.resize(class, capacities[class]));
+    }
+
+    /// The class of the result's rows.
+    fn result_class(&self) -> Option<usize> {
+        let count = self.prepared.program.output.count;
+        self.prepared.program.classes.iter().position(|class| class.growth == Growth::Counted(count))
+    }
+
+    /// Rows of the result for which there is room.
+    pub(super) fn result_capacity(&self) -> u64 {
+        self.result_class().map_or(u64::MAX, |class| self.capacities[class])
+    }
+
+    /// Bytes of several states, with one wait.
+    fn read_ranges(&self, parts: &[(usize, Range<usize>)]) -> Result<Vec<MutableBuffer>, EngineError> {
+        let mut read = Vec::with_capacity(parts.len());
+        for (_, range) in parts {
+            reserve(range.len(), "rows of a result")?;
+            read.push(MutableBuffer::from_len_zeroed(range.len()));
+        }
+        let mut downloads = Vec::new();
+        for ((state, range), data) in parts.iter().zip(&mut read) {
+            if let Some(buffer) = self.buffers[*state].as_ref().filter(|_| !range.is_empty()) {
+                downloads.push(Download { buffer, offset: range.start, data: data.as_slice_mut() });
+            }
+        }
+        self.setting.stream.download_many(&mut downloads)?;
+        Ok(read)
+    }
+}
+
+/// Whether a pipeline's kernels may report anything but that they need more room or that the query fails.
+fn may_fall_back(pipeline: &CompiledPipeline) -> bool {
+    pipeline.counting.is_some() || reports_other(&pipeline.module)
+}
+
+fn reports_other(module: &Module) -> bool {
+    let mut functions = module.functions.iter().chain(module.kernels.iter());
+    functions.any(|(_, function)| uses::any_stmt(&function.body, &mut |stmt| reports_such(function, stmt)))
+}
+
+fn reports_such(function: &Function, stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::Report { code } | Stmt::Trap { code } => {
+            let Expr::Literal(Literal::Int(_, code)) = function.values[*code].expr else { return true };
+            let status = u32::try_from(code).ok().and_then(Status::from_code);
+            matches!(status, None | Some(Status::Fallback | Status::Duplicate))
+        }
+        _ => false,
+    }
+}
