@@ -54,7 +54,7 @@ async fn main() -> ExitCode {
 }
 
 async fn write_all(folder: &Path, queries: usize) -> Result<usize> {
-    let (_, kelpie) = sessions(1, &[])?;
+    let (_, kelpie) = sessions(1, &[("kelpie.min_rows", "0")])?;
     kelpie.context().sql(LINEITEM).await?.collect().await?;
     let mut generator = QueryGenerator::new(1);
     let mut all: Vec<String> = (0..queries).map(|_| generator.query().sql).collect();
