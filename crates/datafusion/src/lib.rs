@@ -21,6 +21,7 @@ pub mod testing;
 pub mod translate;
 mod types;
 mod whole_files;
+mod whole_writes;
 
 pub use exec::KelpieExec;
 pub use install::install;
@@ -29,5 +30,5 @@ pub use options::{Fallback, KelpieOptions};
 pub use report::KelpieReport;
 pub use rule::{KelpieRule, uncompiled_reasons};
 pub use running::RunningQuery;
-pub use session::{KelpieSession, QueryResult, QueryTiming, SessionOptions, Stage};
+pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};
 pub use source::ScanTable;

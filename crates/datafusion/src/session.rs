@@ -8,7 +8,7 @@ use std::time::Instant;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::DynamicFileCatalog;
-use datafusion::common::{TableReference, plan_err};
+use datafusion::common::plan_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -21,11 +21,12 @@ use parking_lot::Mutex;
 
 use crate::deep::{Depth, Held, Room, balance, with_room};
 use crate::exec::{KelpieExec, into_datafusion};
-use crate::files::{self, LocalFiles};
+use crate::files::{self, Broken, LocalFiles, LocalTables};
 use crate::install::{explaining, install};
 use crate::options::KelpieOptions;
 use crate::rule::uncompiled_reasons;
 use crate::running::RunningQuery;
+use crate::whole_writes::WholeWrites;
 
 /// How a session is built.
 #[derive(Debug, Clone, Default)]
@@ -113,6 +114,16 @@ pub struct KelpieSession {
     last: Arc<Mutex<Option<QueryTiming>>>,
     /// Levels of the plans that the session keeps: views, and prepared statements.
     kept: Arc<AtomicUsize>,
+    tables: Arc<LocalTables>,
+}
+
+/// What [`KelpieSession::register_data`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegisteredData {
+    /// Names of the tables.
+    pub names: Vec<String>,
+    /// What cannot be read, and why. A query that names it gets the same error.
+    pub problems: Vec<String>,
 }
 
 impl std::fmt::Debug for KelpieSession {
@@ -131,16 +142,23 @@ impl KelpieSession {
             config.options_mut().set(name, value)?;
         }
         let builder = SessionStateBuilder::new().with_config(config).with_default_features();
-        let context = SessionContext::new_with_state(install(builder, Arc::clone(&engine)).build());
-        let files = Arc::new(LocalFiles::default());
+        let builder = install(builder.with_runtime_env(files::runtime()?), Arc::clone(&engine));
+        let state = builder.with_physical_optimizer_rule(Arc::new(WholeWrites)).build();
+        let context = SessionContext::new_with_state(state);
+        let (files, tables) = (Arc::new(LocalFiles::default()), Arc::new(LocalTables::default()));
         let catalogs = Arc::clone(context.state().catalog_list());
+        let names = context.state().config_options().catalog.clone();
+        if let Some(catalog) = catalogs.catalog(&names.default_catalog) {
+            catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
+        }
         context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, Arc::clone(&files) as _)));
-        let weak = context.state_weak_ref();
-        // Never set before: the factory is new.
-        let _ = files.state.set(Box::new(move || weak.upgrade().map(|state| state.read().clone())));
+        for slot in [&files.session, &tables.session] {
+            let weak = context.state_weak_ref();
+            slot.set(Box::new(move || weak.upgrade().map(|state| state.read().clone())));
+        }
         let kept = Arc::<AtomicUsize>::default();
         let context = Held::new(context, Arc::clone(&kept));
-        Ok(KelpieSession { context, engine, last: Arc::default(), kept })
+        Ok(KelpieSession { context, engine, last: Arc::default(), kept, tables })
     }
 
     /// DataFusion's context. Queries that run through it are compiled too; only `last_metrics` misses them.
@@ -252,29 +270,41 @@ impl KelpieSession {
         Ok(text)
     }
 
-    /// Registers a Parquet, CSV (with header) or Arrow file, or a folder of such files, as a table.
+    /// Registers a Parquet, CSV (with header), JSON or Arrow file, a folder of such files, or those that match a pattern, as a
+    /// table. Queries see the files that are there when they run.
     pub async fn register_path(&self, name: &str, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let table = files::table_of(&self.context.state(), path).await?;
-        let reference = TableReference::bare(name);
-        if self.context.table_exist(reference.clone())? {
-            return plan_err!("{}: a table named {name} exists already", path.display());
-        }
-        self.context.register_table(reference, table)?;
-        Ok(())
+        self.tables.add(name, path.as_ref(), Broken::Refused).await
     }
 
-    /// Registers every data file (by its stem) and sub-folder (by its name) of a folder, or one file; gives the names.
+    /// Registers every data file (by its stem) and sub-folder (by its name) of a folder, one file, or what matches a pattern;
+    /// gives the names. What cannot be read is an error.
     pub async fn register_dir(&self, path: impl AsRef<Path>) -> Result<Vec<String>> {
-        let path = path.as_ref();
-        let tables = match path.is_file() {
-            true => vec![(files::table_name(path)?, path.to_path_buf())],
-            false => files::tables_of(path)?,
-        };
-        for (name, path) in &tables {
+        let found = files::tables_of(path.as_ref())?;
+        if let Some((_, problem)) = found.problems.first() {
+            return plan_err!("{problem}");
+        }
+        for (name, path) in &found.tables {
             self.register_path(name, path).await?;
         }
-        Ok(tables.into_iter().map(|(name, _)| name).collect())
+        Ok(found.tables.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// As [`KelpieSession::register_dir`], but what cannot be read keeps nobody from the rest: a query that names it gets the
+    /// error.
+    pub async fn register_data(&self, path: impl AsRef<Path>) -> Result<RegisteredData> {
+        let found = files::tables_of(path.as_ref())?;
+        let mut registered = RegisteredData::default();
+        for (name, problem) in found.problems {
+            self.tables.add_problem(&name, &problem)?;
+            registered.problems.push(problem);
+        }
+        for (name, path) in found.tables {
+            match self.tables.add(&name, &path, Broken::Kept).await {
+                Ok(()) => registered.names.push(name),
+                Err(error) => registered.problems.push(files::plain(&error)),
+            }
+        }
+        Ok(registered)
     }
 
     /// Names of the registered tables.

@@ -165,7 +165,11 @@ impl ScanTable {
         let cores = thread::available_parallelism().map_or(1, |n| n.get());
         let (mut groups, mut pieces) = (Vec::new(), Vec::new());
         match &self.data {
-            Data::Files(config) => groups = split(&config.file_groups, cores),
+            Data::Files(config) if can_split(config) => groups = split(&config.file_groups, cores),
+            Data::Files(config) => {
+                let files = config.file_groups.iter().flat_map(FileGroup::iter);
+                groups = files.map(|file| FileGroup::new(vec![file.clone()])).collect();
+            }
             Data::Memory(partitions) => pieces = spread(partitions, cores),
         }
         let derived = self.derived.iter().map(|derived| Arc::clone(derived.field()));
@@ -192,6 +196,11 @@ fn spread(partitions: &[Vec<RecordBatch>], cores: usize) -> Vec<Vec<RecordBatch>
         }
     }
     pieces
+}
+
+/// Whether a part of a file can be read alone: not of one that is compressed, nor where a line feed may stand in a value.
+fn can_split(config: &FileScanConfig) -> bool {
+    !config.file_compression_type.is_compressed() && config.file_source().supports_repartitioning()
 }
 
 /// Byte ranges for every core, in file order.

@@ -152,7 +152,8 @@ async fn damaged_parquet_is_named() {
 async fn wrong_csv_types_are_named() {
     let f = Fixture::new().await;
     let mut text = String::from("a,s\n");
-    for row in 0..3000 {
+    // More rows than types are inferred from.
+    for row in 0..100_001 {
         text.push_str(&format!("{row},x\n"));
     }
     text.push_str("not a number,x\n");

@@ -1,0 +1,117 @@
+//! Formats of files, by the extension of their names.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::arrow::ArrowFormat;
+use datafusion::datasource::file_format::csv::CsvFormat;
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::file_format::json::JsonFormat;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::error::Result;
+
+use super::at;
+
+/// What is read, for people.
+pub(super) const KNOWN: &str = "Parquet, CSV, JSON or Arrow file (.parquet, .csv, .tsv, .json, .jsonl, .ndjson, \
+                                .arrow, .ipc, .feather; text also as .gz, .bz2, .xz, .zst)";
+
+/// Rows from which the types of a CSV or JSON file are inferred.
+pub(super) const INFERRED_ROWS: usize = 100_000;
+
+/// How a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Format {
+    pub kind: Kind,
+    pub compression: FileCompressionType,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Parquet,
+    Csv,
+    /// Fields between tabs.
+    Tsv,
+    Json,
+    Arrow,
+}
+
+impl Format {
+    /// The format of a file, by its name.
+    pub fn of(path: &Path) -> Option<Format> {
+        let (extension, compression) = match lower_extension(path)?.as_str() {
+            "gz" => (Path::new(path.file_stem()?), FileCompressionType::GZIP),
+            "bz2" => (Path::new(path.file_stem()?), FileCompressionType::BZIP2),
+            "xz" => (Path::new(path.file_stem()?), FileCompressionType::XZ),
+            "zst" => (Path::new(path.file_stem()?), FileCompressionType::ZSTD),
+            _ => (path, FileCompressionType::UNCOMPRESSED),
+        };
+        let kind = match lower_extension(extension)?.as_str() {
+            "csv" => Kind::Csv,
+            "tsv" => Kind::Tsv,
+            "json" | "jsonl" | "ndjson" => Kind::Json,
+            "parquet" if !compression.is_compressed() => Kind::Parquet,
+            "arrow" | "ipc" | "feather" if !compression.is_compressed() => Kind::Arrow,
+            _ => return None,
+        };
+        Some(Format { kind, compression })
+    }
+
+    /// DataFusion's reader. Whether JSON is one array or a value a line shows the first file.
+    pub fn reader(self, first: &Path) -> Result<Arc<dyn FileFormat>> {
+        Ok(match self.kind {
+            Kind::Parquet => Arc::new(ParquetFormat::default()),
+            Kind::Arrow => Arc::new(ArrowFormat),
+            Kind::Csv | Kind::Tsv => {
+                let delimiter = if self.kind == Kind::Tsv { b'\t' } else { b',' };
+                let format = CsvFormat::default().with_has_header(true).with_delimiter(delimiter);
+                let format = format.with_schema_infer_max_rec(INFERRED_ROWS);
+                Arc::new(format.with_file_compression_type(self.compression))
+            }
+            Kind::Json => {
+                let lines = self.compression.is_compressed() || !begins_with_bracket(first)?;
+                let format = JsonFormat::default().with_schema_infer_max_rec(INFERRED_ROWS);
+                let format = format.with_file_compression_type(self.compression);
+                Arc::new(format.with_newline_delimited(lines))
+            }
+        })
+    }
+}
+
+fn lower_extension(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+/// Whether a file is one JSON array.
+fn begins_with_bracket(path: &Path) -> Result<bool> {
+    const LOOKED_AT: u64 = 4096;
+    let mut start = Vec::new();
+    let file = File::open(path).map_err(|error| at(path, error))?;
+    file.take(LOOKED_AT).read_to_end(&mut start).map_err(|error| at(path, error))?;
+    Ok(start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'['))
+}
+
+/// A damaged footer is an error that names the file; the reader of Parquet computes with its length unchecked.
+pub(super) fn check_parquet_footer(path: &Path) -> Result<()> {
+    const FOOTER_BYTES: u64 = 8;
+    const MAGIC_BYTES: u64 = 4;
+    let mut file = File::open(path).map_err(|error| at(path, error))?;
+    let bytes = file.metadata().map_err(|error| at(path, error))?.len();
+    let mut footer = [0; FOOTER_BYTES as usize];
+    if bytes >= FOOTER_BYTES + MAGIC_BYTES {
+        file.seek(SeekFrom::End(-(FOOTER_BYTES as i64))).map_err(|error| at(path, error))?;
+        file.read_exact(&mut footer).map_err(|error| at(path, error))?;
+    }
+    let [a, b, c, d, magic @ ..] = footer;
+    // `PARE` ends a file with an encrypted footer.
+    if magic != *b"PAR1" && magic != *b"PARE" {
+        return Err(at(path, "not a Parquet file, or cut off: its end is not that of one"));
+    }
+    match u64::from(u32::from_le_bytes([a, b, c, d])) + FOOTER_BYTES + MAGIC_BYTES <= bytes {
+        true => Ok(()),
+        false => Err(at(path, "a damaged Parquet file: its metadata is longer than the file")),
+    }
+}

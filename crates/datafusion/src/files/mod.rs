@@ -1,0 +1,204 @@
+//! Local files and folders as tables.
+
+mod format;
+mod schema;
+mod source;
+mod table;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use datafusion::catalog::{TableProvider, UrlTableFactory};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::SessionState;
+use parking_lot::Mutex;
+
+use format::{Format, KNOWN};
+pub(crate) use schema::{Broken, LocalTables, plain};
+use source::{DataFile, Source, entries, is_pattern, matches};
+use table::LocalTable;
+
+/// Files named in queries whose columns are remembered.
+const REMEMBERED_FILES: usize = 1000;
+
+fn at(path: &Path, error: impl std::fmt::Display) -> DataFusionError {
+    DataFusionError::Execution(format!("{}: {error}", path.display()))
+}
+
+/// What sessions run in: folders are listed anew for every query, so that it sees the files that are there.
+pub(crate) fn runtime() -> Result<Arc<RuntimeEnv>> {
+    RuntimeEnvBuilder::new().with_object_list_cache_limit(0).build_arc()
+}
+
+/// The session's state, while the session lives.
+type StateOf = Box<dyn Fn() -> Option<SessionState> + Send + Sync>;
+
+/// The session of tables that are made when a query names them. Set once the session stands.
+#[derive(Default)]
+pub(crate) struct SessionSlot(OnceLock<StateOf>);
+
+impl SessionSlot {
+    pub fn set(&self, state: StateOf) {
+        // Never set before: a slot belongs to one session.
+        let _ = self.0.set(state);
+    }
+
+    fn state(&self) -> Result<SessionState> {
+        match self.0.get().and_then(|state| state()) {
+            Some(state) => Ok(state),
+            None => exec_err!("the session of this table is closed"),
+        }
+    }
+}
+
+impl std::fmt::Debug for SessionSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionSlot")
+    }
+}
+
+/// A table of files, made anew where these have changed.
+#[derive(Debug)]
+struct LocalEntry {
+    source: Source,
+    made: tokio::sync::Mutex<Option<(Vec<DataFile>, Arc<LocalTable>)>>,
+}
+
+impl LocalEntry {
+    fn new(source: Source) -> LocalEntry {
+        LocalEntry { source, made: tokio::sync::Mutex::default() }
+    }
+
+    async fn table(&self, session: &SessionSlot) -> Result<Arc<dyn TableProvider>> {
+        let mut made = self.made.lock().await;
+        let files = self.source.files()?;
+        if let Some((_, table)) = made.as_ref().filter(|(known, _)| *known == files) {
+            return Ok(Arc::clone(table) as _);
+        }
+        let table = Arc::new(LocalTable::of(&session.state()?, &self.source, &files).await?);
+        *made = Some((files, Arc::clone(&table)));
+        Ok(table)
+    }
+}
+
+/// What a path on the command line is: the names and paths of its tables, and what is wrong with the other ones.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub tables: Vec<(String, PathBuf)>,
+    /// Names that a query may still ask for, and why they are none.
+    pub problems: Vec<(String, String)>,
+}
+
+/// The tables of a path: of a file by its stem; of a folder, every data file by its stem and every sub-folder with data by its
+/// name; of a pattern, all that match it.
+pub(crate) fn tables_of(path: &Path) -> Result<Found> {
+    let paths = match Source::of(path)? {
+        Source::Folder(folder) => {
+            let mut paths = entries(path)?;
+            // A link to the folder itself, or one above it, brings nothing new.
+            let leads_up = |path: &Path| path.canonicalize().is_ok_and(|path| folder.starts_with(path));
+            paths.retain(|path| if path.is_dir() { !leads_up(path) } else { Format::of(path).is_some() });
+            paths
+        }
+        Source::File(_) if Format::of(path).is_none() => return Err(at(path, format!("no {KNOWN}"))),
+        Source::File(_) => vec![path.to_path_buf()],
+        Source::Pattern(pattern) => matches(&pattern)?,
+    };
+    let mut found = Found::default();
+    let mut named: Vec<(String, Vec<PathBuf>)> = Vec::new();
+    for path in paths {
+        let Some(name) = table_name(&path) else {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            found.problems.push((name, format!("{}: a table cannot be named after it", path.display())));
+            continue;
+        };
+        match named.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, paths)) => paths.push(path),
+            None => named.push((name, vec![path])),
+        }
+    }
+    for (name, paths) in named {
+        match paths.as_slice() {
+            [path] if path.is_dir() && has_no_data(path) => {}
+            [path] => found.tables.push((name, path.clone())),
+            paths => {
+                let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+                found.problems.push((name.clone(), format!("{}: all are named {name}", paths.join(", "))));
+            }
+        }
+    }
+    match found.tables.is_empty() && found.problems.is_empty() {
+        true => Err(at(path, format!("no {KNOWN} here"))),
+        false => Ok(found),
+    }
+}
+
+/// Whether a folder is one of something else. One that cannot be read may have data.
+fn has_no_data(folder: &Path) -> bool {
+    let Ok(paths) = entries(folder) else { return false };
+    // A link to a folder above is not followed: whatever is there, is there once.
+    paths.iter().all(|path| match path.is_dir() {
+        true => path.is_symlink() || has_no_data(path),
+        false => Format::of(path).is_none(),
+    })
+}
+
+/// The name of the table of a file or folder: without the extensions that say how it is read.
+fn table_name(path: &Path) -> Option<String> {
+    let compressed = Format::of(path).is_some_and(|format| format.compression.is_compressed());
+    let name = match path.is_dir() {
+        true => match path.file_name() {
+            Some(name) => Some(name.to_os_string()),
+            // `..` and `.` have a name all the same.
+            None => path.canonicalize().ok().and_then(|path| path.file_name().map(Into::into)),
+        },
+        false if compressed => path.file_stem().and_then(|name| Path::new(name).file_stem()).map(Into::into),
+        false => path.file_stem().map(Into::into),
+    };
+    name?.to_str().map(Into::into)
+}
+
+/// Makes `SELECT … FROM 'file.parquet'` work on local files.
+#[derive(Debug, Default)]
+pub(crate) struct LocalFiles {
+    pub session: SessionSlot,
+    known: Mutex<HashMap<Source, Arc<LocalEntry>>>,
+}
+
+type TableFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<dyn TableProvider>>>> + Send + 'a>>;
+
+impl UrlTableFactory for LocalFiles {
+    fn try_new<'a, 'b, 'c>(&'a self, name: &'b str) -> TableFuture<'c>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        Box::pin(async move {
+            let path = Path::new(name.strip_prefix("file://").unwrap_or(name));
+            if name.contains("://") && !name.starts_with("file://") {
+                return plan_err!("{name}: only local files can be tables");
+            }
+            // An unknown name that does not look like a file is an unknown table.
+            let looks_like_files =
+                Format::of(path).is_some() || (name.contains('/') && (path.is_dir() || is_pattern(path)));
+            if !looks_like_files {
+                return Ok(None);
+            }
+            let source = Source::of(path)?;
+            let entry = {
+                let mut known = self.known.lock();
+                if known.len() >= REMEMBERED_FILES {
+                    known.clear();
+                }
+                Arc::clone(known.entry(source.clone()).or_insert_with(|| Arc::new(LocalEntry::new(source))))
+            };
+            entry.table(&self.session).await.map(Some)
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! The tables of a session: those of files, which follow what becomes of the files, and all others.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use datafusion::catalog::memory::MemorySchemaProvider;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::TableType;
+use parking_lot::RwLock;
+
+use super::source::Source;
+use super::{LocalEntry, SessionSlot};
+
+/// A schema whose tables of files are looked at whenever a query names them. A name that no table has stands for the only one
+/// that differs from it in case.
+#[derive(Debug, Default)]
+pub(crate) struct LocalTables {
+    pub session: SessionSlot,
+    files: RwLock<BTreeMap<String, Arc<Named>>>,
+    others: MemorySchemaProvider,
+}
+
+/// What becomes of a table that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// It is not added.
+    Refused,
+    /// It is there all the same: a query that names it gets the error, and may find it mended.
+    Kept,
+}
+
+/// An error without the words that say that it is one.
+pub(crate) fn plain(error: &DataFusionError) -> String {
+    match error {
+        DataFusionError::Execution(text) | DataFusionError::Plan(text) => text.clone(),
+        error => error.strip_backtrace(),
+    }
+}
+
+/// What a name stands for.
+#[derive(Debug)]
+struct Named {
+    what: What,
+    /// Whether it could be read the last time.
+    usable: AtomicBool,
+}
+
+#[derive(Debug)]
+enum What {
+    Files(LocalEntry),
+    /// Nothing, for this reason.
+    Problem(String),
+}
+
+impl LocalTables {
+    /// Adds the table of a path.
+    pub async fn add(&self, name: &str, path: &Path, broken: Broken) -> Result<()> {
+        let what = match (Source::of(path), broken) {
+            (Ok(source), _) => What::Files(LocalEntry::new(source)),
+            (Err(error), Broken::Refused) => return Err(error),
+            (Err(error), Broken::Kept) => What::Problem(plain(&error)),
+        };
+        let named = Arc::new(Named { what, usable: AtomicBool::new(false) });
+        self.insert(name, Arc::clone(&named)).map_err(|error| super::at(path, plain(&error)))?;
+        let looked = self.look(&named).await;
+        if looked.is_err() && broken == Broken::Refused {
+            self.files.write().remove(name);
+        }
+        looked.map(|_| ())
+    }
+
+    /// Adds a name that stands for nothing.
+    pub fn add_problem(&self, name: &str, problem: &str) -> Result<()> {
+        let what = What::Problem(problem.to_string());
+        self.insert(name, Arc::new(Named { what, usable: AtomicBool::new(false) }))
+    }
+
+    fn insert(&self, name: &str, named: Arc<Named>) -> Result<()> {
+        let mut files = self.files.write();
+        if files.contains_key(name) || self.others.table_exist(name) {
+            return plan_err!("a table named {name} exists already");
+        }
+        files.insert(name.to_string(), named);
+        Ok(())
+    }
+
+    async fn look(&self, named: &Named) -> Result<Arc<dyn TableProvider>> {
+        match &named.what {
+            What::Problem(problem) => exec_err!("{problem}"),
+            What::Files(entry) => {
+                let table = entry.table(&self.session).await;
+                named.usable.store(table.is_ok(), Ordering::Relaxed);
+                table
+            }
+        }
+    }
+
+    /// The name that is meant: this one, or the only one that differs in case.
+    fn meant(&self, name: &str) -> Result<Option<String>> {
+        let files = self.files.read();
+        if files.contains_key(name) || self.others.table_exist(name) {
+            return Ok(Some(name.to_string()));
+        }
+        let lower = name.to_lowercase();
+        let all = files.keys().cloned().chain(self.others.table_names());
+        let mut like: Vec<String> = all.filter(|known| known.to_lowercase() == lower).collect();
+        like.sort();
+        match like.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(Some(one.clone())),
+            several => {
+                let quoted: Vec<String> = several.iter().map(|name| format!("\"{name}\"")).collect();
+                plan_err!("{name} may be {}: write the quotes too", quoted.join(" or "))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for LocalTables {
+    fn table_names(&self) -> Vec<String> {
+        let files = self.files.read();
+        let usable = files.iter().filter(|(_, named)| named.usable.load(Ordering::Relaxed));
+        usable.map(|(name, _)| name.clone()).chain(self.others.table_names()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(name) = self.meant(name)? else { return Ok(None) };
+        let named = self.files.read().get(&name).cloned();
+        match named {
+            Some(named) => self.look(&named).await.map(Some),
+            None => self.others.table(&name).await,
+        }
+    }
+
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        let of_files = self.files.read().contains_key(name);
+        match of_files {
+            true => Ok(Some(TableType::Base)),
+            false => self.others.table(name).await.map(|table| table.map(|table| table.table_type())),
+        }
+    }
+
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        if self.files.read().contains_key(&name) {
+            return plan_err!("a table named {name} exists already");
+        }
+        self.others.register_table(name, table)
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(name) = self.meant(name)? else { return Ok(None) };
+        match self.files.write().remove(&name) {
+            // What was removed is only asked whether it was there.
+            Some(_) => Ok(Some(Arc::new(datafusion::datasource::empty::EmptyTable::new(Arc::new(
+                datafusion::arrow::datatypes::Schema::empty(),
+            ))))),
+            None => self.others.deregister_table(&name),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        matches!(self.meant(name), Ok(Some(_)))
+    }
+}

@@ -1,0 +1,207 @@
+//! Which files a name stands for: a file, all of a folder, or those that match a pattern.
+
+use std::collections::HashSet;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::error::Result;
+
+use super::at;
+use super::format::{Format, KNOWN};
+
+/// What a path on the command line or in a query names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    /// One file.
+    File(PathBuf),
+    /// The data files of a folder and of those in it.
+    Folder(PathBuf),
+    /// The data files that match a pattern.
+    Pattern(String),
+}
+
+/// A data file as it is now: another size or time, and it is another file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DataFile {
+    pub path: PathBuf,
+    pub format: Format,
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl DataFile {
+    fn new(path: PathBuf, format: Format, metadata: &Metadata) -> DataFile {
+        DataFile { path, format, bytes: metadata.len(), modified: metadata.modified().ok() }
+    }
+}
+
+impl Source {
+    /// What a path names. A name with `*`, `?` or `[` is a pattern, unless there is such a file.
+    pub fn of(path: &Path) -> Result<Source> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => Ok(Source::Folder(absolute(path)?)),
+            Ok(found) if found.is_file() => Ok(Source::File(absolute(path)?)),
+            Ok(_) => Err(at(path, "not a file and not a folder")),
+            Err(_) if is_pattern(path) => {
+                let path = std::path::absolute(path).map_err(|error| at(path, error))?;
+                let pattern = path.to_str().ok_or_else(|| at(&path, "a pattern must be Unicode"))?;
+                Ok(Source::Pattern(pattern.to_string()))
+            }
+            Err(error) => Err(at(path, error)),
+        }
+    }
+
+    /// Its files as they are now, in order of their names; of one format and at least one.
+    pub fn files(&self) -> Result<Vec<DataFile>> {
+        let mut files = Vec::new();
+        match self {
+            Source::File(path) => files.push(data_file(path)?.ok_or_else(|| unknown(path))?),
+            Source::Folder(path) => collect(path, &mut HashSet::new(), &mut files)?,
+            Source::Pattern(pattern) => {
+                for path in matches(pattern)? {
+                    let found = fs::metadata(&path).map_err(|error| at(&path, error))?;
+                    if found.is_file() {
+                        files.extend(data_file(&path)?);
+                    }
+                }
+            }
+        }
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let Some(first) = files.first() else {
+            return Err(at(self.path(), format!("no {KNOWN} here")));
+        };
+        match files.iter().find(|file| file.format != first.format) {
+            Some(other) => Err(at(
+                self.path(),
+                format!(
+                    "files of more than one format: {} and {}",
+                    self.short(&first.path),
+                    self.short(&other.path)
+                ),
+            )),
+            None => Ok(files),
+        }
+    }
+
+    /// Its path, for people.
+    pub fn path(&self) -> &Path {
+        match self {
+            Source::File(path) | Source::Folder(path) => path,
+            Source::Pattern(pattern) => Path::new(pattern),
+        }
+    }
+
+    /// A file's name within it.
+    fn short(&self, file: &Path) -> String {
+        file.strip_prefix(self.path()).unwrap_or(file).display().to_string()
+    }
+
+    /// The columns that the folders between it and its files name, as `year=2024` does, and their types.
+    pub fn partitions(&self, files: &[DataFile]) -> Vec<(String, DataType)> {
+        let Source::Folder(folder) = self else { return Vec::new() };
+        let mut columns: Option<Vec<(String, Vec<String>)>> = None;
+        for file in files {
+            let pairs = pairs(folder, &file.path);
+            match &mut columns {
+                None => columns = Some(pairs.into_iter().map(|(key, value)| (key, vec![value])).collect()),
+                Some(columns) => {
+                    let common = columns.iter().zip(&pairs).take_while(|(a, b)| a.0 == b.0).count();
+                    columns.truncate(common);
+                    columns.iter_mut().zip(pairs).for_each(|(column, pair)| column.1.push(pair.1));
+                }
+            }
+        }
+        let columns = columns.unwrap_or_default().into_iter();
+        columns.map(|(name, values)| (name, type_of(&values))).collect()
+    }
+}
+
+/// `key=value` of the folders between a folder and a file, up to the first that is not of this form.
+fn pairs(folder: &Path, file: &Path) -> Vec<(String, String)> {
+    let between = file.parent().and_then(|parent| parent.strip_prefix(folder).ok());
+    let names = between.into_iter().flat_map(Path::iter);
+    let pairs = names.map_while(|name| name.to_str()?.split_once('='));
+    pairs.map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+/// The narrowest type that holds all values as they are written.
+fn type_of(values: &[String]) -> DataType {
+    let is_integer = |value: &String| value.parse::<i64>().is_ok_and(|number| number.to_string() == *value);
+    let is_date = |value: &String| {
+        let bytes = value.as_bytes();
+        let digits = |range: std::ops::Range<usize>| bytes[range].iter().all(u8::is_ascii_digit);
+        bytes.len() == 10
+            && bytes[4] == b'-'
+            && bytes[7] == b'-'
+            && digits(0..4)
+            && digits(5..7)
+            && digits(8..10)
+    };
+    match () {
+        () if values.iter().all(is_integer) => DataType::Int64,
+        () if values.iter().all(is_date) => DataType::Date32,
+        () => DataType::Utf8,
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().map_err(|error| at(path, error))
+}
+
+fn unknown(path: &Path) -> datafusion::error::DataFusionError {
+    at(path, format!("no {KNOWN}"))
+}
+
+pub(super) fn is_pattern(path: &Path) -> bool {
+    path.to_string_lossy().contains(['*', '?', '['])
+}
+
+/// The paths that match a pattern; hidden ones only where it says so.
+pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
+    let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
+    let paths = glob::glob_with(pattern, options).map_err(|error| at(Path::new(pattern), error))?;
+    paths.map(|path| path.map_err(|error| at(error.path(), error.error()))).collect()
+}
+
+/// A data file, or nothing where the name is not that of one.
+fn data_file(path: &Path) -> Result<Option<DataFile>> {
+    let Some(format) = Format::of(path) else { return Ok(None) };
+    let metadata = fs::metadata(path).map_err(|error| at(path, error))?;
+    match metadata.is_file() {
+        true => Ok(Some(DataFile::new(path.to_path_buf(), format, &metadata))),
+        // A pipe, for one, would be waited for.
+        false => Err(at(path, "not a file")),
+    }
+}
+
+/// Data files of a folder and of its sub-folders, hidden ones left out, each folder once.
+fn collect(folder: &Path, seen: &mut HashSet<PathBuf>, files: &mut Vec<DataFile>) -> Result<()> {
+    if !seen.insert(absolute(folder)?) {
+        return Ok(());
+    }
+    for path in entries(folder)? {
+        match fs::metadata(&path) {
+            Ok(found) if found.is_dir() => collect(&path, seen, files)?,
+            // A broken link is only missed where its name is that of data.
+            Err(error) if Format::of(&path).is_some() => return Err(at(&path, error)),
+            _ => files.extend(data_file(&path)?),
+        }
+    }
+    Ok(())
+}
+
+/// What is in a folder, hidden entries left out, in order.
+pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| at(folder, error))? {
+        let path = entry.map_err(|error| at(folder, error))?.path();
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['.', '_']));
+        if !hidden {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,167 @@
+//! The table of some files.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::error::Result;
+use datafusion::execution::cache::cache_manager::FileStatisticsCache;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::at;
+use super::format::{Kind, check_parquet_footer};
+use super::source::{DataFile, Source};
+
+/// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
+#[derive(Debug)]
+pub(super) struct LocalTable {
+    source: Source,
+    reader: Arc<dyn FileFormat>,
+    partitions: Vec<(String, DataType)>,
+    /// The columns that stand in the files.
+    file_schema: SchemaRef,
+    statistics: Option<Arc<FileStatisticsCache>>,
+    /// The files when the table was made.
+    listing: ListingTable,
+}
+
+impl LocalTable {
+    /// The table of these files of a source, with the columns that they have.
+    pub async fn of(state: &SessionState, source: &Source, files: &[DataFile]) -> Result<LocalTable> {
+        let Some(first) = files.first() else { return Err(at(source.path(), "there is no file")) };
+        if first.format.kind == Kind::Parquet {
+            files.iter().try_for_each(|file| check_parquet_footer(&file.path))?;
+        }
+        let reader = first.format.reader(&first.path)?;
+        let partitions = source.partitions(files);
+        let schema = match infer(state, &reader, files).await {
+            Ok(schema) => schema,
+            // DataFusion's readers do not all name the file.
+            Err(error) => {
+                let mut of_one = None;
+                for file in files.iter().filter(|_| files.len() > 1) {
+                    if let Err(error) = infer(state, &reader, std::slice::from_ref(file)).await {
+                        of_one = Some(at(&file.path, error.strip_backtrace()));
+                        break;
+                    }
+                }
+                return Err(of_one.unwrap_or_else(|| at(source.path(), error.strip_backtrace())));
+            }
+        };
+        let file_schema = without(&schema, &partitions, first)?;
+        let statistics = state.runtime_env().cache_manager.get_file_statistic_cache();
+        let listing = listing(source, &reader, &partitions, &file_schema, &statistics, files)?;
+        Ok(LocalTable { source: source.clone(), reader, partitions, file_schema, statistics, listing })
+    }
+}
+
+/// The columns of some files.
+async fn infer(state: &SessionState, reader: &Arc<dyn FileFormat>, files: &[DataFile]) -> Result<SchemaRef> {
+    let options = ListingOptions::new(Arc::clone(reader)).with_file_extension("");
+    let urls = files.iter().map(|file| address(&file.path)).collect::<Result<Vec<_>>>()?;
+    let mut schemas = Vec::with_capacity(urls.len());
+    match urls.as_slice() {
+        [url] => schemas.push(options.infer_schema(state, url).await?.as_ref().clone()),
+        urls => {
+            for url in urls {
+                schemas.push(options.infer_schema(state, url).await?.as_ref().clone());
+            }
+        }
+    }
+    Ok(Arc::new(Schema::try_merge(schemas)?))
+}
+
+/// A column that a folder's name gives is that, also where the files have it as well.
+fn without(schema: &SchemaRef, partitions: &[(String, DataType)], file: &DataFile) -> Result<SchemaRef> {
+    let of_folder = |name: &String| partitions.iter().any(|(partition, _)| partition == name);
+    let Some(twice) = schema.fields().iter().find(|field| of_folder(field.name())) else {
+        return Ok(Arc::clone(schema));
+    };
+    if matches!(file.format.kind, Kind::Csv | Kind::Tsv) {
+        return Err(at(
+            &file.path,
+            format!("the column {} is in the file and in its folder's name", twice.name()),
+        ));
+    }
+    let fields = schema.fields().iter().filter(|field| !of_folder(field.name())).cloned();
+    Ok(Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone())))
+}
+
+/// A file's address; characters that patterns use stand for themselves.
+fn address(path: &Path) -> Result<ListingTableUrl> {
+    match url::Url::from_file_path(path) {
+        Ok(url) => ListingTableUrl::try_new(url, None),
+        Err(()) => Err(at(path, "the path is not absolute")),
+    }
+}
+
+fn listing(
+    source: &Source,
+    reader: &Arc<dyn FileFormat>,
+    partitions: &[(String, DataType)],
+    file_schema: &SchemaRef,
+    statistics: &Option<Arc<FileStatisticsCache>>,
+    files: &[DataFile],
+) -> Result<ListingTable> {
+    // The values of partitions are read from what comes after the address of the table; hidden files are left out here too.
+    let (urls, extension) = match (source, files.first().and_then(|file| file.path.extension())) {
+        (Source::Folder(folder), Some(extension)) if !partitions.is_empty() => {
+            let url =
+                url::Url::from_directory_path(folder).map_err(|()| at(folder, "the path is not absolute"))?;
+            let shown = glob::Pattern::new("[!._]*").map_err(|error| at(folder, error))?;
+            (vec![ListingTableUrl::try_new(url, Some(shown))?], format!(".{}", extension.to_string_lossy()))
+        }
+        _ => (files.iter().map(|file| address(&file.path)).collect::<Result<_>>()?, String::new()),
+    };
+    let options = ListingOptions::new(Arc::clone(reader)).with_file_extension(extension);
+    let options = options.with_table_partition_cols(partitions.to_vec());
+    let config = ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options);
+    let config = config.with_schema(Arc::clone(file_schema));
+    Ok(ListingTable::try_new(config)?.with_cache(statistics.clone()))
+}
+
+type PlanFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>> + Send + 'a>>;
+
+impl TableProvider for LocalTable {
+    fn schema(&self) -> SchemaRef {
+        self.listing.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.listing.table_type()
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        self.listing.supports_filters_pushdown(filters)
+    }
+
+    fn scan<'a, 'b, 'c, 'd, 'e>(
+        &'a self,
+        session: &'b dyn Session,
+        projection: Option<&'c Vec<usize>>,
+        filters: &'d [Expr],
+        limit: Option<usize>,
+    ) -> PlanFuture<'e>
+    where
+        'a: 'e,
+        'b: 'e,
+        'c: 'e,
+        'd: 'e,
+        Self: 'e,
+    {
+        Box::pin(async move {
+            // A view or a prepared statement may be older than the files.
+            let files = self.source.files()?;
+            let LocalTable { source, reader, partitions, file_schema, statistics, .. } = self;
+            let listing = listing(source, reader, partitions, file_schema, statistics, &files)?;
+            listing.scan(session, projection, filters, limit).await
+        })
+    }
+}

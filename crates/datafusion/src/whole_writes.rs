@@ -1,0 +1,367 @@
+//! COPY and INSERT into local files: what they write appears whole, or not at all.
+//!
+//! DataFusion's sinks finish their files as soon as their input ends, also where it ends with an error, and so put a valid but
+//! empty file in place of what stood there. Here they write beside the place that was asked for, and only a statement that
+//! succeeds renames.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::exec_err;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::object_store::ObjectStoreRegistry;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::object_store::local::LocalFileSystem;
+use datafusion::object_store::path::Path;
+use datafusion::object_store::{
+    self, CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, UploadPart,
+};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use futures::FutureExt;
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
+
+/// Makes COPY and INSERT into local files replace nothing before all is written.
+#[derive(Debug)]
+pub(crate) struct WholeWrites;
+
+impl PhysicalOptimizerRule for WholeWrites {
+    fn name(&self) -> &str {
+        "kelpie_whole_writes"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let transformed = plan.transform_down(|node| {
+            let Some(exec) = node.downcast_ref::<DataSinkExec>() else { return Ok(Transformed::no(node)) };
+            if exec.sink().is::<WholeSink>() {
+                return Ok(Transformed::no(node));
+            }
+            let sink = Arc::new(WholeSink { exec: exec.clone() });
+            let exec = DataSinkExec::new(Arc::clone(exec.input()), sink, exec.sort_order().clone());
+            Ok(Transformed::yes(Arc::new(exec)))
+        });
+        Ok(transformed?.data)
+    }
+}
+
+/// A sink whose files take their names when all of them are written.
+#[derive(Debug)]
+struct WholeSink {
+    /// The node of the sink that writes: it does not give its sink away.
+    exec: DataSinkExec,
+}
+
+impl DisplayAs for WholeSink {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.exec.sink().fmt_as(format, f)
+    }
+}
+
+#[async_trait]
+impl DataSink for WholeSink {
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.exec.sink().metrics()
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        self.exec.sink().schema()
+    }
+
+    async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
+        let staging = StagingGuard(Arc::default());
+        let mut runtime = RuntimeEnv::clone(&context.runtime_env());
+        let stores = Arc::clone(&runtime.object_store_registry);
+        runtime.object_store_registry = Arc::new(StagingStores { stores, staging: Arc::clone(&staging.0) });
+        let context = TaskContext::new(
+            context.task_id(),
+            context.session_id(),
+            context.session_config().clone(),
+            context.scalar_functions().clone(),
+            context.higher_order_functions().clone(),
+            context.aggregate_functions().clone(),
+            context.window_functions().clone(),
+            Arc::new(runtime),
+        );
+        let written = self.exec.sink().write_all(data, &Arc::new(context)).await;
+        // DataFusion's writers do not pass on what a file said.
+        let error = staging.0.state.lock().error.take();
+        match (written, error) {
+            (Ok(rows), _) => staging.0.complete().map(|()| rows),
+            (Err(_), Some(error)) => exec_err!("{error}"),
+            (Err(error), None) => Err(error),
+        }
+    }
+}
+
+/// The files of one statement that are written and have not their names yet.
+#[derive(Debug, Default)]
+struct Staging {
+    state: Mutex<StagingState>,
+}
+
+#[derive(Debug, Default)]
+struct StagingState {
+    /// Where a file is, and where it belongs.
+    files: Vec<(PathBuf, PathBuf)>,
+    /// Folders that were made for them.
+    folders: Vec<PathBuf>,
+    /// Why a file could not be written.
+    error: Option<String>,
+    /// The statement is over: a task of it that still runs must write nothing more.
+    over: bool,
+}
+
+/// Removes what a statement wrote, unless it completed.
+struct StagingGuard(Arc<Staging>);
+
+impl Drop for StagingGuard {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.over = true;
+        // Where something cannot be removed, nothing better is left to do.
+        for (beside, _) in state.files.drain(..) {
+            let _ = fs::remove_file(beside);
+        }
+        for folder in state.folders.drain(..).rev() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+impl Staging {
+    /// Opens a file to be written in place of `path`.
+    fn open(&self, path: &FilePath) -> io::Result<File> {
+        // A link stays one: its target is replaced.
+        let path = if path.exists() { path.canonicalize()? } else { path.to_path_buf() };
+        let old = fs::metadata(&path).ok();
+        if old.as_ref().is_some_and(|old| !old.is_file()) {
+            return Err(io::Error::other("this is no file"));
+        }
+        if old.is_some() {
+            // A file that must not be written is not replaced either.
+            OpenOptions::new().write(true).open(&path)?;
+        }
+        let mut state = self.state.lock();
+        if state.over {
+            return Err(io::Error::other("the statement is over"));
+        }
+        if let Some(folder) = path.parent() {
+            make_folder(folder, &mut state.folders)?;
+        }
+        let name = path.file_name().ok_or_else(|| io::Error::other("this is no name of a file"))?;
+        for attempt in 0.. {
+            let hidden = format!(".{}.{}-{attempt}.tmp", name.to_string_lossy(), std::process::id());
+            let beside = path.with_file_name(hidden);
+            match OpenOptions::new().write(true).create_new(true).open(&beside) {
+                Ok(file) => {
+                    if let Some(old) = &old {
+                        // The new file may be read by whom the old one could; where the system forbids that, it is as any new one.
+                        let _ = file.set_permissions(old.permissions());
+                    }
+                    state.files.push((beside, path));
+                    return Ok(file);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other("no free name beside it"))
+    }
+
+    /// Gives all files their names.
+    fn complete(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.over = true;
+        while let Some((beside, path)) = state.files.first() {
+            fs::rename(beside, path)
+                .map_err(|error| DataFusionError::Execution(format!("{}: {error}", path.display())))?;
+            state.files.remove(0);
+        }
+        state.folders.clear();
+        Ok(())
+    }
+}
+
+/// Makes a folder and those above it, and notes which are new.
+fn make_folder(folder: &FilePath, made: &mut Vec<PathBuf>) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        make_folder(above, made)?;
+    }
+    match fs::create_dir(folder) {
+        Ok(()) => made.push(folder.to_path_buf()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// A session's stores, of which the one of the local file system writes to a staging.
+#[derive(Debug)]
+struct StagingStores {
+    stores: Arc<dyn ObjectStoreRegistry>,
+    staging: Arc<Staging>,
+}
+
+/// An address, as the registry of stores takes it.
+type Address = url::Url;
+
+impl ObjectStoreRegistry for StagingStores {
+    fn register_store(&self, url: &Address, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
+        self.stores.register_store(url, store)
+    }
+
+    fn deregister_store(&self, url: &Address) -> Result<Arc<dyn ObjectStore>> {
+        self.stores.deregister_store(url)
+    }
+
+    fn get_store(&self, url: &Address) -> Result<Arc<dyn ObjectStore>> {
+        let store = self.stores.get_store(url)?;
+        let files = LocalFileSystem::new();
+        // A store of the embedder's own under `file://` keeps its ways.
+        if store.to_string() != files.to_string() {
+            return Ok(store);
+        }
+        Ok(Arc::new(StagingStore { store, files, staging: Arc::clone(&self.staging) }))
+    }
+}
+
+/// The local file system, its new files in a staging.
+#[derive(Debug)]
+struct StagingStore {
+    store: Arc<dyn ObjectStore>,
+    files: LocalFileSystem,
+    staging: Arc<Staging>,
+}
+
+impl fmt::Display for StagingStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.store, f)
+    }
+}
+
+impl StagingStore {
+    async fn open(&self, location: &Path) -> object_store::Result<StagedUpload> {
+        let path = self.files.path_to_filesystem(location)?;
+        let staging = Arc::clone(&self.staging);
+        let name = path.clone();
+        let file = blocking(&self.staging, &path, move || staging.open(&name)).await?;
+        let staging = Arc::clone(&self.staging);
+        Ok(StagedUpload { staging, file: Arc::new(Mutex::new(file)), path, offset: 0 })
+    }
+}
+
+/// Runs what may block where blocking is allowed; an error names the file.
+async fn blocking<T: Send + 'static>(
+    staging: &Staging,
+    path: &FilePath,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> object_store::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten();
+    done.map_err(|error| {
+        let text = format!("cannot write {}: {error}", path.display());
+        staging.state.lock().error.get_or_insert_with(|| text.clone());
+        object_store::Error::Generic { store: "file", source: Box::new(io::Error::new(error.kind(), text)) }
+    })
+}
+
+#[async_trait]
+impl ObjectStore for StagingStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> object_store::Result<PutResult> {
+        if options.mode != PutMode::Overwrite {
+            return self.store.put_opts(location, payload, options).await;
+        }
+        let mut upload = self.open(location).await?;
+        upload.put_part(payload).await?;
+        upload.complete().await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        _: PutMultipartOptions,
+    ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        Ok(Box::new(self.open(location).await?))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
+        self.store.get_opts(location, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, object_store::Result<Path>>,
+    ) -> BoxStream<'static, object_store::Result<Path>> {
+        self.store.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.store.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
+        self.store.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
+        self.store.copy_opts(from, to, options).await
+    }
+}
+
+/// A file on its way into a staging, which also removes it.
+#[derive(Debug)]
+struct StagedUpload {
+    staging: Arc<Staging>,
+    file: Arc<Mutex<File>>,
+    path: PathBuf,
+    offset: u64,
+}
+
+#[async_trait]
+impl MultipartUpload for StagedUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let offset = self.offset;
+        self.offset += data.content_length() as u64;
+        let (staging, file, path) = (Arc::clone(&self.staging), Arc::clone(&self.file), self.path.clone());
+        async move {
+            let write = move || {
+                let mut file = file.lock();
+                file.seek(SeekFrom::Start(offset))?;
+                data.iter().try_for_each(|bytes| file.write_all(bytes))
+            };
+            blocking(&staging, &path, write).await
+        }
+        .boxed()
+    }
+
+    async fn complete(&mut self) -> object_store::Result<PutResult> {
+        Ok(PutResult { e_tag: None, version: None })
+    }
+
+    async fn abort(&mut self) -> object_store::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! COPY and INSERT replace nothing before all is written, and leave nothing behind where they fail.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use kelpie_datafusion::{KelpieSession, SessionOptions};
+
+fn session() -> KelpieSession {
+    KelpieSession::new(SessionOptions::default().with("kelpie.device", "cpu")).unwrap()
+}
+
+/// Every file and folder below a folder.
+fn everything(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            found.push(path.strip_prefix(folder).unwrap().display().to_string());
+            if path.is_dir() {
+                open.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Rows that fail after many good ones.
+const FAILING: &str = "select 10 / (value - 50000) as x, value as y from range(100000)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_fails_leaves_the_old_file() {
+    let session = session();
+    for format in ["csv", "parquet", "json", "arrow"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(format!("out.{format}"));
+        fs::write(&path, "precious").unwrap();
+        let copy = format!("copy ({FAILING}) to '{}'", path.display());
+        let error = session.sql(&copy).await.unwrap_err().to_string();
+        assert!(error.contains("ivide by zero"), "{format}: {error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious", "{format}");
+        assert_eq!(everything(folder.path()), [format!("out.{format}")]);
+        // A new place stays free.
+        let new = folder.path().join(format!("new/folder/out.{format}"));
+        session.sql(&format!("copy ({FAILING}) to '{}'", new.display())).await.unwrap_err();
+        assert_eq!(everything(folder.path()), [format!("out.{format}")]);
+        // One that succeeds replaces.
+        let copy = format!("copy (select 1 as x union all select 2) to '{}'", path.display());
+        session.sql(&copy).await.unwrap();
+        assert_eq!(everything(folder.path()), [format!("out.{format}")]);
+        let sum = format!("select sum(x) as s from '{}'", path.display());
+        let batches = session.sql(&sum).await.unwrap().batches;
+        assert_eq!(format!("{:?}", batches[0].column(0)).matches("3,").count(), 1, "{batches:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_may_replace_what_it_reads() {
+    let session = session();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    fs::write(&path, "x\n1\n2\n").unwrap();
+    let path = path.display();
+    session.sql(&format!("copy (select x + 1 as x from '{path}') to '{path}'")).await.unwrap();
+    assert_eq!(fs::read_to_string(path.to_string()).unwrap(), "x\n2\n3\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partitioned_copy_that_fails_leaves_nothing() {
+    let session = session();
+    let folder = tempfile::tempdir().unwrap();
+    let into = |query: &str| {
+        format!("copy ({query}) to '{}/out/' stored as csv partitioned by (k)", folder.path().display())
+    };
+    session
+        .sql(&into("select value % 3 as k, 10 / (value - 50000) as x from range(100000)"))
+        .await
+        .unwrap_err();
+    assert_eq!(everything(folder.path()), [""; 0]);
+    session.sql(&into("select value % 3 as k, value as x from range(10)")).await.unwrap();
+    let files = everything(folder.path());
+    assert_eq!(files.iter().filter(|name| name.ends_with(".csv")).count(), 3, "{files:?}");
+    assert_eq!(files.len(), 7, "{files:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_insert_that_fails_adds_nothing() {
+    let session = session();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("t")).unwrap();
+    fs::write(folder.path().join("t/a.csv"), "x,y\n1,2\n").unwrap();
+    let place = folder.path().join("t");
+    let table =
+        format!("create external table t (x bigint, y bigint) stored as csv location '{}/'", place.display());
+    session.sql(&table).await.unwrap();
+    session.sql(&format!("insert into t {FAILING}")).await.unwrap_err();
+    assert_eq!(everything(&place), ["a.csv"]);
+    session.sql("insert into t select 3, 4").await.unwrap();
+    assert_eq!(everything(&place).len(), 2);
+    assert_eq!(session.sql("select * from t").await.unwrap().rows(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_copy_leaves_the_old_file() {
+    let session = session();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.csv");
+    fs::write(&path, "precious").unwrap();
+    let copy = format!("copy (select value from range(1000000000)) to '{}'", path.display());
+    let cancelled = tokio::time::timeout(Duration::from_millis(300), session.sql(&copy)).await;
+    assert!(cancelled.is_err());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    // Its tasks end at their next step, and write nothing more.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    assert_eq!(everything(folder.path()), ["out.csv"]);
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn links_and_permissions_stay() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let session = session();
+    let folder = tempfile::tempdir().unwrap();
+    let (target, link) = (folder.path().join("target.csv"), folder.path().join("link.csv"));
+    fs::write(&target, "old").unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("target.csv", &link).unwrap();
+    session.sql(&format!("copy (select 1 as x) to '{}'", link.display())).await.unwrap();
+    assert_eq!(fs::read_to_string(&target).unwrap(), "x\n1\n");
+    assert!(link.is_symlink());
+    assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+    let error = session.sql("copy (select 1 as x) to '/dev/null' stored as csv").await.unwrap_err();
+    assert!(error.to_string().contains("/dev/null"), "{error}");
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
