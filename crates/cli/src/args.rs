@@ -39,7 +39,8 @@ pub enum Command {
 /// What every session takes.
 #[derive(Debug, Args)]
 pub struct SessionArguments {
-    /// A table from a Parquet, CSV or Arrow file; or one from each file and folder of a folder. May be repeated.
+    /// A table from a Parquet, CSV, JSON or Arrow file; or one from each file and folder of a folder, or from what matches a
+    /// pattern. May be repeated.
     #[arg(long, value_name = "DIR|FILE")]
     pub data: Vec<PathBuf>,
     #[command(flatten)]
@@ -70,7 +71,7 @@ pub struct QueryArguments {
     #[command(flatten)]
     pub session: SessionArguments,
     /// Run these statements, separated by `;`. May be repeated.
-    #[arg(short = 'c', value_name = "SQL")]
+    #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
     pub sql: Vec<String>,
     /// Run the statements of a file. May be repeated.
     #[arg(short = 'f', value_name = "FILE")]
@@ -78,9 +79,12 @@ pub struct QueryArguments {
     /// How results are written.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Write results to a file instead of the standard output.
+    /// Write results to a file instead of the standard output. An old file stays until the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Rows of a table that are shown, the others are counted; 0 is all. Where absent: 40 on a terminal, else all.
+    #[arg(long, value_name = "N")]
+    pub maxrows: Option<usize>,
     /// Show on stderr how long each statement took.
     #[arg(long)]
     pub timing: bool,
@@ -91,9 +95,9 @@ pub struct QueryArguments {
 pub enum Format {
     /// For people.
     Table,
-    /// Comma-separated with a header; NULL is empty, empty text is `""`.
+    /// Comma-separated with a header; NULL is empty, empty text is `""`, and so is a NULL that would be a blank line.
     Csv,
-    /// One JSON object a row and line.
+    /// One JSON object a row and line; NaN and infinities are texts.
     Json,
     /// A Parquet file.
     Parquet,
@@ -131,7 +135,7 @@ pub struct ExplainArguments {
     #[arg(long, value_enum, default_value_t = StageName::Plan)]
     pub stage: StageName,
     /// The query.
-    #[arg(short = 'c', value_name = "SQL")]
+    #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
     pub sql: String,
 }
 
@@ -243,7 +247,9 @@ impl SessionArguments {
     pub async fn open(&self) -> anyhow::Result<KelpieSession> {
         let session = self.settings.session()?;
         for path in &self.data {
-            session.register_dir(path).await?;
+            for problem in session.register_data(path).await?.problems {
+                crate::complain(&format!("warning: {problem}"));
+            }
         }
         Ok(session)
     }

@@ -7,6 +7,7 @@ mod devices;
 mod experiment;
 mod explain;
 mod generate;
+mod interrupt;
 mod output;
 mod progress;
 mod run;
@@ -33,8 +34,7 @@ fn main() -> ExitCode {
         // The reader of a pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Where stderr is closed too, nobody is left to tell.
-            let _ = writeln!(std::io::stderr(), "error: {}", message(&error));
+            complain(&format!("error: {}", message(&error)));
             ExitCode::FAILURE
         }
     }
@@ -63,6 +63,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
     })
+}
+
+/// Writes a line to stderr; where that is closed, nobody is left to tell.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", output::escaped(text));
 }
 
 /// An error and its causes on one line; what a cause repeats of the one before is left out.

@@ -1,6 +1,7 @@
 //! Progress bars: on stderr, only where it is a terminal, only for work longer than a second.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,6 +13,7 @@ pub const DELAY: Duration = Duration::from_secs(1);
 pub struct Progress {
     bar: ProgressBar,
     start: Instant,
+    cleared: AtomicBool,
 }
 
 impl Progress {
@@ -33,7 +35,7 @@ impl Progress {
         if total > 0 {
             bar.set_length(total);
         }
-        Progress { bar, start: Instant::now() }
+        Progress { bar, start: Instant::now(), cleared: AtomicBool::new(false) }
     }
 
     /// Sets how much is done of how much.
@@ -49,9 +51,19 @@ impl Progress {
         self.show_when_due();
     }
 
+    /// Removes it for good.
+    pub fn clear(&self) {
+        self.cleared.store(true, Ordering::Relaxed);
+        self.bar.finish_and_clear();
+    }
+
     /// Shows the bar if the work has taken long enough.
     pub fn show_when_due(&self) {
-        if self.bar.is_hidden() && self.start.elapsed() >= DELAY && std::io::stderr().is_terminal() {
+        if !self.cleared.load(Ordering::Relaxed)
+            && self.bar.is_hidden()
+            && self.start.elapsed() >= DELAY
+            && std::io::stderr().is_terminal()
+        {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.bar.enable_steady_tick(Duration::from_millis(200));
         }

@@ -1,25 +1,39 @@
 //! Runs statements: those of `-c` and `-f`, or those typed into the shell.
 
-use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use kelpie_datafusion::{KelpieSession, QueryResult, QueryTiming};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
+use kelpie_datafusion::{KelpieSession, QueryTiming};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::args::{QueryArguments, Script};
-use crate::output::Output;
+use crate::output::{Output, RowWriter};
 use crate::progress::{DELAY, Progress};
-use crate::{shell, statements};
+use crate::{complain, interrupt, shell, statements};
 
 /// Exit code of a program that an interrupt ended: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
+/// Batches that a query may be ahead of the output.
+const BATCHES_AHEAD: usize = 2;
+/// A cancelled query may tidy up for so long.
+const PATIENCE: Duration = Duration::from_millis(150);
+/// The same where a shell goes on.
+const PATIENCE_OF_A_SHELL: Duration = Duration::from_secs(2);
 
 /// A session with its output.
 pub struct Runner {
     pub session: Arc<KelpieSession>,
     pub output: Output,
     pub timing: bool,
+    /// Whether it goes on after Ctrl-C.
+    pub interactive: bool,
 }
 
 /// How a statement ended.
@@ -33,17 +47,15 @@ pub enum Outcome {
 
 pub async fn run(arguments: QueryArguments, scripts: Vec<Script>) -> Result<ExitCode> {
     let session = Arc::new(arguments.session.open().await?);
-    let output = Output::new(arguments.format, arguments.output);
-    let mut runner = Runner { session, output, timing: arguments.timing };
+    let output = Output::new(arguments.format, arguments.output, arguments.maxrows);
+    let mut runner = Runner { session, output, timing: arguments.timing, interactive: false };
     if scripts.is_empty() {
         return shell::run(runner).await;
     }
     for script in scripts {
         let text = match script {
             Script::Sql(sql) => sql,
-            Script::File(path) => {
-                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?
-            }
+            Script::File(path) => read_script(&path)?,
         };
         for statement in statements::all(&text) {
             if runner.run(&statement).await? == Outcome::Cancelled {
@@ -51,50 +63,193 @@ pub async fn run(arguments: QueryArguments, scripts: Vec<Script>) -> Result<Exit
             }
         }
     }
+    runner.output.complete()?;
     Ok(ExitCode::SUCCESS)
 }
 
-impl Runner {
-    /// Runs a statement and writes its result; Ctrl-C cancels it.
-    pub async fn run(&mut self, statement: &str) -> Result<Outcome> {
-        let Some(result) = cancellable(&self.session, statement).await? else {
-            // Where stderr is closed, nobody is left to tell.
-            let _ = writeln!(std::io::stderr(), "cancelled");
-            return Ok(Outcome::Cancelled);
-        };
-        self.output.write(&result.schema, &result.batches)?;
-        if self.timing {
-            let _ = writeln!(std::io::stderr(), "{}", timing_text(&result.timing));
+fn read_script(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(statements::without_mark(&text).to_string())
+}
+
+/// What a running query gives.
+enum Event {
+    Rows(RecordBatch),
+    End(Box<QueryTiming>),
+    Failed(DataFusionError),
+}
+
+/// A query in a task of its own, its rows on their way to a thread that writes them.
+struct Running {
+    task: tokio::task::JoinHandle<()>,
+    schema: Option<oneshot::Receiver<Result<SchemaRef, DataFusionError>>>,
+    events: Option<mpsc::Receiver<Event>>,
+    /// Tells the writer to stop, wherever it is.
+    stopped: Arc<AtomicBool>,
+    stop: Arc<Notify>,
+    /// Ends when both the task and the writer have.
+    ended: std::sync::mpsc::Receiver<()>,
+    alive: Option<std::sync::mpsc::Sender<()>>,
+}
+
+impl Running {
+    fn start(session: &Arc<KelpieSession>, statement: &str) -> Running {
+        let (session, sql) = (Arc::clone(session), statement.to_string());
+        let (to_schema, schema) = oneshot::channel();
+        let (to_writer, events) = mpsc::channel(BATCHES_AHEAD);
+        let (alive, ended) = std::sync::mpsc::channel();
+        let of_task = alive.clone();
+        let task = tokio::spawn(async move {
+            let _alive = of_task;
+            let mut query = match session.start(&sql).await {
+                Ok(query) => query,
+                Err(error) => {
+                    let _ = to_schema.send(Err(error));
+                    return;
+                }
+            };
+            // Where nobody listens any more, the query ends.
+            if to_schema.send(Ok(query.schema())).is_err() {
+                return;
+            }
+            loop {
+                let event = match query.next().await {
+                    Ok(Some(batch)) => Event::Rows(batch),
+                    Ok(None) => break,
+                    Err(error) => {
+                        let _ = to_writer.send(Event::Failed(error)).await;
+                        return;
+                    }
+                };
+                if to_writer.send(event).await.is_err() {
+                    return;
+                }
+            }
+            let _ = to_writer.send(Event::End(Box::new(query.finish()))).await;
+        });
+        Running {
+            task,
+            schema: Some(schema),
+            events: Some(events),
+            stopped: Arc::default(),
+            stop: Arc::default(),
+            ended,
+            alive: Some(alive),
         }
-        Ok(Outcome::Done)
+    }
+
+    /// Brings all rows to the output.
+    async fn write(&mut self, output: &mut Output, spinner: &Arc<Progress>) -> Result<QueryTiming> {
+        let (Some(schema), Some(events)) = (self.schema.take(), self.events.take()) else {
+            return Err(anyhow!("the query was written before"));
+        };
+        let schema = schema.await.map_err(|_| broke_down())?.map_err(plain)?;
+        let writer = output.begin(&schema, &self.stopped, spinner)?;
+        let place = output.place();
+        let (done, is_done) = oneshot::channel();
+        let (runtime, stop) = (tokio::runtime::Handle::current(), Arc::clone(&self.stop));
+        let alive = self.alive.take();
+        let thread = std::thread::Builder::new().name("output".into());
+        let spawned = thread.spawn(move || {
+            let _alive = alive;
+            // Where nobody waits any more, the query was cancelled.
+            let _ = done.send(runtime.block_on(write_rows(writer, events, &stop, &place)));
+        });
+        spawned.context("cannot start threads")?;
+        is_done.await.map_err(|_| broke_down())?
+    }
+
+    /// Ends the query and its output. Before the program ends little time is left to tidy up; a shell waits longer for its
+    /// output, which shares the terminal with what comes next.
+    fn cancel(&mut self, wait_for_output: bool) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.stop.notify_one();
+        self.task.abort();
+        (self.schema, self.events, self.alive) = (None, None, None);
+        // Nothing is ever sent: this is over when the last sender is dropped.
+        let gone = self.ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected);
+        if wait_for_output && !gone {
+            let _ = self.ended.recv_timeout(PATIENCE_OF_A_SHELL);
+        }
     }
 }
 
-/// The answer of a statement, or nothing where Ctrl-C came first.
-async fn cancellable(session: &Arc<KelpieSession>, statement: &str) -> Result<Option<QueryResult>> {
-    let (session, sql) = (Arc::clone(session), statement.to_string());
-    // A task of its own: between two batches the query does not look at signals, and need not.
-    let mut query = tokio::spawn(async move { session.sql(&sql).await });
-    let spinner = Progress::spinner("running");
-    let mut due = std::pin::pin!(tokio::time::sleep(DELAY));
-    let mut shown = false;
+async fn write_rows(
+    mut writer: Option<Box<dyn RowWriter>>,
+    mut events: mpsc::Receiver<Event>,
+    stop: &Notify,
+    place: &str,
+) -> Result<QueryTiming> {
     loop {
-        tokio::select! {
-            joined = &mut query => {
-                drop(spinner);
-                let result = joined.map_err(|error| anyhow!("the query broke down: {error}"))?;
-                return Ok(Some(result.map_err(|error| anyhow!("{}", error.strip_backtrace()))?));
+        let event = tokio::select! {
+            biased;
+            () = stop.notified() => None,
+            event = events.recv() => event,
+        };
+        match (event, &mut writer) {
+            (Some(Event::Rows(batch)), Some(writer)) => {
+                writer.write(&batch).with_context(|| place.to_string())?;
             }
-            signal = tokio::signal::ctrl_c() => {
-                signal.context("cannot listen for Ctrl-C")?;
-                query.abort();
-                return Ok(None);
+            (Some(Event::Rows(_)), None) => {}
+            (Some(Event::Failed(error)), _) => return Err(plain(error)),
+            (Some(Event::End(timing)), _) => {
+                if let Some(writer) = writer {
+                    writer.finish().with_context(|| place.to_string())?;
+                }
+                return Ok(*timing);
             }
-            () = &mut due, if !shown => {
-                shown = true;
-                spinner.show_when_due();
+            (None, _) => return Err(broke_down()),
+        }
+    }
+}
+
+fn plain(error: DataFusionError) -> anyhow::Error {
+    anyhow!("{}", error.strip_backtrace())
+}
+
+fn broke_down() -> anyhow::Error {
+    anyhow!("the query broke down")
+}
+
+impl Runner {
+    /// Runs a statement and writes its rows as they come; Ctrl-C cancels it.
+    pub async fn run(&mut self, statement: &str) -> Result<Outcome> {
+        let pressed = interrupt::listen()?;
+        let spinner = Arc::new(Progress::spinner("running"));
+        let mut running = Running::start(&self.session, statement);
+        let timing = {
+            let mut writing = std::pin::pin!(running.write(&mut self.output, &spinner));
+            let mut due = std::pin::pin!(tokio::time::sleep(DELAY));
+            let mut shown = false;
+            loop {
+                tokio::select! {
+                    biased;
+                    () = pressed.notified() => break None,
+                    result = &mut writing => break Some(result),
+                    () = &mut due, if !shown => {
+                        shown = true;
+                        spinner.show_when_due();
+                    }
+                }
+            }
+        };
+        spinner.clear();
+        let Some(result) = timing else {
+            running.cancel(self.interactive);
+            complain("cancelled");
+            self.output.take_back()?;
+            return Ok(Outcome::Cancelled);
+        };
+        match result {
+            Ok(timing) if self.timing => complain(&timing_text(&timing)),
+            Ok(_) => {}
+            Err(error) => {
+                running.cancel(self.interactive);
+                self.output.take_back()?;
+                return Err(error);
             }
         }
+        Ok(Outcome::Done)
     }
 }
 

@@ -11,8 +11,8 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Config, Context, Editor, Helper, Highlighter, Hinter, Validator};
 
-use crate::run::Runner;
-use crate::{message, statements};
+use crate::run::{INTERRUPTED, Outcome, Runner};
+use crate::{complain, message, statements};
 
 const PROMPT: &str = "kelpie> ";
 const CONTINUATION: &str = "   ...> ";
@@ -22,13 +22,14 @@ const HELP: &str = "\
 Statements end with `;` and may span lines. Ctrl-C cancels a running statement, Ctrl-D leaves.
   .tables             the tables
   .schema [table]     the columns of a table, or of all
+  .maxrows [N]        rows of a table that are shown; 0 is all
   .timing [on|off]    show how long statements take
   .help               this text
   .quit               leave
 select … from 'file.parquet' reads a file; SET kelpie.device = 'cpu' sets an option; EXPLAIN shows the plan.
 ";
 
-const DOT_COMMANDS: [&str; 5] = [".help", ".quit", ".schema", ".tables", ".timing"];
+const DOT_COMMANDS: [&str; 6] = [".help", ".maxrows", ".quit", ".schema", ".tables", ".timing"];
 
 const KEYWORDS: [&str; 56] = [
     "ALL",
@@ -102,21 +103,34 @@ struct Shell {
     /// Lines of a statement that has no `;` yet.
     pending: String,
     failed: bool,
+    /// A statement was cancelled: the end of a script, to a shell nothing.
+    cancelled: bool,
 }
 
 pub async fn run(runner: Runner) -> Result<ExitCode> {
-    let mut shell = Shell { runner, pending: String::new(), failed: false };
+    let mut shell = Shell { runner, pending: String::new(), failed: false, cancelled: false };
     if io::stdin().is_terminal() {
+        shell.runner.interactive = true;
         shell.edit_lines().await?;
+        shell.runner.output.complete()?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut first = true;
     for line in io::stdin().lock().lines() {
         let line = line.context("cannot read the standard input")?;
-        if shell.line(&line).await == Next::Leave {
+        let line = if std::mem::take(&mut first) { statements::without_mark(&line) } else { &line };
+        if shell.line(line).await == Next::Leave {
             break;
+        }
+        if shell.cancelled {
+            return Ok(ExitCode::from(INTERRUPTED));
         }
     }
     shell.finish().await;
+    if shell.cancelled {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    shell.runner.output.complete()?;
     // An error ends no script, and is not forgotten.
     Ok(if shell.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -142,7 +156,12 @@ impl Shell {
                     }
                 }
                 Err(ReadlineError::Interrupted) => self.pending.clear(),
-                Err(ReadlineError::Eof) => break,
+                Err(ReadlineError::Eof) => {
+                    if !self.pending.is_empty() {
+                        self.complain("the last statement did not run: it has no `;`");
+                    }
+                    break;
+                }
                 Err(error) => return Err(error).context("cannot read the terminal"),
             }
         }
@@ -174,7 +193,10 @@ impl Shell {
             self.pending = rest.to_string();
         }
         for statement in complete {
-            self.statement(&statement).await;
+            if !self.statement(&statement).await {
+                self.pending.clear();
+                break;
+            }
         }
         Next::Continue
     }
@@ -183,20 +205,27 @@ impl Shell {
     async fn finish(&mut self) {
         let rest = std::mem::take(&mut self.pending);
         for statement in statements::all(&rest) {
-            self.statement(&statement).await;
+            if !self.statement(&statement).await {
+                break;
+            }
         }
     }
 
-    async fn statement(&mut self, statement: &str) {
-        if let Err(error) = self.runner.run(statement).await {
-            self.complain(&message(&error));
+    /// Runs a statement; false where the user cancelled it, and with it what else stands on the line.
+    async fn statement(&mut self, statement: &str) -> bool {
+        match self.runner.run(statement).await {
+            Ok(outcome) => {
+                self.cancelled = outcome == Outcome::Cancelled;
+                return !self.cancelled;
+            }
+            Err(error) => self.complain(&message(&error)),
         }
+        true
     }
 
     fn complain(&mut self, text: &str) {
         self.failed = true;
-        // Where stderr is closed, nobody is left to tell.
-        let _ = writeln!(io::stderr(), "error: {text}");
+        complain(&format!("error: {text}"));
     }
 
     async fn dot_command(&mut self, line: &str) -> Result<Next> {
@@ -214,12 +243,25 @@ impl Shell {
                 }
             }
             (".schema", table) => self.print_schema(table).await?,
+            (".maxrows", rows) => self.set_max_rows(rows)?,
             (".timing", Some("on")) => self.set_timing(true)?,
             (".timing", Some("off")) => self.set_timing(false)?,
             (".timing", None) => self.set_timing(!self.runner.timing)?,
             _ => bail!("unknown command `{line}`: .help lists the commands"),
         }
         Ok(Next::Continue)
+    }
+
+    fn set_max_rows(&mut self, rows: Option<&str>) -> Result<()> {
+        if let Some(rows) = rows {
+            let number = rows.parse().with_context(|| format!(".maxrows {rows}: not a number of rows"))?;
+            self.runner.output.max_rows = Some(number);
+        }
+        match self.runner.output.max_rows {
+            Some(0) => println("tables are shown as a whole"),
+            Some(rows) => println(&format!("{rows} rows of a table are shown")),
+            None => println("40 rows of a table are shown on a terminal, elsewhere all"),
+        }
     }
 
     fn set_timing(&mut self, on: bool) -> Result<()> {

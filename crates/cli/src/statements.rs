@@ -6,7 +6,9 @@ pub fn split(text: &str) -> (Vec<String>, &str) {
     let (mut statements, mut start, mut position) = (Vec::new(), 0, 0);
     while position < bytes.len() {
         match bytes[position] {
+            b'\'' if is_escaped(bytes, position) => position = skip_escaped(bytes, position),
             quote @ (b'\'' | b'"' | b'`') => position = skip_quoted(bytes, position, quote),
+            b'$' if !follows_word(bytes, position) => position = skip_dollars(bytes, position),
             b'-' if bytes.get(position + 1) == Some(&b'-') => position = skip_line(bytes, position),
             b'/' if bytes.get(position + 1) == Some(&b'*') => position = skip_comment(bytes, position),
             b';' => {
@@ -25,6 +27,11 @@ pub fn all(text: &str) -> Vec<String> {
     let (mut statements, rest) = split(text);
     push(rest, &mut statements);
     statements
+}
+
+/// A text without the byte order mark that some editors put before it.
+pub fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// Whether a text has nothing but white space and comments.
@@ -52,6 +59,44 @@ fn push(statement: &str, statements: &mut Vec<String>) {
 fn skip_quoted(bytes: &[u8], start: usize, quote: u8) -> usize {
     let end = bytes[start + 1..].iter().position(|b| *b == quote);
     end.map_or(bytes.len(), |offset| start + 1 + offset + 1)
+}
+
+/// Whether the quote here begins a text with escapes: `E'…'`.
+fn is_escaped(bytes: &[u8], quote: usize) -> bool {
+    quote > 0 && matches!(bytes[quote - 1], b'e' | b'E') && !follows_word(bytes, quote - 1)
+}
+
+/// After `E'…'`, in which a backslash takes its meaning from the next character.
+fn skip_escaped(bytes: &[u8], start: usize) -> usize {
+    let mut position = start + 1;
+    while position < bytes.len() {
+        match bytes[position] {
+            b'\\' => position += 2,
+            b'\'' => return position + 1,
+            _ => position += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// After `$$…$$` or `$tag$…$tag$`; after the `$` where it begins neither.
+fn skip_dollars(bytes: &[u8], start: usize) -> usize {
+    let tag = bytes[start + 1..].iter().take_while(|b| is_word(**b)).count();
+    let delimiter = match bytes.get(start + 1 + tag) {
+        Some(b'$') => &bytes[start..start + tag + 2],
+        _ => return start + 1,
+    };
+    let body = start + delimiter.len();
+    let end = bytes[body..].windows(delimiter.len()).position(|window| window == delimiter);
+    end.map_or(bytes.len(), |offset| body + offset + delimiter.len())
+}
+
+fn follows_word(bytes: &[u8], position: usize) -> bool {
+    position > 0 && (is_word(bytes[position - 1]) || matches!(bytes[position - 1], b'$' | b'@' | b'#'))
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
 fn skip_line(bytes: &[u8], start: usize) -> usize {
@@ -83,7 +128,7 @@ mod tests {
 
     #[test]
     fn statements_end_at_semicolons_outside_quotes_and_comments() {
-        let cases: [(&str, &[&str], &str); 9] = [
+        let cases: [(&str, &[&str], &str); 17] = [
             ("", &[], ""),
             ("select 1", &[], "select 1"),
             ("select 1; select 2 ;\n", &["select 1", "select 2"], "\n"),
@@ -93,6 +138,14 @@ mod tests {
             ("select 1 -- no; end\n;", &["select 1 -- no; end"], ""),
             ("/* a; /* b; */ c; */ select 'ü;';", &["/* a; /* b; */ c; */ select 'ü;'"], ""),
             ("select 'open; ", &[], "select 'open; "),
+            ("select $$a;b$$; x", &["select $$a;b$$"], " x"),
+            ("select $t1$a;$$;$t$b$t1$; x", &["select $t1$a;$$;$t$b$t1$"], " x"),
+            ("select $ü$;$ü$;", &["select $ü$;$ü$"], ""),
+            ("select $$open; ", &[], "select $$open; "),
+            ("select $1; a$b;$c", &["select $1", "a$b"], "$c"),
+            (r"select E'a\'; b', e'\\'; x", &[r"select E'a\'; b', e'\\'"], " x"),
+            (r"select 'a\'; b, name'\'; x", &[r"select 'a\'", r"b, name'\'"], " x"),
+            (r"select e'open\'; ", &[], r"select e'open\'; "),
         ];
         for (text, statements, rest) in cases {
             let (found, found_rest) = split(text);

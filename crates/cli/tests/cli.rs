@@ -57,7 +57,7 @@ impl Run {
     #[track_caller]
     fn fails_with(self, parts: &[&str]) {
         assert_eq!(self.code, Some(1), "{}{}", self.out, self.err);
-        assert!(self.err.starts_with("error: "), "{}", self.err);
+        assert!(self.err.lines().any(|line| line.starts_with("error: ")), "{}", self.err);
         for part in parts {
             assert!(self.err.contains(part), "`{part}` is not in: {}", self.err);
         }
