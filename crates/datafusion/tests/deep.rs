@@ -1,5 +1,7 @@
 //! Deep and long statements give an answer or an error, on small stacks too: none aborts the process.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -143,6 +145,44 @@ fn nested_deeply() {
             ),
         ],
         &[("datafusion.sql_parser.recursion_limit", "5000")],
+    );
+}
+
+/// Takes DataFusion's planner seconds each.
+#[test]
+#[ignore = "long"]
+fn longer_and_deeper() {
+    let when = |i: usize| format!("CASE WHEN a = {i} THEN {i} ELSE ");
+    let sum: i64 = (0..ROWS).sum();
+    check(
+        vec![
+            (
+                format!(
+                    "SELECT count(*) FROM t WHERE {}",
+                    chain(20_000, " OR ", |i| format!("a = {i} AND a <> 3"))
+                ),
+                (ROWS - 1).to_string(),
+            ),
+            (format!("SELECT sum({}) FROM t", chain(1500, " + ", |_| "a".into())), (1500 * sum).to_string()),
+            (format!("SELECT max(length({})) FROM t", chain(1000, " || ", |_| "s".into())), "2000".into()),
+            (format!("SELECT sum({}) FROM t", nested(1000, when, "0", " END")), sum.to_string()),
+            (nested(1000, |_| "SELECT * FROM (".into(), "SELECT count(*) FROM t", ")"), ROWS.to_string()),
+            (
+                format!(
+                    "SELECT count(*) FROM ({})",
+                    chain(1500, " UNION ALL ", |i| format!("SELECT a FROM t WHERE a > {i}"))
+                ),
+                (ROWS * (ROWS - 1) / 2).to_string(),
+            ),
+            (
+                format!(
+                    "SELECT count(*) FROM ({})",
+                    chain(1000, " UNION ", |i| format!("SELECT a + {i} FROM t"))
+                ),
+                (ROWS + 999).to_string(),
+            ),
+        ],
+        &[("datafusion.sql_parser.recursion_limit", "10000")],
     );
 }
 

@@ -66,7 +66,7 @@ fn guarded(node: &Node, level: usize) -> Result<Node> {
         }
         None => own_exprs(&node).0,
     };
-    match expr_levels > SHALLOW || level % SPAN == 0 {
+    match expr_levels > SHALLOW || level.is_multiple_of(SPAN) {
         true => Ok(Arc::new(Guard { inner: Some(node), bytes: bytes_of(expr_levels + SPAN) })),
         false => Ok(node),
     }

@@ -16,7 +16,7 @@ const OPERATOR_LIMIT: usize = 1_000;
 /// Levels of operators that Kelpie translates.
 pub(crate) const LEVEL_LIMIT: usize = 200;
 /// Parts of a plan's expressions that Kelpie translates: the time of a kernel's compiler grows faster than they do.
-const PART_LIMIT: usize = 20_000;
+const PART_LIMIT: usize = 10_000;
 /// Where a walk gives up: an expression whose parts are shared is no larger than that in memory, but may be as a tree.
 const WALK_LIMIT: usize = 4_000_000;
 /// What Kelpie's walks take where nothing is deep, and for a level, in a build without optimization.
