@@ -4,15 +4,15 @@ use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
 
-/// What the queries are over.
+/// Who makes the queries.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Tables {
+enum Generator {
     /// One table with a column of every type.
     Single,
     /// Random tables: joins, subqueries, set operations.
-    Many,
-    /// The same with few rows: for the interpreter.
-    Small,
+    Relational,
+    /// Extremes in every column, and expressions that fail as keys of everything.
+    Adversarial,
 }
 
 /// The arguments of `fuzz`.
@@ -24,10 +24,16 @@ pub struct Request {
     /// The first seed; every 25 queries (200 of a single table) take the next.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What the queries are over.
-    #[arg(long, value_enum, default_value_t = Tables::Many)]
-    tables: Tables,
-    /// Session options, such as kelpie.device=simt.
+    /// Who makes the queries.
+    #[arg(long, value_enum, default_value_t = Generator::Relational)]
+    generator: Generator,
+    /// Kelpie's device: cpu, cuda, or simt (whose tables have few rows).
+    #[arg(long)]
+    device: Option<String>,
+    /// Partitions of Kelpie's session; DataFusion's own has one.
+    #[arg(long)]
+    partitions: Option<usize>,
+    /// Other session options, such as kelpie.micro_model=pipelined.
     #[arg(long = "set", value_name = "OPTION=VALUE")]
     settings: Vec<String>,
     /// Build for speed: worth it for many thousands.
@@ -35,19 +41,35 @@ pub struct Request {
     release: bool,
 }
 
+impl Request {
+    /// The generator's name for the example.
+    fn generator(&self) -> &'static str {
+        let small = self.device.as_deref() == Some("simt");
+        match (self.generator, small) {
+            (Generator::Single, _) => "single",
+            (Generator::Relational, false) => "relational",
+            (Generator::Relational, true) => "relational-small",
+            (Generator::Adversarial, false) => "adversarial",
+            (Generator::Adversarial, true) => "adversarial-small",
+        }
+    }
+
+    fn settings(&self) -> Vec<String> {
+        let device = self.device.iter().map(|device| format!("kelpie.device={device}"));
+        let partitions = self.partitions.iter();
+        let partitions = partitions.map(|n| format!("datafusion.execution.target_partitions={n}"));
+        device.chain(partitions).chain(self.settings.iter().cloned()).collect()
+    }
+}
+
 /// Runs the example of `kelpie-datafusion`: without a dependency on it, the other commands build in seconds.
 pub fn fuzz(request: &Request) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let tables = match request.tables {
-        Tables::Single => "single",
-        Tables::Many => "many",
-        Tables::Small => "small",
-    };
     let status = Command::new(cargo)
         .args(["run", "--quiet", "--package", "kelpie-datafusion", "--example", "fuzz"])
         .args(request.release.then_some("--release"))
-        .args(["--", tables, &request.queries.to_string(), &request.seed.to_string()])
-        .args(&request.settings)
+        .args(["--", request.generator(), &request.queries.to_string(), &request.seed.to_string()])
+        .args(request.settings())
         .status();
     match status {
         Ok(status) if status.success() => ExitCode::SUCCESS,

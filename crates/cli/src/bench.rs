@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use kelpie_workloads::bench::{self, BenchOptions, FallbackOptions, Subject};
+use kelpie_workloads::bench::{self, BenchOptions, FallbackOptions, QueryReport, Subject};
 
 use crate::args::{BenchArguments, thread_count};
 use crate::progress::Progress;
@@ -32,7 +32,10 @@ pub async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         let text = serde_json::to_string_pretty(&report)?;
         std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if report.queries.iter().any(|q| q.error.is_some() || q.answer_is_right == Some(false)) {
+    let failed = |q: &QueryReport| {
+        q.error.is_some() || q.answer_is_right == Some(false) || !q.peer_differences.is_empty()
+    };
+    if report.queries.iter().any(failed) {
         bail!("some queries failed");
     }
     Ok(ExitCode::SUCCESS)

@@ -1,71 +1,237 @@
 //! Any number of generated queries, compared with DataFusion: `cargo run -p xtask -- fuzz --queries N --seed S`.
 //!
-//! Arguments: single|many|small QUERIES SEED [OPTION=VALUE]… `single` queries are of one table, `many` of random tables with
-//! joins and subqueries, `small` the same with few rows, for the interpreter. Exit code 1 where answers differ.
+//! Arguments: GENERATOR QUERIES SEED [OPTION=VALUE]… The generators are `single` (one table), `relational` (random tables
+//! with joins and subqueries), `adversarial` (extremes and expressions that fail), and, with few rows for the interpreter,
+//! `relational-small` and `adversarial-small`. Exit code 1 where answers differ.
+//!
+//! The queries run in child processes, a few seeds each. Should one die or hang, the query is reported, and the others run.
 
-use std::process::ExitCode;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
-use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Scale, fuzz, fuzz_relational};
+use kelpie_datafusion::testing::{
+    FuzzReport, QUERIES_A_SEED, Scale, Size, fuzz, fuzz_adversarial, fuzz_relational,
+};
 use kelpie_engine::Engine;
 
-/// Queries over one table that share its rows.
+/// Queries of a seed of `single`.
 const SINGLE_A_SEED: usize = 200;
+
+/// Seeds that a child runs.
+const SEEDS_A_CHILD: usize = 8;
 
 /// How often the counts so far are shown.
 const QUERIES_A_LINE: usize = 1000;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// A query that takes longer hangs. The interpreter takes seconds where others take milliseconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What makes a process a child.
+const CHILD: &str = "--child";
+
+/// Queries of a seed: from a number, up to another.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    seed: u64,
+    from: usize,
+    to: usize,
+}
+
+impl Item {
+    fn parse(text: &str) -> Option<Item> {
+        let mut numbers = text.split(':').map(|number| number.parse::<u64>().ok());
+        let mut next = || numbers.next().flatten();
+        Some(Item { seed: next()?, from: next()? as usize, to: next()? as usize })
+    }
+}
+
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().map(String::as_str) == Some(CHILD) {
+        return child(&arguments[1..]);
+    }
     let number = |index: usize| arguments.get(index).and_then(|text| text.parse::<u64>().ok());
-    let scale = match arguments.first().map(String::as_str) {
-        Some("single") => None,
-        Some("many") => Some(Scale::Normal),
-        Some("small") => Some(Scale::Small),
+    let (Some(generator), Some(queries), Some(seed)) = (arguments.first(), number(1), number(2)) else {
+        return usage();
+    };
+    let queries_a_seed = match generator.as_str() {
+        "single" => SINGLE_A_SEED,
+        "relational" | "relational-small" | "adversarial" | "adversarial-small" => QUERIES_A_SEED,
         _ => return usage(),
     };
-    let (Some(queries), Some(first_seed)) = (number(1), number(2)) else { return usage() };
-    let settings: Vec<(&str, &str)> =
-        arguments.iter().skip(3).filter_map(|pair| pair.split_once('=')).collect();
-    let (mut left, mut seed) = (queries as usize, first_seed);
-    let (mut report, mut shown) = (FuzzReport::default(), 0);
-    let engine = Arc::new(Engine::default());
+    let mut items: Vec<Item> = Vec::new();
+    let mut left = queries as usize;
     while left > 0 {
-        let count = left.min(if scale.is_some() { QUERIES_A_SEED } else { SINGLE_A_SEED });
-        let found = match scale {
-            Some(scale) => fuzz_relational(seed, count, scale, &settings, &engine).await,
-            None => fuzz(count, seed, &settings).await,
+        let count = left.min(queries_a_seed);
+        items.push(Item { seed: seed + items.len() as u64, from: 0, to: count });
+        left -= count;
+    }
+    match Parent::new(generator, &arguments[3..]).run(items) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!(
+        "usage: fuzz single|relational|relational-small|adversarial|adversarial-small QUERIES SEED [OPTION=VALUE]…"
+    );
+    ExitCode::from(2)
+}
+
+/// Starts children and adds up what they find.
+struct Parent<'a> {
+    generator: &'a str,
+    settings: &'a [String],
+    report: FuzzReport,
+    /// Queries of which a process died or hung.
+    deaths: Vec<String>,
+    shown: usize,
+}
+
+impl<'a> Parent<'a> {
+    fn new(generator: &'a str, settings: &'a [String]) -> Parent<'a> {
+        Parent { generator, settings, report: FuzzReport::default(), deaths: Vec::new(), shown: 0 }
+    }
+
+    /// Runs all items; false where anything differs or died.
+    fn run(mut self, mut items: Vec<Item>) -> std::io::Result<bool> {
+        items.reverse();
+        while !items.is_empty() {
+            let few = items.split_off(items.len().saturating_sub(SEEDS_A_CHILD));
+            let again = self.run_child(few.into_iter().rev().collect())?;
+            items.extend(again.into_iter().rev());
+            self.show_progress();
+        }
+        println!("{}", self.report.counts());
+        self.deaths.iter().for_each(|death| println!("DIED, {death}"));
+        println!("{} processes died or hung", self.deaths.len());
+        Ok(self.report.different.is_empty() && self.deaths.is_empty())
+    }
+
+    /// Runs items in a child: those that it did not come to, without the query of which it died.
+    fn run_child(&mut self, items: Vec<Item>) -> std::io::Result<Vec<Item>> {
+        let numbers = items.iter().map(|item| format!("{}:{}:{}", item.seed, item.from, item.to));
+        let mut child = Command::new(std::env::current_exe()?)
+            .args([CHILD, self.generator, &numbers.collect::<Vec<_>>().join(",")])
+            .args(self.settings)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let lines = lines_of(&mut child);
+        let (mut done, mut running) = (0, None);
+        let mut hangs = false;
+        loop {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) => match line.split_once('\t') {
+                    Some(("query", number_and_sql)) => running = Some(number_and_sql.to_string()),
+                    _ if line == "done" => (done, running) = (done + 1, None),
+                    _ if self.report.add_line(&line) => {}
+                    _ => println!("{line}"),
+                },
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                    hangs = true;
+                    child.kill()?;
+                    break;
+                }
+            }
+        }
+        let status = child.wait()?;
+        let Some(item) = items.get(done).copied() else { return Ok(Vec::new()) };
+        let mut rest = items[done + 1..].to_vec();
+        let how = if hangs { "hangs".into() } else { status.to_string() };
+        let dying = running.as_deref().and_then(|text| text.split_once('\t'));
+        let Some((number, sql)) = dying else {
+            self.deaths.push(format!("seed {}, between queries: {how}", item.seed));
+            return Ok(rest);
         };
+        println!("DIED, seed {} query {number}: {how}\n  {sql}", item.seed);
+        self.deaths.push(format!("seed {} query {number}: {how}: {sql}", item.seed));
+        let number: usize = number.parse().unwrap_or(item.from);
+        // What ran before it in this seed was not reported.
+        rest.splice(0..0, [Item { to: number, ..item }, Item { from: number + 1, ..item }]);
+        rest.retain(|item| item.from < item.to);
+        Ok(rest)
+    }
+
+    fn show_progress(&mut self) {
+        let run = self.report.run();
+        if run / QUERIES_A_LINE > self.shown {
+            self.shown = run / QUERIES_A_LINE;
+            let (different, compiled) = (self.report.different.len(), self.report.compiled_percent());
+            println!(
+                "{run} queries, {different} different, {compiled:.1} % compiled, {} died",
+                self.deaths.len()
+            );
+        }
+    }
+}
+
+/// What a child writes, line by line.
+fn lines_of(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    if let Some(output) = child.stdout.take() {
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    receiver
+}
+
+/// Runs items and writes what happens, line by line.
+fn child(arguments: &[String]) -> ExitCode {
+    let [generator, items, settings @ ..] = arguments else { return usage() };
+    let settings: Vec<(&str, &str)> = settings.iter().filter_map(|pair| pair.split_once('=')).collect();
+    let engine = Arc::new(Engine::default());
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for item in items.split(',').filter_map(Item::parse) {
+        let Item { seed, from, to } = item;
+        let observer = |_: &str, number: usize, sql: &str| {
+            println!("query\t{number}\t{}", sql.replace(['\n', '\t'], " "));
+        };
+        let found = runtime.block_on(async {
+            match generator.as_str() {
+                "single" => fuzz(from..to, seed, &settings, &observer).await,
+                "relational" => {
+                    fuzz_relational(seed, from..to, Scale::Normal, &settings, &engine, &observer).await
+                }
+                "relational-small" => {
+                    fuzz_relational(seed, from..to, Scale::Small, &settings, &engine, &observer).await
+                }
+                "adversarial" => {
+                    fuzz_adversarial(seed, from..to, Size::Normal, &settings, &engine, &observer).await
+                }
+                _ => fuzz_adversarial(seed, from..to, Size::Small, &settings, &engine, &observer).await,
+            }
+        });
         match found {
             Ok(found) => {
-                for different in &found.different {
-                    println!("{different}");
-                }
-                report.merge(found);
+                found.different.iter().for_each(|different| println!("{different}"));
+                found.to_lines().iter().for_each(|line| println!("{line}"));
+                println!("done");
             }
             Err(error) => {
                 eprintln!("error: {error}");
                 return ExitCode::FAILURE;
             }
         }
-        if report.run() / QUERIES_A_LINE > shown {
-            shown = report.run() / QUERIES_A_LINE;
-            println!(
-                "{} queries, {} different, {:.1} % compiled",
-                report.run(),
-                report.different.len(),
-                report.compiled_percent()
-            );
-        }
-        left -= count;
-        seed += 1;
     }
-    println!("{}", report.counts());
-    ExitCode::from(u8::from(!report.different.is_empty()))
-}
-
-fn usage() -> ExitCode {
-    eprintln!("usage: fuzz single|many|small QUERIES SEED [OPTION=VALUE]…");
-    ExitCode::from(2)
+    ExitCode::SUCCESS
 }

@@ -6,13 +6,15 @@
 
 use std::sync::Arc;
 
-use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Scale, fuzz, fuzz_relational};
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Int64Type;
+use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Scale, fuzz, fuzz_relational, has_cuda};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_engine::Engine;
 
 /// Runs queries of a seed and fails with every query that differs.
 async fn agree(queries: usize, seed: u64, settings: &[(&str, &str)]) {
-    let report = fuzz(queries, seed, settings).await.unwrap();
+    let report = fuzz(0..queries, seed, settings, &|_, _, _| {}).await.unwrap();
     println!("seed {seed}, {settings:?}: {report}");
     assert!(report.different.is_empty(), "{report}");
     assert!(report.compiled * 10 >= report.equal * 6, "too few queries are compiled as a whole: {report}");
@@ -46,10 +48,13 @@ async fn relational(seeds: std::ops::Range<u64>, scale: Scale, settings: &[(&str
     let engine = Arc::new(Engine::default());
     let mut report = FuzzReport::default();
     for seed in seeds.clone() {
-        report.merge(fuzz_relational(seed, QUERIES_A_SEED, scale, settings, &engine).await.unwrap());
+        report.merge(
+            fuzz_relational(seed, 0..QUERIES_A_SEED, scale, settings, &engine, &|_, _, _| {}).await.unwrap(),
+        );
     }
     println!("seeds {seeds:?}, {settings:?}: {}", report.counts());
     assert!(report.different.is_empty(), "{report}");
+    assert!(report.compiled_percent() >= 90.0, "too few queries are compiled as a whole: {report}");
     assert!(report.both_failed * 20 <= report.run(), "too many queries fail: {report}");
     assert!(report.only_plain_failed * 50 <= report.run(), "DataFusion alone fails too often: {report}");
 }
@@ -92,11 +97,24 @@ async fn relational_simt() {
     }
 }
 
+/// Where there is a GPU; `KELPIE_REQUIRE=cuda` makes its absence an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn cuda() {
+    if !has_cuda(&Engine::default()) {
+        return;
+    }
+    for model in ["resolution", "pipelined"] {
+        let settings = [("kelpie.device", "cuda"), ("kelpie.micro_model", model)];
+        agree(60, 5, &settings).await;
+        relational(2001..2005, Scale::Normal, &settings).await;
+    }
+}
+
 /// Several executions of one stage find at the same time that the build side's keys are not unique.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_stage_many_times_at_once() {
     let setup = "CREATE TABLE t AS SELECT value % 50 AS k, value AS v FROM generate_series(0, 99)";
-    for round in 0..10 {
+    for round in 0..10i64 {
         let session = KelpieSession::new(SessionOptions::default().with("kelpie.device", "cpu")).unwrap();
         session.sql(setup).await.unwrap();
         let session = Arc::new(session);
@@ -105,8 +123,12 @@ async fn one_stage_many_times_at_once() {
             let sql = format!("SELECT count(*) FROM t a JOIN t b ON a.k = b.k AND a.v >= {round}");
             tokio::spawn(async move { session.sql(&sql).await })
         };
+        // Of 100 rows each key has two: those from `round` on meet both rows of their key.
+        let expected = 2 * (100 - round);
         for task in (0..6).map(run).collect::<Vec<_>>() {
-            task.await.unwrap().unwrap();
+            let result = task.await.unwrap().unwrap();
+            assert!(result.timing.compiled, "{:?}", result.timing.reasons);
+            assert_eq!(result.batches[0].column(0).as_primitive::<Int64Type>().value(0), expected);
         }
     }
 }

@@ -15,6 +15,7 @@ mod memory;
 pub mod nvrtc;
 mod query;
 pub mod simt;
+pub mod testing;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The CUDA device on a real GPU. Skipped, with a message, where there is none.
+//! The CUDA device on a real GPU. Skipped, with a message, where there is none, unless `KELPIE_REQUIRE`
+//! names `cuda`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use kelpie_device::cuda::CudaDevice;
 use kelpie_device::disk_cache::DiskCache;
+use kelpie_device::testing::skip;
 use kelpie_device::{
     Buffer, CancelToken, Device, DeviceError, DeviceKind, Download, Kernel, KernelArgument, Launch,
     LaunchReport, QueryStream, nvrtc,
@@ -36,7 +38,7 @@ impl std::ops::Deref for Gpu {
 fn gpu() -> Option<Gpu> {
     static DEVICE: OnceLock<Option<Arc<CudaDevice>>> = OnceLock::new();
     let _shared = ALONE.read();
-    let device = DEVICE.get_or_init(|| opened().map_err(|error| eprintln!("skipped: {error}")).ok());
+    let device = DEVICE.get_or_init(|| opened().map_err(|error| skip("cuda", &error)).ok());
     Some(Gpu { device: device.clone()?, _shared })
 }
 
@@ -138,7 +140,10 @@ fn the_device_is_usable_or_says_why() {
 #[test]
 fn the_kernels_of_these_tests_are_valid() {
     let modules = [scale(0), reverse(1), reverse(20_000), endless(), wild()];
-    let Ok(nvrtc) = nvrtc::get() else { return };
+    let nvrtc = match nvrtc::get() {
+        Ok(nvrtc) => nvrtc,
+        Err(error) => return skip("nvrtc", &error),
+    };
     for module in modules {
         nvrtc.compile(&kelpie_backend::cuda::print(&module).unwrap(), "sm_90", "kernel").unwrap();
     }

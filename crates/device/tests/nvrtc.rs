@@ -1,4 +1,5 @@
-//! Every printed kernel is accepted by NVRTC, which needs no GPU. Skipped, with a message, where NVRTC is not installed.
+//! Every printed kernel is accepted by NVRTC, which needs no GPU. Skipped, with a message, where NVRTC is not installed, unless
+//! `KELPIE_REQUIRE` names `nvrtc`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -11,7 +12,7 @@ fn compiler() -> Option<&'static Nvrtc> {
     match nvrtc::get() {
         Ok(nvrtc) => Some(nvrtc),
         Err(error) => {
-            eprintln!("skipped: {error}");
+            kelpie_device::testing::skip("nvrtc", &error);
             None
         }
     }

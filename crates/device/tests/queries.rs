@@ -19,7 +19,7 @@ fn devices() -> Vec<Arc<dyn Device>> {
     let folder = tempfile::tempdir().unwrap();
     match CudaDevice::open_with_cache(0, DiskCache::at(folder.path())) {
         Ok(device) => devices.push(device),
-        Err(error) => eprintln!("skipped: {error}"),
+        Err(error) => kelpie_device::testing::skip("cuda", &error),
     }
     devices
 }

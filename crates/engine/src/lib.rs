@@ -20,6 +20,7 @@ mod sorting;
 pub mod source;
 mod stack;
 mod stage;
+pub mod testing;
 
 use std::sync::Arc;
 

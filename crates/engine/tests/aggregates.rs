@@ -16,9 +16,7 @@ use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{self, DataType, Field, Literal};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, MicroModel, Query, QueryOptions, Resolution,
-};
+use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, Resolution};
 
 /// A value, whatever its type: integers inside, floats, text.
 #[derive(Debug, Clone, PartialEq)]
@@ -294,7 +292,7 @@ fn engine() -> &'static Engine {
 /// The CPU, the interpreter, and a GPU where there is one.
 fn configurations() -> Vec<QueryOptions> {
     let mut devices = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
-    let is_usable = engine().devices().iter().any(|(kind, state)| *kind == DeviceKind::Cuda && state.is_ok());
+    let is_usable = kelpie_engine::testing::has_cuda(engine());
     devices.extend(is_usable.then_some((DeviceChoice::Cuda, 32)));
     let mut all = Vec::new();
     for micro_model in MicroModel::ALL {

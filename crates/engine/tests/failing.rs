@@ -17,8 +17,8 @@ use kelpie_compile::expr::{ArithmeticOp, CompareOp, DatePart, Expr, ExprKind, Fu
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Interval, Literal};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, EngineError, MicroModel, Query, QueryError, QueryOptions,
-    QueryOutput, Resolution, TableSource,
+    CancelToken, DeviceChoice, Engine, EngineError, MicroModel, Query, QueryError, QueryOptions, QueryOutput,
+    Resolution, TableSource,
 };
 
 const ROWS: i64 = 400;
@@ -203,8 +203,7 @@ fn plans(input: &Plan, key: &Expr) -> Vec<(&'static str, Plan)> {
 
 /// Every device, model and resolution that differ.
 fn configurations() -> Vec<QueryOptions> {
-    let has_gpu =
-        Engine::new().devices().iter().any(|(kind, state)| *kind == DeviceKind::Cuda && state.is_ok());
+    let has_gpu = kelpie_engine::testing::has_cuda(&Engine::new());
     let devices = [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 32), (DeviceChoice::Simt, 1)];
     let mut all = Vec::new();
     for (device, simt_lanes) in devices.into_iter().chain(has_gpu.then_some((DeviceChoice::Cuda, 32))) {

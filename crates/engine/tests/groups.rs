@@ -20,8 +20,7 @@ use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, MacroModel, MicroModel, Query, QueryOptions, QueryOutput,
-    Resolution,
+    CancelToken, DeviceChoice, Engine, MacroModel, MicroModel, Query, QueryOptions, QueryOutput, Resolution,
 };
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
@@ -315,8 +314,7 @@ fn compare(rows: &[Row], keys: &[usize], devices: &[(DeviceChoice, u32)]) {
 
 /// The first few of the CPU and interpreters of several shapes, and a GPU where there is one.
 fn devices(count: usize) -> Vec<(DeviceChoice, u32)> {
-    let is_usable =
-        Engine::new().devices().iter().any(|(kind, state)| *kind == DeviceKind::Cuda && state.is_ok());
+    let is_usable = kelpie_engine::testing::has_cuda(&Engine::new());
     let interpreters = [32, 4, 3].map(|lanes| (DeviceChoice::Simt, lanes));
     let all = [(DeviceChoice::Cpu, 32)].into_iter().chain(interpreters).take(count);
     all.chain(is_usable.then_some((DeviceChoice::Cuda, 32))).collect()

@@ -15,7 +15,7 @@ use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, ExplainStage, MicroModel, Query, QueryOptions, TableSource,
+    CancelToken, DeviceChoice, Engine, ExplainStage, MicroModel, Query, QueryOptions, TableSource,
 };
 
 /// A row: an integer key, a text key, a number. The table has a fourth column, a decimal of more than 64 bits that follows
@@ -239,7 +239,7 @@ fn run(engine: &Engine, plan: Plan, sides: [&[Row]; 2], device: DeviceChoice) ->
 }
 
 fn has_gpu(engine: &Engine) -> bool {
-    engine.devices().iter().any(|(kind, device)| *kind == DeviceKind::Cuda && device.is_ok())
+    kelpie_engine::testing::has_cuda(engine)
 }
 
 #[test]

@@ -14,8 +14,8 @@ use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    Accessed, CancelToken, DeviceChoice, DeviceKind, Engine, MacroModel, MicroModel, Query, QueryMetrics,
-    QueryOptions, Resolution, Traffic, Transfer,
+    Accessed, CancelToken, DeviceChoice, Engine, MacroModel, MicroModel, Query, QueryMetrics, QueryOptions,
+    Resolution, Traffic, Transfer,
 };
 
 const ROWS: u64 = 10_000;
@@ -70,8 +70,7 @@ fn sum(input: Plan, keys: &[usize], argument: usize) -> Plan {
 fn devices() -> Vec<QueryOptions> {
     let mut all = Vec::new();
     let mut devices = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
-    let found = Engine::new().devices();
-    if found.iter().any(|(kind, device)| *kind == DeviceKind::Cuda && device.is_ok()) {
+    if kelpie_engine::testing::has_cuda(&Engine::new()) {
         devices.push((DeviceChoice::Cuda, 32));
     }
     for (device, simt_lanes) in devices {

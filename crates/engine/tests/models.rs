@@ -15,8 +15,8 @@ use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, MacroModel, MicroModel, Query, QueryOptions, QueryOutput,
-    Resolution, TableSource,
+    CancelToken, DeviceChoice, Engine, MacroModel, MicroModel, Query, QueryOptions, QueryOutput, Resolution,
+    TableSource,
 };
 
 /// `k`: few values and NULLs; `n`: 0..rows; `s`: few texts; `u`: unique text and NULLs; `f`: doubles.
@@ -243,8 +243,7 @@ fn rows_of(batch: &RecordBatch, ordered: bool) -> Vec<String> {
 /// The CPU, the interpreter with 32 lanes and with 4, and a GPU where there is one.
 fn devices() -> Vec<(DeviceChoice, u32)> {
     let mut all = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 32), (DeviceChoice::Simt, 4)];
-    let found = Engine::new().devices();
-    if found.iter().any(|(kind, device)| *kind == DeviceKind::Cuda && device.is_ok()) {
+    if kelpie_engine::testing::has_cuda(&Engine::new()) {
         all.push((DeviceChoice::Cuda, 32));
     }
     all

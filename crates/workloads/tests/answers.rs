@@ -10,8 +10,8 @@ use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_workloads::Workload;
 
 fn has_gpu() -> bool {
-    let devices = KelpieSession::new(SessionOptions::default()).unwrap().engine().devices();
-    devices.iter().any(|(kind, device)| format!("{kind:?}") == "Cuda" && device.is_ok())
+    let session = KelpieSession::new(SessionOptions::default()).unwrap();
+    kelpie_datafusion::testing::has_cuda(session.engine())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,14 +1,15 @@
 //! One query on both, and whether the answers agree.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::{cast, concat_batches};
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::common::exec_err;
-use datafusion::error::Result;
+use datafusion::datasource::MemTable;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
@@ -27,8 +28,17 @@ pub enum Outcome {
     },
     /// Both fail: DataFusion's error.
     BothFailed(String),
-    /// Only DataFusion fails: it evaluates operands of AND, OR and CASE for rows that do not need them.
+    /// Only DataFusion fails, where the query leaves open for which rows an operand is computed.
     OnlyPlainFailed,
+    /// Only Kelpie fails, and only under its own order of joins: DataFusion's leaves out the rows that fail.
+    OnlyReorderedFailed,
+    /// Kelpie's kernels fail where DataFusion does not, and its operators then answered: the answers agree, and the query is
+    /// one that leaves open for which rows an operand is computed.
+    AnsweredByPlain,
+    /// DataFusion gives another answer where the tables have one batch, and that is Kelpie's: the difference.
+    PlainContradictsItself(String),
+    /// DataFusion panics, so that there is nothing to compare with: its message.
+    PlainPanicked(String),
     /// They differ: how.
     Different(String),
 }
@@ -41,31 +51,134 @@ enum Value {
     Other(String),
 }
 
-/// Runs a query on both.
+/// Runs a query on both, which leaves open for which rows an operand is computed: see `compare_by`.
 pub async fn compare(plain: &SessionContext, kelpie: &KelpieSession, query: &Generated) -> Outcome {
+    compare_by(plain, kelpie, query, true).await
+}
+
+/// Runs a query on both; `guarded` where it leaves open for which rows an operand is computed.
+///
+/// A panic of Kelpie is a difference, whatever DataFusion does, unless DataFusion panics with the same message: then it is
+/// DataFusion's own, met on its operators. Errors must be of one class ([`class`]); their texts may differ, as the two may
+/// meet different failing rows first. Where only DataFusion fails, the query must be guarded. Where only Kelpie fails, the
+/// two differ, unless they agree without Kelpie's order of joins: it may compute a row that fails before a join that would
+/// have left it out. Where the answers differ, DataFusion is asked again over tables of one batch each, and with four
+/// partitions: an answer that depends on these is wrong.
+pub(super) async fn compare_by(
+    plain: &SessionContext,
+    kelpie: &KelpieSession,
+    query: &Generated,
+    guarded: bool,
+) -> Outcome {
+    let outcome = compare_once(plain, kelpie, query, guarded).await;
+    if let Outcome::Different(difference) = &outcome
+        && difference.starts_with("compiled=")
+    {
+        for partitions in [1, 4] {
+            if let Ok(again) = again(plain, partitions).await
+                && let Outcome::Equal { .. } = compare_once(&again, kelpie, query, guarded).await
+            {
+                return Outcome::PlainContradictsItself(difference.clone());
+            }
+        }
+    }
+    let reordered = matches!(&outcome, Outcome::Different(how) if how.starts_with(ONLY_KELPIE))
+        && query.sql.contains("JOIN")
+        && kelpie.set("kelpie.join_order", "false").is_ok();
+    if !reordered {
+        return outcome;
+    }
+    let again = compare_once(plain, kelpie, query, guarded).await;
+    match (kelpie.set("kelpie.join_order", "true"), again) {
+        (Ok(()), Outcome::Equal { .. }) => Outcome::OnlyReorderedFailed,
+        _ => outcome,
+    }
+}
+
+/// How a difference begins where only Kelpie fails.
+const ONLY_KELPIE: &str = "only Kelpie fails";
+
+/// Another plain session over the same tables: with one partition, each table has one batch.
+async fn again(plain: &SessionContext, partitions: usize) -> Result<SessionContext> {
+    let other = SessionContext::new_with_config(plain.copied_config().with_target_partitions(partitions));
+    other.remove_optimizer_rule("eliminate_duplicated_expr");
+    let schema = plain.catalog("datafusion").and_then(|catalog| catalog.schema("public"));
+    for name in schema.map(|schema| schema.table_names()).unwrap_or_default() {
+        let batches = plain.table(&name).await?.collect().await?;
+        match batches.first() {
+            Some(first) if partitions == 1 => {
+                let schema = first.schema();
+                let batch = concat_batches(&schema, &batches)?;
+                other.register_table(name, Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))?;
+            }
+            _ => {
+                let provider = plain.table_provider(name.as_str()).await?;
+                other.register_table(name, provider)?;
+            }
+        }
+    }
+    Ok(other)
+}
+
+async fn compare_once(
+    plain: &SessionContext,
+    kelpie: &KelpieSession,
+    query: &Generated,
+    guarded: bool,
+) -> Outcome {
     let expected = unless_panicking(plain_answer(plain, &query.sql)).await;
-    let expected = expected.unwrap_or_else(|message| exec_err!("DataFusion panics: {message}"));
-    let actual = match unless_panicking(kelpie.sql(&query.sql)).await {
-        Ok(actual) => actual,
-        Err(message) if expected.is_err() => exec_err!("Kelpie panics: {message}"),
-        Err(message) => return Outcome::Different(format!("Kelpie panics: {message}")),
+    let actual = unless_panicking(kelpie.sql(&query.sql)).await;
+    let (expected, actual) = match (expected, actual) {
+        (Ok(expected), Ok(actual)) => (expected, actual),
+        (Err(expected), Err(message)) if expected != message => {
+            return Outcome::Different(format!("Kelpie panics: {message}; DataFusion too: {expected}"));
+        }
+        (Ok(_), Err(message)) => return Outcome::Different(format!("Kelpie panics: {message}")),
+        (Err(message), _) => return Outcome::PlainPanicked(message),
     };
     let (expected, actual) = match (expected, actual) {
         (Ok(expected), Ok(actual)) => (expected, actual),
-        (Err(error), Err(_)) => return Outcome::BothFailed(error.find_root().strip_backtrace()),
-        (Err(_), Ok(_)) => return Outcome::OnlyPlainFailed,
+        (Err(expected), Err(actual)) => {
+            let (expected_class, actual_class) = (class(&expected), class(&actual));
+            if expected_class != actual_class {
+                let (expected, actual) = (expected.strip_backtrace(), actual.strip_backtrace());
+                return Outcome::Different(format!(
+                    "{actual_class}: {actual}, not {expected_class}: {expected}"
+                ));
+            }
+            return Outcome::BothFailed(expected.find_root().strip_backtrace());
+        }
+        (Err(_), Ok(_)) if guarded => return Outcome::OnlyPlainFailed,
+        (Err(error), Ok(actual)) => {
+            let compiled = actual.timing.compiled;
+            let error = error.strip_backtrace();
+            return Outcome::Different(format!("compiled={compiled}: only DataFusion fails: {error}"));
+        }
         (Ok(_), Err(error)) => {
-            return Outcome::Different(format!("only Kelpie fails: {}", error.strip_backtrace()));
+            return Outcome::Different(format!("{ONLY_KELPIE}: {}", error.strip_backtrace()));
         }
     };
     let timing = actual.timing;
-    if let Some(error) = timing.failures.first() {
-        return Outcome::Different(format!("only Kelpie fails: {error}"));
-    }
+    let failed = timing.failures.first();
     match same(&expected, &actual.batches, query.ordered) {
+        Ok(None) if failed.is_some() && guarded => Outcome::AnsweredByPlain,
+        Ok(None) if let Some(error) = failed => Outcome::Different(format!("{ONLY_KELPIE}: {error}")),
         Ok(None) => Outcome::Equal { compiled: timing.compiled, reasons: timing.reasons },
         Ok(Some(difference)) => Outcome::Different(format!("compiled={}: {difference}", timing.compiled)),
         Err(error) => Outcome::Different(error.to_string()),
+    }
+}
+
+/// What kind of failure an error is: of a value, of the statement, of resources, or a bug.
+fn class(error: &DataFusionError) -> &'static str {
+    match error.find_root() {
+        DataFusionError::Internal(_) => "internal error",
+        DataFusionError::ResourcesExhausted(_) => "resources exhausted",
+        DataFusionError::Plan(_) | DataFusionError::SchemaError(..) | DataFusionError::SQL(..) => {
+            "bad statement"
+        }
+        DataFusionError::NotImplemented(_) => "not implemented",
+        _ => "failed evaluation",
     }
 }
 
@@ -80,6 +193,13 @@ pub(super) async fn unless_panicking<T>(future: impl Future<Output = T>) -> std:
 async fn plain_answer(plain: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
     plain.sql(sql).await?.collect().await
 }
+
+/// Floats may differ by this, relatively: sums of another order round differently.
+const TOLERANCE: f64 = 1e-9;
+
+/// Where one of two floats is exactly 0, the other may be this far from it: what is left of values that cancel out in
+/// another order of additions is no larger than this for values up to a thousand.
+const CANCELLED: f64 = 1e-12;
 
 /// The first difference, if any; floats may differ by 1e-9, relatively.
 pub fn same(expected: &[RecordBatch], actual: &[RecordBatch], ordered: bool) -> Result<Option<String>> {
@@ -105,7 +225,10 @@ pub fn same(expected: &[RecordBatch], actual: &[RecordBatch], ordered: bool) -> 
 fn close(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => {
-            (a.is_nan() && b.is_nan()) || a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
+            let cancelled = (*a == 0.0 || *b == 0.0) && (a - b).abs() <= CANCELLED;
+            let close = (a - b).abs() <= TOLERANCE * a.abs().max(b.abs());
+            // Infinity is within a tolerance of nothing but itself.
+            (a.is_nan() && b.is_nan()) || a == b || (close && a.is_finite() && b.is_finite()) || cancelled
         }
         (a, b) => a == b,
     }
@@ -165,4 +288,31 @@ fn values(array: &ArrayRef) -> Result<Vec<Value>> {
         false => Ok(Value::Other(format!("{}:{}", array.data_type(), formatter.value(row).try_to_string()?))),
     };
     (0..array.len()).map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_compared_relatively() {
+        let float = |a: f64, b: f64| close(&Value::Float(a), &Value::Float(b));
+        for (a, b) in
+            [(1.0, 1.0 + 1e-10), (1e-5, 1e-5 * (1.0 + 1e-10)), (1e300, 1e300), (0.0, 1e-13), (-0.0, 0.0)]
+        {
+            assert!(float(a, b), "{a} {b}");
+        }
+        assert!(float(f64::NAN, -f64::NAN) && float(f64::INFINITY, f64::INFINITY));
+        for (a, b) in [
+            (1e-5, 2e-5),
+            (1e-10, 1.1e-10),
+            (1.0, 1.0 + 1e-8),
+            (0.0, 1e-9),
+            (1e308, f64::INFINITY),
+            (f64::NAN, 0.0),
+        ] {
+            assert!(!float(a, b), "{a} {b}");
+        }
+        assert!(!float(f64::INFINITY, f64::NEG_INFINITY));
+    }
 }

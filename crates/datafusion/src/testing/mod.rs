@@ -2,9 +2,11 @@
 //!
 //! Everything follows from a seed. [`fuzz`] runs queries over one table with a column of every type (`data`, `queries`):
 //! its expressions are the richest. [`fuzz_relational`] runs queries with joins, subqueries and set operations over
-//! random tables (`relational`). [`compare`] runs a query on both and compares the answers as multisets, in order where
+//! random tables (`relational`). [`fuzz_adversarial`] looks for trouble (`adversarial`): extremes, expressions that fail,
+//! expressions as keys of everything. [`compare`] runs a query on both and compares the answers as multisets, in order where
 //! the query orders all of its columns.
 
+mod adversarial;
 mod compare;
 mod data;
 mod queries;
@@ -19,6 +21,9 @@ use datafusion::error::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_engine::Engine;
 
+pub use adversarial::{Size, fuzz_adversarial};
+pub use kelpie_engine::testing::has_cuda;
+
 pub use compare::{Outcome, compare, same};
 pub use data::tables;
 pub use queries::{Generated, QueryGenerator};
@@ -26,6 +31,9 @@ pub use relational::{QUERIES_A_SEED, Scale, fuzz_relational};
 pub use report::{Difference, FuzzReport};
 
 use crate::{KelpieSession, SessionOptions};
+
+/// Hears of every query before it runs: its place, its number in the seed, its text. Should the process die, this is known.
+pub type Observer<'a> = dyn Fn(&str, usize, &str) + Sync + 'a;
 
 /// Both sessions, over the same generated tables.
 pub fn sessions(seed: u64, settings: &[(&str, &str)]) -> Result<(SessionContext, KelpieSession)> {
@@ -55,15 +63,25 @@ fn sessions_over<'a>(
     Ok((plain, kelpie))
 }
 
-/// Runs `queries` generated queries over one table on both.
-pub async fn fuzz(queries: usize, seed: u64, settings: &[(&str, &str)]) -> Result<FuzzReport> {
+/// Runs generated queries over one table on both: those of the given numbers.
+pub async fn fuzz(
+    numbers: std::ops::Range<usize>,
+    seed: u64,
+    settings: &[(&str, &str)],
+    observer: &Observer<'_>,
+) -> Result<FuzzReport> {
     let (plain, kelpie) = sessions(seed, settings)?;
     let mut generator = QueryGenerator::new(seed);
     let mut report = FuzzReport::default();
-    for number in 0..queries {
+    for number in 0..numbers.end {
         let query = generator.query();
+        if number < numbers.start {
+            continue;
+        }
+        let place = format!("seed {seed} query {number}");
+        observer(&place, number, &query.sql);
         let outcome = compare(&plain, &kelpie, &query).await;
-        report.add(&format!("seed {seed} query {number}"), query.sql, outcome);
+        report.add(&place, query.sql, outcome);
     }
     Ok(report)
 }

@@ -18,6 +18,14 @@ pub struct FuzzReport {
     pub both_failed: usize,
     /// Queries that fail in DataFusion only, by an operand that Kelpie does not need.
     pub only_plain_failed: usize,
+    /// Queries that fail in Kelpie only, and only under its own order of joins.
+    pub only_reordered_failed: usize,
+    /// Queries that fail in Kelpie's kernels only, and that DataFusion's operators answered.
+    pub answered_by_plain: usize,
+    /// Queries that DataFusion answers in two ways.
+    pub contradictions: usize,
+    /// Queries on which DataFusion panics.
+    pub plain_panicked: usize,
     /// Queries that differ.
     pub different: Vec<Difference>,
     /// Why queries were not compiled: how often, and the first such query.
@@ -42,7 +50,14 @@ pub struct Difference {
 impl FuzzReport {
     /// Queries that were run.
     pub fn run(&self) -> usize {
-        self.equal + self.both_failed + self.only_plain_failed + self.different.len()
+        self.equal
+            + self.both_failed
+            + self.only_plain_failed
+            + self.only_reordered_failed
+            + self.answered_by_plain
+            + self.contradictions
+            + self.plain_panicked
+            + self.different.len()
     }
 
     /// Of the queries with equal answers and something to compile, how many were compiled as a whole.
@@ -61,11 +76,18 @@ impl FuzzReport {
             }
         }
         let (run, different, equal, compiled) = (self.run(), self.different.len(), self.equal, self.compiled);
-        let FuzzReport { trivial, both_failed, only_plain_failed, .. } = self;
         text.push_str(&format!(
             "{run} queries: {different} different; {equal} equal, {compiled} of them compiled as a whole ({:.1} %), \
-             {trivial} with nothing to compile; {both_failed} fail in both, {only_plain_failed} in DataFusion only",
+             {} with nothing to compile; {} fail in both, {} in DataFusion only, {} by another order of joins only, {} in \
+             kernels only; DataFusion contradicts itself in {} and panics in {}",
             self.compiled_percent(),
+            self.trivial,
+            self.both_failed,
+            self.only_plain_failed,
+            self.only_reordered_failed,
+            self.answered_by_plain,
+            self.contradictions,
+            self.plain_panicked,
         ));
         text
     }
@@ -87,6 +109,18 @@ impl FuzzReport {
                 count(&mut self.errors, error.lines().next().unwrap_or_default().chars().take(100).collect());
             }
             Outcome::OnlyPlainFailed => self.only_plain_failed += 1,
+            Outcome::OnlyReorderedFailed => self.only_reordered_failed += 1,
+            Outcome::AnsweredByPlain => self.answered_by_plain += 1,
+            Outcome::PlainContradictsItself(how) => {
+                self.contradictions += 1;
+                let how: String = how.chars().take(60).collect();
+                count(&mut self.errors, format!("DataFusion contradicts itself: {how}"));
+            }
+            Outcome::PlainPanicked(message) => {
+                self.plain_panicked += 1;
+                let message: String = message.lines().next().unwrap_or_default().chars().take(80).collect();
+                count(&mut self.errors, format!("DataFusion panics: {message}"));
+            }
             Outcome::Different(how) => {
                 let place = place.into();
                 self.different.push(Difference { place, sql, how, smaller: String::new() });
@@ -101,6 +135,10 @@ impl FuzzReport {
         self.trivial += other.trivial;
         self.both_failed += other.both_failed;
         self.only_plain_failed += other.only_plain_failed;
+        self.only_reordered_failed += other.only_reordered_failed;
+        self.answered_by_plain += other.answered_by_plain;
+        self.contradictions += other.contradictions;
+        self.plain_panicked += other.plain_panicked;
         self.different.extend(other.different);
         for (mine, others) in [(&mut self.reasons, other.reasons), (&mut self.errors, other.errors)] {
             for (what, (count, first)) in others {
@@ -108,6 +146,92 @@ impl FuzzReport {
             }
         }
     }
+}
+
+/// A report as lines, by which a process hands it to the one that started it.
+impl FuzzReport {
+    /// One line a count, reason, error and difference.
+    pub fn to_lines(&self) -> Vec<String> {
+        let counts = [
+            self.equal,
+            self.compiled,
+            self.trivial,
+            self.both_failed,
+            self.only_plain_failed,
+            self.only_reordered_failed,
+            self.answered_by_plain,
+            self.contradictions,
+            self.plain_panicked,
+        ];
+        let mut lines = vec![format!("counts\t{}", counts.map(|count| count.to_string()).join("\t"))];
+        for (name, known) in [("reason", &self.reasons), ("error", &self.errors)] {
+            let line = |(what, (count, first)): (&String, &(usize, String))| {
+                format!("{name}\t{count}\t{}\t{}", escaped(first), escaped(what))
+            };
+            lines.extend(known.iter().map(line));
+        }
+        lines.extend(self.different.iter().map(|different| {
+            let Difference { place, sql, how, smaller } = different;
+            format!("different\t{}", [place, sql, how, smaller].map(|text| escaped(text)).join("\t"))
+        }));
+        lines
+    }
+
+    /// Adds what a line of [`FuzzReport::to_lines`] says; false where it is no such line.
+    pub fn add_line(&mut self, line: &str) -> bool {
+        let fields: Vec<&str> = line.split('\t').collect();
+        match fields.as_slice() {
+            ["counts", counts @ ..] => {
+                let counts: Vec<usize> = counts.iter().filter_map(|count| count.parse().ok()).collect();
+                if counts.len() != 9 {
+                    return false;
+                }
+                let mine = [
+                    &mut self.equal,
+                    &mut self.compiled,
+                    &mut self.trivial,
+                    &mut self.both_failed,
+                    &mut self.only_plain_failed,
+                    &mut self.only_reordered_failed,
+                    &mut self.answered_by_plain,
+                    &mut self.contradictions,
+                    &mut self.plain_panicked,
+                ];
+                mine.into_iter().zip(counts).for_each(|(mine, count)| *mine += count);
+            }
+            [name @ ("reason" | "error"), count, first, what] => {
+                let known = if *name == "reason" { &mut self.reasons } else { &mut self.errors };
+                let entry = known.entry(unescaped(what)).or_insert_with(|| (0, unescaped(first)));
+                entry.0 += count.parse().unwrap_or(0);
+            }
+            ["different", place, sql, how, smaller] => {
+                let [place, sql, how, smaller] = [place, sql, how, smaller].map(|text| unescaped(text));
+                self.different.push(Difference { place, sql, how, smaller });
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n").replace('\t', "\\t").replace('\r', "\\r")
+}
+
+fn unescaped(text: &str) -> String {
+    let (mut result, mut letters) = (String::new(), text.chars());
+    while let Some(letter) = letters.next() {
+        result.push(match letter {
+            '\\' => match letters.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                Some('r') => '\r',
+                other => other.unwrap_or('\\'),
+            },
+            letter => letter,
+        });
+    }
+    result
 }
 
 impl fmt::Display for Difference {
@@ -129,5 +253,28 @@ fn general(reason: &str) -> String {
     match (reason.split_once(": "), reason.rsplit_once(": ")) {
         (Some((operator, _)), Some((_, why))) => format!("{operator}: {why}"),
         _ => reason.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_as_lines() {
+        let mut report = FuzzReport::default();
+        report.add(
+            "seed 1 query 2",
+            "select '\t\\n'".into(),
+            Outcome::Different("row 1:\n 2, not 3\\".into()),
+        );
+        let reasons = vec!["window: not compiled".into()];
+        report.add("seed 1 query 3", String::new(), Outcome::Equal { compiled: false, reasons });
+        report.add("seed 1 query 4", String::new(), Outcome::BothFailed("Divide by zero".into()));
+        report.add("seed 1 query 5", String::new(), Outcome::PlainPanicked("overflow".into()));
+        let mut again = FuzzReport::default();
+        assert!(report.to_lines().iter().all(|line| !line.contains('\n') && again.add_line(line)));
+        assert_eq!(again.to_string(), report.to_string());
+        assert!(!again.add_line("something else"));
     }
 }

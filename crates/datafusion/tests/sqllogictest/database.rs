@@ -43,6 +43,14 @@ pub struct Statistics {
     reasons: Mutex<BTreeMap<String, usize>>,
 }
 
+impl Statistics {
+    /// Of all queries, how many are compiled as a whole.
+    pub fn compiled_percent(&self) -> f64 {
+        let queries = self.queries.load(Ordering::Relaxed).max(1);
+        100.0 * self.compiled.load(Ordering::Relaxed) as f64 / queries as f64
+    }
+}
+
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (queries, compiled) =

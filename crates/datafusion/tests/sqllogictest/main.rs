@@ -116,6 +116,7 @@ async fn holds(settings: &[(&str, &str)], step: usize) {
     println!("{settings:?}: {statistics}");
     let shown: Vec<&String> = failures.iter().take(10).collect();
     assert!(failures.is_empty(), "{} differ; the first:\n{shown:#?}", failures.len());
+    assert!(statistics.compiled_percent() >= 50.0, "too few queries are compiled as a whole: {statistics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,10 @@
 //! The benchmark: queries timed hot or cold, with peers that run in turn with Kelpie in the same invocation.
 
+mod answers;
 mod datafusion;
-mod duckdb;
 mod fallback;
+mod machine;
+mod python;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -15,11 +17,12 @@ use anyhow::{Context, Result, bail};
 use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
 
 pub use self::datafusion::DataFusionPeer;
-pub use self::duckdb::DuckDbPeer;
 pub use self::fallback::{
     FallbackOptions, FallbackReport, FallbackTime, STATEMENTS as FALLBACK_STATEMENTS, Subject,
     run as run_fallback,
 };
+pub use self::machine::Machine;
+pub use self::python::{Package, PythonPeer};
 pub use self::report::{PeerReport, PeerTime, QueryReport, Report, Split};
 use crate::{Workload, tpch};
 
@@ -28,7 +31,7 @@ use crate::{Workload, tpch};
 pub enum PeerKind {
     /// DuckDB through its Python package, in a child process.
     DuckDb,
-    /// DataFusion's own operators, in this process.
+    /// DataFusion through its Python package, in a child process: the one in this process is built for short build times.
     DataFusion,
 }
 
@@ -76,37 +79,24 @@ pub struct BenchOptions {
 }
 
 /// A peer that is ready to run.
-enum Peer {
-    DuckDb(DuckDbPeer),
-    DataFusion(DataFusionPeer),
-}
+struct Peer(PythonPeer);
 
 impl Peer {
-    async fn start(kind: PeerKind, options: &BenchOptions) -> Result<Peer> {
-        let (data, tables) = (&options.data, options.workload.tables());
-        let in_memory = !options.cold;
-        match kind {
-            PeerKind::DuckDb => DuckDbPeer::start(data, tables, options.threads, in_memory).map(Peer::DuckDb),
-            PeerKind::DataFusion => {
-                DataFusionPeer::start(data, tables, options.threads, in_memory).await.map(Peer::DataFusion)
-            }
-        }
-        .with_context(|| format!("cannot start {}", kind.name()))
+    fn start(kind: PeerKind, options: &BenchOptions) -> Result<Peer> {
+        let package = match kind {
+            PeerKind::DuckDb => Package::DuckDb,
+            PeerKind::DataFusion => Package::DataFusion,
+        };
+        PythonPeer::start(package, &options.data, options.workload.tables(), options.threads, !options.cold)
+            .map(Peer)
+            .with_context(|| format!("cannot start {}", kind.name()))
     }
 
-    /// The time of a query in nanoseconds.
-    async fn run(&mut self, sql: &str) -> Result<u64> {
-        match self {
-            Peer::DuckDb(peer) => peer.run(sql),
-            Peer::DataFusion(peer) => peer.run(sql).await.map(|(time_ns, _)| time_ns),
-        }
-    }
-
-    fn description(&self) -> String {
-        match self {
-            Peer::DuckDb(peer) => peer.description(),
-            Peer::DataFusion(peer) => peer.description(),
-        }
+    /// The time of a query in nanoseconds, and how its rows differ from Kelpie's of the same round.
+    fn run(&mut self, sql: &str, own: Option<&[RecordBatch]>) -> Result<(u64, Option<String>)> {
+        let (time_ns, rows) = self.0.run_with_rows(sql)?;
+        let difference = own.map(|own| answers::difference(own, &rows)).transpose()?;
+        Ok((time_ns, difference.flatten()))
     }
 }
 
@@ -137,7 +127,7 @@ pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Re
     let mut peers = Vec::new();
     for kind in &options.against {
         progress(&format!("loading the tables into {}", kind.name()));
-        peers.push((*kind, Peer::start(*kind, options).await?));
+        peers.push((*kind, Peer::start(*kind, options)?));
     }
     let (mut reports, mut device) = (Vec::new(), None);
     for (name, sql) in &queries {
@@ -147,7 +137,7 @@ pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Re
     }
     let peers = peers
         .iter()
-        .map(|(kind, peer)| PeerReport { name: kind.name(), description: peer.description() })
+        .map(|(kind, peer)| PeerReport { name: kind.name(), description: peer.0.description() })
         .collect();
     Ok(Report::new(options, peers, reports).with_device(device))
 }
@@ -207,20 +197,29 @@ async fn run_query(
     let (mut own, mut times) = (Vec::new(), vec![Vec::new(); peers.len()]);
     for round in 0..=options.runs {
         let warm_up = round == 0;
+        let mut rows = None;
         match run_own(session, sql, options.cold).await {
-            Ok(run) if warm_up => {
-                report.set_first(&run.timing, &run.batches, check(scale, name, &run.batches))
+            Ok(run) => {
+                report.add_answer(&run.batches, check(scale, name, &run.batches));
+                match warm_up {
+                    true => report.set_first(&run.timing),
+                    false => own.push(run.timing),
+                }
+                rows = Some(run.batches);
             }
-            Ok(run) => own.push(run.timing),
             Err(error) => {
                 // The peers go on: their time beside an error is worth having.
                 report.error = Some(format!("{error:#}"));
             }
         }
         for ((kind, peer), times) in peers.iter_mut().zip(&mut times) {
-            match peer.run(sql).await {
-                Ok(_) if warm_up => {}
-                Ok(time_ns) => times.push(time_ns),
+            match peer.run(sql, rows.as_deref()) {
+                Ok((time_ns, difference)) => {
+                    report.add_comparison(kind.name(), rows.is_some(), difference);
+                    if !warm_up {
+                        times.push(time_ns);
+                    }
+                }
                 Err(error) => report.peer_errors.push(format!("{}: {error:#}", kind.name())),
             }
         }

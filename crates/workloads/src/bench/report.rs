@@ -6,7 +6,7 @@ use datafusion::arrow::array::RecordBatch;
 use kelpie_datafusion::QueryTiming;
 use serde::Serialize;
 
-use super::BenchOptions;
+use super::{BenchOptions, Machine};
 
 /// Where the time of a run went, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -81,6 +81,10 @@ pub struct QueryReport {
     pub answer_is_right: Option<bool>,
     /// What differs from the reference answer.
     pub answer_difference: Option<String>,
+    /// Runs, the first among them, whose rows were compared with a peer's of the same round.
+    pub compared_runs: usize,
+    /// How peers' rows differ from Kelpie's.
+    pub peer_differences: Vec<String>,
     /// The run with the median total time.
     pub median: Split,
     /// The run that warmed up.
@@ -103,6 +107,8 @@ impl QueryReport {
             rows: 0,
             answer_is_right: None,
             answer_difference: None,
+            compared_runs: 0,
+            peer_differences: Vec::new(),
             median: Split::default(),
             first: Split::default(),
             runs_ms: Vec::new(),
@@ -111,16 +117,28 @@ impl QueryReport {
         }
     }
 
-    pub(super) fn set_first(
-        &mut self,
-        timing: &QueryTiming,
-        batches: &[RecordBatch],
-        answer: Option<Result<(), String>>,
-    ) {
+    pub(super) fn set_first(&mut self, timing: &QueryTiming) {
         self.first = Split::of(timing);
+    }
+
+    /// Adds the answer of a run: one that is wrong counts for all.
+    pub(super) fn add_answer(&mut self, batches: &[RecordBatch], answer: Option<Result<(), String>>) {
         self.rows = batches.iter().map(RecordBatch::num_rows).sum();
-        self.answer_is_right = answer.as_ref().map(Result::is_ok);
-        self.answer_difference = answer.and_then(Result::err);
+        if let Some(answer) = answer {
+            self.answer_is_right = Some(self.answer_is_right.unwrap_or(true) && answer.is_ok());
+            self.answer_difference = self.answer_difference.take().or(answer.err());
+        }
+    }
+
+    /// Adds whether a peer's rows are Kelpie's of the same round.
+    pub(super) fn add_comparison(&mut self, peer: &str, compared: bool, difference: Option<String>) {
+        self.compared_runs += usize::from(compared);
+        if let Some(difference) = difference {
+            let difference = format!("{peer}: {difference}");
+            if !self.peer_differences.contains(&difference) {
+                self.peer_differences.push(difference);
+            }
+        }
     }
 
     /// Sets the measured runs.
@@ -165,6 +183,8 @@ pub struct Report {
     pub workload: &'static str,
     /// The folder of the tables.
     pub data: String,
+    /// The machine, the build and the sources.
+    pub machine: Machine,
     /// The device that ran what was compiled.
     pub device: Option<String>,
     /// Threads of all engines.
@@ -195,6 +215,7 @@ impl Report {
         Report {
             workload: options.workload.name(),
             data: options.data.display().to_string(),
+            machine: Machine::here(),
             device: None,
             threads: options.threads,
             runs: options.runs,
@@ -242,6 +263,7 @@ impl Report {
             "{} in {}: {kind}, median of {} runs after a warm-up, {} threads\nkelpie: {device}\n",
             self.workload, self.data, self.runs, self.threads
         );
+        let _ = writeln!(text, "{}", self.machine.description());
         if cfg!(debug_assertions) {
             text.push_str("THIS IS A DEBUG BUILD: its times say little; measure with --release\n");
         }
@@ -312,6 +334,9 @@ impl Report {
             if let Some(difference) = &query.answer_difference {
                 let _ = writeln!(text, "query {}: WRONG ANSWER: {difference}", query.name);
             }
+            for difference in &query.peer_differences {
+                let _ = writeln!(text, "query {}: DIFFERENT ANSWER of {difference}", query.name);
+            }
             for error in &query.peer_errors {
                 let _ = writeln!(text, "query {}: {error}", query.name);
             }
@@ -320,6 +345,14 @@ impl Report {
         let checked = self.queries.iter().filter(|q| q.answer_is_right.is_some()).count();
         if checked > 0 {
             let _ = writeln!(text, "{right} of {checked} answers are the reference answers");
+        }
+        let compared: usize = self.queries.iter().map(|query| query.compared_runs).sum();
+        let different = self.queries.iter().filter(|query| !query.peer_differences.is_empty()).count();
+        if compared > 0 {
+            let _ = writeln!(
+                text,
+                "{compared} answers were compared with Kelpie's of the same round: {different} queries differ"
+            );
         }
     }
 }
@@ -353,7 +386,11 @@ mod tests {
         first.set_runs(vec![timing(30, true), timing(10, true), timing(20, true)]);
         first.add_peer("duckdb", vec![40_000_000, 50_000_000, 10_000_000]);
         let mut second = QueryReport::new("2");
-        second.set_first(&timing(9, false), &[], Some(Err("row 1".into())));
+        second.set_first(&timing(9, false));
+        second.add_answer(&[], Some(Ok(())));
+        second.add_answer(&[], Some(Err("row 1".into())));
+        second.add_comparison("duckdb", true, None);
+        second.add_comparison("duckdb", true, Some("2 rows, not 1".into()));
         second.set_runs(vec![timing(80, false), timing(80, false), timing(90, false)]);
         second.add_peer("duckdb", vec![10_000_000]);
         let mut third = QueryReport::new("3");
@@ -395,6 +432,9 @@ mod tests {
             "window",
             "query 3 failed: no such thing",
             "query 2: WRONG ANSWER: row 1",
+            "query 2: DIFFERENT ANSWER of duckdb: 2 rows, not 1",
+            "2 answers were compared with Kelpie's of the same round: 1 queries differ",
+            "debug build of ",
             "0 of 1 answers",
             "ratio = kelpie / duckdb",
         ] {

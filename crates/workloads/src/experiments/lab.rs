@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::cases::Case;
 use super::{DataReport, DeviceReport, Experiment, ExperimentOptions, Findings, Listener, Measure, Point};
 use crate::Workload;
-use crate::bench::{DataFusionPeer, DuckDbPeer, PeerKind};
+use crate::bench::{DataFusionPeer, Package, PeerKind, PythonPeer};
 
 /// An execution model: a name and the settings that force it.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl Model {
 }
 
 enum Peer {
-    DuckDb(DuckDbPeer),
+    DuckDb(PythonPeer),
     DataFusion(DataFusionPeer),
 }
 
@@ -151,7 +151,9 @@ impl<'a> Lab<'a> {
         let (tables, threads) = (self.workload.tables(), self.options.threads);
         for &kind in &self.options.against {
             let started = match kind {
-                PeerKind::DuckDb => DuckDbPeer::start(&self.folder, tables, threads, true).map(Peer::DuckDb),
+                PeerKind::DuckDb => {
+                    PythonPeer::start(Package::DuckDb, &self.folder, tables, threads, true).map(Peer::DuckDb)
+                }
                 PeerKind::DataFusion => {
                     DataFusionPeer::start(&self.folder, tables, threads, true).await.map(Peer::DataFusion)
                 }

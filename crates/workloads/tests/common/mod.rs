@@ -44,14 +44,34 @@ pub async fn check(
     }
 }
 
-/// SSB as Kelpie and as DataFusion's operators answer it: every query is ordered.
+/// The conditions that leave no row at small scales, and wider ones.
+const WIDER: [(&str, &str); 5] = [
+    ("c_nation = 'UNITED STATES'", "c_region = 'AMERICA'"),
+    ("s_nation = 'UNITED STATES'", "s_region = 'AMERICA'"),
+    ("(c_city = 'UNITED KI1' or c_city = 'UNITED KI5')", "c_region = 'EUROPE'"),
+    ("(s_city = 'UNITED KI1' or s_city = 'UNITED KI5')", "s_region = 'EUROPE'"),
+    ("p_category = 'MFGR#14'", "p_mfgr = 'MFGR#1'"),
+];
+
+/// SSB as Kelpie and as DataFusion's operators answer it: every query is ordered. A query without rows at this scale shows
+/// little: it runs with wider conditions too, and must have rows then.
 pub async fn check_ssb(data: &TempDir, settings: &[(&str, &str)]) {
     let compiled = session(data, settings).await;
     let reference = session(data, &[("kelpie.enabled", "false")]).await;
+    let text = |batches: &[_]| pretty_format_batches(batches).unwrap().to_string();
     for (name, sql) in ssb::QUERIES {
-        let text = |batches: &[_]| pretty_format_batches(batches).unwrap().to_string();
-        let result = compiled.sql(sql).await.unwrap_or_else(|error| panic!("{name}, {settings:?}: {error}"));
-        let expected = reference.sql(sql).await.unwrap();
-        assert_eq!(text(&result.batches), text(&expected.batches), "{name}, {settings:?}");
+        let (mut rows, mut sql) = (0, sql.to_string());
+        for round in 0..2 {
+            let result = compiled.sql(&sql).await;
+            let result = result.unwrap_or_else(|error| panic!("{name}, {settings:?}: {error}"));
+            let expected = reference.sql(&sql).await.unwrap();
+            assert_eq!(text(&result.batches), text(&expected.batches), "{name}, {settings:?}: {sql}");
+            rows = expected.rows();
+            if rows > 0 || round == 1 {
+                break;
+            }
+            sql = WIDER.iter().fold(sql, |sql, (narrow, wide)| sql.replace(narrow, wide));
+        }
+        assert!(rows > 0, "{name} has no rows: {sql}");
     }
 }

@@ -17,7 +17,8 @@ pub(super) struct Query {
 impl Query {
     pub fn generated(&self) -> Generated {
         let order = self.order.as_deref().unwrap_or_default();
-        Generated { sql: format!("{}{order}", self.body.sql()), ordered: self.order.is_some() }
+        let sql = format!("{}{order}", self.body.sql());
+        Generated { sql, ordered: self.order.is_some() }
     }
 
     /// Every query that is one step smaller.

@@ -25,7 +25,7 @@ use self::generator::{Generator, Query};
 use self::tables::Table;
 use super::compare::{Outcome, compare};
 use super::report::FuzzReport;
-use super::sessions_over;
+use super::{Observer, sessions_over};
 use crate::KelpieSession;
 
 /// Queries that share tables.
@@ -34,27 +34,30 @@ pub const QUERIES_A_SEED: usize = 25;
 /// How many differing queries of a seed are made smaller.
 const SHRUNK_A_SEED: usize = 3;
 
-/// Runs generated queries of a seed on both: the first `count`, or all.
+/// Runs generated queries of a seed on both: those of the given numbers, of which a seed has [`QUERIES_A_SEED`].
 pub async fn fuzz_relational(
     seed: u64,
-    count: usize,
+    numbers: std::ops::Range<usize>,
     scale: Scale,
     settings: &[(&str, &str)],
     engine: &Arc<Engine>,
+    observer: &Observer<'_>,
 ) -> Result<FuzzReport> {
     let tables = tables::tables(seed, scale)?;
     let named = tables.iter().map(|table| (table.name.as_str(), table.batches.as_slice()));
     let (plain, kelpie) = sessions(named, settings, engine)?;
     let mut report = FuzzReport::default();
     let mut failing = Vec::new();
-    for number in 0..count.min(QUERIES_A_SEED) {
+    for number in numbers.start..numbers.end.min(QUERIES_A_SEED) {
         let query = query(seed, number, &tables, scale);
         let generated = query.generated();
+        let place = format!("seed {seed} query {number}");
+        observer(&place, number, &generated.sql);
         let outcome = compare(&plain, &kelpie, &generated).await;
         if matches!(outcome, Outcome::Different(_)) {
             failing.push(query);
         }
-        report.add(&format!("seed {seed} query {number}"), generated.sql, outcome);
+        report.add(&place, generated.sql, outcome);
     }
     for (query, different) in failing.into_iter().zip(&mut report.different).take(SHRUNK_A_SEED) {
         different.smaller = shrink::shrink((query, &different.how), &tables, settings, engine).await?;

@@ -1,0 +1,111 @@
+//! Queries that look for trouble: extremes in every column, expressions as keys of everything, expressions that fail.
+//!
+//! Each seed makes its tables and [`QUERIES_A_SEED`] queries. This generator shares nothing with `relational` but the
+//! comparison. What DataFusion itself answers by chance is left out: limits without a total order, sums of floats that are
+//! not exact, minima of floats with NaN.
+//!
+//! **When the two may part.** Both answer: values, types and NULLs are the same. Both fail: the same (with errors of one
+//! class: see [`compare_by`]). Only DataFusion fails: different, unless the query has a *guard*, which leaves open for which
+//! rows an operand is computed: an operand of AND, OR, IN, BETWEEN, CASE or COALESCE, an argument of an aggregate with
+//! FILTER, a side of a join, semi-join, INTERSECT or EXCEPT whose other side has no partner. Only Kelpie fails: different,
+//! unless it agrees with `kelpie.join_order = false`. Only Kelpie's kernels fail, and DataFusion's operators then answer:
+//! different, unless the query has a guard. A quarter of the queries have no guards of expressions on purpose. What these
+//! exceptions let pass is counted, and the tests bound it.
+
+mod expressions;
+mod grammar;
+mod shrink;
+mod statements;
+mod tables;
+mod tree;
+
+use std::sync::Arc;
+
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::prelude::SessionContext;
+use kelpie_engine::Engine;
+
+pub use tables::Size;
+
+use self::statements::{Query, Statements};
+use super::compare::{Outcome, compare_by};
+use super::report::FuzzReport;
+use super::{Observer, sessions_over};
+use crate::KelpieSession;
+
+/// Queries that share tables.
+pub const QUERIES_A_SEED: usize = 25;
+
+/// How many differing queries of a seed are made smaller.
+const SHRUNK_A_SEED: usize = 3;
+
+/// Runs generated queries of a seed on both: those of the given numbers, of which a seed has [`QUERIES_A_SEED`].
+pub async fn fuzz_adversarial(
+    seed: u64,
+    numbers: std::ops::Range<usize>,
+    size: Size,
+    settings: &[(&str, &str)],
+    engine: &Arc<Engine>,
+    observer: &Observer<'_>,
+) -> Result<FuzzReport> {
+    let tables = tables::tables(seed, size)?;
+    let (plain, kelpie) =
+        sessions(tables.iter().map(|(name, rows)| (*name, rows.as_slice())), settings, engine)?;
+    let mut report = FuzzReport::default();
+    let mut failing = Vec::new();
+    for number in numbers.start..numbers.end.min(QUERIES_A_SEED) {
+        let query = query(seed, number);
+        let generated = query.generated();
+        let place = format!("seed {seed} query {number}");
+        observer(&place, number, &generated.sql);
+        let outcome = compare_by(&plain, &kelpie, &generated, query.guarded).await;
+        if matches!(outcome, Outcome::Different(_)) {
+            failing.push(query);
+        }
+        report.add(&place, generated.sql, outcome);
+    }
+    for (query, different) in failing.into_iter().zip(&mut report.different).take(SHRUNK_A_SEED) {
+        different.smaller = shrink::shrink(query, &different.how, &plain, &kelpie).await;
+    }
+    Ok(report)
+}
+
+/// Both sessions, where orders by all columns are total.
+fn sessions<'a>(
+    tables: impl Iterator<Item = (&'a str, &'a [RecordBatch])>,
+    settings: &[(&str, &str)],
+    engine: &Arc<Engine>,
+) -> Result<(SessionContext, KelpieSession)> {
+    let (plain, kelpie) = sessions_over(tables, settings, Arc::clone(engine))?;
+    // It drops keys of ORDER BY that follow a column taken for unique, which after a join none need be.
+    for context in [&plain, kelpie.context()] {
+        context.remove_optimizer_rule("eliminate_duplicated_expr");
+    }
+    Ok((plain, kelpie))
+}
+
+fn query(seed: u64, number: usize) -> Query {
+    let seed = seed.wrapping_mul(0x2545_f491_4f6c_dd1d).rotate_left(17)
+        ^ (number as u64).wrapping_mul(0x9e6c_63d0_876a_68ef);
+    Statements::new(seed).query()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_tables_and_queries() {
+        let make = || {
+            let queries: Vec<_> = (0..200).map(|i| query(7, i).generated().sql).collect();
+            (tables::tables(7, Size::Normal).unwrap(), queries)
+        };
+        let ((tables, queries), again) = (make(), make());
+        assert_eq!(queries, again.1);
+        for ((_, one), (_, other)) in tables.iter().zip(&again.0) {
+            // NaN is not equal to itself.
+            assert_eq!(format!("{one:?}"), format!("{other:?}"));
+        }
+    }
+}

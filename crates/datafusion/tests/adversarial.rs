@@ -1,0 +1,68 @@
+//! Generated queries over extremes, with expressions that fail as keys of everything: see `testing::adversarial` for the
+//! rule by which answers are compared.
+//!
+//! `cargo run -p xtask -- fuzz --generator adversarial --queries N --seed S` runs any number of them, each few seeds in a
+//! process of their own.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Size, fuzz_adversarial, has_cuda};
+use kelpie_engine::Engine;
+
+/// Runs the queries of some seeds and fails with every query that differs.
+async fn agree(seeds: Range<u64>, size: Size, settings: &[(&str, &str)]) {
+    let engine = Arc::new(Engine::default());
+    let mut report = FuzzReport::default();
+    for seed in seeds.clone() {
+        let found = fuzz_adversarial(seed, 0..QUERIES_A_SEED, size, settings, &engine, &|_, _, _| {});
+        report.merge(found.await.unwrap());
+    }
+    println!("seeds {seeds:?}, {settings:?}: {}", report.counts());
+    assert!(report.different.is_empty(), "{report}");
+    let run = report.run();
+    assert!(report.compiled_percent() >= 50.0, "too few queries are compiled as a whole: {report}");
+    assert!(report.both_failed * 4 <= run, "too many queries fail: {report}");
+    assert!(report.only_plain_failed * 20 <= run, "DataFusion alone fails too often: {report}");
+    assert!(report.only_reordered_failed * 100 <= run, "Kelpie's order of joins fails too often: {report}");
+    assert!(report.answered_by_plain * 100 <= run, "kernels alone fail too often: {report}");
+    assert!(report.contradictions * 100 <= run, "DataFusion contradicts itself too often: {report}");
+    assert!(report.plain_panicked * 50 <= run, "DataFusion panics too often: {report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cpu() {
+    agree(1..7, Size::Normal, &[("kelpie.device", "cpu")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cpu_pipelined() {
+    agree(7..10, Size::Normal, &[("kelpie.device", "cpu"), ("kelpie.micro_model", "pipelined")]).await;
+}
+
+/// The interpreter checks every access.
+#[tokio::test(flavor = "multi_thread")]
+async fn simt() {
+    agree(10..12, Size::Small, &[("kelpie.device", "simt")]).await;
+}
+
+/// Where there is a GPU; `KELPIE_REQUIRE=cuda` makes its absence an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn cuda() {
+    if has_cuda(&Engine::default()) {
+        agree(12..16, Size::Normal, &[("kelpie.device", "cuda")]).await;
+    }
+}
+
+/// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test adversarial -- --ignored`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: .ci/run runs it"]
+async fn more_seeds() {
+    let seeds = std::env::var("KELPIE_FUZZ_SEEDS").unwrap_or("100..120".into());
+    let (first, last) = seeds.split_once("..").expect("FIRST..LAST");
+    let seeds = first.parse().unwrap()..last.parse().unwrap();
+    agree(seeds.clone(), Size::Normal, &[("kelpie.device", "cpu")]).await;
+    agree(seeds, Size::Small, &[("kelpie.device", "simt")]).await;
+}
