@@ -66,7 +66,7 @@ impl Request {
 pub fn fuzz(request: &Request) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let status = Command::new(cargo)
-        .args(["run", "--quiet", "--package", "kelpie-datafusion", "--example", "fuzz"])
+        .args(["run", "--quiet", "--example", "fuzz"])
         .args(request.release.then_some("--release"))
         .args(["--", request.generator(), &request.queries.to_string(), &request.seed.to_string()])
         .args(request.settings())
