@@ -126,6 +126,10 @@ impl FunctionPrinter<'_> {
 
     fn unary(&mut self, op: UnaryOp, a: Handle<Value>) -> Text {
         let scalar = self.scalar(a);
+        if matches!(op, UnaryOp::Abs | UnaryOp::Neg) && scalar.is_float() {
+            let helper = self.helpers.sign(op, scalar);
+            return Text::atom(format!("{helper}({})", self.text(a)));
+        }
         let (ty, wide) = (scalar.name(), wrapping(scalar));
         let same = unsigned(scalar);
         let single = if scalar == Scalar::F32 { "f" } else { "" };
@@ -133,7 +137,6 @@ impl FunctionPrinter<'_> {
         let bits = if scalar.bits() == 64 { "i64" } else { "i32" };
         let text = self.text(a);
         match op {
-            UnaryOp::Neg if scalar.is_float() => Text::compound(format!("-{}", self.operand(a))),
             UnaryOp::Neg => Text::atom(format!("{ty}(-{})", self.cast(a, wide))),
             UnaryOp::Not if scalar == Scalar::Bool => Text::compound(format!("!{}", self.operand(a))),
             UnaryOp::Not => Text::atom(format!("{ty}(~{})", self.operand(a))),

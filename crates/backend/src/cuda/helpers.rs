@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelpie_kir::{BinaryOp, OverflowOp, Scalar};
+use kelpie_kir::{BinaryOp, OverflowOp, Scalar, UnaryOp};
 
 use super::types::{unsigned, wrapping};
 
@@ -40,6 +40,19 @@ impl Helpers {
             (_, false) => ("div", "return b == 0 ? 0 : a / b;".to_string()),
         };
         self.add(format!("kelpie_{word}_{ty}"), format!("{ty} NAME({ty} a, {ty} b)"), &body)
+    }
+
+    /// The absolute value of a float or its negation, by the sign's bit: for NaN, PTX leaves open what its own instructions give,
+    /// and the signs of NaN make different groups.
+    pub fn sign(&mut self, op: UnaryOp, scalar: Scalar) -> String {
+        let ty = scalar.name();
+        let (bits, to_bits, to_float) = match scalar {
+            Scalar::F32 => ("0x80000000u", "__float_as_uint", "__uint_as_float"),
+            _ => ("0x8000000000000000ull", "__double_as_longlong", "__longlong_as_double"),
+        };
+        let (word, operation) = if op == UnaryOp::Abs { ("abs", "& ~") } else { ("neg", "^ ") };
+        let body = format!("return ::{to_float}(::{to_bits}(a) {operation}{bits});");
+        self.add(format!("kelpie_{word}_{ty}"), format!("{ty} NAME({ty} a)"), &body)
     }
 
     /// Minimum or maximum of 128 bits, for which CUDA has no overload.

@@ -87,8 +87,11 @@ impl FunctionPrinter<'_> {
         self.line("}");
     }
 
+    /// The status word lies in the host's memory. The scope is the device's, as over PCIe the host takes no part in an atomic of
+    /// system scope (compute-sanitizer calls one an error): where a cancellation and a report meet, either may win, and the
+    /// launch has failed in any case.
     fn report(&mut self, code: Handle<Value>) {
-        let line = format!("::atomicCAS_system({STATUS}, 0u, {});", self.text(code));
+        let line = format!("::atomicCAS({STATUS}, 0u, {});", self.text(code));
         self.line(&line);
     }
 
