@@ -265,6 +265,11 @@ async fn what_stops_early_and_pairs_of_rows_are_left() {
         ("SELECT x, y FROM big JOIN dim ON big.k = dim.k LIMIT 3", "a limit without a sort"),
         ("SELECT x + 1 FROM big WHERE k = 7 LIMIT 3", "a limit without a sort"),
         ("SELECT DISTINCT k FROM big LIMIT 3", "a limit without a sort"),
+        ("SELECT x * 2 AS y FROM big", "every row is a part of the result"),
+        (
+            "SELECT x || 'a' FROM big UNION ALL SELECT k || 'b' FROM big LIMIT 350000",
+            "every row is a part of the result",
+        ),
         ("SELECT sum(x) FROM big, dim", "200000 pairs of rows without an equality"),
         (
             "SELECT count(*) FROM big JOIN dim ON big.k < dim.k WHERE dim.y < 10",
@@ -282,6 +287,9 @@ async fn what_stops_early_and_pairs_of_rows_are_left() {
         "SELECT k, sum(x) FROM big GROUP BY k LIMIT 3",
         "SELECT count(*) FROM dim a, dim b WHERE a.k < b.k",
         "SELECT k, y FROM dim WHERE y > 3 LIMIT 3",
+        "SELECT k * 2, y FROM dim",
+        "SELECT x * 2 FROM big WHERE k = 7",
+        "SELECT x * 2 AS y FROM big ORDER BY y LIMIT 3",
         "SELECT x, y FROM big JOIN dim ON big.k = dim.k LIMIT 150000",
         "SELECT sum(x) FROM big, (SELECT max(y) AS y FROM dim) q WHERE x < y",
     ] {

@@ -2,13 +2,15 @@
 //!
 //! - a query over tables of few rows: generating code takes longer than the query;
 //! - a limit without a sort over a scan: DataFusion stops reading after the first rows;
+//! - expressions over all rows of a large table that nothing filters, groups, joins or sorts: DataFusion hands each batch from
+//!   its reader to the result, while Kelpie would store all of them first;
 //! - every pair of two large inputs (cross joins, joins without an equality): Kelpie's kernels emit pair by pair what
 //!   DataFusion copies by the batch. A GPU has enough lanes for many more of them.
 //!
 //! Nothing is left where `kelpie.fallback` is `deny`.
 
 use datafusion::common::stats::Precision;
-use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::physical_plan::{FileScanConfig, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
@@ -77,7 +79,7 @@ fn table_rows(node: &Node) -> Option<usize> {
 pub(super) fn parts(plan: &Node, engine: &Engine, options: &KelpieOptions) -> (Refused, Vec<String>) {
     let mut parts = Parts { engine, options, refused: Refused::default(), reasons: Reasons::default() };
     if options.fallback != Fallback::Deny {
-        parts.visit(plan, Above { root: true, ..Above::default() });
+        parts.visit(plan, Above { root: true, all_rows: true, ..Above::default() });
     }
     (parts.refused, parts.reasons.into_vec())
 }
@@ -87,6 +89,8 @@ pub(super) fn parts(plan: &Node, engine: &Engine, options: &KelpieOptions) -> (R
 struct Above {
     /// Nothing but projections and limits.
     root: bool,
+    /// Nothing that takes a row away, adds one, or waits for all of them.
+    all_rows: bool,
     /// A limit that stops what is here after its first rows.
     limit: bool,
     /// A join below such a limit.
@@ -125,6 +129,9 @@ impl Parts<'_> {
                 .is_none_or(|rows| rows > EARLY_ROWS)
                 .then(|| "a limit without a sort stops reading after the first rows".into());
         }
+        if above.all_rows && scans_all(node) && estimated_rows(node).is_none_or(|rows| rows > EARLY_ROWS) {
+            return Some("every row is a part of the result".into());
+        }
         let pairs = node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>();
         let [left, right] = node.children()[..] else { return None };
         if !pairs {
@@ -151,13 +158,25 @@ impl Parts<'_> {
     }
 }
 
+/// Whether a node is a scan that filters nothing itself.
+fn scans_all(node: &Node) -> bool {
+    let scan = node.downcast_ref::<DataSourceExec>();
+    let filters = |config: &FileScanConfig| {
+        let parquet = config.file_source().downcast_ref::<ParquetSource>();
+        // Without push-down the predicate only prunes, and a filter above repeats it.
+        parquet.is_some_and(|parquet| parquet.table_parquet_options().global.pushdown_filters)
+            && config.file_source().filter().is_some()
+    };
+    scan.is_some_and(|scan| !scan.data_source().downcast_ref::<FileScanConfig>().is_some_and(filters))
+}
+
 /// What stands above a node's input.
 fn below(node: &Node, index: usize, above: Above) -> Above {
     let limit = above.limit || stops_early(node);
     if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
         // DISTINCT below a limit: it stops at so many groups.
         let stops = aggregate.limit_options().is_some_and(|limit| limit.descending().is_none());
-        return Above { limit: stops, root: above.root, join: false };
+        return Above { limit: stops, root: above.root, ..Above::default() };
     }
     if node.is::<ProjectionExec>() || node.is::<GlobalLimitExec>() || node.is::<LocalLimitExec>() {
         return Above { limit, ..above };
@@ -173,8 +192,11 @@ fn below(node: &Node, index: usize, above: Above) -> Above {
         || node.is::<SortPreservingMergeExec>();
     let probe = node.is::<HashJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>();
     match (hands_on, probe) {
-        (true, _) => Above { limit, ..above },
-        (_, true) if index == 1 => Above { limit, join: limit, root: above.root },
+        (true, _) => {
+            let all_rows = above.all_rows && !node.is::<FilterExec>();
+            Above { limit, all_rows, ..above }
+        }
+        (_, true) if index == 1 => Above { limit, join: limit, root: above.root, all_rows: false },
         _ => Above::default(),
     }
 }
