@@ -12,7 +12,9 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use kelpie_compile::plan::Plan;
 use kelpie_datafusion::testing::same;
+use kelpie_datafusion::translate::translate;
 use kelpie_datafusion::{KelpieExec, KelpieSession, SessionOptions, Stage, install};
 use kelpie_engine::Engine;
 
@@ -213,6 +215,24 @@ async fn what_stays_is_as_datafusion_planned_it() {
     let lines: Vec<&str> = shown.lines().map(str::trim).collect();
     let place = lines.iter().position(|line| *line == "KelpieExec").unwrap_or_else(|| panic!("{shown}"));
     assert!(lines[place - 1].starts_with("RepartitionExec: partitioning=Hash([k@0], 4)"), "{shown}");
+}
+
+fn sorts(plan: &Plan) -> usize {
+    usize::from(matches!(plan, Plan::Sort { .. })) + plan.inputs().into_iter().map(sorts).sum::<usize>()
+}
+
+/// DataFusion sorts the partitions of a join's probe side and merges what comes out; Kelpie's joins keep no order.
+#[tokio::test]
+async fn what_is_sorted_at_the_end_is_not_sorted_below_a_join() {
+    let (plain, _) = contexts(4, true);
+    let sql = "SELECT b.k, b.v FROM (SELECT k, sum(v) AS s FROM t GROUP BY k) a JOIN t b ON a.k = b.k \
+               WHERE a.s = (SELECT max(v) FROM t) ORDER BY b.k";
+    let planned = physical(&plain, sql).await;
+    let shown = displayable(planned.as_ref()).indent(false).to_string();
+    let (join, sort) = (shown.find("HashJoinExec"), shown.find("SortExec"));
+    assert!(join.is_some() && join < sort, "{shown}");
+    let translated = translate(&planned).unwrap_or_else(|reasons| panic!("{reasons:?}"));
+    assert_eq!(sorts(&translated.plan), 1, "{:?}", translated.plan);
 }
 
 fn session(settings: &[(&str, &str)]) -> KelpieSession {

@@ -39,10 +39,17 @@ pub(super) fn restored(plan: &Plan) -> Option<Plan> {
     if wider { project_columns(sorted, &(0..width).collect::<Vec<_>>()) } else { Some(sorted) }
 }
 
-/// The plan without a sort that a sort above makes superfluous.
+/// The plan without the sorts that a sort above makes superfluous: joins and unions keep no order either.
 pub(super) fn unsorted(plan: Plan) -> Plan {
     match plan {
         Plan::Sort { input, fetch: None, .. } => unsorted(*input),
+        Plan::Join(join) => {
+            let Join { build, probe, .. } = *join;
+            Plan::Join(Box::new(Join { build: unsorted(build), probe: unsorted(probe), ..*join }))
+        }
+        Plan::Union { inputs, fields } => {
+            Plan::Union { inputs: inputs.into_iter().map(unsorted).collect(), fields }
+        }
         Plan::Filter { input, predicate } => Plan::Filter { input: Box::new(unsorted(*input)), predicate },
         Plan::Project { input, exprs, names } => {
             Plan::Project { input: Box::new(unsorted(*input)), exprs, names }
