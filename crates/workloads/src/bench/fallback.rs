@@ -71,7 +71,7 @@ pub const STATEMENTS: [(&str, &str); 30] = [
     ),
     (
         "percentile",
-        "select l_shipmode, approx_percentile_cont(0.9) within group (order by l_quantity) from lineitem group by 1 order by 1",
+        "select l_shipmode, percentile_cont(0.9) within group (order by l_quantity) from lineitem group by 1 order by 1",
     ),
     (
         "array_agg",
