@@ -40,7 +40,7 @@ pub const QUERIES_A_SEED: usize = 25;
 /// How many differing queries of a seed are made smaller.
 const SHRUNK_A_SEED: usize = 3;
 
-/// Runs generated queries of a seed on both: those of the given numbers, of which a seed has [`QUERIES_A_SEED`].
+/// Runs generated queries of a seed on both: those of the given numbers, below `QUERIES_A_SEED`.
 pub async fn fuzz_adversarial(
     seed: u64,
     numbers: std::ops::Range<usize>,
