@@ -100,3 +100,13 @@ fn every_reason_is_given() {
     assert!(reasons.is_empty(), "{reasons:?}");
     assert!(!can_fail(&long, &|_| None));
 }
+
+/// What is yet to become a column of a table has a number beyond all columns.
+#[test]
+fn a_column_of_any_number_is_checked() {
+    let mut reasons = Vec::new();
+    let column = Expr::column(usize::MAX - 1, DataType::Int64, true);
+    check(&column, &mut reasons);
+    check(&arithmetic(ArithmeticOp::Add, column.clone(), column, DataType::Int64), &mut reasons);
+    assert!(reasons.is_empty(), "{reasons:?}");
+}
