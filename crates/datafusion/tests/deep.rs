@@ -150,7 +150,7 @@ fn nested_deeply() {
 
 /// Takes DataFusion's planner seconds each.
 #[test]
-#[ignore = "long"]
+#[ignore = "DataFusion plans each for seconds: .ci/run runs it"]
 fn longer_and_deeper() {
     let when = |i: usize| format!("CASE WHEN a = {i} THEN {i} ELSE ");
     let sum: i64 = (0..ROWS).sum();
