@@ -131,6 +131,24 @@ fn an_output_file_is_whole_or_the_old_one() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "a\n1\nb\n2\n");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_device_is_written_directly() {
+    ok(&kelpie(&["--format", "csv", "--output", "/dev/null", "-c", "select 1 as x"]));
+    let to_out = ["--format", "csv", "--output", "/dev/stdout", "-c", "select 1 as x"];
+    assert_eq!(ok(&kelpie(&to_out)), "x\n1\n");
+    let copy = "copy (select 1 as x) to '/dev/stdout' stored as csv";
+    assert_eq!(ok(&kelpie(&["--format", "csv", "-c", copy])), "x\n1\ncount\n1\n");
+    // Where the shell has redirected it to a file, that file is neither replaced nor written over.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let file = fs::File::create(&path).unwrap();
+    let status = program(&["--format", "csv", "-c", copy]).stdout(file).status().unwrap();
+    assert!(status.success());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "x\n1\ncount\n1\n");
+    assert_eq!(names(folder.path()), ["out"]);
+}
+
 #[test]
 fn odd_data_is_a_warning() {
     let folder = tempfile::tempdir().unwrap();

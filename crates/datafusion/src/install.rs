@@ -17,13 +17,31 @@ use kelpie_engine::Engine;
 use crate::join_order::JoinOrderRule;
 use crate::options::KelpieOptions;
 use crate::rule::KelpieRule;
+use crate::whole_writes::{WholeWrites, copy_to_device};
 
-/// Adds Kelpie to a session: its rule as the last one, the order of joins by cost, the options `kelpie.*`, and the reasons
-/// of what is not compiled in EXPLAIN. What the builder has already stays: settings, functions, tables, the query planner
-/// and the rules; only a query planner or rules that are set *afterwards* replace Kelpie's. Installing it twice is
-/// installing it once.
+/// Adds Kelpie to a session: its rule after all others, the order of joins by cost, the options `kelpie.*`, the reasons of
+/// what is not compiled in EXPLAIN, and COPY and INSERT that replace a local file only when all is written. What the builder
+/// has already stays: settings, functions, tables, the query planner and the rules; only a query planner or rules that are set
+/// *afterwards* replace Kelpie's. Installing it twice is installing it once.
 ///
 /// One [`Engine`] serves any number of sessions: columns that are cached and kernels that are compiled are shared.
+///
+/// # What a session state cannot carry
+///
+/// [`KelpieSession::over`](crate::KelpieSession::over) makes a session of the context that is built:
+/// - [`sql`](crate::KelpieSession::sql) and [`start`](crate::KelpieSession::start) measure a statement before anything walks
+///   it by recursion, and plan it with as much stack as it takes. `SessionContext::sql` parses and plans on the stack of its
+///   thread, and aborts the process where a query that somebody else wrote is deep enough; plans that come from there run with the
+///   stack they need all the same.
+/// - [`last_metrics`](crate::KelpieSession::last_metrics) says where the time of a query went, and
+///   [`explain`](crate::KelpieSession::explain) shows its pipelines and kernels.
+/// - [`register_path`](crate::KelpieSession::register_path), [`register_dir`](crate::KelpieSession::register_dir) and
+///   [`register_data`](crate::KelpieSession::register_data) add tables of local files that follow what becomes of the files;
+///   with [`name_files_in_queries`](crate::KelpieSession::name_files_in_queries), `FROM 'file.parquet'` is one.
+///
+/// And two choices stay the embedder's, which [`KelpieSession::new`](crate::KelpieSession::new) makes: `information_schema` is
+/// on, and folders of `CREATE EXTERNAL TABLE` are listed anew for every query
+/// (`RuntimeEnvBuilder::with_object_list_cache_limit(0)`; by default DataFusion does not see files that were added).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,7 +79,8 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     let inner = builder.query_planner().take().unwrap_or_else(|| Arc::new(DefaultPlanner));
     builder
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
-        .with_query_planner(Arc::new(ExplainingPlanner { inner }))
+        .with_physical_optimizer_rule(Arc::new(WholeWrites))
+        .with_query_planner(Arc::new(KelpiePlanner { inner }))
 }
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -100,20 +119,23 @@ impl QueryPlanner for DefaultPlanner {
     }
 }
 
-/// The session's query planner. Physical rules do not see whether they plan an EXPLAIN; this does, and tells
-/// [`KelpieRule`] by an option of the state that it plans with.
+/// The session's query planner, told what only the statement as a whole shows. Physical rules do not see whether they plan an
+/// EXPLAIN; this does, and tells [`KelpieRule`] by an option of the state that it plans with. And COPY to a device is not one to
+/// a folder.
 #[derive(Debug)]
-struct ExplainingPlanner {
+struct KelpiePlanner {
     inner: Arc<dyn QueryPlanner + Send + Sync>,
 }
 
 #[async_trait]
-impl QueryPlanner for ExplainingPlanner {
+impl QueryPlanner for KelpiePlanner {
     async fn create_physical_plan(
         &self,
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let to_device = copy_to_device(plan);
+        let plan = to_device.as_ref().unwrap_or(plan);
         let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
         let state = session.as_any().downcast_ref::<SessionState>().filter(|_| explains);
         match state.cloned() {

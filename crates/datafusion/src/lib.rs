@@ -32,3 +32,4 @@ pub use rule::{KelpieRule, uncompiled_reasons};
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};
 pub use source::ScanTable;
+pub use whole_writes::WholeFile;

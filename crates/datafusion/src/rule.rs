@@ -4,6 +4,7 @@ mod leave;
 mod partitions;
 mod replace;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
@@ -39,6 +40,17 @@ impl KelpieRule {
     /// A rule whose sub-plans run on an engine.
     pub fn new(engine: Arc<Engine>) -> KelpieRule {
         KelpieRule { engine }
+    }
+
+    /// A rule of a session, where it is this one.
+    pub(crate) fn of(rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>) -> Option<&KelpieRule> {
+        let rule: &dyn Any = rule.as_ref();
+        rule.downcast_ref()
+    }
+
+    /// The engine of its sub-plans.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 }
 

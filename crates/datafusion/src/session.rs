@@ -24,9 +24,8 @@ use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 use crate::install::{explaining, install};
 use crate::options::KelpieOptions;
-use crate::rule::uncompiled_reasons;
+use crate::rule::{KelpieRule, uncompiled_reasons};
 use crate::running::RunningQuery;
-use crate::whole_writes::WholeWrites;
 
 /// How a session is built.
 #[derive(Debug, Clone, Default)]
@@ -107,14 +106,16 @@ impl QueryResult {
     }
 }
 
-/// A DataFusion session with [`KelpieRule`](crate::KelpieRule), the options `kelpie.*`, and local files as tables.
+/// A DataFusion session with all of [`install`], and what a session state cannot carry: statements of any depth
+/// ([`KelpieSession::start`]), where their time went ([`KelpieSession::last_metrics`]), and local files as tables.
 pub struct KelpieSession {
     context: Held<SessionContext>,
     engine: Arc<Engine>,
     last: Arc<Mutex<Option<QueryTiming>>>,
     /// Levels of the plans that the session keeps: views, and prepared statements.
     kept: Arc<AtomicUsize>,
-    tables: Arc<LocalTables>,
+    /// Absent where the session has no default schema.
+    files: Option<Arc<LocalTables>>,
 }
 
 /// What [`KelpieSession::register_data`] found.
@@ -142,26 +143,48 @@ impl KelpieSession {
             config.options_mut().set(name, value)?;
         }
         let builder = SessionStateBuilder::new().with_config(config).with_default_features();
-        let builder = install(builder.with_runtime_env(files::runtime()?), Arc::clone(&engine));
-        let state = builder.with_physical_optimizer_rule(Arc::new(WholeWrites)).build();
-        let context = SessionContext::new_with_state(state);
-        let (files, tables) = (Arc::new(LocalFiles::default()), Arc::new(LocalTables::default()));
-        let catalogs = Arc::clone(context.state().catalog_list());
-        let names = context.state().config_options().catalog.clone();
-        if let Some(catalog) = catalogs.catalog(&names.default_catalog) {
-            catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
-        }
-        context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, Arc::clone(&files) as _)));
-        for slot in [&files.session, &tables.session] {
-            let weak = context.state_weak_ref();
-            slot.set(Box::new(move || weak.upgrade().map(|state| state.read().clone())));
+        let state = install(builder.with_runtime_env(files::runtime()?), engine).build();
+        let session = KelpieSession::over(SessionContext::new_with_state(state))?;
+        session.name_files_in_queries();
+        Ok(session)
+    }
+
+    /// A session over a context that [`install`] has added Kelpie to. The context stays as it is, but for its default schema:
+    /// that finds a table in any case of its name where only one is meant, and also has what
+    /// [`KelpieSession::register_path`] and the like add. A context without Kelpie is an error.
+    pub fn over(context: SessionContext) -> Result<KelpieSession> {
+        let state = context.state();
+        let rules = state.physical_optimizers().iter();
+        let Some(engine) = rules.filter_map(KelpieRule::of).map(KelpieRule::engine).next().cloned() else {
+            return plan_err!("the session was built without Kelpie: see kelpie_datafusion::install");
+        };
+        let names = &state.config_options().catalog;
+        let catalog = state.catalog_list().catalog(&names.default_catalog);
+        let schema = catalog.as_ref().and_then(|catalog| catalog.schema(&names.default_schema));
+        let mut files = None;
+        if let (Some(catalog), Some(schema)) = (catalog, schema) {
+            let tables = Arc::new(LocalTables::over(schema));
+            tables.session.set(&context);
+            // A catalog of the embedder's own may refuse it.
+            let added = catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _);
+            files = added.is_ok().then_some(tables);
         }
         let kept = Arc::<AtomicUsize>::default();
         let context = Held::new(context, Arc::clone(&kept));
-        Ok(KelpieSession { context, engine, last: Arc::default(), kept, tables })
+        Ok(KelpieSession { context, engine, last: Arc::default(), kept, files })
     }
 
-    /// DataFusion's context. Queries that run through it are compiled too; only `last_metrics` misses them.
+    /// From now on queries may name local files: `SELECT … FROM 'file.parquet'`. Sessions of [`KelpieSession::new`] may; in a
+    /// session over a context of the embedder's, who may run queries may not always read files.
+    pub fn name_files_in_queries(&self) {
+        let files = Arc::new(LocalFiles::default());
+        files.session.set(&self.context);
+        let catalogs = Arc::clone(self.context.state().catalog_list());
+        self.context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, files)));
+    }
+
+    /// DataFusion's context. Queries that run through it are compiled too; but their depth is not measured, and
+    /// [`KelpieSession::last_metrics`] misses them.
     pub fn context(&self) -> &SessionContext {
         &self.context
     }
@@ -273,7 +296,7 @@ impl KelpieSession {
     /// Registers a Parquet, CSV (with header), JSON or Arrow file, a folder of such files, or those that match a pattern, as a
     /// table. Queries see the files that are there when they run.
     pub async fn register_path(&self, name: &str, path: impl AsRef<Path>) -> Result<()> {
-        self.tables.add(name, path.as_ref(), Broken::Refused).await
+        self.local_tables()?.add(name, path.as_ref(), Broken::Refused).await
     }
 
     /// Registers every data file (by its stem) and sub-folder (by its name) of a folder, one file, or what matches a pattern;
@@ -293,18 +316,25 @@ impl KelpieSession {
     /// error.
     pub async fn register_data(&self, path: impl AsRef<Path>) -> Result<RegisteredData> {
         let found = files::tables_of(path.as_ref())?;
-        let mut registered = RegisteredData::default();
+        let (mut registered, tables) = (RegisteredData::default(), self.local_tables()?);
         for (name, problem) in found.problems {
-            self.tables.add_problem(&name, &problem)?;
+            tables.add_problem(&name, &problem)?;
             registered.problems.push(problem);
         }
         for (name, path) in found.tables {
-            match self.tables.add(&name, &path, Broken::Kept).await {
+            match tables.add(&name, &path, Broken::Kept).await {
                 Ok(()) => registered.names.push(name),
                 Err(error) => registered.problems.push(files::plain(&error)),
             }
         }
         Ok(registered)
+    }
+
+    fn local_tables(&self) -> Result<&LocalTables> {
+        match &self.files {
+            Some(tables) => Ok(tables),
+            None => plan_err!("the session has no default schema that takes tables of files"),
+        }
     }
 
     /// Names of the registered tables.

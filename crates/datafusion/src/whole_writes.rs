@@ -2,10 +2,13 @@
 //!
 //! DataFusion's sinks finish their files as soon as their input ends, also where it ends with an error, and so put a valid but
 //! empty file in place of what stood there. Here they write beside the place that was asked for, and only a statement that
-//! succeeds renames.
+//! succeeds renames. Into a device or a pipe they write directly, as there is nothing to replace.
 
+mod file;
+
+use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -20,6 +23,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::object_store::local::LocalFileSystem;
 use datafusion::object_store::path::Path;
 use datafusion::object_store::{
@@ -32,6 +36,8 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::FutureExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
+
+pub use file::WholeFile;
 
 /// Makes COPY and INSERT into local files replace nothing before all is written.
 #[derive(Debug)]
@@ -59,6 +65,21 @@ impl PhysicalOptimizerRule for WholeWrites {
         Ok(transformed?.data)
     }
 }
+
+/// A COPY that names a device or a pipe writes into it: DataFusion takes a name without an extension for a folder's.
+pub(crate) fn copy_to_device(plan: &LogicalPlan) -> Option<LogicalPlan> {
+    let LogicalPlan::Copy(copy) = plan else { return None };
+    let to = copy.output_url.strip_prefix("file://").unwrap_or(&copy.output_url);
+    let chosen = copy.options.contains_key(SINGLE_FILE) || !copy.partition_by.is_empty();
+    (!chosen && WholeFile::is_direct_at(FilePath::new(to))).then(|| {
+        let mut copy = copy.clone();
+        copy.options.insert(SINGLE_FILE.into(), "true".into());
+        LogicalPlan::Copy(copy)
+    })
+}
+
+/// The option of COPY by which one file is written, whatever it is called.
+const SINGLE_FILE: &str = "single_file_output";
 
 /// A sink whose files take their names when all of them are written.
 #[derive(Debug)]
@@ -117,8 +138,7 @@ struct Staging {
 
 #[derive(Debug, Default)]
 struct StagingState {
-    /// Where a file is, and where it belongs.
-    files: Vec<(PathBuf, PathBuf)>,
+    files: Vec<WholeFile>,
     /// Folders that were made for them.
     folders: Vec<PathBuf>,
     /// Why a file could not be written.
@@ -134,11 +154,9 @@ impl Drop for StagingGuard {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.over = true;
-        // Where something cannot be removed, nothing better is left to do.
-        for (beside, _) in state.files.drain(..) {
-            let _ = fs::remove_file(beside);
-        }
+        state.files.clear();
         for folder in state.folders.drain(..).rev() {
+            // Where it cannot be removed, nothing better is left to do.
             let _ = fs::remove_dir(folder);
         }
     }
@@ -146,16 +164,10 @@ impl Drop for StagingGuard {
 
 impl Staging {
     /// Opens a file to be written in place of `path`.
-    fn open(&self, path: &FilePath) -> io::Result<File> {
-        // A link stays one: its target is replaced.
-        let path = if path.exists() { path.canonicalize()? } else { path.to_path_buf() };
-        let old = fs::metadata(&path).ok();
-        if old.as_ref().is_some_and(|old| !old.is_file()) {
-            return Err(io::Error::other("this is no file"));
-        }
-        if old.is_some() {
-            // A file that must not be written is not replaced either.
-            OpenOptions::new().write(true).open(&path)?;
+    fn open(&self, path: &FilePath) -> io::Result<Parts> {
+        // A pipe may wait for its reader long: nobody else must wait with it, for the lock.
+        if WholeFile::is_direct_at(path) {
+            return Parts::new(&WholeFile::create(path)?);
         }
         let mut state = self.state.lock();
         if state.over {
@@ -164,36 +176,57 @@ impl Staging {
         if let Some(folder) = path.parent() {
             make_folder(folder, &mut state.folders)?;
         }
-        let name = path.file_name().ok_or_else(|| io::Error::other("this is no name of a file"))?;
-        for attempt in 0.. {
-            let hidden = format!(".{}.{}-{attempt}.tmp", name.to_string_lossy(), std::process::id());
-            let beside = path.with_file_name(hidden);
-            match OpenOptions::new().write(true).create_new(true).open(&beside) {
-                Ok(file) => {
-                    if let Some(old) = &old {
-                        // The new file may be read by whom the old one could; where the system forbids that, it is as any new one.
-                        let _ = file.set_permissions(old.permissions());
-                    }
-                    state.files.push((beside, path));
-                    return Ok(file);
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(io::Error::other("no free name beside it"))
+        let file = WholeFile::create(path)?;
+        let parts = Parts::new(&file)?;
+        state.files.push(file);
+        Ok(parts)
     }
 
     /// Gives all files their names.
     fn complete(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.over = true;
-        while let Some((beside, path)) = state.files.first() {
-            fs::rename(beside, path)
+        for file in std::mem::take(&mut state.files) {
+            let path = file.path().to_path_buf();
+            file.complete()
                 .map_err(|error| DataFusionError::Execution(format!("{}: {error}", path.display())))?;
-            state.files.remove(0);
         }
         state.folders.clear();
+        Ok(())
+    }
+}
+
+/// Where the parts of a file go, which come in any order.
+#[derive(Debug)]
+struct Parts {
+    file: File,
+    /// Of a device or a pipe, which take bytes one after the other only.
+    queue: Option<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Where the next part begins.
+    next: u64,
+    /// Those that came too early, by where they begin: no more than are written at once.
+    early: BTreeMap<u64, PutPayload>,
+}
+
+impl Parts {
+    fn new(file: &WholeFile) -> io::Result<Parts> {
+        Ok(Parts { file: file.file().try_clone()?, queue: file.is_direct().then(Queue::default) })
+    }
+
+    fn write(&mut self, offset: u64, part: PutPayload) -> io::Result<()> {
+        let Some(queue) = &mut self.queue else {
+            self.file.seek(SeekFrom::Start(offset))?;
+            return part.iter().try_for_each(|bytes| self.file.write_all(bytes));
+        };
+        queue.early.insert(offset, part);
+        while let Some(part) = queue.early.remove(&queue.next) {
+            queue.next += part.content_length() as u64;
+            part.iter().try_for_each(|bytes| self.file.write_all(bytes))?;
+        }
         Ok(())
     }
 }
@@ -265,7 +298,7 @@ impl StagingStore {
         let name = path.clone();
         let file = blocking(&self.staging, &path, move || staging.open(&name)).await?;
         let staging = Arc::clone(&self.staging);
-        Ok(StagedUpload { staging, file: Arc::new(Mutex::new(file)), path, offset: 0 })
+        Ok(StagedUpload { staging, parts: Arc::new(Mutex::new(file)), path, offset: 0 })
     }
 }
 
@@ -335,8 +368,9 @@ impl ObjectStore for StagingStore {
 #[derive(Debug)]
 struct StagedUpload {
     staging: Arc<Staging>,
-    file: Arc<Mutex<File>>,
+    parts: Arc<Mutex<Parts>>,
     path: PathBuf,
+    /// Where the next part begins.
     offset: u64,
 }
 
@@ -345,16 +379,8 @@ impl MultipartUpload for StagedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let offset = self.offset;
         self.offset += data.content_length() as u64;
-        let (staging, file, path) = (Arc::clone(&self.staging), Arc::clone(&self.file), self.path.clone());
-        async move {
-            let write = move || {
-                let mut file = file.lock();
-                file.seek(SeekFrom::Start(offset))?;
-                data.iter().try_for_each(|bytes| file.write_all(bytes))
-            };
-            blocking(&staging, &path, write).await
-        }
-        .boxed()
+        let (staging, parts, path) = (Arc::clone(&self.staging), Arc::clone(&self.parts), self.path.clone());
+        async move { blocking(&staging, &path, move || parts.lock().write(offset, data)).await }.boxed()
     }
 
     async fn complete(&mut self) -> object_store::Result<PutResult> {

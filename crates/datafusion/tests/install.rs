@@ -17,7 +17,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::{KelpieExec, install};
+use kelpie_datafusion::{KelpieExec, KelpieSession, install};
 use kelpie_engine::Engine;
 use parking_lot::Mutex;
 
@@ -158,5 +158,87 @@ async fn a_session_without_datafusion_s_rules_gets_no_join_order() {
     let builder = SessionStateBuilder::new().with_default_features().with_physical_optimizer_rules(vec![]);
     let state = install(builder, Arc::new(Engine::new())).build();
     let names: Vec<&str> = state.physical_optimizers().iter().map(|rule| rule.name()).collect();
-    assert_eq!(names, ["kelpie"]);
+    assert_eq!(names, ["kelpie", "kelpie_whole_writes"]);
+}
+
+fn installed() -> SessionContext {
+    let builder = SessionStateBuilder::new().with_config(config(2)).with_default_features();
+    SessionContext::new_with_state(install(builder, Arc::new(Engine::new())).build())
+}
+
+/// Rows that fail after many good ones.
+const FAILING: &str = "SELECT 10 / (value - 50000) AS x FROM range(100000)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_fails_leaves_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = async |context: &SessionContext, sql: String| context.sql(&sql).await?.collect().await;
+    for partitions in [1, 4] {
+        let context = installed();
+        run(&context, format!("SET datafusion.execution.target_partitions = {partitions}")).await.unwrap();
+        for format in ["csv", "parquet", "json", "arrow"] {
+            let path = folder.path().join(format!("out.{format}"));
+            std::fs::write(&path, "precious").unwrap();
+            let error = run(&context, format!("COPY ({FAILING}) TO '{}'", path.display())).await.unwrap_err();
+            assert!(error.to_string().contains("ivide by zero"), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious", "{format}");
+            run(&context, format!("COPY (SELECT 1 AS x) TO '{}'", path.display())).await.unwrap();
+            assert_ne!(std::fs::read(&path).unwrap(), b"precious", "{format}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left beside the files");
+        let table = folder.path().join("t");
+        std::fs::create_dir(&table).unwrap();
+        let create =
+            format!("CREATE EXTERNAL TABLE w (x BIGINT) STORED AS CSV LOCATION '{}/'", table.display());
+        run(&context, create).await.unwrap();
+        run(&context, format!("INSERT INTO w {FAILING}")).await.unwrap_err();
+        assert_eq!(std::fs::read_dir(&table).unwrap().count(), 0);
+        run(&context, "INSERT INTO w VALUES (1)".into()).await.unwrap();
+        assert_eq!(std::fs::read_dir(&table).unwrap().count(), 1);
+        std::fs::remove_dir_all(&table).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_over_a_context_has_what_its_state_cannot_carry() {
+    let context = installed();
+    with_tables(&context).await;
+    let session = KelpieSession::over(context.clone()).unwrap();
+    // The tables of the context, in any case, and its options.
+    assert_eq!(session.sql("SELECT k, sum(x) FROM T GROUP BY k").await.unwrap().rows(), 3);
+    let timing = session.last_metrics().unwrap();
+    assert!(timing.compiled, "{timing:?}");
+    // Statements of any depth: this one would abort the process.
+    let deep = format!("SELECT {}x FROM t{}", "(".repeat(100_000), ")".repeat(100_000));
+    assert!(session.sql(&deep).await.is_err());
+    let sum = vec!["x"; 1000].join(" + ");
+    assert_eq!(session.sql(&format!("SELECT {sum} FROM t")).await.unwrap().rows(), 4);
+    // Tables of files, through the context too.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("Files.csv"), "x\n1\n").unwrap();
+    assert_eq!(session.register_dir(folder.path()).await.unwrap(), ["Files"]);
+    assert_eq!(session.tables(), ["Files", "t"]);
+    assert!(text(&context, "SELECT x + 1 FROM files").await.contains('2'));
+    assert!(session.register_path("t", folder.path()).await.unwrap_err().to_string().contains("exists"));
+    // Files are named in queries only where that is allowed.
+    let named = format!("SELECT x FROM '{}/Files.csv'", folder.path().display());
+    assert!(context.sql(&named).await.is_err());
+    session.name_files_in_queries();
+    assert!(text(&context, &named).await.contains('1'));
+    context.sql("DROP TABLE t").await.unwrap().collect().await.unwrap();
+    assert_eq!(session.tables(), ["Files"]);
+}
+
+#[tokio::test]
+async fn a_session_over_a_context_needs_what_it_stands_on() {
+    let error = KelpieSession::over(SessionContext::new()).unwrap_err().to_string();
+    assert!(error.contains("install"), "{error}");
+    // Without a default schema there is no place for tables of files; the rest works.
+    let config = config(1).with_create_default_catalog_and_schema(false);
+    let builder = SessionStateBuilder::new().with_config(config).with_default_features();
+    let context = SessionContext::new_with_state(install(builder, Arc::new(Engine::new())).build());
+    let session = KelpieSession::over(context).unwrap();
+    assert_eq!(session.sql("SELECT 1").await.unwrap().rows(), 1);
+    let error = session.register_path("t", "t.csv").await.unwrap_err().to_string();
+    assert!(error.contains("no default schema"), "{error}");
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use datafusion::arrow::util::pretty::pretty_format_batches;
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 
 fn session() -> KelpieSession {
@@ -134,7 +135,38 @@ async fn links_and_permissions_stay() {
     assert_eq!(fs::read_to_string(&target).unwrap(), "x\n1\n");
     assert!(link.is_symlink());
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
-    let error = session.sql("copy (select 1 as x) to '/dev/null' stored as csv").await.unwrap_err();
-    assert!(error.to_string().contains("/dev/null"), "{error}");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_or_a_pipe_takes_what_is_written() {
+    let session = session();
+    session.sql("set datafusion.execution.target_partitions = 4").await.unwrap();
+    session.sql("copy (select value from range(100000)) to '/dev/null' stored as csv").await.unwrap();
+    session.sql("copy (select 1 as x) to '/dev/null' stored as parquet").await.unwrap();
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // More than is written at once, so that parts come out of order.
+    for (format, rows) in [("csv", 5_000_000), ("json", 1), ("parquet", 1_000_000)] {
+        let (from, to) = (pipe.clone(), folder.path().join(format!("read.{format}")));
+        let reader = std::thread::spawn(move || {
+            let mut from = fs::File::open(from).unwrap();
+            std::io::copy(&mut from, &mut fs::File::create(to).unwrap()).unwrap()
+        });
+        let rows = format!("select value as n from range({rows})");
+        let copy = format!("copy ({rows}) to '{}' stored as {format}", pipe.display());
+        session.sql(&copy).await.unwrap();
+        reader.join().unwrap();
+        let read = format!(
+            "select count(*) from (({rows}) except select n from '{0}/read.{format}') \
+             union all select count(*) from (select n from '{0}/read.{format}' except ({rows}))",
+            folder.path().display()
+        );
+        let batches = session.sql(&read).await.unwrap().batches;
+        let shown = pretty_format_batches(&batches).unwrap().to_string();
+        assert_eq!(shown.matches("| 0 ").count(), 2, "{format}\n{shown}");
+    }
+    assert_eq!(everything(folder.path()), ["pipe", "read.csv", "read.json", "read.parquet"]);
 }

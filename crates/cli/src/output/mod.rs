@@ -18,7 +18,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 
 use crate::args::Format;
 use crate::progress::Progress;
-use file::WholeFile;
+use file::ResultFile;
 pub use table::escaped;
 
 /// Rows of a table on a terminal where nobody asked for more or less.
@@ -67,7 +67,7 @@ impl Write for Pipe {
 pub struct Output {
     format: Format,
     path: Option<PathBuf>,
-    file: Option<WholeFile>,
+    file: Option<ResultFile>,
     results: usize,
     /// Rows of a table that are shown: the user's number, or the default. 0 is all.
     pub max_rows: Option<usize>,
@@ -100,7 +100,7 @@ impl Output {
             Some(path) => {
                 let file = match &mut self.file {
                     Some(file) => file,
-                    None => self.file.insert(WholeFile::create(path)?),
+                    None => self.file.insert(ResultFile::create(path)?),
                 };
                 (file.begin()?, None)
             }

@@ -16,6 +16,7 @@ use datafusion::common::{exec_err, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
+use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
 use format::{Format, KNOWN};
@@ -35,22 +36,33 @@ pub(crate) fn runtime() -> Result<Arc<RuntimeEnv>> {
     RuntimeEnvBuilder::new().with_object_list_cache_limit(0).build_arc()
 }
 
-/// The session's state, while the session lives.
-type StateOf = Box<dyn Fn() -> Option<SessionState> + Send + Sync>;
+/// Shows a session's state to whoever asks, while the session lives.
+type Show = Box<dyn Fn(&mut dyn FnMut(&SessionState)) + Send + Sync>;
 
 /// The session of tables that are made when a query names them. Set once the session stands.
 #[derive(Default)]
-pub(crate) struct SessionSlot(OnceLock<StateOf>);
+pub(crate) struct SessionSlot(OnceLock<Show>);
 
 impl SessionSlot {
-    pub fn set(&self, state: StateOf) {
+    pub fn set(&self, context: &SessionContext) {
+        let weak = context.state_weak_ref();
+        let show = move |ask: &mut dyn FnMut(&SessionState)| {
+            if let Some(state) = weak.upgrade() {
+                ask(&state.read());
+            }
+        };
         // Never set before: a slot belongs to one session.
-        let _ = self.0.set(state);
+        let _ = self.0.set(Box::new(show));
     }
 
-    fn state(&self) -> Result<SessionState> {
-        match self.0.get().and_then(|state| state()) {
-            Some(state) => Ok(state),
+    /// What the session answers.
+    fn ask<T>(&self, question: impl Fn(&SessionState) -> T) -> Result<T> {
+        let mut answer = None;
+        if let Some(show) = self.0.get() {
+            show(&mut |state| answer = Some(question(state)));
+        }
+        match answer {
+            Some(answer) => Ok(answer),
             None => exec_err!("the session of this table is closed"),
         }
     }
@@ -80,7 +92,8 @@ impl LocalEntry {
         if let Some((_, table)) = made.as_ref().filter(|(known, _)| *known == files) {
             return Ok(Arc::clone(table) as _);
         }
-        let table = Arc::new(LocalTable::of(&session.state()?, &self.source, &files).await?);
+        let state = session.ask(SessionState::clone)?;
+        let table = Arc::new(LocalTable::of(&state, &self.source, &files).await?);
         *made = Some((files, Arc::clone(&table)));
         Ok(table)
     }

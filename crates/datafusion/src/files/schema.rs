@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use datafusion::catalog::memory::MemorySchemaProvider;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::{DataFusionError, Result};
@@ -18,11 +17,11 @@ use super::{LocalEntry, SessionSlot};
 
 /// A schema whose tables of files are looked at whenever a query names them. A name that no table has stands for the only one
 /// that differs from it in case.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LocalTables {
     pub session: SessionSlot,
     files: RwLock<BTreeMap<String, Arc<Named>>>,
-    others: MemorySchemaProvider,
+    others: Arc<dyn SchemaProvider>,
 }
 
 /// What becomes of a table that cannot be read.
@@ -58,6 +57,11 @@ enum What {
 }
 
 impl LocalTables {
+    /// A schema with the tables of another one, and no files yet.
+    pub fn over(others: Arc<dyn SchemaProvider>) -> LocalTables {
+        LocalTables { session: SessionSlot::default(), files: RwLock::default(), others }
+    }
+
     /// Adds the table of a path.
     pub async fn add(&self, name: &str, path: &Path, broken: Broken) -> Result<()> {
         let what = match (Source::of(path), broken) {
@@ -123,6 +127,10 @@ impl LocalTables {
 
 #[async_trait]
 impl SchemaProvider for LocalTables {
+    fn owner_name(&self) -> Option<&str> {
+        self.others.owner_name()
+    }
+
     fn table_names(&self) -> Vec<String> {
         let files = self.files.read();
         let usable = files.iter().filter(|(_, named)| named.usable.load(Ordering::Relaxed));
@@ -142,7 +150,7 @@ impl SchemaProvider for LocalTables {
         let of_files = self.files.read().contains_key(name);
         match of_files {
             true => Ok(Some(TableType::Base)),
-            false => self.others.table(name).await.map(|table| table.map(|table| table.table_type())),
+            false => self.others.table_type(name).await,
         }
     }
 
