@@ -30,6 +30,8 @@ pub struct KelpieOptions {
     pub join_order: bool,
     /// `min_rows`: a query over tables of fewer rows, all known exactly, is left to DataFusion; `None` is `auto`.
     pub min_rows: Option<usize>,
+    /// `infer_rows`: rows of each file from which the types of CSV and JSON are inferred; `None` is all.
+    pub infer_rows: Option<usize>,
     /// Set by the session while it plans an EXPLAIN: the rule then reports what stays DataFusion's.
     pub(crate) explaining: bool,
 }
@@ -42,6 +44,7 @@ impl Default for KelpieOptions {
             query: QueryOptions::default(),
             join_order: true,
             min_rows: None,
+            infer_rows: Some(INFERRED_ROWS),
             explaining: false,
         }
     }
@@ -51,7 +54,10 @@ impl Default for KelpieOptions {
 /// are compiled.
 const MIN_ROWS: usize = 10_000;
 
-const NAMES: [&str; 15] = [
+/// `infer_rows` by default: they take about as long to look at as a query to plan and compile.
+const INFERRED_ROWS: usize = 100_000;
+
+const NAMES: [&str; 16] = [
     "enabled",
     "device",
     "fallback",
@@ -67,6 +73,7 @@ const NAMES: [&str; 15] = [
     "host_sort_rows",
     "meter",
     "min_rows",
+    "infer_rows",
 ];
 
 /// What sizes look like.
@@ -121,6 +128,7 @@ impl KelpieOptions {
             "simt_lanes" => self.query.simt_lanes.to_string(),
             "meter" => self.query.meter.to_string(),
             "min_rows" => self.min_rows.map_or("auto".into(), |rows| rows.to_string()),
+            "infer_rows" => self.infer_rows.unwrap_or(0).to_string(),
             _ => self.query.host_sort_rows.map_or("auto".into(), |rows| rows.to_string()),
         }
     }
@@ -145,6 +153,9 @@ fn description(name: &str) -> &'static str {
         "min_rows" => {
             "Queries over tables of fewer rows are left to DataFusion: a number, or auto, which is 10000 where device is \
              auto and fallback is allow, else 0"
+        }
+        "infer_rows" => {
+            "Rows of each file from which the types of CSV and JSON files are inferred; 0 is all of them"
         }
         "meter" => "Whether kernels count the bytes that they access, and are slower for it: true | false",
         _ => "Rows up to which a sort's order is computed on the host: auto, or a number",
@@ -253,6 +264,10 @@ impl ExtensionOptions for KelpieOptions {
                 (_, Ok(rows)) => self.min_rows = Some(rows),
                 _ => return bad("auto, or a number of rows"),
             },
+            "infer_rows" => match lower.parse::<usize>() {
+                Ok(rows) => self.infer_rows = (rows > 0).then_some(rows),
+                Err(_) => return bad("a number of rows, or 0 for all"),
+            },
             "host_sort_rows" => match (lower.as_str(), lower.parse()) {
                 ("auto", _) => self.query.host_sort_rows = None,
                 (_, Ok(rows)) => self.query.host_sort_rows = Some(rows),
@@ -324,6 +339,8 @@ mod tests {
             ("host_sort_rows", "AUTO", "auto"),
             ("min_rows", "500", "500"),
             ("min_rows", "auto", "auto"),
+            ("infer_rows", "0", "0"),
+            ("infer_rows", "7", "7"),
             ("enabled", "false", "false"),
             ("join_order", "off", "false"),
             ("meter", "on", "true"),
@@ -345,6 +362,7 @@ mod tests {
             ("simt_lanes", "33", "1 to 32"),
             ("host_sort_rows", "-1", "number of rows"),
             ("min_rows", "few", "number of rows"),
+            ("infer_rows", "auto", "0 for all"),
             ("enabled", "2", "true, false"),
             ("join_order", "", "true, false"),
             ("meter", "2", "true, false"),

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
@@ -13,7 +14,8 @@ use kelpie_engine::Engine;
 use parking_lot::Mutex;
 
 use crate::deep::with_room;
-use crate::exec::FellBack;
+use crate::exec::{FellBack, KelpieExec};
+use crate::files::{Misfit, find_misfit};
 use crate::options::KelpieOptions;
 use crate::rule::uncompiled_reasons;
 use crate::session::{QueryTiming, for_each_compiled};
@@ -45,8 +47,13 @@ impl RunningQuery {
 
     /// The next rows; nothing after the last.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let next = self.stream.next().await.transpose();
-        next.map_err(|error| with_room(&self.physical, || name_files(error, &self.physical)))
+        match self.stream.next().await.transpose() {
+            Ok(next) => Ok(next),
+            Err(error) => Err(match misfit(&error, &self.physical).await {
+                Some(misfit) => DataFusionError::Execution(misfit.to_string()),
+                None => with_room(&self.physical, || name_files(error, &self.physical)),
+            }),
+        }
     }
 
     /// What it took, once its last rows have come.
@@ -116,7 +123,28 @@ fn name_files(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusi
     }
 }
 
+/// Where the row is that a reader of CSV files did not take. What readers say of it holds within what they read.
+async fn misfit(error: &DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> Option<Misfit> {
+    let text = error.to_string();
+    if !["Parser error", "Csv error"].iter().any(|kind| text.contains(kind)) {
+        return None;
+    }
+    let mut scans = Vec::new();
+    with_room(plan, || {
+        for_each_scan(plan, &mut |node| {
+            scans.extend(node.data_source().downcast_ref::<FileScanConfig>().cloned())
+        })
+    });
+    // An error may be of something else all the same: then all files are read, and nothing is found.
+    let found = tokio::task::spawn_blocking(move || scans.iter().find_map(find_misfit)).await;
+    found.ok().flatten()
+}
+
+/// Visits the scans of a plan, those of compiled parts too.
 fn for_each_scan(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&DataSourceExec)) {
+    if let Some(compiled) = plan.downcast_ref::<KelpieExec>() {
+        return for_each_scan(compiled.original(), visit);
+    }
     if let Some(scan) = plan.downcast_ref::<DataSourceExec>() {
         visit(scan);
     }

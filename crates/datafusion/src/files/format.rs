@@ -19,9 +19,6 @@ use super::at;
 pub(super) const KNOWN: &str = "Parquet, CSV, JSON or Arrow file (.parquet, .csv, .tsv, .json, .jsonl, .ndjson, \
                                 .arrow, .ipc, .feather; text also as .gz, .bz2, .xz, .zst)";
 
-/// Rows from which the types of a CSV or JSON file are inferred.
-pub(super) const INFERRED_ROWS: usize = 100_000;
-
 /// How a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Format {
@@ -60,20 +57,22 @@ impl Format {
         Some(Format { kind, compression })
     }
 
-    /// DataFusion's reader. Whether JSON is one array or a value a line shows the first file.
-    pub fn reader(self, first: &Path) -> Result<Arc<dyn FileFormat>> {
+    /// DataFusion's reader, which infers the types of text from so many rows of a file, or all. Whether JSON is one array or a
+    /// value a line shows the first file.
+    pub fn reader(self, first: &Path, infer_rows: Option<usize>) -> Result<Arc<dyn FileFormat>> {
+        let infer_rows = infer_rows.unwrap_or(usize::MAX);
         Ok(match self.kind {
             Kind::Parquet => Arc::new(ParquetFormat::default()),
             Kind::Arrow => Arc::new(ArrowFormat),
             Kind::Csv | Kind::Tsv => {
                 let delimiter = if self.kind == Kind::Tsv { b'\t' } else { b',' };
                 let format = CsvFormat::default().with_has_header(true).with_delimiter(delimiter);
-                let format = format.with_schema_infer_max_rec(INFERRED_ROWS);
+                let format = format.with_schema_infer_max_rec(infer_rows);
                 Arc::new(format.with_file_compression_type(self.compression))
             }
             Kind::Json => {
                 let lines = self.compression.is_compressed() || !begins_with_bracket(first)?;
-                let format = JsonFormat::default().with_schema_infer_max_rec(INFERRED_ROWS);
+                let format = JsonFormat::default().with_schema_infer_max_rec(infer_rows);
                 let format = format.with_file_compression_type(self.compression);
                 Arc::new(format.with_newline_delimited(lines))
             }

@@ -1,6 +1,7 @@
 //! Local files and folders as tables.
 
 mod format;
+mod misfit;
 mod schema;
 mod source;
 mod table;
@@ -19,7 +20,10 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
+use crate::options::KelpieOptions;
+
 use format::{Format, KNOWN};
+pub(crate) use misfit::{Misfit, find as find_misfit};
 pub(crate) use schema::{Broken, LocalTables, plain};
 use source::{DataFile, Source, entries, is_pattern, matches};
 use table::LocalTable;
@@ -78,7 +82,15 @@ impl std::fmt::Debug for SessionSlot {
 #[derive(Debug)]
 struct LocalEntry {
     source: Source,
-    made: tokio::sync::Mutex<Option<(Vec<DataFile>, Arc<LocalTable>)>>,
+    made: tokio::sync::Mutex<Option<Made>>,
+}
+
+/// A table, and what it was made of.
+#[derive(Debug)]
+struct Made {
+    files: Vec<DataFile>,
+    infer_rows: Option<usize>,
+    table: Arc<LocalTable>,
 }
 
 impl LocalEntry {
@@ -89,12 +101,14 @@ impl LocalEntry {
     async fn table(&self, session: &SessionSlot) -> Result<Arc<dyn TableProvider>> {
         let mut made = self.made.lock().await;
         let files = self.source.files()?;
-        if let Some((_, table)) = made.as_ref().filter(|(known, _)| *known == files) {
-            return Ok(Arc::clone(table) as _);
+        let infer_rows = session.ask(|state| KelpieOptions::of(state.config_options()).infer_rows)?;
+        let current = made.as_ref().filter(|made| made.files == files && made.infer_rows == infer_rows);
+        if let Some(made) = current {
+            return Ok(Arc::clone(&made.table) as _);
         }
         let state = session.ask(SessionState::clone)?;
-        let table = Arc::new(LocalTable::of(&state, &self.source, &files).await?);
-        *made = Some((files, Arc::clone(&table)));
+        let table = Arc::new(LocalTable::of(&state, &self.source, &files, infer_rows).await?);
+        *made = Some(Made { files, infer_rows, table: Arc::clone(&table) });
         Ok(table)
     }
 }

@@ -33,13 +33,19 @@ pub(super) struct LocalTable {
 }
 
 impl LocalTable {
-    /// The table of these files of a source, with the columns that they have.
-    pub async fn of(state: &SessionState, source: &Source, files: &[DataFile]) -> Result<LocalTable> {
+    /// The table of these files of a source, with the columns that they have. Types of text files come from so many rows of
+    /// each, or all.
+    pub async fn of(
+        state: &SessionState,
+        source: &Source,
+        files: &[DataFile],
+        infer_rows: Option<usize>,
+    ) -> Result<LocalTable> {
         let Some(first) = files.first() else { return Err(at(source.path(), "there is no file")) };
         if first.format.kind == Kind::Parquet {
             files.iter().try_for_each(|file| check_parquet_footer(&file.path))?;
         }
-        let reader = first.format.reader(&first.path)?;
+        let reader = first.format.reader(&first.path, infer_rows)?;
         let partitions = source.partitions(files);
         let schema = match infer(state, &reader, files).await {
             Ok(schema) => schema,

@@ -1,0 +1,186 @@
+//! Why a CSV file cannot be read: the first row that does not fit the table, by its true place.
+//!
+//! Readers count rows from the beginning of the range of bytes that each of them reads, and do not name the file. Where one has
+//! failed, the files of its scan are read once more from their beginnings.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::arrow::csv::ReaderBuilder;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::datasource::physical_plan::{CsvSource, FileScanConfig, FileSource};
+use datafusion::object_store::local::LocalFileSystem;
+
+use crate::whole_files::whole_files;
+
+/// Rows that are read at once until one fails.
+const ROWS_AT_ONCE: usize = 8192;
+/// Characters of a value that an error shows.
+const SHOWN_CHARS: usize = 80;
+
+/// A row of a file that does not fit its table.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    path: PathBuf,
+    /// Where the row begins; the first line is 1.
+    line: u64,
+    what: What,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum What {
+    Value { column: String, value: String, data_type: DataType },
+    Encoding { column: String },
+    Values { found: usize, columns: usize },
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: line {}", self.path.display(), self.line)?;
+        match &self.what {
+            What::Value { column, value, data_type } => {
+                let shown: String = value.chars().take(SHOWN_CHARS).collect();
+                let cut = if shown.len() < value.len() { "…" } else { "" };
+                write!(
+                    f,
+                    ", column {column}: '{shown}{cut}' is no {data_type}, which the column is taken for. Types that nobody \
+                     gave come from the first rows: SET kelpie.infer_rows = 0 takes all of them into account; or give the \
+                     types: CREATE EXTERNAL TABLE name ({column} VARCHAR, …) STORED AS CSV LOCATION '…'"
+                )
+            }
+            What::Encoding { column } => write!(f, ", column {column}: the text is not UTF-8"),
+            What::Values { found, columns } => {
+                write!(f, " has {found} values, and the table {columns} columns")
+            }
+        }
+    }
+}
+
+/// The first row, in the order of the files, that keeps a scan of CSV files from being read.
+pub(crate) fn find(config: &FileScanConfig) -> Option<Misfit> {
+    let source = config.file_source();
+    let csv = source.downcast_ref::<CsvSource>()?;
+    if config.object_store_url.as_str() != "file:///" {
+        return None;
+    }
+    let schema = Arc::clone(FileSource::table_schema(csv).file_schema());
+    let all = || (0..schema.fields().len()).collect();
+    let mut columns = source.projection().map_or_else(all, |projection| projection.column_indices());
+    columns.retain(|column| *column < schema.fields().len());
+    let scan = Scan { csv, schema: &schema, columns: &columns };
+    let store = LocalFileSystem::new();
+    whole_files(&config.file_groups).iter().find_map(|file| {
+        let path = store.path_to_filesystem(&file.object_meta.location).ok()?;
+        let open = || config.file_compression_type.convert_read(File::open(&path).ok()?).ok();
+        scan.find(&path, open)
+    })
+}
+
+/// How files are read.
+struct Scan<'a> {
+    csv: &'a CsvSource,
+    /// The columns of the files.
+    schema: &'a SchemaRef,
+    /// Those that are read.
+    columns: &'a [usize],
+}
+
+impl Scan<'_> {
+    fn find<R: Read>(&self, path: &Path, open: impl Fn() -> Option<R>) -> Option<Misfit> {
+        let mut builder = ReaderBuilder::new(Arc::clone(self.schema))
+            .with_header(self.csv.has_header())
+            .with_delimiter(self.csv.delimiter())
+            .with_quote(self.csv.quote())
+            .with_truncated_rows(self.csv.truncate_rows())
+            .with_projection(self.columns.to_vec())
+            .with_batch_size(ROWS_AT_ONCE);
+        if let Some(terminator) = self.csv.terminator() {
+            builder = builder.with_terminator(terminator);
+        }
+        if let Some(escape) = self.csv.escape() {
+            builder = builder.with_escape(escape);
+        }
+        if let Some(comment) = self.csv.comment() {
+            builder = builder.with_comment(comment);
+        }
+        let mut good_rows = 0;
+        for batch in builder.build(open()?).ok()? {
+            match batch {
+                Ok(batch) => good_rows += batch.num_rows(),
+                Err(_) => {
+                    let (start, what) = self.find_after(good_rows, open()?)?;
+                    return Some(Misfit { path: path.to_path_buf(), line: line_at(start, open()?)?, what });
+                }
+            }
+        }
+        None
+    }
+
+    /// What does not fit in the first row that does not, after so many that do, and where it begins.
+    fn find_after(&self, good_rows: usize, input: impl Read) -> Option<(u64, What)> {
+        let mut builder = csv::ReaderBuilder::new();
+        builder.has_headers(self.csv.has_header()).flexible(true);
+        builder.delimiter(self.csv.delimiter()).quote(self.csv.quote());
+        builder.escape(self.csv.escape()).comment(self.csv.comment());
+        if let Some(terminator) = self.csv.terminator() {
+            builder.terminator(csv::Terminator::Any(terminator));
+        }
+        let mut records = builder.from_reader(input);
+        let mut record = csv::ByteRecord::new();
+        for _ in 0..good_rows {
+            records.read_byte_record(&mut record).ok().filter(|more| *more)?;
+        }
+        while records.read_byte_record(&mut record).ok()? {
+            if let Some(what) = self.misfit(&record) {
+                return Some((record.position()?.byte(), what));
+            }
+        }
+        None
+    }
+
+    /// What does not fit in a row.
+    fn misfit(&self, record: &csv::ByteRecord) -> Option<What> {
+        let (found, columns) = (record.len(), self.schema.fields().len());
+        if found > columns || (found < columns && !self.csv.truncate_rows()) {
+            return Some(What::Values { found, columns });
+        }
+        let name = |column: usize| self.schema.field(column).name().clone();
+        if let Some(column) = record.iter().position(|value| std::str::from_utf8(value).is_err()) {
+            return Some(What::Encoding { column: name(column) });
+        }
+        // The row alone, as any reader of CSV takes it.
+        let mut alone = csv::Writer::from_writer(Vec::new());
+        let mut whole = record.clone();
+        (found..columns).for_each(|_| whole.push_field(b""));
+        alone.write_byte_record(&whole).ok()?;
+        let alone = alone.into_inner().ok()?;
+        let column = self.columns.iter().copied().find(|column| {
+            let builder = ReaderBuilder::new(Arc::clone(self.schema)).with_projection(vec![*column]);
+            let batch = builder.build(alone.as_slice()).ok().and_then(|mut reader| reader.next());
+            matches!(batch, Some(Err(_)))
+        })?;
+        let value = String::from_utf8_lossy(record.get(column)?).into_owned();
+        Some(What::Value {
+            column: name(column),
+            value,
+            data_type: self.schema.field(column).data_type().clone(),
+        })
+    }
+}
+
+/// The line of the row that begins at a byte, or after the ends of lines that are there.
+fn line_at(start: u64, input: impl Read) -> Option<u64> {
+    let mut line = 1;
+    for (offset, byte) in std::io::BufReader::new(input).bytes().enumerate() {
+        match byte.ok()? {
+            b'\n' => line += 1,
+            b'\r' => {}
+            _ if offset as u64 >= start => return Some(line),
+            _ => {}
+        }
+    }
+    None
+}
