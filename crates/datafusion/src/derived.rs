@@ -6,6 +6,8 @@
 //! DataFusion holds for equal: the function itself counts, not its name, and so do the session's options. What was once
 //! given out and is forgotten meanwhile gets another number, and the old column is never asked for again.
 
+pub(crate) mod reading;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock};
 
@@ -55,6 +57,15 @@ pub(crate) struct Derived {
 impl Derived {
     /// The column of an expression over a table's columns, or why it cannot be one.
     pub(crate) fn new(expr: &Expr, schema: &Schema) -> Result<Derived, String> {
+        let mut derived = Derived::of_this_query(expr, schema)?;
+        if !has_moment(&derived.expr) {
+            derived.key = Some(REGISTRY.lock().number(&derived.expr));
+        }
+        Ok(derived)
+    }
+
+    /// The same of which nothing is kept.
+    pub(crate) fn of_this_query(expr: &Expr, schema: &Schema) -> Result<Derived, String> {
         is_deterministic(expr)?;
         let expr = canonical(expr, schema)?;
         let mut columns: Vec<usize> = collect_columns(&expr).iter().map(Column::index).collect();
@@ -71,8 +82,7 @@ impl Derived {
         let data_type = expr.data_type(schema).map_err(|error| error.strip_backtrace())?;
         let nullable = expr.nullable(schema).unwrap_or(true);
         let field = Arc::new(Field::new(expr.to_string(), data_type, nullable));
-        let key = (!has_moment(&expr)).then(|| REGISTRY.lock().number(&expr));
-        Ok(Derived { expr, local, columns, field, key })
+        Ok(Derived { expr, local, columns, field, key: None })
     }
 
     /// The column's name (its expression, for people), type and nullability.

@@ -126,9 +126,13 @@ fn push_operator(plan: &Arc<dyn ExecutionPlan>, depth: usize, lines: &mut Vec<St
 /// One line an expression that is computed by DataFusion as its table is read.
 pub(crate) fn derived_lines(translated: &Translated) -> Vec<String> {
     let of_table = |table: &Arc<ScanTable>| {
+        let conditions = table.conditions().iter().map(|condition| condition.field().name().as_str());
+        let conditions = conditions.collect::<Vec<_>>().join(" AND ");
         let line = |derived: &Derived| {
-            let kept = if derived.key().is_some() { "" } else { " (for this query only)" };
-            format!("derived: {} of {}{kept}", derived.field().name(), table.name())
+            let only = if conditions.is_empty() { "" } else { " where " };
+            let is_kept = derived.key().is_some() && conditions.is_empty();
+            let kept = if is_kept { "" } else { " (for this query only)" };
+            format!("derived: {} of {}{only}{conditions}{kept}", derived.field().name(), table.name())
         };
         table.derived().iter().map(line).collect::<Vec<_>>()
     };

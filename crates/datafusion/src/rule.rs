@@ -1,5 +1,6 @@
 //! The optimizer rule: the largest sub-plans that compile become [`KelpieExec`].
 
+mod kept;
 mod leave;
 mod partitions;
 mod replace;
@@ -67,37 +68,42 @@ impl PhysicalOptimizerRule for KelpieRule {
 
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
         let options = KelpieOptions::of(config);
-        let plan = match options.enabled {
-            true => with_room(&plan, || self.optimize_query(Arc::clone(&plan), &options))?,
-            false => plan,
-        };
-        protect(plan)
+        if !options.enabled {
+            return protect(plan);
+        }
+        let (plan, reasons) = with_room(&plan, || self.optimize_query(Arc::clone(&plan), &options))?;
+        let plan = protect(plan)?;
+        kept::keep(query_of(&plan), reasons);
+        Ok(plan)
     }
 }
 
 impl KelpieRule {
-    fn optimize_query(&self, plan: Node, options: &KelpieOptions) -> Result<Node> {
-        if is_wrapper(&plan) {
-            let children = plan.children().into_iter().cloned();
-            let children = children.map(|child| self.optimize_query(child, options));
-            let children = children.collect::<Result<Vec<_>>>()?;
-            return replace_children_if_necessary(plan, children);
+    /// The plan with what compiles replaced, and every reason why the rest is not.
+    fn optimize_query(&self, plan: Node, options: &KelpieOptions) -> Result<(Node, Vec<String>)> {
+        if let Some(input) = wrapped(&plan) {
+            let (input, reasons) = self.optimize_query(Arc::clone(input), options)?;
+            return Ok((replace_children_if_necessary(plan, vec![input])?, reasons));
         }
-        if is_trivial(&plan) || bare_scan(&plan) {
-            return Ok(plan);
-        }
-        let left = Shape::of(&plan).refusal().or_else(|| leave::whole(&plan, options));
-        let (replaced, reasons) = match left {
-            Some(reason) => (plan, vec![reason]),
-            None => replace::replaced(&plan, &self.engine, options)?,
-        };
+        let (replaced, reasons) = replaced_query(&plan, &self.engine, options)?;
         if options.fallback == Fallback::Deny && !reasons.is_empty() && !options.explaining {
             return plan_err!("kelpie.fallback is 'deny', and not compiled is:\n  {}", reasons.join("\n  "));
         }
         match options.explaining && !reasons.is_empty() {
-            true => Ok(Arc::new(KelpieReport::new(deeper(&replaced)?, reasons))),
-            false => Ok(replaced),
+            true => Ok((Arc::new(KelpieReport::new(deeper(&replaced)?, reasons.clone())), reasons)),
+            false => Ok((replaced, reasons)),
         }
+    }
+}
+
+/// A query's plan with what compiles replaced, and every reason why the rest is not.
+fn replaced_query(plan: &Node, engine: &Arc<Engine>, options: &KelpieOptions) -> Result<(Node, Vec<String>)> {
+    if is_trivial(plan) || bare_scan(plan) {
+        return Ok((Arc::clone(plan), Vec::new()));
+    }
+    match Shape::of(plan).refusal().or_else(|| leave::whole(plan, options)) {
+        Some(reason) => Ok((Arc::clone(plan), vec![reason])),
+        None => replace::replaced(plan, engine, options),
     }
 }
 
@@ -110,34 +116,38 @@ fn deeper(node: &Node) -> Result<Node> {
     replace_children_if_necessary(Arc::clone(node), children.collect::<Result<Vec<_>>>()?)
 }
 
-/// Every reason why parts of a query that was planned with some options are DataFusion's.
-pub fn uncompiled_reasons(plan: &Node, engine: &Engine, options: &KelpieOptions) -> Vec<String> {
-    with_room(plan, || reasons_of(plan, engine, options))
-}
-
-fn reasons_of(plan: &Node, engine: &Engine, options: &KelpieOptions) -> Vec<String> {
-    if is_wrapper(plan) {
-        let children = plan.children().into_iter();
-        return children.flat_map(|child| reasons_of(child, engine, options)).collect();
-    }
-    if plan.is::<KelpieExec>() || !options.enabled || is_trivial(plan) || bare_scan(plan) {
+/// Every reason why parts of a query that was planned with some options are DataFusion's: what the rule found when it made
+/// the plan, or would find.
+pub fn uncompiled_reasons(plan: &Node, engine: &Arc<Engine>, options: &KelpieOptions) -> Vec<String> {
+    let query = query_of(plan);
+    if query.is::<KelpieExec>() || !options.enabled {
         return Vec::new();
     }
-    if let Some(reason) = Shape::of(plan).refusal().or_else(|| leave::whole(plan, options)) {
-        return vec![reason];
+    if let Some(reasons) = kept::reasons_of(query) {
+        return reasons;
     }
-    let (_, mut reasons) = leave::parts(plan, engine, options);
-    match translate(plan) {
-        Err(found) => reasons.extend(found),
-        Ok(translated) if reasons.is_empty() => reasons = engine.check(&translated.plan),
-        Ok(_) => {}
+    match with_room(query, || replaced_query(query, engine, options)) {
+        Ok((_, reasons)) => reasons,
+        Err(error) => vec![error.strip_backtrace()],
     }
-    reasons
 }
 
-/// Nodes around a query that compute nothing themselves.
-fn is_wrapper(node: &Node) -> bool {
-    node.is::<AnalyzeExec>() || node.is::<DataSinkExec>() || node.is::<KelpieReport>()
+/// A query below the nodes around it.
+fn query_of(plan: &Node) -> &Node {
+    match wrapped(plan) {
+        Some(input) => query_of(input),
+        None => plan,
+    }
+}
+
+/// What a node is around that computes nothing itself.
+fn wrapped(node: &Node) -> Option<&Node> {
+    match node.children().as_slice() {
+        [input] if node.is::<AnalyzeExec>() || node.is::<DataSinkExec>() || node.is::<KelpieReport>() => {
+            Some(input)
+        }
+        _ => None,
+    }
 }
 
 /// A plan that reads no data: constants, SHOW, the information schema.

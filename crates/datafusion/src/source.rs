@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::config::CsvOptions;
 use datafusion::common::stats::Precision;
 use datafusion::datasource::listing::PartitionedFile;
@@ -21,12 +20,12 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
-use kelpie_engine::error::FallbackReason;
 use kelpie_engine::source::{BatchConsumer, ColumnKey, Lease};
 use kelpie_engine::{CancelToken, EngineError, TableSource};
 use tokio::runtime::Handle;
 
 use crate::derived::Derived;
+use crate::derived::reading::{Reading, pruning};
 use crate::memory_identity::{self, MemoryIdentity};
 use crate::whole_files::whole_files;
 
@@ -42,6 +41,8 @@ pub struct ScanTable {
     /// The columns of the data; the derived ones follow them.
     schema: SchemaRef,
     derived: Vec<Derived>,
+    /// What holds for the rows that it is narrowed to.
+    conditions: Vec<Derived>,
     data: Data,
     identity: Option<String>,
     /// Of batches in memory.
@@ -81,6 +82,7 @@ impl ScanTable {
             name: "memory".into(),
             schema: memory.original_schema(),
             derived: Vec::new(),
+            conditions: Vec::new(),
             data: Data::Memory(partitions),
             identity: None,
             memory: None,
@@ -129,8 +131,8 @@ impl ScanTable {
             _ => None,
         };
         let data = Data::Files(Box::new(config));
-        let (derived, identity) = (Vec::new(), Some(identity));
-        Ok(ScanTable { name, schema, derived, data, identity, memory: None, exact_rows })
+        let (derived, conditions, identity) = (Vec::new(), Vec::new(), Some(identity));
+        Ok(ScanTable { name, schema, derived, conditions, data, identity, memory: None, exact_rows })
     }
 
     /// Name, for people.
@@ -151,6 +153,20 @@ impl ScanTable {
     /// The columns that are computed from others as it is read.
     pub(crate) fn derived(&self) -> &[Derived] {
         &self.derived
+    }
+
+    /// What holds for the rows that it is narrowed to: none where it has all of its data's.
+    pub(crate) fn conditions(&self) -> &[Derived] {
+        &self.conditions
+    }
+
+    /// Leaves only the rows that a condition holds for, which a plan's filters leave anyway. What is read of them is the
+    /// query's own: it has no identity, so that nobody takes it for columns of the data.
+    pub(crate) fn narrow(&mut self, condition: Derived) {
+        if self.conditions.iter().all(|known| known.expr() != condition.expr()) {
+            self.conditions.push(condition);
+        }
+        (self.identity, self.memory, self.exact_rows) = (None, None, None);
     }
 
     /// Adds a derived column; its position.
@@ -258,6 +274,14 @@ fn plain_source(source: &Arc<dyn FileSource>) -> Result<(Arc<dyn FileSource>, St
     }
 }
 
+/// The source, leaving out what a narrowed table has no row of as far as its format tells.
+fn pruned_source(source: &Arc<dyn FileSource>, table: &ScanTable) -> Arc<dyn FileSource> {
+    match (source.downcast_ref::<ParquetSource>(), pruning(&table.conditions, &table.schema)) {
+        (Some(parquet), Some(condition)) => Arc::new(parquet.with_predicate(condition)),
+        _ => Arc::clone(source),
+    }
+}
+
 /// A table in a query.
 struct BoundTable {
     table: Arc<ScanTable>,
@@ -318,36 +342,15 @@ impl TableSource for BoundTable {
         consumer: &BatchConsumer<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
-        let stored = self.table.schema.fields().len();
-        let derived = columns.iter().filter_map(|column| column.checked_sub(stored));
-        let derived: Option<Vec<&Derived>> = derived.map(|place| self.table.derived.get(place)).collect();
-        let Some(derived) = derived else {
-            return Err(EngineError::Internal(format!("{} has no such column", self.table.name)));
-        };
-        if derived.is_empty() {
+        let table = self.table.as_ref();
+        let width = table.schema.fields().len();
+        if table.conditions.is_empty() && columns.iter().all(|column| *column < width) {
             return self.read_stored(columns, consumer, cancel);
         }
-        let mut read: Vec<usize> = columns.iter().copied().filter(|column| *column < stored).collect();
-        read.extend(derived.iter().flat_map(|derived| derived.columns()));
-        read.sort_unstable();
-        read.dedup();
-        let schema = Arc::new(self.schema.project(columns)?);
-        let computing = |partition, batch: RecordBatch| {
-            let values = columns.iter().map(|column| match column.checked_sub(stored) {
-                None => Ok(Arc::clone(batch.column(place(&read, *column)?))),
-                Some(derived) => self.compute(derived, &read, &batch),
-            });
-            let values = values.collect::<Result<Vec<_>, EngineError>>()?;
-            let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            consumer(partition, RecordBatch::try_new_with_options(Arc::clone(&schema), values, &rows)?)
-        };
-        self.read_stored(&read, &computing, cancel)
+        let reading = Reading::new(table, &self.schema, columns)?;
+        let making = |partition, batch| consumer(partition, reading.made_of(batch)?);
+        self.read_stored(reading.stored(), &making, cancel)
     }
-}
-
-/// Where a column is among those that were read.
-fn place(read: &[usize], column: usize) -> Result<usize, EngineError> {
-    read.binary_search(&column).map_err(|_| EngineError::Internal(format!("column {column} was not read")))
 }
 
 /// One thread a core takes partition after partition; the first error stops all.
@@ -388,21 +391,6 @@ fn check(cancel: &CancelToken) -> Result<(), EngineError> {
 }
 
 impl BoundTable {
-    /// The values of a derived column over a batch of the columns that were read. An error may be that of a row which the
-    /// query does not ask for: DataFusion's operators decide.
-    fn compute(&self, derived: usize, read: &[usize], batch: &RecordBatch) -> Result<ArrayRef, EngineError> {
-        let Some(derived) = self.table.derived.get(derived) else {
-            return Err(EngineError::Internal(format!("{} has no such column", self.table.name)));
-        };
-        let inputs = derived.columns().iter().map(|column| place(read, *column));
-        let inputs = batch.project(&inputs.collect::<Result<Vec<_>, _>>()?)?;
-        derived.evaluate(&inputs).map_err(|error| {
-            let reason = error.strip_backtrace();
-            derived.failed(self.table.identity(), &reason);
-            FallbackReason::Derived { expression: derived.field().name().clone(), error: reason }.into()
-        })
-    }
-
     fn read_stored(
         &self,
         columns: &[usize],
@@ -435,7 +423,9 @@ impl BoundTable {
         consumer: &BatchConsumer<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
+        let source = pruned_source(config.file_source(), &self.table);
         let config = FileScanConfigBuilder::from(config.clone())
+            .with_source(source)
             .with_file_groups(self.groups.clone())
             .with_projection_indices(Some(columns.to_vec()))
             .map_err(|error| self.error(None, &error))?

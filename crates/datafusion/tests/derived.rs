@@ -286,11 +286,17 @@ async fn an_expression_that_fails_on_rows_that_are_filtered_out_does_not_fail_th
         let calls = Arc::new(AtomicUsize::new(0));
         pair.add_function(&fails_on_five(Arc::clone(&calls)));
         let sql = "SELECT choosy(id) % 3 k, count(*) FROM t WHERE id <> 5 GROUP BY 1";
-        pair.refused(sql, "computed for every row, fails: Execution error: five is not a number").await;
+        let (_, reasons) = pair.run(sql).await;
+        // What the rule found when it planned, and what happened: nobody has asked the rule again.
+        assert_eq!(reasons.len(), 1, "{reasons:#?}");
+        assert!(reasons[0].contains("computed for every row, fails: Execution error: five is not a number"));
         // It is known now: DataFusion's operators are planned at once.
         let shown = pair.explain(sql).await;
         assert!(shown.contains("computed for every row, it fails") && !shown.contains("derived:"), "{shown}");
         pair.refused(sql, "computed for every row, it fails").await;
+        // Where it is computed for few rows only, it fails on none of the others.
+        pair.compiled("SELECT choosy(id) % 3 k, count(*) FROM t WHERE id BETWEEN 2900 AND 2950 GROUP BY 1")
+            .await;
         // Where the row is asked for, the error is DataFusion's.
         let sql = "SELECT choosy(id) % 3 k, count(*) FROM t GROUP BY 1";
         let error = pair.kelpie.sql(sql).await.unwrap_err();
@@ -301,10 +307,82 @@ async fn an_expression_that_fails_on_rows_that_are_filtered_out_does_not_fail_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_few_rows_or_the_result_need_is_computed_for_those() {
+async fn what_only_few_rows_need_is_computed_for_those_and_not_kept() {
+    for partitions in [1, 4] {
+        let pair = Pair::new(partitions);
+        let calls = Arc::new(AtomicUsize::new(0));
+        pair.kelpie.context().register_udf(counting("doubled", Volatility::Immutable, Arc::clone(&calls)));
+        pair.plain.register_udf(counting("doubled", Volatility::Immutable, Arc::default()));
+        let sql = "SELECT doubled(id) k, count(*), sum(x) FROM t WHERE id BETWEEN 100 AND 199 GROUP BY 1";
+        for round in 1..3 {
+            pair.compiled(sql).await;
+            assert_eq!(calls.load(Ordering::Relaxed), 100 * round, "{partitions} partitions");
+        }
+        assert!(pair.kelpie.sql(sql).await.unwrap().timing.transfer_bytes > 0, "nothing of it is kept");
+        let shown = pair.explain(sql).await;
+        let line = "derived: doubled(id@0) of memory where id@0 >= 100 AND id@0 <= 199 (for this query only)";
+        assert!(shown.contains(line), "{shown}");
+        // Columns of all rows are others, and neither is taken for the other.
+        for sql in [
+            "SELECT doubled(id) k, count(*) FROM t GROUP BY 1",
+            sql,
+            "SELECT sum(x), count(*), sum(id) FROM t",
+            "SELECT doubled(a.id) k, count(*) FROM t a JOIN t b ON a.id = b.id % 70 WHERE a.id BETWEEN 1 AND 50 GROUP BY 1",
+            "SELECT doubled(id) k FROM t WHERE id = 9 UNION ALL SELECT doubled(id) FROM t WHERE id = 2990",
+        ] {
+            pair.run(sql).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_that_leave_few_rows_are_followed_down_to_the_table() {
+    for partitions in [1, 4] {
+        let pair = Pair::new(partitions);
+        for sql in [
+            "SELECT md5(url) k, count(*) FROM t WHERE id = 30 GROUP BY 1",
+            "SELECT md5(u2) k, count(*) FROM (SELECT id + 1 i, url || '!' u2 FROM t) WHERE i BETWEEN 20 AND 40 GROUP BY 1",
+            "SELECT md5(url) k, count(*) FROM t WHERE id BETWEEN 0 AND 90 AND to_hex(id) LIKE '%f' GROUP BY 1",
+            "SELECT md5(url) m, name, sum(id) FROM t JOIN u ON id = k WHERE id BETWEEN 1 AND 50 GROUP BY 1, 2",
+            "SELECT md5(url) k, count(name) FROM t LEFT JOIN u ON id = k WHERE id BETWEEN 1 AND 99 GROUP BY 1",
+        ] {
+            pair.compiled(sql).await;
+            assert!(pair.explain(sql).await.contains(" where "), "{sql}");
+        }
+        // A join that takes most rows away is no filter of the table.
+        let joined = "SELECT md5(url) m, count(*) FROM t JOIN u ON id = k GROUP BY 1";
+        pair.refused(joined, "less than a tenth of the table's rows come to it").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_read_as_far_as_the_filter_needs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("numbers.parquet");
     let pair = Pair::new(1);
-    let few = "SELECT md5(url) k, count(*) FROM t WHERE id = 30 GROUP BY 1";
-    pair.refused(few, "less than a tenth of the table's rows come to it").await;
+    pair.plain.sql("SET datafusion.execution.parquet.max_row_group_size = 500").await.unwrap();
+    let copy = format!("COPY (SELECT id, url, x FROM t ORDER BY id) TO '{}'", path.display());
+    pair.plain.sql(&copy).await.unwrap().collect().await.unwrap();
+    pair.kelpie.register_path("f", &path).await.unwrap();
+    for condition in [
+        "id BETWEEN 1200 AND 1300",
+        // Rows of NaN are not left out, though it is greater than the greatest value that the file tells of.
+        "x > 1e9 AND id BETWEEN 0 AND 1000",
+    ] {
+        let sql =
+            |table| format!("SELECT md5(url) k, count(*), sum(id) FROM {table} WHERE {condition} GROUP BY 1");
+        let shown = pair.explain(&sql("f")).await;
+        assert!(shown.contains(" where ") && !shown.contains("not compiled"), "{shown}");
+        let found = pair.kelpie.sql(&sql("f")).await.unwrap();
+        let expected = pair.plain.sql(&sql("t")).await.unwrap().collect().await.unwrap();
+        assert!(found.rows() > 10 && found.timing.reasons.is_empty(), "{condition}");
+        assert_eq!(rows(&found.batches), rows(&expected), "{condition}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_the_result_needs_is_left_to_datafusion() {
+    let pair = Pair::new(1);
     pair.refused("SELECT id, md5(url) FROM t WHERE id % 2 = 0", "the function md5 is not compiled").await;
     pair.refused("SELECT md5(url) m, x FROM t ORDER BY x DESC, id LIMIT 3", "md5").await;
     pair.refused("SELECT md5(m) FROM (SELECT max(url) m FROM t)", "md5").await;

@@ -37,7 +37,7 @@ use crate::types;
 
 /// Positions from here on stand for requests.
 const REQUESTS: usize = 1 << 40;
-/// Where fewer rows than this share of the table come to an expression, it is computed for those only: by DataFusion.
+/// Where filters let fewer rows than this share of the table come to an expression, it is computed for those only.
 const LEAST_SHARE: f64 = 0.1;
 
 type PhysicalRef = Arc<dyn PhysicalExpr>;
@@ -49,8 +49,10 @@ pub(super) struct Request {
     scan: usize,
     /// The address of the node over whose rows the expression is.
     below: usize,
-    /// Taken when it is added to the scan.
+    /// Over the scan's table.
     expr: PhysicalRef,
+    /// What holds for the few rows that come to it, over the table too; nothing where it is computed for all.
+    conditions: Vec<PhysicalRef>,
     field: Field,
     /// Why the expression does not compile.
     reasons: Vec<String>,
@@ -104,8 +106,8 @@ impl ExprTranslator<'_> {
         let deriver = self.derive.as_mut()?;
         let data_type = types::column_type(&e.data_type(self.schema).ok()?)?;
         let nullable = e.nullable(self.schema).unwrap_or(true);
-        let (scan, expr) = match located(e, deriver.below) {
-            Ok(found) => found,
+        let Located { scan, expr, conditions } = match located(e, deriver.below) {
+            Ok(located) => located,
             Err(None) => return None,
             Err(Some(reason)) => return self.refuse(e, &format!("not a column of its own: {reason}")),
         };
@@ -115,15 +117,24 @@ impl ExprTranslator<'_> {
             Below::Node(node) => address(node),
             Below::Sides(..) | Below::Table(_) => 0,
         };
-        deriver.requests.push(Request { scan, below, expr, field, reasons });
+        deriver.requests.push(Request { scan, below, expr, conditions, field, reasons });
         Some(Expr::column(REQUESTS + deriver.requests.len() - 1, data_type, nullable))
     }
 }
 
+/// An expression over the table of a scan.
+struct Located {
+    /// The address of the scan's node.
+    scan: usize,
+    expr: PhysicalRef,
+    /// As in [`Request`].
+    conditions: Vec<PhysicalRef>,
+}
+
 /// The scan that an expression reads, and the expression over its table; else why not, where that is worth a line.
-fn located(e: &PhysicalRef, below: Below<'_>) -> Result<(usize, PhysicalRef), Option<String>> {
+fn located(e: &PhysicalRef, below: Below<'_>) -> Result<Located, Option<String>> {
     let (node, expr) = match below {
-        Below::Table(scan) => return checked(scan, e.clone()).map_err(Some),
+        Below::Table(scan) => return checked(scan, Arc::clone(e), Vec::new()).map_err(Some),
         Below::Node(node) => (node, Arc::clone(e)),
         Below::Sides(left, right, columns) => {
             let side = |side, node| {
@@ -136,35 +147,59 @@ fn located(e: &PhysicalRef, below: Below<'_>) -> Result<(usize, PhysicalRef), Op
             side(JoinSide::Left, left).or_else(|| side(JoinSide::Right, right)).ok_or(None)?
         }
     };
-    let (scan_node, expr) = pushed(expr, node)?;
+    let mut filters = Vec::new();
+    let (scan_node, expr) = pushed(expr, node, &mut filters)?;
     let scan = scan_node.downcast_ref::<DataSourceExec>().ok_or(None)?;
-    let found = checked(scan, expr).map_err(Some)?;
-    if let (Some(here), Some(all)) = (rows_estimate(node), rows_estimate(&scan_node))
-        && here < all * LEAST_SHARE
-    {
+    let is_few = |node: &Node| match (rows_estimate(node), rows_estimate(&scan_node)) {
+        (Some(here), Some(all)) => here < all * LEAST_SHARE,
+        _ => false,
+    };
+    let conditions = if filters.first().is_some_and(is_few) { conditions(&filters, scan) } else { None };
+    if conditions.is_none() && is_few(node) {
         return Err(Some("less than a tenth of the table's rows come to it".into()));
     }
-    Ok(found)
+    checked(scan, expr, conditions.unwrap_or_default()).map_err(Some)
 }
 
 /// Whether an expression over a scan's table may be a column of it.
-fn checked(scan: &DataSourceExec, expr: PhysicalRef) -> Result<(usize, PhysicalRef), String> {
+fn checked(
+    scan: &DataSourceExec,
+    expr: PhysicalRef,
+    conditions: Vec<PhysicalRef>,
+) -> Result<Located, String> {
     let table = super::scan::table(scan).ok_or("the table is not read by Kelpie")?;
     let derived = Derived::new(&expr, table.stored())?;
     match derived.failure(table.identity()) {
-        Some(reason) => Err(format!("computed for every row, it fails: {reason}")),
-        None => Ok((std::ptr::from_ref(scan).addr(), expr)),
+        Some(reason) if conditions.is_empty() => Err(format!("computed for every row, it fails: {reason}")),
+        _ => Ok(Located { scan: std::ptr::from_ref(scan).addr(), expr, conditions }),
     }
 }
 
-/// The scan below a node, and an expression over the node's columns as one over the scan's table.
-fn pushed(expr: PhysicalRef, node: &Node) -> Result<(Node, PhysicalRef), Option<String>> {
+/// The conditions of filters above a scan over its table, the lowest first; nothing where one of them cannot be evaluated
+/// while the table is read.
+fn conditions(filters: &[Node], scan: &DataSourceExec) -> Option<Vec<PhysicalRef>> {
+    let table = super::scan::table(scan)?;
+    let condition = |node: &Node| {
+        let filter = node.downcast_ref::<FilterExec>()?;
+        let (_, condition) = pushed(Arc::clone(filter.predicate()), filter.input(), &mut Vec::new()).ok()?;
+        Derived::of_this_query(&condition, table.stored()).is_ok().then_some(condition)
+    };
+    filters.iter().rev().map(condition).collect()
+}
+
+/// The scan below a node, and an expression over the node's columns as one over the scan's table. `filters` are those on the
+/// way, the lowest last, that nothing but the scan's rows come to.
+fn pushed(
+    expr: PhysicalRef,
+    node: &Node,
+    filters: &mut Vec<Node>,
+) -> Result<(Node, PhysicalRef), Option<String>> {
     if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
         let expr = mapped(&expr, &|column| table_column(scan, column.index())).ok_or(None)?;
         return Ok((Arc::clone(node), expr));
     }
     if let Some(compiled) = node.downcast_ref::<KelpieExec>() {
-        return pushed(expr, compiled.original());
+        return pushed(expr, compiled.original(), filters);
     }
     if node.fetch().is_some() {
         return Err(None);
@@ -174,21 +209,22 @@ fn pushed(expr: PhysicalRef, node: &Node) -> Result<(Node, PhysicalRef), Option<
             Some(columns) => at(&expr, columns.as_ref()).ok_or(None)?,
             None => expr,
         };
-        return pushed(expr, filter.input());
+        filters.push(Arc::clone(node));
+        return pushed(expr, filter.input(), filters);
     }
     if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
         let below = mapped(&expr, &|column| Some(Arc::clone(&projection.expr().get(column.index())?.expr)));
-        return pushed(below.ok_or(None)?, projection.input());
+        return pushed(below.ok_or(None)?, projection.input(), filters);
     }
     if let Some(input) = pass_through(node) {
-        return pushed(expr, input);
+        return pushed(expr, input, filters);
     }
     if node.is::<SortExec>() || node.is::<SortPreservingMergeExec>() {
         let children = node.children();
-        return pushed(expr, children.first().ok_or(None)?);
+        return pushed(expr, children.first().ok_or(None)?, filters);
     }
     if let Some(scalars) = node.downcast_ref::<ScalarSubqueryExec>() {
-        return pushed(expr, scalars.input());
+        return pushed(expr, scalars.input(), filters);
     }
     let join = joined(node).ok_or(None)?;
     let expr = match join.projection {
@@ -219,7 +255,8 @@ fn pushed(expr: PhysicalRef, node: &Node) -> Result<(Node, PhysicalRef), Option<
     if padded && !keeps_null(&expr, &side.schema()) {
         return Err(Some("it has a value for the rows that an outer join fills with NULL".into()));
     }
-    pushed(expr, side)
+    filters.clear();
+    pushed(expr, side, filters)
 }
 
 /// A column of a scan over the scan's table.

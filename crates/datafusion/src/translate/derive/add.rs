@@ -228,6 +228,9 @@ impl Adding<'_> {
                 let table = self.tables.get_mut(scan.source).and_then(Arc::get_mut);
                 let made = table.and_then(|table| {
                     let derived = Derived::new(&asked.expr, table.stored()).ok()?;
+                    for condition in &asked.conditions {
+                        table.narrow(Derived::of_this_query(condition, table.stored()).ok()?);
+                    }
                     let nullable = derived.field().is_nullable();
                     Some((table.derive(derived), nullable))
                 });

@@ -1,0 +1,107 @@
+//! Reading a table with derived columns: batches of stored columns become batches of the columns that are asked for.
+//!
+//! A table may be *narrowed* to the rows that some conditions hold for: those that a plan's filters let through anyway.
+//! Expressions are then computed for these rows only, as DataFusion's own operators would do it, and fail on no other.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::{collect_columns, conjunction_opt, split_conjunction};
+use kelpie_engine::EngineError;
+use kelpie_engine::error::FallbackReason;
+
+use super::Derived;
+use crate::source::ScanTable;
+
+/// What is read of a table, and what is made of it.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    table: &'a ScanTable,
+    /// The columns that are asked for, by position: the derived ones follow the stored ones.
+    columns: &'a [usize],
+    schema: SchemaRef,
+    /// Positions of the stored columns that it takes, ascending.
+    stored: Vec<usize>,
+}
+
+impl<'a> Reading<'a> {
+    /// Reads columns of a table; `schema` has all that it has, the derived ones too.
+    pub(crate) fn new(
+        table: &'a ScanTable,
+        schema: &SchemaRef,
+        columns: &'a [usize],
+    ) -> Result<Reading<'a>, EngineError> {
+        let width = table.stored().fields().len();
+        let schema = Arc::new(schema.project(columns)?);
+        let of_columns = columns.iter().flat_map(|column| match column.checked_sub(width) {
+            None => std::slice::from_ref(column),
+            Some(derived) => table.derived().get(derived).map_or(&[][..], Derived::columns),
+        });
+        let of_conditions = table.conditions().iter().flat_map(Derived::columns);
+        let mut stored: Vec<usize> = of_columns.chain(of_conditions).copied().collect();
+        stored.sort_unstable();
+        stored.dedup();
+        Ok(Reading { table, columns, schema, stored })
+    }
+
+    /// Positions of the stored columns that it takes, ascending.
+    pub(crate) fn stored(&self) -> &[usize] {
+        &self.stored
+    }
+
+    /// The columns that are asked for, of the rows of a batch of the stored ones that the table is narrowed to.
+    pub(crate) fn made_of(&self, mut batch: RecordBatch) -> Result<RecordBatch, EngineError> {
+        for condition in self.table.conditions() {
+            let holds = self.computed(condition, &batch)?;
+            let holds = holds.as_boolean_opt().ok_or_else(|| {
+                EngineError::Internal(format!("{} is not a condition", condition.field().name()))
+            })?;
+            batch = filter_record_batch(&batch, holds)?;
+        }
+        let width = self.table.stored().fields().len();
+        let values = self.columns.iter().map(|column| match column.checked_sub(width) {
+            None => Ok(Arc::clone(batch.column(self.place(*column)?))),
+            Some(derived) => match self.table.derived().get(derived) {
+                Some(derived) => self.computed(derived, &batch),
+                None => Err(EngineError::Internal(format!("{} has no such column", self.table.name()))),
+            },
+        });
+        let values = values.collect::<Result<Vec<_>, EngineError>>()?;
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), values, &rows)?)
+    }
+
+    /// The values of an expression over a batch of the stored columns. An error may be that of a row which the query does
+    /// not ask for: DataFusion's operators decide.
+    fn computed(&self, derived: &Derived, batch: &RecordBatch) -> Result<ArrayRef, EngineError> {
+        let inputs = derived.columns().iter().map(|column| self.place(*column));
+        let inputs = batch.project(&inputs.collect::<Result<Vec<_>, _>>()?)?;
+        derived.evaluate(&inputs).map_err(|error| {
+            let reason = error.strip_backtrace();
+            derived.failed(self.table.identity(), &reason);
+            FallbackReason::Derived { expression: derived.field().name().clone(), error: reason }.into()
+        })
+    }
+
+    /// Where a stored column is in the batches that are read.
+    fn place(&self, column: usize) -> Result<usize, EngineError> {
+        let missing = |_| EngineError::Internal(format!("column {column} was not read"));
+        self.stored.binary_search(&column).map_err(missing)
+    }
+}
+
+/// What a reader may go by to leave out rows that none of the conditions can hold for. It judges by least and greatest
+/// values, behind which NaN hides: conditions on floats are kept from it.
+pub(crate) fn pruning(conditions: &[Derived], schema: &SchemaRef) -> Option<Arc<dyn PhysicalExpr>> {
+    let is_float = |column: &Column| {
+        schema.fields().get(column.index()).is_none_or(|field| field.data_type().is_floating())
+    };
+    let conjuncts = conditions.iter().flat_map(|condition| split_conjunction(condition.expr()));
+    let safe = conjuncts.filter(|conjunct| !collect_columns(conjunct).iter().any(is_float));
+    conjunction_opt(safe.cloned())
+}
