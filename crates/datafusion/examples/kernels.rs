@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::ExecutionPlan;
-use kelpie_datafusion::testing::{QueryGenerator, sessions};
+use kelpie_datafusion::testing::{QueryGenerator, sessions, translated};
 use kelpie_datafusion::{KelpieExec, KelpieSession};
 use kelpie_engine::{Engine, MicroModel, Resolution};
 use kelpie_kir::{Target, text};
@@ -92,7 +92,7 @@ async fn modules(kelpie: &KelpieSession, sql: &str) -> Vec<String> {
                 for resolution in Resolution::ALL {
                     let models = (micro_model, resolution);
                     let modules =
-                        Engine::modules(&exec.translated().plan, &target, models).unwrap_or_default();
+                        Engine::modules(&translated(exec).plan, &target, models).unwrap_or_default();
                     printed.extend(modules.iter().map(text::print));
                 }
             }

@@ -117,7 +117,8 @@ impl KelpieExec {
     }
 
     /// Kelpie's plan.
-    pub fn translated(&self) -> &Translated {
+    #[cfg(feature = "testing")]
+    pub(crate) fn translated(&self) -> &Translated {
         &self.translated
     }
 

@@ -23,7 +23,7 @@ use crate::translate::Translated;
 
 /// Stands on an explained plan and lists every reason why a part of it stays DataFusion's; hands rows on unchanged.
 #[derive(Debug)]
-pub struct KelpieReport {
+pub(crate) struct KelpieReport {
     input: Arc<dyn ExecutionPlan>,
     reasons: Vec<String>,
 }
@@ -31,11 +31,6 @@ pub struct KelpieReport {
 impl KelpieReport {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, reasons: Vec<String>) -> KelpieReport {
         KelpieReport { input, reasons }
-    }
-
-    /// The reasons.
-    pub fn reasons(&self) -> &[String] {
-        &self.reasons
     }
 }
 

@@ -13,10 +13,10 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
-use kelpie_datafusion::testing::{Generated, Outcome, compare, same, sessions};
-use kelpie_datafusion::{
-    KelpieExec, KelpieOptions, KelpieRule, KelpieSession, translate, uncompiled_reasons,
+use kelpie_datafusion::testing::{
+    Generated, Outcome, compare, same, sessions, translate, uncompiled_reasons,
 };
+use kelpie_datafusion::{KelpieExec, KelpieOptions, KelpieRule, KelpieSession};
 
 const INTEGERS: [&str; 10] = ["i8", "i16", "i32", "i64", "w64", "u8", "u16", "u32", "u64", "nn"];
 const FLOATS: [&str; 2] = ["f32", "f64"];
@@ -340,9 +340,9 @@ async fn states_that_are_not_compiled() {
     ] {
         let sql = format!("SELECT {aggregate} FROM t");
         let plan = kelpie.context().sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
-        assert!(translate::translate(&plan).is_ok(), "{sql}: both steps are one aggregate");
+        assert!(translate(&plan).is_ok(), "{sql}: both steps are one aggregate");
         let states = plan.children()[0].children()[0];
-        let reasons = translate::translate(states).unwrap_err().join("\n");
+        let reasons = translate(states).unwrap_err().join("\n");
         assert!(reasons.contains(part), "{sql}: {reasons}");
     }
 }

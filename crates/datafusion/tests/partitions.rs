@@ -13,8 +13,7 @@ use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_compile::plan::Plan;
-use kelpie_datafusion::testing::same;
-use kelpie_datafusion::translate::translate;
+use kelpie_datafusion::testing::{same, translate};
 use kelpie_datafusion::{KelpieExec, KelpieSession, SessionOptions, Stage, install};
 use kelpie_engine::Engine;
 

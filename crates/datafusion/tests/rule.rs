@@ -8,7 +8,8 @@ use datafusion::arrow::array::{Array, Int64Array, ListArray, RecordBatch, String
 use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::MemTable;
-use kelpie_datafusion::{KelpieSession, SessionOptions, Stage, translate};
+use kelpie_datafusion::testing::translate;
+use kelpie_datafusion::{KelpieSession, SessionOptions, Stage};
 
 fn session(settings: &[(&str, &str)]) -> KelpieSession {
     let mut options = SessionOptions::default().with("kelpie.device", "cpu");
@@ -163,7 +164,7 @@ async fn translation_collects_every_reason_of_a_tree() {
     let session = session(&[("kelpie.enabled", "false")]);
     let sql = "SELECT list[1], s ~ k::text, find_in_set(s, 'a,b') FROM t WHERE random() < 0.5";
     let plan = session.context().sql(sql).await.unwrap().create_physical_plan().await.unwrap();
-    let reasons = translate::translate(&plan).unwrap_err();
+    let reasons = translate(&plan).unwrap_err();
     let text = reasons.join("\n");
     for part in ["patterns that are not constant", "find_in_set", "random"] {
         assert!(text.contains(part), "{part}\n{text}");

@@ -9,7 +9,8 @@ use datafusion::datasource::MemTable;
 use datafusion::physical_plan::ExecutionPlan;
 use kelpie_compile::expr::ExprKind;
 use kelpie_compile::plan::{Join, JoinKind, Plan};
-use kelpie_datafusion::{KelpieSession, SessionOptions, translate};
+use kelpie_datafusion::testing::translate;
+use kelpie_datafusion::{KelpieSession, SessionOptions};
 
 /// `t(k, v, s)` with NULLs, `u(k, w, s)` and `n(i)`, whose column is never NULL.
 fn session(settings: &[(&str, &str)]) -> KelpieSession {
@@ -54,8 +55,7 @@ async fn physical(session: &KelpieSession, sql: &str) -> Arc<dyn ExecutionPlan> 
 async fn translated(session: &KelpieSession, sql: &str) -> Plan {
     let plan = physical(session, sql).await;
     let shown = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
-    let translated =
-        translate::translate(&plan).unwrap_or_else(|reasons| panic!("{sql}\n{shown}{reasons:#?}"));
+    let translated = translate(&plan).unwrap_or_else(|reasons| panic!("{sql}\n{shown}{reasons:#?}"));
     let types = |fields: Vec<kelpie_compile::types::Field>| fields.len();
     assert_eq!(types(translated.plan.fields()), plan.schema().fields().len(), "{sql}");
     for (field, arrow) in translated.plan.fields().iter().zip(plan.schema().fields()) {
@@ -213,6 +213,6 @@ async fn scalar_subqueries_stand_at_their_node_only() {
     assert_eq!(found, [0, 1, 2, 3]);
 
     let below = Arc::clone(physical.children()[0]);
-    let reasons = translate::translate(&below).unwrap_err().join("\n");
+    let reasons = translate(&below).unwrap_err().join("\n");
     assert!(reasons.contains("belongs to an operator above"), "{reasons}");
 }

@@ -15,6 +15,7 @@ mod memory;
 pub mod nvrtc;
 mod query;
 pub mod simt;
+#[cfg(feature = "testing")]
 pub mod testing;
 
 use std::fmt::Debug;

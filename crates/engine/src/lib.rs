@@ -1,7 +1,7 @@
 //! Runs Kelpie's compiled plans: stages, memory budget, column cache, cancellation and metrics.
 
 mod bandwidth;
-pub mod columns;
+mod columns;
 mod delivery;
 mod devices;
 mod effort;
@@ -20,6 +20,7 @@ mod sorting;
 pub mod source;
 mod stack;
 mod stage;
+#[cfg(feature = "testing")]
 pub mod testing;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ pub mod meter;
 pub mod module;
 mod operands;
 pub mod target;
+#[cfg(feature = "testing")]
 pub mod testing;
 pub mod text;
 pub mod types;

@@ -1,6 +1,7 @@
 //! Every query of the benchmarks becomes a Kelpie plan: whatever is not compiled, the compiler says so.
 
-use kelpie_datafusion::{KelpieSession, SessionOptions, translate};
+use kelpie_datafusion::testing::translate;
+use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_workloads::{GenerateOptions, Workload};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,7 +21,7 @@ async fn all_queries_translate() {
         session.register_dir(folder.path()).await.unwrap();
         for (name, sql) in workload.queries() {
             let plan = session.context().sql(sql).await.unwrap().create_physical_plan().await.unwrap();
-            if let Err(reasons) = translate::translate(&plan) {
+            if let Err(reasons) = translate(&plan) {
                 panic!("{} {name}:\n{}", workload.name(), reasons.join("\n"));
             }
         }

@@ -30,10 +30,18 @@ pub use queries::{Generated, QueryGenerator};
 pub use relational::{QUERIES_A_SEED, Scale, fuzz_relational};
 pub use report::{Difference, FuzzReport};
 
-use crate::{KelpieSession, SessionOptions};
+pub use crate::rule::uncompiled_reasons;
+pub use crate::translate::{Translated, translate};
+
+use crate::{KelpieExec, KelpieSession, SessionOptions};
 
 /// Hears of every query before it runs: its place, its number in the seed, its text. Should the process die, this is known.
 pub type Observer<'a> = dyn Fn(&str, usize, &str) + Sync + 'a;
+
+/// Kelpie's plan of a compiled part.
+pub fn translated(exec: &KelpieExec) -> &Translated {
+    exec.translated()
+}
 
 /// Both sessions, over the same generated tables.
 pub fn sessions(seed: u64, settings: &[(&str, &str)]) -> Result<(SessionContext, KelpieSession)> {

@@ -446,11 +446,13 @@ impl ColumnCache {
     }
 
     /// Sets the bytes of columns to keep on a device; `None` for 80 % of its budget.
+    #[cfg(test)]
     pub fn set_limit(&self, limit: Option<u64>) {
         self.state.lock().limit = limit;
     }
 
     /// Bytes of the columns kept on a device.
+    #[cfg(test)]
     pub fn cached_bytes(&self, device: &Arc<dyn Device>) -> u64 {
         self.state.lock().cached_bytes(address(device))
     }
