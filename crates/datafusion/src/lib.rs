@@ -11,6 +11,7 @@ mod files;
 mod install;
 mod join_order;
 mod memory_identity;
+mod names;
 mod options;
 mod report;
 mod rule;

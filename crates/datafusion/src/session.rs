@@ -23,6 +23,7 @@ use crate::deep::{Depth, Held, Room, balance, with_room};
 use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 use crate::install::{explaining, install};
+use crate::names::replanned;
 use crate::options::KelpieOptions;
 use crate::rule::{KelpieRule, uncompiled_reasons};
 use crate::running::RunningQuery;
@@ -360,7 +361,15 @@ async fn logical_plan(context: &SessionContext, sql: &str) -> Result<LogicalPlan
     let state = context.state();
     let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
     balance(&mut statement);
-    let plan = state.statement_to_plan(statement).await?;
+    let plan = match state.statement_to_plan(statement).await {
+        Ok(plan) => plan,
+        Err(error) => {
+            // Parsed again, as the planner consumed it: most statements are planned at once.
+            let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
+            balance(&mut statement);
+            replanned(&state, &statement, error).await?
+        }
+    };
     SQLOptions::new().verify_plan(&plan)?;
     Ok(plan)
 }
