@@ -5,13 +5,15 @@ use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, U
 
 use super::cast::{Converted, bounded};
 use super::range;
-use super::text::{byte, count_up, function, require_ascii};
+use super::text::{byte, count_up, function};
 use super::value::{Int, boolean, report, text, unsupported};
 use crate::context::{Case, Context, Lowered, Status, Text, Unsupported};
 use crate::types::{DataType, Range};
 
 /// What a parser returns for text that is no value of the type.
 const INVALID: i128 = i128::MIN;
+/// What the parser of dates returns for one that no calendar has.
+const NO_DAY: i128 = i128::MIN + 1;
 const PARAMS: [(&str, Type); 2] = [("text", Type::global(Scalar::U8)), ("length", Type::U32)];
 
 /// Parses a text.
@@ -19,9 +21,11 @@ pub(super) fn parse(cx: &mut Context<'_>, value: &Lowered, to: &DataType) -> Res
     let text = text(value)?;
     match to {
         DataType::Boolean => {
-            // Arrow trims any Unicode white space here.
-            require_ascii(cx, &text, value.valid);
             let (data, length) = trim(cx, &text);
+            // Arrow trims any Unicode white space here.
+            let space = unicode_space_function(cx);
+            let more = cx.builder.call(space, &[data, length]);
+            report(cx, more, value.valid, Status::Fallback);
             let parser = boolean_parser(cx);
             let code = cx.builder.call(parser, &[data, length]);
             let (zero, one) = (cx.builder.i32(0), cx.builder.i32(1));
@@ -38,13 +42,18 @@ pub(super) fn parse(cx: &mut Context<'_>, value: &Lowered, to: &DataType) -> Res
         DataType::Date32 => {
             let parser = date_parser(cx);
             let days = cx.builder.call(parser, &[text.data, text.length]);
+            let no_day = cx.builder.int(Scalar::I128, NO_DAY);
+            let other = cx.builder.ne(days, no_day);
             let days = Int { value: days, range: range::UNBOUNDED };
             let converted = bounded(cx, days, Range { min: -719_528, max: 2_932_896 });
-            if let Some(bad) = converted.bad {
-                // Arrow also takes timestamps, signed years and, by its bit masks, some trailing characters: let it decide.
-                report(cx, bad, value.valid, Status::Fallback);
-            }
-            Ok(Converted { bad: None, ..converted })
+            let Some(bad) = converted.bad else { return Ok(converted) };
+            let perhaps = unusual_date_function(cx);
+            let perhaps = cx.builder.call(perhaps, &[text.data, text.length]);
+            let unknown = cx.builder.and(other, perhaps);
+            let unknown = cx.builder.and(bad, unknown);
+            report(cx, unknown, value.valid, Status::Fallback);
+            let known = cx.builder.not(unknown);
+            Ok(Converted { bad: Some(cx.builder.and(bad, known)), ..converted })
         }
         DataType::Float32 | DataType::Float64 => Ok(super::cast_float::parse(cx, &text, value.valid, to)),
         other => unsupported(format!("cast from Utf8 to {other}")),
@@ -89,6 +98,36 @@ fn trim_function(
             b.end();
         });
         b.return_value(length);
+    })
+}
+
+/// Whether a text may begin or end with white space that only Unicode knows: by the first byte of such a character, and where
+/// it would stand for the last one.
+fn unicode_space_function(cx: &mut Context<'_>) -> Handle<Function> {
+    // U+000B; U+0085 and U+00A0; U+1680, U+2000 to U+205F and U+3000.
+    const LEADS: [(u32, &[u8]); 3] = [(1, &[0x0B]), (2, &[0xC2]), (3, &[0xE1, 0xE2, 0xE3])];
+    function(cx, "unicode_space", &PARAMS, Scalar::Bool, |b| {
+        let [data, length] = [0, 1].map(|index| b.param(index));
+        for (bytes, leads) in LEADS {
+            let size = b.u32(bytes);
+            let fits = b.ge(length, size);
+            b.begin_if(fits);
+            let (first, last) = (b.u32(0), b.sub(length, size));
+            for place in [first, last] {
+                let byte = byte(b, data, place, Case::Keep);
+                for lead in leads {
+                    let lead = b.u32((*lead).into());
+                    let same = b.eq(byte, lead);
+                    b.begin_if(same);
+                    let yes = b.bool(true);
+                    b.return_value(yes);
+                    b.end();
+                }
+            }
+            b.end();
+        }
+        let no = b.bool(false);
+        b.return_value(no);
     })
 }
 
@@ -200,6 +239,39 @@ fn boolean_parser(cx: &mut Context<'_>) -> Handle<Function> {
     })
 }
 
+/// Whether a text that is no usual date may be one to Arrow, which also takes timestamps, signed years of at least four digits,
+/// and, by its bit masks, some trailing characters: the digits that it begins with end in a hyphen.
+fn unusual_date_function(cx: &mut Context<'_>) -> Handle<Function> {
+    function(cx, "unusual_date", &PARAMS, Scalar::Bool, |b| {
+        let [data, length] = [0, 1].map(|index| b.param(index));
+        let (no, shortest, zero) = (b.bool(false), b.u32(8), b.u32(0));
+        let short = b.lt(length, shortest);
+        b.begin_if(short);
+        b.return_value(no);
+        b.end();
+        let (first, minus, plus) = (byte(b, data, zero, Case::Keep), b.u32(b'-'.into()), b.u32(b'+'.into()));
+        let (negative, positive) = (b.eq(first, minus), b.eq(first, plus));
+        let signed = b.or(negative, positive);
+        let start = b.convert(signed, Scalar::U32);
+        let rest = b.sub(length, start);
+        count_up(b, rest, |b, index| {
+            let place = b.add(start, index);
+            let (digit, ten) = (digit_at(b, data, place), b.u32(10));
+            let ends = b.ge(digit, ten);
+            b.begin_if(ends);
+            let (end, hyphen, four) = (byte(b, data, place, Case::Keep), b.u32(b'-'.into()), b.u32(4));
+            let (parted, year) = (b.eq(end, hyphen), b.eq(index, four));
+            let long = b.compare(CompareOp::Gt, index, four);
+            let long = b.and(long, signed);
+            let year = b.or(year, long);
+            let perhaps = b.and(parted, year);
+            b.return_value(perhaps);
+            b.end();
+        });
+        b.return_value(no);
+    })
+}
+
 /// Variables of the date parser.
 struct DateState {
     /// There are hyphens.
@@ -255,7 +327,8 @@ impl DateState {
     }
 }
 
-/// `YYYY-MM-DD` (month and day of one or two digits) or `YYYYMMDD` as days; [`INVALID`] for what is none.
+/// `YYYY-MM-DD` (month and day of one or two digits) or `YYYYMMDD` as days; [`INVALID`] for what is none, [`NO_DAY`] for
+/// a day that there is not.
 fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
     let days = super::civil::days_function(cx);
     function(cx, "parse_date", &PARAMS, Scalar::I128, |b| {
@@ -300,7 +373,7 @@ fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
         let days = b.call(days, &parts);
         let invalid_day = b.i32(i32::MIN);
         let wrong = b.eq(days, invalid_day);
-        return_if(b, wrong, INVALID);
+        return_if(b, wrong, NO_DAY);
         let days = b.convert(days, Scalar::I128);
         b.return_value(days);
     })

@@ -55,6 +55,16 @@ pub(super) fn whole(plan: &Node, options: &KelpieOptions) -> Option<String> {
         .then(|| format!("left to DataFusion: its tables have {rows} rows, and kelpie.min_rows is {least}"))
 }
 
+/// A part of a plan takes so many times the rows of a whole one: it hands its rows on through one more stream, and what it
+/// saves is only a part of the query's time.
+const PART: usize = 10;
+
+/// Whether a part of a plan is left, as its tables have few rows.
+pub(super) fn small_part(part: &Node, options: &KelpieOptions) -> bool {
+    let least = options.least_rows().saturating_mul(PART);
+    least > 0 && table_rows(part).is_some_and(|rows| rows < least)
+}
+
 /// Rows of all tables of a plan, where each knows them.
 fn table_rows(node: &Node) -> Option<usize> {
     if let Some(scan) = node.downcast_ref::<DataSourceExec>() {

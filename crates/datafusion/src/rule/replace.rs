@@ -91,7 +91,7 @@ impl Replacer<'_> {
         if let Ok(translated) = translate_known(node, &mut self.refused)
             && reduces(&translated.plan)
             && hands_on_few(node, &translated.plan)
-            && leave::whole(node, self.options).is_none()
+            && !leave::small_part(node, self.options)
         {
             let inner = Place { depth: place.depth + spread_levels(node, place), ..place };
             if let Some(compiled) = self.compiled(node, translated, inner) {

@@ -23,6 +23,8 @@ pub(super) struct Expressions {
     pub aliases: Vec<&'static str>,
     /// Whether a pattern was used that leaves open for which rows its operands are computed.
     pub guarded: bool,
+    /// Whether what is made is an element of an IN list: see [`Expressions::allows`].
+    pub in_list: bool,
 }
 
 impl Expressions {
@@ -65,13 +67,19 @@ impl Expressions {
             let pattern = pattern.trim_start_matches('!');
             let guard = pattern.starts_with('?');
             let pattern = pattern.trim_start_matches('?');
-            if failing && !self.limits.failing || guard && !self.limits.guards {
+            if failing && !self.limits.failing || guard && !self.limits.guards || !self.allows(pattern) {
                 continue;
             }
             self.guarded |= guard;
             return self.filled(kind, pattern, depth - 1);
         }
         self.leaf(kind)
+    }
+
+    /// Whether a pattern may stand here. DataFusion takes an element of an IN list for a constant where it can be computed over
+    /// no rows, and CASE over no rows is a NULL without a look at its columns: `x NOT IN ('a', CASE …)` is then never true.
+    fn allows(&self, pattern: &str) -> bool {
+        !self.in_list || !(pattern.contains("CASE") || pattern.contains("coalesce"))
     }
 
     /// A column that is not constant, or an expression over one: keys should have several values.
@@ -110,6 +118,7 @@ impl Expressions {
         let (mut text, mut children) = (String::new(), Vec::new());
         let mut letters = pattern.chars().peekable();
         while let Some(letter) = letters.next() {
+            let in_list = std::mem::replace(&mut self.in_list, self.in_list || text.contains(" IN ("));
             let operand = match (letter, letters.peek()) {
                 ('%', Some('n')) => Some(Node::text(self.below(12).to_string())),
                 ('%', Some('s')) => Some(self.short_text()),
@@ -117,6 +126,7 @@ impl Expressions {
                 ('%', Some(next)) => Kind::of(*next).map(|kind| self.operand(kind, depth)),
                 _ => None,
             };
+            self.in_list = in_list;
             match operand {
                 Some(operand) => {
                     letters.next();
