@@ -19,7 +19,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_engine::{Engine, ExplainStage, QueryError, QueryMetrics};
 use parking_lot::Mutex;
 
-use crate::deep::{Depth, Held, Room, balance, with_room};
+use crate::deep::{Depth, Held, MOST_LEVELS, Room, balance, with_room};
 use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, Broken, LocalFiles, LocalTables};
 use crate::install::{explaining, install};
@@ -140,6 +140,9 @@ impl KelpieSession {
         let engine = options.engine.unwrap_or_default();
         let mut config = SessionConfig::new().with_information_schema(true);
         config.options_mut().extensions.insert(KelpieOptions::default());
+        // The parser's own limit protects small stacks, and makes other errors of what it cuts off (a CASE that is no CASE).
+        // Here statements are measured before, and parsed on stacks that fit.
+        config.options_mut().set("datafusion.sql_parser.recursion_limit", &MOST_LEVELS.to_string())?;
         for (name, value) in &options.settings {
             config.options_mut().set(name, value)?;
         }

@@ -31,7 +31,7 @@ use tokio::sync::oneshot;
 pub(crate) use balance::balance;
 pub(crate) use guard::protect;
 pub(crate) use shape::{Shape, expr_depth, operands, with_room};
-pub(crate) use statement::Depth;
+pub(crate) use statement::{Depth, LIMIT as MOST_LEVELS};
 
 /// What planning takes that is not deep.
 const BASE_BYTES: usize = 1 << 20;

@@ -8,7 +8,9 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 /// Levels that are planned. DataFusion's time to plan grows with their square: this many take it a minute.
-const LIMIT: usize = 12_000;
+pub(crate) const LIMIT: usize = 12_000;
+/// Subqueries inside each other in expressions. DataFusion's time to plan doubles with each: 20 take it seconds, 32 hours.
+const SUBQUERIES: usize = 32;
 /// Texts that are shorter are not deep whatever they say.
 const SHORT: usize = 128;
 
@@ -21,26 +23,35 @@ pub(crate) struct Depth {
     pub parsed: usize,
     /// Queries that stand inside each other: DataFusion's time to plan some kinds doubles with each.
     pub queries: usize,
+    /// Of these, subqueries in expressions.
+    subqueries: usize,
 }
 
 impl Depth {
     /// Measures a statement; an error where it is too deep.
     pub fn of(sql: &str, dialect: &Dialect) -> Result<Depth> {
         if sql.len() <= SHORT {
-            return Ok(Depth { planned: sql.len(), parsed: sql.len(), queries: 1 });
+            return Ok(Depth { planned: sql.len(), parsed: sql.len(), queries: 1, subqueries: 0 });
         }
         // What has no tokens, the parser refuses, and says so better.
         let dialect = dialect_from_str(dialect);
         let tokens = dialect.and_then(|dialect| Tokenizer::new(dialect.as_ref(), sql).tokenize().ok());
         let depth = measure(&tokens.unwrap_or_default());
-        match depth.planned <= LIMIT {
-            true => Ok(depth),
-            false => plan_err!(
+        if depth.planned > LIMIT {
+            return plan_err!(
                 "the statement is nested too deeply: up to {} levels of operators, clauses and parentheses, and at most \
                  {LIMIT} are planned",
                 depth.planned
-            ),
+            );
         }
+        if depth.subqueries > SUBQUERIES {
+            return plan_err!(
+                "the statement is nested too deeply: {} subqueries inside each other in expressions, and at most \
+                 {SUBQUERIES} are planned, as the time doubles with each",
+                depth.subqueries
+            );
+        }
+        Ok(depth)
     }
 }
 
@@ -50,8 +61,9 @@ struct Frame {
     kind: Kind,
     /// Whose commas and words separate levels of a plan.
     clause: Clause,
-    /// The queries around it.
+    /// The queries around it, and of these the ones that stand in an expression.
     queries: usize,
+    subqueries: usize,
     /// Levels of plans: the queries of WITH and set operations below all, clauses, joins and the queries inside of one SELECT,
     /// and the most that another SELECT of the same set operations had.
     below: usize,
@@ -134,7 +146,7 @@ impl Frame {
 }
 
 fn measure(tokens: &[Token]) -> Depth {
-    let (mut parsed, mut queries) = (1, 1);
+    let (mut parsed, mut queries, mut subqueries) = (1, 1, 0);
     let mut open: Vec<Frame> = Vec::new();
     let mut frame = Frame::default();
     let mut tokens = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).peekable();
@@ -155,15 +167,18 @@ fn measure(tokens: &[Token]) -> Depth {
                 };
                 let level = frame.queries + usize::from(kind == Kind::Query);
                 queries = queries.max(level + 1);
+                let operand = kind == Kind::Query && frame.clause == Clause::Expressions;
+                let inner = frame.subqueries + usize::from(operand);
+                subqueries = subqueries.max(inner);
                 open.push(std::mem::replace(&mut frame, Frame::new(kind)));
-                frame.queries = level;
+                (frame.queries, frame.subqueries) = (level, inner);
                 frame.clause = if kind == Kind::List { Clause::Expressions } else { Clause::Tables };
             }
             Token::Word(_) if word == Keyword::CASE => {
                 frame.own += 1;
-                let level = frame.queries;
+                let around = (frame.queries, frame.subqueries);
                 open.push(std::mem::replace(&mut frame, Frame::new(Kind::Case)));
-                frame.queries = level;
+                (frame.queries, frame.subqueries) = around;
                 frame.clause = Clause::Expressions;
             }
             Token::RParen | Token::RBracket | Token::RBrace => {
@@ -209,7 +224,7 @@ fn measure(tokens: &[Token]) -> Depth {
     while !open.is_empty() {
         close(&mut frame, &mut open);
     }
-    Depth { planned: frame.close(), parsed, queries }
+    Depth { planned: frame.close(), parsed, queries, subqueries }
 }
 
 /// Ends what is open: a query in parentheses is a part of the plan around it, all else of the item around it.
@@ -285,6 +300,20 @@ mod tests {
             format!("select case {} else 0 end", list("when a = 1 then 2", " ")),
         ] {
             assert!(planned(&flat) < 60, "{}: {flat:.80}", planned(&flat));
+        }
+    }
+
+    #[test]
+    fn subqueries_in_expressions_are_counted_and_those_of_from_are_not() {
+        for (sql, expected) in [
+            ("select (select (select 1))", 2),
+            ("select a from t where a in (select a from t where exists (select 1))", 2),
+            ("select case when (select true) then f((select 1)) end", 1),
+            ("select * from (select * from (select 1)) t join (select 2) u on true", 0),
+            ("(select 1) union (select (select 2)) order by 1", 1),
+            ("with c as (select (select 1)) select (select 2) from c, (select 3)", 1),
+        ] {
+            assert_eq!(depth(sql).subqueries, expected, "{sql}");
         }
     }
 

@@ -118,7 +118,8 @@ impl Expressions {
         let (mut text, mut children) = (String::new(), Vec::new());
         let mut letters = pattern.chars().peekable();
         while let Some(letter) = letters.next() {
-            let in_list = std::mem::replace(&mut self.in_list, self.in_list || text.contains(" IN ("));
+            let around = self.in_list;
+            self.in_list |= text.contains(" IN (");
             let operand = match (letter, letters.peek()) {
                 ('%', Some('n')) => Some(Node::text(self.below(12).to_string())),
                 ('%', Some('s')) => Some(self.short_text()),
@@ -126,7 +127,7 @@ impl Expressions {
                 ('%', Some(next)) => Kind::of(*next).map(|kind| self.operand(kind, depth)),
                 _ => None,
             };
-            self.in_list = in_list;
+            self.in_list = around;
             match operand {
                 Some(operand) => {
                     letters.next();
