@@ -2,15 +2,17 @@
 //!
 //! **What is trusted.** A device checks what the host gives it: that arguments are of the parameters' types and buffers of this
 //! device, and that copies stay inside of them. It does not check what a kernel does: a valid module may address any memory,
-//! and only the interpreter looks at each access. So a launch is as safe as its module. Modules come from `kelpie-compile`,
-//! whose tests run on the interpreter, never from the text or data of a query; whoever compiles one of another origin
-//! answers for it as for `unsafe` code, although [`Device::launch`] does not say so.
+//! and only the interpreter looks at each access. Nor is a module safe or not by itself: one that is right for a buffer of a
+//! thousand rows writes over other memory when it is told that there are two thousand. So the promise is one of the module and
+//! its arguments together, and it is a value: a [`Launch`], which only `unsafe` code can make ([`Launch::new`]), and which running
+//! uses up. Everything else here is safe, as compiling runs nothing.
 
 mod arguments;
 mod cache;
 pub mod cpu;
 pub mod cuda;
 pub mod disk_cache;
+mod launch;
 mod memory;
 pub mod nvrtc;
 mod query;
@@ -23,10 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use arguments::{check_arguments, kernel_params};
+pub use launch::{Accessed, KernelArgument, LaneActivity, Launch, LaunchReport};
 use parking_lot::Mutex;
 pub use query::{CopyTicket, Download, HostCopy, QueryStream};
 
-use kelpie_kir::{Scalar, Target, ValidModule};
+use kelpie_kir::{Target, ValidModule};
 
 /// What went wrong on a device.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -149,88 +152,6 @@ pub trait Kernel: Send + Sync + Debug {
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
-/// An argument of a launch; one a kernel parameter.
-#[derive(Debug, Clone)]
-pub enum KernelArgument {
-    /// A scalar: its bits, zero- or sign-extended.
-    Scalar(Scalar, i128),
-    /// The address of a buffer plus a byte offset.
-    Buffer(Buffer, u64),
-    /// A buffer that holds a part of an array, from this byte of the array on: the address that the whole array would
-    /// have. The kernel accesses that part only.
-    Window(Buffer, u64),
-}
-
-impl KernelArgument {
-    /// The buffer, and what is added to its address.
-    pub(crate) fn buffer(&self) -> Option<(&Buffer, u64)> {
-        match self {
-            KernelArgument::Scalar(..) => None,
-            KernelArgument::Buffer(buffer, offset) => Some((buffer, *offset)),
-            KernelArgument::Window(buffer, first) => Some((buffer, first.wrapping_neg())),
-        }
-    }
-}
-
-/// One launch of a kernel.
-#[derive(Debug)]
-pub struct Launch<'a> {
-    /// From the same device's `compile`.
-    pub kernel: &'a dyn Kernel,
-    /// Blocks of the grid (a CPU: workers); at least 1.
-    pub blocks: u32,
-    /// One a parameter.
-    pub arguments: &'a [KernelArgument],
-    /// Stops the launch: its status is then 1.
-    pub cancel: &'a CancelToken,
-}
-
-/// What a launch did.
-#[derive(Debug, Clone, Default)]
-pub struct LaunchReport {
-    /// The status word: 0 is success, 1 cancelled, else what the kernel reported.
-    pub status: u32,
-    /// Time on the device, in nanoseconds.
-    pub time_ns: u64,
-    /// Warp iterations and active lanes, where the device counts them (the interpreter).
-    pub activity: Option<LaneActivity>,
-    /// What the launch accessed through each of its arguments, and last what through none of them; empty where nobody
-    /// counts.
-    pub accessed: Vec<Accessed>,
-}
-
-/// Bytes of global memory that kernels really accessed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Accessed {
-    /// Loaded.
-    pub read: u64,
-    /// Stored, or updated by atomics.
-    pub written: u64,
-}
-
-impl Accessed {
-    /// Both.
-    pub fn bytes(self) -> u64 {
-        self.read.saturating_add(self.written)
-    }
-}
-
-impl std::ops::AddAssign for Accessed {
-    fn add_assign(&mut self, other: Accessed) {
-        self.read = self.read.saturating_add(other.read);
-        self.written = self.written.saturating_add(other.written);
-    }
-}
-
-/// How well the lanes of the warps were used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LaneActivity {
-    /// Statements executed, one a warp.
-    pub warp_steps: u64,
-    /// Statements executed, one an active lane.
-    pub lane_steps: u64,
-}
-
 /// A device runs kernels over its memory. All of it is thread safe.
 pub trait Device: Send + Sync + Debug {
     /// Its kind.
@@ -265,9 +186,8 @@ pub trait Device: Send + Sync + Debug {
     fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError>;
     /// The code that `compile` makes, for people: CLIF or CUDA C.
     fn code(&self, module: &ValidModule) -> Result<String, DeviceError>;
-    /// Runs a kernel and waits for it. The kernel must keep to its buffers (see the crate's documentation), and nobody reads
-    /// meanwhile what it writes.
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError>;
+    /// Runs a kernel and waits for it.
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError>;
     /// The operations of one query, in an order of their own.
     fn begin_query(self: Arc<Self>) -> Result<Box<dyn QueryStream>, DeviceError>;
 }

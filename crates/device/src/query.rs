@@ -62,12 +62,12 @@ pub trait QueryStream: Send + Sync + Debug {
     /// Copies any number of parts to the host, and waits once for all of them.
     fn download_many(&self, parts: &mut [Download<'_>]) -> Result<(), DeviceError>;
     /// Begins copies from the host's memory, which go on beside what the query does; both sides are left alone until they
-    /// have arrived. No more than eight tickets are waited for at a time.
+    /// have arrived. More than eight tickets at a time are waited for here.
     fn begin_copies(&self, copies: &[HostCopy<'_>]) -> Result<CopyTicket, DeviceError>;
     /// What the query does from now on comes after these copies.
     fn after_copies(&self, ticket: CopyTicket) -> Result<(), DeviceError>;
     /// Runs a kernel and waits for it. A query's launches run one at a time.
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError>;
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError>;
 
     /// Copies to the host, and waits.
     fn download(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<(), DeviceError> {
@@ -112,7 +112,7 @@ impl QueryStream for Immediate {
         Ok(())
     }
 
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
         self.0.launch(launch)
     }
 }

@@ -1,6 +1,7 @@
 //! The CUDA device on a real GPU. Skipped, with a message, where there is none, unless `KELPIE_REQUIRE`
 //! names `cuda`.
 
+#![expect(unsafe_code, reason = "launches hand-written kernels")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::Path;
@@ -57,7 +58,9 @@ fn run(
     blocks: u32,
     arguments: &[KernelArgument],
 ) -> Result<LaunchReport, DeviceError> {
-    device.launch(&Launch { kernel, blocks, arguments, cancel: &CancelToken::default() })
+    let cancel = CancelToken::default();
+    // SAFETY: callers give a kernel's arguments as it is made for; `wild` writes to memory of the GPU alone.
+    device.launch(unsafe { Launch::new(kernel, blocks, arguments, &cancel) })
 }
 
 fn words(device: &CudaDevice, buffer: &Buffer) -> Vec<i64> {
@@ -365,19 +368,20 @@ fn a_cancelled_kernel_leaves() {
     let arguments = [KernelArgument::Buffer(count.clone(), 0)];
     let cancel = CancelToken::default();
     let begun = Instant::now();
+    // SAFETY: the kernel adds to the word that it is given.
+    let launch = || unsafe { Launch::new(kernel.as_ref(), 20, &arguments, &cancel) };
     let report = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(50));
             cancel.cancel();
         });
-        device.launch(&Launch { kernel: kernel.as_ref(), blocks: 20, arguments: &arguments, cancel: &cancel })
+        device.launch(launch())
     });
     assert_eq!(report.unwrap().status, 1);
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(words(&device, &count), [2 * 20 * 256]);
     // Cancelled before it starts: it does not run.
-    let launch = Launch { kernel: kernel.as_ref(), blocks: 20, arguments: &arguments, cancel: &cancel };
-    assert_eq!(device.launch(&launch).unwrap().status, 1);
+    assert_eq!(device.launch(launch()).unwrap().status, 1);
     assert_eq!(words(&device, &count), [2 * 20 * 256]);
     // The lane's next launch does not see the cancellation.
     let module = scale(0);
@@ -478,8 +482,9 @@ fn add_rows(
     // The row after the last stays as it is filled.
     query.fill(out, 0, out.bytes(), 0xee).unwrap();
     let cancel = CancelToken::default();
-    let launch = Launch { kernel, blocks: 20, arguments: &arguments, cancel: &cancel };
-    assert_eq!(query.launch(&launch).unwrap().status, 0);
+    // SAFETY: input and output have that many rows.
+    let launch = unsafe { Launch::new(kernel, 20, &arguments, &cancel) };
+    assert_eq!(query.launch(launch).unwrap().status, 0);
     let [mut head, mut tail] = [vec![0; rows as usize * 8], vec![0; 8]];
     let (first, last) = (
         Download { buffer: out, offset: 0, data: &mut head },
@@ -518,9 +523,10 @@ fn a_query_does_not_wait_for_another_and_streams_are_used_again() {
     work();
     let cancel = CancelToken::default();
     let arguments = [KernelArgument::Buffer(count.clone(), 0)];
-    let launch = Launch { kernel: endless.as_ref(), blocks: 4, arguments: &arguments, cancel: &cancel };
+    // SAFETY: the kernel adds to the word that it is given, which only the GPU's copies read.
+    let launch = unsafe { Launch::new(endless.as_ref(), 4, &arguments, &cancel) };
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| first.launch(&launch));
+        let running = scope.spawn(|| first.launch(launch));
         let (done, finished) = mpsc::channel();
         let (second, count, work) = (&second, &count, &work);
         scope.spawn(move || {
@@ -552,8 +558,9 @@ fn a_query_does_not_wait_for_another_and_streams_are_used_again() {
     // A wrong launch, of a query or not, leaves no stream in doubt.
     assert!(run(&device, scale.as_ref(), 1, &[]).is_err());
     let query = begin();
-    let launch = Launch { kernel: scale.as_ref(), blocks: 1, arguments: &[], cancel: &cancel };
-    assert!(query.launch(&launch).is_err());
+    // SAFETY: it lacks arguments, so it is refused.
+    let launch = unsafe { Launch::new(scale.as_ref(), 1, &[], &cancel) };
+    assert!(query.launch(launch).is_err());
     assert!(add_rows(query.as_ref(), scale.as_ref(), &input, &out, rows)[0] == expected);
 }
 

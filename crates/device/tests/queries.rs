@@ -1,5 +1,6 @@
 //! A query's operations run in order on every device that is present.
 
+#![expect(unsafe_code, reason = "launches hand-written kernels")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::sync::Arc;
@@ -60,8 +61,9 @@ fn operations_run_in_the_order_asked() {
         let increment = |more| {
             let arguments =
                 [KernelArgument::Buffer(buffer.clone(), 0), KernelArgument::Scalar(Scalar::I64, more)];
-            let launch = Launch { kernel: kernel.as_ref(), blocks, arguments: &arguments, cancel: &cancel };
-            query.launch(&launch).unwrap().status
+            // SAFETY: there is a word for each thread of the grid.
+            let launch = unsafe { Launch::new(kernel.as_ref(), blocks, &arguments, &cancel) };
+            query.launch(launch).unwrap().status
         };
         for round in 0..20 {
             query.fill(&buffer, 0, WORDS * 8, 0xff).unwrap();
@@ -174,9 +176,10 @@ fn blocks_stream_through_windows() {
             let window = KernelArgument::Window(ring[index % 3].clone(), (index * bytes) as u64);
             let first = KernelArgument::Scalar(Scalar::I64, (index * block) as i128);
             let arguments = [window, KernelArgument::Buffer(host.clone(), 0), first];
-            let launch =
-                Launch { kernel: kernel.as_ref(), blocks: 1, arguments: &arguments, cancel: &cancel };
-            assert_eq!(query.launch(&launch).unwrap().status, 0);
+            // SAFETY: a block of threads reads as many words from `first` on, which the window holds, and writes them to
+            // the host's memory, which holds all.
+            let launch = unsafe { Launch::new(kernel.as_ref(), 1, &arguments, &cancel) };
+            assert_eq!(query.launch(launch).unwrap().status, 0);
             if index + 3 < blocks {
                 tickets.push(begin(index + 3));
             }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kelpie_device::{
-    Buffer, CancelToken, Device, DeviceError, DeviceKind, HostCopy, KernelArgument, Launch, QueryStream,
+    Buffer, CancelToken, Device, DeviceError, DeviceKind, HostCopy, KernelArgument, QueryStream,
 };
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, Builtin, Module, Scalar, Type, TypeError, ValidModule, validate};
 
 use crate::error::EngineError;
+use crate::launch::launch;
 
 /// Bandwidths in bytes a nanosecond, which are GB a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,8 +60,7 @@ fn read(stream: &dyn QueryStream, data: &Buffer, bytes: usize) -> Result<f64, En
     ];
     let cancel = CancelToken::default();
     let blocks = device.target().resident_blocks.max(1);
-    let launch = Launch { kernel: kernel.as_ref(), blocks, arguments: &arguments, cancel: &cancel };
-    best(bytes, || Ok(stream.launch(&launch)?.time_ns))
+    best(bytes, || Ok(launch(stream, kernel.as_ref(), blocks, &arguments, &cancel)?.time_ns))
 }
 
 fn copy(stream: &dyn QueryStream, data: &Buffer, bytes: usize) -> Result<f64, EngineError> {

@@ -9,6 +9,7 @@ pub mod error;
 mod execution;
 mod heap;
 mod host;
+mod launch;
 mod memory_source;
 mod meter;
 mod parts;

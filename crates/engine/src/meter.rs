@@ -122,13 +122,13 @@ impl MeteredStream {
     }
 
     fn counted(&self, launch: &Launch<'_>, kernel: &MeteredKernel) -> Result<LaunchReport, DeviceError> {
-        let bytes = counter_words(launch.arguments.len()) * 8;
+        let bytes = counter_words(launch.arguments().len()) * 8;
         let counters = self.device().allocate(bytes)?;
         self.inner.fill(&counters, 0, bytes, 0)?;
-        let mut arguments = launch.arguments.to_vec();
+        let mut arguments = launch.arguments().to_vec();
         arguments.push(KernelArgument::Buffer(Arc::clone(&counters), 0));
-        let mut report =
-            self.inner.launch(&Launch { kernel: kernel.0.as_ref(), arguments: &arguments, ..*launch })?;
+        let (kernel, blocks, cancel) = (kernel.0.as_ref(), launch.blocks(), launch.cancel());
+        let mut report = crate::launch::launch(self.inner.as_ref(), kernel, blocks, &arguments, cancel)?;
         let mut words = vec![0; bytes];
         self.inner.download(&counters, 0, &mut words)?;
         let mut words = words.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
@@ -156,9 +156,9 @@ impl QueryStream for MeteredStream {
         Ok(Arc::new(MeteredKernel(self.inner.compile(&module, kernel)?)))
     }
 
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
-        match launch.kernel.as_any().downcast_ref::<MeteredKernel>() {
-            Some(kernel) => self.counted(launch, kernel),
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
+        match launch.kernel().as_any().downcast_ref::<MeteredKernel>() {
+            Some(kernel) => self.counted(&launch, kernel),
             None => self.inner.launch(launch),
         }
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{radix, scan, segments};
-use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, Launch, QueryStream};
+use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};
 use kelpie_kir::{Module, Scalar, Target, TypeError, ValidModule, validate};
 
 use crate::columns::ColumnCache;
 use crate::error::EngineError;
+use crate::launch::launch;
 
 /// Elements of a thread that a tile should have, at least.
 const ELEMENTS_PER_THREAD: u64 = 16;
@@ -97,8 +98,7 @@ impl<'a> Primitives<'a> {
         }
         let most = self.stream.device().target().resident_blocks.max(1);
         let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).clamp(1, most);
-        let launch = Launch { kernel, blocks, arguments, cancel: self.cancel };
-        let report = self.stream.launch(&launch)?;
+        let report = launch(self.stream, kernel, blocks, arguments, self.cancel)?;
         self.time_ns += report.time_ns;
         match report.status {
             0 => Ok(()),

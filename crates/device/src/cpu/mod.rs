@@ -116,21 +116,21 @@ impl Device for CpuDevice {
         kernel::code_text(module)
     }
 
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
-        let kernel = launch.kernel.as_any().downcast_ref::<LoadedKernel>();
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
+        let kernel = launch.kernel().as_any().downcast_ref::<LoadedKernel>();
         let kernel =
             kernel.ok_or_else(|| launch_failed(DEVICE, "?", "the kernel belongs to another device"))?;
-        if launch.blocks == 0 {
+        if launch.blocks() == 0 {
             return Err(launch_failed(DEVICE, kernel.name(), "a grid of no blocks"));
         }
         let status = Arc::new(AtomicU32::new(0));
-        let buffers = launch.arguments.iter().filter_map(|argument| Some(argument.buffer()?.0));
+        let buffers = launch.arguments().iter().filter_map(|argument| Some(argument.buffer()?.0));
         let memory = buffers.map(|buffer| self.memory_of(buffer)).collect::<Result<Vec<_>, _>>()?;
         let _no_writers = HostMemory::in_launch(memory);
-        let task = kernel.bind(&self.pool, launch.arguments, launch.blocks, status.clone())?;
+        let task = kernel.bind(&self.pool, launch.arguments(), launch.blocks(), status.clone())?;
         let time = self
             .workers
-            .run(launch.blocks, kernel.shared_bytes(), &status, launch.cancel, task)
+            .run(launch.blocks(), kernel.shared_bytes(), &status, launch.cancel(), task)
             .map_err(|message| launch_failed(DEVICE, kernel.name(), message))?;
         let status = status.load(Ordering::Acquire);
         Ok(LaunchReport { status, time_ns: time.as_nanos() as u64, ..LaunchReport::default() })

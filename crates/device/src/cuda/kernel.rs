@@ -61,6 +61,13 @@ impl Drop for Compiled {
     }
 }
 
+impl Compiled {
+    /// Whether it was compiled for the device with this context.
+    pub fn is_of(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.context, context)
+    }
+}
+
 /// A kernel as `compile` gives it.
 #[derive(Debug)]
 pub struct CudaKernel {

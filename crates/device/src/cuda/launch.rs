@@ -111,6 +111,20 @@ impl Lanes {
     }
 }
 
+impl Copier {
+    /// Lets go of what the copies of tickets whose events `ticket` and later ones use again have held. Those copies are
+    /// long done where the query has waited for them, as it should; here nobody gets memory that is still written.
+    pub fn settle_before(&mut self, ticket: usize, operation: &str) -> Result<(), DeviceError> {
+        while let Some((older, _)) = self.pending.front().filter(|(older, _)| older + TICKETS <= ticket) {
+            for arrival in &self.arrivals[older % TICKETS] {
+                arrival.synchronize(operation)?;
+            }
+            self.pending.pop_front();
+        }
+        Ok(())
+    }
+}
+
 impl Lane {
     fn new(context: &Arc<Context>) -> Result<Lane, DeviceError> {
         Ok(Lane {
@@ -155,26 +169,29 @@ impl Lane {
         launch: &Launch<'_>,
         block_threads: u32,
     ) -> Result<Option<LaunchReport>, DeviceError> {
-        let Some(kernel) = launch.kernel.as_any().downcast_ref::<CudaKernel>() else {
+        let Some(kernel) = launch.kernel().as_any().downcast_ref::<CudaKernel>() else {
             return Err(self.context.failed("a launch", "the kernel is of another kind of device"));
         };
         let compiled = &kernel.compiled;
+        if !compiled.is_of(&self.context) {
+            return Err(self.context.failed("a launch", "the kernel was compiled for another GPU"));
+        }
         let operation = format!("kernel {}", compiled.name);
-        let arguments = self.arguments(pool, compiled, launch.arguments, &operation)?;
-        if launch.blocks == 0 {
+        let arguments = self.arguments(pool, compiled, launch.arguments(), &operation)?;
+        if launch.blocks() == 0 {
             return Err(self.context.failed(&operation, "the grid has no blocks"));
         }
-        if launch.cancel.is_cancelled() {
+        if launch.cancel().is_cancelled() {
             return Ok(None);
         }
         self.context.enter()?;
-        self.start(compiled, launch.blocks, block_threads, arguments, &operation)?;
+        self.start(compiled, launch.blocks(), block_threads, arguments, &operation)?;
         let status = Arc::clone(&self.status);
         let stop = Arc::new(move || {
             // What the kernel reported before stays.
             let _ = status.word().compare_exchange(0, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
         });
-        launch.cancel.while_watched(stop, || self.wait(&operation))?;
+        launch.cancel().while_watched(stop, || self.wait(&operation))?;
         Ok(Some(LaunchReport {
             status: self.status.word().load(Ordering::SeqCst),
             time_ns: self.stop.since_ns(&self.start)?,

@@ -283,10 +283,10 @@ impl Device for CudaDevice {
             .map_err(|error| self.context.failed("printing a module", error.to_string()))
     }
 
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
         let mut lane = self.lanes.take()?;
         // After an error the lane is dropped: nothing is known about its stream.
-        let report = lane.launch(&self.pool, launch, self.target.block_threads)?;
+        let report = lane.launch(&self.pool, &launch, self.target.block_threads)?;
         self.lanes.give_back(lane);
         Ok(report.unwrap_or_else(cancelled))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::result;
+use cudarc::driver::{result, sys};
 use parking_lot::Mutex;
 
 use super::CudaDevice;
@@ -119,10 +119,7 @@ impl QueryStream for CudaQuery {
             let copier = lane.copier()?;
             let ticket = copier.next;
             copier.next += 1;
-            // A ticket whose event is used again has been waited for.
-            while copier.pending.front().is_some_and(|(older, _)| older + TICKETS <= ticket) {
-                copier.pending.pop_front();
-            }
+            copier.settle_before(ticket, WHAT)?;
             for copy in copies {
                 copier.pending.extend([(ticket, Arc::clone(copy.source)), (ticket, Arc::clone(copy.target))]);
             }
@@ -130,13 +127,12 @@ impl QueryStream for CudaQuery {
             for (source, target, bytes) in checked {
                 let least = if queued[0] <= queued[1] { 0 } else { 1 };
                 queued[least] += bytes;
-                // SAFETY: `range` checked both sides, which `pending` holds until the copy is done; the source is pinned, and
-                // nobody writes to it meanwhile.
+                // SAFETY: `range` checked both sides, which `pending` holds until the copy is done; the source is pinned. It
+                // is given as an address, not as a slice: who writes to it meanwhile gets a mixture to the device, no more.
                 let copied = unsafe {
-                    let source = std::slice::from_raw_parts(source, bytes);
-                    result::memcpy_htod_async(target, source, copier.streams[least].handle)
+                    sys::cuMemcpyHtoDAsync_v2(target, source.cast(), bytes, copier.streams[least].handle)
                 };
-                self.device.context.check(WHAT, copied)?;
+                self.device.context.check(WHAT, copied.result())?;
             }
             let arrivals = &copier.arrivals[ticket % TICKETS];
             for (event, stream) in arrivals.iter().zip(&copier.streams) {
@@ -159,12 +155,12 @@ impl QueryStream for CudaQuery {
         })
     }
 
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
         self.in_lane(|lane, pending| {
             // Should waiting fail, the kernel may still run.
-            let buffers = launch.arguments.iter().filter_map(|argument| argument.buffer());
+            let buffers = launch.arguments().iter().filter_map(|argument| argument.buffer());
             pending.extend(buffers.map(|(buffer, _)| Arc::clone(buffer)));
-            let report = lane.launch(&self.device.pool, launch, self.device.target.block_threads)?;
+            let report = lane.launch(&self.device.pool, &launch, self.device.target.block_threads)?;
             if report.is_some() {
                 pending.clear();
             }

@@ -146,16 +146,16 @@ impl Device for SimtDevice {
         Ok(kelpie_kir::text::print(module))
     }
 
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
         let failed = |kernel: &str, message: String| DeviceError::Failed {
             device: DEVICE.into(),
             operation: format!("launch of kernel {kernel}"),
             message,
         };
-        let kernel = launch.kernel.as_any().downcast_ref::<SimtKernel>();
+        let kernel = launch.kernel().as_any().downcast_ref::<SimtKernel>();
         let kernel = kernel.ok_or_else(|| failed("?", "the kernel belongs to another device".into()))?;
-        crate::check_arguments(DEVICE, &kernel.name, &kernel.params, launch.arguments)?;
-        let arguments = launch.arguments.iter().map(|argument| {
+        crate::check_arguments(DEVICE, &kernel.name, &kernel.params, launch.arguments())?;
+        let arguments = launch.arguments().iter().map(|argument| {
             Ok(match (argument, argument.buffer()) {
                 (_, Some((buffer, offset))) => {
                     Argument::Pointer(self.memory_of(buffer)?.address().wrapping_add(offset))
@@ -168,13 +168,13 @@ impl Device for SimtDevice {
         let config = Config {
             lanes: self.target.lanes,
             block_threads: self.target.block_threads,
-            blocks: launch.blocks,
+            blocks: launch.blocks(),
             seed: self.launches.fetch_add(1, Ordering::Relaxed),
             step_limit: u64::MAX,
             detect_races: self.detect_races,
         };
         let started = Instant::now();
-        let cancelled = || launch.cancel.is_cancelled();
+        let cancelled = || launch.cancel().is_cancelled();
         let report = self.space.launch(|memory| kernel.program.run(&arguments, memory, &config, &cancelled));
         let report = report.map_err(|fault| failed(&kernel.name, fault.to_string()))?;
         let activity = LaneActivity { warp_steps: report.warp_steps, lane_steps: report.lane_steps };

@@ -1,3 +1,5 @@
+#![expect(unsafe_code, reason = "launches hand-written kernels")]
+
 use kelpie_kir::{AtomicOp, Builtin, Scalar, Scope};
 
 use super::*;
@@ -43,7 +45,8 @@ fn launch(
     cancel: &CancelToken,
 ) -> Result<LaunchReport, DeviceError> {
     let kernel = device.compile(&module(), kernel).unwrap();
-    device.launch(&Launch { kernel: kernel.as_ref(), blocks: 3, arguments, cancel })
+    // SAFETY: the interpreter checks every access.
+    device.launch(unsafe { Launch::new(kernel.as_ref(), 3, arguments, cancel) })
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Device for Gpu {
     fn code(&self, module: &ValidModule) -> Result<String, DeviceError> {
         self.cpu.code(module)
     }
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
         if LOSE.swap(false, Ordering::SeqCst) {
             self.lost.store(true, Ordering::SeqCst);
         }
@@ -126,7 +126,7 @@ impl QueryStream for Stream {
     fn after_copies(&self, _: CopyTicket) -> Result<(), DeviceError> {
         Ok(())
     }
-    fn launch(&self, launch: &Launch<'_>) -> Result<LaunchReport, DeviceError> {
+    fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
         self.0.launch(launch)
     }
 }

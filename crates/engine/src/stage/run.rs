@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use kelpie_compile::context::{Argument, ColumnPart, Status};
 use kelpie_compile::pipeline::{CompiledPipeline, Rows, Sorting};
 use kelpie_compile::types::Field;
-use kelpie_device::{Buffer, Device, Kernel, KernelArgument, Launch};
+use kelpie_device::{Buffer, Device, Kernel, KernelArgument};
 
 use super::account::failure;
 use super::blocks::Blocks;
@@ -19,6 +19,7 @@ use super::{Prepared, Setting};
 use crate::delivery::Rows as Outlet;
 use crate::error::{EngineError, FallbackReason};
 use crate::heap::TextHeap;
+use crate::launch::launch;
 use crate::primitives::Primitives;
 use crate::prune::Bounded;
 use crate::sorting::Order;
@@ -388,7 +389,7 @@ impl<'a> Run<'a> {
     ) -> Result<Verdict, EngineError> {
         let arguments = self.arguments(declared, rows)?;
         let (blocks, cancel) = (self.grid(rows.end - rows.start), self.setting.cancel);
-        let report = self.setting.stream.launch(&Launch { kernel, blocks, arguments: &arguments, cancel })?;
+        let report = launch(self.setting.stream, kernel, blocks, &arguments, cancel)?;
         metrics.run_ns += report.time_ns;
         metrics.launches += 1;
         if !report.accessed.is_empty() {

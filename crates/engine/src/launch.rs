@@ -1,0 +1,27 @@
+//! The one place where this crate launches kernels, and answers for what they do to memory.
+#![expect(unsafe_code, reason = "a launch runs generated code over raw memory")]
+
+use kelpie_device::{CancelToken, DeviceError, Kernel, KernelArgument, Launch, LaunchReport, QueryStream};
+
+/// Runs a kernel of this crate on a grid of `blocks` blocks, and waits for it.
+///
+/// The callers are the three that know what their kernels ask for: a stage, which gives the kernels of a compiled plan the
+/// arguments that the compiler declared for them (`stage/arguments`); the device-wide primitives, which size their arrays by
+/// the same counts that they pass; and the measurement of bandwidth. The meter passes on what one of these has launched.
+pub(crate) fn launch(
+    stream: &dyn QueryStream,
+    kernel: &dyn Kernel,
+    blocks: u32,
+    arguments: &[KernelArgument],
+    cancel: &CancelToken,
+) -> Result<LaunchReport, DeviceError> {
+    // SAFETY: no module, kernel, buffer or column comes into this crate from outside: a query is a plan, which the compiler
+    // checks, over Arrow arrays, which are valid. So every kernel is one that `kelpie-compile` emitted (or stands in
+    // `bandwidth`), and its arguments are those that were declared with it: states have the bytes that their capacity takes,
+    // which is passed beside them, windows are over the rows that are passed, codes and offsets in columns were made
+    // by `columns`. That emitted kernels then keep to their buffers and do not race is what the interpreter checks, access
+    // by access, in the tests of every operator; values that index a table are clamped besides. Buffers that a kernel writes
+    // belong to one run of one query, whose operations are in order, and columns are not written once they are made.
+    let launch = unsafe { Launch::new(kernel, blocks, arguments, cancel) };
+    stream.launch(launch)
+}
