@@ -416,8 +416,13 @@ pub(crate) fn into_datafusion(error: EngineError) -> DataFusionError {
                 DataFusionError::Execution(error.to_string())
             }
         },
+        EngineError::SumOverflow { aggregate } => {
+            arrow(ArrowError::ArithmeticOverflow(format!("{aggregate} is beyond the range of its type")))
+        }
         EngineError::Arrow(error) => arrow(error),
-        EngineError::Interrupted { cause, .. } if matches!(*cause, EngineError::Query(_)) => {
+        EngineError::Interrupted { cause, .. }
+            if matches!(*cause, EngineError::Query(_) | EngineError::SumOverflow { .. }) =>
+        {
             into_datafusion(*cause)
         }
         error @ (EngineError::Source { .. } | EngineError::Cancelled | EngineError::Internal(_)) => {

@@ -23,6 +23,12 @@ pub enum EngineError {
     /// The query itself fails, as it does in DataFusion.
     #[error(transparent)]
     Query(#[from] QueryError),
+    /// A sum of decimals is beyond its type. DataFusion's own operators would give another number.
+    #[error("Arithmetic overflow: {aggregate} is beyond the range of its type")]
+    SumOverflow {
+        /// The aggregate.
+        aggregate: String,
+    },
     /// The query met what only DataFusion's own operators handle: run it there.
     #[error("the data needs DataFusion's own operators: {0}")]
     Fallback(#[from] FallbackReason),
@@ -73,7 +79,7 @@ pub enum QueryError {
 pub enum FallbackReason {
     /// A kernel met a value that kernels do not handle.
     #[error(
-        "a value that kernels do not handle (a number of many digits in text, text of 64 KiB, a sum beyond 128 bits)"
+        "a value that kernels do not handle (a number of many digits in text, text of 64 KiB, the average of a sum beyond 128 bits)"
     )]
     Value,
     /// More rows at once than a kernel can number.

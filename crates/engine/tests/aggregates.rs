@@ -15,7 +15,7 @@ use arrow::record_batch::RecordBatch;
 use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{self, DataType, Field, Literal};
+use kelpie_compile::types::{self, DataType, Field, Literal, Range};
 use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, Resolution};
 
 /// A value, whatever its type: integers inside, floats, text.
@@ -82,6 +82,12 @@ fn columns() -> Vec<Column> {
     let decimal = |precision, scale| {
         ints(DataType::Decimal128 { precision, scale }, ArrowType::Decimal128(precision, scale))
     };
+    // Sums of these are within 38 digits in the end, wherever they are on the way.
+    let widest = |precision, scale| {
+        let column = decimal(precision, scale);
+        let Range { min, max } = column.data_type.full_range().expect("integers inside");
+        Column { extremes: [min, max, 0, 1, 0, min + 1, -1].map(Value::Int).into(), ..column }
+    };
     let micros = DataType::Timestamp { unit: types::TimeUnit::Microsecond, timezone: None };
     let text = ["", "a", "ab", "zß", "Z", "日本", "日", "\u{10ffff}", "b"];
     let text = text.into_iter().map(|text| Value::Text(text.into())).collect();
@@ -96,7 +102,7 @@ fn columns() -> Vec<Column> {
         ints(DataType::UInt64, ArrowType::UInt64),
         decimal(9, 2),
         decimal(18, 0),
-        decimal(38, 4),
+        widest(38, 4),
         ints(DataType::Date32, ArrowType::Date32),
         ints(micros, ArrowType::Timestamp(TimeUnit::Microsecond, None)),
         ints(DataType::Boolean, ArrowType::Boolean),

@@ -87,7 +87,8 @@ pub enum Constant {
     Bool(bool),
 }
 
-/// Errors that generated code reports through the status word. Each maps to one code and one message.
+/// Errors that generated code reports through the status word. Each maps to one code and one message; the code's lower eight
+/// bits say which it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Status {
@@ -110,9 +111,24 @@ pub enum Status {
     NegativeSubstringLength = 8,
     /// The build side of a join has a key twice, against the promise: the engine compiles again without it.
     Duplicate = 9,
+    /// A sum of decimals is beyond its type; the upper bits are the number of its aggregate.
+    SumOverflow = 10,
 }
 
+/// Bits of a code below the number of an aggregate.
+const STATUS_BITS: u32 = 8;
+
 impl Status {
+    /// The code of a sum that is beyond its type.
+    pub const fn sum_overflow(number: u32) -> u32 {
+        Status::SumOverflow as u32 | number << STATUS_BITS
+    }
+
+    /// The number of the aggregate in a code.
+    pub const fn aggregate_of(code: u32) -> usize {
+        (code >> STATUS_BITS) as usize
+    }
+
     /// The status of a code, if it is one.
     pub fn from_code(code: u32) -> Option<Status> {
         use Status::*;
@@ -126,8 +142,9 @@ impl Status {
             Fallback,
             NegativeSubstringLength,
             Duplicate,
+            SumOverflow,
         ]
         .into_iter()
-        .find(|status| *status as u32 == code)
+        .find(|status| *status as u32 == code % (1 << STATUS_BITS))
     }
 }

@@ -61,6 +61,10 @@ pub(crate) fn generate(
         None => None,
     };
     let needs = needs_of(&sink);
+    let sums = match &source {
+        Source::Groups(operator) => operator.names_of_sums(),
+        _ => Vec::new(),
+    };
     Ok(CompiledPipeline {
         name: label,
         module: written.module,
@@ -80,6 +84,7 @@ pub(crate) fn generate(
         join: needs.join,
         continues,
         keeps_text: !matches!(sink, Sink::Output(_)),
+        sums,
         stores: needs.stores,
         counting,
     })

@@ -97,6 +97,8 @@ pub struct CompiledPipeline {
     pub continues: bool,
     /// What it makes has addresses of text in it: the text must outlive it.
     pub keeps_text: bool,
+    /// What aggregates of its source are called, by the number that a sum beyond its type is reported with.
+    pub sums: Vec<String>,
     /// Counters of the rows that it stores for the pipeline that continues it: zero before each block of the chain.
     pub stores: Vec<usize>,
     /// Its dense write takes several kernels (HorseQC, Table 4, A1): this is what precedes `module`.

@@ -49,7 +49,7 @@ impl Run<'_> {
 }
 
 /// The error of a status that is not success.
-pub fn failure(status: Option<Status>, code: u32) -> EngineError {
+pub fn failure(status: Option<Status>, code: u32, sums: &[String]) -> EngineError {
     match status {
         Some(Status::Cancelled) => EngineError::Cancelled,
         Some(Status::Grow) => EngineError::Internal("a state buffer grew too often".into()),
@@ -60,6 +60,10 @@ pub fn failure(status: Option<Status>, code: u32) -> EngineError {
         Some(Status::Fallback) => FallbackReason::Value.into(),
         Some(Status::Duplicate) => EngineError::Internal("a key of a join twice, without a promise".into()),
         Some(Status::NegativeSubstringLength) => QueryError::NegativeSubstringLength.into(),
+        Some(Status::SumOverflow) => match sums.get(Status::aggregate_of(code)) {
+            Some(aggregate) => EngineError::SumOverflow { aggregate: aggregate.clone() },
+            None => EngineError::Internal(format!("no sum has the number of status {code}")),
+        },
         None => EngineError::Internal(format!("a kernel reported the unknown status {code}")),
     }
 }

@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
                 return Ok((reports, None));
             }
         }
-        Err(failure(Some(Status::Grow), Status::Grow as u32))
+        Err(failure(Some(Status::Grow), Status::Grow as u32, &[]))
     }
 
     fn clear_group(&mut self) -> Result<(), EngineError> {
@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
                             return Ok(Step::Again);
                         }
                         Verdict::Grow if tries == GROW_LIMIT => {
-                            return Err(failure(Some(Status::Grow), Status::Grow as u32));
+                            return Err(failure(Some(Status::Grow), Status::Grow as u32, &[]));
                         }
                         // What earlier blocks delivered makes room; only this block is in doubt.
                         Verdict::Grow if is_last && self.undrained > 0 => {
@@ -404,7 +404,7 @@ impl<'a> Run<'a> {
             (None, _) if report.status == 0 => Ok(Verdict::Done),
             (Some(Status::Grow), _) => Ok(Verdict::Grow),
             (Some(Status::Duplicate), Some(join)) => Ok(Verdict::Duplicate(join)),
-            (other, _) => Err(failure(other, report.status)),
+            (other, _) => Err(failure(other, report.status, &pipeline.sums)),
         }
     }
 

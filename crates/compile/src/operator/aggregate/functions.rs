@@ -5,8 +5,9 @@ use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
 use super::cells::{self, CellOp};
+use super::exact::{UpperBits, shift_for, upper_bits, upper_range};
 use super::extremes::{OrderKey, pack_text};
-use super::reading::{Form, Reading};
+use super::reading::{Form, Reading, SumCheck};
 use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::{Expr, lower};
 use crate::pipeline::{ColumnInfo, column_of};
@@ -22,6 +23,13 @@ pub enum Contribution {
     Valid(Expr),
     /// The argument.
     Value(Expr),
+    /// The bits of the argument, a decimal, from this one on.
+    UpperBits {
+        /// The argument.
+        argument: Expr,
+        /// The lowest bit.
+        shift: u32,
+    },
     /// The order key of the argument, or its complement (so that a minimum is a maximum).
     Key {
         /// The argument.
@@ -53,6 +61,7 @@ impl Contribution {
             | Contribution::Value(argument)
             | Contribution::Text(argument)
             | Contribution::Moments(argument)
+            | Contribution::UpperBits { argument, .. }
             | Contribution::Key { argument, .. }
             | Contribution::Bits { argument, .. } => Some(argument),
         }
@@ -179,15 +188,38 @@ impl Cells {
         };
         let (value, form, range) = match aggregate.function {
             AggregateFunction::Count => (count.unwrap_or_default(), Form::Count, count_range(row_bound)),
-            AggregateFunction::Sum => {
-                let (value, range) = self.plan_sum(&plan)?;
-                (value, Form::Sum, range)
-            }
+            AggregateFunction::Sum => self.plan_checked_sum(&plan)?,
             AggregateFunction::Avg => self.plan_average(&plan)?,
             AggregateFunction::Min | AggregateFunction::Max => self.plan_extreme(&plan)?,
             _ => self.plan_bits(&plan)?,
         };
         Ok(Reading::new(aggregate, value, count.unwrap_or(value), can_be_empty, form, range))
+    }
+
+    /// A sum whose result is within its type, or an error.
+    fn plan_checked_sum(&mut self, plan: &Plan<'_>) -> Result<(usize, Form, Option<Range>), Unsupported> {
+        let (value, range) = self.plan_sum(plan)?;
+        let data_type = &plan.aggregate.field.data_type;
+        let limits = data_type.full_range().filter(|_| matches!(data_type, DataType::Decimal128 { .. }));
+        let Some(limits) = limits else { return Ok((value, Form::Sum { check: None }, range)) };
+        let is_proven = range.is_some_and(|range| range.within(limits));
+        let check = (!is_proven).then(|| {
+            let upper = range.is_none().then(|| self.upper_bits(plan));
+            SumCheck { number: self.readings.len() as u32, limits, upper }
+        });
+        let within = |range: Range| Range { min: range.min.max(limits.min), max: range.max.min(limits.max) };
+        Ok((value, Form::Sum { check }, range.map(within)))
+    }
+
+    /// The cell of a sum's upper bits, where its range is not known to be within 128 bits.
+    fn upper_bits(&mut self, plan: &Plan<'_>) -> UpperBits {
+        let shift = shift_for(plan.row_bound);
+        let contribution = Contribution::UpperBits { argument: plan.argument.clone(), shift };
+        let bounds = plan.bounds.map(|bounds| upper_range(bounds, shift));
+        let total = bounds.and_then(|bounds| total_range(bounds, plan.row_bound));
+        let is_narrow = total.is_some_and(|total| register_of(total) != Scalar::I128);
+        let op = if is_narrow { CellOp::Add } else { CellOp::AddWide };
+        UpperBits { cell: self.cell(op, contribution, plan.distinct, bounds), shift }
     }
 
     fn plan_sum(&mut self, plan: &Plan<'_>) -> Result<(usize, Option<Range>), Unsupported> {
@@ -217,12 +249,9 @@ impl Cells {
             (DataType::Decimal128 { scale, .. }, DataType::Decimal128 { .. }) => *scale,
             (from, to) => return Err(Unsupported(format!("average of {from} as {to}"))),
         };
-        // DataFusion sums in 256 bits where 128 may not do: a rough sum tells whether they did.
-        let guard = range.is_none().then(|| {
-            let contribution = Contribution::Value(plan.argument.clone());
-            self.cell(CellOp::AddFloat, contribution, plan.distinct, None)
-        });
-        Ok((value, Form::DecimalMean { from, guard }, None))
+        // DataFusion sums in 256 bits where 128 may not do.
+        let upper = range.is_none().then(|| self.upper_bits(plan));
+        Ok((value, Form::DecimalMean { from, upper }, None))
     }
 
     fn plan_extreme(&mut self, plan: &Plan<'_>) -> Result<(usize, Form, Option<Range>), Unsupported> {
@@ -251,6 +280,11 @@ impl Cells {
         };
         let contribution = Contribution::Bits { argument: plan.argument.clone(), complement };
         Ok((self.cell(op, contribution, plan.distinct, None), Form::Bits { complement }, None))
+    }
+
+    /// What the aggregates are called.
+    pub fn names(&self) -> Vec<String> {
+        self.readings.iter().map(|reading| reading.name().to_string()).collect()
     }
 
     /// The aggregates' columns.
@@ -317,6 +351,10 @@ fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<
     let parts = match &cell.contribution {
         Contribution::Row | Contribution::Valid(_) => vec![cx.builder.u64(1)],
         Contribution::Value(_) => vec![addend(cx, cell.op, scalar.ok_or_else(no_text)?)],
+        Contribution::UpperBits { shift, .. } => {
+            let bits = upper_bits(cx, scalar.ok_or_else(no_text)?, *shift);
+            vec![addend(cx, cell.op, bits)]
+        }
         Contribution::Key { key, complement, .. } => {
             let key = key.encode(cx, scalar.ok_or_else(no_text)?);
             vec![if *complement { cx.builder.not(key) } else { key }]

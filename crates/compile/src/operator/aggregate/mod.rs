@@ -17,6 +17,7 @@
 pub mod cells;
 mod direct;
 mod distinct;
+mod exact;
 mod extremes;
 mod functions;
 mod hash;
@@ -138,6 +139,11 @@ impl AggregateOperator {
         let groups = groups_known(&key_columns).min(row_bound);
         let segments = if is_local { None } else { Segments::plan(&cells, groups, input, on) };
         Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, segments, row_bound })
+    }
+
+    /// What sums are called that can be beyond their type ([`Status::sum_overflow`]), by the position of their aggregate.
+    pub fn names_of_sums(&self) -> Vec<String> {
+        self.cells.names()
     }
 
     /// What is known of the result's columns: keys, then aggregates.

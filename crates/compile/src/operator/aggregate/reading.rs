@@ -4,27 +4,25 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};
 
 use super::cells::CellOp;
+use super::exact::{UpperBits, wide_sum};
 use super::extremes::{OrderKey, unpack_text};
 use crate::context::{Context, Lowered, Repr, Status, Unsupported, register_of};
 use crate::pipeline::ColumnInfo;
 use crate::plan::Aggregate;
 use crate::table::register_type;
-use crate::types::{DataType, Range};
-
-/// A rough sum below this proves that the exact one fits 128 bits.
-const SURE_SUM: f64 = 1.7e38;
+use crate::types::{DataType, Field, Range};
 
 /// How a result follows from cells.
 #[derive(Debug, Clone, Copy)]
 pub enum Form {
     /// The count.
     Count,
-    /// The sum.
-    Sum,
+    /// The sum. `check`: it can be beyond its type.
+    Sum { check: Option<SumCheck> },
     /// The sum of floats over the count.
     Mean,
-    /// The sum of decimals of scale `from` over the count. `guard` is a cell with the sum as a float.
-    DecimalMean { from: i8, guard: Option<usize> },
+    /// The sum of decimals of scale `from` over the count. `upper`: the sum can be beyond 128 bits.
+    DecimalMean { from: i8, upper: Option<UpperBits> },
     /// The value of a key, or of its complement.
     Extreme { key: OrderKey, complement: bool },
     /// A text.
@@ -35,9 +33,22 @@ pub enum Form {
     Moments { form: (bool, bool), grouped: bool },
 }
 
+/// How a sum of decimals is found to be beyond its type.
+#[derive(Debug, Clone, Copy)]
+pub struct SumCheck {
+    /// Of the aggregate, which the error names.
+    pub number: u32,
+    /// The type's values.
+    pub limits: Range,
+    /// It can be beyond 128 bits too.
+    pub upper: Option<UpperBits>,
+}
+
 /// How an aggregate's result is read from the cells.
 #[derive(Debug, Clone)]
 pub struct Reading {
+    /// The result's name.
+    name: String,
     /// The result's type.
     data_type: DataType,
     /// The cell of the sum, extreme or count.
@@ -62,8 +73,13 @@ impl Reading {
         form: Form,
         range: Option<Range>,
     ) -> Reading {
-        let data_type = aggregate.field.data_type.clone();
-        Reading { data_type, value, count, can_be_empty, form, range }
+        let Field { name, data_type, .. } = aggregate.field.clone();
+        Reading { name, data_type, value, count, can_be_empty, form, range }
+    }
+
+    /// The result's name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// What is known of the result.
@@ -96,17 +112,33 @@ impl Reading {
                 return Ok(Lowered { repr: Repr::Text(text), valid, range: None });
             }
             Form::Moments { form, grouped } => return Ok(moments(cx, &parts, form, grouped)),
-            Form::Sum => self.sum(cx, op, value, range),
+            Form::Sum { check: None } => self.sum(cx, op, value, range),
+            Form::Sum { check: Some(check) } => {
+                let sum = wide_sum(cx, op, value);
+                let mut fits = within(cx, sum, check.limits);
+                if let Some(upper) = check.upper {
+                    let whole = is_whole(cx, upper, sum, read)?;
+                    fits = cx.builder.and(fits, whole);
+                }
+                let beyond = cx.builder.not(fits);
+                report_if(cx, beyond, valid, Status::sum_overflow(check.number));
+                // What is reported is within its range all the same.
+                let zero = cx.builder.zero(Scalar::I128);
+                let sum = cx.builder.select(fits, sum, zero);
+                cx.builder.convert(sum, range.map_or(Scalar::I128, register_of))
+            }
             Form::Mean => {
                 let count = cx.builder.convert(count, Scalar::F64);
                 cx.builder.div(value, count)
             }
-            Form::DecimalMean { from, guard } => {
-                if let Some(guard) = guard {
-                    let (_, sum) = read(cx, guard);
-                    check_sum(cx, &sum);
+            Form::DecimalMean { from, upper } => {
+                let sum = wide_sum(cx, op, value);
+                if let Some(upper) = upper {
+                    let whole = is_whole(cx, upper, sum, read)?;
+                    let beyond = cx.builder.not(whole);
+                    report_if(cx, beyond, None, Status::Fallback as u32);
                 }
-                self.decimal_mean(cx, op, value, count, valid, from)?
+                self.decimal_mean(cx, sum, count, valid, from)?
             }
             Form::Extreme { key, complement } => {
                 let value = if complement { cx.builder.not(value) } else { value };
@@ -148,7 +180,6 @@ impl Reading {
     fn decimal_mean(
         &self,
         cx: &mut Context<'_>,
-        op: CellOp,
         sum: V,
         count: V,
         valid: Option<V>,
@@ -161,11 +192,6 @@ impl Reading {
             .map_err(|_| Unsupported(format!("average of type {}", self.data_type)))?;
         let limits = self.data_type.full_range();
         let b = &mut *cx.builder;
-        let sum = match op {
-            CellOp::Add => b.bitcast(sum, Scalar::I64),
-            _ => sum,
-        };
-        let sum = b.convert(sum, Scalar::I128);
         let count = b.convert(count, Scalar::I128);
         let factor = b.int(Scalar::I128, 10i128.pow(digits));
         let (whole, rest) = (b.div(sum, count), b.rem(sum, count));
@@ -180,29 +206,39 @@ impl Reading {
             overflow = b.or(overflow, low);
             overflow = b.or(overflow, high);
         }
-        report_if(cx, overflow, valid, Status::Overflow);
+        report_if(cx, overflow, valid, Status::Overflow as u32);
         Ok(cx.builder.convert(mean, limits.map_or(Scalar::I128, register_of)))
     }
 }
 
-/// Reports a sum that may have gone beyond 128 bits: the engine falls back.
-fn check_sum(cx: &mut Context<'_>, rough: &[V]) {
-    let &[rough] = rough else { return cx.impossible("a rough sum of several parts") };
-    let b = &mut *cx.builder;
-    let magnitude = b.unary(UnaryOp::Abs, rough);
-    let limit = b.f64(SURE_SUM);
-    let sure = b.lt(magnitude, limit);
-    let doubtful = b.not(sure);
-    report_if(cx, doubtful, None, Status::Fallback);
+/// Whether a sum (`i128`) is all that its rows add up to.
+fn is_whole(
+    cx: &mut Context<'_>,
+    upper: UpperBits,
+    sum: V,
+    read: &mut ReadCell<'_>,
+) -> Result<V, Unsupported> {
+    let (op, parts) = read(cx, upper.cell);
+    let &[bits] = parts.as_slice() else { return Err(Unsupported::internal("upper bits of several parts")) };
+    let bits = wide_sum(cx, op, bits);
+    Ok(upper.are_those_of(cx, bits, sum))
 }
 
-fn report_if(cx: &mut Context<'_>, condition: V, valid: Option<V>, status: Status) {
+/// Whether a value (`i128`) is within limits.
+fn within(cx: &mut Context<'_>, value: V, limits: Range) -> V {
+    let b = &mut *cx.builder;
+    let (min, max) = (b.int(Scalar::I128, limits.min), b.int(Scalar::I128, limits.max));
+    let (low, high) = (b.ge(value, min), b.compare(CompareOp::Le, value, max));
+    b.and(low, high)
+}
+
+fn report_if(cx: &mut Context<'_>, condition: V, valid: Option<V>, status: u32) {
     let condition = match valid {
         Some(valid) => cx.builder.and(condition, valid),
         None => condition,
     };
     cx.begin_if(condition);
-    cx.builder.report(status as u32);
+    cx.builder.report(status);
     cx.end();
 }
 
