@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
@@ -21,7 +22,7 @@ use crate::error::{EngineError, FallbackReason};
 use crate::memory_source::MemorySource;
 use crate::query::{Engine, begin_query, ends_a_stage, rows_of_a_stage, with_key_columns, with_scalars};
 use crate::source::TableSource;
-use crate::stage::{self, Loaded, Movement, Outcome, Prepared, Setting};
+use crate::stage::{self, Ahead, Loaded, Movement, Outcome, Prepared, Setting};
 use crate::{DeviceChoice, ExplainStage, MacroModel, QueryMetrics, QueryOptions, host, meter, result};
 
 /// One query on its way.
@@ -281,13 +282,31 @@ impl Execution<'_> {
 
     fn try_stage(&mut self, plan: &Plan, effort: Effort, out: &mut dyn Rows) -> Result<(), EngineError> {
         let movement = effort.movement(&self.options, &self.device);
-        let loaded = self.load(plan, &movement)?;
-        self.run_loaded(plan, &loaded, movement, out)
+        let (device, options) = (Arc::clone(&self.device), self.options.clone());
+        let ahead = &Ahead { plan, device, options, direct_bytes: movement.initial_bytes };
+        thread::scope(|scope| {
+            let foreseen = |infos: Vec<ScanInfo>| {
+                // Where there is no thread for it, nothing is compiled ahead.
+                let _ = thread::Builder::new().spawn_scoped(scope, move || ahead.compile(&infos));
+            };
+            let loaded = self.load_foreseen(plan, &movement, &foreseen)?;
+            self.run_loaded(plan, &loaded, movement, out)
+        })
     }
 
     pub(crate) fn load(&mut self, plan: &Plan, movement: &Movement) -> Result<Vec<Loaded>, EngineError> {
+        self.load_foreseen(plan, movement, &|_| ())
+    }
+
+    fn load_foreseen(
+        &mut self,
+        plan: &Plan,
+        movement: &Movement,
+        foreseen: &(dyn Fn(Vec<ScanInfo>) + Sync),
+    ) -> Result<Vec<Loaded>, EngineError> {
         let columns = (&self.engine.columns, movement.placement);
-        stage::load(plan, &self.sources, &self.device, columns, self.cancel, &mut self.metrics)
+        let (sources, watch) = (&self.sources, (foreseen, self.cancel));
+        stage::load(plan, sources, &self.device, columns, watch, &mut self.metrics)
     }
 
     /// Compiles and runs a plan over its scans' columns.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use parking_lot::{Condvar, Mutex};
 
+use super::glance::{Seen, Watch};
 use super::read::{self, Wanted, source_error, too_large};
 use super::{LoadReport, Placement, ResidentColumn, store};
 use crate::error::EngineError;
@@ -164,7 +165,7 @@ impl ColumnCache {
         source: &dyn TableSource,
         columns: &[usize],
         placement: Placement,
-        cancel: &CancelToken,
+        watch: &Watch<'_>,
     ) -> Result<(Vec<Arc<ResidentColumn>>, LoadReport), EngineError> {
         let started = Instant::now();
         let mut loaded_bytes = 0;
@@ -174,7 +175,9 @@ impl ColumnCache {
                 let mut missing = columns.to_vec();
                 missing.sort_unstable();
                 missing.dedup();
-                for (column, resident) in self.read(device, source, &missing, (placement, 0), cancel)? {
+                let tell = |layouts| watch.tell(columns, &found, (&missing, layouts));
+                let loaded = self.read(device, source, &missing, (placement, 0), (&tell, watch.cancel))?;
+                for (column, resident) in loaded {
                     loaded_bytes += resident.stored_bytes();
                     found.insert(column, resident);
                 }
@@ -183,17 +186,19 @@ impl ColumnCache {
                 let identity = Arc::from(identity);
                 let (keyed, mut fresh) = by_key(source, columns);
                 while let Some(claim) =
-                    self.claim(device, (&identity, &keyed, placement), &mut found, cancel)?
+                    self.claim(device, (&identity, &keyed, placement), &mut found, watch.cancel)?
                 {
                     // Columns that are not kept are read in the same pass.
                     let beside = std::mem::take(&mut fresh);
+                    let read = (columns, beside.as_slice());
                     loaded_bytes +=
-                        self.fulfil(claim, &beside, device, (source, placement), &mut found, cancel)?;
+                        self.fulfil(claim, read, device, (source, placement), &mut found, watch)?;
                 }
                 let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
-                for (column, resident) in
-                    self.read(device, source, &fresh, (placement, held_bytes), cancel)?
-                {
+                let tell = |layouts| watch.tell(columns, &found, (&fresh, layouts));
+                let held = (placement, held_bytes);
+                let loaded = self.read(device, source, &fresh, held, (&tell, watch.cancel))?;
+                for (column, resident) in loaded {
                     loaded_bytes += resident.stored_bytes();
                     found.insert(column, resident);
                 }
@@ -270,20 +275,22 @@ impl ColumnCache {
         }
     }
 
-    /// Reads the claimed columns, and `fresh` ones beside them, and publishes what was claimed; the bytes of all.
+    /// Reads the claimed ones of `columns`, and `fresh` ones beside them, and publishes what was claimed; the bytes of all.
     fn fulfil(
         &self,
         claim: Claim<'_>,
-        fresh: &[usize],
+        (columns, fresh): (&[usize], &[usize]),
         device: &Arc<dyn Device>,
         (source, placement): (&dyn TableSource, Placement),
         found: &mut HashMap<usize, Arc<ResidentColumn>>,
-        cancel: &CancelToken,
+        watch: &Watch<'_>,
     ) -> Result<u64, EngineError> {
         let claimed = claim.keys.iter().map(|(_, column)| *column);
-        let columns: Vec<usize> = claimed.chain(fresh.iter().copied()).collect();
+        let missing: Vec<usize> = claimed.chain(fresh.iter().copied()).collect();
         let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
-        let loaded = self.read(device, source, &columns, (placement, held_bytes), cancel)?;
+        let tell = |layouts| watch.tell(columns, found, (&missing, layouts));
+        let held = (placement, held_bytes);
+        let loaded = self.read(device, source, &missing, held, (&tell, watch.cancel))?;
         let bytes = loaded.iter().map(|(_, column)| column.stored_bytes()).sum();
         found.extend(loaded.iter().cloned());
         let lease = source.lease();
@@ -308,7 +315,7 @@ impl ColumnCache {
         source: &dyn TableSource,
         columns: &[usize],
         (placement, held_bytes): (Placement, u64),
-        cancel: &CancelToken,
+        (tell, cancel): (&Seen<'_>, &CancelToken),
     ) -> Result<Vec<(usize, Arc<ResidentColumn>)>, EngineError> {
         if columns.is_empty() {
             return Ok(Vec::new());
@@ -317,7 +324,7 @@ impl ColumnCache {
             columns.iter().map(|column| Wanted::new(source, *column)).collect::<Result<Vec<_>, _>>()?;
         let budget = device.memory().1;
         let limit = if placement == Placement::Device { budget } else { u64::MAX };
-        let parts = read::read(source, columns, &wanted, limit, cancel)?;
+        let parts = read::read(source, columns, &wanted, limit, (tell, cancel))?;
         let plans = wanted.iter().zip(parts).map(|(wanted, parts)| store::plan(wanted, parts));
         let plans = plans.collect::<Result<Vec<_>, _>>()?;
         let bytes: u64 = plans.iter().map(store::Planned::bytes).sum();

@@ -3,6 +3,7 @@
 use arrow::array::{Array, BooleanArray, PrimitiveArray};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::ArrowPrimitiveType;
+use kelpie_compile::layout::Storage;
 use kelpie_compile::types::Range;
 use kelpie_kir::Scalar;
 
@@ -31,6 +32,11 @@ impl Width {
             }
         }
         Width { scalar: Scalar::I128, base: 0 }
+    }
+
+    /// How a column of this width is stored.
+    pub(super) fn storage(self) -> Storage {
+        Storage::Fixed { scalar: self.scalar, has_base: self.base != 0 }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Columns in device memory, and the cache that keeps them.
 
 mod cache;
+mod glance;
 mod integers;
 mod read;
 mod store;
 mod text;
 
 pub use cache::ColumnCache;
+pub use glance::Watch;
 use kelpie_compile::layout::ColumnLayout;
 use kelpie_compile::types::Range;
 use kelpie_device::Buffer;

@@ -12,6 +12,7 @@ use kelpie_device::{CancelToken, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
+use super::glance::{self, Glance, Seen};
 use super::integers::IntegerChunk;
 use super::text::{TextChunk, TextPartition};
 use crate::error::EngineError;
@@ -54,6 +55,11 @@ impl Wanted {
             kind,
             raw_text: AtomicBool::new(false),
         })
+    }
+
+    /// Whether it has too many distinct texts for a dictionary.
+    pub(super) fn is_raw_text(&self) -> bool {
+        self.raw_text.load(Ordering::Relaxed)
     }
 }
 
@@ -183,6 +189,11 @@ struct Reader<'a> {
     partitions: Vec<Mutex<Vec<Part>>>,
     bytes: AtomicU64,
     limit_bytes: u64,
+    rows: AtomicU64,
+    /// Rows of the table, where they are known, and after how many of them it is looked at.
+    all_rows: u64,
+    glance_after: Option<u64>,
+    seen: &'a Seen<'a>,
 }
 
 /// Reads columns in one pass: for each column its parts, by partition. More than `limit_bytes` are an error.
@@ -191,11 +202,23 @@ pub(super) fn read(
     columns: &[usize],
     wanted: &[Wanted],
     limit_bytes: u64,
-    cancel: &CancelToken,
+    (seen, cancel): (&Seen<'_>, &CancelToken),
 ) -> Result<Vec<Vec<Part>>, EngineError> {
     let new_parts = || Mutex::new(wanted.iter().map(|wanted| Part::new(wanted.kind)).collect::<Vec<_>>());
     let partitions = (0..source.partitions()).map(|_| new_parts()).collect();
-    let reader = Reader { source, wanted, cancel, partitions, bytes: AtomicU64::new(0), limit_bytes };
+    let rows = source.exact_rows();
+    let reader = Reader {
+        source,
+        wanted,
+        cancel,
+        partitions,
+        bytes: AtomicU64::new(0),
+        limit_bytes,
+        rows: AtomicU64::new(0),
+        all_rows: rows.unwrap_or_default(),
+        glance_after: glance::rows_before(rows),
+        seen,
+    };
     let rejected = AtomicBool::new(false);
     let consumer = |partition, batch| {
         reader.take(partition, batch).inspect_err(|_| rejected.store(true, Ordering::Relaxed))
@@ -235,6 +258,7 @@ impl Reader<'_> {
                 return Err(error(format!("column {name} came as {found} instead of {data_type}")));
             }
         }
+        let rows = batch.num_rows() as u64;
         let mut parts = parts.lock();
         let mut bytes = 0;
         for ((array, wanted), part) in batch.columns().iter().zip(self.wanted).zip(parts.iter_mut()) {
@@ -245,7 +269,22 @@ impl Reader<'_> {
         if read > self.limit_bytes {
             return Err(too_large(self.source, self.wanted, read, 0, self.limit_bytes));
         }
+        drop(parts);
+        let before = self.rows.fetch_add(rows, Ordering::Relaxed);
+        if self.glance_after.is_some_and(|after| before < after && before + rows >= after) {
+            self.glance();
+        }
         Ok(())
+    }
+
+    /// Tells what has been seen so far.
+    fn glance(&self) {
+        let new = |wanted| Glance::new(wanted, self.all_rows);
+        let mut glances: Vec<Glance> = self.wanted.iter().map(new).collect();
+        for parts in &self.partitions {
+            glances.iter_mut().zip(parts.lock().iter()).for_each(|(glance, part)| glance.at(part));
+        }
+        (self.seen)(glances.iter().map(Glance::layout).collect());
     }
 }
 

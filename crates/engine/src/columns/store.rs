@@ -82,9 +82,8 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize) -> Planned {
     let range = chunks.iter().filter_map(IntegerChunk::range).reduce(Range::union);
     let range = range.unwrap_or(Range { min: 0, max: 0 });
     let width = Width::of(range);
-    let storage = Storage::Fixed { scalar: width.scalar, has_base: width.base != 0 };
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
-    let mut planned = Planned::new(storage, rows, bytes, PlannedValues::Integers(chunks, width));
+    let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
     planned.layout.range = Some(range);
     planned.base = width.base;
     planned.zones = zones;
@@ -93,8 +92,8 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize) -> Planned {
 
 fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<Planned, EngineError> {
     if let Some((entries, remaps)) = merge(&partitions, rows) {
-        let code = if entries.len() <= 256 { Scalar::U8 } else { Scalar::U16 };
-        let storage = Storage::Dictionary { code, entries: entries.len() as u32 };
+        let storage = dictionary_storage(entries.len());
+        let code = if let Storage::Dictionary { code, .. } = storage { code } else { Scalar::U16 };
         let chunks = partitions.into_iter().map(|partition| partition.chunks);
         let partitions = remaps.into_iter().zip(chunks).collect();
         let bytes = rows as u64 * u64::from(code.bytes());
@@ -111,12 +110,30 @@ fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<
             bytes += more;
         }
     }
-    let offset = if bytes <= u64::from(u32::MAX) { Scalar::U32 } else { Scalar::U64 };
+    let storage = text_storage(bytes);
     let partitions = partitions.into_iter().map(|p| (Arc::new(p.entries), p.chunks)).collect();
     let values = PlannedValues::Texts(partitions);
-    let mut planned = Planned::new(Storage::Text { offset }, rows, bytes, values);
-    planned.offset_bytes = Some(offset.bytes() as usize);
+    let mut planned = Planned::new(storage, rows, bytes, values);
+    if let Storage::Text { offset } = storage {
+        planned.offset_bytes = Some(offset.bytes() as usize);
+    }
     Ok(planned)
+}
+
+/// Text by codes of so many entries.
+pub(super) fn dictionary_storage(entries: usize) -> Storage {
+    let code = if entries <= 256 { Scalar::U8 } else { Scalar::U16 };
+    Storage::Dictionary { code, entries: entries as u32 }
+}
+
+/// Text of so many bytes.
+pub(super) fn text_storage(bytes: u64) -> Storage {
+    Storage::Text { offset: if bytes <= u64::from(u32::MAX) { Scalar::U32 } else { Scalar::U64 } }
+}
+
+/// The most entries of a dictionary for so many rows.
+pub(super) fn entries_worth_it(rows: usize) -> usize {
+    (rows / 2).clamp(1, MAX_ENTRIES)
 }
 
 /// One dictionary of all partitions, in order of appearance, and each partition's codes there; `None` where a
@@ -126,7 +143,7 @@ fn merge(partitions: &[TextPartition], rows: usize) -> Option<(Interner, Vec<Arc
     if !partitions.iter().all(all_codes) {
         return None;
     }
-    let mut merged = Interner::new((rows / 2).clamp(1, MAX_ENTRIES));
+    let mut merged = Interner::new(entries_worth_it(rows));
     let mut remaps = Vec::new();
     for TextPartition { entries, .. } in partitions {
         let codes = (0..entries.len()).map(|code| merged.intern(entries.entry(code)));

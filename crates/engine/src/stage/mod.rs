@@ -5,6 +5,7 @@
 //! ([`blocks`]; HorseQC, section 2).
 
 mod account;
+mod ahead;
 mod arguments;
 mod blocks;
 mod counting;
@@ -23,8 +24,9 @@ use kelpie_device::{CancelToken, Device, Kernel, QueryStream};
 use kelpie_kir::{Module, ValidModule, validate};
 use parking_lot::Mutex;
 
+pub use self::ahead::Ahead;
 use self::run::Run;
-use crate::columns::{ColumnCache, Placement, ResidentColumn};
+use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch};
 use crate::delivery::Rows;
 use crate::error::EngineError;
 use crate::source::TableSource;
@@ -89,17 +91,20 @@ pub fn scans(plan: &Plan) -> Vec<&Scan> {
     }
 }
 
-/// Brings the columns of every scan to where they are wanted.
+/// Brings the columns of every scan to where they are wanted. Where the last ones take long, `foreseen` takes meanwhile what
+/// the compiler will most likely know of all of them.
 pub fn load(
     plan: &Plan,
     sources: &[Arc<dyn TableSource>],
     device: &Arc<dyn Device>,
     (cache, placement): (&ColumnCache, Placement),
-    cancel: &CancelToken,
+    (foreseen, cancel): (&(dyn Fn(Vec<ScanInfo>) + Sync), &CancelToken),
     metrics: &mut QueryMetrics,
 ) -> Result<Vec<Loaded>, EngineError> {
     let mut loaded = Vec::new();
-    for scan in scans(plan) {
+    let scans = scans(plan);
+    let last = scans.len();
+    for (number, scan) in (1..).zip(scans) {
         let source = sources.get(scan.source).ok_or_else(|| {
             EngineError::Internal(format!("source {} of {} is missing", scan.source, scan.table))
         })?;
@@ -111,7 +116,16 @@ pub fn load(
             loaded.push(Loaded { rows, columns: Vec::new() });
             continue;
         }
-        let (resident, report) = cache.load(device, source.as_ref(), &scan.columns, placement, cancel)?;
+        let known = describe(&loaded);
+        let seen = |layouts| match source.exact_rows() {
+            Some(rows) if number == last => {
+                let infos = known.iter().cloned().chain([ScanInfo { rows, layouts }]);
+                foreseen(infos.collect());
+            }
+            _ => {}
+        };
+        let watch = Watch { cancel, seen: &seen };
+        let (resident, report) = cache.load(device, source.as_ref(), &scan.columns, placement, &watch)?;
         metrics.transfer_ns += report.time_ns;
         metrics.transfer_bytes += report.loaded_bytes;
         let rows = resident.first().map_or(0, |column| column.rows);

@@ -26,18 +26,20 @@ fn no_cancel() -> CancelToken {
 #[test]
 fn cached_columns_are_not_read_again() {
     let (cache, device, table) = (ColumnCache::default(), device(), table(4, 1000));
-    let (first, report) = cache.load(&device, &table, &[0, 2], Placement::Device, &no_cancel()).unwrap();
+    let (first, report) = cache.load_all(&device, &table, &[0, 2], Placement::Device, &no_cancel()).unwrap();
     assert_eq!((table.reads(), report.loaded_bytes), (1, 2 * 8000));
-    let (second, report) = cache.load(&device, &table, &[2, 0, 2], Placement::Device, &no_cancel()).unwrap();
+    let (second, report) =
+        cache.load_all(&device, &table, &[2, 0, 2], Placement::Device, &no_cancel()).unwrap();
     assert_eq!((table.reads(), report.loaded_bytes), (1, 0));
     assert!(Arc::ptr_eq(&first[0], &second[1]) && Arc::ptr_eq(&first[1], &second[0]));
-    let (third, report) = cache.load(&device, &table, &[3, 0, 3], Placement::Device, &no_cancel()).unwrap();
+    let (third, report) =
+        cache.load_all(&device, &table, &[3, 0, 3], Placement::Device, &no_cancel()).unwrap();
     assert_eq!((table.reads(), report.loaded_bytes), (2, 8000));
     assert!(Arc::ptr_eq(&third[1], &first[0]) && Arc::ptr_eq(&third[0], &third[2]));
     assert_eq!(cache.cached_bytes(&device), 3 * 8000);
     // Another device, other data, no identity: each is read.
     cache
-        .load(
+        .load_all(
             &CpuDevice::new(Some(1)).map(|d| d as Arc<dyn Device>).unwrap(),
             &table,
             &[0],
@@ -47,17 +49,18 @@ fn cached_columns_are_not_read_again() {
         .unwrap();
     assert_eq!(table.reads(), 3);
     let changed = TestTable { identity: Some("version 2".into()), ..self::table(4, 1000) };
-    cache.load(&device, &changed, &[0], Placement::Device, &no_cancel()).unwrap();
+    cache.load_all(&device, &changed, &[0], Placement::Device, &no_cancel()).unwrap();
     assert_eq!(changed.reads(), 1);
     let fleeting = TestTable { identity: None, ..self::table(4, 1000) };
     for reads in 1..3 {
-        let (columns, _) = cache.load(&device, &fleeting, &[1, 1], Placement::Device, &no_cancel()).unwrap();
+        let (columns, _) =
+            cache.load_all(&device, &fleeting, &[1, 1], Placement::Device, &no_cancel()).unwrap();
         assert_eq!((fleeting.reads(), columns.len()), (reads, 2));
     }
-    assert!(cache.load(&device, &table, &[], Placement::Device, &no_cancel()).unwrap().0.is_empty());
+    assert!(cache.load_all(&device, &table, &[], Placement::Device, &no_cancel()).unwrap().0.is_empty());
     cache.clear();
     assert_eq!(cache.cached_bytes(&device), 0);
-    cache.load(&device, &table, &[0], Placement::Device, &no_cancel()).unwrap();
+    cache.load_all(&device, &table, &[0], Placement::Device, &no_cancel()).unwrap();
     assert_eq!(table.reads(), 4);
 }
 
@@ -66,14 +69,14 @@ fn the_least_recently_used_columns_that_nobody_holds_are_evicted() {
     let (cache, device, table) = (ColumnCache::default(), device(), table(5, 1000));
     cache.set_limit(Some(3 * 8000));
     for column in [0, 1, 2, 0, 3] {
-        cache.load(&device, &table, &[column], Placement::Device, &no_cancel()).unwrap();
+        cache.load_all(&device, &table, &[column], Placement::Device, &no_cancel()).unwrap();
     }
     assert_eq!((table.reads(), cache.cached_bytes(&device)), (4, 3 * 8000));
-    cache.load(&device, &table, &[0, 2, 3], Placement::Device, &no_cancel()).unwrap();
+    cache.load_all(&device, &table, &[0, 2, 3], Placement::Device, &no_cancel()).unwrap();
     assert_eq!(table.reads(), 4, "column 1 was evicted");
-    let (_held, _) = cache.load(&device, &table, &[0, 1, 2], Placement::Device, &no_cancel()).unwrap();
+    let (_held, _) = cache.load_all(&device, &table, &[0, 1, 2], Placement::Device, &no_cancel()).unwrap();
     assert_eq!(table.reads(), 5);
-    let (_more, _) = cache.load(&device, &table, &[3, 4], Placement::Device, &no_cancel()).unwrap();
+    let (_more, _) = cache.load_all(&device, &table, &[3, 4], Placement::Device, &no_cancel()).unwrap();
     assert_eq!(cache.cached_bytes(&device), 5 * 8000, "columns in use are not evicted");
     drop((_held, _more));
     assert_eq!(cache.release(&device, 10_000), 16_000);
@@ -86,10 +89,10 @@ fn when_the_device_is_full_columns_make_room() {
     device.set_memory_limit(Some(3 * 81_000));
     cache.set_limit(Some(u64::MAX));
     for column in 0..4 {
-        cache.load(&device, &table, &[column], Placement::Device, &no_cancel()).unwrap();
+        cache.load_all(&device, &table, &[column], Placement::Device, &no_cancel()).unwrap();
     }
     assert!(cache.cached_bytes(&device) <= 3 * 80_000);
-    cache.load(&device, &table, &[1, 2, 3], Placement::Device, &no_cancel()).unwrap();
+    cache.load_all(&device, &table, &[1, 2, 3], Placement::Device, &no_cancel()).unwrap();
     assert_eq!(table.reads(), 4);
 }
 
@@ -98,17 +101,17 @@ fn columns_that_cannot_fit_are_an_error_that_names_them() {
     let (cache, device, table) = (ColumnCache::default(), device(), table(3, 10_000));
     device.set_memory_limit(Some(200_000));
     for columns in [&[0usize, 1, 2][..], &[2, 1, 0]] {
-        let error = cache.load(&device, &table, columns, Placement::Device, &no_cancel()).unwrap_err();
+        let error = cache.load_all(&device, &table, columns, Placement::Device, &no_cancel()).unwrap_err();
         assert!(matches!(error, EngineError::Device(DeviceError::OutOfMemory { .. })), "{error}");
         let message = error.to_string();
         assert!(message.contains("test_table") && message.contains("column_1"), "{message}");
         assert!(message.contains("200000"), "{message}");
     }
     assert_eq!((cache.cached_bytes(&device), device.memory().0), (0, 0));
-    cache.load(&device, &table, &[0, 1], Placement::Device, &no_cancel()).unwrap();
+    cache.load_all(&device, &table, &[0, 1], Placement::Device, &no_cancel()).unwrap();
     // One more beside two that the query itself holds.
-    assert!(cache.load(&device, &table, &[0, 1, 2], Placement::Device, &no_cancel()).is_err());
-    cache.load(&device, &table, &[2], Placement::Device, &no_cancel()).unwrap();
+    assert!(cache.load_all(&device, &table, &[0, 1, 2], Placement::Device, &no_cancel()).is_err());
+    cache.load_all(&device, &table, &[2], Placement::Device, &no_cancel()).unwrap();
 }
 
 #[test]
@@ -126,15 +129,15 @@ fn a_source_that_fails_leaves_nothing_behind() {
             ]);
             broken.partitions[1] = vec![wrong.unwrap()];
         }
-        let error = cache.load(&device, &broken, &[0, 1], Placement::Device, &no_cancel()).unwrap_err();
+        let error = cache.load_all(&device, &broken, &[0, 1], Placement::Device, &no_cancel()).unwrap_err();
         assert!(matches!(error, EngineError::Source { .. }), "{error}");
         assert_eq!((cache.cached_bytes(&device), device.memory().0), (0, 0));
         let whole = table(2, 1000);
-        cache.load(&device, &whole, &[0, 1], Placement::Device, &no_cancel()).unwrap();
+        cache.load_all(&device, &whole, &[0, 1], Placement::Device, &no_cancel()).unwrap();
         assert_eq!(whole.reads(), 1);
         cache.clear();
     }
-    let error = cache.load(&device, &table(2, 10), &[7], Placement::Device, &no_cancel()).unwrap_err();
+    let error = cache.load_all(&device, &table(2, 10), &[7], Placement::Device, &no_cancel()).unwrap_err();
     assert!(matches!(error, EngineError::Source { .. }), "{error}");
 }
 
@@ -142,17 +145,17 @@ fn a_source_that_fails_leaves_nothing_behind() {
 fn cancelled_loads_end_and_can_be_repeated() {
     let (cache, device) = (ColumnCache::default(), device());
     let cancelling = TestTable { cancels: true, ..table(2, 1000) };
-    let error = cache.load(&device, &cancelling, &[0, 1], Placement::Device, &no_cancel()).unwrap_err();
+    let error = cache.load_all(&device, &cancelling, &[0, 1], Placement::Device, &no_cancel()).unwrap_err();
     assert!(matches!(error, EngineError::Cancelled), "{error}");
     let cancelled = no_cancel();
     cancelled.cancel();
     let table = table(2, 1000);
     assert!(matches!(
-        cache.load(&device, &table, &[0], Placement::Device, &cancelled),
+        cache.load_all(&device, &table, &[0], Placement::Device, &cancelled),
         Err(EngineError::Cancelled)
     ));
     assert_eq!(table.reads(), 0);
-    cache.load(&device, &table, &[0, 1], Placement::Device, &no_cancel()).unwrap();
+    cache.load_all(&device, &table, &[0, 1], Placement::Device, &no_cancel()).unwrap();
     assert_eq!(table.reads(), 1);
 }
 
@@ -161,7 +164,9 @@ fn loads_at_the_same_time_read_once() {
     let (cache, device, table) = (ColumnCache::default(), device(), table(3, 100_000));
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| cache.load(&device, &table, &[0, 1, 2], Placement::Device, &no_cancel()).unwrap());
+            scope.spawn(|| {
+                cache.load_all(&device, &table, &[0, 1, 2], Placement::Device, &no_cancel()).unwrap()
+            });
         }
     });
     assert_eq!(table.reads(), 1);
@@ -170,11 +175,11 @@ fn loads_at_the_same_time_read_once() {
 #[test]
 fn columns_of_different_lengths_are_not_combined() {
     let (cache, device) = (ColumnCache::default(), device());
-    cache.load(&device, &table(2, 1000), &[0], Placement::Device, &no_cancel()).unwrap();
+    cache.load_all(&device, &table(2, 1000), &[0], Placement::Device, &no_cancel()).unwrap();
     let grown = table(2, 1001);
-    let error = cache.load(&device, &grown, &[0, 1], Placement::Device, &no_cancel()).unwrap_err();
+    let error = cache.load_all(&device, &grown, &[0, 1], Placement::Device, &no_cancel()).unwrap_err();
     assert!(error.to_string().contains("changed"), "{error}");
-    cache.load(&device, &grown, &[0, 1], Placement::Device, &no_cancel()).unwrap();
+    cache.load_all(&device, &grown, &[0, 1], Placement::Device, &no_cancel()).unwrap();
 }
 
 #[test]
@@ -183,7 +188,8 @@ fn computed_columns_are_kept_under_their_number_or_not_at_all() {
     let keys = vec![None, Some(ColumnKey::Computed(7)), Some(ColumnKey::Stored(2))];
     let first = TestTable { keys, ..table(3, 1000) };
     let load = |table: &TestTable, columns: &[usize]| {
-        let (found, report) = cache.load(&device, table, columns, Placement::Device, &no_cancel()).unwrap();
+        let (found, report) =
+            cache.load_all(&device, table, columns, Placement::Device, &no_cancel()).unwrap();
         assert_eq!(found.len(), columns.len());
         report.loaded_bytes
     };
@@ -204,11 +210,11 @@ fn columns_go_with_the_lease_of_their_data() {
     let leased = TestTable { lease: Some(Arc::downgrade(&data)), ..table(2, 1000) };
     let other = TestTable { identity: Some("other data".into()), ..table(1, 1000) };
     for table in [&leased, &other, &leased] {
-        cache.load(&device, table, &[0], Placement::Device, &no_cancel()).unwrap();
+        cache.load_all(&device, table, &[0], Placement::Device, &no_cancel()).unwrap();
     }
     assert_eq!((leased.reads(), cache.cached_bytes(&device)), (1, 2 * 8000));
     drop(data);
-    cache.load(&device, &other, &[0], Placement::Device, &no_cancel()).unwrap();
+    cache.load_all(&device, &other, &[0], Placement::Device, &no_cancel()).unwrap();
     assert_eq!((other.reads(), cache.cached_bytes(&device)), (1, 8000));
 }
 

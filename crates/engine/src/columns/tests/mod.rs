@@ -1,6 +1,7 @@
 //! Tests of the column store, over tables in memory and the CPU device.
 
 mod caching;
+mod glance;
 mod values;
 
 use std::sync::Arc;
@@ -17,6 +18,20 @@ use super::*;
 use crate::error::EngineError;
 use crate::source::{BatchConsumer, ColumnKey, Lease, TableSource};
 
+impl ColumnCache {
+    /// As `load`, and nobody watches.
+    fn load_all(
+        &self,
+        device: &Arc<dyn Device>,
+        source: &dyn TableSource,
+        columns: &[usize],
+        placement: Placement,
+        cancel: &CancelToken,
+    ) -> Result<(Vec<Arc<ResidentColumn>>, LoadReport), EngineError> {
+        self.load(device, source, columns, placement, &Watch { cancel, seen: &|_| () })
+    }
+}
+
 /// A table in memory: batches by partition.
 #[derive(Debug)]
 struct TestTable {
@@ -31,6 +46,8 @@ struct TestTable {
     /// What columns are kept under, where not as stored.
     keys: Vec<Option<ColumnKey>>,
     lease: Option<Lease>,
+    /// How many it says that it has.
+    rows: Option<u64>,
 }
 
 impl TestTable {
@@ -59,6 +76,7 @@ impl TestTable {
             cancels: false,
             keys: Vec::new(),
             lease: None,
+            rows: None,
         }
     }
 
@@ -89,7 +107,7 @@ impl TableSource for TestTable {
     }
 
     fn exact_rows(&self) -> Option<u64> {
-        None
+        self.rows
     }
 
     fn partitions(&self) -> usize {

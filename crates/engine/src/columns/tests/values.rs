@@ -8,7 +8,7 @@ use super::*;
 fn load(device: &Arc<dyn Device>, partitions: Vec<Vec<ArrayRef>>) -> Arc<ResidentColumn> {
     let table = TestTable::new(&[("c", partitions)]);
     let (columns, report) = ColumnCache::default()
-        .load(device, &table, &[0], Placement::Device, &CancelToken::default())
+        .load_all(device, &table, &[0], Placement::Device, &CancelToken::default())
         .unwrap();
     assert_eq!(report.loaded_bytes, columns[0].stored_bytes());
     columns[0].clone()
@@ -226,7 +226,7 @@ fn other_types_are_unsupported_by_name() {
     let binary = array(FixedSizeBinaryArray::try_from_iter([[1u8, 2]].iter()).unwrap());
     let table = TestTable::new(&[("raw_id", vec![vec![binary]])]);
     let error = ColumnCache::default()
-        .load(&device(), &table, &[0], Placement::Device, &CancelToken::default())
+        .load_all(&device(), &table, &[0], Placement::Device, &CancelToken::default())
         .unwrap_err();
     assert!(matches!(error, EngineError::Unsupported(_)));
     let message = error.to_string();

@@ -1,0 +1,121 @@
+//! A glance at columns that are still being read: what they will most likely be like, so that code for them can be generated
+//! meanwhile.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::types::Range;
+use kelpie_device::CancelToken;
+
+use super::ResidentColumn;
+use super::integers::{IntegerChunk, Width};
+use super::read::{Kind, Part, Values, Wanted};
+use super::store::{dictionary_storage, entries_worth_it, text_storage};
+use super::text::Interner;
+
+/// Tables of fewer rows are read before code is generated.
+const LEAST_ROWS: u64 = 1 << 20;
+/// The share of a table's rows after which it is looked at: enough to know most columns by, and early enough to gain
+/// something.
+const SHARE: u64 = 16;
+
+/// Takes what columns will most likely be like, while they are still being read.
+pub(super) type Seen<'a> = dyn Fn(Vec<ColumnLayout>) + Sync + 'a;
+
+/// What goes along with a load.
+pub struct Watch<'a> {
+    /// Ends it.
+    pub cancel: &'a CancelToken,
+    /// Takes what all its columns will most likely be like, in order, while some are still being read. Called at most once,
+    /// in a thread that reads: it should not take long.
+    pub seen: &'a (dyn Fn(Vec<ColumnLayout>) + Sync),
+}
+
+impl Watch<'_> {
+    /// Tells what the columns of a load will be like: those that are found, and those that are being read now. Nothing where
+    /// another query reads some of them.
+    pub(super) fn tell(
+        &self,
+        columns: &[usize],
+        found: &HashMap<usize, Arc<ResidentColumn>>,
+        (read, layouts): (&[usize], Vec<ColumnLayout>),
+    ) {
+        let layout = |column: &usize| match read.iter().position(|read| read == column) {
+            Some(place) => layouts.get(place).cloned(),
+            None => found.get(column).map(|resident| resident.layout.clone()),
+        };
+        if let Some(layouts) = columns.iter().map(layout).collect() {
+            (self.seen)(layouts);
+        }
+    }
+}
+
+/// The rows after which a table of `rows` rows is looked at, if at all.
+pub(super) fn rows_before(rows: Option<u64>) -> Option<u64> {
+    rows.filter(|rows| *rows >= LEAST_ROWS).map(|rows| rows / SHARE)
+}
+
+/// What was seen of a column so far.
+#[derive(Debug)]
+pub(super) struct Glance {
+    kind: Kind,
+    rows: u64,
+    /// Rows of the whole table.
+    all_rows: u64,
+    has_nulls: bool,
+    range: Option<Range>,
+    /// Distinct texts, while they are worth a dictionary.
+    entries: Option<Interner>,
+    text_bytes: u64,
+}
+
+impl Glance {
+    pub(super) fn new(wanted: &Wanted, all_rows: u64) -> Glance {
+        let entries = (!wanted.is_raw_text()).then(|| Interner::new(entries_worth_it(all_rows as usize)));
+        let (rows, has_nulls, range, text_bytes) = (0, false, None, 0);
+        Glance { kind: wanted.kind, rows, all_rows, has_nulls, range, entries, text_bytes }
+    }
+
+    /// Looks at what has been read of a partition.
+    pub(super) fn at(&mut self, part: &Part) {
+        self.rows += part.rows() as u64;
+        self.has_nulls |= part.validity.iter().any(|(_, nulls)| nulls.is_some());
+        match &part.values {
+            Values::Integers(chunks) => {
+                let ranges = chunks.iter().filter_map(IntegerChunk::range);
+                self.range = self.range.into_iter().chain(ranges).reduce(Range::union);
+            }
+            Values::Floats(_) => {}
+            Values::Text(texts) => match &mut self.entries {
+                Some(entries) => {
+                    let mut codes = 0..texts.entries.len();
+                    if !codes.all(|code| entries.intern(texts.entries.entry(code)).is_some()) {
+                        self.entries = None;
+                    }
+                }
+                None => {
+                    let bytes = texts.chunks.iter().map(|chunk| chunk.text_bytes(&texts.entries));
+                    self.text_bytes += bytes.sum::<u64>();
+                }
+            },
+        }
+    }
+
+    /// How the column will be stored if the rest of it is like what was seen.
+    pub(super) fn layout(&self) -> ColumnLayout {
+        let integers = self.range.unwrap_or(Range { min: 0, max: 0 });
+        let storage = match (self.kind, &self.entries) {
+            (Kind::Integer, _) => Width::of(integers).storage(),
+            (Kind::Float(scalar), _) => Storage::Fixed { scalar, has_base: false },
+            (Kind::Text, Some(entries)) => dictionary_storage(entries.len().max(1)),
+            (Kind::Text, None) => {
+                let bytes = u128::from(self.text_bytes) * u128::from(self.all_rows);
+                let bytes = bytes / u128::from(self.rows.max(1));
+                text_storage(u64::try_from(bytes).unwrap_or(u64::MAX))
+            }
+        };
+        let range = (self.kind == Kind::Integer).then_some(integers);
+        ColumnLayout { storage, has_nulls: self.has_nulls, range }
+    }
+}
