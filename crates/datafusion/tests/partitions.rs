@@ -216,6 +216,55 @@ async fn what_stays_is_as_datafusion_planned_it() {
     assert!(lines[place - 1].starts_with("RepartitionExec: partitioning=Hash([k@0], 4)"), "{shown}");
 }
 
+/// A limit that DataFusion pushes into a scan, a filter or a join counts for each partition. Over files that are declared as
+/// sorted the rows that it needs are not the first ones of the table, nor those of another order of the same files.
+#[tokio::test]
+async fn limits_of_sorted_partitions_are_those_of_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let (writer, _) = contexts(1, true);
+    for (file, first, other) in [("a", 7, 10), ("b", 4, 40), ("c", 1, 70)] {
+        let path = folder.path().join(format!("{file}.parquet"));
+        let rows = format!(
+            "SELECT {first} + v AS x, {other} + v AS y FROM generate_series(0, 2) AS s(v) ORDER BY x"
+        );
+        let sql = format!("COPY ({rows}) TO '{}' STORED AS PARQUET", path.display());
+        writer.sql(&sql).await.unwrap().collect().await.unwrap();
+    }
+    let create = format!(
+        "CREATE EXTERNAL TABLE s (x BIGINT, y BIGINT) STORED AS PARQUET WITH ORDER (x ASC) WITH ORDER (y ASC) \
+         LOCATION '{}/'",
+        folder.path().display()
+    );
+    for partitions in [1, 2, 3] {
+        let (plain, kelpie) = contexts(partitions, true);
+        for set in ["SET kelpie.device = 'cpu'", "SET kelpie.join_order = false"] {
+            kelpie.sql(set).await.unwrap().collect().await.unwrap();
+        }
+        for context in [&plain, &kelpie] {
+            for sql in ["SET datafusion.execution.parquet.pushdown_filters = true", create.as_str()] {
+                context.sql(sql).await.unwrap().collect().await.unwrap();
+            }
+        }
+        for sql in [
+            "SELECT x, y FROM s ORDER BY x LIMIT 3",
+            "SELECT x, y FROM s ORDER BY y LIMIT 3",
+            "SELECT x, y FROM s ORDER BY y LIMIT 2 OFFSET 1",
+            "SELECT x FROM s WHERE y % 2 = 0 ORDER BY x LIMIT 2",
+            "SELECT x FROM s WHERE abs(y) % 2 = 0 ORDER BY y LIMIT 2",
+            "SELECT count(*), min(z) FROM (SELECT x + y AS z FROM s ORDER BY x LIMIT 4) q",
+            "SELECT s.x, s.y FROM s JOIN (SELECT DISTINCT k FROM t) d ON d.k = s.x ORDER BY s.x LIMIT 3",
+        ] {
+            let plan = physical(&kelpie, sql).await;
+            assert!(compiled_parts(&plan) > 0, "{sql}");
+            let shown = displayable(plan.as_ref()).indent(false).to_string();
+            let answer = collect(plan, kelpie.task_ctx()).await.unwrap();
+            let reference = plain.sql(sql).await.unwrap().collect().await.unwrap();
+            let difference = same(&reference, &answer, true).unwrap();
+            assert_eq!(difference, None, "{partitions} partitions: {sql}\n{shown}");
+        }
+    }
+}
+
 fn sorts(plan: &Plan) -> usize {
     usize::from(matches!(plan, Plan::Sort { .. })) + plan.inputs().into_iter().map(sorts).sum::<usize>()
 }

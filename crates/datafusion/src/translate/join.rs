@@ -20,10 +20,10 @@ struct Condition<'a> {
     null_aware: bool,
 }
 
-/// A join of any of DataFusion's four operators; `None` where the node is none of them.
+/// A join of any of DataFusion's four operators, without its limit; `None` where the node is none of them.
 pub(super) fn join(translator: &mut Translator, node: &Node) -> Option<Option<Plan>> {
     Some(if let Some(join) = node.downcast_ref::<HashJoinExec>() {
-        hash_join(translator, join, node.fetch())
+        hash_join(translator, join)
     } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
         let condition = Condition { filter: join.filter(), ..pairs(*join.join_type()) };
         let plan = translator.join(join.left(), join.right(), &condition, "NestedLoopJoinExec");
@@ -49,7 +49,7 @@ fn pairs(join_type: JoinType) -> Condition<'static> {
     Condition { join_type, on: &[], filter: None, null_equality, null_aware: false }
 }
 
-fn hash_join(translator: &mut Translator, join: &HashJoinExec, fetch: Option<usize>) -> Option<Plan> {
+fn hash_join(translator: &mut Translator, join: &HashJoinExec) -> Option<Plan> {
     let condition = Condition {
         join_type: *join.join_type(),
         on: join.on(),
@@ -58,11 +58,7 @@ fn hash_join(translator: &mut Translator, join: &HashJoinExec, fetch: Option<usi
         null_aware: join.null_aware,
     };
     let plan = translator.join(join.left(), join.right(), &condition, "HashJoinExec");
-    let plan = projected(plan, join.projection.as_deref())?;
-    Some(match fetch {
-        Some(fetch) => Plan::Limit { input: Box::new(plan), skip: 0, fetch: Some(fetch) },
-        None => plan,
-    })
+    projected(plan, join.projection.as_deref())
 }
 
 fn projected(plan: Option<Plan>, projection: Option<&[usize]>) -> Option<Plan> {

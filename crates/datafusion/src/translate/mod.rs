@@ -185,9 +185,11 @@ impl Translator {
 
     fn operator(&mut self, node: &Node) -> Option<Plan> {
         if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-            scan::scan(self, scan)
+            let plan = scan::scan(self, scan);
+            self.stopped(plan, node, scan.fetch())
         } else if let Some(filter) = node.downcast_ref::<FilterExec>() {
-            self.filter(filter)
+            let plan = self.filter(filter);
+            self.stopped(plan, node, filter.fetch())
         } else if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
             self.projection(projection)
         } else if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
@@ -202,9 +204,10 @@ impl Translator {
         } else if let Some(limit) = node.downcast_ref::<GlobalLimitExec>() {
             self.limit(limit.input(), limit.skip(), limit.fetch())
         } else if let Some(limit) = node.downcast_ref::<LocalLimitExec>() {
-            self.limit(limit.input(), 0, Some(limit.fetch()))
+            let plan = self.plan(limit.input());
+            self.stopped(plan, node, Some(limit.fetch()))
         } else if let Some(plan) = join::join(self, node) {
-            plan
+            self.stopped(plan, node, node.fetch())
         } else if let Some(union) = node.downcast_ref::<UnionExec>() {
             self.union(node, union.inputs())
         } else if let Some(union) = node.downcast_ref::<InterleaveExec>() {
@@ -269,14 +272,11 @@ impl Translator {
         let below = Below::Node(filter.input());
         let predicate = self.exprs_over(below, &schema, "FilterExec").expr(filter.predicate());
         let (input, predicate) = (input?, predicate?);
-        let mut plan = Plan::Filter { input: Box::new(input), predicate };
-        if let Some(projection) = filter.projection() {
-            plan = project_columns(plan, projection.as_ref())?;
+        let plan = Plan::Filter { input: Box::new(input), predicate };
+        match filter.projection() {
+            Some(projection) => project_columns(plan, projection.as_ref()),
+            None => Some(plan),
         }
-        Some(match filter.fetch() {
-            Some(fetch) => Plan::Limit { input: Box::new(plan), skip: 0, fetch: Some(fetch) },
-            None => plan,
-        })
     }
 
     fn projection(&mut self, projection: &ProjectionExec) -> Option<Plan> {
@@ -350,11 +350,26 @@ impl Translator {
         Some(Plan::Scalars { input: Box::new(input?), subqueries: subqueries? })
     }
 
+    /// A node that stops after some first rows of each of its partitions. Where these are sorted, the first rows of all are the
+    /// first of a merge above, which may be by another of their orders: then it is left to what is above to cut.
+    fn stopped(&mut self, plan: Option<Plan>, node: &Node, fetch: Option<usize>) -> Option<Plan> {
+        let plan = plan?;
+        match fetch {
+            None => Some(plan),
+            Some(_) if partition_count(node) > 1 && node.output_ordering().is_some() => Some(plan),
+            fetch => Some(limited(ordered(plan, node, self)?, 0, fetch)),
+        }
+    }
+
     fn limit(&mut self, input: &Node, skip: usize, fetch: Option<usize>) -> Option<Plan> {
         let plan = self.plan(input)?;
         let plan = ordered(plan, input, self)?;
         Some(limited(plan, skip, fetch))
     }
+}
+
+fn partition_count(node: &Node) -> usize {
+    node.output_partitioning().partition_count()
 }
 
 /// The first rows after some. What is below a limit, for each partition or all of them, often has a weaker one already.

@@ -21,20 +21,16 @@ use super::{Translator, fields_at, project_columns};
 use crate::source::ScanTable;
 use crate::types;
 
-/// A scan of files or of batches in memory.
+/// A scan of files or of batches in memory, without its limit.
 pub(super) fn scan(translator: &mut Translator, node: &DataSourceExec) -> Option<Plan> {
     let source = node.data_source();
-    let plan = if let Some(memory) = source.downcast_ref::<MemorySourceConfig>() {
+    if let Some(memory) = source.downcast_ref::<MemorySourceConfig>() {
         memory_scan(translator, memory, (ScanTable::of_memory(memory), Some(node)))
     } else if let Some(config) = source.downcast_ref::<FileScanConfig>() {
         file_scan(translator, config, node)
     } else {
         translator.refuse("DataSourceExec: this kind of source is not compiled")
-    }?;
-    Some(match source.fetch() {
-        Some(fetch) => Plan::Limit { input: Box::new(plan), skip: 0, fetch: Some(fetch) },
-        None => plan,
-    })
+    }
 }
 
 /// The table of a scan.
