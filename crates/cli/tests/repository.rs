@@ -87,7 +87,7 @@ fn files(extension: &str) -> Vec<String> {
     }
     let root = root();
     let mut found = Vec::new();
-    for folder in ["crates", "xtask"] {
+    for folder in ["conformance", "crates", "xtask"] {
         walk(&root.join(folder), extension, &mut found);
     }
     assert!(!found.is_empty());
@@ -133,6 +133,29 @@ fn crates_use_each_other_in_one_direction() {
         let datafusion = uses.iter().any(|(used, _)| used == "datafusion" || used.starts_with("datafusion-"));
         assert!(!datafusion || ON_DATAFUSION.contains(&name.as_str()), "{name} must not use DataFusion");
     }
+}
+
+/// The packages of a lock file: name and version.
+fn locked(path: &str) -> BTreeSet<(String, String)> {
+    let text = read(path);
+    let packages = text.split("[[package]]").skip(1);
+    let value = |package: &str, key: &str| {
+        let line = package.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+        line.unwrap().trim_matches('"').to_string()
+    };
+    packages.map(|package| (value(package, "name"), value(package, "version"))).collect()
+}
+
+/// What `conformance` shows of DataFusion and the rest must be true of those that Kelpie is built with.
+#[test]
+fn the_lock_of_conformance_has_the_versions_of_the_workspace() {
+    let (ours, theirs) = (locked("Cargo.lock"), locked("conformance/Cargo.lock"));
+    let names: BTreeSet<&str> = ours.iter().map(|(name, _)| name.as_str()).collect();
+    let other: Vec<_> = theirs
+        .iter()
+        .filter(|package| names.contains(package.0.as_str()) && !ours.contains(*package))
+        .collect();
+    assert!(other.is_empty(), "conformance/Cargo.lock has other versions than Cargo.lock: {other:?}");
 }
 
 #[test]
