@@ -50,6 +50,8 @@ pub struct Counts {
     pub compared: usize,
     /// Those that fail in plain DataFusion though the file expects otherwise: they are not.
     pub not_counted: usize,
+    /// Those compared that give rows.
+    pub with_rows: usize,
     /// Those compared of which something is compiled.
     pub compiled: usize,
     /// Those compared that are compiled as a whole.
@@ -63,6 +65,7 @@ impl std::ops::AddAssign for Counts {
         self.statements += other.statements;
         self.compared += other.compared;
         self.not_counted += other.not_counted;
+        self.with_rows += other.with_rows;
         self.compiled += other.compiled;
         self.whole += other.whole;
         self.fell_back += other.fell_back;

@@ -12,8 +12,15 @@ const SLOW_SHOWN: usize = 20;
 
 /// With all files, no fewer statements than these are compared, compiled in part and compiled as a whole: a run that does nothing
 /// must not hold.
-const FLOORS: Counts =
-    Counts { statements: 0, compared: 47_000, not_counted: 0, compiled: 6_000, whole: 5_700, fell_back: 0 };
+const FLOORS: Counts = Counts {
+    statements: 0,
+    compared: 47_000,
+    not_counted: 0,
+    with_rows: 0,
+    compiled: 6_000,
+    whole: 5_700,
+    fell_back: 0,
+};
 
 /// All differences, and whether each is one that SQL leaves open.
 pub struct Summary {
@@ -103,12 +110,13 @@ impl Summary {
         let counts = &self.counts;
         println!(
             "{} files, 1 and 4 partitions: {} statements, of which {} fail in plain DataFusion (they need data that is not \
-             there) and {} were compared; of these {} compiled in part at least, {} as a whole, {} ran on DataFusion's \
+             there) and {} were compared; of these {} give rows, {} compiled in part at least, {} as a whole, {} ran on DataFusion's \
              operators in the end",
             self.seconds.len() + self.deaths.len(),
             counts.statements,
             counts.not_counted,
             counts.compared,
+            counts.with_rows,
             counts.compiled,
             counts.whole,
             counts.fell_back,

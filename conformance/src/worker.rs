@@ -82,6 +82,8 @@ fn add(report: &mut FileReport, plain: Observed, kelpie: Observed) {
         return;
     }
     report.counts.compared += 1;
+    let has_rows = matches!(&plain.answer, Answer::Rows { rows, .. } if !rows.is_empty());
+    report.counts.with_rows += usize::from(has_rows);
     report.counts.compiled += usize::from(kelpie.compiled.any);
     report.counts.whole += usize::from(kelpie.compiled.whole);
     report.counts.fell_back += usize::from(kelpie.compiled.fell_back);
