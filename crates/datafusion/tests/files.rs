@@ -226,3 +226,118 @@ async fn types_of_csv_come_from_many_rows() {
     );
     assert_eq!(rows(&session, "select a, b from t where b = 0.5").await, ["x 0.5"]);
 }
+
+#[tokio::test]
+async fn a_pattern_names_columns_as_a_folder_does() {
+    let folder = folder(&[
+        ("t/year=2023/m=01/x.csv", "x\n1\n2\n"),
+        ("t/year=2024/m=01/x.csv", "x\n3\n"),
+        ("t/year=2024/m=02/x.csv", "x\n4\n"),
+        ("t/year=2024/m=02/other.csv", "x,y\n1000,1\n"),
+        ("twice/year=2024/a.csv", "x,year\n5,1999\n"),
+    ]);
+    let path = folder.path().display();
+    for enabled in ["true", "false"] {
+        for partitions in ["1", "4"] {
+            let session = session();
+            session.set("kelpie.enabled", enabled).unwrap();
+            session.set("datafusion.execution.target_partitions", partitions).unwrap();
+            let all = format!("'{path}/t/year=*/m=*/x.csv'");
+            let sums = format!("select year, m, sum(x) from {all} group by year, m order by year, m");
+            assert_eq!(rows(&session, &sums).await, ["2023 01 3", "2024 01 3", "2024 02 4"]);
+            let count = format!("select count(*) from {all} where year = 2024 and m > '01'");
+            assert_eq!(rows(&session, &count).await, ["1"]);
+            assert_eq!(rows(&session, &format!("select x from {all} where year = 1999")).await.len(), 0);
+            assert_eq!(rows(&session, &format!("select * from {all} where x = 4")).await, ["4 2024 02"]);
+            assert_eq!(rows(&session, &format!("select x from {all} order by x limit 2")).await, ["1", "2"]);
+            let types = format!("select arrow_typeof(year), arrow_typeof(m) from {all} limit 1");
+            assert_eq!(rows(&session, &types).await, ["Int64 Utf8"]);
+            // What the pattern leaves open is a column, as below a folder.
+            let months = format!("select * from '{path}/t/year=2024/m=*/x.csv' order by x");
+            assert_eq!(rows(&session, &months).await, ["3 01", "4 02"]);
+            let anywhere = format!("select sum(x), count(distinct year) from '{path}/t/**/x.csv'");
+            assert_eq!(rows(&session, &anywhere).await, ["10 2"]);
+            let twice = format!("select year from '{path}/twice/year=*/a.csv'");
+            assert_eq!(rows(&session, &twice).await, ["1999"]);
+        }
+    }
+    // Parquet, with statistics of its own; a damaged file that does not match is none of the table's.
+    let session = session();
+    for (year, rows) in [(2023, "(1), (2)"), (2024, "(30)")] {
+        let file = format!("{path}/p/year={year}/x.parquet");
+        session.sql(&format!("copy (select * from (values {rows}) v(x)) to '{file}'")).await.unwrap();
+        fs::write(format!("{path}/p/year={year}/bad.parquet"), "no").unwrap();
+    }
+    let all = format!("'{path}/p/year=*/x.parquet'");
+    assert_eq!(
+        rows(&session, &format!("select sum(x), max(year), count(*) from {all}")).await,
+        ["33 2024 3"]
+    );
+    assert_eq!(rows(&session, &format!("select min(year) from {all} where x > 5")).await, ["2024"]);
+}
+
+#[tokio::test]
+async fn rows_are_inserted_as_another_file_of_a_folder() {
+    let gz = "options ('format.compression' 'gzip')";
+    let session = session();
+    for (kind, copy, options) in [
+        ("csv", "csv", ""),
+        ("tsv", "csv", "options ('format.delimiter' '\t')"),
+        ("csv.gz", "csv", gz),
+        ("jsonl", "json", ""),
+        ("parquet", "parquet", ""),
+        ("arrow", "arrow", ""),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("t");
+        let first = format!("{}/a.{kind}", place.display());
+        let source = "select * from (values (1, 'one'), (null, null)) v(n, s) where n = 1";
+        session.sql(&format!("copy ({source}) to '{first}' stored as {copy} {options}")).await.unwrap();
+        let name = format!("t_{}", kind.replace('.', "_"));
+        session.register_path(&name, &place).await.unwrap();
+        session.sql(&format!("insert into {name} values (2, 'two'), (3, null)")).await.unwrap();
+        session.sql(&format!("insert into {name} (s, n) select 'four', 4")).await.unwrap();
+        let sums = format!("select sum(n), count(s), max(s) from {name}");
+        assert_eq!(rows(&session, &sums).await, ["10 3 two"], "{kind}");
+        // One that fails adds nothing.
+        let failing = format!("insert into {name} select 10 / (value - 50000), 'x' from range(100000)");
+        assert!(session.sql(&failing).await.is_err());
+        assert_eq!(rows(&session, &sums).await, ["10 3 two"], "{kind}");
+        let names =
+            fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names: Vec<String> = names.collect();
+        assert!(
+            names.len() == 3 && names.iter().all(|name| name.ends_with(&format!(".{kind}"))),
+            "{names:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn rows_are_inserted_into_the_folders_that_name_them() {
+    let folder = folder(&[("t/year=2023/k=a/a.csv", "x\n1\n")]);
+    let session = session();
+    session.register_dir(folder.path()).await.unwrap();
+    session.sql("insert into t values (2, 2023, 'a'), (3, 2024, 'b c')").await.unwrap();
+    let all = "select x, year, k from t order by x";
+    assert_eq!(rows(&session, all).await, ["1 2023 a", "2 2023 a", "3 2024 b c"]);
+    assert!(folder.path().join("t/year=2024").is_dir());
+}
+
+#[tokio::test]
+async fn what_takes_no_rows_says_what_does() {
+    let folder = folder(&[("one.csv", "x\n1\n"), ("arrays/a.json", "[{\"x\": 1}]")]);
+    let session = session();
+    session.register_dir(folder.path()).await.unwrap();
+    let path = folder.path().display();
+    session.register_path("some", format!("{path}/*.csv")).await.unwrap();
+    for (sql, parts) in [
+        ("insert into one values (2)", &["one.csv", "one file", "COPY (SELECT"][..]),
+        ("insert into some values (2)", &["*.csv", "a pattern", "folder"]),
+        ("insert into arrays values (2)", &["a.json", "one array"]),
+        ("insert overwrite arrays values (2)", &["verwrite"]),
+    ] {
+        let text = error(&session, sql).await;
+        assert!(parts.iter().all(|part| text.contains(part)), "{sql}: {text}");
+    }
+}

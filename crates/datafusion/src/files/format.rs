@@ -57,6 +57,11 @@ impl Format {
         Some(Format { kind, compression })
     }
 
+    /// Whether a column is what stands at its place in a line, so that none can be left out.
+    pub fn is_text_by_place(self) -> bool {
+        matches!(self.kind, Kind::Csv | Kind::Tsv)
+    }
+
     /// DataFusion's reader, which infers the types of text from so many rows of a file, or all. Whether JSON is one array or a
     /// value a line shows the first file.
     pub fn reader(self, first: &Path, infer_rows: Option<usize>) -> Result<Arc<dyn FileFormat>> {
@@ -85,7 +90,7 @@ fn lower_extension(path: &Path) -> Option<String> {
 }
 
 /// Whether a file is one JSON array.
-fn begins_with_bracket(path: &Path) -> Result<bool> {
+pub(super) fn begins_with_bracket(path: &Path) -> Result<bool> {
     const LOOKED_AT: u64 = 4096;
     let mut start = Vec::new();
     let file = File::open(path).map_err(|error| at(path, error))?;

@@ -1,6 +1,8 @@
 //! Local files and folders as tables.
 
 mod format;
+mod hive;
+mod insert;
 mod misfit;
 mod schema;
 mod source;

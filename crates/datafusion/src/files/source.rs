@@ -98,12 +98,30 @@ impl Source {
         file.strip_prefix(self.path()).unwrap_or(file).display().to_string()
     }
 
+    /// The folder below which names of folders are columns: of a pattern, the one before its first part that is open.
+    fn base(&self) -> Option<PathBuf> {
+        match self {
+            Source::File(_) => None,
+            Source::Folder(folder) => Some(folder.clone()),
+            Source::Pattern(pattern) => {
+                let parts = Path::new(pattern).components();
+                Some(parts.take_while(|part| !is_pattern(Path::new(part))).collect())
+            }
+        }
+    }
+
+    /// What the folders of a file say of a column.
+    pub fn value(&self, file: &DataFile, column: &str) -> Option<String> {
+        let pairs = pairs(&self.base()?, &file.path);
+        pairs.into_iter().find(|(name, _)| name == column).map(|(_, value)| value)
+    }
+
     /// The columns that the folders between it and its files name, as `year=2024` does, and their types.
     pub fn partitions(&self, files: &[DataFile]) -> Vec<(String, DataType)> {
-        let Source::Folder(folder) = self else { return Vec::new() };
+        let Some(folder) = self.base() else { return Vec::new() };
         let mut columns: Option<Vec<(String, Vec<String>)>> = None;
         for file in files {
-            let pairs = pairs(folder, &file.path);
+            let pairs = pairs(&folder, &file.path);
             match &mut columns {
                 None => columns = Some(pairs.into_iter().map(|(key, value)| (key, vec![value])).collect()),
                 Some(columns) => {

@@ -5,28 +5,34 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::datasource::table_schema::TableSchemaBuilder;
 use datafusion::error::Result;
 use datafusion::execution::cache::cache_manager::FileStatisticsCache;
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::at;
 use super::format::{Kind, check_parquet_footer};
+use super::hive::Wanted;
 use super::source::{DataFile, Source};
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
 #[derive(Debug)]
 pub(super) struct LocalTable {
-    source: Source,
-    reader: Arc<dyn FileFormat>,
-    partitions: Vec<(String, DataType)>,
+    pub source: Source,
+    pub reader: Arc<dyn FileFormat>,
+    /// The columns that names of folders give.
+    pub partitions: Vec<(String, DataType)>,
     /// The columns that stand in the files.
-    file_schema: SchemaRef,
+    pub file_schema: SchemaRef,
+    /// Both.
+    schema: SchemaRef,
     statistics: Option<Arc<FileStatisticsCache>>,
     /// The files when the table was made.
     listing: ListingTable,
@@ -46,7 +52,7 @@ impl LocalTable {
             files.iter().try_for_each(|file| check_parquet_footer(&file.path))?;
         }
         let reader = first.format.reader(&first.path, infer_rows)?;
-        let partitions = source.partitions(files);
+        let mut partitions = source.partitions(files);
         let schema = match infer(state, &reader, files).await {
             Ok(schema) => schema,
             // DataFusion's readers do not all name the file.
@@ -61,10 +67,26 @@ impl LocalTable {
                 return Err(of_one.unwrap_or_else(|| at(source.path(), error.strip_backtrace())));
             }
         };
+        if matches!(source, Source::Pattern(_)) && first.format.is_text_by_place() {
+            partitions.retain(|(name, _)| schema.column_with_name(name).is_none());
+        }
         let file_schema = without(&schema, &partitions, first)?;
+        let fields = partitions.iter().map(|(name, data_type)| Field::new(name, data_type.clone(), false));
+        let table_schema = TableSchemaBuilder::from(&file_schema)
+            .with_table_partition_cols(fields.map(Arc::new).collect::<Vec<_>>())
+            .build();
+        let schema = Arc::clone(table_schema.table_schema());
         let statistics = state.runtime_env().cache_manager.get_file_statistic_cache();
         let listing = listing(source, &reader, &partitions, &file_schema, &statistics, files)?;
-        Ok(LocalTable { source: source.clone(), reader, partitions, file_schema, statistics, listing })
+        Ok(LocalTable {
+            source: source.clone(),
+            reader,
+            partitions,
+            file_schema,
+            schema,
+            statistics,
+            listing,
+        })
     }
 }
 
@@ -90,7 +112,7 @@ fn without(schema: &SchemaRef, partitions: &[(String, DataType)], file: &DataFil
     let Some(twice) = schema.fields().iter().find(|field| of_folder(field.name())) else {
         return Ok(Arc::clone(schema));
     };
-    if matches!(file.format.kind, Kind::Csv | Kind::Tsv) {
+    if file.format.is_text_by_place() {
         return Err(at(
             &file.path,
             format!("the column {} is in the file and in its folder's name", twice.name()),
@@ -116,7 +138,9 @@ fn listing(
     statistics: &Option<Arc<FileStatisticsCache>>,
     files: &[DataFile],
 ) -> Result<ListingTable> {
-    // The values of partitions are read from what comes after the address of the table; hidden files are left out here too.
+    // The values of partitions are read from what comes after the address of the table; hidden files are left out here too. A
+    // pattern has no such address: see `hive`.
+    let partitions = if matches!(source, Source::Folder(_)) { partitions } else { &[] };
     let (urls, extension) = match (source, files.first().and_then(|file| file.path.extension())) {
         (Source::Folder(folder), Some(extension)) if !partitions.is_empty() => {
             let url =
@@ -137,7 +161,7 @@ type PlanFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>
 
 impl TableProvider for LocalTable {
     fn schema(&self) -> SchemaRef {
-        self.listing.schema()
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
@@ -167,7 +191,27 @@ impl TableProvider for LocalTable {
             let files = self.source.files()?;
             let LocalTable { source, reader, partitions, file_schema, statistics, .. } = self;
             let listing = listing(source, reader, partitions, file_schema, statistics, &files)?;
-            listing.scan(session, projection, filters, limit).await
+            match source {
+                Source::Pattern(_) if !partitions.is_empty() => {
+                    let wanted = Wanted { projection, filters, limit };
+                    self.scan_with_values(session, &listing, &files, wanted).await
+                }
+                _ => listing.scan(session, projection, filters, limit).await,
+            }
         })
+    }
+
+    fn insert_into<'a, 'b, 'c>(
+        &'a self,
+        session: &'b dyn Session,
+        rows: Arc<dyn ExecutionPlan>,
+        mode: InsertOp,
+    ) -> PlanFuture<'c>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        Box::pin(self.insert(session, rows, mode))
     }
 }
