@@ -12,12 +12,18 @@ use std::sync::Arc;
 use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Size, fuzz_adversarial, has_cuda};
 use kelpie_engine::Engine;
 
+/// Half of all run as one partition and half as four, where exchanges stand between operators.
+fn partitions(number: u64) -> (&'static str, &'static str) {
+    ("datafusion.execution.target_partitions", if number.is_multiple_of(2) { "4" } else { "1" })
+}
+
 /// Runs the queries of some seeds and fails with every query that differs.
 async fn agree(seeds: Range<u64>, size: Size, settings: &[(&str, &str)]) {
     let engine = Arc::new(Engine::default());
     let mut report = FuzzReport::default();
     for seed in seeds.clone() {
-        let found = fuzz_adversarial(seed, 0..QUERIES_A_SEED, size, settings, &engine, &|_, _, _| {});
+        let settings = [settings, &[partitions(seed)]].concat();
+        let found = fuzz_adversarial(seed, 0..QUERIES_A_SEED, size, &settings, &engine, &|_, _, _| {});
         report.merge(found.await.unwrap());
     }
     println!("seeds {seeds:?}, {settings:?}: {}", report.counts());

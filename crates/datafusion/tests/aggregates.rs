@@ -25,10 +25,13 @@ const OTHERS: [&str; 6] = ["b", "dt", "ts", "tsn", "tss", "s"];
 
 fn configurations() -> Vec<Vec<(&'static str, &'static str)>> {
     let mut all = Vec::new();
-    for micro_model in ["resolution", "pipelined"] {
-        all.push(vec![("kelpie.device", "cpu"), ("kelpie.micro_model", micro_model)]);
+    // Each device and each model as one partition and as four, where exchanges stand between steps.
+    for (micro_model, of_cpu, of_simt) in [("resolution", "1", "4"), ("pipelined", "4", "1")] {
+        let micro_model = ("kelpie.micro_model", micro_model);
+        let partitions = |number| ("datafusion.execution.target_partitions", number);
+        all.push(vec![("kelpie.device", "cpu"), micro_model, partitions(of_cpu)]);
         let simt = [("kelpie.device", "simt"), ("kelpie.simt_lanes", "32")];
-        all.push(vec![simt[0], simt[1], ("kelpie.micro_model", micro_model)]);
+        all.push(vec![simt[0], simt[1], micro_model, partitions(of_simt)]);
     }
     all
 }

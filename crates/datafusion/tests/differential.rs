@@ -12,9 +12,18 @@ use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Scale, fuzz, fuzz_r
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_engine::Engine;
 
+/// Half of all run as one partition and half as four, where exchanges stand between operators.
+fn partitions(number: u64) -> (&'static str, &'static str) {
+    ("datafusion.execution.target_partitions", if number.is_multiple_of(2) { "4" } else { "1" })
+}
+
 /// Runs queries of a seed and fails with every query that differs.
 async fn agree(queries: usize, seed: u64, settings: &[(&str, &str)]) {
-    let report = fuzz(0..queries, seed, settings, &|_, _, _| {}).await.unwrap();
+    let mut report = FuzzReport::default();
+    for (half, numbers) in [(0, 0..queries / 2), (1, queries / 2..queries)] {
+        let settings = [settings, &[partitions(seed + half)]].concat();
+        report.merge(fuzz(numbers, seed, &settings, &|_, _, _| {}).await.unwrap());
+    }
     println!("seed {seed}, {settings:?}: {report}");
     assert!(report.different.is_empty(), "{report}");
     assert!(report.compiled * 10 >= report.equal * 6, "too few queries are compiled as a whole: {report}");
@@ -48,9 +57,9 @@ async fn relational(seeds: std::ops::Range<u64>, scale: Scale, settings: &[(&str
     let engine = Arc::new(Engine::default());
     let mut report = FuzzReport::default();
     for seed in seeds.clone() {
-        report.merge(
-            fuzz_relational(seed, 0..QUERIES_A_SEED, scale, settings, &engine, &|_, _, _| {}).await.unwrap(),
-        );
+        let settings = [settings, &[partitions(seed)]].concat();
+        let found = fuzz_relational(seed, 0..QUERIES_A_SEED, scale, &settings, &engine, &|_, _, _| {});
+        report.merge(found.await.unwrap());
     }
     println!("seeds {seeds:?}, {settings:?}: {}", report.counts());
     assert!(report.different.is_empty(), "{report}");

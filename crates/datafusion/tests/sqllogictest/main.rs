@@ -95,9 +95,11 @@ async fn holds(settings: &[(&str, &str)], step: usize) {
         std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let mut number = 0;
-    for path in files.iter().filter(|path| path.extension().is_some_and(|e| e == "slt")) {
+    let scripts = files.iter().filter(|path| path.extension().is_some_and(|e| e == "slt"));
+    for (path, partitions) in scripts.zip(["1", "4"].into_iter().cycle()) {
+        let settings = [settings, &[("datafusion.execution.target_partitions", partitions)]].concat();
         let mut runner = Runner::new(|| {
-            let database = Database::kelpie(settings, Arc::clone(&engine), Arc::clone(&statistics));
+            let database = Database::kelpie(&settings, Arc::clone(&engine), Arc::clone(&statistics));
             async { Ok::<_, database::Failure>(database) }
         });
         runner.with_column_validator(strict_column_validator);
