@@ -28,5 +28,8 @@ fn the_shell_survives_deep_statements() {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(1), "{out}{err}");
     assert_eq!(out.lines().collect::<Vec<_>>(), ["x", "400", "x", "1", "n", "300", "x", "42"], "{err}");
-    assert!(err.contains("levels of operators") && err.contains("1000 subqueries inside each other"), "{err}");
+    assert!(
+        err.contains("levels of operators") && err.contains("1000 subqueries inside each other"),
+        "{err}"
+    );
 }

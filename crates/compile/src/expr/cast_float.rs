@@ -5,7 +5,8 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
 
 use super::cast::{Converted, float_scalar};
-use super::cast_text::{digit_at, trim};
+use super::cast_text::trim;
+use super::parsing::{Sign, digit_at, packed, return_if, value_of_form, with_digit};
 use super::text::{byte, count_up, function};
 use super::value::{float, report};
 use crate::context::{Case, Context, Status, Text};
@@ -40,11 +41,8 @@ pub(super) fn parse(cx: &mut Context<'_>, text: &Text, valid: Option<V>, to: &Da
 }
 
 /// `if condition { return bits }`
-fn return_if(b: &mut Builder, condition: V, bits: u64) {
-    b.begin_if(condition);
-    let bits = b.u64(bits);
-    b.return_value(bits);
-    b.end();
+fn return_bits_if(b: &mut Builder, condition: V, bits: u64) {
+    return_if(b, condition, Scalar::U64, bits.into());
 }
 
 /// The bits of the `f64`, [`INVALID`] or [`UNKNOWN`].
@@ -55,12 +53,9 @@ fn parser(cx: &mut Context<'_>) -> Handle<Function> {
         let [data, length] = [0, 1].map(|index| b.param(index));
         let (zero, nothing) = (b.u32(0), b.u64(0));
         let empty = b.eq(length, zero);
-        return_if(b, empty, INVALID);
-        let first = byte(b, data, zero, Case::Keep);
-        let (minus, plus) = (b.u32(b'-'.into()), b.u32(b'+'.into()));
-        let (negative, positive) = (b.eq(first, minus), b.eq(first, plus));
-        let signed = b.or(negative, positive);
-        let start = b.convert(signed, Scalar::U32);
+        return_bits_if(b, empty, INVALID);
+        let sign = Sign::at(b, data, zero);
+        let start = sign.width(b);
         let number = Number {
             place: b.var_of("place", start),
             mantissa: b.var_of("mantissa", nothing),
@@ -76,22 +71,21 @@ fn parser(cx: &mut Context<'_>) -> Handle<Function> {
         let none = b.eq(digits, zero);
         b.begin_if(none);
         let special = b.call(word, &[data, length, start]);
-        let (sign, shift) = (b.convert(negative, Scalar::U64), b.u64(63));
-        let sign = b.binary(BinaryOp::Shl, sign, shift);
+        let highest = sign_bit(b, sign);
         // What is no word has its bits already.
-        let (infinity, with_sign) = (b.u64(f64::INFINITY.to_bits()), b.or(special, sign));
+        let (infinity, with_sign) = (b.u64(f64::INFINITY.to_bits()), b.or(special, highest));
         let infinite = b.eq(special, infinity);
         let special = b.select(infinite, with_sign, special);
         let (nan, unknown) = (b.u64(f64::NAN.to_bits()), b.u64(UNKNOWN));
         let nan = b.eq(special, nan);
-        let signed_nan = b.and(nan, signed);
+        let signed_nan = b.and(nan, sign.is_there);
         let special = b.select(signed_nan, unknown, special);
         b.return_value(special);
         b.end();
         number.exponent(b, data, length);
         let place = b.read(number.place);
         let more = b.ne(place, length);
-        return_if(b, more, INVALID);
+        return_bits_if(b, more, INVALID);
         let mantissa = b.read(number.mantissa);
         let exact = b.u64(1 << 53);
         let large = b.compare(CompareOp::Gt, mantissa, exact);
@@ -103,14 +97,19 @@ fn parser(cx: &mut Context<'_>) -> Handle<Function> {
         let not_zero = b.not(is_zero);
         let far = b.and(far, not_zero);
         let inexact = b.or(large, far);
-        return_if(b, inexact, UNKNOWN);
+        return_bits_if(b, inexact, UNKNOWN);
         let value = scaled(b, mantissa, power);
         let bits = b.bitcast(value, Scalar::U64);
-        let (sign, shift) = (b.convert(negative, Scalar::U64), b.u64(63));
-        let sign = b.binary(BinaryOp::Shl, sign, shift);
-        let bits = b.or(bits, sign);
+        let highest = sign_bit(b, sign);
+        let bits = b.or(bits, highest);
         b.return_value(bits);
     })
+}
+
+/// The highest bit of a float, where it has a minus.
+fn sign_bit(b: &mut Builder, sign: Sign) -> V {
+    let (bit, shift) = (b.convert(sign.is_minus, Scalar::U64), b.u64(63));
+    b.binary(BinaryOp::Shl, bit, shift)
 }
 
 /// `mantissa × 10^power`, where the power is an exact float.
@@ -155,12 +154,10 @@ impl Number {
         let (digit, ten) = (digit_at(b, data, place), b.u32(10));
         let other = b.ge(digit, ten);
         b.break_if(other);
-        let (before, ten, limit) = (b.read(self.mantissa), b.u64(10), b.u64(1 << 54));
+        let (before, limit) = (b.read(self.mantissa), b.u64(1 << 54));
         let full = b.ge(before, limit);
-        return_if(b, full, UNKNOWN);
-        let digit = b.convert(digit, Scalar::U64);
-        let shifted = b.mul(before, ten);
-        let after = b.add(shifted, digit);
+        return_bits_if(b, full, UNKNOWN);
+        let after = with_digit(b, self.mantissa, Scalar::U64, digit);
         b.assign(self.mantissa, after);
         if fraction {
             let (power, one) = (b.read(self.power), b.i32(1));
@@ -197,16 +194,13 @@ impl Number {
         super::text::increment(b, self.place);
         let place = b.read(self.place);
         let none = b.ge(place, length);
-        return_if(b, none, INVALID);
-        let first = byte(b, data, place, Case::Keep);
-        let (minus, plus) = (b.u32(b'-'.into()), b.u32(b'+'.into()));
-        let (negative, positive) = (b.eq(first, minus), b.eq(first, plus));
-        let signed = b.or(negative, positive);
-        let sign_width = b.convert(signed, Scalar::U32);
+        return_bits_if(b, none, INVALID);
+        let sign = Sign::at(b, data, place);
+        let sign_width = sign.width(b);
         let start = b.add(place, sign_width);
         b.assign(self.place, start);
         let none = b.ge(start, length);
-        return_if(b, none, INVALID);
+        return_bits_if(b, none, INVALID);
         let zero = b.i32(0);
         let exponent = b.var_of("exponent", zero);
         b.begin_loop();
@@ -215,19 +209,17 @@ impl Number {
         b.break_if(end);
         let (digit, ten) = (digit_at(b, data, place), b.u32(10));
         let other = b.ge(digit, ten);
-        return_if(b, other, INVALID);
-        let (before, ten, limit) = (b.read(exponent), b.i32(10), b.i32(100_000));
+        return_bits_if(b, other, INVALID);
+        let (before, limit) = (b.read(exponent), b.i32(100_000));
         let full = b.ge(before, limit);
-        return_if(b, full, UNKNOWN);
-        let digit = b.convert(digit, Scalar::I32);
-        let shifted = b.mul(before, ten);
-        let after = b.add(shifted, digit);
+        return_bits_if(b, full, UNKNOWN);
+        let after = with_digit(b, exponent, Scalar::I32, digit);
         b.assign(exponent, after);
         super::text::increment(b, self.place);
         b.end();
         let exponent = b.read(exponent);
         let negated = b.sub(zero, exponent);
-        let exponent = b.select(negative, negated, exponent);
+        let exponent = b.select(sign.is_minus, negated, exponent);
         let power = b.read(self.power);
         let power = b.add(power, exponent);
         b.assign(self.power, power);
@@ -244,26 +236,11 @@ fn word_function(cx: &mut Context<'_>) -> Handle<Function> {
         let width = b.sub(length, start);
         let longest = b.u32(8);
         let long = b.compare(CompareOp::Gt, width, longest);
-        return_if(b, long, INVALID);
-        let nothing = b.u64(0);
-        let packed = b.var_of("packed", nothing);
-        count_up(b, width, |b, index| {
-            let place = b.add(start, index);
-            let byte = byte(b, data, place, Case::Lower);
-            let byte = b.convert(byte, Scalar::U64);
-            let (before, eight) = (b.read(packed), b.u64(8));
-            let shifted = b.binary(BinaryOp::Shl, before, eight);
-            let next = b.or(shifted, byte);
-            b.assign(packed, next);
-        });
-        let packed = b.read(packed);
-        let mut result = b.u64(INVALID);
-        for (word, value) in [("inf", f64::INFINITY), ("infinity", f64::INFINITY), ("nan", f64::NAN)] {
-            let number = word.bytes().fold(0u64, |number, byte| number << 8 | u64::from(byte));
-            let (number, bits) = (b.u64(number), b.u64(value.to_bits()));
-            let same = b.eq(packed, number);
-            result = b.select(same, bits, result);
-        }
+        return_bits_if(b, long, INVALID);
+        let packed = packed(b, data, Some(start), width);
+        let forms = [("inf", f64::INFINITY), ("infinity", f64::INFINITY), ("nan", f64::NAN)];
+        let other = b.u64(INVALID);
+        let result = value_of_form(b, packed, &forms, |b, value| b.u64(value.to_bits()), other);
         b.return_value(result);
     })
 }

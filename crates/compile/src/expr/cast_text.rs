@@ -1,9 +1,10 @@
 //! Casts from text to integers, booleans and dates, with the forms that Arrow's parsers accept.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
+use kelpie_kir::{Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
 
 use super::cast::{Converted, bounded};
+use super::parsing::{Sign, digit_at, packed, return_if, value_of_form, with_digit};
 use super::range;
 use super::text::{byte, count_up, function};
 use super::value::{Int, boolean, report, text, unsupported};
@@ -131,12 +132,9 @@ fn unicode_space_function(cx: &mut Context<'_>) -> Handle<Function> {
     })
 }
 
-/// `if condition { return value }`
-fn return_if(b: &mut Builder, condition: V, value: i128) {
-    b.begin_if(condition);
-    let value = b.int(Scalar::I128, value);
-    b.return_value(value);
-    b.end();
+/// `if condition { return INVALID }`
+fn invalid_if(b: &mut Builder, condition: V) {
+    return_if(b, condition, Scalar::I128, INVALID);
 }
 
 /// An optional sign and at least one digit, nothing else; `i128`, [`INVALID`] where it is none or beyond 2^64.
@@ -145,14 +143,11 @@ fn integer_parser(cx: &mut Context<'_>) -> Handle<Function> {
         let [data, length] = [0, 1].map(|index| b.param(index));
         let zero = b.u32(0);
         let empty = b.eq(length, zero);
-        return_if(b, empty, INVALID);
-        let first = byte(b, data, zero, Case::Keep);
-        let (minus, plus) = (b.u32(b'-'.into()), b.u32(b'+'.into()));
-        let (is_minus, is_plus) = (b.eq(first, minus), b.eq(first, plus));
-        let signed = b.or(is_minus, is_plus);
-        let start = b.convert(signed, Scalar::U32);
+        invalid_if(b, empty);
+        let sign = Sign::at(b, data, zero);
+        let start = sign.width(b);
         let only_sign = b.eq(length, start);
-        return_if(b, only_sign, INVALID);
+        invalid_if(b, only_sign);
         let digits = b.sub(length, start);
         let nothing = b.int(Scalar::I128, 0);
         let total = b.var_of("total", nothing);
@@ -161,27 +156,18 @@ fn integer_parser(cx: &mut Context<'_>) -> Handle<Function> {
             let digit = digit_at(b, data, place);
             let ten = b.u32(10);
             let no_digit = b.ge(digit, ten);
-            return_if(b, no_digit, INVALID);
-            let (sum, ten) = (b.read(total), b.int(Scalar::I128, 10));
-            let digit = b.convert(digit, Scalar::I128);
-            let shifted = b.mul(sum, ten);
-            let sum = b.add(shifted, digit);
+            invalid_if(b, no_digit);
+            let sum = with_digit(b, total, Scalar::I128, digit);
             let limit = b.int(Scalar::I128, 1i128 << 64);
             let beyond = b.ge(sum, limit);
-            return_if(b, beyond, INVALID);
+            invalid_if(b, beyond);
             b.assign(total, sum);
         });
         let sum = b.read(total);
         let negated = b.unary(UnaryOp::Neg, sum);
-        let result = b.select(is_minus, negated, sum);
+        let result = b.select(sign.is_minus, negated, sum);
         b.return_value(result);
     })
-}
-
-/// The digit at a place, 10 or more (`u32`) where there is none.
-pub(super) fn digit_at(b: &mut Builder, data: V, place: V) -> V {
-    let (byte, zero) = (byte(b, data, place, Case::Keep), b.u32(b'0'.into()));
-    b.sub(byte, zero)
 }
 
 /// 0 or 1, or -1: prefixes of true, false, yes, no, on, off (each as long as it is unique), 1, 0; in any case.
@@ -216,25 +202,9 @@ fn boolean_parser(cx: &mut Context<'_>) -> Handle<Function> {
         let no = b.i32(-1);
         b.return_value(no);
         b.end();
-        // The text as one number, most significant byte first.
-        let nothing = b.u64(0);
-        let packed = b.var_of("packed", nothing);
-        count_up(b, length, |b, index| {
-            let byte = byte(b, data, index, Case::Lower);
-            let byte = b.convert(byte, Scalar::U64);
-            let (before, eight) = (b.read(packed), b.u64(8));
-            let shifted = b.binary(BinaryOp::Shl, before, eight);
-            let next = b.or(shifted, byte);
-            b.assign(packed, next);
-        });
-        let packed = b.read(packed);
-        let mut result = b.i32(-1);
-        for (form, code) in FORMS {
-            let number = form.bytes().fold(0u64, |number, byte| number << 8 | u64::from(byte));
-            let (number, code) = (b.u64(number), b.i32(code));
-            let same = b.eq(packed, number);
-            result = b.select(same, code, result);
-        }
+        let packed = packed(b, data, None, length);
+        let other = b.i32(-1);
+        let result = value_of_form(b, packed, &FORMS, Builder::i32, other);
         b.return_value(result);
     })
 }
@@ -293,7 +263,7 @@ impl DateState {
         let width = b.select(in_year, four, two);
         let full = b.ge(count, width);
         let must_part = b.and(full, self.parted);
-        return_if(b, must_part, INVALID);
+        invalid_if(b, must_part);
         let following = b.add(current, one);
         let current = b.select(full, following, current);
         let count = b.select(full, zero, count);
@@ -320,7 +290,7 @@ impl DateState {
         let (zero, one, two) = (b.u32(0), b.u32(1), b.u32(2));
         let (nothing, last) = (b.eq(count, zero), b.ge(current, two));
         let wrong = [unparted, nothing, last].into_iter().fold(other, |wrong, next| b.or(wrong, next));
-        return_if(b, wrong, INVALID);
+        invalid_if(b, wrong);
         let next = b.add(current, one);
         b.assign(self.field, next);
         b.assign(self.digits, zero);
@@ -336,7 +306,7 @@ fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
         let (shortest, longest) = (b.u32(8), b.u32(10));
         let (short, long) = (b.lt(length, shortest), b.compare(CompareOp::Gt, length, longest));
         let wrong = b.or(short, long);
-        return_if(b, wrong, INVALID);
+        invalid_if(b, wrong);
         // Up to two hyphens part the digits into three numbers; without any, their lengths do.
         let zero = b.u32(0);
         let [field, year, month, day] = ["field", "year", "month", "day"].map(|name| b.var_of(name, zero));
@@ -349,7 +319,7 @@ fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
         let not_eight = b.ne(length, eight);
         let plain = b.not(parted);
         let wrong = b.and(plain, not_eight);
-        return_if(b, wrong, INVALID);
+        invalid_if(b, wrong);
         let state = DateState { parted, field, digits, parts: [year, month, day] };
         count_up(b, length, |b, index| {
             let digit = digit_at(b, data, index);
@@ -365,7 +335,7 @@ fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
         let (zero, missing) = (b.u32(0), b.ne(field, two));
         let unfinished = b.eq(digits, zero);
         let wrong = b.or(missing, unfinished);
-        return_if(b, wrong, INVALID);
+        invalid_if(b, wrong);
         let parts = [year, month, day].map(|var| {
             let value = b.read(var);
             b.convert(value, Scalar::I32)
@@ -373,7 +343,7 @@ fn date_parser(cx: &mut Context<'_>) -> Handle<Function> {
         let days = b.call(days, &parts);
         let invalid_day = b.i32(i32::MIN);
         let wrong = b.eq(days, invalid_day);
-        return_if(b, wrong, NO_DAY);
+        return_if(b, wrong, Scalar::I128, NO_DAY);
         let days = b.convert(days, Scalar::I128);
         b.return_value(days);
     })

@@ -25,6 +25,7 @@ mod lower;
 mod math;
 mod operands;
 mod pad;
+mod parsing;
 mod part;
 mod range;
 mod regex;
