@@ -4,6 +4,7 @@ mod argument;
 mod dictionary;
 mod load;
 mod origin;
+mod scratch;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -159,6 +160,8 @@ pub struct Context<'a> {
     repeated: Vec<u32>,
     /// How many of them this repetition has used; `None` outside of repetitions.
     repetition: Option<usize>,
+    /// Where text is made that is thrown away with the row.
+    scratch: Option<scratch::Scratch>,
     /// The first impossible state that was met: the kernel is not to be used.
     impossible: Option<String>,
 }
@@ -179,6 +182,7 @@ impl<'a> Context<'a> {
             current: 0,
             repeated: Vec::new(),
             repetition: None,
+            scratch: None,
             impossible: None,
         }
     }

@@ -25,8 +25,12 @@ pub(super) fn make(cx: &mut Context<'_>, length: V, fill: impl FnOnce(&mut Conte
     let cursor = cx.argument("heap_cursor", Type::global(Scalar::U64), Argument::Heap(HeapPart::Cursor));
     let capacity = cx.argument("heap_capacity", Scalar::I64, Argument::Heap(HeapPart::Capacity));
     let allocate = allocate_function(cx);
-    let offset = cx.builder.call(allocate, &[cursor, capacity, length]);
+    let take = |cx: &mut Context<'_>, bytes| cx.builder.call(allocate, &[cursor, capacity, bytes]);
     let no_room = cx.builder.u64(NO_ROOM);
+    let offset = match cx.take_scratch(length, no_room, take) {
+        Some(offset) => offset,
+        None => take(cx, length),
+    };
     let fits = cx.builder.ne(offset, no_room);
     let zero = cx.builder.u64(0);
     let (offset, length) = (cx.builder.select(fits, offset, zero), cx.builder.select(fits, length, zero));
@@ -127,6 +131,14 @@ pub(crate) fn plain(cx: &mut Context<'_>, text: Text, valid: Option<V>) -> Text 
     let wide = cx.builder.convert(length, Scalar::U64);
     make(cx, wide, |cx, target| {
         copy(cx, target, &text, length);
+    })
+}
+
+/// A text whose bytes are in memory as they are, in a place of its own.
+pub(crate) fn copied(cx: &mut Context<'_>, text: &Text) -> Text {
+    let length = cx.builder.convert(text.length, Scalar::U64);
+    make(cx, length, |cx, target| {
+        copy(cx, target, text, text.length);
     })
 }
 

@@ -41,7 +41,7 @@ mod words;
 pub use bits::BitOp;
 pub use dfa::Regex;
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
-pub(crate) use heap::plain as plain_text;
+pub(crate) use heap::{copied as copied_text, plain as plain_text};
 pub use logic::lower_condition;
 pub use lower::lower;
 pub use operands::alike;

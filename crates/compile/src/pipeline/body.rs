@@ -176,6 +176,7 @@ impl Body<'_, '_> {
     ) -> Result<(), Unsupported> {
         let mut row = row;
         let mut prepared = Vec::new();
+        cx.clear_scratch();
         for index in 0..ROWS_PER_THREAD {
             if index > 0 {
                 row = cx.builder.add(row, threads);
@@ -188,10 +189,7 @@ impl Body<'_, '_> {
             cx.end_row();
         }
         cx.end_repetition();
-        for row in &prepared {
-            operator.apply(cx, row);
-        }
-        Ok(())
+        prepared.iter().try_for_each(|row| operator.apply(cx, row))
     }
 
     /// One row of a thread, which may be beyond the end.

@@ -188,6 +188,19 @@ impl DirectTable {
         }
     }
 
+    /// What a cell of one part holds where the rows of this thread are added up.
+    pub fn current(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<V> {
+        let cell = cells.cells.get(index)?;
+        let (base, scope) = match (&self.place, self.table) {
+            (Place::Threads(tables), _) => return tables.own(cx, slot, cell.op, index)?.first().copied(),
+            (Place::Block, Some(table)) => (self.local_group(cx, cells, table, slot), Scope::Block),
+            (Place::Block, None) => return None,
+            (Place::Device, _) => (group_pointer(cx, self.state, cells.words(), slot), Scope::Device),
+        };
+        let pointer = word_pointer(cx, base, cell.word);
+        Some(cx.builder.atomic_load(pointer, scope))
+    }
+
     /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table. Whoever adds a group's
     /// first row counts the group.
     fn add(&self, cx: &mut Context<'_>, index: usize, op: CellOp, pointer: V, value: &[V]) {

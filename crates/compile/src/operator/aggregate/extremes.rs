@@ -6,8 +6,7 @@ use kelpie_kir::{BinaryOp, CompareOp, Pointee, Scalar, Space, Type};
 
 use super::cells::CellOp;
 use crate::context::{Case, Context, Repr, Status, Text, Unsupported, register_of};
-use crate::expr::plain_text;
-use crate::expr::text_order;
+use crate::expr::{copied_text, plain_text, text_order};
 use crate::types::{DataType, Range};
 
 /// Bits of a packed reference that hold the length.
@@ -161,6 +160,21 @@ pub fn unpack_text(cx: &mut Context<'_>, word: V) -> Text {
     let length = b.and(word, mask);
     let length = b.convert(length, Scalar::U32);
     Text { data, length, case: Case::Keep, code: None }
+}
+
+/// What a cell takes of a text in scratch memory (`new`): a copy where it is better than what the cell holds (`old`), else
+/// nothing. The cell compares again, as another thread may have been faster.
+pub fn keep_better(cx: &mut Context<'_>, op: CellOp, old: V, new: V) -> Result<V, Unsupported> {
+    let better = text_is_better(cx, op, old, new);
+    let nothing = cx.builder.u64(0);
+    let kept = cx.builder.var_of("kept", nothing);
+    cx.begin_if(better);
+    let text = unpack_text(cx, new);
+    let copy = copied_text(cx, &text);
+    let packed = pack_text(cx, &Repr::Text(copy), None)?;
+    cx.builder.assign(kept, packed);
+    cx.end();
+    Ok(cx.builder.read(kept))
 }
 
 /// Whether a cell that holds the text `old` takes `new`; either may be nothing.

@@ -300,11 +300,15 @@ impl Cells {
         active: Option<V>,
         is_new: &[V],
     ) -> Result<Vec<Vec<V>>, Unsupported> {
-        let each = self.cells.iter().map(|cell| {
+        // What is lowered here is looked at, and copied where it is kept: text need not outlive the row.
+        cx.open_scratch(true);
+        let mut parts = Vec::with_capacity(self.cells.len());
+        for cell in &self.cells {
             let active = both(cx, active, cell.distinct.and_then(|set| is_new.get(set).copied()));
-            contribution(cx, cell, active)
-        });
-        each.collect()
+            parts.push(contribution(cx, cell, active)?);
+        }
+        cx.open_scratch(false);
+        Ok(parts)
     }
 
     /// The aggregates' results; `words` gives the address (`ptr<u64>`) of a word of the group.

@@ -8,7 +8,7 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 use super::distinct::{self, DistinctSet};
-use super::{Cells, declare, group_pointer, update_group};
+use super::{Cells, declare, group_pointer, update_group, word_pointer};
 use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::expr::{Expr, lower};
 use crate::pipeline::{ColumnInfo, Growth};
@@ -95,7 +95,7 @@ impl KeyTable {
         keys: &[Expr],
         cells: &Cells,
         sets: &[DistinctSet],
-        then: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
+        then: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]) -> Result<(), Unsupported>,
     ) -> Result<(), Unsupported> {
         let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
         let probe = self.insert(cx, &values)?;
@@ -104,7 +104,7 @@ impl KeyTable {
         let slot = cx.builder.read(probe.slot);
         let is_new = distinct::insert(cx, sets, &values, None)?;
         let contributions = cells.contributions(cx, None, &is_new)?;
-        then(cx, slot, &contributions);
+        then(cx, slot, &contributions)?;
         cx.end();
         Ok(())
     }
@@ -113,6 +113,13 @@ impl KeyTable {
     pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>]) {
         let base = self.words(cx, slot);
         update_group(cx, cells, base, values, Scope::Device);
+    }
+
+    /// What a cell of one part of the group in `slot` holds.
+    pub fn current(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<V> {
+        let base = self.words(cx, slot);
+        let pointer = word_pointer(cx, base, cells.cells.get(index)?.word);
+        Some(cx.builder.atomic_load(pointer, Scope::Device))
     }
 
     pub fn zeroed(&self) -> Vec<usize> {

@@ -34,6 +34,7 @@ use kelpie_kir::builder::V;
 use self::cells::combine_memory;
 use self::direct::DirectTable;
 use self::distinct::DistinctSet;
+use self::extremes::keep_better;
 use self::functions::Cells;
 use self::hash::KeyTable;
 use self::segments::Segments;
@@ -202,6 +203,10 @@ impl AggregateOperator {
 
     /// Before the row loop.
     pub(crate) fn begin(&mut self, cx: &mut Context<'_>) {
+        // Rows that come sorted have their texts stored.
+        if self.segments.is_none() && self.cells.cells.iter().any(|cell| !cell.op.is_plain()) {
+            cx.declare_scratch();
+        }
         match &mut self.table {
             Table::Single(single) => single.begin(cx, &self.cells),
             Table::Direct(direct) => direct.begin(cx, &self.cells),
@@ -228,14 +233,45 @@ impl AggregateOperator {
 
     /// A row.
     pub(crate) fn consume(&self, cx: &mut Context<'_>, flow: Flow) -> Result<(), Unsupported> {
+        cx.clear_scratch();
         if let Table::Hash(hash) = &self.table {
             return hash.consume(cx, &self.keys, &self.cells, &self.sets, |cx, slot, values| {
-                self.contribute(cx, slot, values);
+                let values = self.kept(cx, Some(slot), values)?;
+                self.contribute(cx, slot, &values);
+                Ok(())
             });
         }
         let prepared = self.prepare(cx, flow)?;
-        self.apply(cx, &prepared);
-        Ok(())
+        self.apply(cx, &prepared)
+    }
+
+    /// A row's contributions without texts that its group does not take; the others are copied, where they are in scratch
+    /// memory.
+    fn kept(
+        &self,
+        cx: &mut Context<'_>,
+        slot: Option<V>,
+        values: &[Vec<V>],
+    ) -> Result<Vec<Vec<V>>, Unsupported> {
+        let mut kept = values.to_vec();
+        if !cx.uses_scratch() {
+            return Ok(kept);
+        }
+        for (index, (cell, value)) in self.cells.cells.iter().zip(&mut kept).enumerate() {
+            let &[new] = value.as_slice() else { continue };
+            if cell.op.is_plain() {
+                continue;
+            }
+            let old = match (&self.table, slot) {
+                (Table::Single(single), _) => single.current(cx, &self.cells, index),
+                (Table::Direct(direct), Some(slot)) => direct.current(cx, &self.cells, slot, index),
+                (Table::Hash(hash), Some(slot)) => hash.current(cx, &self.cells, slot, index),
+                (_, None) => None,
+            };
+            let old = old.ok_or_else(|| Unsupported::internal("a text cell that cannot be looked at"))?;
+            *value = vec![keep_better(cx, cell.op, old, new)?];
+        }
+        Ok(kept)
     }
 
     /// A live row's contributions to the group in `slot`: now, or once the row is closed.
@@ -275,12 +311,14 @@ impl AggregateOperator {
     }
 
     /// The second half: updates the row's group.
-    pub(crate) fn apply(&self, cx: &mut Context<'_>, row: &PreparedRow) {
+    pub(crate) fn apply(&self, cx: &mut Context<'_>, row: &PreparedRow) -> Result<(), Unsupported> {
+        let values = self.kept(cx, row.slot, &row.values)?;
         match (&self.table, row.slot) {
-            (Table::Single(single), _) => single.apply(cx, &self.cells, &row.values),
-            (Table::Direct(_), Some(slot)) => self.contribute(cx, slot, &row.values),
+            (Table::Single(single), _) => single.apply(cx, &self.cells, &values),
+            (Table::Direct(_), Some(slot)) => self.contribute(cx, slot, &values),
             (Table::Direct(_) | Table::Hash(_), _) => cx.impossible("a prepared row without a slot"),
         }
+        Ok(())
     }
 
     /// After the row loop.

@@ -106,6 +106,16 @@ impl SingleGroup {
         }
     }
 
+    /// What a cell of one part holds for this thread.
+    pub fn current(&self, cx: &mut Context<'_>, cells: &Cells, index: usize) -> Option<V> {
+        if let Some(register) = self.registers.get(index) {
+            return Some(cx.builder.read(*register.first()?));
+        }
+        let base = self.base(cx, cells);
+        let pointer = word_pointer(cx, base, cells.cells.get(index)?.word);
+        Some(cx.builder.atomic_load(pointer, Scope::Device))
+    }
+
     pub fn end(&self, cx: &mut Context<'_>, cells: &Cells) {
         match self.method {
             Method::Atomic => {}

@@ -137,6 +137,12 @@ impl ThreadTables {
         }
     }
 
+    /// What this thread's cell holds.
+    pub fn own(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize) -> Option<Vec<V>> {
+        let thread = cx.builder.builtin(Builtin::ThreadId);
+        self.contribution(cx, slot, op, index, thread)
+    }
+
     /// Adds modulo the place's width: the total is known to fit.
     fn add_narrow(&self, cx: &mut Context<'_>, slot: V, place: Place, value: &[V], thread: V) {
         let (Some(pointer), &[value]) = (self.address(cx, place, 0, slot, thread), value) else {

@@ -1,0 +1,186 @@
+//! Minima and maxima of computed text: what is not kept takes no memory, however many rows there are.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
+use arrow::record_batch::RecordBatch;
+use common::Table;
+use kelpie_compile::expr::{Expr, ExprKind, Function};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions, Resolution};
+
+const WORDS: [&str; 7] = ["kelp", "Alga", "dulse", "nori", "", "wakame", "laver"];
+const FILLING: &str = " of the cold and shallow waters of every coast there is";
+
+/// A row: dense key, wide key, two words.
+type Row = (i32, i64, Option<&'static str>, &'static str);
+
+fn rows(count: usize) -> Vec<Row> {
+    let mut seed = 3u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize
+    };
+    let row = |_| {
+        let key = random() % 5;
+        let word = (random() % 9 > 0).then(|| WORDS[random() % WORDS.len()]);
+        (key as i32, (key as i64 - 2) * 3_000_000_000_000_000_000, word, WORDS[random() % WORDS.len()])
+    };
+    (0..count).map(row).collect()
+}
+
+fn table(rows: &[Row]) -> Arc<Table> {
+    let arrays: Vec<ArrayRef> = vec![
+        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.0))),
+        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.1))),
+        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.2))),
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.3))),
+    ];
+    let field = |array: &ArrayRef| ArrowField::new("column", array.data_type().clone(), true);
+    let schema = Arc::new(Schema::new(arrays.iter().map(field).collect::<Vec<_>>()));
+    Arc::new(Table(vec![RecordBatch::try_new(schema, arrays).expect("a batch")]))
+}
+
+const COLUMNS: [DataType; 4] = [DataType::Int32, DataType::Int64, DataType::Utf8, DataType::Utf8];
+
+fn column(index: usize) -> Expr {
+    Expr::column(index, COLUMNS[index].clone(), index == 2)
+}
+
+fn text(function: Function, arguments: Vec<Expr>) -> Expr {
+    let nullable = arguments.iter().any(|argument| argument.nullable);
+    Expr { kind: ExprKind::Function(function, arguments), data_type: DataType::Utf8, nullable }
+}
+
+/// `w || ' of the …' || v`, and `upper(w || v)`: NULL where `w` is.
+fn computed() -> [Expr; 2] {
+    let filling = Expr::literal(Literal::Utf8(FILLING.into()), DataType::Utf8);
+    let long = text(Function::ConcatOperator, vec![column(2), filling, column(3)]);
+    let both = text(Function::ConcatOperator, vec![column(2), column(3)]);
+    [long, text(Function::Upper, vec![both])]
+}
+
+fn evaluated(row: &Row) -> Option<[String; 2]> {
+    let (word, other) = (row.2?, row.3);
+    Some([format!("{word}{FILLING}{other}"), format!("{word}{other}").to_uppercase()])
+}
+
+/// Minimum and maximum of both, beneath a projection, so that they are columns of their own.
+fn plan(key: Option<usize>) -> Plan {
+    let field =
+        |data_type: &DataType, nullable| Field { name: "c".into(), data_type: data_type.clone(), nullable };
+    let fields = COLUMNS.iter().enumerate().map(|(index, data_type)| field(data_type, index == 2)).collect();
+    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..4).collect(), fields });
+    let exprs: Vec<Expr> = [column(0), column(1)].into_iter().chain(computed()).collect();
+    let input = Plan::Project { input: Box::new(scan), exprs, names: vec![String::new(); 4] };
+    let aggregate = |function, index| Aggregate {
+        function,
+        argument: Some(Expr::column(index, DataType::Utf8, true)),
+        distinct: false,
+        field: field(&DataType::Utf8, true),
+    };
+    let aggregates = [2, 3].into_iter().flat_map(|index| {
+        [aggregate(AggregateFunction::Min, index), aggregate(AggregateFunction::Max, index)]
+    });
+    let keys: Vec<Expr> = key.map(column).into_iter().collect();
+    let names = vec![String::new(); keys.len() + 4];
+    Plan::Aggregate { input: Box::new(input), keys, aggregates: aggregates.collect(), names }
+}
+
+/// By key: the least and the greatest of each text.
+type Extremes = BTreeMap<i64, Vec<Option<String>>>;
+
+fn expected(rows: &[Row], key: Option<usize>) -> Extremes {
+    let mut groups: BTreeMap<i64, Vec<Option<[String; 2]>>> = BTreeMap::new();
+    for row in rows {
+        let key = match key {
+            None => 0,
+            Some(0) => row.0.into(),
+            Some(_) => row.1,
+        };
+        groups.entry(key).or_default().push(evaluated(row));
+    }
+    let extremes = |texts: Vec<Option<[String; 2]>>| {
+        let each = |index: usize| texts.iter().flatten().map(move |texts| texts[index].clone());
+        [0, 1].into_iter().flat_map(|index| [each(index).min(), each(index).max()]).collect()
+    };
+    groups.into_iter().map(|(key, texts)| (key, extremes(texts))).collect()
+}
+
+fn found(batch: &RecordBatch, grouped: bool) -> Extremes {
+    let keys = grouped.then(|| cast(batch.column(0), &ArrowType::Int64).expect("integers"));
+    let texts = |row: usize| {
+        let text = |column: &ArrayRef| {
+            let column = cast(column, &ArrowType::Utf8).expect("text");
+            let column = column.as_string::<i32>();
+            column.is_valid(row).then(|| column.value(row).to_string())
+        };
+        batch.columns()[usize::from(grouped)..].iter().map(text).collect()
+    };
+    let key = |row| keys.as_ref().map_or(0, |keys| keys.as_primitive::<Int64Type>().value(row));
+    (0..batch.num_rows()).map(|row| (key(row), texts(row))).collect()
+}
+
+fn check(engine: &Engine, rows: &[Row], options: &QueryOptions) {
+    let source = table(rows);
+    for key in [None, Some(0), Some(1)] {
+        let query = Query { plan: plan(key), sources: vec![source.clone() as _], options: options.clone() };
+        match engine.execute(&query, &CancelToken::default()) {
+            Ok(output) => {
+                assert_eq!(found(&output.batch, key.is_some()), expected(rows, key), "{key:?}, {options:?}")
+            }
+            Err(error) => panic!("{key:?}, {options:?}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn every_model_gives_the_same() {
+    let engine = Engine::new();
+    let mut devices = vec![(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
+    devices.extend(kelpie_engine::testing::has_cuda(&engine).then_some((DeviceChoice::Cuda, 32)));
+    for count in [0, 1, 300] {
+        let rows = rows(count);
+        for micro_model in MicroModel::ALL {
+            for resolution in Resolution::ALL {
+                for &(device, simt_lanes) in &devices {
+                    let options = QueryOptions {
+                        device,
+                        micro_model,
+                        resolution,
+                        simt_lanes,
+                        ..QueryOptions::default()
+                    };
+                    if count > 0 {
+                        check(&engine, &rows, &options);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Ten times as much text is made as there is memory.
+#[test]
+fn memory_does_not_grow_with_rows() {
+    for (device, count, limit) in
+        [(DeviceChoice::Cpu, 600_000, 4 << 20), (DeviceChoice::Simt, 20_000, 600 << 10)]
+    {
+        let rows = rows(count);
+        let texts = rows.iter().flat_map(|row| evaluated(row).into_iter().flatten());
+        assert!(texts.map(|text| text.len()).sum::<usize>() > 2 * limit);
+        for micro_model in [MicroModel::Resolution, MicroModel::Pipelined] {
+            let memory_limit = Some(limit as u64);
+            let options = QueryOptions { device, micro_model, memory_limit, ..QueryOptions::default() };
+            check(&Engine::new(), &rows, &options);
+        }
+    }
+}
