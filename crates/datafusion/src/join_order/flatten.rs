@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::Result;
@@ -25,6 +25,7 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJo
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::enumerate::JoinTree;
+use super::failing::may_fail;
 use super::graph::NodeSet;
 
 type Node = Arc<dyn ExecutionPlan>;
@@ -99,6 +100,8 @@ pub(crate) struct Predicate {
     pub expr: Expr,
     /// Nodes that must be joined first.
     pub nodes: NodeSet,
+    /// See [`may_fail`].
+    pub may_fail: bool,
 }
 
 /// A subtree: its output columns and its order.
@@ -224,7 +227,12 @@ impl Flat {
             }
             Some(Shape::Filter(filter)) => {
                 let input = self.add(filter.input())?;
-                self.conjuncts(filter.predicate(), &|i| input.outputs.get(i).copied(), input.tree.nodes())?;
+                self.conjuncts(
+                    filter.predicate(),
+                    &filter.input().schema(),
+                    &|i| input.outputs.get(i).copied(),
+                    input.tree.nodes(),
+                )?;
                 Some(Subtree {
                     outputs: project(input.outputs, filter.projection().as_deref())?,
                     tree: input.tree,
@@ -262,7 +270,7 @@ impl Flat {
                     JoinSide::None => None,
                 }
             };
-            self.conjuncts(filter.expression(), &column, tree.nodes())?;
+            self.conjuncts(filter.expression(), filter.schema(), &column, tree.nodes())?;
         }
         let outputs = [left.outputs, right.outputs].concat();
         Some(Subtree { outputs: project(outputs, projection)?, tree })
@@ -313,6 +321,7 @@ impl Flat {
     fn conjuncts(
         &mut self,
         predicate: &Expr,
+        schema: &Schema,
         column: &dyn Fn(usize) -> Option<usize>,
         below: NodeSet,
     ) -> Option<()> {
@@ -326,7 +335,8 @@ impl Flat {
             if nodes.is_empty() || can_fail(&expr) {
                 nodes = below;
             }
-            self.predicates.push(Predicate { expr, nodes });
+            let may_fail = may_fail(conjunct.as_ref(), schema);
+            self.predicates.push(Predicate { expr, nodes, may_fail });
         }
         Some(())
     }

@@ -7,6 +7,7 @@
 
 mod dictionary;
 mod enumerate;
+mod failing;
 mod flatten;
 mod graph;
 mod model;
@@ -170,6 +171,9 @@ fn reordered(tree: &Node, planning: Planning<'_>) -> Result<Option<Node>> {
     match enumerate::cost(&model.graph, &subtree.tree) {
         Some(before) if cost - least >= WORTH * (before - least) => return Ok(None),
         _ => {}
+    }
+    if !failing::keeps_guards(&flat, &subtree.tree, &order) {
+        return Ok(None);
     }
     let rebuild = Rebuild {
         flat: &flat,
