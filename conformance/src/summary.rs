@@ -127,7 +127,7 @@ impl Summary {
             self.deaths.len(),
             self.open.len(),
         );
-        let sum = |which: usize| self.seconds.iter().map(|(_, seconds)| seconds[which]).sum::<f64>();
+        let sum = |which: usize| self.seconds.iter().fold(0.0, |sum, (_, seconds)| sum + seconds[which]);
         println!("{:.0} s in plain DataFusion, {:.0} s with Kelpie", sum(0), sum(1));
         if timing {
             self.print_slow();
