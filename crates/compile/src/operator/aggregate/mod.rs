@@ -142,7 +142,7 @@ impl AggregateOperator {
         Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, segments, row_bound })
     }
 
-    /// What sums are called that can be beyond their type ([`Status::sum_overflow`]), by the position of their aggregate.
+    /// What sums are called that can be beyond their type ([`Status::sum_overflow`](crate::context::Status::sum_overflow)), by the position of their aggregate.
     pub fn names_of_sums(&self) -> Vec<String> {
         self.cells.names()
     }
