@@ -16,7 +16,8 @@ use datafusion::common::{DataFusionError, exec_err};
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_datafusion::testing::uncompiled_reasons;
+use kelpie_datafusion::{KelpieOptions, KelpieSession, SessionOptions};
 
 const ROWS: i64 = 3_000;
 
@@ -386,6 +387,25 @@ async fn what_only_the_result_needs_is_left_to_datafusion() {
     pair.refused("SELECT id, md5(url) FROM t WHERE id % 2 = 0", "the function md5 is not compiled").await;
     pair.refused("SELECT md5(url) m, x FROM t ORDER BY x DESC, id LIMIT 3", "md5").await;
     pair.refused("SELECT md5(m) FROM (SELECT max(url) m FROM t)", "md5").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reasons_are_those_of_the_rule() {
+    let pair = Pair::new(1);
+    let reasons = async |sql: &str| {
+        let plan = pair.plain.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        let options = KelpieOptions::of(pair.kelpie.context().state().config_options());
+        uncompiled_reasons(&plan, pair.kelpie.engine(), &options)
+    };
+    // No code is generated for a regular expression of so many states: it is a column.
+    let many_states = "SELECT count(*), sum(id) FROM t WHERE url ~ '(s|i).{18}(p|q)'";
+    assert!(pair.explain(many_states).await.contains("derived: "));
+    pair.compiled(many_states).await;
+    assert_eq!(reasons(&format!("{many_states} AND id >= 0")).await, [""; 0]);
+    let random = "SELECT md5(url) k, count(*) FROM t WHERE random() < 2 GROUP BY 1";
+    let (_, ran) = pair.run(random).await;
+    assert!(!ran.is_empty());
+    assert_eq!(reasons(random).await, ran);
 }
 
 #[tokio::test(flavor = "multi_thread")]
