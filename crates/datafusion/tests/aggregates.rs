@@ -415,3 +415,22 @@ async fn sums_beyond_their_type() {
         }
     }
 }
+
+/// What counts values that are never NULL evaluates them all the same, where they may fail.
+#[tokio::test(flavor = "multi_thread")]
+async fn counted_values_that_fail() {
+    for device in ["cpu", "simt"] {
+        let (plain, kelpie) = sessions(11, &[("kelpie.device", device)]).unwrap();
+        for sql in [
+            "SELECT count(CAST(nn * 100 AS TINYINT)) FROM t",
+            "SELECT k, count(CAST(nn * 100 AS TINYINT)), count(*) FROM t GROUP BY k",
+            "SELECT k, count(100 / (nn - nn)) FROM t GROUP BY k",
+        ] {
+            let query = Generated { sql: sql.into(), ordered: false };
+            let outcome = compare(&plain, &kelpie, &query).await;
+            assert!(matches!(outcome, Outcome::BothFailed(_)), "{sql}: {outcome:?}");
+        }
+        let compiled = kelpie.sql("SELECT k, count(CAST(nn AS TINYINT)) FROM t GROUP BY k").await.unwrap();
+        assert!(compiled.timing.compiled, "{:?}", compiled.timing.reasons);
+    }
+}

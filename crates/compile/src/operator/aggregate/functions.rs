@@ -9,7 +9,7 @@ use super::exact::{UpperBits, shift_for, upper_bits, upper_range};
 use super::extremes::{OrderKey, pack_text};
 use super::reading::{Form, Reading, SumCheck};
 use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
-use crate::expr::{Expr, lower};
+use crate::expr::{Expr, can_fail, lower};
 use crate::pipeline::{ColumnInfo, column_of};
 use crate::plan::{Aggregate, AggregateFunction};
 use crate::types::{DataType, Range};
@@ -178,7 +178,10 @@ impl Cells {
         let can_be_empty = nullable || !grouped;
         let counts =
             can_be_empty || matches!(aggregate.function, AggregateFunction::Count | AggregateFunction::Avg);
-        let count = match (nullable, distinct) {
+        // An argument that may fail is evaluated, though its rows are counted without.
+        let range_of = |column: usize| columns.get(column).and_then(|column| column.range);
+        let evaluates = aggregate.function == AggregateFunction::Count && can_fail(argument, &range_of);
+        let count = match (nullable || evaluates, distinct) {
             _ if !counts => None,
             (false, None) => Some(self.row_count()),
             _ => {

@@ -26,7 +26,7 @@ pub(super) async fn shrink(
                 break 'smaller;
             }
             if let Outcome::Different(how) =
-                compare_by(plain, kelpie, &smaller.generated(), smaller.guarded).await
+                compare_by(plain, kelpie, &smaller.generated(), smaller.nature()).await
                 && kind_of(&how) == kind
             {
                 (query, shown) = (smaller, Some(how));

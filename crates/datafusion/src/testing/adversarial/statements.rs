@@ -3,9 +3,10 @@
 
 use fastrand::Rng;
 
+use super::super::compare::Nature;
 use super::super::queries::Generated;
 use super::expressions::{Expressions, Limits};
-use super::grammar::Kind;
+use super::grammar::{KINDS, Kind};
 use super::tree::Node;
 
 /// A generated query that can be made smaller.
@@ -15,7 +16,9 @@ pub(super) struct Query {
     /// Orders the answer by all of its columns, perhaps with a limit.
     order: Option<String>,
     /// Whether it leaves open for which rows an operand is computed.
-    pub guarded: bool,
+    guarded: bool,
+    /// Whether no two rows of the answer are equal.
+    is_set: bool,
 }
 
 impl Query {
@@ -23,6 +26,10 @@ impl Query {
         let order = self.order.as_deref().unwrap_or_default();
         let sql = format!("{}{order}", self.body.sql());
         Generated { sql, ordered: self.order.is_some() }
+    }
+
+    pub fn nature(&self) -> Nature {
+        Nature { guarded: self.guarded, is_set: self.is_set }
     }
 
     /// Every query that is one step smaller.
@@ -39,6 +46,8 @@ pub(super) struct Statements {
     e: Expressions,
     /// Whether a value was used whose last digits depend on the order of the rows: the answer has no order then.
     inexact: bool,
+    /// Whether no two rows of the answer are equal.
+    is_set: bool,
 }
 
 const TABLES: [&str; 8] = ["x", "x", "x", "x", "y", "one", "none", "many"];
@@ -49,7 +58,7 @@ impl Statements {
         // A query that fails says little: most cannot. Without guards, a failure of DataFusion must be one of Kelpie.
         let limits = Limits { failing: rng.u8(0..5) < 2, guards: rng.u8(0..4) > 0 };
         let e = Expressions { rng, limits, aliases: vec![""], guarded: false, in_list: false };
-        Statements { e, inexact: false }
+        Statements { e, inexact: false, is_set: false }
     }
 
     /// The one query.
@@ -67,7 +76,7 @@ impl Statements {
             _ => self.nested(),
         };
         let order = (!self.inexact && self.e.below(5) < 2).then(|| self.order(columns));
-        Query { body, order, guarded: self.e.guarded }
+        Query { body, order, guarded: self.e.guarded, is_set: self.is_set }
     }
 
     /// An order by all columns, so that only equal rows may change places, and perhaps a limit.
@@ -323,6 +332,7 @@ impl Statements {
             "EXCEPT ALL",
         ]);
         self.e.guarded |= !operator.starts_with("UNION");
+        self.is_set = !operator.ends_with("ALL");
         let kinds: Vec<Kind> = (0..1 + self.e.below(3)).map(|_| self.e.kind()).collect();
         let mut operand = || {
             let mut kinds = kinds.iter();
@@ -338,11 +348,16 @@ impl Statements {
     }
 
     /// The keys are columns, and no filter makes one constant: DataFusion gives a set's group several times where a key of
-    /// another set is constant.
+    /// another set is constant. They are different columns: it takes two names of one column for equal in every set, and
+    /// leaves the second out of ORDER BY.
     fn grouping_sets(&mut self) -> (Node, usize) {
-        let keys = self.items(2, "k", |s| {
-            let kind = s.e.kind();
-            s.e.column(kind)
+        let mut columns: Vec<(Kind, &str)> =
+            KINDS.iter().flat_map(|kind| kind.columns().iter().map(|column| (*kind, *column))).collect();
+        self.e.rng.shuffle(&mut columns);
+        let mut columns = columns.into_iter();
+        let keys = self.items(2, "k", |s| match columns.next() {
+            Some((kind, column)) => s.e.named(kind, column),
+            None => Node::text("NULL"),
         });
         let aggregates = self.items(1, "v", |s| s.e.expression(Kind::Int, 1));
         let sets = self.e.one(&[
