@@ -129,6 +129,7 @@ impl Statements {
     }
 
     fn distinct(&mut self) -> (Node, usize) {
+        self.is_set = true;
         let count = 1 + self.e.below(3);
         let items = self.items(count, "c", |s| s.any_key());
         let (table, filter) = (self.table(), self.filter());
@@ -143,6 +144,7 @@ impl Statements {
     }
 
     fn grouped(&mut self) -> (Node, usize) {
+        self.is_set = true;
         let (keys, aggregates) = (1 + self.e.below(3), self.e.below(4));
         let mut items = self.items(keys, "k", |s| s.any_key());
         items.extend(self.items(aggregates, "a", Statements::aggregate));
