@@ -31,6 +31,9 @@ use crate::whole_files::whole_files;
 
 /// A file is not split below this many bytes a partition.
 const SMALLEST_SPLIT_BYTES: usize = 1 << 20;
+/// A file of CSV below this size is not split: where a range begins, a line feed inside of quotes ends a row. DataFusion, which
+/// splits from this size on, asks that `newlines_in_values` is set for larger files.
+const SMALLEST_SPLIT_CSV: usize = 10 << 20;
 /// Batches in memory are handed on in pieces of at most this many rows, and not spread over threads below it.
 const PIECE_ROWS: usize = 1 << 16;
 
@@ -184,7 +187,7 @@ impl ScanTable {
         let cores = thread::available_parallelism().map_or(1, |n| n.get());
         let (mut groups, mut pieces) = (Vec::new(), Vec::new());
         match &self.data {
-            Data::Files(config) if can_split(config) => groups = split(&config.file_groups, cores),
+            Data::Files(config) if can_split(config) => groups = split(config, cores),
             Data::Files(config) => {
                 let files = config.file_groups.iter().flat_map(FileGroup::iter);
                 groups = files.map(|file| FileGroup::new(vec![file.clone()])).collect();
@@ -223,15 +226,17 @@ fn can_split(config: &FileScanConfig) -> bool {
 }
 
 /// Byte ranges for every core, in file order.
-fn split(groups: &[FileGroup], cores: usize) -> Vec<FileGroup> {
+fn split(config: &FileScanConfig, cores: usize) -> Vec<FileGroup> {
+    let groups = &config.file_groups;
+    let smallest = if config.file_source().is::<CsvSource>() { SMALLEST_SPLIT_CSV } else { 0 };
     let bytes: u64 = groups.iter().flat_map(FileGroup::iter).map(|file| file.effective_size()).sum();
     let parts = (bytes as usize / SMALLEST_SPLIT_BYTES).clamp(1, cores);
     FileGroupPartitioner::new()
         .with_target_partitions(parts)
-        .with_repartition_file_min_size(0)
+        .with_repartition_file_min_size(smallest)
         .repartition_file_groups(groups)
         .filter(|_| parts > 1)
-        .unwrap_or_else(|| groups.to_vec())
+        .unwrap_or_else(|| groups.clone())
 }
 
 /// The source without projection and predicate, and what of its format decides the values read.

@@ -144,3 +144,19 @@ async fn an_error_of_the_query_stays_what_it_is() {
         assert!(error.contains("timestamp") && !error.contains("line"), "{error}");
     }
 }
+
+/// DataFusion takes files below 10 MB in one piece, so that line feeds inside of quotes are no ends of rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn line_feeds_in_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = String::from("id,note\n");
+    for i in 0..100_000 {
+        writeln!(text, "{i},\"first line\n1,second line of {i}\"").unwrap();
+    }
+    let path = file(&folder, "notes.csv", &text);
+    let session = KelpieSession::new(SessionOptions::default().with("kelpie.device", "cpu")).unwrap();
+    session.register_path("notes", &path).await.unwrap();
+    let sql = "SELECT count(*) AS n, sum(id) AS s, count(DISTINCT note) AS d FROM notes";
+    let answer = shown(&session, sql).await;
+    assert!(answer.contains("| 100000 | 4999950000 | 100000 |"), "{answer}");
+}
