@@ -14,6 +14,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use kelpie_engine::Engine;
 
+use crate::float_statistics::keep_floats_from_statistics;
 use crate::join_order::JoinOrderRule;
 use crate::options::KelpieOptions;
 use crate::rule::KelpieRule;
@@ -75,7 +76,9 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
         return builder;
     }
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
-    add_join_order(&mut builder.physical_optimizers().get_or_insert_default().rules, &runtime);
+    let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
+    keep_floats_from_statistics(rules);
+    add_join_order(rules, &runtime);
     let inner = builder.query_planner().take().unwrap_or_else(|| Arc::new(DefaultPlanner));
     builder
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))

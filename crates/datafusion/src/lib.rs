@@ -8,6 +8,7 @@ mod deep;
 mod derived;
 mod exec;
 mod files;
+mod float_statistics;
 mod install;
 mod join_order;
 mod memory_identity;

@@ -37,3 +37,29 @@ async fn statistics_that_hide_a_nan_are_not_believed() {
     let result = session.sql("SELECT x, count(*) AS n FROM t GROUP BY x ORDER BY n").await.unwrap();
     assert_eq!(result.rows(), 2);
 }
+
+/// Nor for minima and maxima, which DataFusion would answer without reading anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn extremes_of_floats_are_not_taken_from_statistics() {
+    let (_folder, session) = session(Arc::new(Float64Array::from(vec![2.5, f64::NAN, 1.0]))).await;
+    let extremes = async |sql| {
+        let result = session.sql(sql).await.unwrap();
+        let column = |index| result.batches[0].column(index).as_primitive::<Float64Type>().value(0);
+        (column(0), column(1))
+    };
+    for rows in ["0", "1000000"] {
+        session.set("kelpie.min_rows", rows).unwrap();
+        for sql in ["SELECT min(x), max(x) FROM t", "SELECT min(x), max(x), count(*) FROM t"] {
+            let (least, greatest) = extremes(sql).await;
+            assert_eq!(least, 1.0, "{sql}");
+            assert!(greatest.is_nan(), "{sql}: {greatest}");
+        }
+    }
+    let plan = session.context().sql("SELECT count(*), count(x) FROM t").await.unwrap();
+    let plan = plan.create_physical_plan().await.unwrap();
+    let plan = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
+    assert!(plan.contains("PlaceholderRowExec"), "what statistics know is not read:\n{plan}");
+    // DataFusion alone.
+    session.set("kelpie.enabled", "false").unwrap();
+    assert_eq!(extremes("SELECT min(x), max(x) FROM t").await, (1.0, 2.5));
+}
