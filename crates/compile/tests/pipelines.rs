@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
@@ -180,6 +180,34 @@ fn cells(grouped: bool) -> (Plan, ScanInfo) {
     (Plan::Aggregate { input: Box::new(scan), keys, aggregates, names }, info)
 }
 
+/// Cells whose arguments are made by the kernel: texts in scratch memory, and decimals that nothing proves to have a sum within
+/// 128 bits. By the return flag, by the order key, or not at all.
+fn made(key: Option<usize>) -> (Plan, ScanInfo) {
+    let (scan, info) = lineitem();
+    use AggregateFunction::*;
+    let text = |function, arguments| Expr {
+        kind: ExprKind::Function(function, arguments),
+        data_type: DataType::Utf8,
+        nullable: false,
+    };
+    let both = text(Function::ConcatOperator, vec![column(&scan, 8), column(&scan, 4)]);
+    let upper = text(Function::Upper, vec![column(&scan, 8)]);
+    let key_of_order = Expr {
+        kind: ExprKind::Cast { input: Box::new(column(&scan, 7)), safe: false },
+        data_type: DataType::Decimal128 { precision: 38, scale: 0 },
+        nullable: false,
+    };
+    let square = arithmetic(ArithmeticOp::Multiply, key_of_order.clone(), key_of_order, 38, 0);
+    let aggregates = vec![
+        of_type(Min, both, DataType::Utf8),
+        of_type(Max, upper, DataType::Utf8),
+        aggregate(Sum, Some(square), 38, 0),
+    ];
+    let keys: Vec<Expr> = key.map(|key| column(&scan, key)).into_iter().collect();
+    let names = vec![String::new(); keys.len() + aggregates.len()];
+    (Plan::Aggregate { input: Box::new(scan), keys, aggregates, names }, info)
+}
+
 /// A filter, a join of the table with itself, and groups.
 fn joined() -> (Plan, ScanInfo) {
     let (scan, info) = lineitem();
@@ -245,6 +273,9 @@ fn queries() -> Vec<(&'static str, (Plan, ScanInfo))> {
         ("stored", groups(&[7, 8])),
         ("cells", cells(false)),
         ("cells in groups", cells(true)),
+        ("made", made(None)),
+        ("made in groups", made(Some(4))),
+        ("made in many groups", made(Some(7))),
         ("joined", joined()),
         ("sorted", sorted()),
     ]
@@ -336,5 +367,26 @@ fn many_groups_are_not_resolved() {
     {
         let name = &compile(&groups(&keys), &gpu, MicroModel::Resolution).pipelines[0].name;
         assert_eq!(name.contains("segments in warps"), resolved, "{keys:?}: {name}");
+    }
+}
+
+/// What is made in scratch memory, and sums of which the upper bits are added too, for a GPU.
+#[test]
+fn kernels_of_made_arguments_pass_nvrtc() {
+    let nvrtc = match kelpie_device::nvrtc::get() {
+        Ok(nvrtc) => nvrtc,
+        Err(error) => return kelpie_device::testing::skip("nvrtc", &error),
+    };
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    for key in [None, Some(4), Some(7)] {
+        for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
+            let pipelines = compile(&made(key), &gpu, micro_model).pipelines;
+            for module in pipelines.into_iter().flat_map(CompiledPipeline::into_modules) {
+                let module = validate(module).expect("valid");
+                let source = kelpie_backend::cuda::print(&module).expect("prints");
+                let compiled = nvrtc.compile(&source, "sm_90", "made");
+                assert!(compiled.is_ok(), "{key:?}, {micro_model:?}: {:?}", compiled.err());
+            }
+        }
     }
 }
