@@ -11,6 +11,7 @@ use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
+use tokio::sync::RwLock;
 
 /// `id`: the row; `one`: always 1; `s`: some 60 bytes of text.
 fn table(rows: i64) -> Arc<MemTable> {
@@ -37,9 +38,13 @@ fn status_mb(name: &str) -> Option<u64> {
     line.trim_start_matches(':').trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kb| kb / 1024)
 }
 
+/// Who measures the memory of the process has it alone.
+static PROCESS: RwLock<()> = RwLock::const_new(());
+
 /// A self-join whose answer is some 600 MB, twice that where it would be on the device and on the host.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_answer_takes_bounded_memory() {
+    let _alone = PROCESS.write().await;
     let side = 2500;
     let session = session("deny", side);
     let sql = "select a.id + b.id x, a.s || '' s from t a join t b on a.one = b.one";
@@ -63,6 +68,7 @@ async fn a_large_answer_takes_bounded_memory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_answer_stops_the_engine() {
+    let _shared = PROCESS.read().await;
     let session = session("deny", 4000);
     let sql = "select a.id x, b.id y, a.one from t a join t b on a.one = b.one";
     for batches in [0, 1, 3] {
@@ -80,6 +86,7 @@ async fn a_dropped_answer_stops_the_engine() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_is_that_of_datafusion_and_comes_before_any_row() {
+    let _shared = PROCESS.read().await;
     let rows = 100_000;
     let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     plain.register_table("t", table(rows)).unwrap();
@@ -102,6 +109,7 @@ async fn an_error_is_that_of_datafusion_and_comes_before_any_row() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_kernels_do_not_handle_runs_elsewhere_before_any_row() {
+    let _shared = PROCESS.read().await;
     let session = session("allow", 3000);
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", Arc::new(Int64Array::from_iter_values(0..3000))),
