@@ -30,18 +30,17 @@ const BLOCKS: usize = 0x11_0000 >> BLOCK_BITS;
 pub(super) const FIRST_BLOCK: u32 = (BLOCKS / 2) as u32;
 
 /// Mappings to upper case.
-pub(super) static UPPER: LazyLock<Arc<[u8]>> =
-    LazyLock::new(|| make(&|c| c.to_uppercase().collect(), &|_| 0));
+pub(super) static UPPER: LazyLock<Arc<[u8]>> = LazyLock::new(|| make(&|c| mapped(c.to_uppercase()), &|_| 0));
 
 /// Mappings to upper case; [`PROPERTY`] marks letters and digits.
 pub(super) static CAPITALS: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
-    make(&|c| c.to_uppercase().collect(), &|c| if c.is_alphanumeric() { PROPERTY } else { 0 })
+    make(&|c| mapped(c.to_uppercase()), &|c| if c.is_alphanumeric() { PROPERTY } else { 0 })
 });
 
 /// Mappings to lower case, with what tells the end of a word.
 pub(super) static LOWER: LazyLock<Arc<[u8]>> = LazyLock::new(|| {
     let properties = word_properties();
-    make(&|c| c.to_lowercase().collect(), &|c| properties.get(&c).copied().unwrap_or_default())
+    make(&|c| mapped(c.to_lowercase()), &|c| properties.get(&c).copied().unwrap_or_default())
 });
 
 /// Every character of a block, where it is one.
@@ -50,22 +49,37 @@ fn characters(block: usize) -> impl Iterator<Item = Option<char>> {
     (start..start + (1 << BLOCK_BITS)).map(char::from_u32)
 }
 
-fn make(map: &dyn Fn(char) -> Vec<char>, properties: &dyn Fn(char) -> u32) -> Arc<[u8]> {
+/// What a character becomes; [`NONE`] behind the last one, and everywhere where it stays as it is.
+type Mapped = [char; MOST];
+
+const NONE: char = '\0';
+const ITSELF: Mapped = [NONE; MOST];
+
+fn mapped(characters: impl Iterator<Item = char>) -> Mapped {
+    let mut all = ITSELF;
+    all.iter_mut().zip(characters).for_each(|(place, c)| *place = c);
+    all
+}
+
+fn make(map: &dyn Fn(char) -> Mapped, properties: &dyn Fn(char) -> u32) -> Arc<[u8]> {
+    let entry = |c: char| {
+        let mapped = map(c);
+        (properties(c), if mapped == [c, NONE, NONE] { ITSELF } else { mapped })
+    };
     let mut numbers: Vec<u16> = Vec::with_capacity(BLOCKS);
-    let mut known: HashMap<Vec<(u32, Vec<char>)>, u16> = HashMap::new();
-    let mut blocks: Vec<Vec<(u32, Vec<char>)>> = Vec::new();
+    let mut known: HashMap<Vec<(u32, Mapped)>, u16> = HashMap::new();
+    let mut blocks: Vec<Vec<(u32, Mapped)>> = Vec::new();
+    // Most blocks have nothing to map: they are not compared.
+    let mut plain = None;
     for block in 0..BLOCKS {
-        let entry = |c: Option<char>| match c {
-            Some(c) => {
-                let mapped = map(c);
-                (properties(c), if mapped == [c] { Vec::new() } else { mapped })
-            }
-            None => (0, Vec::new()),
-        };
-        let entries: Vec<_> = characters(block).map(entry).collect();
+        let entries: Vec<_> = characters(block).map(|c| c.map_or((0, ITSELF), entry)).collect();
         let next = blocks.len() as u16;
-        numbers.push(*known.entry(entries.clone()).or_insert(next));
-        if usize::from(next) < known.len() {
+        let number = match entries.iter().all(|entry| *entry == (0, ITSELF)) {
+            true => *plain.get_or_insert(next),
+            false => *known.entry(entries.clone()).or_insert(next),
+        };
+        numbers.push(number);
+        if number == next {
             blocks.push(entries);
         }
     }
@@ -74,12 +88,11 @@ fn make(map: &dyn Fn(char) -> Vec<char>, properties: &dyn Fn(char) -> u32) -> Ar
     let mut several: Vec<u32> = Vec::new();
     let behind = words.len() + (blocks.len() << BLOCK_BITS);
     for (properties, mapped) in blocks.iter().flatten() {
-        words.push(match mapped.as_slice() {
-            [] => *properties,
-            [one] => *properties | u32::from(*one),
+        words.push(match *mapped {
+            [one, NONE, _] => *properties | u32::from(one),
             more => {
                 let place = (behind + several.len()) as u32;
-                several.extend((0..MOST).map(|index| more.get(index).map_or(0, |c| u32::from(*c))));
+                several.extend(more.map(u32::from));
                 *properties | SEVERAL | place
             }
         });
