@@ -193,6 +193,8 @@ fn lines_of(child: &mut Child) -> Receiver<String> {
 fn child(arguments: &[String]) -> ExitCode {
     let [generator, items, settings @ ..] = arguments else { return usage() };
     let settings: Vec<(&str, &str)> = settings.iter().filter_map(|pair| pair.split_once('=')).collect();
+    // A panic is an outcome, mostly of DataFusion's: a line tells enough.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{}", panic.to_string().replace('\n', " "))));
     let engine = Arc::new(Engine::default());
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
