@@ -270,6 +270,32 @@ fn sorts(plan: &Plan) -> usize {
 }
 
 /// DataFusion sorts the partitions of a join's probe side and merges what comes out; Kelpie's joins keep no order.
+
+/// A key that is constant in each partition, but not in all of them together, is left out of the sorts below a merge.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_constant_in_each_partition() {
+    for partitions in [1, 3] {
+        let (_, kelpie) = contexts(partitions, true);
+        kelpie.sql("SET kelpie.device = 'cpu'").await.unwrap().collect().await.unwrap();
+        for (sql, expected) in [
+            (
+                "SELECT -k AS a, 1.5 AS b FROM t UNION ALL SELECT k, 0.5 FROM t ORDER BY 2, 1 LIMIT 3",
+                "SELECT k AS a, 0.5 AS b FROM t ORDER BY 1 LIMIT 3",
+            ),
+            (
+                "SELECT -k AS a, 'x' AS b FROM t UNION ALL SELECT k, 'a' FROM t ORDER BY 2, 1 LIMIT 4 OFFSET 2",
+                "SELECT k AS a, 'a' AS b FROM t ORDER BY 1 LIMIT 4 OFFSET 2",
+            ),
+        ] {
+            let plan = physical(&kelpie, sql).await;
+            assert!(compiled_parts(&plan) > 0, "{sql}");
+            let answer = collect(plan, kelpie.task_ctx()).await.unwrap();
+            let expected = kelpie.sql(expected).await.unwrap().collect().await.unwrap();
+            assert_eq!(same(&expected, &answer, true).unwrap(), None, "{partitions} partitions: {sql}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_sorted_at_the_end_is_not_sorted_below_a_join() {
     let (plain, _) = contexts(4, true);

@@ -169,6 +169,9 @@ async fn compare_once(
     let (expected, actual) = match (expected, actual) {
         (Ok(expected), Ok(actual)) => (expected, actual),
         (Err(expected), Err(actual)) => {
+            if is_misplanned(&expected) || is_misplanned(&actual) {
+                return Outcome::BothFailed(expected.find_root().strip_backtrace());
+            }
             let (expected_class, actual_class) = (class(&expected), class(&actual));
             if expected_class != actual_class {
                 let (expected, actual) = (expected.strip_backtrace(), actual.strip_backtrace());
@@ -205,10 +208,12 @@ async fn compare_once(
     }
 }
 
-/// Whether DataFusion compares decimals of unlike types, which its planner should have made alike: it takes `round` to keep the
+/// Whether DataFusion meets decimals of unlike types, which its planner should have made alike: it takes `round` to keep the
 /// scale, and computes another.
 fn is_misplanned(error: &DataFusionError) -> bool {
-    error.find_root().strip_backtrace().contains("Invalid comparison operation: Decimal128")
+    let error = error.find_root().strip_backtrace();
+    error.contains("Invalid comparison operation: Decimal128")
+        || error.contains("MIN/MAX is not expected to receive scalars of incompatible types (Decimal128")
 }
 
 /// What kind of failure an error is: of a value, of the statement, of resources, or a bug.
@@ -272,8 +277,15 @@ fn close(a: &Value, b: &Value) -> bool {
             // Infinity is within a tolerance of nothing but itself.
             (a.is_nan() && b.is_nan()) || a == b || (close && a.is_finite() && b.is_finite()) || cancelled
         }
+        (Value::Other(a), Value::Other(b)) => a == b || is_cut(a, b),
         (a, b) => a == b,
     }
+}
+
+/// Whether a text is a number of 39 digits of which DataFusion prints 38: a product of integers beyond the range of its type.
+fn is_cut(cut: &str, whole: &str) -> bool {
+    let digits = whole.bytes().rev().take_while(u8::is_ascii_digit).count();
+    digits == 39 && whole.len() == cut.len() + 1 && whole.starts_with(cut)
 }
 
 /// An order in which floats that are close stay together: all other columns decide first.

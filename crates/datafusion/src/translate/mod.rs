@@ -196,9 +196,10 @@ impl Translator {
             aggregate::aggregate(self, aggregate)
         } else if let Some(sort) = node.downcast_ref::<SortExec>() {
             // Partitions that are sorted apart, or cut apart to some first rows, only serve what is above: there all of
-            // them are merged or cut again.
+            // them are merged or cut again, perhaps by further keys, which are constant in each of them.
+            let fetch = sort.fetch().filter(|_| partition_count(node) == 1);
             let input = self.plan(sort.input());
-            self.sort(input, sort.expr(), sort.input(), sort.fetch(), "SortExec")
+            self.sort(input, sort.expr(), sort.input(), fetch, "SortExec")
         } else if let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() {
             self.merge(merge)
         } else if let Some(limit) = node.downcast_ref::<GlobalLimitExec>() {
