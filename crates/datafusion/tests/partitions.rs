@@ -269,8 +269,6 @@ fn sorts(plan: &Plan) -> usize {
     usize::from(matches!(plan, Plan::Sort { .. })) + plan.inputs().into_iter().map(sorts).sum::<usize>()
 }
 
-/// DataFusion sorts the partitions of a join's probe side and merges what comes out; Kelpie's joins keep no order.
-
 /// A key that is constant in each partition, but not in all of them together, is left out of the sorts below a merge.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_are_constant_in_each_partition() {
@@ -296,6 +294,7 @@ async fn keys_that_are_constant_in_each_partition() {
     }
 }
 
+/// DataFusion sorts the partitions of a join's probe side and merges what comes out; Kelpie's joins keep no order.
 #[tokio::test]
 async fn what_is_sorted_at_the_end_is_not_sorted_below_a_join() {
     let (plain, _) = contexts(4, true);
