@@ -13,7 +13,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
-use super::Generated;
+use super::{Generated, UNIQUE_KEYS_RULE};
 use crate::KelpieSession;
 
 /// How a query went.
@@ -131,7 +131,7 @@ const ONLY_KELPIE: &str = "only Kelpie fails";
 /// Another plain session over the same tables: with one partition, each table has one batch.
 async fn again(plain: &SessionContext, partitions: usize) -> Result<SessionContext> {
     let other = SessionContext::new_with_config(plain.copied_config().with_target_partitions(partitions));
-    other.remove_optimizer_rule("eliminate_duplicated_expr");
+    other.remove_optimizer_rule(UNIQUE_KEYS_RULE);
     let schema = plain.catalog("datafusion").and_then(|catalog| catalog.schema("public"));
     for name in schema.map(|schema| schema.table_names()).unwrap_or_default() {
         let batches = plain.table(&name).await?.collect().await?;

@@ -22,9 +22,7 @@ mod tree;
 
 use std::sync::Arc;
 
-use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
-use datafusion::prelude::SessionContext;
 use kelpie_engine::Engine;
 
 pub use tables::Size;
@@ -32,14 +30,7 @@ pub use tables::Size;
 use self::statements::{Query, Statements};
 use super::compare::{Outcome, compare_by};
 use super::report::FuzzReport;
-use super::{Observer, sessions_over};
-use crate::KelpieSession;
-
-/// Queries that share tables.
-pub const QUERIES_A_SEED: usize = 25;
-
-/// How many differing queries of a seed are made smaller.
-const SHRUNK_A_SEED: usize = 3;
+use super::{Observer, QUERIES_A_SEED, SHRUNK_A_SEED, ordering_sessions};
 
 /// Runs generated queries of a seed on both: those of the given numbers, below `QUERIES_A_SEED`.
 pub async fn fuzz_adversarial(
@@ -52,7 +43,7 @@ pub async fn fuzz_adversarial(
 ) -> Result<FuzzReport> {
     let tables = tables::tables(seed, size)?;
     let (plain, kelpie) =
-        sessions(tables.iter().map(|(name, rows)| (*name, rows.as_slice())), settings, engine)?;
+        ordering_sessions(tables.iter().map(|(name, rows)| (*name, rows.as_slice())), settings, engine)?;
     let mut report = FuzzReport::default();
     let mut failing = Vec::new();
     for number in numbers.start..numbers.end.min(QUERIES_A_SEED) {
@@ -70,20 +61,6 @@ pub async fn fuzz_adversarial(
         different.smaller = shrink::shrink(query, &different.how, &plain, &kelpie).await;
     }
     Ok(report)
-}
-
-/// Both sessions, where orders by all columns are total.
-fn sessions<'a>(
-    tables: impl Iterator<Item = (&'a str, &'a [RecordBatch])>,
-    settings: &[(&str, &str)],
-    engine: &Arc<Engine>,
-) -> Result<(SessionContext, KelpieSession)> {
-    let (plain, kelpie) = sessions_over(tables, settings, Arc::clone(engine))?;
-    // It drops keys of ORDER BY that follow a column taken for unique, which after a join none need be.
-    for context in [&plain, kelpie.context()] {
-        context.remove_optimizer_rule("eliminate_duplicated_expr");
-    }
-    Ok((plain, kelpie))
 }
 
 fn query(seed: u64, number: usize) -> Query {

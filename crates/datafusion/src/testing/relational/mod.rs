@@ -14,9 +14,7 @@ mod tree;
 
 use std::sync::Arc;
 
-use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
-use datafusion::prelude::SessionContext;
 use kelpie_engine::Engine;
 
 pub use tables::Scale;
@@ -25,14 +23,7 @@ use self::generator::{Generator, Query};
 use self::tables::Table;
 use super::compare::{Outcome, compare};
 use super::report::FuzzReport;
-use super::{Observer, sessions_over};
-use crate::KelpieSession;
-
-/// Queries that share tables.
-pub const QUERIES_A_SEED: usize = 25;
-
-/// How many differing queries of a seed are made smaller.
-const SHRUNK_A_SEED: usize = 3;
+use super::{Observer, QUERIES_A_SEED, SHRUNK_A_SEED, ordering_sessions};
 
 /// Runs generated queries of a seed on both: those of the given numbers, of which a seed has [`QUERIES_A_SEED`].
 pub async fn fuzz_relational(
@@ -45,7 +36,7 @@ pub async fn fuzz_relational(
 ) -> Result<FuzzReport> {
     let tables = tables::tables(seed, scale)?;
     let named = tables.iter().map(|table| (table.name.as_str(), table.batches.as_slice()));
-    let (plain, kelpie) = sessions(named, settings, engine)?;
+    let (plain, kelpie) = ordering_sessions(named, settings, engine)?;
     let mut report = FuzzReport::default();
     let mut failing = Vec::new();
     for number in numbers.start..numbers.end.min(QUERIES_A_SEED) {
@@ -63,21 +54,6 @@ pub async fn fuzz_relational(
         different.smaller = shrink::shrink((query, &different.how), &tables, settings, engine).await?;
     }
     Ok(report)
-}
-
-/// Both sessions, where orders by all columns are total.
-fn sessions<'a>(
-    tables: impl Iterator<Item = (&'a str, &'a [RecordBatch])>,
-    settings: &[(&str, &str)],
-    engine: &Arc<Engine>,
-) -> Result<(SessionContext, KelpieSession)> {
-    let (plain, kelpie) = sessions_over(tables, settings, Arc::clone(engine))?;
-    // It drops keys of ORDER BY that follow a column taken for unique, which after a cross join none need be: which rows
-    // a limit keeps is then left to chance.
-    for context in [&plain, kelpie.context()] {
-        context.remove_optimizer_rule("eliminate_duplicated_expr");
-    }
-    Ok((plain, kelpie))
 }
 
 fn query(seed: u64, number: usize, tables: &[Table], scale: Scale) -> Query {

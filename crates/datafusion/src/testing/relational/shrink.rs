@@ -11,8 +11,9 @@ use datafusion::error::Result;
 use kelpie_engine::Engine;
 
 use super::super::compare::{Outcome, compare, unless_panicking};
+use super::super::ordering_sessions;
 use super::generator::Query;
-use super::sessions;
+
 use super::tables::Table;
 use crate::Stage;
 
@@ -64,7 +65,7 @@ impl Shrinker<'_> {
     /// How the answers differ, if they do.
     async fn differs(&self, query: &Query, tables: &[Rows]) -> Result<Option<String>> {
         let named = tables.iter().map(|(name, batch)| (name.as_str(), std::slice::from_ref(batch)));
-        let (plain, kelpie) = sessions(named, self.settings, self.engine)?;
+        let (plain, kelpie) = ordering_sessions(named, self.settings, self.engine)?;
         match compare(&plain, &kelpie, &query.generated()).await {
             Outcome::Different(how) if kind_of(&how) == self.kind => Ok(Some(how)),
             _ => Ok(None),
@@ -74,7 +75,7 @@ impl Shrinker<'_> {
     /// How Kelpie plans the query.
     async fn plan(&self, sql: &str, tables: &[Rows]) -> Result<String> {
         let named = tables.iter().map(|(name, batch)| (name.as_str(), std::slice::from_ref(batch)));
-        let (_, kelpie) = sessions(named, self.settings, self.engine)?;
+        let (_, kelpie) = ordering_sessions(named, self.settings, self.engine)?;
         kelpie.explain(sql, Stage::Plan).await
     }
 
