@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, Program, ScanInfo};
+use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, HostAction, Program, ScanInfo, Task};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::{MicroModel, Resolution};
@@ -288,7 +288,11 @@ fn every_kernel_validates_and_prints() {
             for micro_model in MicroModel::ALL {
                 for resolution in Resolution::ALL {
                     let pipelines = compile_with(&query, &target, micro_model, resolution).pipelines;
-                    for module in pipelines.into_iter().flat_map(CompiledPipeline::into_modules) {
+                    for module in pipelines
+                        .iter()
+                        .flat_map(CompiledPipeline::kernels)
+                        .map(|kernel| kernel.module.clone())
+                    {
                         let text = text::print(&module);
                         let place = format!("{name} {target_name} {micro_model:?} {resolution:?}");
                         let module =
@@ -315,7 +319,7 @@ fn another_constant_is_the_same_kernel() {
         let input = Box::new(Plan::Filter { input: scan.clone(), predicate });
         let (keys, aggregates, names) = (keys.clone(), aggregates.clone(), names.clone());
         let query = (Plan::Aggregate { input, keys, aggregates, names }, info.clone());
-        compile(&query, &Target::cpu(1), MicroModel::Resolution).pipelines.remove(0).module
+        compile(&query, &Target::cpu(1), MicroModel::Resolution).pipelines.remove(0).kernel.module
     });
     assert_eq!(modules[0], modules[1]);
 }
@@ -326,14 +330,14 @@ fn snapshots() {
     let gpu = Target::simt(32, 256, 227 << 10, 1056);
     let on_cpu = compile(&q6(), &Target::cpu(2), MicroModel::Pipelined).pipelines.remove(0);
     let on_gpu = compile(&q6(), &gpu, MicroModel::Pipelined).pipelines.remove(0);
-    insta::assert_snapshot!("q6_pipelined_kir_cpu", text::print(&on_cpu.module));
-    insta::assert_snapshot!("q6_pipelined_kir_gpu", text::print(&on_gpu.module));
+    insta::assert_snapshot!("q6_pipelined_kir_cpu", text::print(&on_cpu.kernel.module));
+    insta::assert_snapshot!("q6_pipelined_kir_gpu", text::print(&on_gpu.kernel.module));
     // CLIF is for the machine at hand; the snapshot is that of x86-64.
     if cfg!(target_arch = "x86_64") {
-        let on_cpu = validate(on_cpu.module).expect("valid");
+        let on_cpu = validate(on_cpu.kernel.module).expect("valid");
         insta::assert_snapshot!("q6_pipelined_clif", kelpie_backend::cpu::clif(&on_cpu).expect("prints"));
     }
-    let on_gpu = validate(on_gpu.module).expect("valid");
+    let on_gpu = validate(on_gpu.kernel.module).expect("valid");
     insta::assert_snapshot!("q6_pipelined_cuda", kelpie_backend::cuda::print(&on_gpu).expect("prints"));
 }
 
@@ -345,18 +349,46 @@ fn models() {
     for micro_model in MicroModel::ALL {
         printed += &format!("{}\n", micro_model.name());
         for pipeline in &compile(&joined(), &target, micro_model).pipelines {
-            let count = pipeline.counting.as_ref().and_then(|counting| counting.kernel.as_ref());
-            let kernels: Vec<&str> = count
-                .map(|kernel| kernel.kernel.as_str())
-                .into_iter()
-                .chain([pipeline.kernel.as_str()])
-                .collect();
+            let kernels: Vec<&str> = pipeline.kernels().map(|kernel| kernel.name.as_str()).collect();
             let chained = if pipeline.continues { ", continues" } else { "" };
             printed +=
                 &format!("  {} (group {}{chained}): {}\n", pipeline.name, pipeline.group, kernels.join(", "));
         }
     }
     insta::assert_snapshot!("models", printed);
+}
+
+/// What the engine does around the kernels of a filter, a join and groups, and of a sort. States and classes by their
+/// number: the snapshot shows which occasions there are, and that each pipeline has what its sink needs.
+#[test]
+fn host_actions() {
+    let target = Target::simt(8, 16, 48 << 10, 4);
+    let mut printed = String::new();
+    for (query, micro_model) in [
+        (joined(), MicroModel::Resolution),
+        (sorted(), MicroModel::Pipelined),
+        (selection(), MicroModel::MultiPass),
+    ] {
+        let program = compile(&query, &target, micro_model);
+        let state = |state: &usize| program.states[*state].name.clone();
+        printed += &format!("{}\n", micro_model.name());
+        for pipeline in &program.pipelines {
+            printed += &format!("  {}\n", pipeline.name);
+            for HostAction { when, task } in &pipeline.around {
+                let task = match task {
+                    Task::Clear(cleared) => format!("clear {}", state(cleared)),
+                    Task::PrefixSum(counts) => format!("prefix sum of {}", state(counts)),
+                    Task::SkipIfEmpty(rows) => format!("skip where {} is 0", state(rows)),
+                    Task::Sort(sorting) => format!("order in {}", state(&sorting.order)),
+                    Task::Count(counting) => format!("places after {}", state(&counting.total)),
+                    Task::Advance(total) => format!("advance {}", state(total)),
+                    other => format!("{other:?}"),
+                };
+                printed += &format!("    {when:?}: {task}\n");
+            }
+        }
+    }
+    insta::assert_snapshot!("host_actions", printed);
 }
 
 /// Many groups are known to be possible: neighbours will hardly share one.

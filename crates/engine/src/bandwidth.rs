@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kelpie_device::{
-    Buffer, CancelToken, Device, DeviceError, DeviceKind, HostCopy, KernelArgument, QueryStream,
-};
+use kelpie_device::{Buffer, CancelToken, Device, DeviceKind, HostCopy, KernelArgument, QueryStream};
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, Builtin, Module, Scalar, Type, TypeError, ValidModule, validate};
 
 use crate::error::EngineError;
-use crate::launch::launch;
+use crate::launch::submit;
 
 /// Bandwidths in bytes a nanosecond, which are GB a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +58,7 @@ fn read(stream: &dyn QueryStream, data: &Buffer, bytes: usize) -> Result<f64, En
     ];
     let cancel = CancelToken::default();
     let blocks = device.target().resident_blocks.max(1);
-    best(bytes, || Ok(launch(stream, kernel.as_ref(), blocks, &arguments, &cancel)?.time_ns))
+    best(bytes, || Ok(submit(stream, kernel.as_ref(), blocks, &arguments, &cancel)?.time_ns))
 }
 
 fn copy(stream: &dyn QueryStream, data: &Buffer, bytes: usize) -> Result<f64, EngineError> {
@@ -76,7 +74,7 @@ fn copy(stream: &dyn QueryStream, data: &Buffer, bytes: usize) -> Result<f64, En
     })
 }
 
-fn best(bytes: usize, mut time_ns: impl FnMut() -> Result<u64, DeviceError>) -> Result<f64, EngineError> {
+fn best(bytes: usize, mut time_ns: impl FnMut() -> Result<u64, EngineError>) -> Result<f64, EngineError> {
     let mut least = u64::MAX;
     for _ in 0..=RUNS {
         least = least.min(time_ns()?);

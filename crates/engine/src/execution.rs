@@ -389,7 +389,7 @@ fn describe(
         let _ = writeln!(out, "-- pipeline {index}: {}", pipeline.name);
         match stage {
             ExplainStage::Pipelines => {
-                if pipeline.counting.is_some() {
+                if pipeline.counting().is_some() {
                     let counts = prepared.counted.contains_key(&index);
                     out.push_str(if counts {
                         "   kernels: count, prefix sum, write\n"
@@ -397,14 +397,13 @@ fn describe(
                         "   kernels: write\n"
                     });
                 }
-                for state in pipeline.zeroed.iter().map(|state| &prepared.program.states[*state]) {
+                for state in pipeline.cleared().map(|state| &prepared.program.states[state]) {
                     let slots = prepared.program.classes[state.class].initial;
                     let _ = writeln!(out, "   state {}: {slots} × {} bytes", state.name, state.element_bytes);
                 }
             }
             ExplainStage::Kir => {
-                let modules = pipeline.clone().into_modules();
-                modules.for_each(|module| out.push_str(&text::print(&module)));
+                pipeline.kernels().for_each(|kernel| out.push_str(&text::print(&kernel.module)));
             }
             ExplainStage::Code => {
                 if let Some((module, _)) = prepared.counted.get(&index) {

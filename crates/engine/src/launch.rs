@@ -3,11 +3,28 @@
 
 use kelpie_device::{CancelToken, DeviceError, Kernel, KernelArgument, Launch, LaunchReport, QueryStream};
 
-/// Runs a kernel of this crate on a grid of `blocks` blocks, and waits for it.
+use crate::error::EngineError;
+
+/// Runs a kernel on a grid of `blocks` blocks, unless the query is cancelled, and waits for it. Whatever work a query gives to
+/// its device comes through here: kernels of plans (`stage/launcher`), primitives, and the measurement of bandwidth.
+pub(crate) fn submit(
+    stream: &dyn QueryStream,
+    kernel: &dyn Kernel,
+    blocks: u32,
+    arguments: &[KernelArgument],
+    cancel: &CancelToken,
+) -> Result<LaunchReport, EngineError> {
+    if cancel.is_cancelled() {
+        return Err(EngineError::Cancelled);
+    }
+    Ok(launch(stream, kernel, blocks, arguments, cancel)?)
+}
+
+/// Runs a kernel of this crate. Beside [`submit`] only the meter calls it, which passes on what was submitted.
 ///
-/// The callers are the three that know what their kernels ask for: a stage, which gives the kernels of a compiled plan the
+/// Those who submit know what their kernels ask for: a stage, which gives the kernels of a compiled plan the
 /// arguments that the compiler declared for them (`stage/arguments`); the device-wide primitives, which size their arrays by
-/// the same counts that they pass; and the measurement of bandwidth. The meter passes on what one of these has launched.
+/// the same counts that they pass; and the measurement of bandwidth.
 pub(crate) fn launch(
     stream: &dyn QueryStream,
     kernel: &dyn Kernel,

@@ -10,7 +10,7 @@ use kelpie_kir::{Module, Scalar, Target, TypeError, ValidModule, validate};
 
 use crate::columns::ColumnCache;
 use crate::error::EngineError;
-use crate::launch::launch;
+use crate::launch::submit;
 
 /// Elements of a thread that a tile should have, at least.
 const ELEMENTS_PER_THREAD: u64 = 16;
@@ -93,12 +93,9 @@ impl<'a> Primitives<'a> {
         tiles: u64,
         arguments: &[KernelArgument],
     ) -> Result<(), EngineError> {
-        if self.cancel.is_cancelled() {
-            return Err(EngineError::Cancelled);
-        }
         let most = self.stream.device().target().resident_blocks.max(1);
         let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).clamp(1, most);
-        let report = launch(self.stream, kernel, blocks, arguments, self.cancel)?;
+        let report = submit(self.stream, kernel, blocks, arguments, self.cancel)?;
         self.time_ns += report.time_ns;
         match report.status {
             0 => Ok(()),

@@ -7,8 +7,9 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope, Type};
 
+use super::actions::Counting;
 use super::kernel::Environment;
-use super::program::{Counting, States};
+use super::program::States;
 use super::row::{Pass, clamp, for_range};
 use super::selection::BATCH_ROWS;
 use super::{Sink, Source, Step};

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_kir::{Builder, Module, Target};
+use kelpie_kir::{Builder, Target};
 
+use super::actions::{Counting, HostAction, Task, When};
 use super::body::Body;
-use super::program::{CompiledPipeline, CountKernel, Counting, Rows, ScanInfo, States};
+use super::program::{CompiledKernel, CompiledPipeline, Rows, ScanInfo, States};
 use super::{Pipeline, Sink, Source, Step};
 use crate::context::{Argument, Context, Unsupported};
 use crate::{MicroModel, Resolution};
@@ -54,48 +55,47 @@ pub(crate) fn generate(
     });
     let pruned = !prunes.is_empty();
     let mut generator = Generator { source: &source, steps: &steps, pruned, environment, states };
-    let written = generator.kernel(name, &mut sink, counting.as_ref())?;
-    let mut restarted: Vec<usize> = written.morsels.into_iter().collect();
+    let (kernel, morsels) = generator.kernel(name, &mut sink, counting.as_ref())?;
+    let mut restarted: Vec<usize> = morsels.into_iter().collect();
     let counting = match counting {
         Some(counting) => Some(generator.counting(name, counting, bound, &mut restarted)?),
         None => None,
     };
+    let one = |when, task| HostAction { when, task };
+    let mut around: Vec<HostAction> =
+        sorted.into_iter().map(|sorting| one(When::BeforeGroup, Task::Sort(sorting))).collect();
+    around.extend(HostAction::each(When::BeforeRun, zeroed, Task::Clear));
+    around.extend(HostAction::each(When::BeforeChain, skips, Task::SkipIfEmpty));
+    around.extend(HostAction::each(When::BeforeLaunch, restarted, Task::Clear));
+    if let Some(counting) = counting {
+        let total = counting.total;
+        around.push(one(When::BeforeLaunch, Task::Count(Box::new(counting))));
+        around.push(one(When::AfterLaunch, Task::Advance(total)));
+    }
     let needs = needs_of(&sink);
+    around.extend(needs.around);
     let sums = match &source {
         Source::Groups(operator) => operator.names_of_sums(),
         _ => Vec::new(),
     };
-    Ok(CompiledPipeline {
+    let mut compiled = CompiledPipeline {
         name: label,
-        module: written.module,
-        kernel: name.into(),
-        arguments: written.arguments,
+        kernel,
         rows,
-        zeroed,
-        grows: needs.grows,
-        produced: needs.produced,
         group,
-        restarted,
-        sizes: needs.sizes,
-        prefix_sums: needs.prefix_sums,
-        prunes,
-        skipped_if_empty: skips,
-        sorted,
-        join: needs.join,
         continues,
+        prunes,
+        produced: needs.produced,
         keeps_text: !matches!(sink, Sink::Output(_)),
         sums,
-        stores: needs.stores,
-        counting,
-    })
-}
-
-/// A kernel of a pipeline.
-struct Generated {
-    module: Module,
-    arguments: Vec<Argument>,
-    /// The state of its morsel counter, if there is one.
-    morsels: Option<usize>,
+        around,
+    };
+    let makes_text = compiled.all_arguments().any(|argument| matches!(argument, Argument::Heap(_)));
+    if makes_text {
+        compiled.around.push(one(When::OnGrow, Task::GrowHeap));
+    }
+    compiled.around.sort_by_key(|action| action.when);
+    Ok(compiled)
 }
 
 struct Generator<'a, 'b> {
@@ -108,12 +108,13 @@ struct Generator<'a, 'b> {
 }
 
 impl Generator<'_, '_> {
+    /// A kernel, and the state of its morsel counter, if there is one.
     fn kernel(
         &mut self,
         name: &str,
         sink: &mut Sink,
         counting: Option<&Counting>,
-    ) -> Result<Generated, Unsupported> {
+    ) -> Result<(CompiledKernel, Option<usize>), Unsupported> {
         let mut builder = Builder::new();
         builder.begin_kernel(name);
         let mut cx = Context::new(&mut builder, self.environment.target);
@@ -123,7 +124,7 @@ impl Generator<'_, '_> {
         let arguments = cx.into_arguments();
         builder.end_kernel();
         let module = builder.finish().map_err(Unsupported::internal)?;
-        Ok(Generated { module, arguments, morsels })
+        Ok((CompiledKernel { module, name: name.into(), arguments }, morsels))
     }
 
     /// Adds the kernel that counts, where there is something to count. `bound`: an upper bound of the rows.
@@ -137,9 +138,8 @@ impl Generator<'_, '_> {
         let Some(counts) = counting.counts else { return Ok(counting) };
         let rows = (bound >= u64::from(u32::MAX)).then(|| self.states.counter("launch_rows"));
         let name = format!("{name}_count");
-        let counted = self.kernel(&name, &mut Sink::Count { counts, rows }, None)?;
-        restarted.extend(counted.morsels.into_iter().chain(rows));
-        let kernel = CountKernel { module: counted.module, kernel: name, arguments: counted.arguments };
+        let (kernel, morsels) = self.kernel(&name, &mut Sink::Count { counts, rows }, None)?;
+        restarted.extend(morsels.into_iter().chain(rows));
         Ok(Counting { kernel: Some(kernel), rows, ..counting })
     }
 }
@@ -178,54 +178,50 @@ fn target_of(sink: &Sink) -> Option<DenseTarget> {
 /// What the engine has to do for a sink.
 #[derive(Default)]
 pub(super) struct Needs {
-    /// States to clear before its group's first launch.
+    /// States to clear before each run of its group: once for all pipelines that end in it.
     pub zeroed: Vec<usize>,
-    grows: Vec<usize>,
+    /// State that counts what it has made.
     produced: Option<usize>,
-    sizes: Vec<usize>,
-    prefix_sums: Vec<usize>,
-    join: Option<usize>,
-    stores: Vec<usize>,
+    /// Everything else.
+    around: Vec<HostAction>,
 }
 
 pub(super) fn needs_of(sink: &Sink) -> Needs {
+    let grow = |classes| HostAction::each(When::OnGrow, classes, Task::Grow);
+    let each = |when, number: Option<usize>, task| HostAction::each(when, Vec::from_iter(number), task);
     match sink {
         Sink::Aggregate(operator) => {
             let (grows, produced) = operator.growth();
-            Needs { zeroed: operator.zeroed(), grows, produced, ..Needs::default() }
+            Needs { zeroed: operator.zeroed(), produced, around: grow(grows) }
         }
         Sink::Output(operator) => {
             let (zeroed, grows) = operator.needs();
-            Needs { zeroed, grows, produced: Some(operator.count()), ..Needs::default() }
+            Needs { zeroed, produced: Some(operator.count()), around: grow(grows) }
         }
         Sink::Build(join) => {
             let store = join.store();
-            let (grows, produced) = (vec![store.class], Some(store.row_count()));
-            Needs { zeroed: join.zeroed_by_build(), grows, produced, ..Needs::default() }
+            let (zeroed, produced) = (join.zeroed_by_build(), Some(store.row_count()));
+            Needs { zeroed, produced, around: grow(vec![store.class]) }
         }
         Sink::Rows(rows) => {
             let store = rows.store();
-            let (grows, produced) = (vec![store.class], Some(store.row_count()));
-            Needs { stores: store.zeroed(), grows, produced, ..Needs::default() }
+            let mut around = HostAction::each(When::BeforeBlock, store.zeroed(), Task::Clear);
+            around.extend(grow(vec![store.class]));
+            Needs { zeroed: Vec::new(), produced: Some(store.row_count()), around }
         }
-        Sink::Index(join) => Needs {
-            zeroed: join.index().zeroed(),
-            sizes: join.index().sized().into_iter().collect(),
-            produced: Some(join.store().row_count()),
-            join: Some(join.ordinal),
-            ..Needs::default()
-        },
-        Sink::Sort(sort) => Needs {
-            zeroed: vec![sort.count()],
-            grows: vec![sort.class()],
-            produced: Some(sort.count()),
-            ..Needs::default()
-        },
-        Sink::Fill(join) => Needs {
-            prefix_sums: join.index().prefix_sum().into_iter().collect(),
-            produced: Some(join.store().row_count()),
-            ..Needs::default()
-        },
+        Sink::Index(join) => {
+            let mut around = each(When::BeforeGroup, join.index().sized(), Task::Size);
+            around.extend(each(When::OnDuplicate, Some(join.ordinal), Task::BreakPromise));
+            Needs { zeroed: join.index().zeroed(), produced: Some(join.store().row_count()), around }
+        }
+        Sink::Sort(sort) => {
+            let count = sort.count();
+            Needs { zeroed: vec![count], produced: Some(count), around: grow(vec![sort.class()]) }
+        }
+        Sink::Fill(join) => {
+            let around = each(When::BeforeChain, join.index().prefix_sum(), Task::PrefixSum);
+            Needs { zeroed: Vec::new(), produced: Some(join.store().row_count()), around }
+        }
         Sink::Mark(_) | Sink::Count { .. } | Sink::Reduce(_) => Needs::default(),
     }
 }

@@ -1,5 +1,6 @@
 //! From a plan to pipelines: each has one source, steps, and one sink, and becomes one kernel (HorseQC, section 4).
 
+mod actions;
 mod body;
 mod columns;
 mod cut;
@@ -16,9 +17,10 @@ pub(crate) mod states_of {
     pub(crate) use super::program::States;
 }
 
+pub use actions::{Counting, HostAction, Task, When};
 pub use program::{
-    CapacityClass, CompiledPipeline, CountKernel, Counting, Growth, OutputColumn, OutputLayout,
-    OutputStorage, Program, Prune, Purpose, Rows, ScanInfo, Sorting, State,
+    CapacityClass, CompiledKernel, CompiledPipeline, Growth, OutputColumn, OutputLayout, OutputStorage,
+    Program, Prune, Purpose, Rows, ScanInfo, Sorting, State,
 };
 
 use std::collections::BTreeSet;
@@ -218,7 +220,7 @@ pub fn compile_with(
         let environment =
             kernel::Environment { scans, target, micro_model, resolution: choices.resolution, used: &used };
         let compiled = kernel::generate(&name, pipeline, &environment, &mut states)?;
-        used.extend(compiled.sorted.iter().flat_map(|sorting| sorting.words.iter().copied()));
+        used.extend(compiled.sorting().into_iter().flat_map(|sorting| sorting.words.iter().copied()));
         used.extend(compiled.all_arguments().filter_map(|argument| match argument {
             Argument::State(state) => Some(*state),
             _ => None,

@@ -2,6 +2,7 @@
 
 use kelpie_kir::{Module, Scalar};
 
+use super::actions::{Counting, HostAction, Task, When};
 use crate::context::Argument;
 use crate::layout::ColumnLayout;
 use crate::types::DataType;
@@ -31,7 +32,7 @@ pub struct Program {
 impl Program {
     /// The sort on top, where there is one that is not left to the host.
     pub fn sorting(&self) -> Option<&Sorting> {
-        self.pipelines.last().and_then(|last| last.sorted.as_ref())
+        self.pipelines.last().and_then(CompiledPipeline::sorting)
     }
 }
 
@@ -54,99 +55,100 @@ pub struct Sorting {
     pub fetch: Option<u64>,
 }
 
-/// One pipeline: one kernel.
+/// A kernel, and what it is given.
+#[derive(Debug, Clone)]
+pub struct CompiledKernel {
+    /// Holds just this kernel.
+    pub module: Module,
+    /// The kernel's name.
+    pub name: String,
+    /// One a parameter.
+    pub arguments: Vec<Argument>,
+}
+
+/// One pipeline: one kernel over the rows of a source, and what the engine does around it.
 #[derive(Debug, Clone)]
 pub struct CompiledPipeline {
     /// What it does, for people.
     pub name: String,
-    /// Holds just this kernel.
-    pub module: Module,
-    /// The kernel's name.
-    pub kernel: String,
-    /// One a parameter.
-    pub arguments: Vec<Argument>,
+    /// Does all of it, or, where places are counted, writes.
+    pub kernel: CompiledKernel,
     /// Rows of its source.
     pub rows: Rows,
-    /// States that must be zero before the group's first launch.
-    pub zeroed: Vec<usize>,
-    /// Classes that this pipeline may find too small.
-    pub grows: Vec<usize>,
-    /// Counts what it produced: a state, if the pipeline counts.
-    pub produced: Option<usize>,
     /// Pipelines of one group follow each other and fill the same states: where one reports `Status::Grow`, all of them
-    /// run again. States are cleared by the first (but for those in `restarted`).
+    /// run again.
     pub group: usize,
-    /// States that must be zero before each launch of this very pipeline.
-    pub restarted: Vec<usize>,
-    /// Classes whose size follows from what ran before: set before the pipeline's first launch.
-    pub sizes: Vec<usize>,
-    /// States of `u32` that are replaced by their exclusive prefix sum, over the whole capacity, before the pipeline's first
-    /// launch in a run of its group.
-    pub prefix_sums: Vec<usize>,
-    /// Columns of the scan by which rows can be left out.
-    pub prunes: Vec<Prune>,
-    /// States that count the rows of build sides (one `u64`): where one of them has none, nothing that the pipeline could
-    /// deliver is wanted, and it is not launched, so that nothing in it fails.
-    pub skipped_if_empty: Vec<usize>,
-    /// The sort that makes the order in which its source delivers rows: to be carried out before it is launched.
-    pub sorted: Option<Sorting>,
-    /// The join whose promise of unique keys `Status::Duplicate` breaks.
-    pub join: Option<usize>,
     /// It continues the pipeline before it: its source is what that one stores, and nobody else reads it. The two are a
     /// *chain*, which runs block by block where the first one's table streams.
     pub continues: bool,
+    /// Columns of the scan by which rows can be left out.
+    pub prunes: Vec<Prune>,
+    /// Counts what it produced: a state, if the pipeline counts.
+    pub produced: Option<usize>,
     /// What it makes has addresses of text in it: the text must outlive it.
     pub keeps_text: bool,
     /// What aggregates of its source are called, by the number that a sum beyond its type is reported with.
     pub sums: Vec<String>,
-    /// Counters of the rows that it stores for the pipeline that continues it: zero before each block of the chain.
-    pub stores: Vec<usize>,
-    /// Its dense write takes several kernels (HorseQC, Table 4, A1): this is what precedes `module`.
-    pub counting: Option<Counting>,
+    /// What the engine does before and after launches, and where one reports that it could not go on.
+    pub around: Vec<HostAction>,
 }
 
 impl CompiledPipeline {
-    /// Its modules, in the order in which their kernels run.
+    /// What the engine does on an occasion, in order.
+    pub fn tasks(&self, when: When) -> impl Iterator<Item = &Task> {
+        self.around.iter().filter(move |action| action.when == when).map(|action| &action.task)
+    }
+
+    /// How its rows are counted before they are written, where they are.
+    pub fn counting(&self) -> Option<&Counting> {
+        self.around.iter().find_map(|action| match &action.task {
+            Task::Count(counting) => Some(counting.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// The sort whose rows are its source.
+    pub fn sorting(&self) -> Option<&Sorting> {
+        self.around.iter().find_map(|action| match &action.task {
+            Task::Sort(sorting) => Some(sorting),
+            _ => None,
+        })
+    }
+
+    /// The states that are cleared before each run of its group. Those of a group's pipelines stand with the first of them.
+    pub fn cleared(&self) -> impl Iterator<Item = usize> {
+        self.tasks(When::BeforeRun).filter_map(|task| match task {
+            Task::Clear(state) => Some(*state),
+            _ => None,
+        })
+    }
+
+    /// The classes that it may find too small.
+    pub fn grows(&self) -> impl Iterator<Item = usize> {
+        self.tasks(When::OnGrow).filter_map(|task| match task {
+            Task::Grow(class) => Some(*class),
+            _ => None,
+        })
+    }
+
+    /// Its kernels, in the order in which they run.
+    pub fn kernels(&self) -> impl Iterator<Item = &CompiledKernel> {
+        self.counting().and_then(|counting| counting.kernel.as_ref()).into_iter().chain([&self.kernel])
+    }
+
+    /// The modules of its kernels, in the order in which these run.
     pub fn into_modules(self) -> impl Iterator<Item = Module> {
-        let count = self.counting.and_then(|counting| counting.kernel).map(|kernel| kernel.module);
-        count.into_iter().chain([self.module])
+        let count = self.around.into_iter().find_map(|action| match action.task {
+            Task::Count(counting) => counting.kernel,
+            _ => None,
+        });
+        count.into_iter().chain([self.kernel]).map(|kernel| kernel.module)
     }
 
     /// What its kernels are given.
     pub fn all_arguments(&self) -> impl Iterator<Item = &Argument> {
-        let count = self.counting.iter().filter_map(|counting| counting.kernel.as_ref());
-        count.flat_map(|kernel| &kernel.arguments).chain(&self.arguments)
+        self.kernels().flat_map(|kernel| &kernel.arguments)
     }
-}
-
-/// What precedes the kernel that writes rows to counted places, at each launch over some rows of the source: the count
-/// kernel, the exclusive prefix sum of `counts`, and room for the rows in `class`. After the launch the rows are added to
-/// `total`, where the next one goes on.
-#[derive(Debug, Clone)]
-pub struct Counting {
-    /// Counts; `None`: each row of the source becomes one, and there are no counts.
-    pub kernel: Option<CountKernel>,
-    /// State of one `u32` a row of the launch, and one more for their sum.
-    pub counts: Option<usize>,
-    /// State of one `u64`: rows of the launch, where that may be more than a `u32` holds. Zero before the launch.
-    pub rows: Option<usize>,
-    /// State of one `u64`: rows that are written.
-    pub total: usize,
-    /// Class of the arrays that are written.
-    pub class: usize,
-    /// No more rows than this are written.
-    pub limit: Option<u64>,
-}
-
-/// The kernel that counts the rows that each row of a pipeline's source becomes.
-#[derive(Debug, Clone)]
-pub struct CountKernel {
-    /// Holds just this kernel.
-    pub module: Module,
-    /// The kernel's name.
-    pub kernel: String,
-    /// One a parameter.
-    pub arguments: Vec<Argument>,
 }
 
 /// A column of a pipeline's scan whose values outside the bounds of a finished build side have no effect.

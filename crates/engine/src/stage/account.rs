@@ -23,14 +23,15 @@ impl Run<'_> {
         for argument in pipeline.all_arguments().filter(|_| metrics.traffic.is_none()) {
             match argument {
                 Argument::Column { scan, column, part } => {
-                    let resident = self.column(*scan, *column)?;
+                    let resident = self.setting.column(*scan, *column)?;
                     let buffer = part_of(resident, *part);
                     metrics.bytes_read += buffer.map_or(0, |buffer| buffer.bytes() as u64);
                 }
                 Argument::State(state) => {
-                    let bytes = self.state_bytes(*state)? as u64;
-                    let own = pipeline.zeroed.contains(state)
-                        || pipeline.grows.contains(&self.prepared.program.states[*state].class);
+                    let bytes = self.store.bytes(*state)? as u64;
+                    let class = self.prepared.program.states[*state].class;
+                    let own = pipeline.cleared().any(|cleared| cleared == *state)
+                        || pipeline.grows().any(|grown| grown == class);
                     *(if own { &mut metrics.bytes_written } else { &mut metrics.bytes_read }) += bytes;
                 }
                 _ => {}
@@ -40,7 +41,7 @@ impl Run<'_> {
             Some(counter) => {
                 let is_result = counter == self.prepared.program.output.count;
                 let drained = if is_result { self.drained.rows } else { 0 };
-                self.read_word(counter)? + drained
+                self.store.read_word(counter)? + drained
             }
             None => 1,
         };

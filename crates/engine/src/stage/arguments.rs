@@ -7,33 +7,42 @@ use kelpie_compile::context::{Argument, ColumnPart, Constant};
 use kelpie_device::{Buffer, KernelArgument};
 use kelpie_kir::Scalar;
 
-use super::run::Run;
+use super::Setting;
+use super::launcher::Launcher;
+use super::store::StateStore;
 use crate::columns::ResidentColumn;
 use crate::error::EngineError;
 
-impl<'a> Run<'a> {
+impl Launcher<'_> {
+    /// What a kernel is given for the arguments that it declares.
     pub fn arguments(
         &mut self,
         arguments: &[Argument],
         rows: &Range<u64>,
+        store: &mut StateStore<'_>,
     ) -> Result<Vec<KernelArgument>, EngineError> {
-        arguments.iter().map(|argument| self.argument(argument, rows)).collect()
+        arguments.iter().map(|argument| self.argument(argument, rows, store)).collect()
     }
 
-    fn argument(&mut self, argument: &Argument, rows: &Range<u64>) -> Result<KernelArgument, EngineError> {
+    fn argument(
+        &mut self,
+        argument: &Argument,
+        rows: &Range<u64>,
+        store: &mut StateStore<'_>,
+    ) -> Result<KernelArgument, EngineError> {
         let whole = |buffer: &Buffer| KernelArgument::Buffer(Arc::clone(buffer), 0);
         Ok(match argument {
             Argument::Column { scan, column, part } => {
                 if let Some(window) = self.windows.get(&(*scan, *column, *part)) {
                     return Ok(window.clone());
                 }
-                let resident = self.column(*scan, *column)?;
+                let resident = self.setting.column(*scan, *column)?;
                 let buffer = part_of(resident, *part);
                 let missing = || EngineError::Internal(format!("column {column} has no {part:?}"));
                 whole(buffer.ok_or_else(missing)?)
             }
             Argument::ColumnBase { scan, column, scalar } => {
-                KernelArgument::Scalar(*scalar, self.column(*scan, *column)?.base)
+                KernelArgument::Scalar(*scalar, self.setting.column(*scan, *column)?.base)
             }
             Argument::RowCount => KernelArgument::Scalar(Scalar::I64, i128::from(rows.end)),
             Argument::FirstRow => KernelArgument::Scalar(Scalar::I64, i128::from(rows.start)),
@@ -50,29 +59,31 @@ impl<'a> Run<'a> {
             Argument::Bytes(bytes) => match self.constants.get(bytes.as_ref()) {
                 Some(buffer) => whole(buffer),
                 None => {
-                    let buffer = self.allocate(bytes.len())?;
+                    let buffer = store.allocate(bytes.len())?;
                     self.setting.stream.upload(&buffer, 0, bytes)?;
                     self.constants.insert(bytes.to_vec(), Arc::clone(&buffer));
                     whole(&buffer)
                 }
             },
-            Argument::Heap(part) => self.heap.argument(*part, rows.end, self.device, self.setting.cache)?,
+            Argument::Heap(part) => store.heap_argument(*part, rows.end)?,
             Argument::Scratch { words, .. } => {
                 let bytes = *words as usize * 4;
-                let buffer = self.allocate(bytes)?;
-                self.device.fill(&buffer, 0, bytes, 0)?;
+                let buffer = store.allocate(bytes)?;
+                self.setting.stream.device().fill(&buffer, 0, bytes, 0)?;
                 whole(&buffer)
             }
-            Argument::State(state) => whole(&self.buffer(*state)?),
+            Argument::State(state) => whole(&store.buffer(*state)?),
             Argument::StateCapacity(state) => {
-                let class = self.prepared.program.states[*state].class;
-                KernelArgument::Scalar(Scalar::I64, i128::from(self.capacities[class]))
+                KernelArgument::Scalar(Scalar::I64, i128::from(store.capacity_of(*state)))
             }
         })
     }
+}
 
+impl<'a> Setting<'a> {
+    /// A column of a scan.
     pub fn column(&self, scan: usize, column: usize) -> Result<&'a ResidentColumn, EngineError> {
-        let found = self.setting.loaded.get(scan).and_then(|data| data.columns.get(column));
+        let found = self.loaded.get(scan).and_then(|data| data.columns.get(column));
         found
             .map(AsRef::as_ref)
             .ok_or_else(|| EngineError::Internal(format!("column {column} of scan {scan}")))

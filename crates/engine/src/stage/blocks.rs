@@ -6,6 +6,7 @@
 //!
 //! Text whose address outlives the pipeline (in a table or a store) is never copied: kernels read it where it lies.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,8 +15,10 @@ use kelpie_compile::layout::Storage;
 use kelpie_compile::pipeline::{CompiledPipeline, Rows};
 use kelpie_device::{Buffer, CopyTicket, HostCopy, KernelArgument};
 
+use super::Setting;
 use super::arguments::part_of;
-use super::run::Run;
+use super::launcher::PartName;
+use super::store::StateStore;
 use crate::columns::ResidentColumn;
 use crate::error::EngineError;
 use crate::prune;
@@ -38,7 +41,7 @@ pub(super) struct Blocks {
 
 /// A part of a column on the host that a kernel asks for.
 struct Streamed {
-    name: (usize, usize, ColumnPart),
+    name: PartName,
     source: Buffer,
     extent: Extent,
     /// None where kernels read the source itself.
@@ -61,7 +64,7 @@ enum Extent {
 }
 
 impl Streamed {
-    fn new(column: &ResidentColumn, name: (usize, usize, ColumnPart)) -> Option<Streamed> {
+    fn new(column: &ResidentColumn, name: PartName) -> Option<Streamed> {
         let source = Arc::clone(part_of(column, name.2)?);
         let extent = match (name.2, column.layout.storage) {
             (ColumnPart::Validity, _) => Extent::Bits,
@@ -89,14 +92,14 @@ impl Streamed {
     }
 
     /// The bytes of a range of rows.
-    fn bytes(&self, run: &Run<'_>, rows: &Range<u64>) -> Result<Range<u64>, EngineError> {
+    fn bytes(&self, setting: &Setting<'_>, rows: &Range<u64>) -> Result<Range<u64>, EngineError> {
         let bytes = match &self.extent {
             Extent::Fixed { width, more } => rows.start * width..(rows.end + more) * width,
             Extent::Bits => rows.start / 8..rows.end.div_ceil(8),
             Extent::Text { offsets, width } => {
                 let offset = |row: u64| -> Result<u64, EngineError> {
                     let mut bytes = [0; 8];
-                    run.device.download(offsets, row as usize * width, &mut bytes[..*width])?;
+                    setting.stream.device().download(offsets, row as usize * width, &mut bytes[..*width])?;
                     Ok(u64::from_le_bytes(bytes))
                 };
                 offset(rows.start)?..offset(rows.end)?
@@ -109,13 +112,13 @@ impl Streamed {
 impl Blocks {
     /// Cuts the rows of a pipeline's source into blocks; of those whose zones are not within the bounds, most are left out.
     pub fn plan(
-        run: &Run<'_>,
-        pipeline: &CompiledPipeline,
-        rows: u64,
+        setting: &Setting<'_>,
+        store: &StateStore<'_>,
+        (pipeline, rows): (&CompiledPipeline, u64),
         (bounds, most_rows): (&[Bounded<'_>], Option<u64>),
     ) -> Result<Blocks, EngineError> {
-        let mut streams = host_parts(run, pipeline)?;
-        let movement = &run.setting.movement;
+        let mut streams = host_parts(setting, pipeline)?;
+        let movement = &setting.movement;
         let widths: u64 = streams.iter().map(|stream| stream.width(rows)).sum();
         let block_rows = match streams.len() as u64 {
             0 => movement.block_rows.unwrap_or(u64::MAX),
@@ -137,19 +140,20 @@ impl Blocks {
             blocks.push(0..0);
         }
         let ranges = blocks;
-        let copies = movement.transfer.copies(run.device.kind());
+        let copies = movement.transfer.copies(setting.stream.device().kind());
         let mut link_bytes = 0;
         for stream in &mut streams {
             let mut most = 0;
             for range in &ranges {
-                let bytes = stream.bytes(run, range)?;
+                let bytes = stream.bytes(setting, range)?;
                 most = most.max(bytes.end - bytes.start);
                 link_bytes += bytes.end - bytes.start;
             }
             let stays = pipeline.keeps_text && matches!(stream.extent, Extent::Text { .. });
             if copies && !stays {
                 let buffers = BUFFERS.min(ranges.len());
-                stream.ring = (0..buffers).map(|_| run.allocate(most as usize)).collect::<Result<_, _>>()?;
+                stream.ring =
+                    (0..buffers).map(|_| store.allocate(most as usize)).collect::<Result<_, _>>()?;
             }
         }
         streams.retain(|stream| !stream.ring.is_empty());
@@ -180,32 +184,38 @@ impl Blocks {
         self.ranges.get(index).cloned().unwrap_or(0..0)
     }
 
-    /// Waits for a block, in the stream, and begins to fetch later ones; its rows. The kernels of all earlier blocks are done.
-    pub fn begin(&mut self, index: usize, run: &mut Run<'_>) -> Result<Range<u64>, EngineError> {
+    /// Waits for a block, in the stream, and begins to fetch later ones; its rows, with where its columns are in `windows`. The
+    /// kernels of all earlier blocks are done.
+    pub fn begin(
+        &mut self,
+        index: usize,
+        setting: &Setting<'_>,
+        windows: &mut HashMap<PartName, KernelArgument>,
+    ) -> Result<Range<u64>, EngineError> {
         let rows = self.ranges.get(index).cloned().unwrap_or(0..0);
         if self.streams.is_empty() {
             return Ok(rows);
         }
         while self.tickets.len() < self.ranges.len().min(index + BUFFERS) {
-            self.fetch(self.tickets.len(), run)?;
+            self.fetch(self.tickets.len(), setting)?;
         }
         if let Some(ticket) = self.tickets.get(index) {
-            run.setting.stream.after_copies(*ticket)?;
+            setting.stream.after_copies(*ticket)?;
         }
         for stream in &self.streams {
-            let first = stream.bytes(run, &rows)?.start;
+            let first = stream.bytes(setting, &rows)?.start;
             if let Some(buffer) = stream.ring.get(index % BUFFERS) {
-                run.windows.insert(stream.name, KernelArgument::Window(Arc::clone(buffer), first));
+                windows.insert(stream.name, KernelArgument::Window(Arc::clone(buffer), first));
             }
         }
         Ok(rows)
     }
 
-    fn fetch(&mut self, index: usize, run: &Run<'_>) -> Result<(), EngineError> {
+    fn fetch(&mut self, index: usize, setting: &Setting<'_>) -> Result<(), EngineError> {
         let Some(rows) = self.ranges.get(index) else { return Ok(()) };
         let mut copies = Vec::with_capacity(self.streams.len());
         for stream in &self.streams {
-            let bytes = stream.bytes(run, rows)?;
+            let bytes = stream.bytes(setting, rows)?;
             let Some(target) = stream.ring.get(index % BUFFERS) else { continue };
             copies.push(HostCopy {
                 source: &stream.source,
@@ -215,19 +225,19 @@ impl Blocks {
                 bytes: (bytes.end - bytes.start) as usize,
             });
         }
-        self.tickets.push(run.setting.stream.begin_copies(&copies)?);
+        self.tickets.push(setting.stream.begin_copies(&copies)?);
         Ok(())
     }
 }
 
 /// The parts of columns on the host that a pipeline's kernel asks for.
-fn host_parts(run: &Run<'_>, pipeline: &CompiledPipeline) -> Result<Vec<Streamed>, EngineError> {
+fn host_parts(setting: &Setting<'_>, pipeline: &CompiledPipeline) -> Result<Vec<Streamed>, EngineError> {
     let Rows::Scan(source) = pipeline.rows else { return Ok(Vec::new()) };
     let mut parts: Vec<Streamed> = Vec::new();
     for argument in pipeline.all_arguments() {
         let Argument::Column { scan, column, part } = *argument else { continue };
         let name = (scan, column, part);
-        let resident = run.column(scan, column)?;
+        let resident = setting.column(scan, column)?;
         if scan == source && resident.on_host && parts.iter().all(|known| known.name != name) {
             parts.extend(Streamed::new(resident, name));
         }

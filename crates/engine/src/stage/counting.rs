@@ -1,68 +1,52 @@
 //! Dense writes in several kernels (HorseQC, Table 4, A1): count what each row of the source becomes, sum the counts up
 //! before each, make room for exactly the rows that there are; then the pipeline's own kernel writes.
 
-use std::ops::Range;
+use kelpie_compile::pipeline::{Counting, Task, When};
 
-use kelpie_compile::pipeline::{CompiledPipeline, Counting};
-
-use super::Setting;
+use super::actions::Occasion;
 use super::run::{Run, Verdict};
 use crate::PipelineMetrics;
 use crate::error::{EngineError, FallbackReason};
-use crate::primitives::Primitives;
-
-/// What precedes a launch that writes to counted places.
-pub enum Counted {
-    /// The places are known: afterwards there are so many rows in all.
-    Until(u64),
-    /// The kernel that counts did not come to its end, or there is no room beside the rows of earlier launches.
-    Not(Verdict),
-}
 
 impl Run<'_> {
-    /// Counts the rows that `rows` of the source become, and makes room for them.
-    pub fn count(
-        &mut self,
-        (index, pipeline): (usize, &CompiledPipeline),
-        counting: &Counting,
-        rows: &Range<u64>,
-        metrics: &mut PipelineMetrics,
-    ) -> Result<Counted, EngineError> {
-        let before = self.read_word(counting.total)?;
+    /// Counts what the rows of a launch become, and makes room for it. Other than done: the kernel that counts did not come to
+    /// its end, or there is no room beside the rows of earlier launches.
+    pub fn count(&mut self, counting: &Counting, at: &mut Occasion<'_>) -> Result<Verdict, EngineError> {
+        let before = self.store.read_word(counting.total)?;
         let prepared = self.prepared;
-        let kernel = prepared.counted.get(&index);
+        let rows = at.rows.end - at.rows.start;
+        let kernel = prepared.counted.get(&at.index);
         let more = match (&counting.kernel, kernel, counting.counts) {
             (Some(declared), Some((_, kernel)), Some(counts)) => {
-                let count = rows.end - rows.start;
-                self.counts_for(counts, count);
-                let kernel = (kernel.as_ref(), declared.arguments.as_slice());
-                let verdict = self.launch_kernel(kernel, pipeline, rows, metrics)?;
-                if !matches!(verdict, Verdict::Done) {
-                    return Ok(Counted::Not(verdict));
+                self.counts_for(counts, rows);
+                match self.launch_kernel((kernel.as_ref(), declared), at)? {
+                    Verdict::Done => {}
+                    other => return Ok(other),
                 }
-                self.sum_counts(counting, counts, count, &pipeline.name, metrics)?
+                self.sum_counts(counting, counts, rows, &at.pipeline.name, at.metrics)?
             }
-            _ => rows.end - rows.start,
+            _ => rows,
         };
         let all = before.saturating_add(more);
         let needed = counting.limit.map_or(all, |limit| all.min(limit));
-        if needed > self.capacities[counting.class] {
+        if needed > self.store.capacity(counting.class) {
             if before > 0 {
                 // Rows of earlier launches lie in what would be replaced: the group runs again.
-                self.set_word(counting.total, needed)?;
-                return Ok(Counted::Not(Verdict::Grow));
+                self.store.set_word(counting.total, needed)?;
+                return Ok(Verdict::Grow);
             }
-            self.resize(counting.class, needed);
+            self.store.resize(counting.class, needed);
             self.clear_again(counting.class)?;
         }
-        Ok(Counted::Until(all))
+        at.until = Some(all);
+        Ok(Verdict::Done)
     }
 
     /// Room for the counts of `rows` rows, and one more for their sum.
     fn counts_for(&mut self, counts: usize, rows: u64) {
         let class = self.prepared.program.states[counts].class;
-        if self.capacities[class] <= rows {
-            self.resize(class, (rows + 1).next_power_of_two());
+        if self.store.capacity(class) <= rows {
+            self.store.resize(class, (rows + 1).next_power_of_two());
         }
     }
 
@@ -76,17 +60,16 @@ impl Run<'_> {
         metrics: &mut PipelineMetrics,
     ) -> Result<u64, EngineError> {
         if let Some(counter) = counting.rows {
-            let counted = self.read_word(counter)?;
+            let counted = self.store.read_word(counter)?;
             if counted > u64::from(u32::MAX) {
                 let most = u32::MAX.into();
                 return Err(FallbackReason::Rows { what: name.into(), rows: counted, most }.into());
             }
         }
-        let buffer = self.buffer(counts)?;
+        let buffer = self.store.buffer(counts)?;
         let offset = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(4);
         self.setting.stream.fill(&buffer, offset, 4, 0)?;
-        let Setting { stream, cache, cancel, .. } = self.setting;
-        let mut primitives = Primitives::new(stream, cache, cancel)?;
+        let mut primitives = self.primitives()?;
         primitives.exclusive_scan(&buffer, rows + 1)?;
         metrics.run_ns += primitives.time_ns;
         let mut sum = [0; 4];
@@ -97,14 +80,12 @@ impl Run<'_> {
     /// Clears the states of a class that the group has cleared and that have become others.
     fn clear_again(&mut self, class: usize) -> Result<(), EngineError> {
         let states = &self.prepared.program.states;
-        let cleared: Vec<usize> =
-            self.cleared.iter().copied().filter(|state| states[*state].class == class).collect();
-        self.clear(&cleared)
-    }
-
-    /// Sets a state of one `u64`.
-    pub fn set_word(&mut self, state: usize, value: u64) -> Result<(), EngineError> {
-        let buffer = self.buffer(state)?;
-        Ok(self.setting.stream.upload(&buffer, 0, &value.to_le_bytes())?)
+        for task in self.group.iter().flat_map(|pipeline| pipeline.tasks(When::BeforeRun)) {
+            match task {
+                Task::Clear(state) if states[*state].class == class => self.store.clear(*state)?,
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }

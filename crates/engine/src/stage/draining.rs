@@ -1,20 +1,19 @@
 //! A result that leaves the device while the stage still runs: how it is cut into blocks, and when its rows go out.
 
-use std::ops::Range;
 use std::time::Instant;
 
-use arrow::buffer::MutableBuffer;
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use kelpie_compile::context::{Argument, Status};
+use kelpie_compile::context::Status;
 use kelpie_compile::pipeline::{CompiledPipeline, Growth, Purpose};
-use kelpie_device::Download;
+use kelpie_compile::types::Field;
 use kelpie_kir::{Expr, Function, Literal, Module, Stmt, uses};
 
+use super::actions::Occasion;
 use super::run::Run;
-use crate::delivery::{Collected, Rows, reserve, take_cut};
+use crate::delivery::{Collected, Rows, take_cut};
 use crate::error::EngineError;
-use crate::heap::HeapMark;
-use crate::result::{Reading, ResultReader};
+use crate::result::{self, Reading, ResultReader};
 
 /// Rows of a block of the source of a result that is made in blocks, at first: at least and at most.
 const BLOCK_ROWS: (u64, u64) = (1 << 12, 1 << 18);
@@ -35,8 +34,12 @@ pub(super) enum Draining {
 }
 
 /// The rows of a result that were drained.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Drained {
+    /// The result's columns.
+    schema: SchemaRef,
+    /// Rows of the result that are still on the device and complete.
+    pub waiting: u64,
     pub draining: Draining,
     /// Those that are held.
     pub parts: Vec<RecordBatch>,
@@ -52,6 +55,21 @@ pub(super) struct Drained {
 }
 
 impl Drained {
+    /// Nothing yet, of a result with these columns.
+    pub fn new(fields: &[Field]) -> Drained {
+        Drained {
+            schema: result::arrow_schema(fields),
+            waiting: 0,
+            draining: Draining::default(),
+            parts: Vec::new(),
+            held_bytes: 0,
+            rows: 0,
+            reading: Reading::default(),
+            most_bytes: 0,
+            block_rows: None,
+        }
+    }
+
     /// Forgets what a group drained: it runs again.
     pub fn restart(&mut self) {
         self.parts.clear();
@@ -69,24 +87,9 @@ impl Run<'_> {
         delivers && !is_ordered && program.output.limit.is_none()
     }
 
-    /// Where the heap is to be set back to before each block: text that is made only for rows of the result, which have
-    /// copies of it, need not stay.
-    pub(super) fn heap_mark(&self, chain: &[CompiledPipeline]) -> Result<Option<HeapMark>, EngineError> {
-        let makes_text = |argument: &Argument| matches!(argument, Argument::Heap(_));
-        let arguments = || chain.iter().flat_map(CompiledPipeline::all_arguments);
-        if chain.iter().any(|pipeline| pipeline.keeps_text) || !arguments().any(makes_text) {
-            return Ok(None);
-        }
-        self.heap.mark(self.device).map(Some)
-    }
-
-    /// Brings the rows of the result that are complete to the host, or out. `group`: the pipelines that run.
-    pub(super) fn drain(
-        &mut self,
-        group: &[CompiledPipeline],
-        out: &mut dyn Rows,
-    ) -> Result<(), EngineError> {
-        let rows = std::mem::take(&mut self.undrained);
+    /// Brings the rows of the result that are complete to the host, or out.
+    pub(super) fn drain(&mut self, out: &mut dyn Rows) -> Result<(), EngineError> {
+        let rows = std::mem::take(&mut self.drained.waiting);
         self.drained.rows += rows;
         match self.drained.draining {
             Draining::Check => {}
@@ -98,7 +101,7 @@ impl Run<'_> {
                 self.drained.held_bytes += reading.bytes;
                 self.drained.parts.append(&mut held.batches);
                 if self.drained.held_bytes > out.batches().held_bytes {
-                    self.release(group, out)?;
+                    self.release(out)?;
                 }
             }
         }
@@ -107,8 +110,8 @@ impl Run<'_> {
 
     /// Holds no more rows: they go out where nothing after them can ask for DataFusion's own operators, else they are
     /// dropped until that is known. Errors of the query itself are no reason to wait: there is no other answer.
-    fn release(&mut self, group: &[CompiledPipeline], out: &mut dyn Rows) -> Result<(), EngineError> {
-        if group.len() == 1 && group.iter().all(|pipeline| !may_fall_back(pipeline)) {
+    fn release(&mut self, out: &mut dyn Rows) -> Result<(), EngineError> {
+        if self.group.len() == 1 && self.group.iter().all(|pipeline| !may_fall_back(pipeline)) {
             self.drained.draining = Draining::Deliver;
             return self.hand_over(out);
         }
@@ -132,8 +135,8 @@ impl Run<'_> {
     pub(super) fn read_result(&self, rows: u64, out: &mut dyn Rows) -> Result<Reading, EngineError> {
         let reader = ResultReader {
             layout: &self.prepared.program.output,
-            schema: &self.schema,
-            read: &|parts| self.read_ranges(parts),
+            schema: &self.drained.schema,
+            read: &|parts| self.store.read_ranges(parts),
         };
         reader.deliver(rows, out)
     }
@@ -141,7 +144,7 @@ impl Run<'_> {
     /// Hands all that is left of the result to `out`.
     pub(super) fn finish(&mut self, out: &mut dyn Rows) -> Result<Reading, EngineError> {
         let start = Instant::now();
-        let rows = self.read_word(self.prepared.program.output.count)?;
+        let rows = self.store.read_word(self.prepared.program.output.count)?;
         let counted_ns = start.elapsed().as_nanos() as u64;
         self.hand_over(out)?;
         let mut reading = self.read_result(rows, out)?;
@@ -154,15 +157,15 @@ impl Run<'_> {
     /// needed that the result is made in blocks: then there is no more room than before.
     pub(super) fn grow_or_cut(
         &mut self,
-        pipeline: &CompiledPipeline,
+        at: &mut Occasion<'_>,
         blocks: usize,
         (appends, frees_text): (bool, bool),
     ) -> Result<(), EngineError> {
-        let before = self.capacities.clone();
+        let before = self.store.capacities().to_vec();
         let cuts = appends && self.drained.block_rows.is_none();
         let asks_much = cuts && frees_text && self.asks_for_much_text()?;
         if !asks_much {
-            self.grow(pipeline, blocks)?;
+            self.grow(at, blocks)?;
         }
         if asks_much || (cuts && self.result_bytes() > self.drained.most_bytes) {
             let rows = self.result_class().map_or(0, |class| before[class]);
@@ -174,23 +177,22 @@ impl Run<'_> {
 
     /// Whether the heap that the last launch asked for is larger than a result may be.
     fn asks_for_much_text(&self) -> Result<bool, EngineError> {
-        Ok(self.heap.asked(self.device)? > self.drained.most_bytes)
+        Ok(self.store.heap_asked()? > self.drained.most_bytes)
     }
 
     /// As [`Self::grow_or_cut`], for one block whose rows have no room even where no others are. Gives the rows of smaller
     /// blocks, where there should be such.
     pub(super) fn grow_or_shorten(
         &mut self,
-        pipeline: &CompiledPipeline,
-        rows: &Range<u64>,
+        at: &mut Occasion<'_>,
         frees_text: bool,
     ) -> Result<Option<u64>, EngineError> {
-        let before = self.capacities.clone();
-        let shorter = (rows.end - rows.start) / 4;
+        let before = self.store.capacities().to_vec();
+        let shorter = (at.rows.end - at.rows.start) / 4;
         let is_long = shorter >= LEAST_BLOCK_ROWS;
         let asks_much = is_long && frees_text && self.asks_for_much_text()?;
         if !asks_much {
-            self.grow(pipeline, 1)?;
+            self.grow(at, 1)?;
         }
         if !asks_much && (!is_long || self.result_bytes() <= self.drained.most_bytes) {
             return Ok(None);
@@ -204,14 +206,16 @@ impl Run<'_> {
     fn result_bytes(&self) -> u64 {
         let states = self.prepared.program.states.iter();
         let states = states.filter(|state| state.purpose == Purpose::Output);
-        states.map(|state| self.capacities[state.class].saturating_mul(u64::from(state.element_bytes))).sum()
+        states
+            .map(|state| self.store.capacity(state.class).saturating_mul(u64::from(state.element_bytes)))
+            .sum()
     }
 
     fn restore_result(&mut self, capacities: &[u64]) {
         let states = &self.prepared.program.states;
         let of_result = states.iter().filter(|state| state.purpose == Purpose::Output);
         let classes: Vec<usize> = of_result.map(|state| state.class).collect();
-        classes.into_iter().for_each(|class| self.resize(class, capacities[class]));
+        classes.into_iter().for_each(|class| self.store.resize(class, capacities[class]));
     }
 
     /// The class of the result's rows.
@@ -222,30 +226,13 @@ impl Run<'_> {
 
     /// Rows of the result for which there is room.
     pub(super) fn result_capacity(&self) -> u64 {
-        self.result_class().map_or(u64::MAX, |class| self.capacities[class])
-    }
-
-    /// Bytes of several states, with one wait.
-    fn read_ranges(&self, parts: &[(usize, Range<usize>)]) -> Result<Vec<MutableBuffer>, EngineError> {
-        let mut read = Vec::with_capacity(parts.len());
-        for (_, range) in parts {
-            reserve(range.len(), "rows of a result")?;
-            read.push(MutableBuffer::from_len_zeroed(range.len()));
-        }
-        let mut downloads = Vec::new();
-        for ((state, range), data) in parts.iter().zip(&mut read) {
-            if let Some(buffer) = self.buffers[*state].as_ref().filter(|_| !range.is_empty()) {
-                downloads.push(Download { buffer, offset: range.start, data: data.as_slice_mut() });
-            }
-        }
-        self.setting.stream.download_many(&mut downloads)?;
-        Ok(read)
+        self.result_class().map_or(u64::MAX, |class| self.store.capacity(class))
     }
 }
 
 /// Whether a pipeline's kernels may report anything but that they need more room or that the query fails.
 fn may_fall_back(pipeline: &CompiledPipeline) -> bool {
-    pipeline.counting.is_some() || reports_other(&pipeline.module)
+    pipeline.counting().is_some() || reports_other(&pipeline.kernel.module)
 }
 
 fn reports_other(module: &Module) -> bool {

@@ -3,15 +3,28 @@
 //! A stage is groups of pipelines that fill the same state; a group is *chains* of pipelines (`CompiledPipeline::continues`). A
 //! chain runs at once over all rows of its source, or block by block where the source's columns lie on the host
 //! ([`blocks`]; HorseQC, section 2).
+//!
+//! What the engine does around a kernel stands beside it as a list (`kelpie_compile::pipeline::HostAction`), and running a stage
+//! is interpreting that list. Each part knows one thing:
+//!
+//! - [`run`]: the order of events: groups, chains, blocks, launches that are repeated, and so the occasions of actions;
+//! - [`actions`]: what an action means ([`counting`]: those before a dense write in several kernels);
+//! - [`store`]: the state: buffers, capacities, growth, the heap;
+//! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
+//! - [`blocks`]: the blocks of a source, and the copies that bring them;
+//! - [`draining`]: a result that leaves the device before the stage has ended;
+//! - [`account`]: what a pipeline did, and what a status means.
 
 mod account;
+mod actions;
 mod ahead;
 mod arguments;
 mod blocks;
 mod counting;
 mod draining;
+mod launcher;
 mod run;
-mod state;
+mod store;
 mod traffic;
 
 use std::collections::HashMap;
@@ -155,15 +168,16 @@ pub fn prepare(
         let internal = |error| EngineError::Internal(format!("kernel of {name}: {error}"));
         validate(module.clone()).map_err(internal)
     };
-    let modules = pipelines.iter().map(|pipeline| valid(&pipeline.module, &pipeline.name));
+    let modules = pipelines.iter().map(|pipeline| valid(&pipeline.kernel.module, &pipeline.name));
     let modules = modules.collect::<Result<Vec<_>, _>>()?;
     let mut count_modules = Vec::new();
     for (index, pipeline) in pipelines.iter().enumerate() {
-        if let Some(kernel) = pipeline.counting.as_ref().and_then(|counting| counting.kernel.as_ref()) {
-            count_modules.push((index, valid(&kernel.module, &pipeline.name)?, kernel.kernel.as_str()));
+        if let Some(kernel) = pipeline.counting().and_then(|counting| counting.kernel.as_ref()) {
+            count_modules.push((index, valid(&kernel.module, &pipeline.name)?, kernel.name.as_str()));
         }
     }
-    let main = modules.iter().zip(pipelines).map(|(module, pipeline)| (module, pipeline.kernel.as_str()));
+    let main =
+        modules.iter().zip(pipelines).map(|(module, pipeline)| (module, pipeline.kernel.name.as_str()));
     let jobs: Vec<_> = main.chain(count_modules.iter().map(|(_, module, name)| (module, *name))).collect();
     let mut kernels = compile_all(stream, &jobs)?;
     let counted = kernels.split_off(modules.len());
@@ -221,17 +235,12 @@ pub fn run(
 ) -> Result<Outcome, EngineError> {
     let program = &prepared.program;
     let learned = prepared.learned.lock().clone();
-    let mut run = Run::new(prepared, setting, learned.clone(), plan.fields());
+    let mut run = Run::new(prepared, setting, learned.clone(), &plan.fields());
     run.drained.most_bytes = out.batches().device_bytes;
     run.drained.block_rows = *prepared.block_rows.lock();
     let mut first = 0;
     for group in program.pipelines.chunk_by(|a, b| a.group == b.group) {
-        let sorting = group.first().and_then(|pipeline| pipeline.sorted.as_ref());
-        let order_ns = sorting.map(|sorting| run.order(sorting)).transpose()?;
-        let (mut reports, duplicate) = run.group(first, group, out)?;
-        if let (Some(order_ns), Some(report)) = (order_ns, reports.first_mut()) {
-            report.run_ns += order_ns;
-        }
+        let (reports, duplicate) = run.group(first, group, out)?;
         metrics.kernel_ns += reports.iter().map(|report| report.run_ns).sum::<u64>();
         metrics.pipelines.extend(reports);
         if let Some(join) = duplicate {
@@ -240,8 +249,8 @@ pub fn run(
         first += group.len();
     }
     // What was learned before is still right unless something grew. Where the result came in parts, less than all is known.
-    if run.drained.rows == 0 && learned.is_none_or(|learned| learned != run.capacities) {
-        *prepared.learned.lock() = Some(run.fitting()?);
+    if run.drained.rows == 0 && learned.is_none_or(|learned| learned != run.store.capacities()) {
+        *prepared.learned.lock() = Some(run.store.fitting()?);
     }
     if run.drained.block_rows.is_some() {
         *prepared.block_rows.lock() = run.drained.block_rows;

@@ -4,10 +4,10 @@ use kelpie_compile::context::Argument;
 use kelpie_compile::pipeline::Purpose;
 use kelpie_device::{Accessed, KernelArgument};
 
-use super::run::Run;
+use super::launcher::Launcher;
 use crate::meter::{Region, Traffic};
 
-impl Run<'_> {
+impl Launcher<'_> {
     /// `declared`: the kernel's arguments. `accessed`: one an argument, then addresses that are no argument's.
     pub fn traffic(&self, declared: &[Argument], given: &[KernelArgument], accessed: &[Accessed]) -> Traffic {
         let mut traffic = Traffic::default();
@@ -23,14 +23,14 @@ impl Run<'_> {
     fn region(&self, argument: &Argument, given: &KernelArgument) -> Region {
         match argument {
             Argument::Column { scan, column, .. } => {
-                let on_host = self.column(*scan, *column).is_ok_and(|column| column.on_host);
+                let on_host = self.setting.column(*scan, *column).is_ok_and(|column| column.on_host);
                 // A window is a copy of a block.
                 match on_host && !matches!(given, KernelArgument::Window(..)) {
                     true => Region::Link,
                     false => Region::Input,
                 }
             }
-            Argument::State(state) => Region::State(self.prepared.program.states[*state].purpose),
+            Argument::State(state) => Region::State(self.program.states[*state].purpose),
             Argument::Heap(_) | Argument::Scratch { .. } => Region::State(Purpose::Store),
             Argument::Bytes(_)
             | Argument::ColumnBase { .. }

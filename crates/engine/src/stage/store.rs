@@ -1,0 +1,295 @@
+//! The state of a running stage: a buffer a state, capacities by class, how they grow, and the heap for text that kernels
+//! make. Nothing here launches a kernel.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::MutableBuffer;
+use kelpie_compile::context::HeapPart;
+use kelpie_compile::pipeline::{Growth, Program};
+use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
+
+use super::Setting;
+use crate::columns::ColumnCache;
+use crate::delivery::reserve;
+use crate::error::{EngineError, FallbackReason};
+use crate::heap::{HeapMark, TextHeap};
+
+/// Elements that a state keeps free a CPU worker, beside a quarter of what it held: a worker may leave a part of a chunk of
+/// places unused (`table::rows`).
+const FITTING_SLACK: u64 = 1 << 10;
+
+/// The buffers of one execution of a stage.
+#[derive(Debug)]
+pub(super) struct StateStore<'a> {
+    device: &'a Arc<dyn Device>,
+    stream: &'a dyn QueryStream,
+    /// Makes room by evicting columns.
+    cache: &'a ColumnCache,
+    program: &'a Program,
+    /// By class.
+    capacities: Vec<u64>,
+    /// By state; made when first asked for.
+    buffers: Vec<Option<Buffer>>,
+    heap: TextHeap,
+}
+
+impl<'a> StateStore<'a> {
+    /// A store without buffers. It starts with the capacities that are known to fit, else with what the program says, but no
+    /// more bytes than the movement allows where less may do.
+    pub fn new(program: &'a Program, setting: &Setting<'a>, learned: Option<Vec<u64>>) -> StateStore<'a> {
+        let most = setting.movement.initial_bytes;
+        StateStore {
+            device: setting.stream.device(),
+            stream: setting.stream,
+            cache: setting.cache,
+            program,
+            capacities: learned.unwrap_or_else(|| initial(program, most)),
+            buffers: vec![None; program.states.len()],
+            heap: TextHeap::new(most),
+        }
+    }
+
+    // ---- capacities
+
+    /// The capacities of all classes.
+    pub fn capacities(&self) -> &[u64] {
+        &self.capacities
+    }
+
+    /// Elements for which a class has room.
+    pub fn capacity(&self, class: usize) -> u64 {
+        self.capacities[class]
+    }
+
+    /// Elements for which a state has room.
+    pub fn capacity_of(&self, state: usize) -> u64 {
+        self.capacities[self.program.states[state].class]
+    }
+
+    /// Gives a class another capacity: what its states held is lost.
+    pub fn resize(&mut self, class: usize, capacity: u64) {
+        if self.capacities[class] == capacity {
+            return;
+        }
+        self.capacities[class] = capacity;
+        for (state, declared) in self.program.states.iter().enumerate() {
+            if declared.class == class {
+                self.buffers[state] = None;
+            }
+        }
+    }
+
+    /// Gives a class the size that follows from what ran before.
+    pub fn size(&mut self, class: usize) -> Result<(), EngineError> {
+        if let Growth::Sized(counter) = self.program.classes[class].growth {
+            let slots = self.read_word(counter)?.saturating_mul(2).max(16).next_power_of_two();
+            self.resize(class, slots);
+        }
+        Ok(())
+    }
+
+    /// Makes room in a class after a launch that lacked some; whether it was this class that had too little. `is_partial`:
+    /// more may be wanted than the launch could tell.
+    pub fn grow(&mut self, class: usize, is_partial: bool) -> Result<bool, EngineError> {
+        let capacity = self.capacities[class];
+        let needed = match self.program.classes[class].growth {
+            Growth::Fixed | Growth::Sized(_) => return Ok(false),
+            // Another table of the pipeline may be the one that is full.
+            Growth::Table(count) if self.read_word(count)? < capacity / 2 => return Ok(false),
+            Growth::Table(_) => capacity.saturating_mul(4),
+            Growth::Counted(counter) => match self.read_word(counter)? {
+                counted if counted > capacity && is_partial => counted.max(capacity.saturating_mul(2)),
+                counted => counted,
+            },
+        };
+        if needed > capacity {
+            self.resize(class, needed);
+        }
+        Ok(needed > capacity)
+    }
+
+    /// The capacities that the state in use needs, with room for a different order of the same rows. Those of classes that
+    /// follow from others stay.
+    pub fn fitting(&self) -> Result<Vec<u64>, EngineError> {
+        let mut capacities = self.capacities.clone();
+        let target = self.device.target();
+        let workers = if target.block_threads == 1 { u64::from(target.resident_blocks) } else { 0 };
+        let slack = (workers + 1) * FITTING_SLACK;
+        for (class, capacity) in self.program.classes.iter().zip(&mut capacities) {
+            let fits = match class.growth {
+                Growth::Fixed | Growth::Sized(_) => continue,
+                Growth::Table(counter) => {
+                    self.read_word(counter)?.saturating_mul(4).max(64).checked_next_power_of_two()
+                }
+                Growth::Counted(counter) => {
+                    let used = self.read_word(counter)?;
+                    Some(used.saturating_add(used / 4).saturating_add(slack))
+                }
+            };
+            *capacity = fits.map_or(*capacity, |fits| fits.min(*capacity));
+        }
+        Ok(capacities)
+    }
+
+    // ---- buffers
+
+    /// Bytes of a state.
+    pub fn bytes(&self, state: usize) -> Result<usize, EngineError> {
+        let declared = &self.program.states[state];
+        self.capacities[declared.class]
+            .checked_mul(u64::from(declared.element_bytes))
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .ok_or_else(|| {
+                let (used, limit) = self.device.memory();
+                let device = format!("{}: state {}", self.device.name(), declared.name);
+                DeviceError::OutOfMemory { device, requested: u64::MAX, used, limit }.into()
+            })
+    }
+
+    /// The buffer of a state.
+    pub fn buffer(&mut self, state: usize) -> Result<Buffer, EngineError> {
+        if let Some(buffer) = &self.buffers[state] {
+            return Ok(Arc::clone(buffer));
+        }
+        let buffer = self.allocate(self.bytes(state)?)?;
+        self.buffers[state] = Some(Arc::clone(&buffer));
+        Ok(buffer)
+    }
+
+    /// The buffer of a state, if it has one.
+    pub fn existing(&self, state: usize) -> Option<&Buffer> {
+        self.buffers[state].as_ref()
+    }
+
+    /// Makes a buffer that was filled elsewhere that of a state.
+    pub fn replace(&mut self, state: usize, buffer: Buffer) {
+        self.buffers[state] = Some(buffer);
+    }
+
+    /// Device memory.
+    pub fn allocate(&self, bytes: usize) -> Result<Buffer, EngineError> {
+        Ok(self.cache.allocate(self.device, bytes.max(16))?)
+    }
+
+    // ---- contents
+
+    /// Sets every byte of a state to zero.
+    pub fn clear(&mut self, state: usize) -> Result<(), EngineError> {
+        let (buffer, bytes) = (self.buffer(state)?, self.bytes(state)?);
+        Ok(self.stream.fill(&buffer, 0, bytes, 0)?)
+    }
+
+    /// The value of a state of one `u64`.
+    pub fn read_word(&self, state: usize) -> Result<u64, EngineError> {
+        let mut bytes = [0; 8];
+        if let Some(buffer) = &self.buffers[state] {
+            self.stream.download(buffer, 0, &mut bytes)?;
+        }
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Sets a state of one `u64`.
+    pub fn set_word(&mut self, state: usize, value: u64) -> Result<(), EngineError> {
+        let buffer = self.buffer(state)?;
+        Ok(self.stream.upload(&buffer, 0, &value.to_le_bytes())?)
+    }
+
+    /// The first bytes of each of several states, with one wait.
+    pub fn read(&self, parts: &[(usize, usize)]) -> Result<Vec<Vec<u8>>, EngineError> {
+        let read = parts.iter().map(|(_, bytes)| host_bytes(*bytes));
+        let mut read = read.collect::<Result<Vec<_>, _>>()?;
+        let mut downloads = Vec::new();
+        for ((state, _), data) in parts.iter().zip(&mut read) {
+            if let Some(buffer) = &self.buffers[*state] {
+                downloads.push(Download { buffer, offset: 0, data });
+            }
+        }
+        self.stream.download_many(&mut downloads)?;
+        Ok(read)
+    }
+
+    /// Bytes of several states, with one wait, as Arrow wants them.
+    pub fn read_ranges(&self, parts: &[(usize, Range<usize>)]) -> Result<Vec<MutableBuffer>, EngineError> {
+        let mut read = Vec::with_capacity(parts.len());
+        for (_, range) in parts {
+            reserve(range.len(), "rows of a result")?;
+            read.push(MutableBuffer::from_len_zeroed(range.len()));
+        }
+        let mut downloads = Vec::new();
+        for ((state, range), data) in parts.iter().zip(&mut read) {
+            if let Some(buffer) = self.buffers[*state].as_ref().filter(|_| !range.is_empty()) {
+                downloads.push(Download { buffer, offset: range.start, data: data.as_slice_mut() });
+            }
+        }
+        self.stream.download_many(&mut downloads)?;
+        Ok(read)
+    }
+
+    // ---- text
+
+    /// What a kernel over rows up to `rows` is to be told of the heap.
+    pub fn heap_argument(&mut self, part: HeapPart, rows: u64) -> Result<KernelArgument, EngineError> {
+        self.heap.argument(part, rows, self.device, self.cache)
+    }
+
+    /// Takes a larger heap for text where the last launch asked for more than there is; whether it did. A kernel asks only
+    /// where its own text passes the end: no launch begins with a heap that is overdrawn.
+    pub fn grow_heap(&mut self) -> Result<bool, EngineError> {
+        self.heap.grow(self.device, self.cache)
+    }
+
+    /// Bytes of the heap that the last launch asked for in all.
+    pub fn heap_asked(&self) -> Result<u64, EngineError> {
+        self.heap.asked(self.device)
+    }
+
+    /// How much of the heap is taken now.
+    pub fn heap_mark(&self) -> Result<HeapMark, EngineError> {
+        self.heap.mark(self.device)
+    }
+
+    /// Gives back what was taken of the heap since a mark.
+    pub fn rewind_heap(&self, mark: HeapMark) -> Result<(), EngineError> {
+        self.heap.rewind(mark, self.device)
+    }
+}
+
+/// Where capacities start, with no more than `most` bytes for what can grow.
+fn initial(program: &Program, most: Option<u64>) -> Vec<u64> {
+    let element_bytes = |class: usize| {
+        let of_class = program.states.iter().filter(|state| state.class == class);
+        of_class.map(|state| u64::from(state.element_bytes)).sum::<u64>().max(1)
+    };
+    let classes = program.classes.iter().enumerate();
+    let initial = classes.map(|(index, class)| match (class.growth, most) {
+        (Growth::Counted(_), Some(most)) => class.initial.min(most / element_bytes(index)).max(1),
+        (Growth::Table(_), Some(most)) => {
+            let slots = (most / element_bytes(index)).max(64);
+            class.initial.min(slots.next_power_of_two() / 2).max(64)
+        }
+        _ => class.initial,
+    });
+    initial.collect()
+}
+
+/// Host memory for a part of a state.
+fn host_bytes(bytes: usize) -> Result<Vec<u8>, EngineError> {
+    let what = "a state that is brought to the host";
+    let mut data: Vec<u8> = Vec::new();
+    data.try_reserve_exact(bytes).map_err(|_| FallbackReason::HostMemory { bytes: bytes as u64, what })?;
+    data.extend(std::iter::repeat_n(0, bytes));
+    Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EngineError, FallbackReason, host_bytes};
+
+    #[test]
+    fn what_the_host_has_no_memory_for_is_a_reason_to_fall_back() {
+        assert_eq!(host_bytes(3).expect("three bytes"), [0; 3]);
+        let error = host_bytes(isize::MAX as usize).expect_err("no host has this");
+        assert!(matches!(error, EngineError::Fallback(FallbackReason::HostMemory { .. })), "{error}");
+    }
+}
