@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_workloads::Workload;
-use kelpie_workloads::bench::{PeerKind, Subject};
+use kelpie_workloads::bench::{Once, PeerKind, Subject};
 use kelpie_workloads::experiments::Experiment;
 
 /// SQL over Parquet, CSV and Arrow files, compiled for the GPU or CPU at hand.
@@ -166,10 +166,11 @@ pub struct DemoArguments {
 
 #[derive(Debug, Args)]
 pub struct BenchArguments {
-    /// tpch, ssb, or fallback: statements over TPC-H's tables that do not compile as a whole, beside plain DataFusion.
+    /// tpch, ssb; fallback: statements over TPC-H's tables that do not compile as a whole, beside plain DataFusion; or derived:
+    /// group-bys on expressions that DataFusion evaluates, first and hot.
     #[arg(value_parser = parse::<Subject>)]
     pub subject: Subject,
-    /// The folder that `generate` wrote.
+    /// The folder that `generate` wrote; for `derived` one that its table is made in, if it is not there yet.
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// Only these queries: `1,6` or `1.1,4.3`.
@@ -189,6 +190,12 @@ pub struct BenchArguments {
     /// Threads of every engine; one a core where absent.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
+    /// Rows of the table of `derived`.
+    #[arg(long, default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows: u64,
+    /// What a process that `derived` starts runs once.
+    #[arg(long, hide = true, value_parser = parse::<Once>)]
+    pub once: Option<Once>,
     /// Write the findings to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

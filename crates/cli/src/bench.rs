@@ -4,7 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use kelpie_workloads::bench::{self, BenchOptions, FallbackOptions, QueryReport, Subject};
+use kelpie_workloads::bench::{
+    self, BenchOptions, DerivedCase, DerivedOptions, FallbackOptions, QueryReport, Subject,
+};
 
 use crate::args::{BenchArguments, thread_count};
 use crate::progress::Progress;
@@ -13,6 +15,7 @@ pub async fn run(arguments: BenchArguments) -> Result<ExitCode> {
     let workload = match arguments.subject {
         Subject::Queries(workload) => workload,
         Subject::Fallback => return run_fallback(&arguments).await,
+        Subject::Derived => return run_derived(&arguments).await,
     };
     let options = BenchOptions {
         workload,
@@ -66,4 +69,52 @@ async fn run_fallback(arguments: &BenchArguments) -> Result<ExitCode> {
         true => Ok(ExitCode::SUCCESS),
         false => bail!("some answers are not DataFusion's"),
     }
+}
+
+async fn run_derived(arguments: &BenchArguments) -> Result<ExitCode> {
+    if arguments.cold || !arguments.against.is_empty() {
+        bail!("bench derived has first runs and DataFusion beside them: --cold and --against do not apply");
+    }
+    let program = std::env::current_exe().context("the program's own file")?;
+    let options = DerivedOptions {
+        data: arguments.data.clone(),
+        rows: arguments.rows,
+        cases: arguments.queries.clone(),
+        runs: usize::from(arguments.runs),
+        threads: arguments.threads.map(usize::from),
+        settings: arguments.settings.settings(),
+        program: (program, of_a_process(arguments)?),
+    };
+    if let Some(once) = arguments.once {
+        let [case] = arguments.queries.as_slice() else { bail!("--once runs one of --queries") };
+        let run = bench::run_derived_once(&options, DerivedCase::named(case)?, once).await?;
+        write!(std::io::stdout(), "{}", serde_json::to_string(&run)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let spinner = Progress::spinner("starting");
+    let report = bench::run_derived(&options, &|step| spinner.set_message(step)).await?;
+    drop(spinner);
+    write!(std::io::stdout(), "{}", report.to_text())?;
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&report)?;
+        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    match report.is_right() {
+        true => Ok(ExitCode::SUCCESS),
+        false => bail!("some answers are not DataFusion's"),
+    }
+}
+
+/// What a process that runs one case once is given, beside the case.
+fn of_a_process(arguments: &BenchArguments) -> Result<Vec<String>> {
+    let data = arguments.data.to_str().context("the path of the data is not UTF-8")?;
+    let mut given: Vec<String> =
+        ["bench", "derived", "--data", data, "--rows", &arguments.rows.to_string()].map(Into::into).to_vec();
+    if let Some(threads) = arguments.threads {
+        given.extend(["--threads".into(), threads.to_string()]);
+    }
+    for (name, value) in arguments.settings.settings() {
+        given.extend(["--set".into(), format!("{name}={value}")]);
+    }
+    Ok(given)
 }

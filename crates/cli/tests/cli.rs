@@ -378,6 +378,33 @@ fn the_benchmark_checks_answers_and_marks_what_is_not_compiled() {
     kelpie(&["bench", "ssb", "--data", tpch()]).fails_with(&["lineorder", "kelpie generate ssb"]);
 }
 
+#[test]
+fn derived_columns_are_measured_in_processes_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, json) = (folder.path().join("data"), folder.path().join("d.json"));
+    let (data, json) = (data.to_str().unwrap(), json.to_str().unwrap());
+    let base = ["bench", "derived", "--data", data, "--device", "cpu", "--runs", "1", "--rows", "30000"];
+    let out = kelpie(&[&base[..], &["--json", json]].concat()).ok();
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(report["rows"], 30000);
+    let cases = report["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 4);
+    for case in cases {
+        assert!(out.contains(case["name"].as_str().unwrap()), "{out}");
+        assert_eq!(case["compiled"], true, "{case}");
+        assert!(case["difference"].is_null(), "{case}");
+        for run in ["first", "on_disk", "derived", "plain"] {
+            assert!(case[run]["total_ms"].as_f64().unwrap() > 0.0, "{case}");
+        }
+        for ratio in ["first_ratio", "on_disk_ratio", "hot_ratio"] {
+            assert!(case[ratio].as_f64().unwrap() > 0.0, "{case}");
+        }
+    }
+    kelpie(&[&base[..], &["--queries", "most"]].concat()).fails_with(&["`most`", "minute"]);
+    kelpie(&[&base[..], &["--cold"]].concat()).fails_with(&["--cold"]);
+    kelpie(&[&base[..], &["--queries", "few", "--set", "kelpie.device=gpu"]].concat()).fails_with(&["gpu"]);
+}
+
 /// Needs the Python package duckdb; where it is missing, the test before holds what the user is told.
 #[test]
 fn duckdb_runs_in_turn_where_it_is_installed() {

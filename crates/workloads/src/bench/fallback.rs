@@ -134,6 +134,8 @@ pub enum Subject {
     Queries(Workload),
     /// What does not compile as a whole.
     Fallback,
+    /// Group-bys on expressions that DataFusion evaluates.
+    Derived,
 }
 
 impl FromStr for Subject {
@@ -142,10 +144,11 @@ impl FromStr for Subject {
     fn from_str(name: &str) -> std::result::Result<Self, String> {
         match name {
             "fallback" => Ok(Subject::Fallback),
+            "derived" => Ok(Subject::Derived),
             _ => name
                 .parse()
                 .map(Subject::Queries)
-                .map_err(|error| format!("{error}; `fallback` is known too")),
+                .map_err(|error| format!("{error}; `fallback` and `derived` are known too")),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 mod answers;
 mod datafusion;
+mod derived;
+mod derived_report;
 mod fallback;
 mod machine;
 mod python;
@@ -17,6 +19,10 @@ use anyhow::{Context, Result, bail};
 use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
 
 pub use self::datafusion::DataFusionPeer;
+pub use self::derived::{
+    CASES as DERIVED_CASES, DerivedCase, DerivedOptions, DerivedReport, DerivedTime, FirstRun, Once,
+    first as run_derived_once, run as run_derived,
+};
 pub use self::fallback::{
     FallbackOptions, FallbackReport, FallbackTime, STATEMENTS as FALLBACK_STATEMENTS, Subject,
     run as run_fallback,

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use datafusion::arrow::array::RecordBatch;
 use kelpie_datafusion::QueryTiming;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{BenchOptions, Machine};
 
 /// Where the time of a run went, in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Split {
     /// All of it.
     pub total_ms: f64,
@@ -30,7 +30,7 @@ pub struct Split {
 }
 
 impl Split {
-    fn of(timing: &QueryTiming) -> Split {
+    pub(super) fn of(timing: &QueryTiming) -> Split {
         let ms = |ns: u64| ns as f64 / 1e6;
         Split {
             total_ms: ms(timing.total_ns),
