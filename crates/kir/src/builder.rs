@@ -1,5 +1,7 @@
 //! Builds modules: one call an instruction, types inferred, errors collected until [`Builder::finish`].
 
+mod vectors;
+
 use crate::arena::{Arena, Handle};
 use crate::module::*;
 use crate::types::{Field, Pointee, Scalar, Space, Struct, Type};
@@ -169,9 +171,9 @@ impl Builder {
         self.function().values.get(value).map_or(Type::BOOL, |value| value.ty)
     }
 
-    /// The scalar type of a value; `bool` where it is a pointer (an error then follows where it is used).
+    /// The scalar type of a value, or of a vector's elements; `bool` where it is a pointer (an error then follows where it is used).
     pub fn scalar(&mut self, value: V) -> Scalar {
-        self.ty(value).scalar().unwrap_or(Scalar::Bool)
+        self.ty(value).element().unwrap_or(Scalar::Bool)
     }
 
     /// The values of the innermost function.
@@ -349,7 +351,7 @@ impl Builder {
 
     /// By value to another scalar type; nothing is emitted where it is that type already.
     pub fn convert(&mut self, a: V, to: Scalar) -> V {
-        if self.ty(a) == Type::Scalar(to) { a } else { self.value(Expr::Convert(a, to)) }
+        if self.ty(a).element() == Some(to) { a } else { self.value(Expr::Convert(a, to)) }
     }
 
     /// The same bits as another type; nothing is emitted where it is that type already.

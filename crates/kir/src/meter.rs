@@ -5,7 +5,8 @@
 //! parameter more, the last: an array of `u64`, zero before the launch, with a pair of words (bytes read, bytes written) for
 //! each of the kernel's parameters, and a last pair for addresses that no parameter leads to (text that is kept by
 //! address). A device function gets one parameter more for each of its pointers, and one for other addresses: where the
-//! caller wants their bytes counted. An atomic counts as one write of its width.
+//! caller wants their bytes counted. An atomic counts as one write of its width, and a `compress`
+//! as a write of all elements.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -256,13 +257,18 @@ fn access(
         Stmt::Let(value) => {
             let value = &function.values[*value];
             let pointer = match value.expr {
-                Expr::Load { pointer, .. } | Expr::LoadField { pointer, .. } => pointer,
+                Expr::Load { pointer, .. }
+                | Expr::LoadField { pointer, .. }
+                | Expr::LoadVector { pointer, .. } => pointer,
                 Expr::LoadBytes(pointer) => pointer,
                 _ => return None,
             };
             (pointer, value.ty.bytes(), false)
         }
         Stmt::AtomicLoad { pointer, .. } => (*pointer, pointee(module, function, *pointer)?, false),
+        Stmt::StoreVector { pointer, value, .. } | Stmt::Compress { pointer, value, .. } => {
+            (*pointer, function.values[*value].ty.bytes(), true)
+        }
         Stmt::Store { pointer, .. } | Stmt::Atomic { pointer, .. } => {
             (*pointer, pointee(module, function, *pointer)?, true)
         }
@@ -275,7 +281,7 @@ fn access(
 fn pointee(module: &Module, function: &Function, pointer: Handle<Value>) -> Option<u32> {
     match function.values[pointer].ty {
         Type::Ptr(_, pointee) => Some(pointee.bytes(&module.structs)),
-        Type::Scalar(_) => None,
+        Type::Scalar(_) | Type::Vector(..) | Type::Mask(_) => None,
     }
 }
 

@@ -202,6 +202,24 @@ pub enum ShuffleMode {
     Xor,
 }
 
+/// How the elements of a vector or mask become one scalar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReduceOp {
+    /// The sum: integers wrap, in the elements' own type. The upper half of the elements is added to the lower half until
+    /// one is left, which fixes the order for floats.
+    Add,
+    /// The smallest. Integers only.
+    Min,
+    /// The largest. Integers only.
+    Max,
+    /// Whether any element of a mask is true, as `bool`.
+    Any,
+    /// Whether every element of a mask is true, as `bool`.
+    All,
+    /// Number of true elements of a mask, as `u32`.
+    Count,
+}
+
 /// An expression: pure but for `Read`, `Load` and the lane operations, which are evaluated where the value's
 /// `Let` stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -226,7 +244,7 @@ pub enum Expr {
     Compare(CompareOp, Handle<Value>, Handle<Value>),
     /// `condition ? accept : reject`; both are evaluated.
     Select {
-        /// Of type `bool`.
+        /// Of type `bool`; for vectors a mask, which chooses element by element.
         condition: Handle<Value>,
         /// The value where it is true.
         accept: Handle<Value>,
@@ -284,6 +302,52 @@ pub enum Expr {
         /// Lane or distance, `u32`.
         lane: Handle<Value>,
     },
+    /// The same scalar in every element of a vector (of `bool`: of a mask).
+    Splat {
+        /// A scalar of at most 64 bits.
+        value: Handle<Value>,
+        /// Number of elements.
+        lanes: u8,
+    },
+    /// The vector 0, 1, 2, … of an integer type.
+    Iota(Scalar, u8),
+    /// Consecutive elements of memory, from a pointer to the first.
+    LoadVector {
+        /// A pointer to a scalar.
+        pointer: Handle<Value>,
+        /// Number of elements.
+        lanes: u8,
+        /// No thread writes this memory during the launch.
+        read_only: bool,
+        /// What the address is known to be a multiple of, in bytes: a power of two, at least an element's size. Promise
+        /// more than that only where it holds: it decides how wide the accesses of a GPU are.
+        align: u32,
+    },
+    /// One element of a vector or mask.
+    Lane {
+        /// A vector, or a mask.
+        vector: Handle<Value>,
+        /// Which, from 0.
+        lane: u8,
+    },
+    /// All elements of a vector or mask as one scalar.
+    Reduce(ReduceOp, Handle<Value>),
+    /// A mask as `u32`: bit i is element i.
+    MaskBits(Handle<Value>),
+    /// The mask whose element i is bit i of a `u32`.
+    BitsMask {
+        /// `u32`; higher bits do not matter.
+        bits: Handle<Value>,
+        /// Number of elements.
+        lanes: u8,
+    },
+    /// The mask whose elements below a number are true.
+    FirstLanes {
+        /// `u32`, also more than there are elements.
+        count: Handle<Value>,
+        /// Number of elements.
+        lanes: u8,
+    },
     /// Defined by an effect: an atomic's old value, a call's result, a uniform load.
     Result,
 }
@@ -335,6 +399,27 @@ pub enum Stmt {
         pointer: Handle<Value>,
         /// Of the pointee's type.
         value: Handle<Value>,
+    },
+    /// Writes the elements of a vector to consecutive elements of memory.
+    StoreVector {
+        /// A pointer to the first.
+        pointer: Handle<Value>,
+        /// A vector of the pointee's type.
+        value: Handle<Value>,
+        /// What the address is known to be a multiple of, in bytes; see [`Expr::LoadVector`].
+        align: u32,
+    },
+    /// Writes those elements of a vector of which the mask is true one after the other, in their order. What follows them, up
+    /// to the length of the vector, is undefined afterwards: there must be memory for all elements.
+    Compress {
+        /// A pointer to the pointee's type.
+        pointer: Handle<Value>,
+        /// A vector of the pointee's type.
+        value: Handle<Value>,
+        /// A mask of as many elements.
+        mask: Handle<Value>,
+        /// Receives the number of true elements, `u32`; an [`Expr::Result`].
+        result: Option<Handle<Value>>,
     },
     /// Runs one of two blocks.
     If {

@@ -12,6 +12,7 @@ impl Expr {
             | Expr::Shared(_)
             | Expr::Read(_)
             | Expr::Builtin(_)
+            | Expr::Iota(..)
             | Expr::Result => [None; 3],
             Expr::Unary(_, a)
             | Expr::Convert(a, _)
@@ -22,7 +23,14 @@ impl Expr {
             | Expr::LoadField { pointer: a, .. }
             | Expr::Ballot(a)
             | Expr::Any(a)
-            | Expr::All(a) => [Some(a), None, None],
+            | Expr::All(a)
+            | Expr::Splat { value: a, .. }
+            | Expr::LoadVector { pointer: a, .. }
+            | Expr::Lane { vector: a, .. }
+            | Expr::Reduce(_, a)
+            | Expr::MaskBits(a)
+            | Expr::BitsMask { bits: a, .. }
+            | Expr::FirstLanes { count: a, .. } => [Some(a), None, None],
             Expr::Binary(_, a, b)
             | Expr::Overflows(_, a, b)
             | Expr::Compare(_, a, b)
@@ -52,7 +60,10 @@ impl Stmt {
             | Stmt::Return(None) => Vec::new(),
             Stmt::Assign { value, .. } | Stmt::Return(Some(value)) => vec![*value],
             Stmt::If { condition, .. } => vec![*condition],
-            Stmt::Store { pointer, value } => vec![*pointer, *value],
+            Stmt::Store { pointer, value } | Stmt::StoreVector { pointer, value, .. } => {
+                vec![*pointer, *value]
+            }
+            Stmt::Compress { pointer, value, mask, .. } => vec![*pointer, *value, *mask],
             Stmt::Atomic { op: AtomicOp::CompareExchange(expected), pointer, value, .. } => {
                 vec![*pointer, *expected, *value]
             }
@@ -67,10 +78,13 @@ impl Stmt {
     pub const fn defines(&self) -> Option<Handle<Value>> {
         match self {
             Stmt::Let(value) => Some(*value),
-            Stmt::Atomic { result, .. } | Stmt::Call { result, .. } => *result,
+            Stmt::Atomic { result, .. } | Stmt::Call { result, .. } | Stmt::Compress { result, .. } => {
+                *result
+            }
             Stmt::AtomicLoad { result, .. } | Stmt::UniformLoad { result, .. } => Some(*result),
             Stmt::Assign { .. }
             | Stmt::Store { .. }
+            | Stmt::StoreVector { .. }
             | Stmt::If { .. }
             | Stmt::Loop(_)
             | Stmt::Break

@@ -11,17 +11,34 @@ pub struct Target {
     pub shared_bytes: u32,
     /// Blocks that run at the same time (CPU: workers; GPU: multiprocessors × resident blocks).
     pub resident_blocks: u32,
+    /// Bytes of the widest vector that the device handles in one instruction: a machine register, or a wide load. Longer
+    /// vectors are split. 0 where the device has no vectors: [`validate_for`](crate::validate_for) then rejects them.
+    pub vector_bytes: u32,
 }
+
+/// Bytes of a vector register of every CPU, and of a wide load of every GPU, that has vectors at all.
+pub const VECTOR_BYTES: u32 = 16;
 
 impl Target {
     /// A CPU with `workers` workers: one lane, one thread a block.
     pub fn cpu(workers: u32) -> Target {
-        Target { lanes: 1, block_threads: 1, shared_bytes: 1 << 20, resident_blocks: workers.max(1) }
+        Target {
+            lanes: 1,
+            block_threads: 1,
+            shared_bytes: 1 << 20,
+            resident_blocks: workers.max(1),
+            vector_bytes: VECTOR_BYTES,
+        }
     }
 
     /// A SIMT device (a GPU, or the interpreter): `lanes` in lock step.
     pub fn simt(lanes: u32, block_threads: u32, shared_bytes: u32, resident_blocks: u32) -> Target {
-        Target { lanes, block_threads, shared_bytes, resident_blocks }
+        Target { lanes, block_threads, shared_bytes, resident_blocks, vector_bytes: VECTOR_BYTES }
+    }
+
+    /// Whether kernels may use vectors and masks.
+    pub fn has_vectors(&self) -> bool {
+        self.vector_bytes > 0
     }
 
     /// Warps of a block.

@@ -1,4 +1,4 @@
-//! Types: scalars, pointers with a memory space, and structs of these.
+//! Types: scalars, pointers with a memory space, vectors and masks; and structs of scalars and pointers.
 
 use crate::arena::{Arena, Handle};
 
@@ -126,7 +126,14 @@ pub enum Type {
     Scalar(Scalar),
     /// A pointer, 64 bits wide in memory.
     Ptr(Space, Pointee),
+    /// A vector: 2, 4, 8 or 16 elements of one scalar type of at most 64 bits, not `bool`.
+    Vector(Scalar, u8),
+    /// A truth value for each of 2, 4, 8 or 16 elements. It is never in memory.
+    Mask(u8),
 }
+
+/// Numbers of elements that vectors and masks may have.
+pub const LANE_COUNTS: [u8; 4] = [2, 4, 8, 16];
 
 impl Type {
     /// Shorthand of the type `bool`.
@@ -140,7 +147,43 @@ impl Type {
     pub const fn scalar(self) -> Option<Scalar> {
         match self {
             Type::Scalar(scalar) => Some(scalar),
+            Type::Ptr(..) | Type::Vector(..) | Type::Mask(_) => None,
+        }
+    }
+
+    /// The scalar type of what operators work on: a scalar's own, a vector's elements', `bool` of a mask.
+    pub const fn element(self) -> Option<Scalar> {
+        match self {
+            Type::Scalar(scalar) | Type::Vector(scalar, _) => Some(scalar),
+            Type::Mask(_) => Some(Scalar::Bool),
             Type::Ptr(..) => None,
+        }
+    }
+
+    /// The number of elements of a vector or mask, if it is one.
+    pub const fn lanes(self) -> Option<u8> {
+        match self {
+            Type::Vector(_, lanes) | Type::Mask(lanes) => Some(lanes),
+            Type::Scalar(_) | Type::Ptr(..) => None,
+        }
+    }
+
+    /// `element` in the shape of this type: a scalar for a scalar, for a vector or mask one of as many elements.
+    pub const fn with_element(self, element: Scalar) -> Type {
+        match (self.lanes(), element) {
+            (None, _) => Type::Scalar(element),
+            (Some(lanes), Scalar::Bool) => Type::Mask(lanes),
+            (Some(lanes), _) => Type::Vector(element, lanes),
+        }
+    }
+
+    /// Whether it is a vector or mask that the language has; true for every other type.
+    pub fn is_possible(self) -> bool {
+        let fits = |lanes| LANE_COUNTS.contains(&lanes);
+        match self {
+            Type::Vector(scalar, lanes) => fits(lanes) && !matches!(scalar, Scalar::Bool | Scalar::I128),
+            Type::Mask(lanes) => fits(lanes),
+            Type::Scalar(_) | Type::Ptr(..) => true,
         }
     }
 
@@ -149,11 +192,14 @@ impl Type {
         Type::Ptr(Space::Global, Pointee::Scalar(scalar))
     }
 
-    /// Size in memory, in bytes; also the alignment.
+    /// Size in memory, in bytes; of scalars and pointers also the alignment. A vector is aligned as its elements are; a
+    /// mask is never in memory.
     pub const fn bytes(self) -> u32 {
         match self {
             Type::Scalar(scalar) => scalar.bytes(),
             Type::Ptr(..) => 8,
+            Type::Vector(scalar, lanes) => scalar.bytes() * lanes as u32,
+            Type::Mask(_) => 0,
         }
     }
 }

@@ -1,8 +1,12 @@
 //! The type of an expression from the types of its operands: the one place that knows the typing rules.
 
+mod vectors;
+
 use crate::arena::Handle;
 use crate::module::*;
 use crate::types::{Pointee, Scalar, Space, Type};
+
+pub(crate) use vectors::accessed;
 
 /// Why an expression or statement is ill-typed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +26,9 @@ pub fn type_of(module: &Module, function: &Function, expr: &Expr) -> Result<Type
     let scalar = |handle: Handle<Value>| match value(handle)? {
         Type::Scalar(scalar) => Ok(scalar),
         Type::Ptr(..) => fail(format!("%{} is a pointer, a scalar is needed", handle.index())),
+        other => fail(format!("%{} is {other:?}, a scalar is needed", handle.index())),
     };
+    let is_vector = |handle| matches!(value(handle), Ok(Type::Vector(..) | Type::Mask(_)));
     let pair = |a: Handle<Value>, b: Handle<Value>| {
         let (left, right) = (scalar(a)?, scalar(b)?);
         if left == right {
@@ -46,6 +52,9 @@ pub fn type_of(module: &Module, function: &Function, expr: &Expr) -> Result<Type
             None => return fail(format!("variable {} does not exist", handle.index())),
         },
         Expr::Builtin(_) => Type::U32,
+        Expr::Unary(op, a) if is_vector(a) => vectors::unary(op, value(a)?)?,
+        Expr::Binary(op, a, b) if is_vector(a) => vectors::binary(op, value(a)?, value(b)?)?,
+        Expr::Convert(a, to) if is_vector(a) => vectors::convert(value(a)?, to)?,
         Expr::Unary(op, a) => unary_type(op, scalar(a)?)?,
         Expr::Binary(op, a, b) => binary_type(op, pair(a, b)?)?,
         Expr::Overflows(_, a, b) => match pair(a, b)? {
@@ -60,15 +69,25 @@ pub fn type_of(module: &Module, function: &Function, expr: &Expr) -> Result<Type
             if left == Type::BOOL && !matches!(op, CompareOp::Eq | CompareOp::Ne) {
                 return fail("bool has no order");
             }
-            Type::BOOL
+            match left {
+                Type::Mask(_) => return fail("masks are not compared: use xor"),
+                other => other.with_element(Scalar::Bool),
+            }
         }
         Expr::Select { condition, accept, reject } => {
             let (left, right) = (value(accept)?, value(reject)?);
-            if value(condition)? != Type::BOOL {
-                return fail("the condition of a select must be bool");
-            }
             if left != right {
                 return fail(format!("selects between {left:?} and {right:?}"));
+            }
+            match left {
+                Type::Mask(_) => return fail("masks are not selected: use and, or"),
+                Type::Vector(_, lanes) if value(condition)? != Type::Mask(lanes) => {
+                    return fail("the condition of a vector's select must be a mask of as many elements");
+                }
+                Type::Scalar(_) | Type::Ptr(..) if value(condition)? != Type::BOOL => {
+                    return fail("the condition of a select must be bool");
+                }
+                _ => {}
             }
             left
         }
@@ -87,7 +106,7 @@ pub fn type_of(module: &Module, function: &Function, expr: &Expr) -> Result<Type
             }
             match value(pointer)? {
                 ty @ Type::Ptr(..) => ty,
-                Type::Scalar(_) => return fail("offset of a scalar"),
+                _ => return fail("offset of a scalar"),
             }
         }
         Expr::Field { pointer, field } => match field_type(module, value(pointer)?, field)? {
@@ -112,6 +131,14 @@ pub fn type_of(module: &Module, function: &Function, expr: &Expr) -> Result<Type
             Type::Scalar(scalar(a)?)
         }
         Expr::Result => return fail("a result has no type of its own"),
+        Expr::Splat { .. }
+        | Expr::Iota(..)
+        | Expr::LoadVector { .. }
+        | Expr::Lane { .. }
+        | Expr::Reduce(..)
+        | Expr::MaskBits(_)
+        | Expr::BitsMask { .. }
+        | Expr::FirstLanes { .. } => vectors::other(expr, &value)?,
     })
 }
 
@@ -167,6 +194,10 @@ fn bitcast_type(from: Type, to: Type) -> Result<Type, TypeError> {
         (Type::Ptr(space, _), Type::Scalar(scalar)) | (Type::Scalar(scalar), Type::Ptr(space, _)) => {
             space == Space::Global && scalar == Scalar::U64
         }
+        (Type::Vector(a, of_a), Type::Vector(b, of_b)) => {
+            of_a == of_b && a.bits() == b.bits() && to.is_possible()
+        }
+        _ => false,
     };
     if accepted { Ok(to) } else { fail(format!("bitcast of {from:?} to {to:?}")) }
 }

@@ -16,6 +16,7 @@ kernel all_of_it(x: ptr<global, i32>, n: i64, table: ptr<global, Table>) {
   shared groups: [Group; 4]
   var acc_0: i64
   var pointer_1: ptr<global, Group>
+  var vector_2: i64x2
   %0 = param x
   %2 = param n
   %1 = const i64 -9223372036854775808
@@ -71,6 +72,29 @@ kernel all_of_it(x: ptr<global, i32>, n: i64, table: ptr<global, Table>) {
   %36 = atomic load block %15
   %37 = bitcast ptr<global, u8> %18
   %38 = load_bytes %37
+  %39 = splat 2 %1
+  %40 = load_vector 2 %15
+  %41 = load_vector.ro 2 %15 align 16
+  %42 = add %40, %41
+  %43 = lt %42, %39
+  %44 = select %43, %42, %39
+  vector_2 = %44
+  %45 = read vector_2
+  store_vector %15, %45
+  store_vector %15, %45 align 16
+  %46 = compress %15, %44, %43
+  compress %15, %44, %43
+  %47 = lane %44, 1
+  %48 = reduce.add %44
+  %49 = reduce.count %43
+  %50 = mask_bits %43
+  %51 = bits_mask 16 %50
+  %52 = first_lanes 4 %50
+  %53 = not %52
+  %54 = iota u8x16
+  %55 = convert f32 %54
+  %56 = bitcast u64x2 %44
+  %57 = shl %56, %50
   report %35
   trap %35
   return

@@ -72,6 +72,110 @@ fn declarations() {
 }
 
 #[test]
+fn vectors_and_masks() {
+    for (text, expected) in [
+        ("struct i64x4 { a: i8 }", "i64x4 is the name of a type"),
+        ("struct mask4 { a: i8 }", "mask4 is the name of a type"),
+        ("struct S { a: i64x4 }", "field a is a vector or mask"),
+        ("kernel k(a: i64x4) {}", "parameter a is a vector or mask"),
+        ("fn f(a: mask4) {}", "parameter a is a vector or mask"),
+        ("fn f() -> i64x4 { loop { } }", "the result is a vector or mask"),
+        ("kernel k() { var a: mask4 }", "variable a is a mask"),
+        ("kernel k() { var a: i64x3 }", "expected a type, found `i64x3`"),
+        ("kernel k() { var a: boolx4 }", "expected a type, found `boolx4`"),
+        ("kernel k() { var a: i128x2 }", "expected a type, found `i128x2`"),
+    ] {
+        rejects(text, expected);
+    }
+    let prelude = "%9 = splat 4 %0\n%10 = lt %9, %9\n%11 = iota f32x4";
+    rejects(&kernel(prelude), "iota of f32");
+    let prelude = "%9 = splat 4 %0\n%10 = lt %9, %9\n%11 = iota u8x2\n%12 = param f\n%13 = const i128 1\n";
+    for (statement, expected) in [
+        ("%14 = splat 3 %0", "no vector has 3 elements"),
+        ("%14 = splat 32 %3", "no mask has 32 elements"),
+        ("%14 = splat 2 %13", "no vector has elements of type i128"),
+        ("%14 = splat 2 %9", "splat of"),
+        ("%14 = add %9, %0", "operands are"),
+        ("%14 = add %9, %11", "operands are"),
+        ("%14 = add %10, %10", "Add of"),
+        ("%14 = div %9, %9", "Div of"),
+        ("%14 = shl %9, %9", "the distance of a vector's shift must be u32"),
+        ("%14 = popcount %9", "Popcount of"),
+        ("%14 = overflow.add %9, %9", "a scalar is needed"),
+        ("%14 = eq %10, %10", "masks are not compared"),
+        ("%14 = select %10, %10, %10", "masks are not selected"),
+        ("%14 = select %3, %9, %9", "must be a mask of as many elements"),
+        ("%14 = select %10, %11, %11", "must be a mask of as many elements"),
+        ("%14 = select %10, %0, %0", "the condition of a select must be bool"),
+        ("%14 = convert i128 %9", "no vector has elements of type i128"),
+        ("%14 = convert i8 %10", "conversion of"),
+        ("%14 = bitcast u64x2 %9", "bitcast of"),
+        ("%14 = bitcast u64 %9", "bitcast of"),
+        ("%14 = load_vector 4 %9", "are no vector"),
+        ("%14 = load_vector 5 %1", "no vector has 5 elements"),
+        ("%14 = load_vector 4 %1 align 4", "an array of i64 is not aligned to 4 bytes"),
+        ("%14 = load_vector 4 %1 align 24", "an array of i64 is not aligned to 24 bytes"),
+        ("%14 = lane %9, 4", "has no element 4"),
+        ("%14 = lane %0, 0", "has no element 0"),
+        ("%14 = reduce.any %9", "reduction Any of"),
+        ("%14 = reduce.add %10", "reduction Add of"),
+        ("%14 = mask_bits %9", "needs a mask"),
+        ("%14 = bits_mask 4 %0", "needs u32"),
+        ("%14 = first_lanes 3 %2", "no mask has 3 elements"),
+        ("%14 = ballot %10", "needs bool"),
+        ("%14 = shuffle.up %9, %2", "a scalar is needed"),
+        ("%14 = offset %1, %9", "a scalar is needed"),
+        ("store %1, %9", "the value must be i64, %9 is i64x4"),
+        ("store_vector %1, %0", "%0 is no vector"),
+        ("store_vector %1, %11", "the value must be i64x2, %11 is u8x2"),
+        ("store_vector %1, %9 align 12", "an array of i64 is not aligned to 12 bytes"),
+        ("compress %1, %9, %9", "the mask must be mask4, %9 is i64x4"),
+        ("compress %12, %11, %10", "the value must be i8x2, %11 is u8x2"),
+        ("if %10 { }", "the condition must be bool, %10 is mask4"),
+        ("v = %9", "the value must be i64, %9 is i64x4"),
+    ] {
+        let text = kernel(&format!("{prelude}{statement}"));
+        match parse(&text) {
+            // The parser types expressions.
+            Err(error) => assert!(error.to_string().contains(expected), "{error}\nexpected: {expected}"),
+            Ok(_) => rejects(&text, expected),
+        }
+    }
+    accepts(&kernel(
+        "%9 = load_vector.ro 2 %1 align 64\n%10 = ne %9, %9\n%11 = compress %4, %9, %10\nstore_vector %4, %9 align 16",
+    ));
+}
+
+#[test]
+fn devices_without_vectors_reject_them() {
+    let with = Target::cpu(1);
+    let without = Target { vector_bytes: 0, ..with.clone() };
+    let vectors = parse("kernel k() { var a: i64x4 }").unwrap();
+    let message = validate_for(vectors.clone(), &without).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(message, "kernel k: uses vectors, which the device does not have");
+    assert!(validate_for(vectors, &with).is_ok());
+    assert!(validate_for(parse("kernel k() { }").unwrap(), &without).is_ok());
+}
+
+/// The result of a compression is as uniform as its mask, a load of what may be written is divergent.
+#[test]
+fn vectors_are_as_uniform_as_their_operands() {
+    let use_it = "%20 = lt %11, %5\nif %20 { barrier }";
+    let compress = |mask: &str| {
+        kernel(
+            &format!("{mask}\n%10 = iota i64x4\n%11 = compress %4, %10, %9\n{use_it}").replace("%20", "%12"),
+        )
+    };
+    accepts(&compress("%9 = first_lanes 4 %5"));
+    rejects(&compress("%9 = first_lanes 4 %2"), "barrier must be reached by all threads");
+    let load = |word: &str| {
+        kernel(&format!("%9 = {word} 2 %1\n%10 = lane %9, 0\n%11 = lt %0, %10\nif %11 {{ barrier }}"))
+    };
+    accepts(&load("load_vector.ro"));
+    rejects(&load("load_vector"), "barrier must be reached by all threads");
+}
+
+#[test]
 fn statements_and_scopes() {
     let cases = [
         ("if %3 { %9 = param n }\nstore %1, %9", "line 17 (`store %1, %9`): the scope of %9 has ended"),

@@ -20,10 +20,17 @@ impl Translator<'_, '_> {
                 self.fail("a pointer is converted");
                 value
             }
-            Some(from) if from.is_float() && to.is_float() => self.float_to_float(value, from, to),
-            Some(from) if from.is_float() => self.float_to_int(value, from, to),
-            Some(from) if to.is_float() => self.int_to_float(value, from, to),
-            Some(from) => self.int_to_int(value, from, to),
+            Some(from) => self.convert_scalar(value, from, to),
+        }
+    }
+
+    /// The same of a scalar in a register.
+    pub(super) fn convert_scalar(&mut self, value: ir::Value, from: Scalar, to: Scalar) -> ir::Value {
+        match (from.is_float(), to.is_float()) {
+            (true, true) => self.float_to_float(value, from, to),
+            (true, false) => self.float_to_int(value, from, to),
+            (false, true) => self.int_to_float(value, from, to),
+            (false, false) => self.int_to_int(value, from, to),
         }
     }
 

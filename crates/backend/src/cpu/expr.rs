@@ -12,6 +12,9 @@ impl Translator<'_, '_> {
         let Some(value) = self.frame.function.values.get(handle) else {
             return self.fail(format!("value %{} does not exist", handle.index()));
         };
+        if value.ty.lanes().is_some() {
+            return self.let_vector(handle, value.expr, value.ty);
+        }
         let operand = self.expr(value.expr, value.ty);
         self.set(handle, operand);
     }
@@ -28,7 +31,10 @@ impl Translator<'_, '_> {
                 None => return self.poison(ty, "a shared array does not exist"),
             },
             Expr::Read(var) => match self.frame.vars.get(var.index()) {
-                Some(&variable) => self.builder.use_var(variable),
+                Some(variables) => match variables.first().copied() {
+                    Some(variable) => self.builder.use_var(variable),
+                    None => return self.poison(ty, "a variable without a register"),
+                },
                 None => return self.poison(ty, "a variable does not exist"),
             },
             Expr::Builtin(builtin) => self.builtin(builtin),
@@ -62,6 +68,14 @@ impl Translator<'_, '_> {
                 self.builder.ins().uextend(types::I32, a)
             }
             Expr::Any(a) | Expr::All(a) | Expr::Shuffle { value: a, .. } => return self.operand(a),
+            Expr::Lane { vector, lane } => self.lane(vector, lane),
+            Expr::Reduce(op, a) => self.reduce(op, a),
+            Expr::MaskBits(mask) => self.mask_bits(mask),
+            Expr::Splat { .. }
+            | Expr::Iota(..)
+            | Expr::LoadVector { .. }
+            | Expr::BitsMask { .. }
+            | Expr::FirstLanes { .. } => return self.poison(ty, "a vector is no scalar"),
             Expr::Result => return self.poison(ty, "a result is evaluated by a let"),
         };
         Operand::Value(value)

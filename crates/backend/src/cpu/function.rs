@@ -1,6 +1,6 @@
 //! The state of the translation of one function, and what encloses its statements.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use cranelift_codegen::ir::{
     self, BlockArg, FuncRef, InstBuilder, StackSlot, StackSlotData, StackSlotKind, types,
@@ -13,6 +13,7 @@ use kelpie_kir::{Expr, Function, Handle, Literal, OverflowOp, Type, ValidModule,
 use super::WorkerContext;
 use super::helpers::Helper;
 use super::types::{launch_constant, value_type};
+use super::vector::{Registers, register_types};
 
 /// A KIR value in the code: a register, or an address whose constant part the access folds in.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +47,10 @@ pub(super) struct Frame<'m> {
     pub(super) function: &'m Function,
     pub(super) params: Vec<Operand>,
     pub(super) values: Vec<Option<Operand>>,
-    pub(super) vars: Vec<Variable>,
+    /// The registers of each variable: one, or those of a vector.
+    pub(super) vars: Vec<Vec<Variable>>,
+    /// Vectors and masks, by the number of the value.
+    pub(super) vectors: HashMap<usize, Registers>,
     pub(super) shared_offsets: Vec<u32>,
     pub(super) returns: Returns,
     /// What `Overflows` asks for somewhere in the function.
@@ -170,10 +174,18 @@ impl<'m, 'f> Translator<'m, 'f> {
     pub(super) fn declare_vars(&mut self) {
         let function = self.frame.function;
         for (_, var) in function.vars.iter() {
-            let variable = self.builder.declare_var(value_type(var.ty));
-            let zero = self.zero(var.ty);
-            self.builder.def_var(variable, zero);
-            self.frame.vars.push(variable);
+            let registers = match var.ty.lanes() {
+                Some(_) => register_types(var.ty),
+                None => vec![value_type(var.ty)],
+            };
+            let mut variables = Vec::with_capacity(registers.len());
+            for ty in registers {
+                let variable = self.builder.declare_var(ty);
+                let zero = self.zero_of(ty);
+                self.builder.def_var(variable, zero);
+                variables.push(variable);
+            }
+            self.frame.vars.push(variables);
         }
     }
 
@@ -270,7 +282,15 @@ impl<'m, 'f> Translator<'m, 'f> {
 
     /// Zero (false, null) of a type.
     pub(super) fn zero(&mut self, ty: Type) -> ir::Value {
-        match value_type(ty) {
+        self.zero_of(value_type(ty))
+    }
+
+    fn zero_of(&mut self, ty: ir::Type) -> ir::Value {
+        match ty {
+            vector if vector.is_vector() => {
+                let zero = self.builder.func.dfg.constants.insert(ir::ConstantData::from(&[0; 16][..]));
+                self.builder.ins().vconst(vector, zero)
+            }
             types::F32 => self.builder.ins().f32const(0.0),
             types::F64 => self.builder.ins().f64const(0.0),
             types::I128 => self.int128(0),
@@ -327,6 +347,7 @@ impl<'m> Frame<'m> {
             params,
             values: vec![None; function.values.len()],
             vars: Vec::with_capacity(function.vars.len()),
+            vectors: HashMap::new(),
             shared_offsets: function.shared_layout(&module.structs).offsets,
             returns,
             overflow_keys: function.values.iter().filter_map(|(_, value)| overflow_key(value)).collect(),

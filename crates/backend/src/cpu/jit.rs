@@ -44,30 +44,73 @@ fn compile_error(kernel: &str, message: impl ToString) -> BackendError {
     BackendError::Compile { kernel: kernel.to_string(), message: message.to_string() }
 }
 
+/// What is the same for every instruction set.
+fn flags() -> Result<settings::Flags, String> {
+    let mut flags = settings::builder();
+    let verifier = if cfg!(debug_assertions) { "true" } else { "false" };
+    for (name, value) in [
+        ("opt_level", "speed"),
+        ("is_pic", "false"),
+        ("use_colocated_libcalls", "false"),
+        ("enable_verifier", verifier),
+        ("enable_probestack", "true"),
+        ("probestack_strategy", "inline"),
+    ] {
+        flags.set(name, value).map_err(|error| error.to_string())?;
+    }
+    Ok(settings::Flags::new(flags))
+}
+
+/// The least of x86-64 that has vectors, for tests: whatever newer hosts add is left out.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(super) fn oldest_isa() -> OwnedTargetIsa {
+    let mut builder = cranelift_codegen::isa::lookup_by_name("x86_64").unwrap();
+    for flag in ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt"] {
+        builder.enable(flag).unwrap();
+    }
+    builder.finish(flags().unwrap()).unwrap()
+}
+
 /// This host's instruction set; looked up once.
 fn host_isa() -> Result<OwnedTargetIsa, BackendError> {
     static ISA: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
-    let isa = ISA.get_or_init(|| {
-        let mut flags = settings::builder();
-        let verifier = if cfg!(debug_assertions) { "true" } else { "false" };
-        for (name, value) in [
-            ("opt_level", "speed"),
-            ("is_pic", "false"),
-            ("use_colocated_libcalls", "false"),
-            ("enable_verifier", verifier),
-            ("enable_probestack", "true"),
-            ("probestack_strategy", "inline"),
-        ] {
-            flags.set(name, value).map_err(|error| error.to_string())?;
-        }
-        cranelift_native::builder()?.finish(settings::Flags::new(flags)).map_err(|error| error.to_string())
-    });
+    let isa =
+        ISA.get_or_init(|| cranelift_native::builder()?.finish(flags()?).map_err(|error| error.to_string()));
     isa.clone().map_err(|what| BackendError::Unsupported { backend: "cpu", what })
+}
+
+/// Whether Cranelift has instructions here for whatever KIR's vectors can do.
+pub(super) fn has_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("ssse3")
+        && is_x86_feature_detected!("sse4.1")
+        && is_x86_feature_detected!("sse4.2")
+        && is_x86_feature_detected!("popcnt");
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_arch = "aarch64");
+}
+
+/// Whether any value is a vector or mask.
+fn uses_vectors(module: &ValidModule) -> bool {
+    let functions = module.functions.iter().chain(module.kernels.iter());
+    let mut values = functions.flat_map(|(_, function)| function.values.iter());
+    values.any(|(_, value)| value.ty.lanes().is_some())
 }
 
 impl<'m> Session<'m> {
     pub(super) fn new(module: &'m ValidModule) -> Result<Session<'m>, BackendError> {
-        let mut builder = JITBuilder::with_isa(host_isa()?, cranelift_module::default_libcall_names());
+        if !has_vectors() && uses_vectors(module) {
+            return Err(BackendError::Unsupported { backend: "cpu", what: "vectors on this host".into() });
+        }
+        Session::with_isa(module, host_isa()?)
+    }
+
+    /// Compiles for an instruction set that this host has.
+    pub(super) fn with_isa(
+        module: &'m ValidModule,
+        isa: OwnedTargetIsa,
+    ) -> Result<Session<'m>, BackendError> {
+        let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
         builder.symbol_lookup_fn(Box::new(helpers::address));
         let mut jit = JITModule::new(builder);
         let context = jit.make_context();

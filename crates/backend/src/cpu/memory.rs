@@ -8,7 +8,7 @@ use super::types::{is_signed, memory, read_only, scalar_type, value_type};
 
 impl Translator<'_, '_> {
     /// A pointer as a register and a constant offset.
-    fn address(&mut self, pointer: Handle<Value>) -> (ir::Value, i32) {
+    pub(super) fn address(&mut self, pointer: Handle<Value>) -> (ir::Value, i32) {
         match self.operand(pointer) {
             Operand::Value(value) | Operand::Extended { narrow: value, .. } => (value, 0),
             Operand::Address { base, offset } => (base, offset),

@@ -19,6 +19,7 @@ mod stmt;
 #[cfg(test)]
 mod tests;
 mod types;
+mod vector;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -77,7 +78,11 @@ impl fmt::Debug for CpuModule {
 
 /// Compiles every kernel of a module for this host.
 pub fn compile(module: &ValidModule) -> Result<CpuModule, BackendError> {
-    let (jit, kernels, code_bytes) = jit::Session::new(module)?.compile()?;
+    finish(jit::Session::new(module)?)
+}
+
+fn finish(session: jit::Session<'_>) -> Result<CpuModule, BackendError> {
+    let (jit, kernels, code_bytes) = session.compile()?;
     let kernels = kernels
         .into_iter()
         .map(|kernel| {
@@ -87,6 +92,11 @@ pub fn compile(module: &ValidModule) -> Result<CpuModule, BackendError> {
         })
         .collect();
     Ok(CpuModule { kernels, code_bytes, jit: ManuallyDrop::new(Mutex::new(jit)) })
+}
+
+/// Bytes of a vector register of this host: 0 where the back end has no vectors for it.
+pub fn vector_bytes() -> u32 {
+    if jit::has_vectors() { kelpie_kir::VECTOR_BYTES } else { 0 }
 }
 
 /// The Cranelift IR of every kernel, before optimisation: for snapshots and explanations.

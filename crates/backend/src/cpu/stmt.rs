@@ -50,14 +50,24 @@ impl<'m> Translator<'m, '_> {
     fn stmt(&mut self, stmt: &'m Stmt) -> bool {
         match stmt {
             Stmt::Let(value) => self.let_value(*value),
+            Stmt::Assign { var, value } if self.ty(*value).lanes().is_some() => {
+                self.assign_vector(var.index(), *value);
+            }
             Stmt::Assign { var, value } => {
                 let value = self.value(*value);
-                match self.frame.vars.get(var.index()) {
+                match self.frame.vars.get(var.index()).and_then(|variables| variables.first()) {
                     Some(&variable) => self.builder.def_var(variable, value),
                     None => self.fail("a variable does not exist"),
                 }
             }
             Stmt::Store { pointer, value } => self.store(*pointer, *value),
+            Stmt::StoreVector { pointer, value, align } => self.store_vector(*pointer, *value, *align),
+            Stmt::Compress { pointer, value, mask, result } => {
+                let count = self.compress(*pointer, *value, *mask);
+                if let Some(result) = result {
+                    self.set(*result, Operand::Value(count));
+                }
+            }
             Stmt::If { condition, accept, reject } => return self.branch(*condition, accept, reject),
             Stmt::Loop(body) => {
                 return match while_loop(self.frame.function, body) {
@@ -326,10 +336,9 @@ fn while_loop<'m>(function: &Function, body: &'m Block) -> Option<WhileLoop<'m>>
         _ => return None,
     };
     let repeatable = |stmt: &Stmt| match stmt {
-        Stmt::Let(value) => function
-            .values
-            .get(*value)
-            .is_some_and(|value| !matches!(value.expr, Expr::Load { read_only: false, .. })),
+        Stmt::Let(value) => function.values.get(*value).is_some_and(|value| {
+            !matches!(value.expr, Expr::Load { read_only: false, .. } | Expr::LoadVector { .. })
+        }),
         _ => false,
     };
     (length <= ROTATED_VALUES && head.iter().all(repeatable)).then_some(WhileLoop {

@@ -22,6 +22,9 @@ pub(super) fn value_type(ty: Type) -> ir::Type {
     match ty {
         Type::Scalar(scalar) => scalar_type(scalar),
         Type::Ptr(..) => types::I64,
+        // One of the registers of a vector; a mask is made of comparisons.
+        Type::Vector(scalar, _) => super::vector::register_type(scalar),
+        Type::Mask(_) => types::I8X16,
     }
 }
 

@@ -38,12 +38,20 @@ impl Text {
 impl FunctionPrinter<'_> {
     /// A value where no parentheses are needed: an argument, a right-hand side.
     pub fn text(&self, value: Handle<Value>) -> &str {
-        &self.texts[value.index()].code
+        &self.piece(value).code
+    }
+
+    /// A value; of a vector or mask, the element that is printed now.
+    fn piece(&self, value: Handle<Value>) -> &Text {
+        match self.vectors.get(&value.index()) {
+            Some(elements) => &elements[self.lane],
+            None => &self.texts[value.index()],
+        }
     }
 
     /// A value as an operand.
     pub fn operand(&self, value: Handle<Value>) -> String {
-        self.texts[value.index()].operand()
+        self.piece(value).operand()
     }
 
     /// What a pointer points to: `p[i]`, `p->field` or `*p`.
@@ -78,7 +86,7 @@ impl FunctionPrinter<'_> {
         match self.ty(value) {
             Type::Scalar(scalar) if scalar.name() == to && scalar.bytes() >= 4 => self.operand(value),
             Type::Scalar(_) => format!("{to}({})", self.text(value)),
-            Type::Ptr(..) => format!("({to}){}", self.operand(value)),
+            _ => format!("({to}){}", self.operand(value)),
         }
     }
 
@@ -120,7 +128,16 @@ impl FunctionPrinter<'_> {
             }
             Expr::LoadField { pointer, field } => self.load_field(pointer, field, ty),
             Expr::Ballot(_) | Expr::Any(_) | Expr::All(_) | Expr::Shuffle { .. } => self.lane_operation(expr),
-            Expr::Result => Text::default(),
+            Expr::Lane { vector, lane } => self.element(vector, lane).clone(),
+            Expr::Reduce(op, a) => self.reduce(op, a),
+            Expr::MaskBits(mask) => self.mask_bits(mask),
+            // Vectors, which are no expressions but one an element.
+            Expr::Splat { .. }
+            | Expr::Iota(..)
+            | Expr::LoadVector { .. }
+            | Expr::BitsMask { .. }
+            | Expr::FirstLanes { .. }
+            | Expr::Result => Text::default(),
         }
     }
 
@@ -294,9 +311,7 @@ impl FunctionPrinter<'_> {
             Type::Scalar(Scalar::I128) => format!("{}({address})", self.helpers.load_i128()),
             Type::Scalar(Scalar::Bool) => format!("bool(::__ldg((const u8*){operand}))"),
             Type::Scalar(_) => format!("::__ldg({address})"),
-            Type::Ptr(..) => {
-                format!("({})::__ldg((const u64*){operand})", types::name(self.module, ty))
-            }
+            _ => format!("({})::__ldg((const u64*){operand})", types::name(self.module, ty)),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Functions and kernels: signature, variables, shared arrays.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use kelpie_kir::{Function, Handle, Module, Stmt, Type, Value};
@@ -27,6 +28,14 @@ pub struct FunctionPrinter<'a> {
     pub uses: Vec<u32>,
     /// How each value is written where it is used; empty before its definition.
     pub texts: Vec<Text>,
+    /// The same of each element of vectors and masks, by the number of the value.
+    pub vectors: HashMap<usize, Vec<Text>>,
+    /// The variables of each element of variables that are vectors.
+    pub vector_vars: HashMap<usize, Vec<String>>,
+    /// The element of vectors that is printed now.
+    pub lane: usize,
+    /// Stores of chosen elements printed so far, to tell their counters apart.
+    pub compressed: u32,
     /// Values whose expression is written where they are used.
     pub inlined: Vec<bool>,
     pub out: String,
@@ -39,6 +48,13 @@ impl<'a> FunctionPrinter<'a> {
         let params = function.params.iter().map(|param| names.unique(&param.name)).collect();
         let vars = function.vars.iter().map(|(_, var)| names.unique(&var.name)).collect();
         let shared = function.shared.iter().map(|(_, array)| names.unique(&array.name)).collect();
+        let mut vector_vars = HashMap::new();
+        for (handle, var) in function.vars.iter() {
+            if let Some(lanes) = var.ty.lanes() {
+                let elements = (0..lanes).map(|lane| names.unique(&format!("{}_{lane}", var.name))).collect();
+                vector_vars.insert(handle.index(), elements);
+            }
+        }
         let count = function.values.len();
         FunctionPrinter {
             module,
@@ -51,6 +67,10 @@ impl<'a> FunctionPrinter<'a> {
             shared,
             uses: uses::count(function),
             texts: vec![Text::default(); count],
+            vectors: HashMap::new(),
+            vector_vars,
+            lane: 0,
+            compressed: 0,
             inlined: vec![false; count],
             out: String::new(),
             indent: 1,
@@ -66,9 +86,13 @@ impl<'a> FunctionPrinter<'a> {
         self.out.push('\n');
     }
 
-    /// The type of a value.
+    /// The type of a value; of a vector or mask, that of its elements.
     pub fn ty(&self, value: Handle<Value>) -> Type {
-        self.function.values[value].ty
+        let ty = self.function.values[value].ty;
+        match (ty.lanes(), ty.element()) {
+            (Some(_), Some(element)) => element.into(),
+            _ => ty,
+        }
     }
 
     fn parameters(&self, with_status: bool) -> String {
@@ -91,9 +115,13 @@ impl<'a> FunctionPrinter<'a> {
             let zero = match ty {
                 Type::Ptr(..) => "nullptr",
                 Type::BOOL => "false",
-                Type::Scalar(_) => "0",
+                _ => "0",
             };
-            self.line(&format!("{} {} = {zero};", types::name(self.module, ty), self.vars[index]));
+            let one = [self.vars[index].clone()];
+            let names = self.vector_vars.get(&index).cloned().unwrap_or_else(|| one.to_vec());
+            for name in names {
+                self.line(&format!("{} {name} = {zero};", types::name(self.module, ty)));
+            }
         }
     }
 

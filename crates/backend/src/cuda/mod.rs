@@ -21,6 +21,7 @@ mod stmt;
 mod tests;
 mod types;
 mod uses;
+mod vectors;
 mod warp;
 
 use kelpie_kir::{Function, Handle, Module, Stmt, ValidModule};

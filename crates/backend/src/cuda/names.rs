@@ -32,6 +32,7 @@ const RESERVED: &[&str] = &[
     "delete",
     "do",
     "double",
+    "double2",
     "dynamic_cast",
     "else",
     "enum",
@@ -40,6 +41,8 @@ const RESERVED: &[&str] = &[
     "extern",
     "false",
     "float",
+    "float2",
+    "float4",
     "for",
     "friend",
     "f32",
@@ -96,6 +99,8 @@ const RESERVED: &[&str] = &[
     "u32",
     "u64",
     "u8",
+    "uint2",
+    "uint4",
     "ulonglong2",
     "union",
     "unsigned",
@@ -132,6 +137,7 @@ impl Names {
     pub fn unique(&mut self, name: &str) -> String {
         let mut free = identifier(name);
         if PREFIXES.iter().any(|prefix| free.starts_with(prefix))
+            || is_element(&free)
             || free.starts_with(|c: char| c.is_ascii_digit())
         {
             free = format!("x_{free}");
@@ -153,6 +159,11 @@ fn is_value(name: &str) -> bool {
     name.strip_prefix('v').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
+/// `v12_3` and the like: what the elements of vectors are called.
+fn is_element(name: &str) -> bool {
+    name.split_once('_').is_some_and(|(value, element)| is_value(value) && !element.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +179,7 @@ mod tests {
             ("v1", "v1_"),
             ("v", "v"),
             ("v1x", "v1x"),
+            ("v1_0", "x_v1_0"),
             ("kelpie_status", "x_kelpie_status"),
             ("__x", "x___x"),
             ("1a", "x_1a"),

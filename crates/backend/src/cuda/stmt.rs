@@ -27,6 +27,13 @@ impl FunctionPrinter<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::Let(value) => self.definition(*value),
+            Stmt::Assign { var, value } if self.vector_vars.contains_key(&var.index()) => {
+                self.assign_vector(*var, *value);
+            }
+            Stmt::StoreVector { pointer, value, align } => self.store_vector(*pointer, *value, *align),
+            Stmt::Compress { pointer, value, mask, result } => {
+                self.compress(*pointer, *value, *mask, *result);
+            }
             Stmt::Assign { var, value } => {
                 let line = format!("{} = {};", self.vars[var.index()], self.text(*value));
                 self.line(&line);
@@ -101,6 +108,9 @@ impl FunctionPrinter<'_> {
         let uses = self.uses[value.index()];
         if uses == 0 && uses::may_drop(&expr) {
             return;
+        }
+        if self.function.values[value].ty.lanes().is_some() {
+            return self.vector_definition(value, &expr);
         }
         let text = self.expression(&expr, self.ty(value));
         let trivial = match expr {

@@ -27,6 +27,9 @@ pub fn name(module: &Module, ty: Type) -> String {
     match ty {
         Type::Scalar(scalar) => scalar.name().to_string(),
         Type::Ptr(_, pointee) => format!("{}*", element(module, pointee)),
+        // Printed element by element.
+        Type::Vector(scalar, _) => scalar.name().to_string(),
+        Type::Mask(_) => Scalar::Bool.name().to_string(),
     }
 }
 
@@ -44,8 +47,8 @@ pub fn element(module: &Module, pointee: Pointee) -> String {
 /// An immutable value's declaration, up to its name.
 pub fn constant(module: &Module, ty: Type) -> String {
     match ty {
-        Type::Scalar(scalar) => format!("const {}", scalar.name()),
         Type::Ptr(..) => format!("{} const", name(module, ty)),
+        _ => format!("const {}", name(module, ty)),
     }
 }
 

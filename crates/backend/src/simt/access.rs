@@ -45,7 +45,22 @@ impl<'a> Accessor<'a> {
             Op::Load { access, read_only, to, pointer } => self.load(access, read_only, to, pointer, 0),
             Op::LoadBytes { to, pointer } => self.load_bytes(to, pointer),
             Op::LoadField { access, to, pointer, bytes } => self.load(access, true, to, pointer, bytes),
-            Op::Store { access, pointer, value } => self.store(access, pointer, value),
+            Op::Store { access, pointer, value } => self.store(access, pointer, value, 0),
+            Op::LoadVector { access, read_only, to, pointer, lanes, align } => {
+                self.check_alignment(pointer, align)?;
+                (0..u32::from(lanes)).try_for_each(|lane| {
+                    self.load(access, read_only, to + lane, pointer, lane * access.scalar.bytes())
+                })
+            }
+            Op::StoreVector { access, pointer, value, lanes, align } => {
+                self.check_alignment(pointer, align)?;
+                (0..u32::from(lanes)).try_for_each(|lane| {
+                    self.store(access, pointer, value + lane, lane * access.scalar.bytes())
+                })
+            }
+            Op::Compress { access, to, pointer, value, mask, lanes } => {
+                self.compress(access, to, [pointer, value, mask], u32::from(lanes))
+            }
             Op::Atomic { op, access, scope, to, pointer, value, expected } => {
                 self.atomic(op, access, scope, to, [pointer, value, expected])
             }
@@ -175,13 +190,53 @@ impl<'a> Accessor<'a> {
         Ok(())
     }
 
-    fn store(&mut self, access: Access, pointer: Slot, value: Slot) -> Result<(), Fault> {
+    /// What an access promises beyond the alignment of its elements.
+    fn check_alignment(&self, pointer: Slot, bytes: u32) -> Result<(), Fault> {
+        let pointers = self.row(pointer);
+        let mut addresses = lanes_of(self.active).map(|lane| pointers[lane].get());
+        match addresses.find(|address| !address.is_multiple_of(u64::from(bytes))) {
+            Some(address) => Err(Fault::Misaligned { place: self.place(), address, bytes }),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes all elements of which there must be memory: those that are chosen, and then something that is not what any
+    /// of them was.
+    fn compress(
+        &mut self,
+        access: Access,
+        to: Option<Slot>,
+        [pointer, value, mask]: [Slot; 3],
+        elements: u32,
+    ) -> Result<(), Fault> {
+        let pointers = self.row(pointer);
+        for lane in lanes_of(self.active) {
+            let at = |slot: Slot, element: u32| self.row(slot + element)[lane].get();
+            let chosen = |element: &u32| at(mask, *element) != 0;
+            let values: Vec<u64> = (0..elements).filter(chosen).map(|element| at(value, element)).collect();
+            let count = values.len() as u64;
+            let junk = std::iter::repeat(!at(value, 0) ^ 0x5a);
+            let mut address = pointers[lane].get();
+            for bits in values.into_iter().chain(junk).take(elements as usize) {
+                let range = self.locate(access, address)?;
+                self.note(access, range, lane, Kind::Write, false)?;
+                self.memory(access.space).store(range, access.scalar.bytes(), u128::from(bits));
+                address = address.wrapping_add(u64::from(access.scalar.bytes()));
+            }
+            if let Some(to) = to {
+                self.row(to)[lane].set(count);
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, access: Access, pointer: Slot, value: Slot, offset: u32) -> Result<(), Fault> {
         let (pointers, values) = (self.row(pointer), self.row(value));
         let high = if access.scalar == Scalar::I128 { self.row(value + 1) } else { values };
         let publishes = self.races.as_deref_mut().is_some_and(|races| races.take_publishes(self.warp));
         let kind = if publishes { Kind::AtomicWrite(Scope::Device) } else { Kind::Write };
         for lane in lanes_of(self.active) {
-            let address = pointers[lane].get();
+            let address = pointers[lane].get().wrapping_add(u64::from(offset));
             let range = self.locate(access, address)?;
             self.note(access, range, lane, kind, false)?;
             if publishes {

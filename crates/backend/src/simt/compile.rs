@@ -76,12 +76,15 @@ struct Body<'a> {
 }
 
 fn slots_of(ty: Type) -> u32 {
-    if ty == Type::Scalar(Scalar::I128) { 2 } else { 1 }
+    match ty {
+        Type::Scalar(Scalar::I128) => 2,
+        _ => u32::from(ty.lanes().unwrap_or(1)),
+    }
 }
 
 /// The scalar that a slot holds; pointers are as `u64`.
 fn scalar_of(ty: Type) -> Scalar {
-    ty.scalar().unwrap_or(Scalar::U64)
+    ty.element().unwrap_or(Scalar::U64)
 }
 
 impl<'a> Body<'a> {
@@ -115,7 +118,7 @@ impl<'a> Body<'a> {
             Type::Ptr(space, Pointee::Scalar(scalar)) => Access { scalar, space },
             // The validator rejects these.
             Type::Ptr(space, Pointee::Struct(_)) => Access { scalar: Scalar::U64, space },
-            Type::Scalar(_) => Access { scalar: Scalar::U64, space: Space::Global },
+            _ => Access { scalar: Scalar::U64, space: Space::Global },
         }
     }
 }
@@ -280,7 +283,7 @@ impl Compiler<'_> {
         let module = self.module;
         let to = body.slot(value);
         let Value { ty, expr } = &body.function.values[value];
-        let wide = slots_of(*ty) == 2;
+        let wide = *ty == Type::Scalar(Scalar::I128);
         let structs = &module.structs;
         let mut emit = |op| {
             self.emit(body, op, false);
@@ -316,13 +319,29 @@ impl Compiler<'_> {
                 }
             }
             Expr::Select { condition, accept, reject } => {
-                let condition = body.slot(condition);
+                let conditions = slots_of(body.ty(condition));
                 for half in 0..slots_of(*ty) {
+                    let condition = body.slot(condition) + half % conditions;
                     let (accept, reject) = (body.slot(accept) + half, body.slot(reject) + half);
                     emit(Op::Select { to: to + half, condition, accept, reject });
                 }
             }
-            expr => emit(operation(structs, body, to, *ty, expr)),
+            Expr::Iota(..) => {
+                for lane in 0..slots_of(*ty) {
+                    emit(Op::Fill { to: to + lane, bits: u64::from(lane) });
+                }
+            }
+            Expr::Splat { value, .. } => {
+                for lane in 0..slots_of(*ty) {
+                    emit(Op::Copy { to: to + lane, a: body.slot(value) });
+                }
+            }
+            expr if ty.lanes().is_some() && is_lane_wise(&expr) => {
+                for lane in 0..slots_of(*ty) {
+                    emit(operation(structs, body, to + lane, *ty, expr, lane));
+                }
+            }
+            expr => emit(operation(structs, body, to, *ty, expr, 0)),
         }
     }
 }
@@ -337,13 +356,29 @@ fn literal_bits(literal: Literal) -> i128 {
     }
 }
 
-/// The one instruction of an expression that has just one.
-fn operation(structs: &Arena<kelpie_kir::Struct>, body: &Body<'_>, to: Slot, ty: Type, expr: Expr) -> Op {
-    let slot = |value| body.slot(value);
+/// Whether each element of the result is made of the operands' elements at its place.
+fn is_lane_wise(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Unary(..) | Expr::Binary(..) | Expr::Compare(..) | Expr::Convert(..) | Expr::Bitcast(..)
+    )
+}
+
+/// The one instruction of an expression that has just one; of a vector, the one of an element.
+fn operation(
+    structs: &Arena<kelpie_kir::Struct>,
+    body: &Body<'_>,
+    to: Slot,
+    ty: Type,
+    expr: Expr,
+    lane: u32,
+) -> Op {
+    let slot = |value| body.slot(value) + if body.ty(value).lanes().is_some() { lane } else { 0 };
+    let lanes_at = |value| body.ty(value).lanes().unwrap_or(1);
     let scalar_at = |value| scalar_of(body.ty(value));
     let pointee = |pointer| match body.ty(pointer) {
         Type::Ptr(space, pointee) => (space, pointee),
-        Type::Scalar(scalar) => (Space::Global, Pointee::Scalar(scalar)),
+        other => (Space::Global, Pointee::Scalar(scalar_of(other))),
     };
     let field_offset = |pointer, field: u32| match pointee(pointer).1 {
         Pointee::Struct(handle) => structs[handle].offset(field as usize),
@@ -390,10 +425,29 @@ fn operation(structs: &Arena<kelpie_kir::Struct>, body: &Body<'_>, to: Slot, ty:
         Expr::Shuffle { mode, value, lane } => {
             Op::Shuffle { mode, to, a: slot(value), lane: slot(lane), wide: slots_of(ty) == 2 }
         }
-        // Handled before, or defined by an effect.
-        Expr::Literal(_) | Expr::Param(_) | Expr::Read(_) | Expr::Select { .. } | Expr::Result => {
-            Op::Copy { to, a: to }
+        Expr::LoadVector { pointer, lanes, read_only, align } => Op::LoadVector {
+            access: body.access(pointer),
+            read_only,
+            to,
+            pointer: slot(pointer),
+            lanes,
+            align,
+        },
+        Expr::Lane { vector, lane } => Op::Copy { to, a: body.slot(vector) + u32::from(lane) },
+        Expr::Reduce(op, a) => {
+            Op::Reduce { op, scalar: scalar_at(a), to, a: body.slot(a), lanes: lanes_at(a) }
         }
+        Expr::MaskBits(mask) => Op::MaskBits { to, a: body.slot(mask), lanes: lanes_at(mask) },
+        Expr::BitsMask { bits, lanes } => Op::BitsMask { to, a: slot(bits), lanes },
+        Expr::FirstLanes { count, lanes } => Op::FirstLanes { to, a: slot(count), lanes },
+        // Handled before, or defined by an effect.
+        Expr::Literal(_)
+        | Expr::Param(_)
+        | Expr::Read(_)
+        | Expr::Select { .. }
+        | Expr::Iota(..)
+        | Expr::Splat { .. }
+        | Expr::Result => Op::Copy { to, a: to },
     }
 }
 
@@ -404,6 +458,21 @@ fn effect(body: &Body<'_>, stmt: &Stmt) -> Op {
         Stmt::Store { pointer, value } => {
             Op::Store { access: body.access(*pointer), pointer: slot(*pointer), value: slot(*value) }
         }
+        Stmt::StoreVector { pointer, value, align } => Op::StoreVector {
+            access: body.access(*pointer),
+            pointer: slot(*pointer),
+            value: slot(*value),
+            lanes: body.ty(*value).lanes().unwrap_or(1),
+            align: *align,
+        },
+        Stmt::Compress { pointer, value, mask, result } => Op::Compress {
+            access: body.access(*pointer),
+            to: result.map(slot),
+            pointer: slot(*pointer),
+            value: slot(*value),
+            mask: slot(*mask),
+            lanes: body.ty(*value).lanes().unwrap_or(1),
+        },
         Stmt::Atomic { op, pointer, value, scope, result } => Op::Atomic {
             op: *op,
             access: body.access(*pointer),

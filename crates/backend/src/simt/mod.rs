@@ -15,6 +15,7 @@ mod program;
 mod races;
 mod schedule;
 mod values;
+mod vectors;
 mod warp;
 mod wide;
 

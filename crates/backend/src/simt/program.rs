@@ -1,11 +1,11 @@
 //! Flat code of a kernel: what warps run.
 //!
 //! A value is a *slot*: a row of one `u64` a lane. Integers are extended by their sign to 64 bits, `bool` is 0 or 1,
-//! floats are their bits; an `i128` is two slots, low half first. Device functions are inlined at their calls.
+//! floats are their bits; an `i128` is two slots, low half first; a vector or mask is a slot for each element. Device functions are inlined at their calls.
 
 use kelpie_kir::{
-    AtomicOp, BinaryOp, Builtin, CompareOp, OverflowOp, Scalar, Scope, ShuffleMode, Space, Type, UnaryOp,
-    ValidModule,
+    AtomicOp, BinaryOp, Builtin, CompareOp, OverflowOp, ReduceOp, Scalar, Scope, ShuffleMode, Space, Type,
+    UnaryOp, ValidModule,
 };
 
 use super::{Argument, Config, Fault, Memory, Report, compile, schedule};
@@ -186,6 +186,58 @@ pub(super) enum Op {
         access: Access,
         to: Slot,
         pointer: Slot,
+    },
+    /// Elements of memory, to as many slots.
+    LoadVector {
+        access: Access,
+        read_only: bool,
+        to: Slot,
+        pointer: Slot,
+        lanes: u8,
+        align: u32,
+    },
+    /// As many slots to elements of memory.
+    StoreVector {
+        access: Access,
+        pointer: Slot,
+        value: Slot,
+        lanes: u8,
+        align: u32,
+    },
+    /// The slots whose slot of the mask is true, to elements of memory.
+    Compress {
+        access: Access,
+        to: Option<Slot>,
+        pointer: Slot,
+        value: Slot,
+        mask: Slot,
+        lanes: u8,
+    },
+    /// Several slots to one.
+    Reduce {
+        op: ReduceOp,
+        scalar: Scalar,
+        to: Slot,
+        a: Slot,
+        lanes: u8,
+    },
+    /// Slots of truth values to the bits of one.
+    MaskBits {
+        to: Slot,
+        a: Slot,
+        lanes: u8,
+    },
+    /// The bits of a slot to one slot each.
+    BitsMask {
+        to: Slot,
+        a: Slot,
+        lanes: u8,
+    },
+    /// Slots of truth values: whether their number is below a slot's.
+    FirstLanes {
+        to: Slot,
+        a: Slot,
+        lanes: u8,
     },
     /// Lane operation.
     Ballot {

@@ -107,6 +107,7 @@ fn bind(params: &[Type], arguments: &[Argument]) -> Result<Vec<[u64; 2]>, String
             Ok([low, high])
         }
         (Type::Ptr(..), Argument::Pointer(address)) => Ok([*address, 0]),
+        (Type::Vector(..) | Type::Mask(_), _) => Err(format!("argument {index} cannot be a vector")),
         (Type::Scalar(_), Argument::Pointer(_)) => Err(format!("argument {index} must be a scalar")),
         (Type::Ptr(..), Argument::Scalar(_)) => Err(format!("argument {index} must be a pointer")),
     });
@@ -116,9 +117,11 @@ fn bind(params: &[Type], arguments: &[Argument]) -> Result<Vec<[u64; 2]>, String
 /// Whether others can see what an instruction does, or it sees what others do: a warp may give way after it.
 fn is_observable(op: Op) -> bool {
     match op {
-        Op::Load { read_only, .. } => !read_only,
+        Op::Load { read_only, .. } | Op::LoadVector { read_only, .. } => !read_only,
         Op::Builtin { builtin, .. } => builtin == Builtin::Status,
         Op::Store { .. }
+        | Op::StoreVector { .. }
+        | Op::Compress { .. }
         | Op::LoadBytes { .. }
         | Op::Atomic { .. }
         | Op::AtomicLoad { .. }
@@ -267,7 +270,10 @@ impl Grid<'_> {
             Op::Load { .. }
             | Op::LoadBytes { .. }
             | Op::LoadField { .. }
+            | Op::LoadVector { .. }
             | Op::Store { .. }
+            | Op::StoreVector { .. }
+            | Op::Compress { .. }
             | Op::Atomic { .. }
             | Op::AtomicLoad { .. }
             | Op::UniformLoad { .. } => {

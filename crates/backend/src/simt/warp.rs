@@ -7,7 +7,7 @@ use kelpie_kir::{Builtin, Scalar, ShuffleMode};
 use super::access::lanes_of;
 use super::program::{Op, Slot};
 use super::values::{self, Row, map, map2};
-use super::wide;
+use super::{vectors, wide};
 
 /// The rows of registers of a warp.
 #[derive(Debug)]
@@ -27,6 +27,11 @@ impl Registers {
 
     fn wide(&self, slot: Slot) -> wide::WideRow<'_> {
         [self.row(slot), self.row(slot + 1)]
+    }
+
+    /// The slots of a vector.
+    fn rows(&self, slot: Slot, lanes: u8) -> Vec<&Row> {
+        (0..u32::from(lanes)).map(|lane| self.row(slot + lane)).collect()
     }
 
     fn fill(&self, slot: Slot, bits: u64) {
@@ -207,6 +212,12 @@ impl Registers {
             Op::Field { to, pointer, bytes } => {
                 map(row(to), row(pointer), |pointer| pointer.wrapping_add(u64::from(bytes)));
             }
+            Op::Reduce { op, scalar, to, a, lanes } => {
+                vectors::reduce(op, scalar, row(to), &self.rows(a, lanes));
+            }
+            Op::MaskBits { to, a, lanes } => vectors::mask_bits(row(to), &self.rows(a, lanes)),
+            Op::BitsMask { to, a, lanes } => vectors::bits_mask(&self.rows(to, lanes), row(a)),
+            Op::FirstLanes { to, a, lanes } => vectors::first_lanes(&self.rows(to, lanes), row(a)),
             _ => {}
         }
     }

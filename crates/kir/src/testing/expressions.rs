@@ -238,7 +238,7 @@ impl Generator {
                     self.builder.bitcast(length, Scalar::I64)
                 }
                 // A function without the input cannot call one with it.
-                (Type::Ptr(..), None) => return self.any_value(),
+                (Type::Ptr(..), None) | (Type::Vector(..) | Type::Mask(_), _) => return self.any_value(),
             };
             args.push(arg);
         }

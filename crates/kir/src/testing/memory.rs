@@ -20,6 +20,7 @@ impl Generator {
             self.builder.store(slot, value);
             slots.push((slot, scalar));
         }
+        self.vector_memory(thread_id);
         let exchange = self.builder.shared("exchange", Pointee::Scalar(Scalar::I64), MOST_BLOCK_THREADS);
         let pointee = self.record.map_or(Pointee::Scalar(Scalar::I64), Pointee::Struct);
         let records = self.builder.shared("records", pointee, MOST_BLOCK_THREADS);
@@ -33,7 +34,7 @@ impl Generator {
     }
 
     /// The address of an element of the input that random values choose.
-    fn input_element(&mut self) -> Option<V> {
+    pub(super) fn input_element(&mut self) -> Option<V> {
         let (pointer, length) = self.input?;
         let value = self.any_value();
         let value = self.as_i64(value);

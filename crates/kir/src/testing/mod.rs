@@ -12,6 +12,7 @@
 mod expressions;
 mod memory;
 mod statements;
+mod vectors;
 
 use crate::arena::Handle;
 use crate::builder::{Builder, V, Var};
@@ -118,6 +119,7 @@ struct Generator {
     /// A variable that always points to an element of the input.
     cursor: Option<Var>,
     kernel: Option<KernelParts>,
+    vectors: vectors::VectorParts,
     /// Statements still to be made.
     budget: usize,
     /// Loops around the code under construction.
@@ -139,6 +141,7 @@ impl Generator {
             input: None,
             cursor: None,
             kernel: None,
+            vectors: vectors::VectorParts::default(),
             budget: 0,
             open_loops: 0,
         }
@@ -161,6 +164,7 @@ impl Generator {
         self.pool.clear();
         self.vars.clear();
         (self.mix, self.input, self.cursor, self.kernel) = (None, None, None, None);
+        self.vectors = vectors::VectorParts::default();
         self.budget = budget;
     }
 
@@ -172,6 +176,7 @@ impl Generator {
             let var = self.builder.var("v", scalar);
             self.vars.push((var, scalar));
         }
+        self.vector_variables();
         if let Some((pointer, _)) = self.input {
             self.cursor = Some(self.builder.var_of("cursor", pointer));
         }

@@ -11,7 +11,7 @@ const MOST_DEPTH: usize = 3;
 impl Generator {
     /// Statements until the budget is used, or by chance fewer within a block.
     pub(super) fn statements(&mut self, mut context: Context) {
-        let scope = self.pool.len();
+        let (scope, vectors) = (self.pool.len(), self.vectors.pool.len());
         let most = if context.depth == 0 { usize::MAX } else { 1 + self.random.below(6) };
         for _ in 0..most {
             if self.budget == 0 {
@@ -32,15 +32,17 @@ impl Generator {
             }
         }
         self.pool.truncate(scope);
+        self.vectors.pool.truncate(vectors);
     }
 
     fn statement(&mut self, context: &mut Context) {
         let nests = context.depth < MOST_DEPTH;
         match self.random.below(100) {
-            0..40 => {
+            0..30 => {
                 let value = self.expression();
                 self.pool.push(value);
             }
+            30..40 => self.vector_statement(),
             40..55 => self.mix_in(),
             55..65 => self.assign(),
             65..75 if nests => self.conditional(*context),
@@ -63,7 +65,7 @@ impl Generator {
     }
 
     /// `mix = mix * 31 + value`
-    fn mix_value(&mut self, value: V) {
+    pub(super) fn mix_value(&mut self, value: V) {
         let Some(mix) = self.mix else { return };
         let value = self.as_i64(value);
         let (old, factor) = (self.builder.read(mix), self.builder.i64(31));
@@ -208,7 +210,7 @@ impl Generator {
     }
 
     /// Any `u32`, mostly a small one.
-    fn small_lane(&mut self) -> V {
+    pub(super) fn small_lane(&mut self) -> V {
         let lane = self.value(Scalar::U32);
         if self.random.chance(20) {
             return lane;

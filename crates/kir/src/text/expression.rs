@@ -61,6 +61,8 @@ impl Parser<'_> {
         } else if let Some(mode) = names::shuffle_of(word) {
             let (value, lane) = self.two_values()?;
             Expr::Shuffle { mode, value, lane }
+        } else if let Some(op) = names::reduce_of(word) {
+            Expr::Reduce(op, self.value()?)
         } else {
             return Ok(None);
         }))
@@ -101,11 +103,47 @@ impl Parser<'_> {
             "load" => Expr::Load { pointer: self.value()?, read_only: false },
             "load_bytes" => Expr::LoadBytes(self.value()?),
             "load.ro" => Expr::Load { pointer: self.value()?, read_only: true },
+            "splat" => {
+                let lanes = self.lanes()?;
+                Expr::Splat { value: self.value()?, lanes }
+            }
+            "iota" => match self.ty()? {
+                Type::Vector(scalar, lanes) => Expr::Iota(scalar, lanes),
+                _ => return self.error_before("expected a vector type"),
+            },
+            "load_vector" => self.load_vector(false)?,
+            "load_vector.ro" => self.load_vector(true)?,
+            "lane" => {
+                let vector = self.value()?;
+                self.mark(',')?;
+                let lane = self.parsed("the number of an element", |text| text.parse().ok())?;
+                Expr::Lane { vector, lane }
+            }
+            "mask_bits" => Expr::MaskBits(self.value()?),
+            "bits_mask" => {
+                let lanes = self.lanes()?;
+                Expr::BitsMask { bits: self.value()?, lanes }
+            }
+            "first_lanes" => {
+                let lanes = self.lanes()?;
+                Expr::FirstLanes { count: self.value()?, lanes }
+            }
             "ballot" => Expr::Ballot(self.value()?),
             "any" => Expr::Any(self.value()?),
             "all" => Expr::All(self.value()?),
             _ => return self.error_before(format!("expected an expression, found `{word}`")),
         })
+    }
+
+    /// How many elements a vector has.
+    fn lanes(&mut self) -> Result<u8> {
+        self.parsed("a number of elements", |text| text.parse().ok())
+    }
+
+    fn load_vector(&mut self, read_only: bool) -> Result<Expr> {
+        let lanes = self.lanes()?;
+        let pointer = self.value()?;
+        Ok(Expr::LoadVector { pointer, lanes, read_only, align: self.alignment(pointer)? })
     }
 
     fn param(&mut self) -> Result<Expr> {

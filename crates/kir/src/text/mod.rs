@@ -27,6 +27,11 @@ pub struct ParseError {
     pub message: String,
 }
 
+/// Whether a name is that of a type of the language.
+pub(crate) fn is_type_name(name: &str) -> bool {
+    name == "ptr" || names::scalar_of(name).is_some() || names::vector_of(name).is_some()
+}
+
 /// Whether a name can stand in the text form: a letter or `_`, then letters, digits and `_`, all ASCII.
 pub fn is_identifier(name: &str) -> bool {
     let mut bytes = name.bytes();

@@ -1,7 +1,7 @@
 //! The words of the text form, each stated once for the printer and the parser.
 
 use crate::module::*;
-use crate::types::{Scalar, Space};
+use crate::types::{LANE_COUNTS, Scalar, Space, Type};
 
 macro_rules! words {
     ($($ty:ident $name:ident $from:ident { $($variant:ident => $word:literal,)* })*) => { $(
@@ -38,6 +38,10 @@ words! {
     ShuffleMode shuffle shuffle_of {
         Index => "shuffle.index", Up => "shuffle.up", Down => "shuffle.down", Xor => "shuffle.xor",
     }
+    ReduceOp reduce reduce_of {
+        Add => "reduce.add", Min => "reduce.min", Max => "reduce.max", Any => "reduce.any", All => "reduce.all",
+        Count => "reduce.count",
+    }
     Scope scope scope_of { Block => "block", Device => "device", }
     Space space space_of { Global => "global", Shared => "shared", }
 }
@@ -64,4 +68,26 @@ pub(super) fn atomic_of(word: &str) -> Option<AtomicOp> {
 /// The scalar type of a word.
 pub(super) fn scalar_of(word: &str) -> Option<Scalar> {
     Scalar::ALL.into_iter().find(|scalar| scalar.name() == word)
+}
+
+/// The name of a vector or mask: `i64x4`, `mask4`.
+pub(super) fn vector(ty: Type) -> Option<String> {
+    match ty {
+        Type::Vector(scalar, lanes) => Some(format!("{}x{lanes}", scalar.name())),
+        Type::Mask(lanes) => Some(format!("mask{lanes}")),
+        Type::Scalar(_) | Type::Ptr(..) => None,
+    }
+}
+
+/// The vector or mask of a word.
+pub(super) fn vector_of(word: &str) -> Option<Type> {
+    let lanes = |text: &str| LANE_COUNTS.into_iter().find(|lanes| lanes.to_string() == text);
+    let ty = match word.strip_prefix("mask") {
+        Some(count) => Type::Mask(lanes(count)?),
+        None => {
+            let (scalar, count) = word.split_once('x')?;
+            Type::Vector(scalar_of(scalar)?, lanes(count)?)
+        }
+    };
+    ty.is_possible().then_some(ty)
 }

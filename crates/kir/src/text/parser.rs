@@ -166,7 +166,9 @@ impl<'a> Parser<'a> {
 
     pub(super) fn ty(&mut self) -> Result<Type> {
         if self.peek() != Kind::Word("ptr") {
-            return self.lookup("a type", names::scalar_of).map(Type::Scalar);
+            let found =
+                |word: &str| names::scalar_of(word).map(Type::Scalar).or_else(|| names::vector_of(word));
+            return self.lookup("a type", found);
         }
         self.advance();
         self.mark('<')?;
@@ -323,6 +325,11 @@ impl<'a> Parser<'a> {
                 let (pointer, value) = self.two_values()?;
                 Stmt::Store { pointer, value }
             }
+            "store_vector" => {
+                let (pointer, value) = self.two_values()?;
+                Stmt::StoreVector { pointer, value, align: self.alignment(pointer)? }
+            }
+            "compress" => self.compress(None)?.0,
             "return" => {
                 let operand = matches!(self.peek(), Kind::Value(_)) && self.token().line == line;
                 Stmt::Return(if operand { Some(self.value()?) } else { None })
@@ -381,6 +388,10 @@ impl<'a> Parser<'a> {
                 self.advance();
                 Some(self.call(Some(handle))?)
             }
+            Kind::Word("compress") => {
+                self.advance();
+                Some(self.compress(Some(handle))?)
+            }
             _ => None,
         };
         let (stmt, value) = match effect {
@@ -399,6 +410,26 @@ impl<'a> Parser<'a> {
         }
         values[handle] = value;
         self.scope.defined[handle.index()] = true;
+    }
+
+    /// `%pointer, %value, %mask`; with the type of the result.
+    fn compress(&mut self, result: Option<Handle<Value>>) -> Result<(Stmt, Type)> {
+        let (pointer, value) = self.two_values()?;
+        self.mark(',')?;
+        Ok((Stmt::Compress { pointer, value, mask: self.value()?, result }, Type::U32))
+    }
+
+    /// `align 16`, which may be left out: then the alignment of what the pointer points to.
+    pub(super) fn alignment(&mut self, pointer: Handle<Value>) -> Result<u32> {
+        if self.peek() == Kind::Word("align") && matches!(self.peek_second(), Kind::Number(_)) {
+            self.advance();
+            return self.parsed("a number of bytes", |text| text.parse().ok());
+        }
+        Ok(match self.scope.function.values[pointer].ty {
+            Type::Ptr(_, Pointee::Scalar(scalar)) => scalar.bytes(),
+            // Ill-typed, which its user says.
+            _ => 1,
+        })
     }
 
     /// `load scope %pointer`.

@@ -151,6 +151,17 @@ impl<'a> Printer<'a> {
             },
             Stmt::Assign { var, value } => format!("{} = {}", var_name(function, *var), v(*value)),
             Stmt::Store { pointer, value } => format!("store {}, {}", v(*pointer), v(*value)),
+            Stmt::StoreVector { pointer, value, align } => {
+                format!(
+                    "store_vector {}, {}{}",
+                    v(*pointer),
+                    v(*value),
+                    alignment(function, *pointer, *align)
+                )
+            }
+            Stmt::Compress { pointer, value, mask, result } => {
+                format!("{}compress {}, {}, {}", target(*result), v(*pointer), v(*value), v(*mask))
+            }
             Stmt::Break => "break".to_string(),
             Stmt::Continue => "continue".to_string(),
             Stmt::Atomic { op, pointer, value, scope, result } => {
@@ -217,6 +228,17 @@ impl<'a> Printer<'a> {
             Expr::Shuffle { mode, value, lane } => {
                 format!("{} {}, {}", names::shuffle(mode), v(value), v(lane))
             }
+            Expr::Splat { value, lanes } => format!("splat {lanes} {}", v(value)),
+            Expr::Iota(scalar, lanes) => format!("iota {}x{lanes}", scalar.name()),
+            Expr::LoadVector { pointer, lanes, read_only, align } => {
+                let word = if read_only { "load_vector.ro" } else { "load_vector" };
+                format!("{word} {lanes} {}{}", v(pointer), alignment(function, pointer, align))
+            }
+            Expr::Lane { vector, lane } => format!("lane {}, {lane}", v(vector)),
+            Expr::Reduce(op, a) => format!("{} {}", names::reduce(op), v(a)),
+            Expr::MaskBits(mask) => format!("mask_bits {}", v(mask)),
+            Expr::BitsMask { bits, lanes } => format!("bits_mask {lanes} {}", v(bits)),
+            Expr::FirstLanes { count, lanes } => format!("first_lanes {lanes} {}", v(count)),
             Expr::Result => "?".to_string(),
         }
     }
@@ -231,6 +253,14 @@ impl<'a> Printer<'a> {
             Some(field) => field.name.clone(),
             None => field.to_string(),
         }
+    }
+}
+
+/// ` align 16`, where that is more than what the pointer points to has anyway.
+fn alignment(function: &Function, pointer: Handle<Value>, align: u32) -> String {
+    match function.values.get(pointer).map(|value| value.ty) {
+        Some(Type::Ptr(_, Pointee::Scalar(scalar))) if scalar.bytes() == align => String::new(),
+        _ => format!(" align {align}"),
     }
 }
 
@@ -264,6 +294,7 @@ pub(crate) fn type_text(module: &Module, ty: Type) -> String {
         Type::Ptr(space, pointee) => {
             format!("ptr<{}, {}>", names::space(space), pointee_text(module, pointee))
         }
+        vector => names::vector(vector).unwrap_or_default(),
     }
 }
 

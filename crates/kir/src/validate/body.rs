@@ -166,6 +166,19 @@ impl Body<'_> {
         }
     }
 
+    /// Checks the write of a vector, and gives its number of elements.
+    fn vector(&self, pointer: Handle<Value>, value: Handle<Value>, align: Option<u32>) -> Result<u8> {
+        let scalar = self.pointee(pointer)?;
+        let Some(lanes) = self.ty(value).lanes() else {
+            return self.fail(format!("%{} is no vector", value.index()));
+        };
+        match typing::accessed(self.ty(pointer), lanes, align.unwrap_or(scalar.bytes())) {
+            Ok(needed) => self.expect("the value", value, needed)?,
+            Err(error) => return self.fail(error.to_string()),
+        }
+        Ok(lanes)
+    }
+
     fn allowed_in_function(&self, stmt: &Stmt) -> Result<()> {
         let lane_operation = match stmt {
             Stmt::Let(value) => {
@@ -217,6 +230,15 @@ impl Body<'_> {
             Stmt::Store { pointer, value } => {
                 let scalar = self.pointee(*pointer)?;
                 self.expect("the value", *value, scalar.into())
+            }
+            Stmt::StoreVector { pointer, value, align } => {
+                self.vector(*pointer, *value, Some(*align))?;
+                Ok(())
+            }
+            Stmt::Compress { pointer, value, mask, result } => {
+                let lanes = self.vector(*pointer, *value, None)?;
+                self.expect("the mask", *mask, Type::Mask(lanes))?;
+                self.result(*result, Type::U32)
             }
             Stmt::Atomic { op, pointer, value, result, .. } => {
                 let scalar = self.pointee(*pointer)?;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use super::{ValidationError, function_place};
 use crate::module::*;
-use crate::text::is_identifier;
-use crate::types::{Pointee, Scalar, Space, Type};
+use crate::text::{is_identifier, is_type_name};
+use crate::types::{Pointee, Space, Type};
 
 type Result<T> = std::result::Result<T, ValidationError>;
 
@@ -40,7 +40,7 @@ pub(super) fn check(module: &Module) -> Result<()> {
     let mut structs = Names::new("structs".to_string());
     for (handle, structure) in module.structs.iter() {
         structs.add(&structure.name)?;
-        if structure.name == "ptr" || Scalar::ALL.iter().any(|scalar| scalar.name() == structure.name) {
+        if is_type_name(&structure.name) {
             return structs.fail(format!("{} is the name of a type of the language", structure.name));
         }
         let mut fields = Names::new(format!("struct {}", structure.name));
@@ -49,6 +49,9 @@ pub(super) fn check(module: &Module) -> Result<()> {
         }
         for field in &structure.fields {
             fields.add(&field.name)?;
+            if is_vector(field.ty) {
+                return fields.fail(format!("field {} is a vector or mask", field.name));
+            }
             if !type_exists(field.ty, handle.index()) {
                 return fields
                     .fail(format!("field {} is of a struct that does not stand before", field.name));
@@ -67,7 +70,12 @@ pub(super) fn type_exists(ty: Type, structs: usize) -> bool {
     match ty {
         Type::Scalar(_) | Type::Ptr(_, Pointee::Scalar(_)) => true,
         Type::Ptr(_, Pointee::Struct(handle)) => handle.index() < structs,
+        Type::Vector(..) | Type::Mask(_) => ty.is_possible(),
     }
+}
+
+fn is_vector(ty: Type) -> bool {
+    matches!(ty, Type::Vector(..) | Type::Mask(_))
 }
 
 /// Checks what a function or kernel declares.
@@ -79,12 +87,18 @@ pub(super) fn check_function(module: &Module, function: &Function, kernel: bool)
         if !type_exists(param.ty, structs) {
             return names.fail(format!("parameter {} is of a struct that does not exist", param.name));
         }
+        if is_vector(param.ty) {
+            return names.fail(format!("parameter {} is a vector or mask", param.name));
+        }
         if kernel && matches!(param.ty, Type::Ptr(Space::Shared, _)) {
             return names.fail(format!("parameter {} of a kernel points to shared memory", param.name));
         }
     }
     if function.result.is_some_and(|ty| !type_exists(ty, structs)) {
         return names.fail("the result is of a struct that does not exist".to_string());
+    }
+    if function.result.is_some_and(is_vector) {
+        return names.fail("the result is a vector or mask".to_string());
     }
     if kernel && function.result.is_some() {
         return names.fail("a kernel returns no value".to_string());
@@ -110,7 +124,10 @@ pub(super) fn check_function(module: &Module, function: &Function, kernel: bool)
     for (_, var) in function.vars.iter() {
         names.add(&var.name)?;
         if !type_exists(var.ty, structs) {
-            return names.fail(format!("variable {} is of a struct that does not exist", var.name));
+            return names.fail(format!("variable {} is of a type that does not exist", var.name));
+        }
+        if matches!(var.ty, Type::Mask(_)) {
+            return names.fail(format!("variable {} is a mask", var.name));
         }
     }
     Ok(())

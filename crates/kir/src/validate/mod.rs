@@ -9,7 +9,9 @@ mod uniformity;
 
 use crate::arena::Handle;
 use crate::module::*;
+use crate::target::Target;
 use crate::text;
+use crate::types::Type;
 pub use uniformity::Uniformity;
 
 /// Why a module is rejected: the place and the reason.
@@ -66,6 +68,21 @@ pub fn validate(module: Module) -> Result<ValidModule, ValidationError> {
         kernels.push(uniformity::analyse(&module, kernel, &summaries)?.values);
     }
     Ok(ValidModule { module, kernels })
+}
+
+/// As [`validate()`], and checks that `target` has what the module uses.
+pub fn validate_for(module: Module, target: &Target) -> Result<ValidModule, ValidationError> {
+    if !target.has_vectors() {
+        let is_vector = |ty: Type| ty.lanes().is_some();
+        for (_, function) in module.functions.iter().chain(module.kernels.iter()) {
+            let in_values = function.values.iter().any(|(_, value)| is_vector(value.ty));
+            if in_values || function.vars.iter().any(|(_, var)| is_vector(var.ty)) {
+                let message = "uses vectors, which the device does not have".to_string();
+                return Err(ValidationError { place: function_place(&module, function), message });
+            }
+        }
+    }
+    validate(module)
 }
 
 /// "kernel sum" or "function hash".

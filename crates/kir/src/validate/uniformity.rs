@@ -151,6 +151,10 @@ impl Walk<'_> {
             Stmt::Atomic { result: Some(result), .. } | Stmt::AtomicLoad { result, .. } => {
                 self.lower(*result, Divergent);
             }
+            Stmt::Compress { mask, result: Some(result), .. } => {
+                let level = self.values[mask.index()];
+                self.lower(*result, level);
+            }
             Stmt::Call { function, args, result: Some(result) } => {
                 let summary = self.summaries.get(function.index()).copied().unwrap_or(Divergent);
                 let level = args.iter().map(|arg| self.values[arg.index()]).fold(summary, Ord::min);
@@ -175,7 +179,9 @@ impl Walk<'_> {
             Stmt::UniformLoad { .. }
             | Stmt::Atomic { result: None, .. }
             | Stmt::Call { result: None, .. }
+            | Stmt::Compress { result: None, .. }
             | Stmt::Store { .. }
+            | Stmt::StoreVector { .. }
             | Stmt::Barrier
             | Stmt::Fence
             | Stmt::Report { .. } => {}
@@ -229,7 +235,9 @@ impl Walk<'_> {
                 InBlock
             }
             Expr::Read(var) => self.vars[var.index()].level,
-            Expr::Load { read_only: false, .. } | Expr::LoadBytes(_) => Divergent,
+            Expr::Load { read_only: false, .. }
+            | Expr::LoadVector { read_only: false, .. }
+            | Expr::LoadBytes(_) => Divergent,
             Expr::Ballot(_) | Expr::Any(_) | Expr::All(_) => Warp,
             Expr::Shuffle { mode, value, lane } => {
                 let one_lane = mode == ShuffleMode::Index && self.values[lane.index()] >= Warp;
@@ -251,7 +259,15 @@ impl Walk<'_> {
             | Expr::Offset { .. }
             | Expr::Field { .. }
             | Expr::Load { read_only: true, .. }
-            | Expr::LoadField { .. } => operands,
+            | Expr::LoadVector { read_only: true, .. }
+            | Expr::LoadField { .. }
+            | Expr::Splat { .. }
+            | Expr::Iota(..)
+            | Expr::Lane { .. }
+            | Expr::Reduce(..)
+            | Expr::MaskBits(_)
+            | Expr::BitsMask { .. }
+            | Expr::FirstLanes { .. } => operands,
         }
     }
 

@@ -6,6 +6,7 @@ mod convert;
 mod flow;
 mod fuzz;
 mod memory;
+mod vectors;
 
 use std::sync::atomic::AtomicU32;
 

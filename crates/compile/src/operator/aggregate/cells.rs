@@ -347,7 +347,7 @@ pub fn join(cx: &mut Context<'_>, low: V, high: V) -> V {
 fn part_pointer(cx: &mut Context<'_>, pointer: V, scalar: Scalar) -> V {
     let space = match cx.builder.ty(pointer) {
         Type::Ptr(space, _) => space,
-        Type::Scalar(_) => Space::Global,
+        Type::Scalar(_) | Type::Vector(..) | Type::Mask(_) => Space::Global,
     };
     cx.builder.bitcast(pointer, Type::Ptr(space, Pointee::Scalar(scalar)))
 }

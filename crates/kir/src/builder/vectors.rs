@@ -1,0 +1,94 @@
+//! Vectors and masks. Arithmetic, comparisons, [`Builder::select`] and [`Builder::convert`] are those of scalars.
+
+use super::{Builder, V};
+use crate::module::*;
+use crate::types::{Pointee, Scalar, Type};
+
+impl Builder {
+    /// The same scalar in each of `lanes` elements.
+    pub fn splat(&mut self, value: V, lanes: u8) -> V {
+        self.value(Expr::Splat { value, lanes })
+    }
+
+    /// A vector of zeros.
+    pub fn zero_vector(&mut self, scalar: Scalar, lanes: u8) -> V {
+        let zero = self.zero(scalar);
+        self.splat(zero, lanes)
+    }
+
+    /// The vector 0, 1, 2, ….
+    pub fn iota(&mut self, scalar: Scalar, lanes: u8) -> V {
+        self.value(Expr::Iota(scalar, lanes))
+    }
+
+    /// Size of what a pointer points to, which is how far its alignment is known without more.
+    fn pointee_bytes(&mut self, pointer: V) -> u32 {
+        match self.ty(pointer) {
+            Type::Ptr(_, Pointee::Scalar(scalar)) => scalar.bytes(),
+            _ => 1,
+        }
+    }
+
+    /// Loads `lanes` elements that other threads may write.
+    pub fn load_vector(&mut self, pointer: V, lanes: u8) -> V {
+        let align = self.pointee_bytes(pointer);
+        self.value(Expr::LoadVector { pointer, lanes, read_only: false, align })
+    }
+
+    /// Loads `lanes` elements that nothing writes during the launch.
+    pub fn load_vector_read_only(&mut self, pointer: V, lanes: u8) -> V {
+        let align = self.pointee_bytes(pointer);
+        self.load_vector_aligned(pointer, lanes, align)
+    }
+
+    /// As [`Builder::load_vector_read_only`], from an address that is known to be a multiple of `align` bytes.
+    pub fn load_vector_aligned(&mut self, pointer: V, lanes: u8, align: u32) -> V {
+        let align = align.max(self.pointee_bytes(pointer));
+        self.value(Expr::LoadVector { pointer, lanes, read_only: true, align })
+    }
+
+    /// Writes a vector to consecutive elements.
+    pub fn store_vector(&mut self, pointer: V, value: V) {
+        let align = self.pointee_bytes(pointer);
+        self.push(Stmt::StoreVector { pointer, value, align });
+    }
+
+    /// As [`Builder::store_vector`], to an address that is known to be a multiple of `align` bytes.
+    pub fn store_vector_aligned(&mut self, pointer: V, value: V, align: u32) {
+        let align = align.max(self.pointee_bytes(pointer));
+        self.push(Stmt::StoreVector { pointer, value, align });
+    }
+
+    /// Writes the elements of which the mask is true one after the other; their number, `u32`. There must be memory for all
+    /// elements.
+    pub fn compress(&mut self, pointer: V, value: V, mask: V) -> V {
+        let result = self.result(Type::U32);
+        self.push(Stmt::Compress { pointer, value, mask, result: Some(result) });
+        result
+    }
+
+    /// One element of a vector (a scalar) or mask (a `bool`).
+    pub fn lane(&mut self, vector: V, lane: u8) -> V {
+        self.value(Expr::Lane { vector, lane })
+    }
+
+    /// All elements of a vector or mask as one scalar.
+    pub fn reduce(&mut self, op: ReduceOp, vector: V) -> V {
+        self.value(Expr::Reduce(op, vector))
+    }
+
+    /// A mask as `u32`: bit i is element i.
+    pub fn mask_bits(&mut self, mask: V) -> V {
+        self.value(Expr::MaskBits(mask))
+    }
+
+    /// The mask whose element i is bit i of a `u32`.
+    pub fn bits_mask(&mut self, bits: V, lanes: u8) -> V {
+        self.value(Expr::BitsMask { bits, lanes })
+    }
+
+    /// The mask whose elements below `count` (`u32`) are true.
+    pub fn first_lanes(&mut self, count: V, lanes: u8) -> V {
+        self.value(Expr::FirstLanes { count, lanes })
+    }
+}
