@@ -98,6 +98,7 @@ fn element(ty: Type) -> Scalar {
     match ty {
         Type::Scalar(scalar) | Type::Ptr(_, Pointee::Scalar(scalar)) => scalar,
         Type::Ptr(_, Pointee::Struct(_)) => Scalar::I64,
+        Type::Vector(..) | Type::Mask(_) => unreachable!("no parameter is a vector"),
     }
 }
 

@@ -119,6 +119,82 @@ fn every_operation_of_every_type_is_accepted() {
     }
 }
 
+/// A kernel with every operation on vectors of `scalar`, and accesses as wide as the alignment allows.
+fn vectors(scalar: Scalar) -> Module {
+    let mut b = Builder::new();
+    b.begin_kernel("vectors");
+    let input = b.add_param("in", Type::global(scalar));
+    let bits = b.add_param("uint4", Type::Scalar(Scalar::U32));
+    let (input, bits) = (b.param(input), b.param(bits));
+    for lanes in LANE_COUNTS {
+        for align in [1, 2, 4, 8, 16, 64] {
+            let v = b.load_vector_aligned(input, lanes, align);
+            b.store_vector_aligned(input, v, align);
+        }
+        let (v, w) = (b.load_vector(input, lanes), b.load_vector_read_only(input, lanes));
+        let var = b.var_of("v1_0", v);
+        let mut results = vec![b.read(var)];
+        for op in [UnaryOp::Neg, UnaryOp::Not] {
+            results.extend(attempt(&mut b, Expr::Unary(op, v)));
+        }
+        use BinaryOp::*;
+        for op in [Add, Sub, Mul, Div, And, Or, Xor, Min, Max] {
+            results.extend(attempt(&mut b, Expr::Binary(op, v, w)));
+        }
+        for op in [Shl, Shr] {
+            results.extend(attempt(&mut b, Expr::Binary(op, v, bits)));
+        }
+        let mut masks = vec![b.bits_mask(bits, lanes), b.first_lanes(bits, lanes)];
+        for op in [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge] {
+            masks.push(b.compare(op, v, w));
+        }
+        let mut mask = masks[0];
+        for (other, op) in masks.into_iter().zip([And, Or, Xor].into_iter().cycle()) {
+            mask = b.binary(op, mask, other);
+            results.push(b.select(mask, v, w));
+        }
+        for to in Scalar::ALL {
+            let converted = attempt(&mut b, Expr::Convert(v, to));
+            let cast = attempt(&mut b, Expr::Bitcast(v, Type::Vector(to, lanes)));
+            for value in converted.into_iter().chain(cast) {
+                let back = b.convert(value, scalar);
+                results.push(back);
+            }
+        }
+        for op in [ReduceOp::Add, ReduceOp::Min, ReduceOp::Max] {
+            if let Some(sum) = attempt(&mut b, Expr::Reduce(op, v)) {
+                results.push(b.splat(sum, lanes));
+            }
+        }
+        for op in [ReduceOp::Any, ReduceOp::All, ReduceOp::Count] {
+            let truth = b.reduce(op, mask);
+            let truth = b.convert(truth, scalar);
+            results.push(b.splat(truth, lanes));
+        }
+        let (numbers, truth) = (b.mask_bits(mask), b.lane(mask, 1));
+        let (numbers, truth) = (b.convert(numbers, scalar), b.convert(truth, scalar));
+        let count = b.compress(input, v, mask);
+        let count = b.convert(count, scalar);
+        results.extend([numbers, truth, count].map(|value| b.splat(value, lanes)));
+        results.extend(attempt(&mut b, Expr::Iota(scalar, lanes)));
+        for result in results {
+            b.store_vector(input, result);
+        }
+    }
+    b.end_kernel();
+    b.finish().unwrap()
+}
+
+#[test]
+fn every_operation_on_vectors_is_accepted() {
+    let Some(nvrtc) = compiler() else { return };
+    for scalar in Scalar::ALL.into_iter().filter(|scalar| Type::Vector(*scalar, 2).is_possible()) {
+        let module = validate(vectors(scalar)).unwrap();
+        let source = kelpie_backend::cuda::print(&module).unwrap();
+        accept(nvrtc, &format!("vectors_{}", scalar.name()), &source);
+    }
+}
+
 /// Structs, device functions, shared memory, loops, traps, and names that C++ reserves.
 fn constructs(shared: u32) -> Module {
     let mut b = Builder::new();

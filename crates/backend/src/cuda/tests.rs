@@ -119,6 +119,51 @@ fn constructs(shared: u32) -> Module {
     b.finish().unwrap()
 }
 
+/// A filtered sum in vectors with wide loads, and what else is special about vectors.
+const VECTORS: &str = "
+    kernel vectors(x: ptr<global, i64>, y: ptr<global, i16>, v4_0: i64, out: ptr<global, i16>) {
+      var sums: i64x4
+      %0 = param x
+      %1 = param y
+      %2 = param v4_0
+      %3 = param out
+      %4 = load_vector.ro 4 %0 align 16
+      %5 = load_vector.ro 4 %1 align 8
+      %6 = load_vector 4 %3
+      %7 = splat 4 %2
+      %8 = lt %4, %7
+      %9 = lt %5, %6
+      %10 = and %8, %9
+      %11 = convert i64 %5
+      %12 = mul %4, %11
+      %13 = const i64 0
+      %14 = splat 4 %13
+      %15 = select %10, %12, %14
+      %16 = read sums
+      %17 = add %16, %15
+      sums = %17
+      %18 = reduce.add %17
+      %19 = reduce.min %5
+      %20 = reduce.count %10
+      %21 = mask_bits %10
+      %22 = iota i16x4
+      store_vector %3, %22 align 8
+      %23 = compress %3, %5, %9
+      %24 = offset %3, %23
+      %25 = add %20, %21
+      %26 = convert i16 %25
+      %27 = convert i16 %18
+      %28 = add %26, %27
+      %29 = add %28, %19
+      store %24, %29
+    }";
+
+#[test]
+fn vectors_are_readable() {
+    let module = validate(text::parse(VECTORS).unwrap()).unwrap();
+    insta::assert_snapshot!("cuda_vectors", print(&module).unwrap());
+}
+
 #[test]
 fn filtered_sum_is_readable() {
     let module = validate(filtered_sum()).unwrap();

@@ -44,7 +44,7 @@ impl CpuDevice {
             reason: format!("{workers} worker threads cannot be started: {error}"),
         })?;
         Ok(Arc::new(CpuDevice {
-            target: Target::cpu(workers),
+            target: Target { vector_bytes: kelpie_backend::cpu::vector_bytes(), ..Target::cpu(workers) },
             pool: HostPool::new(DEVICE, default_limit()),
             workers: threads,
             modules: ModuleCache::new(CACHED_MODULES),
