@@ -138,7 +138,7 @@ pub fn type_of(module: &Module, function: &Function, expr: &Expr) -> Result<Type
         | Expr::Reduce(..)
         | Expr::MaskBits(_)
         | Expr::BitsMask { .. }
-        | Expr::FirstLanes { .. } => vectors::other(expr, &value)?,
+        | Expr::FirstLanes { .. } => vectors::other(expr, value)?,
     })
 }
 

@@ -63,12 +63,12 @@ fn flags() -> Result<settings::Flags, String> {
 
 /// The least of x86-64 that has vectors, for tests: whatever newer hosts add is left out.
 #[cfg(all(test, target_arch = "x86_64"))]
-pub(super) fn oldest_isa() -> OwnedTargetIsa {
-    let mut builder = cranelift_codegen::isa::lookup_by_name("x86_64").unwrap();
+pub(super) fn oldest_isa() -> Result<OwnedTargetIsa, String> {
+    let mut builder = cranelift_codegen::isa::lookup_by_name("x86_64").map_err(|error| error.to_string())?;
     for flag in ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt"] {
-        builder.enable(flag).unwrap();
+        builder.enable(flag).map_err(|error| error.to_string())?;
     }
-    builder.finish(flags().unwrap()).unwrap()
+    builder.finish(flags()?).map_err(|error| error.to_string())
 }
 
 /// This host's instruction set; looked up once.

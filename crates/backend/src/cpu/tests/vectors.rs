@@ -263,7 +263,7 @@ fn every_operation_on_every_vector() {
             #[cfg(target_arch = "x86_64")]
             hosts.push((
                 "the oldest host",
-                finish(jit::Session::with_isa(&module, jit::oldest_isa()).unwrap()).unwrap(),
+                finish(jit::Session::with_isa(&module, jit::oldest_isa().unwrap()).unwrap()).unwrap(),
             ));
             for seed in 0..12u64 {
                 let (a, b) = (operand(scalar, seed), operand(scalar, seed / 3 + 100));
