@@ -1,48 +1,77 @@
 //! The filter: keeps the rows where a predicate is true; false and NULL drop the row.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 use kelpie_kir::Type;
-use kelpie_kir::builder::V;
 
+use super::roles::{Next, Step};
 use crate::context::{Context, Unsupported};
-use crate::expr::{Expr, lower_condition};
+use crate::expr::{Expr, columns_read, lower_condition};
 use crate::operator::Flow;
+use crate::pipeline::ColumnInfo;
 
-/// Emits the filter. Under a flag, a predicate that may not be computed for a dead row (`speculative` is false) is
-/// guarded by the flag.
-pub fn consume(
-    cx: &mut Context<'_>,
-    predicate: &Expr,
-    speculative: bool,
-    flow: Flow,
-) -> Result<Flow, Unsupported> {
-    match flow {
-        Flow::Branch { depth } => {
-            let pass = is_true(cx, predicate)?;
-            cx.begin_if(pass);
-            Ok(Flow::Branch { depth: depth + 1 })
-        }
-        Flow::Flag { active: Some(active) } if !speculative => {
-            let passed = cx.builder.var("pass", Type::BOOL);
-            let no = cx.builder.bool(false);
-            cx.builder.assign(passed, no);
-            cx.begin_if(active);
-            let pass = is_true(cx, predicate)?;
-            cx.builder.assign(passed, pass);
-            cx.end();
-            Ok(Flow::Flag { active: Some(cx.builder.read(passed)) })
-        }
-        Flow::Flag { active } => {
-            let pass = is_true(cx, predicate)?;
-            let active = match active {
-                Some(active) => cx.builder.and(active, pass),
-                None => pass,
-            };
-            Ok(Flow::Flag { active: Some(active) })
-        }
+/// A filter.
+#[derive(Debug)]
+pub(crate) struct Filter(pub Expr);
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("filter")
     }
 }
 
-/// `bool`: the predicate is true, not false and not NULL.
-pub fn is_true(cx: &mut Context<'_>, predicate: &Expr) -> Result<V, Unsupported> {
-    lower_condition(cx, predicate)
+impl Step for Filter {
+    /// Under a flag, a predicate that may not be computed for a dead row is guarded by the flag.
+    fn consume(
+        &self,
+        cx: &mut Context<'_>,
+        flow: Flow,
+        speculative: bool,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
+        let active = match flow {
+            Flow::Branch => {
+                let pass = lower_condition(cx, &self.0)?;
+                cx.begin_if(pass);
+                next(cx, Flow::Branch)?;
+                cx.end();
+                return Ok(());
+            }
+            Flow::Flag { active: Some(active) } if !speculative => {
+                let passed = cx.builder.var("pass", Type::BOOL);
+                let no = cx.builder.bool(false);
+                cx.builder.assign(passed, no);
+                cx.begin_if(active);
+                let pass = lower_condition(cx, &self.0)?;
+                cx.builder.assign(passed, pass);
+                cx.end();
+                cx.builder.read(passed)
+            }
+            Flow::Flag { active } => {
+                let pass = lower_condition(cx, &self.0)?;
+                match active {
+                    Some(active) => cx.builder.and(active, pass),
+                    None => pass,
+                }
+            }
+        };
+        next(cx, Flow::Flag { active: Some(active) })
+    }
+
+    fn columns(&self, _below: &[ColumnInfo]) -> Option<Vec<ColumnInfo>> {
+        None
+    }
+
+    fn below(&self, column: usize) -> Option<usize> {
+        Some(column)
+    }
+
+    fn read(&self, columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        columns.iter().copied().chain(columns_read(&self.0)).collect()
+    }
+
+    fn condition(&self) -> Option<&Expr> {
+        Some(&self.0)
+    }
 }

@@ -5,69 +5,98 @@
 //! Text is stored by address and dictionary columns by code, as in any other store of rows.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 
 use kelpie_kir::builder::V;
 
-use super::places::Dense;
+use super::dense::DenseEmitter;
+use super::roles::{Arrival, DenseTarget, Emitter, Job, Needs, Sink, Source};
 use crate::context::{Context, Joined, Unsupported};
-use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, Rows};
-use crate::table::rows::{Layout, RowStore};
+use crate::pipeline::{ColumnInfo, HostAction, Rows, Task, When};
+use crate::table::rows::RowStore;
 
-/// Rows in memory between two kernels.
+/// Rows in memory between two kernels, as a sink.
 #[derive(Debug, Clone)]
-pub struct Materialize {
-    store: RowStore,
-}
+pub(crate) struct Materialize(pub Arc<RowStore>);
 
-impl Materialize {
-    /// Declares the states. `row_bound`: an upper bound of the rows.
-    pub(crate) fn plan(
-        columns: &[ColumnInfo],
-        row_bound: u64,
-        layout: Layout,
-        states: &mut States,
-    ) -> Result<Materialize, Unsupported> {
-        Ok(Materialize { store: RowStore::plan(columns, row_bound, layout, states)? })
-    }
-
-    /// What is known of the columns.
-    pub fn infos(&self) -> Vec<ColumnInfo> {
-        self.store.infos()
-    }
-
-    /// The rows.
-    pub(crate) fn store(&self) -> &RowStore {
-        &self.store
-    }
-
-    /// The rows as a source.
-    pub(crate) fn rows(&self) -> Rows {
-        self.store.rows()
-    }
-
-    /// Whether there is a row at every place.
-    pub(crate) fn is_dense(&self) -> bool {
-        self.store.is_dense()
-    }
-
-    /// The row at `place` (`i64`).
-    pub(crate) fn bind(&self, cx: &mut Context<'_>, place: V) {
-        let columns = self.store.columns().iter();
-        cx.push_joined(columns.map(|column| Joined::stored(column, place, None)).collect());
+impl fmt::Display for Materialize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rows")
     }
 }
 
-impl Dense for RowStore {
-    fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
-        RowStore::reserve(self, cx, count)
+impl Sink for Materialize {
+    fn needs(&self) -> Needs {
+        let store = &self.0;
+        let mut around = HostAction::each(When::BeforeBlock, store.zeroed(), Task::Clear);
+        around.extend(HostAction::each(When::OnGrow, vec![store.class], Task::Grow));
+        Needs { zeroed: Vec::new(), produced: Some(store.row_count()), around }
     }
 
-    fn place(&self, cx: &mut Context<'_>, chunk: Option<crate::table::rows::Chunk>) -> V {
-        RowStore::place(self, cx, chunk)
+    fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        self.0.needed(states)
     }
 
-    fn write(&self, cx: &mut Context<'_>, place: V, used: &BTreeSet<usize>) -> Result<(), Unsupported> {
-        RowStore::write(self, cx, place, used)
+    fn target(&self) -> Option<DenseTarget> {
+        Some(self.0.target())
+    }
+
+    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
+        arrival.resolves
+    }
+
+    fn begin<'s>(
+        &'s self,
+        cx: &mut Context<'_>,
+        job: &Job<'s>,
+    ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
+        Ok(Box::new(DenseEmitter::begin(self.0.as_ref(), cx, job)))
+    }
+}
+
+/// Rows in memory between two kernels, as a source.
+#[derive(Debug)]
+pub(crate) struct MaterializedRows(pub Arc<RowStore>);
+
+impl fmt::Display for MaterializedRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rows")
+    }
+}
+
+impl Source for MaterializedRows {
+    fn rows(&self) -> Rows {
+        self.0.rows()
+    }
+
+    fn columns(&self) -> Vec<ColumnInfo> {
+        self.0.infos()
+    }
+
+    fn has_every_row(&self) -> bool {
+        self.0.is_dense()
+    }
+
+    fn is_speculative(&self) -> bool {
+        self.0.is_dense()
+    }
+
+    fn is_materialized(&self) -> bool {
+        true
+    }
+
+    fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
+        self.0.is_taken(cx, row)
+    }
+
+    fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
+        let columns = self.0.columns().iter();
+        cx.push_joined(columns.map(|column| Joined::stored(column, row, None)).collect());
+        Ok(())
+    }
+
+    fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
+        self.0.read(columns, states);
     }
 }

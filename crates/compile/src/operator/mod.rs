@@ -1,21 +1,27 @@
 //! Operators, one file each. They emit KIR through the [`Context`] and know neither device nor text form.
 //!
-//! **The contract** (produce/consume, Neumann 2011; compound kernels, HorseQC section 5.2). The kernel's row loop binds
-//! a row, then each step consumes it and leaves it to the next; the sink consumes it last.
+//! An operator plays the [`roles`] of a source, a step or a sink. The kernel's row loop binds a row, each step consumes it and
+//! leaves it to the next, and the sink consumes it last (produce/consume, Neumann 2011; compound kernels, HorseQC section
+//! 5.2).
 //! - The [`Flow`] says which rows are live. Under [`Flow::Branch`] everything emitted stands inside the `if`s of the
 //!   filters before, so every row is live. Under [`Flow::Flag`] control flow is uniform, and `active` tells whether
 //!   this lane's row is live; expressions that can fail must then be put inside `if active`.
 //! - A step may read columns (`Context::column`) and replace them (`Context::push_projection`, `Context::push_joined`). A
 //!   step that makes several rows of one opens a loop; what follows stands in it.
 //! - A sink declares its state when it is planned, emits what precedes the loop (`begin`), what happens to a row
-//!   (`consume`) and what follows the loop (`end`). `begin` and `end` stand at uniform control flow.
+//!   (`row`) and what follows the loop (`end`). `begin` and `end` stand at uniform control flow.
 
 pub mod aggregate;
-pub mod filter;
+pub(crate) mod count;
+mod dense;
+pub(crate) mod filter;
 pub mod join;
-pub mod materialize;
+pub(crate) mod materialize;
 pub mod output;
 pub(crate) mod places;
+pub(crate) mod project;
+pub(crate) mod roles;
+pub(crate) mod scan;
 pub mod sort;
 
 use kelpie_kir::builder::V;
@@ -38,11 +44,8 @@ pub(crate) fn report_growth(cx: &mut Context<'_>, is_first: V) {
 /// Which rows are live; see the contract.
 #[derive(Debug, Clone, Copy)]
 pub enum Flow {
-    /// All that reach this place; `depth` blocks are open since the row began.
-    Branch {
-        /// Blocks to close at the end of the row.
-        depth: usize,
-    },
+    /// All that reach this place.
+    Branch,
     /// Those where the flag (`bool`) is true.
     Flag {
         /// The flag; `None`: all.
@@ -54,7 +57,7 @@ impl Flow {
     /// The flag, where there is one.
     pub fn active(self) -> Option<V> {
         match self {
-            Flow::Branch { .. } => None,
+            Flow::Branch => None,
             Flow::Flag { active } => active,
         }
     }

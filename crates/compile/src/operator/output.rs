@@ -5,15 +5,20 @@
 //! a row is written is it known how many there are.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Expr as Kir, Scalar, Scope, Type};
 
 use crate::context::{Argument, Case, Constant, Context, Lowered, Repr, Text, Unsupported};
+use crate::operator::dense::DenseEmitter;
 use crate::operator::places::Dense;
-use crate::operator::report_growth;
+use crate::operator::roles::{Arrival, DenseTarget, Emitter, Job, Needs, Sink};
+use crate::operator::{Flow, report_growth};
 use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, Growth, OutputColumn, OutputLayout, OutputStorage};
+use crate::pipeline::{
+    ColumnInfo, Growth, HostAction, OutputColumn, OutputLayout, OutputStorage, Task, When,
+};
 use crate::table::register_type;
 use crate::types::{DataType, Field};
 
@@ -136,42 +141,9 @@ impl OutputOperator {
         OutputLayout { count: self.count, columns: self.columns.clone(), limit: self.limit }
     }
 
-    /// Whether a row's place is its number in the source.
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.is_ordered
-    }
-
-    /// At most this many rows are wanted.
-    pub(crate) fn limit(&self) -> Option<u64> {
-        self.limit
-    }
-
     /// The class of the rows.
     pub(crate) fn class(&self) -> usize {
         self.rows
-    }
-
-    /// `bool`: there are as many rows as are wanted; `None` where all are. The same in every lane of a warp.
-    pub(crate) fn is_done(&self, cx: &mut Context<'_>) -> Option<V> {
-        let limit = cx.constant(Constant::Int(Scalar::U64, self.limit?.into()));
-        let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
-        let count = cx.builder.atomic_load(counter, Scope::Device);
-        let done = cx.builder.ge(count, limit);
-        Some(if cx.target.lanes > 1 { cx.builder.value(Kir::Any(done)) } else { done })
-    }
-
-    /// The state that counts the rows.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// The states to clear; the classes that can be too small.
-    pub(crate) fn needs(&self) -> (Vec<usize>, Vec<usize>) {
-        let mut counters: Vec<usize> = (!self.is_ordered).then_some(self.count).into_iter().collect();
-        counters.extend(self.heaps.iter().map(|heap| heap.cursor));
-        let mut classes = vec![self.rows];
-        classes.extend(self.heaps.iter().map(|heap| heap.class));
-        (counters, classes)
     }
 
     /// Writes the current row, which is live, to place `position` (`u64`); where there is none, asks for more.
@@ -260,14 +232,84 @@ impl OutputOperator {
     }
 }
 
+impl fmt::Display for OutputOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("result")
+    }
+}
+
 impl Dense for OutputOperator {
     fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
         let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
         cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)
     }
 
-    fn write(&self, cx: &mut Context<'_>, place: V, _used: &BTreeSet<usize>) -> Result<(), Unsupported> {
+    fn write(&self, cx: &mut Context<'_>, place: V, _needed: &BTreeSet<usize>) -> Result<(), Unsupported> {
         self.write_row(cx, place)
+    }
+
+    fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    fn is_done(&self, cx: &mut Context<'_>) -> Option<V> {
+        let limit = cx.constant(Constant::Int(Scalar::U64, self.limit?.into()));
+        let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
+        let count = cx.builder.atomic_load(counter, Scope::Device);
+        let done = cx.builder.ge(count, limit);
+        Some(if cx.target.lanes > 1 { cx.builder.value(Kir::Any(done)) } else { done })
+    }
+}
+
+impl Sink for OutputOperator {
+    fn needs(&self) -> Needs {
+        let mut zeroed: Vec<usize> = (!self.is_ordered).then_some(self.count).into_iter().collect();
+        zeroed.extend(self.heaps.iter().map(|heap| heap.cursor));
+        let classes = [self.rows].into_iter().chain(self.heaps.iter().map(|heap| heap.class)).collect();
+        let around = HostAction::each(When::OnGrow, classes, Task::Grow);
+        Needs { zeroed, produced: Some(self.count), around }
+    }
+
+    fn read(&self, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        (0..self.columns.len()).collect()
+    }
+
+    fn target(&self) -> Option<DenseTarget> {
+        let (total, class, limit) = (self.count, self.rows, self.limit);
+        (!self.is_ordered).then_some(DenseTarget { total, class, limit })
+    }
+
+    fn staged(&self) -> Option<&dyn Dense> {
+        (!self.is_ordered).then_some(self)
+    }
+
+    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
+        !self.is_ordered && arrival.resolves
+    }
+
+    fn keeps_text(&self) -> bool {
+        false
+    }
+
+    fn begin<'s>(
+        &'s self,
+        cx: &mut Context<'_>,
+        job: &Job<'s>,
+    ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
+        Ok(match self.is_ordered {
+            true => Box::new(InOrder(self)),
+            false => Box::new(DenseEmitter::begin(self, cx, job)),
+        })
+    }
+}
+
+/// Writes rows to the places of the source's.
+struct InOrder<'s>(&'s OutputOperator);
+
+impl Emitter for InOrder<'_> {
+    fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
+        let place = cx.builder.bitcast(row, Scalar::U64);
+        self.0.write_row(cx, place)
     }
 }
 

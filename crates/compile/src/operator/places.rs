@@ -28,9 +28,27 @@ pub(crate) trait Dense {
         self.reserve(cx, one)
     }
 
-    /// Writes the current row, which is live, to a place (`u64`). Columns none of whose states is `used` may be left
+    /// Writes the current row, which is live, to a place (`u64`). Columns none of whose states is `needed` may be left
     /// out.
-    fn write(&self, cx: &mut Context<'_>, place: V, used: &BTreeSet<usize>) -> Result<(), Unsupported>;
+    fn write(&self, cx: &mut Context<'_>, place: V, needed: &BTreeSet<usize>) -> Result<(), Unsupported>;
+
+    /// Before the row loop.
+    fn begin(&self, _cx: &mut Context<'_>) -> Option<Chunk> {
+        None
+    }
+
+    /// After the row loop.
+    fn end(&self, _cx: &mut Context<'_>, _chunk: Option<Chunk>) {}
+
+    /// Whether only so many rows are wanted, whichever.
+    fn is_limited(&self) -> bool {
+        false
+    }
+
+    /// `bool`: there are as many rows as are wanted; `None`: all are. The same in every lane of a warp.
+    fn is_done(&self, _cx: &mut Context<'_>) -> Option<V> {
+        None
+    }
 }
 
 /// A3: a place (`u64`) for each thread of the group whose row is `active` (`bool`). Needs uniform control flow, of the

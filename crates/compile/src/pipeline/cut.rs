@@ -3,23 +3,29 @@
 mod groups;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use kelpie_kir::Target;
 
 use super::columns::{self, ColumnInfo};
-use super::kernel::needs_of;
 use super::program::{Growth, OutputLayout, Prune, Purpose, ScanInfo, Sorting, States};
-use super::{Choices, HOST_SORT_ROWS, Pipeline, Sink, Source, Step};
+use super::{Choices, HOST_SORT_ROWS, Pipeline};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::aggregate::rows_of_thread;
-use crate::operator::join::JoinOperator;
-use crate::operator::materialize::Materialize;
+use crate::operator::filter::Filter;
+use crate::operator::join::{
+    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, Prefilter, Probe, StoreBuildSide, StoredRows,
+};
+use crate::operator::materialize::{Materialize, MaterializedRows};
 use crate::operator::output::OutputOperator;
-use crate::operator::sort::SortOperator;
+use crate::operator::project::Project;
+use crate::operator::roles::{Sink, Source, Step};
+use crate::operator::scan::ScanSource;
+use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::{Join, JoinKind, Plan, SortKey};
-use crate::table::rows::Layout;
+use crate::table::rows::{Layout, RowStore};
 use crate::types::Literal;
 
 /// A cut plan.
@@ -79,8 +85,8 @@ pub(crate) fn pipelines(
 struct Open {
     /// The pipelines before it in its chain.
     before: Vec<Part>,
-    source: Source,
-    steps: Vec<Step>,
+    source: Arc<dyn Source>,
+    steps: Vec<Arc<dyn Step>>,
     /// An upper bound of its rows.
     bound: u64,
     /// An upper bound of those that one thread sees.
@@ -94,16 +100,16 @@ struct Open {
 
 impl Open {
     /// An open pipeline without steps.
-    fn new(source: Source, bound: u64, thread_bound: u64) -> Open {
+    fn new(source: impl Source + 'static, bound: u64, thread_bound: u64) -> Open {
         let (before, steps, prunes, skips) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Open { before, source, steps, bound, thread_bound, prunes, skips, sorted: None }
+        Open { before, source: Arc::new(source), steps, bound, thread_bound, prunes, skips, sorted: None }
     }
 
     /// Ends it in memory, from where it goes on.
-    fn materialize(&mut self, rows: Materialize, target: &Target) {
+    fn materialize(&mut self, rows: Arc<RowStore>, target: &Target) {
         let bound = self.bound;
         let thread_bound = if rows.is_dense() { rows_of_thread(bound, target) } else { bound };
-        let after = Open::new(Source::Rows(Box::new(rows.clone())), bound, thread_bound);
+        let after = Open::new(MaterializedRows(Arc::clone(&rows)), bound, thread_bound);
         let Open { mut before, source, steps, prunes, skips, sorted, .. } = std::mem::replace(self, after);
         before.push(Part { source, steps, prunes, skips: skips.clone(), rows, bound, sorted });
         (self.before, self.skips) = (before, skips);
@@ -118,64 +124,55 @@ impl Open {
     /// The column of the scan that an expression is after the steps.
     fn scan_column(&self, expr: &Expr) -> Option<usize> {
         let ExprKind::Column(mut column) = expr.kind else { return None };
-        let Source::Scan { .. } = self.source else { return None };
+        if !self.source.is_scan() {
+            return None;
+        }
         for step in self.steps.iter().rev() {
-            column = match step {
-                Step::Filter(_) | Step::Prefilter(..) => column,
-                Step::Project(exprs) => match exprs.get(column)?.kind {
-                    ExprKind::Column(below) => below,
-                    _ => return None,
-                },
-                Step::Join(join) => join.probe_column(column)?,
-            };
+            column = step.below(column)?;
         }
         Some(column)
     }
 
     /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where the join is not
     /// the first and its build side is `filtered`, by its bitmap.
-    fn filter_early(&mut self, operator: &JoinOperator, filtered: bool) {
+    fn filter_early(&mut self, operator: &Arc<JoinOperator>, filtered: bool) {
         let Some(column) = operator.filtering_key().and_then(|key| self.scan_column(key)) else { return };
         if let Some(bounds) = operator.index().bounds() {
             self.prunes.push(Prune { column, bounds });
         }
-        let is_first = !self.steps.iter().any(|step| matches!(step, Step::Join(_)));
+        let keeps_columns = |step: &Arc<dyn Step>| step.columns(&[]).is_none();
+        let is_first = self.steps.iter().all(|step| keeps_columns(step) || step.projection().is_some());
         if is_first || !filtered || !operator.index().has_bitmap() {
             return;
         }
-        let is_filter = |step: &Step| matches!(step, Step::Filter(_) | Step::Prefilter(..));
-        let position = self.steps.iter().position(|step| !is_filter(step)).unwrap_or(self.steps.len());
-        self.steps.insert(position, Step::Prefilter(Box::new(operator.clone()), column));
+        let position = self.steps.iter().position(|step| !keeps_columns(step)).unwrap_or(self.steps.len());
+        self.steps.insert(position, Arc::new(Prefilter { join: Arc::clone(operator), column }));
     }
 
     /// Whether each of the source's rows becomes one row at most, without a loop.
     fn is_single(&self) -> bool {
-        self.steps.iter().all(|step| match step {
-            Step::Join(join) => join.is_single(),
-            Step::Filter(_) | Step::Project(_) | Step::Prefilter(..) => true,
-        })
+        !self.steps.iter().any(|step| step.expands())
     }
 
     /// Whether all its rows lie in memory, as columns.
     fn is_stored_whole(&self) -> bool {
-        let passes = |step: &Step| matches!(step, Step::Project(exprs) if !computes(exprs));
-        matches!(self.source, Source::Scan { .. } | Source::Rows(_)) && self.steps.iter().all(passes)
+        let passes = |step: &Arc<dyn Step>| step.projection().is_some_and(|exprs| !computes(exprs));
+        (self.source.is_scan() || self.source.is_materialized()) && self.steps.iter().all(passes)
     }
 
     /// Whether some of the source's rows may have been dropped.
     fn is_filtered(&self) -> bool {
-        let drops = |step: &Step| matches!(step, Step::Filter(_) | Step::Join(_) | Step::Prefilter(..));
-        !matches!(self.source, Source::Scan { .. }) || self.steps.iter().any(drops)
+        !self.source.is_scan() || self.steps.iter().any(|step| step.projection().is_none())
     }
 }
 
 /// A pipeline that ends in memory, for the next one of its chain.
 struct Part {
-    source: Source,
-    steps: Vec<Step>,
+    source: Arc<dyn Source>,
+    steps: Vec<Arc<dyn Step>>,
     prunes: Vec<Prune>,
     skips: Vec<usize>,
-    rows: Materialize,
+    rows: Arc<RowStore>,
     bound: u64,
     sorted: Option<Sorting>,
 }
@@ -191,8 +188,9 @@ impl Rows {
         self.branches.iter().fold(0, |sum, open| sum.saturating_add(open.bound))
     }
 
-    fn push(&mut self, step: impl Fn() -> Step) {
-        self.branches.iter_mut().for_each(|open| open.steps.push(step()));
+    fn push(&mut self, step: impl Step + 'static) {
+        let step: Arc<dyn Step> = Arc::new(step);
+        self.branches.iter_mut().for_each(|open| open.steps.push(Arc::clone(&step)));
     }
 }
 
@@ -220,8 +218,9 @@ impl Cut<'_> {
             None => OutputOperator::plan(&fields, &rows.columns, bound, states)?,
             Some(limit) => OutputOperator::plan_limited(&fields, &rows.columns, bound, limit, states)?,
         };
-        self.close(rows.branches, || Sink::Output(Box::new(output.clone())));
-        Ok(output.layout())
+        let layout = output.layout();
+        self.close(rows.branches, Arc::new(output));
+        Ok(layout)
     }
 
     /// Stores the rows for a sort, and delivers them from there.
@@ -234,69 +233,82 @@ impl Cut<'_> {
         let bound = rows.bound();
         let size = (bound, rows.branches.len());
         let operator = SortOperator::plan(keys, fetch, &rows.columns, size, self.states.of(Purpose::Store))?;
-        self.close(rows.branches, || Sink::Sort(Box::new(operator.clone())));
+        let operator = Arc::new(operator);
+        self.close(rows.branches, Arc::new(SortRows(Arc::clone(&operator))));
         let bound = fetch.map_or(bound, |fetch| bound.min(fetch as u64));
         let (fields, infos) = (plan.fields(), operator.infos());
         let states = self.states.of(Purpose::Output);
         let output = OutputOperator::plan_ordered(&fields, &infos, bound, operator.delivered(), states)?;
         let sorting = operator.sorting(Some(output.class()));
-        let mut open = Open::new(Source::Sorted(Box::new(operator)), bound, bound);
+        let mut open = Open::new(SortedRows(operator), bound, bound);
         open.sorted = Some(sorting);
-        self.close(vec![open], || Sink::Output(Box::new(output.clone())));
-        Ok(output.layout())
+        let layout = output.layout();
+        self.close(vec![open], Arc::new(output));
+        Ok(layout)
     }
 
     /// Ends open pipelines in one sink.
-    fn close(&mut self, branches: Vec<Open>, sink: impl Fn() -> Sink) {
-        let (group, counts) = (self.next_group, self.counts);
+    fn close(&mut self, branches: Vec<Open>, sink: Arc<dyn Sink>) {
+        let group = self.next_group;
         self.next_group += 1;
-        let mut zeroed = needs_of(&sink()).zeroed;
-        for open in branches {
+        let mut zeroed = sink.needs().zeroed;
+        for mut open in branches {
             let mut continues = false;
-            for Part { source, steps, prunes, skips, rows, bound, sorted } in open.before {
-                let (sink, zeroed) = (Sink::Rows(Box::new(rows)), std::mem::take(&mut zeroed));
-                self.done.push(Pipeline {
+            for part in std::mem::take(&mut open.before) {
+                let Part { source, steps, prunes, skips, rows, bound, sorted } = part;
+                let part = Open {
+                    before: Vec::new(),
                     source,
                     steps,
-                    sink,
-                    group,
-                    zeroed,
+                    bound,
+                    thread_bound: bound,
                     prunes,
                     skips,
-                    continues,
-                    counts,
-                    bound,
                     sorted,
-                });
+                };
+                let zeroed = std::mem::take(&mut zeroed);
+                self.end(part, Arc::new(Materialize(rows)), (group, continues), zeroed);
                 continues = true;
             }
-            let (sink, zeroed) = (sink(), std::mem::take(&mut zeroed));
-            let Open { source, steps, prunes, skips, bound, sorted, .. } = open;
-            self.done.push(Pipeline {
-                source,
-                steps,
-                sink,
-                group,
-                zeroed,
-                prunes,
-                skips,
-                continues,
-                counts,
-                bound,
-                sorted,
-            });
+            let zeroed = std::mem::take(&mut zeroed);
+            self.end(open, Arc::clone(&sink), (group, continues), zeroed);
         }
+    }
+
+    /// Ends an open pipeline, all of which is one pipeline.
+    fn end(
+        &mut self,
+        open: Open,
+        sink: Arc<dyn Sink>,
+        (group, continues): (usize, bool),
+        zeroed: Vec<usize>,
+    ) {
+        let Open { source, steps, prunes, skips, bound, sorted, .. } = open;
+        let counts = self.counts;
+        self.done.push(Pipeline {
+            source,
+            steps,
+            sink,
+            group,
+            zeroed,
+            prunes,
+            skips,
+            continues,
+            counts,
+            bound,
+            sorted,
+        });
     }
 
     /// Ends open pipelines in memory, each in its own, and goes on from there.
     fn materialize(&mut self, rows: &mut Rows) -> Result<(), Unsupported> {
         for open in &mut rows.branches {
-            if matches!(open.source, Source::Rows(_)) && open.steps.is_empty() {
+            if open.source.is_materialized() && open.steps.is_empty() {
                 continue;
             }
             let (layout, states) = (self.layout(), self.states.of(Purpose::Store));
-            let stored = Materialize::plan(&rows.columns, open.bound, layout, states)?;
-            open.materialize(stored, self.target);
+            let stored = RowStore::plan(&rows.columns, open.bound, layout, states)?;
+            open.materialize(Arc::new(stored), self.target);
         }
         Ok(())
     }
@@ -317,26 +329,6 @@ impl Cut<'_> {
         }
     }
 
-    /// Ends an open pipeline in the group of the last one.
-    fn continue_group(&mut self, open: Open, sink: Sink) {
-        let group = self.next_group.saturating_sub(1);
-        let Open { source, steps, prunes, skips, bound, sorted, .. } = open;
-        let (zeroed, continues, counts) = (Vec::new(), false, None);
-        self.done.push(Pipeline {
-            source,
-            steps,
-            sink,
-            group,
-            zeroed,
-            prunes,
-            skips,
-            continues,
-            counts,
-            bound,
-            sorted,
-        });
-    }
-
     /// The open pipelines that deliver `plan`'s rows, and what is known of the columns.
     fn open(&mut self, plan: &Plan) -> Result<Rows, Unsupported> {
         match plan {
@@ -347,18 +339,25 @@ impl Cut<'_> {
                     .scans
                     .get(scan)
                     .ok_or_else(|| Unsupported(format!("scan {scan} is not described")))?;
-                let source = Source::Scan { scan, node: node.clone() };
+                let columns = columns::of_scan(scan, node, info);
+                let source = ScanSource {
+                    scan,
+                    table: node.table.clone(),
+                    types: node.fields.iter().map(|field| field.data_type.clone()).collect(),
+                    layouts: info.layouts.clone(),
+                    columns: columns.clone(),
+                };
                 let open = Open::new(source, info.rows, rows_of_thread(info.rows, self.target));
-                Ok(Rows { branches: vec![open], columns: columns::of_scan(scan, node, info) })
+                Ok(Rows { branches: vec![open], columns })
             }
             Plan::Filter { input, predicate } => {
                 let mut rows = self.open(input)?;
-                rows.push(|| Step::Filter(predicate.clone()));
+                rows.push(Filter(predicate.clone()));
                 self.end_operator(rows)
             }
             Plan::Project { input, exprs, .. } => {
                 let mut rows = self.open(input)?;
-                rows.push(|| Step::Project(exprs.clone()));
+                rows.push(Project(exprs.clone()));
                 rows.columns = columns::of_projection(exprs, &rows.columns);
                 match computes(exprs) {
                     true => self.end_operator(rows),
@@ -409,15 +408,18 @@ impl Cut<'_> {
             (unique, self.target.block_threads == 1, self.choices.direct_bytes),
             (layout, self.states.of(Purpose::Table)),
         )?;
+        let operator = Arc::new(operator);
         let build_fields = build.columns.len();
         let filtered = build.branches.iter().any(Open::is_filtered);
-        self.close(build.branches, || Sink::Build(Box::new(operator.clone())));
+        self.close(build.branches, Arc::new(StoreBuildSide(Arc::clone(&operator))));
+        let stored = || Open::new(StoredRows(Arc::clone(&operator)), build_bound, build_bound);
         if operator.index().is_built() {
-            self.close(vec![store_rows(&operator, build_bound)], || Sink::Index(Box::new(operator.clone())));
+            self.close(vec![stored()], Arc::new(IndexRows(Arc::clone(&operator))));
         }
         if operator.index().prefix_sum().is_some() {
-            let sink = Sink::Fill(Box::new(operator.clone()));
-            self.continue_group(store_rows(&operator, build_bound), sink);
+            // Buckets are filled in the group in which they are counted.
+            let group = self.next_group.saturating_sub(1);
+            self.end(stored(), Arc::new(FillBuckets(Arc::clone(&operator))), (group, false), Vec::new());
         }
         // The build side goes first: where it is empty, nothing of the probe side may run.
         self.done[before_probe..].rotate_left(after_probe - before_probe);
@@ -428,15 +430,15 @@ impl Cut<'_> {
             inside.for_each(|skips| skips.push(rows));
             probe.branches.iter_mut().for_each(|open| open.skip_if_empty(rows));
         }
-        let kept = Open::new(Source::BuildRows(Box::new(operator.clone())), build_bound, build_bound);
+        let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound, build_bound);
         probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
-            self.close(probe.branches, || Sink::Mark(Box::new(operator.clone())));
+            self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
             return Ok(Rows { branches: vec![kept], columns: operator.columns().to_vec() });
         }
         let expansion = operator.expansion(build_bound);
         for open in &mut probe.branches {
-            open.steps.push(Step::Join(Box::new(operator.clone())));
+            open.steps.push(Arc::new(Probe(Arc::clone(&operator))));
             open.bound = open.bound.saturating_mul(expansion);
             // What a thread sees is no longer a share of a table's rows.
             open.thread_bound = if expansion == 1 { open.thread_bound } else { open.bound };
@@ -452,7 +454,7 @@ impl Cut<'_> {
             let own = operator.columns()[..build_fields].iter().enumerate();
             let own = own.map(|(index, info)| Expr::column(index, info.data_type.clone(), info.nullable));
             let exprs = own.chain(nulls).collect();
-            rows.branches.push(Open { steps: vec![Step::Project(exprs)], ..kept });
+            rows.branches.push(Open { steps: vec![Arc::new(Project(exprs))], ..kept });
         }
         Ok(rows)
     }
@@ -461,9 +463,4 @@ impl Cut<'_> {
 /// Whether a projection computes something, and does not only pass columns on.
 fn computes(exprs: &[Expr]) -> bool {
     exprs.iter().any(|expr| !matches!(expr.kind, ExprKind::Column(_) | ExprKind::Literal(_)))
-}
-
-/// The rows of a join's store.
-fn store_rows(operator: &JoinOperator, bound: u64) -> Open {
-    Open::new(Source::Store(Box::new(operator.clone())), bound, bound)
 }

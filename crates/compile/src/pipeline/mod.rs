@@ -5,13 +5,14 @@ mod body;
 mod columns;
 mod cut;
 mod kernel;
+mod memory;
 mod program;
 mod row;
 mod selection;
 mod speculation;
 
 pub use columns::ColumnInfo;
-pub(crate) use columns::of_expr as column_of;
+pub(crate) use columns::{of_expr as column_of, of_projection as columns_of};
 pub(crate) mod states_of {
     //! The state declarations, for operators.
     pub(crate) use super::program::States;
@@ -25,90 +26,21 @@ pub use program::{
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use kelpie_kir::Target;
 
-use crate::context::{Argument, Unsupported};
-use crate::expr::Expr;
-use crate::operator::aggregate::AggregateOperator;
-use crate::operator::join::JoinOperator;
-use crate::operator::materialize::Materialize;
-use crate::operator::output::OutputOperator;
-use crate::operator::sort::SortOperator;
-use crate::plan::{Plan, Scan};
+use crate::context::Unsupported;
+use crate::operator::roles::{Sink, Source, Step};
+use crate::plan::Plan;
 use crate::{MicroModel, Resolution};
 
-/// Where the rows of a pipeline come from.
-#[derive(Debug)]
-pub(crate) enum Source {
-    /// A table.
-    Scan {
-        /// Number of the scan in the query.
-        scan: usize,
-        /// What it reads.
-        node: Scan,
-    },
-    /// The groups that an earlier pipeline made.
-    Groups(AggregateOperator),
-    /// All rows of a join's store, with the store's columns.
-    Store(Box<JoinOperator>),
-    /// The rows of a join's build side that its kind keeps.
-    BuildRows(Box<JoinOperator>),
-    /// What an earlier pipeline has materialised.
-    Rows(Box<Materialize>),
-    /// The rows of a sort, in order.
-    Sorted(Box<SortOperator>),
-}
-
-/// An operator that passes rows on.
-#[derive(Debug)]
-pub(crate) enum Step {
-    /// Keeps the rows where the predicate is true.
-    Filter(Expr),
-    /// Replaces the columns.
-    Project(Vec<Expr>),
-    /// The probe side of a join.
-    Join(Box<JoinOperator>),
-    /// Keeps the rows whose column may have a match in a join further on: a runtime filter.
-    Prefilter(Box<JoinOperator>, usize),
-}
-
-/// Where the rows of a pipeline go.
-#[derive(Debug)]
-pub(crate) enum Sink {
-    /// Into the groups of an aggregation.
-    Aggregate(AggregateOperator),
-    /// Into the only group from the sums of blocks, which stand beside it.
-    Reduce(AggregateOperator),
-    /// Into a join's store.
-    Build(Box<JoinOperator>),
-    /// From a join's store into its index.
-    Index(Box<JoinOperator>),
-    /// From a join's store into the buckets of its index, which are counted.
-    Fill(Box<JoinOperator>),
-    /// Nowhere: marks the build rows that match.
-    Mark(Box<JoinOperator>),
-    /// Into memory, for the pipeline that continues this one.
-    Rows(Box<Materialize>),
-    /// Nowhere: counts the rows that each row of the source becomes.
-    Count {
-        /// State of one `u32` a row of the source.
-        counts: usize,
-        /// State of one `u64` that counts all of them, where that may be too many for a `u32`.
-        rows: Option<usize>,
-    },
-    /// Into the rows of a sort.
-    Sort(Box<SortOperator>),
-    /// Into the result.
-    Output(Box<OutputOperator>),
-}
-
-/// A pipeline before code generation.
+/// A pipeline, planned: it never changes, and kernels are made of it.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
-    pub source: Source,
-    pub steps: Vec<Step>,
-    pub sink: Sink,
+    pub source: Arc<dyn Source>,
+    pub steps: Vec<Arc<dyn Step>>,
+    pub sink: Arc<dyn Sink>,
     /// Pipelines of one group fill the same states.
     pub group: usize,
     /// States that its first pipeline clears.
@@ -129,34 +61,11 @@ pub(crate) struct Pipeline {
 
 impl fmt::Display for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
-            Source::Scan { node, .. } => write!(f, "scan {}", node.table)?,
-            Source::Groups(_) => write!(f, "groups")?,
-            Source::Store(_) => write!(f, "build side")?,
-            Source::BuildRows(_) => write!(f, "build rows")?,
-            Source::Rows(_) => write!(f, "rows")?,
-            Source::Sorted(_) => write!(f, "sorted rows")?,
-        }
+        write!(f, "{}", self.source)?;
         for step in &self.steps {
-            match step {
-                Step::Filter(_) => write!(f, " → filter")?,
-                Step::Project(_) => write!(f, " → project")?,
-                Step::Join(join) => write!(f, " → join {join}")?,
-                Step::Prefilter(..) => write!(f, " → runtime filter")?,
-            }
+            write!(f, " → {step}")?;
         }
-        match &self.sink {
-            Sink::Aggregate(operator) => write!(f, " → {operator}"),
-            Sink::Reduce(_) => write!(f, " → reduce sums of blocks"),
-            Sink::Build(_) => write!(f, " → build side"),
-            Sink::Index(join) => write!(f, " → index ({})", join.index()),
-            Sink::Fill(_) => write!(f, " → buckets"),
-            Sink::Mark(join) => write!(f, " → join {join}"),
-            Sink::Rows(_) => write!(f, " → rows"),
-            Sink::Count { .. } => write!(f, " → count"),
-            Sink::Sort(_) => write!(f, " → sort"),
-            Sink::Output(_) => write!(f, " → result"),
-        }
+        write!(f, " → {}", self.sink)
     }
 }
 
@@ -207,26 +116,16 @@ pub fn compile_with(
     target: &Target,
     choices: &Choices<'_>,
 ) -> Result<Program, Unsupported> {
-    let micro_model = choices.micro_model;
     crate::check::check(plan)?;
-    let cut::Pipelines { mut states, pipelines: done, output } =
-        cut::pipelines(plan, scans, target, choices)?;
-    let mut used: BTreeSet<usize> = BTreeSet::new();
-    let mut pipelines = Vec::new();
-    states.of(Purpose::Store);
-    // Last first: what no later pipeline reads is not stored.
-    for (index, pipeline) in done.into_iter().enumerate().rev() {
-        let name = format!("p{index}");
-        let environment =
-            kernel::Environment { scans, target, micro_model, resolution: choices.resolution, used: &used };
-        let compiled = kernel::generate(&name, pipeline, &environment, &mut states)?;
-        used.extend(compiled.sorting().into_iter().flat_map(|sorting| sorting.words.iter().copied()));
-        used.extend(compiled.all_arguments().filter_map(|argument| match argument {
-            Argument::State(state) => Some(*state),
-            _ => None,
-        }));
-        pipelines.push(compiled);
-    }
-    pipelines.reverse();
+    let cut::Pipelines { states, pipelines: planned, output } = cut::pipelines(plan, scans, target, choices)?;
+    let mut states = states;
+    let memory = memory::plan(&planned, target, &mut states);
+    let environment =
+        kernel::Environment { target, micro_model: choices.micro_model, resolution: choices.resolution };
+    let numbered = planned.iter().zip(&memory).enumerate();
+    let pipelines = numbered.map(|(index, (pipeline, memory))| {
+        kernel::generate(&format!("p{index}"), pipeline, memory, &environment)
+    });
+    let pipelines = pipelines.collect::<Result<Vec<_>, _>>()?;
     Ok(Program { pipelines, states: states.states, classes: states.classes, output })
 }

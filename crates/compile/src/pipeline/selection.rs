@@ -5,24 +5,22 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar};
 
 use super::body::Body;
-use super::row::{Pass, close, for_range};
+use super::row::{Pass, for_range};
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
-use crate::operator::output::OutputOperator;
 use crate::operator::places::Dense;
 
 /// Rows of a batch of a CPU worker: its selection vector stays in the first-level cache.
 pub(super) const BATCH_ROWS: u32 = 1024;
 
-impl Body<'_, '_> {
+impl Body<'_> {
     /// Two passes a batch: the filters make the selection vector, then the selected rows are written to their places.
     pub(super) fn batches(
-        &mut self,
+        &self,
         cx: &mut Context<'_>,
-        start: V,
-        end: V,
+        (start, end): (V, V),
         selection: V,
-        output: &mut OutputOperator,
+        array: &dyn Dense,
     ) -> Result<(), Unsupported> {
         let batch = cx.builder.var_of("batch", start);
         cx.begin_loop();
@@ -34,24 +32,22 @@ impl Body<'_, '_> {
         let to = cx.builder.binary(BinaryOp::Min, to, end);
         let none = cx.builder.i64(0);
         let selected = cx.builder.var_of("selected", none);
-        let speculative = self.filters_are_speculative();
-        for_range(cx, "row", from, to, |cx, row| {
-            self.select(cx, row, from, selection, selected, speculative)
-        })?;
+        for_range(cx, "row", from, to, |cx, row| self.select(cx, row, from, selection, selected))?;
         let count = cx.builder.read(selected);
         let places = cx.builder.bitcast(count, Scalar::U64);
-        let first = output.reserve(cx, places);
+        let first = array.reserve(cx, places);
         let zero = cx.builder.i64(0);
         for_range(cx, "place", zero, count, |cx, place| {
             let offset = cx.builder.offset(selection, place);
             let offset = cx.builder.load(offset);
             let offset = cx.builder.convert(offset, Scalar::I64);
             let row = cx.builder.add(from, offset);
-            self.bind(cx, row)?;
-            self.steps(cx, Flow::Branch { depth: 0 }, Pass::Projections)?;
-            let place = cx.builder.bitcast(place, Scalar::U64);
-            let position = cx.builder.add(first, place);
-            output.write_row(cx, position)?;
+            self.pipeline.source.bind(cx, row)?;
+            self.steps(cx, 0, Flow::Branch, Pass::Projections, &mut |cx, _| {
+                let place = cx.builder.bitcast(place, Scalar::U64);
+                let position = cx.builder.add(first, place);
+                array.write(cx, position, self.needed)
+            })?;
             cx.end_row();
             Ok(())
         })?;
@@ -62,28 +58,29 @@ impl Body<'_, '_> {
 
     /// Appends the row to the selection vector if it passes the filters: without a branch where that is possible.
     fn select(
-        &mut self,
+        &self,
         cx: &mut Context<'_>,
         row: V,
         from: V,
         selection: V,
         selected: Var,
-        speculative: bool,
     ) -> Result<(), Unsupported> {
-        let flow = if speculative { Flow::Flag { active: None } } else { Flow::Branch { depth: 0 } };
-        let flow = self.bind_and_filter(cx, row, flow)?;
-        let count = cx.builder.read(selected);
-        let pointer = cx.builder.offset(selection, count);
-        let offset = cx.builder.sub(row, from);
-        let offset = cx.builder.convert(offset, Scalar::U32);
-        cx.builder.store(pointer, offset);
-        let step = match flow.active() {
-            Some(active) => cx.builder.convert(active, Scalar::I64),
-            None => cx.builder.i64(1),
-        };
-        let count = cx.builder.add(count, step);
-        cx.builder.assign(selected, count);
-        close(cx, flow);
+        let flow = if self.speculation.of_all_steps() { Flow::Flag { active: None } } else { Flow::Branch };
+        self.enter(cx, row, flow, Pass::Filters, &mut |cx, flow| {
+            let count = cx.builder.read(selected);
+            let pointer = cx.builder.offset(selection, count);
+            let offset = cx.builder.sub(row, from);
+            let offset = cx.builder.convert(offset, Scalar::U32);
+            cx.builder.store(pointer, offset);
+            let step = match flow.active() {
+                Some(active) => cx.builder.convert(active, Scalar::I64),
+                None => cx.builder.i64(1),
+            };
+            let count = cx.builder.add(count, step);
+            cx.builder.assign(selected, count);
+            Ok(())
+        })?;
+        cx.end_row();
         Ok(())
     }
 }

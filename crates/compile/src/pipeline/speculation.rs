@@ -2,89 +2,71 @@
 
 use std::collections::BTreeSet;
 
-use super::body::Body;
-use super::columns::{self, ColumnInfo};
-use super::{Source, Step};
+use super::Pipeline;
+use super::columns::ColumnInfo;
 use crate::expr::{Expr, can_fail, columns_read, is_cheap};
 
-impl Body<'_, '_> {
-    /// Joins branch and loop: what follows them stands at divergent control flow.
-    pub(super) fn has_joins(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Join(_) | Step::Prefilter(..)))
-    }
-
-    /// Whether there is a row at every place of the source.
-    pub(super) fn source_is_dense(&self) -> bool {
-        match self.source {
-            Source::Scan { .. } => true,
-            Source::Rows(rows) => rows.is_dense(),
-            Source::Groups(_) | Source::Store(_) | Source::BuildRows(_) | Source::Sorted(_) => false,
-        }
-    }
-
-    pub(super) fn is_simt(&self) -> bool {
-        self.environment.target.lanes > 1 || self.environment.target.block_threads > 1
-    }
-
-    pub(super) fn filters_are_speculative(&self) -> bool {
-        self.source_is_dense()
-            && self.steps.iter().enumerate().all(|(index, step)| match step {
-                Step::Filter(predicate) => self.is_speculative(index, predicate),
-                Step::Project(_) => true,
-                Step::Join(_) | Step::Prefilter(..) => false,
-            })
-    }
-
-    /// Whether an expression over the columns before step `index` may be computed for rows that are dead: it cannot
-    /// fail, and costs little, also through the projections that it stands on.
-    pub(super) fn is_speculative(&self, index: usize, expr: &Expr) -> bool {
-        let layers = self.layers(index);
-        speculative_over(expr, &layers)
-    }
-
-    /// The projections before step `index`, outermost last, each with what is known of the columns under it.
-    fn layers(&self, index: usize) -> Vec<(Option<&[Expr]>, Vec<ColumnInfo>)> {
-        let first = match self.source {
-            Source::Scan { scan, node } => match self.environment.scans.get(*scan) {
-                Some(info) => columns::of_scan(*scan, node, info),
-                None => Vec::new(),
-            },
-            Source::Groups(operator) => operator.columns(),
-            Source::Store(join) => join.store().infos(),
-            Source::BuildRows(join) => join.columns().to_vec(),
-            Source::Rows(rows) => rows.infos(),
-            Source::Sorted(sort) => sort.infos(),
-        };
-        let mut layers: Vec<(Option<&[Expr]>, Vec<ColumnInfo>)> = vec![(None, first)];
-        for step in &self.steps[..index] {
-            match step {
-                Step::Filter(_) | Step::Prefilter(..) => {}
-                Step::Project(exprs) => {
-                    let below = layers.last().map(|(_, columns)| columns.clone()).unwrap_or_default();
-                    layers.push((Some(exprs), columns::of_projection(exprs, &below)));
-                }
-                Step::Join(join) => layers.push((None, join.columns().to_vec())),
-            }
-        }
-        layers
-    }
+/// What of a pipeline may be computed for rows that are not live: what cannot fail and costs little, also through the
+/// projections that it stands on.
+pub(super) struct Speculation<'a> {
+    /// The columns at the source, then behind each projection or join: the projection, and what is known of the columns.
+    layers: Vec<(Option<&'a [Expr]>, Vec<ColumnInfo>)>,
+    /// Of each step whether it may.
+    steps: Vec<bool>,
+    /// All of them may, and the source's rows.
+    all: bool,
 }
 
-/// Goes down layer by layer with the columns that are read there, each once: the same column may be read on many ways.
-fn speculative_over(expr: &Expr, layers: &[(Option<&[Expr]>, Vec<ColumnInfo>)]) -> bool {
-    let mut exprs = vec![expr];
-    for (projected, columns) in layers.iter().rev() {
-        let range_of = |index: usize| columns.get(index).and_then(|column: &ColumnInfo| column.range);
-        if exprs.iter().any(|expr| can_fail(expr, &range_of) || !is_cheap(expr, &range_of)) {
-            return false;
+impl<'a> Speculation<'a> {
+    pub(super) fn of(pipeline: &'a Pipeline) -> Speculation<'a> {
+        let mut speculation =
+            Speculation { layers: vec![(None, pipeline.source.columns())], steps: Vec::new(), all: false };
+        for step in &pipeline.steps {
+            let may = match step.condition() {
+                Some(condition) => speculation.may(condition),
+                None => step.projection().is_some(),
+            };
+            speculation.steps.push(may);
+            let below = speculation.layers.last().map_or(&[][..], |(_, columns)| columns);
+            if let Some(columns) = step.columns(below) {
+                speculation.layers.push((step.projection(), columns));
+            }
         }
-        let Some(projected) = projected else { return true };
-        let read: BTreeSet<usize> = exprs.into_iter().flat_map(columns_read).collect();
-        let below: Option<Vec<&Expr>> = read.into_iter().map(|column| projected.get(column)).collect();
-        match below {
-            Some(below) => exprs = below,
-            None => return false,
-        }
+        speculation.all = pipeline.source.is_speculative() && speculation.steps.iter().all(|may| *may);
+        speculation
     }
-    false
+
+    /// Whether a step may be carried out for rows that are not live.
+    pub(super) fn of_step(&self, index: usize) -> bool {
+        self.steps.get(index).copied().unwrap_or(false)
+    }
+
+    /// Whether all steps may.
+    pub(super) fn of_all_steps(&self) -> bool {
+        self.all
+    }
+
+    /// Whether an expression over the columns behind all steps may be computed for rows that are not live.
+    pub(super) fn of_result(&self, expr: &Expr) -> bool {
+        self.all && self.may(expr)
+    }
+
+    /// Goes down layer by layer with the columns that are read there, each once: the same column may be read on many ways.
+    fn may(&self, expr: &Expr) -> bool {
+        let mut exprs = vec![expr];
+        for (projected, columns) in self.layers.iter().rev() {
+            let range_of = |index: usize| columns.get(index).and_then(|column: &ColumnInfo| column.range);
+            if exprs.iter().any(|expr| can_fail(expr, &range_of) || !is_cheap(expr, &range_of)) {
+                return false;
+            }
+            let Some(projected) = projected else { return true };
+            let read: BTreeSet<usize> = exprs.into_iter().flat_map(columns_read).collect();
+            let below: Option<Vec<&Expr>> = read.into_iter().map(|column| projected.get(column)).collect();
+            match below {
+                Some(below) => exprs = below,
+                None => return false,
+            }
+        }
+        false
+    }
 }

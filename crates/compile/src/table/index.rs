@@ -176,6 +176,11 @@ impl Index {
         states
     }
 
+    /// Whether searches look at the keys in the store.
+    pub fn reads_keys(&self) -> bool {
+        matches!(self.kind, Kind::Hashed { .. })
+    }
+
     /// The class that takes its size from the rows that there are.
     pub fn sized(&self) -> Option<usize> {
         match self.kind {

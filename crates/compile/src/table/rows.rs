@@ -11,7 +11,9 @@ use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Target, Type};
 
 use super::stored::StoredColumn;
 use crate::context::{Argument, Context, Unsupported};
+use crate::operator::places::Dense;
 use crate::operator::report_growth;
+use crate::operator::roles::DenseTarget;
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth, Rows};
 
@@ -113,46 +115,14 @@ impl RowStore {
         states
     }
 
+    /// The store as an array that is written densely.
+    pub(crate) fn target(&self) -> DenseTarget {
+        DenseTarget { total: self.count, class: self.class, limit: None }
+    }
+
     /// The rows of the store as a source.
     pub fn rows(&self) -> Rows {
         Rows::Counted(self.count)
-    }
-
-    /// Before the row loop.
-    pub fn begin(&self, cx: &mut Context<'_>) -> Option<Chunk> {
-        self.fills?;
-        let zero = cx.builder.u64(0);
-        Some(Chunk { next: cx.builder.var_of("next_place", zero), end: cx.builder.var_of("chunk_end", zero) })
-    }
-
-    /// After the row loop.
-    pub fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
-        if let Some(chunk) = chunk {
-            self.note_fill(cx, chunk);
-        }
-    }
-
-    /// Takes a place (`u64`) for a row.
-    pub fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
-        let Some(chunk) = chunk else {
-            let one = cx.builder.u64(1);
-            return self.reserve(cx, one);
-        };
-        let (next, end) = (cx.builder.read(chunk.next), cx.builder.read(chunk.end));
-        let full = cx.builder.eq(next, end);
-        cx.begin_if(full);
-        self.note_fill(cx, chunk);
-        let rows = cx.builder.u64(CHUNK_ROWS);
-        let first = self.reserve(cx, rows);
-        cx.builder.assign(chunk.next, first);
-        let end = cx.builder.add(first, rows);
-        cx.builder.assign(chunk.end, end);
-        cx.end();
-        let place = cx.builder.read(chunk.next);
-        let one = cx.builder.u64(1);
-        let next = cx.builder.add(place, one);
-        cx.builder.assign(chunk.next, next);
-        place
     }
 
     /// Whether there is a row at every place below the count.
@@ -202,20 +172,66 @@ impl RowStore {
         cx.end();
     }
 
-    /// Takes `count` (`u64`) places; the first of them.
-    pub fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
+    /// Adds the states that hold some of the columns, and those that say which places have a row.
+    pub fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
+        let columns = columns.iter().filter_map(|column| self.columns.get(*column));
+        states.extend(columns.flat_map(StoredColumn::states));
+    }
+
+    /// The columns that are read where `states` are.
+    pub fn needed(&self, states: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let columns = self.columns.iter().enumerate();
+        columns.filter(|(_, column)| column.is_used(states)).map(|(index, _)| index).collect()
+    }
+}
+
+impl Dense for RowStore {
+    fn begin(&self, cx: &mut Context<'_>) -> Option<Chunk> {
+        self.fills?;
+        let zero = cx.builder.u64(0);
+        Some(Chunk { next: cx.builder.var_of("next_place", zero), end: cx.builder.var_of("chunk_end", zero) })
+    }
+
+    fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
+        let Some(chunk) = chunk else {
+            let one = cx.builder.u64(1);
+            return self.reserve(cx, one);
+        };
+        let (next, end) = (cx.builder.read(chunk.next), cx.builder.read(chunk.end));
+        let full = cx.builder.eq(next, end);
+        cx.begin_if(full);
+        self.note_fill(cx, chunk);
+        let rows = cx.builder.u64(CHUNK_ROWS);
+        let first = self.reserve(cx, rows);
+        cx.builder.assign(chunk.next, first);
+        let end = cx.builder.add(first, rows);
+        cx.builder.assign(chunk.end, end);
+        cx.end();
+        let place = cx.builder.read(chunk.next);
+        let one = cx.builder.u64(1);
+        let next = cx.builder.add(place, one);
+        cx.builder.assign(chunk.next, next);
+        place
+    }
+
+    fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
+        if let Some(chunk) = chunk {
+            self.note_fill(cx, chunk);
+        }
+    }
+
+    fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
         let counter = cx.argument("place_count", Type::global(Scalar::U64), Argument::State(self.count));
         cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)
     }
 
-    /// Writes the current row, which is live, to place `place` (`u64`); where there is none, asks for more. Columns none
-    /// of whose states is `used` are left out.
-    pub fn write(&self, cx: &mut Context<'_>, place: V, used: &BTreeSet<usize>) -> Result<(), Unsupported> {
+    /// Where there is no such place, asks for more. Columns none of whose states is `needed` are left out.
+    fn write(&self, cx: &mut Context<'_>, place: V, needed: &BTreeSet<usize>) -> Result<(), Unsupported> {
         let capacity = cx.argument("row_capacity", Scalar::I64, Argument::StateCapacity(self.places));
         let place = cx.builder.bitcast(place, Scalar::I64);
         let fits = cx.builder.lt(place, capacity);
         cx.begin_if(fits);
-        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.is_used(used)) {
+        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.is_used(needed)) {
             let value = cx.column(index)?;
             column.store(cx, &value, place)?;
         }

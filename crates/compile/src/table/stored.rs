@@ -89,16 +89,19 @@ impl StoredColumn {
         &self.info
     }
 
-    /// Whether one of the column's states is among `used`.
-    pub fn is_used(&self, used: &BTreeSet<usize>) -> bool {
-        let own = match self.form {
-            Form::Null => None,
-            Form::Scalar { state, .. } | Form::Code { state, .. } => Some(state),
-            Form::Text { addresses, lengths } => {
-                used.contains(&lengths).then_some(lengths).or(Some(addresses))
-            }
+    /// Its states.
+    pub fn states(&self) -> impl Iterator<Item = usize> + use<> {
+        let (first, second) = match self.form {
+            Form::Null => (None, None),
+            Form::Scalar { state, .. } | Form::Code { state, .. } => (Some(state), None),
+            Form::Text { addresses, lengths } => (Some(addresses), Some(lengths)),
         };
-        own.into_iter().chain(self.validity).any(|state| used.contains(&state))
+        first.into_iter().chain(second).chain(self.validity)
+    }
+
+    /// Whether one of its states is among `used`.
+    pub fn is_used(&self, used: &BTreeSet<usize>) -> bool {
+        self.states().any(|state| used.contains(&state))
     }
 
     /// Writes a value to a place (`i64`).

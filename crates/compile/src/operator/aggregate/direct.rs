@@ -8,7 +8,8 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Target, Type};
 
 use super::cells::{CellOp, combine_memory, is_used, read_cell};
-use super::threads::{ThreadTables, clear, for_each};
+use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
+use super::threads::{ThreadCells, ThreadTables, clear, for_each};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
 use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
@@ -42,14 +43,15 @@ pub struct DenseKey {
 pub struct DirectTable {
     keys: Vec<DenseKey>,
     slots: u64,
-    pub class: usize,
-    pub state: usize,
+    class: usize,
+    state: usize,
     /// State that counts the groups.
-    pub count: usize,
+    count: usize,
     /// The cell that counts a group's rows.
     present: usize,
     place: Place,
-    table: Option<V>,
+    /// Groups at most, by the rows.
+    row_bound: u64,
 }
 
 /// Where rows are added up.
@@ -107,7 +109,7 @@ impl DirectTable {
         keys: Vec<DenseKey>,
         present: usize,
         cells: &Cells,
-        thread_rows: u64,
+        (row_bound, thread_rows): (u64, u64),
         (target, choices): (&Target, &Choices<'_>),
         states: &mut declare::States,
     ) -> DirectTable {
@@ -125,80 +127,25 @@ impl DirectTable {
             MicroModel::Resolution => Place::Device,
         };
         let count = states.counter("group_count");
-        DirectTable { keys, slots, class, state, count, present, place, table: None }
-    }
-
-    pub fn slots(&self) -> u64 {
-        self.slots
-    }
-
-    pub fn is_local(&self) -> bool {
-        !matches!(self.place, Place::Device)
-    }
-
-    /// Clears the local table. Its last slot takes the dead rows.
-    pub fn begin(&mut self, cx: &mut Context<'_>, cells: &Cells) {
-        if !self.is_local() {
-            return;
-        }
-        if let Place::Threads(tables) = &mut self.place {
-            tables.begin(cx);
-            return cx.builder.barrier();
-        }
-        let words = (self.slots as u32 + 1) * cells.words();
-        let table = cx.builder.shared("local_groups", Pointee::Scalar(Scalar::U64), words);
-        self.table = Some(table);
-        clear(cx, table, Scalar::U64, words);
-        cx.builder.barrier();
+        DirectTable { keys, slots, class, state, count, present, place, row_bound }
     }
 
     /// The slot of the current row, and the flag that its contributions still need: a local table has a slot for dead
     /// rows.
-    pub fn slot_of_row(
+    fn slot_of_row(
         &self,
         cx: &mut Context<'_>,
         keys: &[Expr],
         flow: Flow,
-    ) -> Result<(Option<V>, Option<V>), Unsupported> {
+    ) -> Result<(V, Option<V>), Unsupported> {
         let slot = self.slot(cx, keys)?;
         Ok(match flow.active() {
             Some(active) if self.is_local() => {
                 let junk = cx.builder.i64(self.slots as i64);
-                (Some(cx.builder.select(active, slot, junk)), None)
+                (cx.builder.select(active, slot, junk), None)
             }
-            active => (Some(slot), active),
+            active => (slot, active),
         })
-    }
-
-    /// Adds a row's contributions to the group in `slot`.
-    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>]) {
-        if let Place::Threads(tables) = &self.place {
-            for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
-                tables.update(cx, slot, cell.op, index, value);
-            }
-        } else if let Some(table) = self.table {
-            let base = self.local_group(cx, cells, table, slot);
-            update_group(cx, cells, base, values, Scope::Block);
-        } else {
-            let base = group_pointer(cx, self.state, cells.words(), slot);
-            for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
-                let pointer = word_pointer(cx, base, cell.word);
-                self.add(cx, index, cell.op, pointer, value);
-            }
-        }
-    }
-
-    /// What a cell of one part holds where the rows of this thread are added up.
-    pub fn current(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<V> {
-        let cell = cells.cells.get(index)?;
-        let (base, scope) = match (&self.place, self.table) {
-            (Place::Threads(tables), _) => return tables.own(cx, slot, cell.op, index)?.first().copied(),
-            (Place::Block, Some(table)) => (self.local_group(cx, cells, table, slot), Scope::Block),
-            (Place::Block, None) => return None,
-            (Place::Device, _) => (group_pointer(cx, self.state, cells.words(), slot), Scope::Device),
-        };
-        let pointer = word_pointer(cx, base, cell.word);
-        Some(cx.builder.atomic_load(pointer, scope))
     }
 
     /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table. Whoever adds a group's
@@ -216,54 +163,6 @@ impl DirectTable {
         let one = cx.builder.u64(1);
         cx.builder.atomic_discard(AtomicOp::Add, count, one, Scope::Device);
         cx.end();
-    }
-
-    /// The first word of a group in the block's table.
-    fn local_group(&self, cx: &mut Context<'_>, cells: &Cells, table: V, slot: V) -> V {
-        let stride = cx.builder.i64(i64::from(cells.words()));
-        let index = cx.builder.mul(slot, stride);
-        cx.builder.offset(table, index)
-    }
-
-    /// A cell's total over the block's tables, as a contribution.
-    fn local_cell(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<Vec<V>> {
-        let cell = cells.cells.get(index)?;
-        if let Place::Threads(tables) = &self.place {
-            return Some(tables.total(cx, slot, cell.op, index));
-        }
-        let base = self.local_group(cx, cells, self.table?, slot);
-        let pointer = word_pointer(cx, base, cell.word);
-        Some(read_cell(cx, cell.op, pointer))
-    }
-
-    /// Merges the local tables into the device's: one thread a cell.
-    pub fn end(&self, cx: &mut Context<'_>, cells: &Cells) {
-        if !self.is_local() {
-            return;
-        }
-        cx.builder.barrier();
-        for_each(cx, self.slots as u32 * cells.cells.len() as u32, |cx, number| {
-            let slots = cx.builder.i64(self.slots as i64);
-            let slot = cx.builder.rem(number, slots);
-            let number = cx.builder.div(number, slots);
-            let to = group_pointer(cx, self.state, cells.words(), slot);
-            for (index, cell) in cells.cells.iter().enumerate() {
-                let position = cx.builder.i64(index as i64);
-                let mine = cx.builder.eq(number, position);
-                cx.begin_if(mine);
-                let value = self.local_cell(cx, cells, slot, index).unwrap_or_default();
-                match is_used(cx, &value) {
-                    Some(used) => {
-                        cx.begin_if(used);
-                        let pointer = word_pointer(cx, to, cell.word);
-                        self.add(cx, index, cell.op, pointer, &value);
-                        cx.end();
-                    }
-                    None => cx.impossible("a local cell without a table"),
-                }
-                cx.end();
-            }
-        });
     }
 
     /// The slot of the current row, `i64`, always within the table.
@@ -306,19 +205,65 @@ impl DirectTable {
         }
         slot.ok_or_else(|| Unsupported("a group without keys".into()))
     }
+}
 
-    // ---- as a source
+impl GroupTable for DirectTable {
+    fn class(&self) -> usize {
+        self.class
+    }
 
-    pub fn present(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> V {
+    fn zeroed(&self) -> Vec<usize> {
+        vec![self.state, self.count]
+    }
+
+    fn count(&self) -> Option<usize> {
+        Some(self.count)
+    }
+
+    fn row_bound(&self) -> u64 {
+        self.slots.min(self.row_bound)
+    }
+
+    fn is_local(&self) -> bool {
+        !matches!(self.place, Place::Device)
+    }
+
+    fn takes_flags(&self) -> bool {
+        self.is_local()
+    }
+
+    /// Clears the local table. Its last slot takes the dead rows.
+    fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells) -> Box<dyn GroupEmitter + 's> {
+        let local = match &self.place {
+            Place::Device => Local::None,
+            Place::Threads(tables) => Local::Threads(tables.begin(cx)),
+            Place::Block => {
+                let words = (self.slots as u32 + 1) * cells.words();
+                let table = cx.builder.shared("local_groups", Pointee::Scalar(Scalar::U64), words);
+                clear(cx, table, Scalar::U64, words);
+                Local::Block(table)
+            }
+        };
+        if self.is_local() {
+            cx.builder.barrier();
+        }
+        Box::new(DirectEmitter { table: self, cells, local })
+    }
+
+    fn present(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> Option<V> {
         let base = group_pointer(cx, self.state, cells.words(), slot);
         let pointer = word_pointer(cx, base, cells.cells[self.present].word);
         let rows = cx.builder.load(pointer);
         let zero = cx.builder.u64(0);
-        cx.builder.ne(rows, zero)
+        Some(cx.builder.ne(rows, zero))
+    }
+
+    fn words(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> V {
+        group_pointer(cx, self.state, cells.words(), slot)
     }
 
     /// The keys of a slot: the inverse of [`DirectTable::slot`].
-    pub fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
+    fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
         let mut keys = Vec::new();
         for (dense, column) in self.keys.iter().zip(columns) {
             let stride = cx.builder.i64(dense.stride as i64);
@@ -343,6 +288,119 @@ impl DirectTable {
             keys.push(Lowered { repr, valid, range: column.range });
         }
         keys
+    }
+}
+
+/// The groups in one kernel.
+struct DirectEmitter<'s> {
+    table: &'s DirectTable,
+    cells: &'s Cells,
+    local: Local<'s>,
+}
+
+/// Where a kernel adds up what goes into the device's table at the end.
+enum Local<'s> {
+    None,
+    /// The block's table.
+    Block(V),
+    Threads(ThreadCells<'s>),
+}
+
+impl GroupEmitter for DirectEmitter<'_> {
+    fn locate(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Expr],
+        flow: Flow,
+        next: &mut AtGroup<'_>,
+    ) -> Result<(), Unsupported> {
+        let (slot, active) = self.table.slot_of_row(cx, keys, flow)?;
+        next(cx, Located { slot: Some(slot), active, keys: None })
+    }
+
+    fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
+        let Some(slot) = slot else { return cx.impossible("a row without a slot") };
+        match &self.local {
+            Local::Threads(tables) => {
+                for (index, (cell, value)) in self.cells.cells.iter().zip(values).enumerate() {
+                    tables.update(cx, slot, cell.op, index, value);
+                }
+            }
+            Local::Block(table) => {
+                let base = self.local_group(cx, *table, slot);
+                update_group(cx, self.cells, base, values, Scope::Block);
+            }
+            Local::None => {
+                let base = self.table.words(cx, self.cells, slot);
+                for (index, (cell, value)) in self.cells.cells.iter().zip(values).enumerate() {
+                    let pointer = word_pointer(cx, base, cell.word);
+                    self.table.add(cx, index, cell.op, pointer, value);
+                }
+            }
+        }
+    }
+
+    fn current(&self, cx: &mut Context<'_>, slot: Option<V>, index: usize) -> Option<V> {
+        let (cell, slot) = (self.cells.cells.get(index)?, slot?);
+        let (base, scope) = match &self.local {
+            Local::Threads(tables) => return tables.own(cx, slot, cell.op, index)?.first().copied(),
+            Local::Block(table) => (self.local_group(cx, *table, slot), Scope::Block),
+            Local::None => (self.table.words(cx, self.cells, slot), Scope::Device),
+        };
+        let pointer = word_pointer(cx, base, cell.word);
+        Some(cx.builder.atomic_load(pointer, scope))
+    }
+
+    /// Merges the local tables into the device's: one thread a cell.
+    fn end(&self, cx: &mut Context<'_>) {
+        if !self.table.is_local() {
+            return;
+        }
+        let (cells, slots) = (self.cells, self.table.slots);
+        cx.builder.barrier();
+        for_each(cx, slots as u32 * cells.cells.len() as u32, |cx, number| {
+            let slots = cx.builder.i64(slots as i64);
+            let slot = cx.builder.rem(number, slots);
+            let number = cx.builder.div(number, slots);
+            let to = self.table.words(cx, cells, slot);
+            for (index, cell) in cells.cells.iter().enumerate() {
+                let position = cx.builder.i64(index as i64);
+                let mine = cx.builder.eq(number, position);
+                cx.begin_if(mine);
+                let value = self.local_cell(cx, slot, index).unwrap_or_default();
+                match is_used(cx, &value) {
+                    Some(used) => {
+                        cx.begin_if(used);
+                        let pointer = word_pointer(cx, to, cell.word);
+                        self.table.add(cx, index, cell.op, pointer, &value);
+                        cx.end();
+                    }
+                    None => cx.impossible("a local cell without a table"),
+                }
+                cx.end();
+            }
+        });
+    }
+}
+
+impl DirectEmitter<'_> {
+    /// The first word of a group in the block's table.
+    fn local_group(&self, cx: &mut Context<'_>, table: V, slot: V) -> V {
+        let stride = cx.builder.i64(i64::from(self.cells.words()));
+        let index = cx.builder.mul(slot, stride);
+        cx.builder.offset(table, index)
+    }
+
+    /// A cell's total over the block's tables, as a contribution.
+    fn local_cell(&self, cx: &mut Context<'_>, slot: V, index: usize) -> Option<Vec<V>> {
+        let cell = self.cells.cells.get(index)?;
+        let base = match &self.local {
+            Local::None => return None,
+            Local::Threads(tables) => return Some(tables.total(cx, slot, cell.op, index)),
+            Local::Block(table) => self.local_group(cx, *table, slot),
+        };
+        let pointer = word_pointer(cx, base, cell.word);
+        Some(read_cell(cx, cell.op, pointer))
     }
 }
 

@@ -7,10 +7,8 @@ use std::fmt;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
-use super::distinct::{self, DistinctSet};
-use super::{Cells, declare, group_pointer, update_group, word_pointer};
+use super::{declare, group_pointer};
 use crate::context::{Argument, Context, Lowered, Status, Unsupported};
-use crate::expr::{Expr, lower};
 use crate::pipeline::{ColumnInfo, Growth};
 use crate::table::hashing::{hash_keys, is_wide, mix};
 use crate::table::packed::{OCCUPIED, PackedKey, pack};
@@ -86,40 +84,6 @@ impl KeyTable {
         let stride = 1 + words;
         let slots = states.state("groups", 8 * stride, class);
         Ok(KeyTable { class, slots, stride, count, keys, columns: columns.to_vec() })
-    }
-
-    /// A live row (never under a flag: a probe loops): `then` takes the slot of its group and its contributions.
-    pub fn consume(
-        &self,
-        cx: &mut Context<'_>,
-        keys: &[Expr],
-        cells: &Cells,
-        sets: &[DistinctSet],
-        then: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]) -> Result<(), Unsupported>,
-    ) -> Result<(), Unsupported> {
-        let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
-        let probe = self.insert(cx, &values)?;
-        let found = cx.builder.read(probe.found);
-        cx.begin_if(found);
-        let slot = cx.builder.read(probe.slot);
-        let is_new = distinct::insert(cx, sets, &values, None)?;
-        let contributions = cells.contributions(cx, None, &is_new)?;
-        then(cx, slot, &contributions)?;
-        cx.end();
-        Ok(())
-    }
-
-    /// Adds contributions to the group in `slot`.
-    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>]) {
-        let base = self.words(cx, slot);
-        update_group(cx, cells, base, values, Scope::Device);
-    }
-
-    /// What a cell of one part of the group in `slot` holds.
-    pub fn current(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<V> {
-        let base = self.words(cx, slot);
-        let pointer = word_pointer(cx, base, cells.cells.get(index)?.word);
-        Some(cx.builder.atomic_load(pointer, Scope::Device))
     }
 
     pub fn zeroed(&self) -> Vec<usize> {

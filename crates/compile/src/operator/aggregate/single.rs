@@ -11,19 +11,20 @@ use kelpie_kir::{Builtin, Expr as Kir, Pointee, Scalar, Scope, ShuffleMode, Targ
 use super::cells::{
     CellOp, combine, combine_memory, combine_own, combine_registers, parts_of, read_cell, words_of,
 };
+use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
-use crate::context::Context;
-use crate::pipeline::Choices;
+use crate::context::{Context, Lowered, Unsupported};
+use crate::expr::Expr;
+use crate::operator::Flow;
+use crate::pipeline::{Choices, ColumnInfo};
 use crate::{MicroModel, Resolution};
 
 /// The one group.
 #[derive(Debug, Clone)]
 pub struct SingleGroup {
-    pub class: usize,
-    pub state: usize,
+    class: usize,
+    state: usize,
     method: Method,
-    /// The parts of each cell.
-    registers: Vec<Vec<Var>>,
 }
 
 /// How rows come into the group.
@@ -69,59 +70,157 @@ impl SingleGroup {
                 _ => Method::Warp,
             },
         };
-        SingleGroup { class, state, method, registers: Vec::new() }
+        SingleGroup { class, state, method }
     }
 
-    pub fn is_private(&self) -> bool {
+    fn is_private(&self) -> bool {
         !matches!(self.method, Method::Atomic)
     }
 
-    /// The class and the state of the sums of blocks.
-    pub fn partials(&self) -> Option<(usize, usize)> {
+    fn registers(&self, cx: &mut Context<'_>, cells: &Cells) -> Vec<Vec<Var>> {
+        if !self.is_private() {
+            return Vec::new();
+        }
+        let parts = |op: CellOp| op.parts().iter().map(|part| cx.builder.var("cell", *part)).collect();
+        cells.cells.iter().map(|cell| cell.op).map(parts).collect()
+    }
+
+    fn base(&self, cx: &mut Context<'_>, cells: &Cells) -> V {
+        let slot = cx.builder.i64(0);
+        group_pointer(cx, self.state, cells.words(), slot)
+    }
+}
+
+impl GroupTable for SingleGroup {
+    fn class(&self) -> usize {
+        self.class
+    }
+
+    fn zeroed(&self) -> Vec<usize> {
+        [self.state].into_iter().chain(self.partials().map(|(_, sums)| sums)).collect()
+    }
+
+    fn count(&self) -> Option<usize> {
+        None
+    }
+
+    fn row_bound(&self) -> u64 {
+        1
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn takes_flags(&self) -> bool {
+        self.is_private()
+    }
+
+    fn partials(&self) -> Option<(usize, usize)> {
         match self.method {
             Method::Passes { class, sums } => Some((class, sums)),
             _ => None,
         }
     }
 
-    /// States to clear before the launch.
-    pub fn zeroed(&self) -> Vec<usize> {
-        [self.state].into_iter().chain(self.partials().map(|(_, sums)| sums)).collect()
+    fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells) -> Box<dyn GroupEmitter + 's> {
+        let registers = self.registers(cx, cells);
+        Box::new(SingleEmitter { group: self, cells, registers })
     }
 
-    pub fn begin(&mut self, cx: &mut Context<'_>, cells: &Cells) {
-        if self.is_private() {
-            let parts = |op: CellOp| op.parts().iter().map(|part| cx.builder.var("cell", *part)).collect();
-            self.registers = cells.cells.iter().map(|cell| cell.op).map(parts).collect();
+    /// B1's second kernel: the first block reduces `rows` (`i64`) sums of blocks.
+    fn reduce(&self, cx: &mut Context<'_>, cells: &Cells, rows: V) {
+        let Some((_, sums)) = self.partials() else {
+            return cx.impossible("a reduction without sums of blocks");
+        };
+        let registers = self.registers(cx, cells);
+        let emitter = SingleEmitter { group: self, cells, registers };
+        let b = &mut *cx.builder;
+        let (block, zero) = (b.builtin(Builtin::BlockId), b.u32(0));
+        let is_first = b.eq(block, zero);
+        cx.begin_if(is_first);
+        let b = &mut *cx.builder;
+        let (thread, threads) = (b.builtin(Builtin::ThreadId), b.builtin(Builtin::BlockDim));
+        let (thread, threads) = (b.convert(thread, Scalar::I64), b.convert(threads, Scalar::I64));
+        let place = b.var_of("place", thread);
+        cx.begin_loop();
+        let current = cx.builder.read(place);
+        let done = cx.builder.ge(current, rows);
+        cx.builder.break_if(done);
+        let sum = group_pointer(cx, sums, cells.words(), current);
+        for (cell, register) in cells.cells.iter().zip(&emitter.registers) {
+            let pointer = word_pointer(cx, sum, cell.word);
+            let value = read_cell(cx, cell.op, pointer);
+            combine_registers(cx, cell.op, register, &value);
         }
+        let next = cx.builder.add(current, threads);
+        cx.builder.assign(place, next);
+        cx.end();
+        let base = self.base(cx, cells);
+        emitter.combine_threads(cx, |cx, op, word, value| {
+            let pointer = word_pointer(cx, base, word);
+            combine_own(cx, op, pointer, value);
+        });
+        cx.end();
     }
 
-    pub fn apply(&self, cx: &mut Context<'_>, cells: &Cells, values: &[Vec<V>]) {
-        if !self.is_private() {
-            let base = self.base(cx, cells);
-            return update_group(cx, cells, base, values, Scope::Device);
+    fn present(&self, _cx: &mut Context<'_>, _cells: &Cells, _slot: V) -> Option<V> {
+        None
+    }
+
+    fn words(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> V {
+        group_pointer(cx, self.state, cells.words(), slot)
+    }
+
+    fn keys(&self, _cx: &mut Context<'_>, _columns: &[ColumnInfo], _slot: V) -> Vec<Lowered> {
+        Vec::new()
+    }
+}
+
+/// The group in one kernel.
+struct SingleEmitter<'s> {
+    group: &'s SingleGroup,
+    cells: &'s Cells,
+    /// The parts of each cell, where rows are added up before.
+    registers: Vec<Vec<Var>>,
+}
+
+impl GroupEmitter for SingleEmitter<'_> {
+    fn locate(
+        &self,
+        cx: &mut Context<'_>,
+        _keys: &[Expr],
+        flow: Flow,
+        next: &mut AtGroup<'_>,
+    ) -> Result<(), Unsupported> {
+        next(cx, Located { slot: None, active: flow.active(), keys: None })
+    }
+
+    fn add(&self, cx: &mut Context<'_>, _slot: Option<V>, values: &[Vec<V>]) {
+        if !self.group.is_private() {
+            let base = self.group.base(cx, self.cells);
+            return update_group(cx, self.cells, base, values, Scope::Device);
         }
-        for ((cell, register), value) in cells.cells.iter().zip(&self.registers).zip(values) {
+        for ((cell, register), value) in self.cells.cells.iter().zip(&self.registers).zip(values) {
             combine_registers(cx, cell.op, register, value);
         }
     }
 
-    /// What a cell of one part holds for this thread.
-    pub fn current(&self, cx: &mut Context<'_>, cells: &Cells, index: usize) -> Option<V> {
+    fn current(&self, cx: &mut Context<'_>, _slot: Option<V>, index: usize) -> Option<V> {
         if let Some(register) = self.registers.get(index) {
             return Some(cx.builder.read(*register.first()?));
         }
-        let base = self.base(cx, cells);
-        let pointer = word_pointer(cx, base, cells.cells.get(index)?.word);
+        let base = self.group.base(cx, self.cells);
+        let pointer = word_pointer(cx, base, self.cells.cells.get(index)?.word);
         Some(cx.builder.atomic_load(pointer, Scope::Device))
     }
 
-    pub fn end(&self, cx: &mut Context<'_>, cells: &Cells) {
-        match self.method {
+    fn end(&self, cx: &mut Context<'_>) {
+        match self.group.method {
             Method::Atomic => {}
             Method::Warp | Method::Block => {
-                let base = self.base(cx, cells);
-                self.combine_threads(cx, cells, |cx, op, word, value| {
+                let base = self.group.base(cx, self.cells);
+                self.combine_threads(cx, |cx, op, word, value| {
                     let pointer = word_pointer(cx, base, word);
                     combine_memory(cx, op, pointer, value, Scope::Device);
                 });
@@ -129,24 +228,26 @@ impl SingleGroup {
             Method::Passes { sums, .. } => {
                 let block = cx.builder.builtin(Builtin::BlockId);
                 let block = cx.builder.convert(block, Scalar::I64);
-                let own = group_pointer(cx, sums, cells.words(), block);
-                self.combine_threads(cx, cells, |cx, op, word, value| {
+                let own = group_pointer(cx, sums, self.cells.words(), block);
+                self.combine_threads(cx, |cx, op, word, value| {
                     let pointer = word_pointer(cx, own, word);
                     combine_own(cx, op, pointer, value);
                 });
             }
         }
     }
+}
 
+impl SingleEmitter<'_> {
     /// Combines the registers of a warp's or a block's threads; the first of them adds what comes out: `add(op, word of the
     /// cell, value)`.
     fn combine_threads(
         &self,
         cx: &mut Context<'_>,
-        cells: &Cells,
         mut add: impl FnMut(&mut Context<'_>, CellOp, u32, &[V]),
     ) {
-        let tree = (!matches!(self.method, Method::Warp) && cx.target.block_threads > 1).then(|| {
+        let cells = self.cells;
+        let tree = (!matches!(self.group.method, Method::Warp) && cx.target.block_threads > 1).then(|| {
             let count = tree_words(cells) * cx.target.block_threads;
             cx.builder.shared("tree", Pointee::Scalar(Scalar::U64), count.max(1))
         });
@@ -163,46 +264,6 @@ impl SingleGroup {
             add(cx, cell.op, cell.word, &value);
             cx.end();
         }
-    }
-
-    /// B1's second kernel: the first block reduces `rows` (`i64`) sums of blocks.
-    pub fn reduce(&mut self, cx: &mut Context<'_>, cells: &Cells, rows: V) {
-        let Some((_, sums)) = self.partials() else {
-            return cx.impossible("a reduction without sums of blocks");
-        };
-        self.begin(cx, cells);
-        let b = &mut *cx.builder;
-        let (block, zero) = (b.builtin(Builtin::BlockId), b.u32(0));
-        let is_first = b.eq(block, zero);
-        cx.begin_if(is_first);
-        let b = &mut *cx.builder;
-        let (thread, threads) = (b.builtin(Builtin::ThreadId), b.builtin(Builtin::BlockDim));
-        let (thread, threads) = (b.convert(thread, Scalar::I64), b.convert(threads, Scalar::I64));
-        let place = b.var_of("place", thread);
-        cx.begin_loop();
-        let current = cx.builder.read(place);
-        let done = cx.builder.ge(current, rows);
-        cx.builder.break_if(done);
-        let sum = group_pointer(cx, sums, cells.words(), current);
-        for (cell, register) in cells.cells.iter().zip(&self.registers) {
-            let pointer = word_pointer(cx, sum, cell.word);
-            let value = read_cell(cx, cell.op, pointer);
-            combine_registers(cx, cell.op, register, &value);
-        }
-        let next = cx.builder.add(current, threads);
-        cx.builder.assign(place, next);
-        cx.end();
-        let base = self.base(cx, cells);
-        self.combine_threads(cx, cells, |cx, op, word, value| {
-            let pointer = word_pointer(cx, base, word);
-            combine_own(cx, op, pointer, value);
-        });
-        cx.end();
-    }
-
-    fn base(&self, cx: &mut Context<'_>, cells: &Cells) -> V {
-        let slot = cx.builder.i64(0);
-        group_pointer(cx, self.state, cells.words(), slot)
     }
 }
 

@@ -35,8 +35,13 @@ pub struct ThreadTables {
     words: u32,
     slots: u64,
     threads: u32,
-    half_table: Option<V>,
-    word_table: Option<V>,
+}
+
+/// The tables in one kernel.
+pub struct ThreadCells<'s> {
+    tables: &'s ThreadTables,
+    halves: Option<V>,
+    words: Option<V>,
 }
 
 impl ThreadTables {
@@ -69,7 +74,7 @@ impl ThreadTables {
             places.push(cell.op.parts().iter().map(place).collect());
         }
         let threads = target.block_threads;
-        ThreadTables { places, halves, words, slots, threads, half_table: None, word_table: None }
+        ThreadTables { places, halves, words, slots, threads }
     }
 
     /// Shared memory of a block, in bytes.
@@ -79,7 +84,7 @@ impl ThreadTables {
     }
 
     /// Declares and clears the tables; a barrier must follow.
-    pub fn begin(&mut self, cx: &mut Context<'_>) {
+    pub fn begin(&self, cx: &mut Context<'_>) -> ThreadCells<'_> {
         let mut table = |name, scalar, cells: u32| {
             let count = self.slots as u32 * cells * self.threads;
             (cells > 0).then(|| {
@@ -88,21 +93,25 @@ impl ThreadTables {
                 table
             })
         };
-        self.half_table = table("thread_halves", Scalar::U32, self.halves);
-        self.word_table = table("thread_words", Scalar::U64, self.words);
+        let halves = table("thread_halves", Scalar::U32, self.halves);
+        let words = table("thread_words", Scalar::U64, self.words);
+        ThreadCells { tables: self, halves, words }
     }
+}
 
+impl ThreadCells<'_> {
     /// The address of a cell: cell `index` of the group in `slot`, in the table of `thread`.
     fn address(&self, cx: &mut Context<'_>, place: Place, second: u32, slot: V, thread: V) -> Option<V> {
         let (table, cells, index) = match place {
-            Place::Half { index, .. } => (self.half_table?, self.halves, index),
-            Place::Word { index } | Place::Pair { index } => (self.word_table?, self.words, index + second),
+            Place::Half { index, .. } => (self.halves?, self.tables.halves, index),
+            Place::Word { index } | Place::Pair { index } => (self.words?, self.tables.words, index + second),
         };
+        let threads = self.tables.threads;
         let b = &mut *cx.builder;
         let slot = b.convert(slot, Scalar::U32);
-        let stride = b.u32(cells * self.threads);
+        let stride = b.u32(cells * threads);
         let group = b.mul(slot, stride);
-        let first = b.u32(index * self.threads);
+        let first = b.u32(index * threads);
         let cell = b.add(group, first);
         let cell = b.add(cell, thread);
         Some(b.offset(table, cell))
@@ -112,15 +121,15 @@ impl ThreadTables {
     pub fn update(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize, value: &[V]) {
         let thread = cx.builder.builtin(Builtin::ThreadId);
         if let (CellOp::Add | CellOp::AddWide, &[Place::Half { .. } | Place::Word { .. }]) =
-            (op, self.places[index].as_slice())
+            (op, self.tables.places[index].as_slice())
         {
-            return self.add_narrow(cx, slot, self.places[index][0], value, thread);
+            return self.add_narrow(cx, slot, self.tables.places[index][0], value, thread);
         }
         let Some(old) = self.contribution(cx, slot, op, index, thread) else {
             return cx.impossible("a thread's cell without a table");
         };
         let new = combine(cx, op, &old, value);
-        for (place, part) in self.places[index].iter().zip(new) {
+        for (place, part) in self.tables.places[index].iter().zip(new) {
             let words = match place {
                 Place::Pair { .. } => {
                     let (low, high) = split(cx, part);
@@ -164,7 +173,7 @@ impl ThreadTables {
         let thread = cx.builder.var_of("thread", first);
         cx.begin_loop();
         let current = cx.builder.read(thread);
-        let end = cx.builder.u32(self.threads);
+        let end = cx.builder.u32(self.tables.threads);
         let done = cx.builder.ge(current, end);
         cx.builder.break_if(done);
         match self.contribution(cx, slot, op, index, current) {
@@ -188,7 +197,7 @@ impl ThreadTables {
         thread: V,
     ) -> Option<Vec<V>> {
         let mut parts = Vec::new();
-        for (place, part) in self.places[index].iter().zip(op.parts()) {
+        for (place, part) in self.tables.places[index].iter().zip(op.parts()) {
             let pointer = self.address(cx, *place, 0, slot, thread)?;
             let stored = cx.builder.load(pointer);
             parts.push(match (place, part) {

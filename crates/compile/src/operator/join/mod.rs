@@ -3,19 +3,28 @@
 //! further operators consume the pairs in the same kernel (DogQC, section 4; HorseQC, section 4).
 //!
 //! Kinds that keep the build side mark its rows as they match, in a word a row; what is left, or what matched, is
-//! delivered by a source of its own afterwards (the pipeline's `BuildRows`).
+//! delivered by a source of its own afterwards ([`KeptRows`]).
 //!
 //! *At most one match.* A join that could expand is first compiled under the promise that the build side's keys are
 //! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::Duplicate`](crate::context::Status::Duplicate)), and the
 //! engine compiles again without it.
 
+mod build;
+mod mark;
+mod prefilter;
 mod probe;
+mod rows;
 
 use std::fmt;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
+pub(crate) use self::build::{FillBuckets, IndexRows, StoreBuildSide};
+pub(crate) use self::mark::MarkMatches;
+pub(crate) use self::prefilter::Prefilter;
+pub(crate) use self::probe::Probe;
+pub(crate) use self::rows::{KeptRows, StoredRows};
 use crate::context::{Argument, Context, Joined, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::pipeline::states_of::States;
@@ -173,85 +182,6 @@ impl JoinOperator {
     /// The build side's rows.
     pub fn store(&self) -> &RowStore {
         &self.store
-    }
-
-    // ---- the build side's sinks
-
-    /// States to clear before the build side is materialised.
-    pub(crate) fn zeroed_by_build(&self) -> Vec<usize> {
-        self.store.zeroed().into_iter().chain(self.matched).chain(self.nulls).collect()
-    }
-
-    /// Replaces the build side's columns by those that are stored.
-    pub(crate) fn project_stored(&self, cx: &mut Context<'_>) {
-        cx.push_projection(&self.stored);
-    }
-
-    /// The columns of the store at `place` (`i64`), as a row.
-    pub(crate) fn bind_store(&self, cx: &mut Context<'_>, place: V) {
-        let columns = self.store.columns().iter();
-        cx.push_joined(columns.map(|column| Joined::stored(column, place, None)).collect());
-    }
-
-    // ---- what the build side keeps
-
-    /// The build side's columns at `place` as a row.
-    pub(crate) fn bind_build(&self, cx: &mut Context<'_>, place: V) {
-        let mut columns = self.build_columns(place, None);
-        if self.kind == JoinKind::BuildMark
-            && let Some(matched) = self.is_matched(cx, place)
-        {
-            columns.push(Joined::Value(boolean(matched)));
-        }
-        cx.push_joined(columns);
-    }
-
-    /// Whether there is a build row at `place` that the kind keeps; `None`: it keeps all.
-    pub(crate) fn delivers(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
-        match (self.store.is_taken(cx, place), self.is_kept(cx, place)) {
-            (Some(taken), Some(kept)) => Some(cx.builder.and(taken, kept)),
-            (taken, kept) => taken.or(kept),
-        }
-    }
-
-    fn is_kept(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
-        if self.kind == JoinKind::BuildMark {
-            return None;
-        }
-        let matched = self.is_matched(cx, place)?;
-        if self.kind == JoinKind::BuildSemi {
-            return Some(matched);
-        }
-        let unmatched = cx.builder.not(matched);
-        Some(self.not_in(cx, place, unmatched))
-    }
-
-    /// `NOT IN`: nothing passes once the probe side has a NULL key, and no NULL key unless the probe side is empty.
-    fn not_in(&self, cx: &mut Context<'_>, place: V, unmatched: V) -> V {
-        let Some(state) = self.nulls else { return unmatched };
-        let nulls = cx.argument("probe_nulls", Type::global(Scalar::U32), Argument::State(state));
-        let seen = cx.builder.load(nulls);
-        let two = cx.builder.u32(2);
-        let no_null = cx.builder.lt(seen, two);
-        let mut live = cx.builder.and(unmatched, no_null);
-        let zero = cx.builder.u32(0);
-        let empty = cx.builder.eq(seen, zero);
-        for column in &self.store.columns()[..self.probe_keys.len()] {
-            if let Some(valid) = column.load_valid(cx, place) {
-                let passes = cx.builder.or(valid, empty);
-                live = cx.builder.and(live, passes);
-            }
-        }
-        live
-    }
-
-    fn is_matched(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
-        self.matched.map(|state| {
-            let flags = cx.argument("matched", Type::global(Scalar::U32), Argument::State(state));
-            let flag = cx.builder.element(flags, place);
-            let zero = cx.builder.u32(0);
-            cx.builder.ne(flag, zero)
-        })
     }
 
     /// Notes that the row at `place` has a match.

@@ -1,53 +1,111 @@
-//! The probe side of a join: a step of its pipeline, or, where only the build side's rows come out, its sink.
+//! The probe side of a join: a step of its pipeline.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Scope, Type};
 
 use super::{JoinOperator, boolean, raise};
 use crate::context::{Argument, Context, Joined, Lowered, Unsupported};
-use crate::expr::{lower, lower_condition};
+use crate::expr::{columns_read, lower, lower_condition};
 use crate::operator::Flow;
+use crate::operator::roles::{Next, Step};
+use crate::pipeline::ColumnInfo;
 use crate::plan::JoinKind;
 use crate::table::index::Search;
 
-impl JoinOperator {
-    /// A live row: becomes no, one or several rows.
-    pub(crate) fn consume(&self, cx: &mut Context<'_>, flow: Flow) -> Result<Flow, Unsupported> {
+/// The probe side of a join, as a step.
+#[derive(Debug)]
+pub(crate) struct Probe(pub Arc<JoinOperator>);
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "join {}", self.0)
+    }
+}
+
+impl Step for Probe {
+    /// A live row becomes no, one or several rows.
+    fn consume(
+        &self,
+        cx: &mut Context<'_>,
+        flow: Flow,
+        _speculative: bool,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
         use JoinKind::*;
-        let Flow::Branch { depth } = flow else {
+        let join = &self.0;
+        let Flow::Branch = flow else {
             return Err(Unsupported::internal("a join under a flag"));
         };
-        let keys = self.keys_of_probe(cx)?;
-        let search = self.index.search(cx, &self.store, &keys)?;
-        let opened = match self.kind {
-            ProbeSemi | ProbeAnti | ProbeMark => self.existence(cx, search)?,
-            Inner | BuildOuter | ProbeOuter | FullOuter if self.index.unique => {
-                self.only_match(cx, search)?
+        let keys = join.keys_of_probe(cx)?;
+        let search = join.index.search(cx, &join.store, &keys)?;
+        match join.kind {
+            ProbeSemi | ProbeAnti | ProbeMark => join.existence(cx, search, next),
+            Inner | BuildOuter | ProbeOuter | FullOuter if join.index.unique => {
+                join.only_match(cx, search, next)
             }
-            Inner | BuildOuter => self.every_match(cx, search)?,
-            ProbeOuter | FullOuter => self.every_match_or_none(cx, search)?,
+            Inner | BuildOuter => join.every_match(cx, search, next),
+            ProbeOuter | FullOuter => join.every_match_or_none(cx, search, next),
             BuildSemi | BuildAnti | BuildMark => {
-                return Err(Unsupported::internal("the build side's rows inside a pipeline"));
+                Err(Unsupported::internal("the build side's rows inside a pipeline"))
             }
-        };
-        Ok(Flow::Branch { depth: depth + opened })
+        }
     }
 
-    /// A live row that only marks build rows.
-    pub(crate) fn consume_last(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        let keys = self.keys_of_probe(cx)?;
-        self.note_nulls(cx, &keys);
-        let search = self.index.search(cx, &self.store, &keys)?;
-        let opened = self.begin_if_unmarked(cx, search) + self.every_match(cx, search)?;
-        for _ in 0..opened {
-            cx.end();
+    fn columns(&self, _below: &[ColumnInfo]) -> Option<Vec<ColumnInfo>> {
+        Some(self.0.columns().to_vec())
+    }
+
+    fn below(&self, column: usize) -> Option<usize> {
+        self.0.probe_column(column)
+    }
+
+    fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        let join = &self.0;
+        let mut below: BTreeSet<usize> =
+            columns.iter().filter_map(|column| join.probe_column(*column)).collect();
+        if let JoinKind::Inner | JoinKind::BuildOuter | JoinKind::ProbeOuter | JoinKind::FullOuter = join.kind
+        {
+            join.read_build(columns, states);
         }
-        Ok(())
+        below.extend(join.read_keys(states));
+        below
+    }
+
+    fn diverges(&self) -> bool {
+        true
+    }
+
+    fn expands(&self) -> bool {
+        !self.0.is_single()
+    }
+}
+
+impl JoinOperator {
+    /// What a search reads: adds the states; the columns of the probe side.
+    pub(super) fn read_keys(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        let mut below: BTreeSet<usize> = self.probe_keys.iter().flat_map(columns_read).collect();
+        if self.index.reads_keys() {
+            self.store.read(&(0..self.probe_keys.len()).collect(), states);
+        }
+        let residual: BTreeSet<usize> = self.residual.iter().flat_map(columns_read).collect();
+        self.read_build(&residual, states);
+        below.extend(residual.iter().filter_map(|column| column.checked_sub(self.places.len())));
+        below
+    }
+
+    /// Adds the states of those of the `columns` that are the build side's.
+    pub(super) fn read_build(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
+        let stored = columns.iter().filter_map(|column| self.places.get(*column).copied());
+        self.store.read(&stored.collect(), states);
     }
 
     /// Where the rows with a key are marked all or none, opens `if` there are any that nobody marks yet: who finds the first one
     /// unmarked goes on to the last.
-    fn begin_if_unmarked(&self, cx: &mut Context<'_>, search: Search) -> usize {
+    pub(super) fn begin_if_unmarked(&self, cx: &mut Context<'_>, search: Search) -> usize {
         let (Some(state), None) = (self.matched, &self.residual) else { return 0 };
         let Some(place) = self.index.begin_if_several(cx, search) else { return 0 };
         let flags = cx.argument("matched", Type::global(Scalar::U32), Argument::State(state));
@@ -59,7 +117,7 @@ impl JoinOperator {
         2
     }
 
-    fn keys_of_probe(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
+    pub(super) fn keys_of_probe(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
         let lower_key = |key| {
             let value = lower(cx, key)?;
             // What is computed here is looked at before it indexes anything.
@@ -70,35 +128,47 @@ impl JoinOperator {
     }
 
     /// Semi, anti, mark: the row itself.
-    fn existence(&self, cx: &mut Context<'_>, search: Search) -> Result<usize, Unsupported> {
+    fn existence(
+        &self,
+        cx: &mut Context<'_>,
+        search: Search,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
         let (found, _) = self.first_match(cx, search)?;
-        match self.kind {
-            JoinKind::ProbeSemi => cx.begin_if(found),
-            JoinKind::ProbeAnti => {
-                let missing = cx.builder.not(found);
-                cx.begin_if(missing);
-            }
+        let passes = match self.kind {
+            JoinKind::ProbeSemi => found,
+            JoinKind::ProbeAnti => cx.builder.not(found),
             _ => {
                 let below = (0..self.probe_width).map(Joined::Below);
                 cx.push_joined(below.chain([Joined::Value(boolean(found))]).collect());
-                return Ok(0);
+                return next(cx, Flow::Branch);
             }
-        }
-        Ok(1)
+        };
+        cx.begin_if(passes);
+        next(cx, Flow::Branch)?;
+        cx.end();
+        Ok(())
     }
 
     /// At most one match: no loop around what follows.
-    fn only_match(&self, cx: &mut Context<'_>, search: Search) -> Result<usize, Unsupported> {
+    fn only_match(
+        &self,
+        cx: &mut Context<'_>,
+        search: Search,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
         let (found, place) = self.first_match(cx, search)?;
         if let JoinKind::ProbeOuter | JoinKind::FullOuter = self.kind {
             self.mark_if(cx, found, place);
             cx.push_joined(self.pair(place, Some(found)));
-            return Ok(0);
+            return next(cx, Flow::Branch);
         }
         cx.begin_if(found);
         self.mark(cx, place);
         cx.push_joined(self.pair(place, None));
-        Ok(1)
+        next(cx, Flow::Branch)?;
+        cx.end();
+        Ok(())
     }
 
     /// The first match: whether there is one (`bool`), and its place (`i64`, 0 where there is none).
@@ -128,16 +198,30 @@ impl JoinOperator {
     }
 
     /// `for` every match: what follows stands in the loop.
-    fn every_match(&self, cx: &mut Context<'_>, search: Search) -> Result<usize, Unsupported> {
+    pub(super) fn every_match(
+        &self,
+        cx: &mut Context<'_>,
+        search: Search,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
         cx.begin_loop();
         let place = self.index.advance(cx, search);
         let opened = self.begin_match(cx, place)?;
         self.mark(cx, place);
-        Ok(1 + opened)
+        next(cx, Flow::Branch)?;
+        for _ in 0..=opened {
+            cx.end();
+        }
+        Ok(())
     }
 
     /// `for` every match, or once without where there is none.
-    fn every_match_or_none(&self, cx: &mut Context<'_>, search: Search) -> Result<usize, Unsupported> {
+    fn every_match_or_none(
+        &self,
+        cx: &mut Context<'_>,
+        search: Search,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
         let no = cx.builder.bool(false);
         let (last, any) = (cx.builder.var_of("last", no), cx.builder.var_of("any", no));
         cx.begin_loop();
@@ -153,7 +237,9 @@ impl JoinOperator {
         cx.builder.assign(any, yes);
         self.mark_if(cx, hit, place);
         cx.push_joined(self.pair(place, Some(hit)));
-        Ok(1)
+        next(cx, Flow::Branch)?;
+        cx.end();
+        Ok(())
     }
 
     /// Opens the blocks in which the candidate at `place` is a match; the pair is the current row in them.
@@ -190,7 +276,7 @@ impl JoinOperator {
     }
 
     /// `NOT IN`: notes that there is a row, and whether its key is NULL.
-    fn note_nulls(&self, cx: &mut Context<'_>, keys: &[Lowered]) {
+    pub(super) fn note_nulls(&self, cx: &mut Context<'_>, keys: &[Lowered]) {
         let Some(state) = self.nulls else { return };
         let (row, null) = (cx.builder.u32(1), cx.builder.u32(3));
         let mut bits = row;

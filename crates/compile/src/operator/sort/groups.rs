@@ -33,6 +33,14 @@ impl GroupWord {
         }
     }
 
+    /// How many keys there are.
+    pub fn keys(&self) -> usize {
+        match self {
+            GroupWord::Packed(keys) => keys.len(),
+            GroupWord::Hashed(wide) => wide.len(),
+        }
+    }
+
     /// The word of the current row, `u64`.
     pub fn word(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
         match self {

@@ -6,24 +6,27 @@
 //!
 //! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`]).
 
+mod deliver;
 mod groups;
+mod store;
 pub mod top;
 pub mod words;
 
 use std::collections::BTreeSet;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
+pub(crate) use self::deliver::SortedRows;
 use self::groups::GroupWord;
-use self::top::Heap;
+pub(crate) use self::store::SortRows;
 use self::words::{WordKey, Words};
-use crate::context::{Argument, Context, Joined, Unsupported};
+use crate::context::{Argument, Context, Unsupported};
 use crate::expr::ExprKind;
 use crate::operator::places::Dense;
 use crate::operator::report_growth;
 use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, Growth, Rows, Sorting};
+use crate::pipeline::{ColumnInfo, Growth, Sorting};
 use crate::plan::SortKey;
 use crate::table::stored::StoredColumn;
 
@@ -54,6 +57,14 @@ impl Order {
         }
     }
 
+    /// The columns that the words are made of.
+    fn columns(&self) -> Vec<usize> {
+        match self {
+            Order::Words(words) => words.columns().collect(),
+            Order::Groups(word) => (0..word.keys()).collect(),
+        }
+    }
+
     fn word(&self, cx: &mut Context<'_>, index: usize) -> Result<V, Unsupported> {
         match self {
             Order::Words(words) => words.word(cx, index),
@@ -79,9 +90,6 @@ pub struct SortOperator {
     fetch: Option<u64>,
     /// One pipeline stores all rows.
     single: bool,
-    heap: Option<Heap>,
-    /// A row's place is its number in the source.
-    positional: bool,
 }
 
 impl SortOperator {
@@ -135,8 +143,6 @@ impl SortOperator {
             delivered: states.counter("delivered_rows"),
             fetch: fetch.map(|rows| rows as u64),
             single: branches == 1,
-            heap: None,
-            positional: false,
         })
     }
 
@@ -158,76 +164,19 @@ impl SortOperator {
         }
     }
 
-    /// The state that counts the stored rows.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
     /// The state that says how many rows are delivered.
     pub fn delivered(&self) -> usize {
         self.delivered
-    }
-
-    /// The class of the stored rows.
-    pub fn class(&self) -> usize {
-        self.class
-    }
-
-    // ---- as a sink
-
-    /// What precedes the row loop. `rows` (`i64`) is given where every row of the source is stored: then no counter is
-    /// needed for the places. `all`: none is to be left out, as they have been counted.
-    pub(crate) fn begin(&mut self, cx: &mut Context<'_>, rows: Option<V>, all: bool) {
-        let serial = cx.target.lanes == 1 && cx.target.block_threads == 1;
-        let wanted = self.fetch.filter(|wanted| serial && !all && (1..=top::MAX_ROWS).contains(wanted));
-        self.heap = wanted.map(|wanted| Heap::begin(cx, wanted));
-        self.positional = false;
-        if let (Some(rows), true, None) = (rows, self.single, &self.heap) {
-            self.positional = true;
-            let (block, thread) =
-                (cx.builder.builtin(Builtin::BlockId), cx.builder.builtin(Builtin::ThreadId));
-            let (both, zero) = (cx.builder.binary(BinaryOp::Or, block, thread), cx.builder.u32(0));
-            let first = cx.builder.eq(both, zero);
-            cx.begin_if(first);
-            let counter = self.counter(cx);
-            let rows = cx.builder.bitcast(rows, Scalar::U64);
-            cx.builder.store(counter, rows);
-            cx.end();
-        }
     }
 
     fn counter(&self, cx: &mut Context<'_>) -> V {
         cx.argument("sorted_rows", Type::global(Scalar::U64), Argument::State(self.count))
     }
 
-    /// Stores the current row, which is live and number `row` (`i64`) of the source. Columns none of whose states is `used` are left out.
-    pub(crate) fn consume(
-        &self,
-        cx: &mut Context<'_>,
-        row: V,
-        used: &BTreeSet<usize>,
-    ) -> Result<(), Unsupported> {
-        let Some(heap) = &self.heap else {
-            let place = if self.positional { row } else { self.take(cx) };
-            return self.store(cx, place, None, used);
-        };
-        let word = self.words.word(cx, 0)?;
-        heap.begin_if_kept(cx, word, self.words.is_exact() && self.words.count() == 1);
-        let place = self.take(cx);
-        self.store(cx, place, Some(word), used)?;
-        cx.end();
-        Ok(())
-    }
-
     /// Takes a place, `i64`.
     fn take(&self, cx: &mut Context<'_>) -> V {
         let place = Dense::place(self, cx, None);
         cx.builder.bitcast(place, Scalar::I64)
-    }
-
-    /// Whether a row's place is its number in the source.
-    pub(crate) fn is_positional(&self) -> bool {
-        self.positional
     }
 
     fn store(
@@ -258,21 +207,6 @@ impl SortOperator {
         report_growth(cx, is_first);
         cx.end();
         Ok(())
-    }
-
-    // ---- as a source
-
-    /// The rows that are delivered.
-    pub(crate) fn rows(&self) -> Rows {
-        Rows::Counted(self.delivered)
-    }
-
-    /// Row `row` (`i64`) in the order.
-    pub(crate) fn bind(&self, cx: &mut Context<'_>, row: V) {
-        let order = cx.argument("order", Type::global(Scalar::U32), Argument::State(self.order));
-        let place = cx.builder.element(order, row);
-        let place = cx.builder.convert(place, Scalar::I64);
-        cx.push_joined(self.columns.iter().map(|column| Joined::stored(column, place, None)).collect());
     }
 }
 

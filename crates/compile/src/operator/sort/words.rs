@@ -109,6 +109,11 @@ impl Words {
         !self.has_text
     }
 
+    /// The columns that they are made of.
+    pub fn columns(&self) -> impl Iterator<Item = usize> {
+        self.fields.iter().map(|field| field.key.column)
+    }
+
     /// Word `index` of the current row, `u64`.
     pub fn word(&self, cx: &mut Context<'_>, index: usize) -> Result<V, Unsupported> {
         let (from, to) = (index as u32 * 64, index as u32 * 64 + 64);

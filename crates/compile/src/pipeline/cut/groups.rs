@@ -1,13 +1,15 @@
 //! Aggregations: their input as the micro model wants it, and the kernels after them.
 
+use std::sync::Arc;
+
 use super::super::program::Purpose;
-use super::super::{Sink, Source, Step};
 use super::{Cut, Open, Rows, columns, computes};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::Expr;
-use crate::operator::aggregate::{AggregateOperator, Input};
-use crate::operator::sort::SortOperator;
+use crate::operator::aggregate::{AddToGroups, AggregateOperator, Groups, Input, ReduceSums};
+use crate::operator::project::Project;
+use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::{Aggregate, Plan};
 
 impl Cut<'_> {
@@ -44,7 +46,7 @@ impl Cut<'_> {
     /// (HorseQC, Table 4, B1 and C1: what is materialised is filtered).
     fn materialized(&mut self, mut rows: Rows, exprs: &[Expr]) -> Result<Rows, Unsupported> {
         rows.columns = columns::of_projection(exprs, &rows.columns);
-        rows.push(|| Step::Project(exprs.to_vec()));
+        rows.push(Project(exprs.to_vec()));
         self.materialize(&mut rows)?;
         Ok(rows)
     }
@@ -52,10 +54,11 @@ impl Cut<'_> {
     /// C1's global sort: keys and arguments are stored, and delivered group by group.
     fn sorted(&mut self, mut rows: Rows, exprs: &[Expr], sort: SortOperator) -> Rows {
         let bound = rows.bound();
-        rows.push(|| Step::Project(exprs.to_vec()));
-        self.close(rows.branches, || Sink::Sort(Box::new(sort.clone())));
+        rows.push(Project(exprs.to_vec()));
+        let sort = Arc::new(sort);
+        self.close(rows.branches, Arc::new(SortRows(Arc::clone(&sort))));
         let (columns, sorting) = (sort.infos(), sort.sorting(None));
-        let mut open = Open::new(Source::Sorted(Box::new(sort)), bound, bound);
+        let mut open = Open::new(SortedRows(sort), bound, bound);
         open.sorted = Some(sorting);
         Rows { branches: vec![open], columns }
     }
@@ -76,14 +79,15 @@ impl Cut<'_> {
         let (target, choices) = (self.target, self.choices);
         let states = self.states.of(Purpose::Table);
         let operator = AggregateOperator::plan(keys, aggregates, &input, (target, choices), states)?;
-        self.close(rows.branches, || Sink::Aggregate(operator.clone()));
+        let operator = Arc::new(operator);
+        self.close(rows.branches, Arc::new(AddToGroups(Arc::clone(&operator))));
         if operator.has_partials() {
-            let open = Open::new(Source::Groups(operator.clone()), 1, 1);
-            self.close(vec![open], || Sink::Reduce(operator.clone()));
+            let open = Open::new(Groups(Arc::clone(&operator)), 1, 1);
+            self.close(vec![open], Arc::new(ReduceSums(Arc::clone(&operator))));
         }
         let (columns, bound) = (operator.columns(), operator.row_bound());
         // Groups lie anywhere in their table: all of them may be one thread's.
-        let open = Open::new(Source::Groups(operator), bound, bound);
+        let open = Open::new(Groups(operator), bound, bound);
         Ok(Rows { branches: vec![open], columns })
     }
 }

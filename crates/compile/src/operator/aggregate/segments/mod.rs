@@ -50,10 +50,9 @@ const SHARED_LIMIT: u64 = 48 << 10;
 const NOWHERE: i64 = -1;
 
 /// Resolution of groups among threads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Segments {
     form: Form,
-    round: Option<Box<Round>>,
 }
 
 /// Who reduces what.
@@ -69,9 +68,10 @@ enum Form {
     SortedWorker,
 }
 
-/// What a thread has in a round.
+/// What a thread has in a round, in one kernel.
 #[derive(Debug, Clone)]
-struct Round {
+pub struct Round {
+    form: Form,
     /// `i64`.
     slot: Var,
     /// The parts of each cell.
@@ -105,7 +105,7 @@ impl Segments {
             Resolution::WorkEfficient if fits => Form::Block,
             _ => Form::Warp,
         };
-        Some(Segments { form, round: None })
+        Some(Segments { form })
     }
 
     /// Who resolves, for people.
@@ -118,7 +118,7 @@ impl Segments {
     }
 
     /// Before the row loop.
-    pub fn begin(&mut self, cx: &mut Context<'_>, cells: &Cells) {
+    pub fn begin(&self, cx: &mut Context<'_>, cells: &Cells) -> Round {
         let shared = (self.form == Form::Block).then(|| Shared::declare(cx, cells));
         let b = &mut *cx.builder;
         let skips = matches!(self.form, Form::Warp | Form::Block).then(|| {
@@ -129,15 +129,16 @@ impl Segments {
         let slot = b.var_of("own_slot", nowhere);
         let parts = |op: CellOp| op.parts().iter().map(|part| b.var("own", *part)).collect();
         let parts = cells.cells.iter().map(|cell| cell.op).map(parts).collect();
-        self.round = Some(Box::new(Round { slot, parts, skips, shared }));
+        Round { form: self.form, slot, parts, skips, shared }
     }
+}
 
+impl Round {
     /// Before a row.
     pub fn open(&self, cx: &mut Context<'_>) {
-        let Some(round) = &self.round else { return cx.impossible("a row before the loop over rows") };
         if self.form != Form::SortedWorker {
             let nowhere = cx.builder.i64(NOWHERE);
-            cx.builder.assign(round.slot, nowhere);
+            cx.builder.assign(self.slot, nowhere);
         }
     }
 
@@ -149,21 +150,20 @@ impl Segments {
         (slot, values): (V, &[Vec<V>]),
         apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
     ) {
-        let Some(round) = &self.round else { return cx.impossible("a row before the loop over rows") };
         if self.form != Form::SortedWorker {
-            cx.builder.assign(round.slot, slot);
-            return assign(cx, &round.parts, values);
+            cx.builder.assign(self.slot, slot);
+            return assign(cx, &self.parts, values);
         }
-        let known = cx.builder.read(round.slot);
+        let known = cx.builder.read(self.slot);
         let same = cx.builder.eq(known, slot);
         cx.begin_if(same);
-        for (cell, (part, value)) in cells.cells.iter().zip(round.parts.iter().zip(values)) {
+        for (cell, (part, value)) in cells.cells.iter().zip(self.parts.iter().zip(values)) {
             combine_registers(cx, cell.op, part, value);
         }
         cx.begin_else();
-        add_own(cx, round, apply);
-        cx.builder.assign(round.slot, slot);
-        assign(cx, &round.parts, values);
+        add_own(cx, self, apply);
+        cx.builder.assign(self.slot, slot);
+        assign(cx, &self.parts, values);
         cx.end();
     }
 
@@ -174,25 +174,22 @@ impl Segments {
         cells: &Cells,
         apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
     ) {
-        let Some(round) = &self.round else { return cx.impossible("a row before the loop over rows") };
-        match (self.form, round.skips) {
+        match (self.form, self.skips) {
             (Form::SortedWorker, _) => return,
-            (_, Some(skips)) => resolve_or_skip(cx, cells, round, skips),
+            (_, Some(skips)) => resolve_or_skip(cx, cells, self, skips),
             _ => {
-                let own = cx.builder.read(round.slot);
-                let values = read(cx, &round.parts).into_iter().flatten().collect();
-                reduce_in_warp(cx, cells, round, own, values);
+                let own = cx.builder.read(self.slot);
+                let values = read(cx, &self.parts).into_iter().flatten().collect();
+                reduce_in_warp(cx, cells, self, own, values);
             }
         }
-        add_own(cx, round, apply);
+        add_own(cx, self, apply);
     }
 
     /// After the row loop.
     pub fn end(&self, cx: &mut Context<'_>, apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>])) {
-        match (&self.round, self.form) {
-            (Some(round), Form::SortedWorker) => add_own(cx, round, apply),
-            (None, _) => cx.impossible("the end of a loop over rows without its beginning"),
-            _ => {}
+        if self.form == Form::SortedWorker {
+            add_own(cx, self, apply);
         }
     }
 }

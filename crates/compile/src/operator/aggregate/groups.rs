@@ -1,0 +1,95 @@
+//! What every table of groups does, wherever the groups are: one group without keys (`single`), direct-addressed (`direct`),
+//! or found by hashing (`hashed`).
+
+use std::fmt;
+
+use kelpie_kir::builder::V;
+
+use super::functions::Cells;
+use crate::context::{Context, Lowered, Unsupported};
+use crate::expr::Expr;
+use crate::operator::Flow;
+use crate::pipeline::ColumnInfo;
+
+/// Where the groups are, planned.
+pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
+    /// The class of the slots.
+    fn class(&self) -> usize;
+
+    /// States to clear before each run.
+    fn zeroed(&self) -> Vec<usize>;
+
+    /// Classes that can be too small.
+    fn grows(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// State that counts the groups, where one does.
+    fn count(&self) -> Option<usize>;
+
+    /// An upper bound of the groups.
+    fn row_bound(&self) -> u64;
+
+    /// Whether rows are added up by each thread or block before: other threads do not meet in a group.
+    fn is_local(&self) -> bool;
+
+    /// Whether dead rows can be taken with their flag, without a branch.
+    fn takes_flags(&self) -> bool;
+
+    /// Emits what precedes the row loop.
+    fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells) -> Box<dyn GroupEmitter + 's>;
+
+    /// Where the kernel leaves sums that another kernel reduces: their class and their state.
+    fn partials(&self) -> Option<(usize, usize)> {
+        None
+    }
+
+    /// The body of the kernel that reduces `rows` (`i64`) of those sums.
+    fn reduce(&self, cx: &mut Context<'_>, _cells: &Cells, _rows: V) {
+        cx.impossible("a reduction without sums of blocks");
+    }
+
+    /// Whether slot `slot` (`i64`) holds a group; `None`: every slot does.
+    fn present(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> Option<V>;
+
+    /// The first word of the cells in slot `slot`: `ptr<global, u64>`.
+    fn words(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> V;
+
+    /// The keys of the group in slot `slot`.
+    fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered>;
+}
+
+/// The group of a row.
+pub struct Located {
+    /// Its slot, `i64`, where there are several.
+    pub slot: Option<V>,
+    /// `bool`: the row is live; `None`: it is, or its slot is one that nobody looks at.
+    pub active: Option<V>,
+    /// The keys' values, where they were computed.
+    pub keys: Option<Vec<Lowered>>,
+}
+
+/// What happens where a row's group is known.
+pub type AtGroup<'n> = dyn FnMut(&mut Context<'_>, Located) -> Result<(), Unsupported> + 'n;
+
+/// A table of groups in one kernel.
+pub trait GroupEmitter {
+    /// Finds or makes the group of the current row; `next` goes on there.
+    fn locate(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Expr],
+        flow: Flow,
+        next: &mut AtGroup<'_>,
+    ) -> Result<(), Unsupported>;
+
+    /// Adds a row's contributions to the group in `slot`.
+    fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]);
+
+    /// What cell `index`, of one part, of the group in `slot` holds where this thread adds up; `None` where it cannot be
+    /// looked at.
+    fn current(&self, cx: &mut Context<'_>, slot: Option<V>, index: usize) -> Option<V>;
+
+    /// After the row loop.
+    fn end(&self, cx: &mut Context<'_>);
+}

@@ -1,0 +1,114 @@
+//! Groups found by hashing: a [`KeyTable`] whose keys have the cells of their group as words.
+
+use std::fmt;
+
+use kelpie_kir::Scope;
+use kelpie_kir::builder::V;
+
+use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
+use super::hash::KeyTable;
+use super::{Cells, update_group, word_pointer};
+use crate::context::{Context, Lowered, Unsupported};
+use crate::expr::{Expr, lower};
+use crate::operator::Flow;
+use crate::pipeline::ColumnInfo;
+
+/// Groups in a hash table.
+#[derive(Debug)]
+pub struct HashGroups {
+    pub table: KeyTable,
+    /// Groups at most, by the rows.
+    pub row_bound: u64,
+}
+
+impl fmt::Display for HashGroups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.table.fmt(f)
+    }
+}
+
+impl GroupTable for HashGroups {
+    fn class(&self) -> usize {
+        self.table.class
+    }
+
+    fn zeroed(&self) -> Vec<usize> {
+        self.table.zeroed()
+    }
+
+    fn grows(&self) -> Vec<usize> {
+        vec![self.table.class]
+    }
+
+    fn count(&self) -> Option<usize> {
+        Some(self.table.count)
+    }
+
+    fn row_bound(&self) -> u64 {
+        self.row_bound
+    }
+
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    /// A probe loops.
+    fn takes_flags(&self) -> bool {
+        false
+    }
+
+    fn begin<'s>(&'s self, _cx: &mut Context<'_>, cells: &'s Cells) -> Box<dyn GroupEmitter + 's> {
+        Box::new(HashEmitter { table: &self.table, cells })
+    }
+
+    fn present(&self, cx: &mut Context<'_>, _cells: &Cells, slot: V) -> Option<V> {
+        Some(self.table.present(cx, slot))
+    }
+
+    fn words(&self, cx: &mut Context<'_>, _cells: &Cells, slot: V) -> V {
+        self.table.words(cx, slot)
+    }
+
+    fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
+        self.table.keys(cx, columns, slot)
+    }
+}
+
+/// The groups in one kernel.
+struct HashEmitter<'s> {
+    table: &'s KeyTable,
+    cells: &'s Cells,
+}
+
+impl GroupEmitter for HashEmitter<'_> {
+    fn locate(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Expr],
+        _flow: Flow,
+        next: &mut AtGroup<'_>,
+    ) -> Result<(), Unsupported> {
+        let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
+        let probe = self.table.insert(cx, &values)?;
+        let found = cx.builder.read(probe.found);
+        cx.begin_if(found);
+        let slot = cx.builder.read(probe.slot);
+        next(cx, Located { slot: Some(slot), active: None, keys: Some(values) })?;
+        cx.end();
+        Ok(())
+    }
+
+    fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
+        let Some(slot) = slot else { return cx.impossible("a row without a slot") };
+        let base = self.table.words(cx, slot);
+        update_group(cx, self.cells, base, values, Scope::Device);
+    }
+
+    fn current(&self, cx: &mut Context<'_>, slot: Option<V>, index: usize) -> Option<V> {
+        let base = self.table.words(cx, slot?);
+        let pointer = word_pointer(cx, base, self.cells.cells.get(index)?.word);
+        Some(cx.builder.atomic_load(pointer, Scope::Device))
+    }
+
+    fn end(&self, _cx: &mut Context<'_>) {}
+}

@@ -1,0 +1,199 @@
+//! The sink of an aggregation: rows into the cells of their groups.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use kelpie_kir::builder::V;
+
+use super::extremes::keep_better;
+use super::groups::{GroupEmitter, Located};
+use super::segments::Round;
+use super::{AggregateOperator, ROWS_PER_THREAD, distinct};
+use crate::context::{Context, Unsupported};
+use crate::expr::{columns_read, lower};
+use crate::operator::Flow;
+use crate::operator::roles::{Arrival, Emitter, Job, Needs, Sink};
+use crate::pipeline::{HostAction, Task, When};
+
+/// Adds rows to groups.
+#[derive(Debug)]
+pub(crate) struct AddToGroups(pub Arc<AggregateOperator>);
+
+impl fmt::Display for AddToGroups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Sink for AddToGroups {
+    fn needs(&self) -> Needs {
+        let AggregateOperator { table, sets, .. } = &*self.0;
+        let mut zeroed = table.zeroed();
+        zeroed.extend(sets.iter().flat_map(distinct::DistinctSet::zeroed));
+        let mut grows = table.grows();
+        grows.extend(sets.iter().map(distinct::DistinctSet::class));
+        Needs { zeroed, produced: table.count(), around: HostAction::each(When::OnGrow, grows, Task::Grow) }
+    }
+
+    fn read(&self, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        self.0.expressions().flat_map(columns_read).collect()
+    }
+
+    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
+        self.0.sets.is_empty()
+            && self.0.table.takes_flags()
+            && self.0.expressions().all(|expr| (arrival.is_speculative)(expr))
+    }
+
+    fn begin<'s>(
+        &'s self,
+        cx: &mut Context<'_>,
+        job: &Job<'s>,
+    ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
+        let AggregateOperator { cells, table, segments, .. } = &*self.0;
+        // Rows that come sorted have their texts stored.
+        if segments.is_none() && cells.cells.iter().any(|cell| !cell.op.is_plain()) {
+            cx.declare_scratch();
+        }
+        let groups = table.begin(cx, cells);
+        let round = segments.map(|segments| segments.begin(cx, cells));
+        let is_simt = cx.target.lanes > 1 || cx.target.block_threads > 1;
+        let rows_at_once = if job.flags && is_simt { ROWS_PER_THREAD } else { 1 };
+        Ok(Box::new(AggregateEmitter { plan: &self.0, groups, round, rows_at_once, prepared: Vec::new() }))
+    }
+}
+
+/// An aggregation in one kernel.
+struct AggregateEmitter<'s> {
+    plan: &'s AggregateOperator,
+    groups: Box<dyn GroupEmitter + 's>,
+    /// What neighbours have for the same groups, where they add it up before.
+    round: Option<Round>,
+    /// Rows that a thread prepares before it adds the first to its group: their loads are in flight together.
+    rows_at_once: i64,
+    prepared: Vec<PreparedRow>,
+}
+
+/// A row that was prepared: the slot of its group where there are several, and its contribution to each cell (the cell's
+/// parts).
+struct PreparedRow {
+    slot: Option<V>,
+    values: Vec<Vec<V>>,
+}
+
+impl Emitter for AggregateEmitter<'_> {
+    fn rows_at_once(&self) -> i64 {
+        self.rows_at_once
+    }
+
+    fn begin_round(&mut self, cx: &mut Context<'_>) {
+        if self.rows_at_once > 1 {
+            cx.clear_scratch();
+        }
+        if let Some(round) = &self.round {
+            round.open(cx);
+        }
+    }
+
+    fn row(&mut self, cx: &mut Context<'_>, _row: V, flow: Flow) -> Result<(), Unsupported> {
+        if self.rows_at_once == 1 {
+            cx.clear_scratch();
+        }
+        let (plan, rows_at_once) = (self.plan, self.rows_at_once);
+        let (groups, round, prepared) = (&*self.groups, &self.round, &mut self.prepared);
+        groups.locate(cx, &plan.keys, flow, &mut |cx, located| {
+            let row = prepare(cx, plan, located)?;
+            match rows_at_once {
+                1 => add(cx, plan, (groups, round.as_ref()), &row),
+                _ => {
+                    prepared.push(row);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn end_round(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        let (groups, cells) = (&*self.groups, &self.plan.cells);
+        for row in std::mem::take(&mut self.prepared) {
+            add(cx, self.plan, (groups, self.round.as_ref()), &row)?;
+        }
+        if let Some(round) = &self.round {
+            round.close(cx, cells, |cx, slot, values| groups.add(cx, Some(slot), values));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        let groups = &*self.groups;
+        groups.end(cx);
+        if let Some(round) = &self.round {
+            round.end(cx, |cx, slot, values| groups.add(cx, Some(slot), values));
+        }
+        Ok(())
+    }
+}
+
+/// Everything that only reads, but for sets of distinct values.
+fn prepare(
+    cx: &mut Context<'_>,
+    plan: &AggregateOperator,
+    located: Located,
+) -> Result<PreparedRow, Unsupported> {
+    let Located { slot, active, keys } = located;
+    let is_new = match plan.sets.is_empty() {
+        true => Vec::new(),
+        false => {
+            let keys = match keys {
+                Some(keys) => keys,
+                None => plan.keys.iter().map(|key| lower(cx, key)).collect::<Result<_, _>>()?,
+            };
+            distinct::insert(cx, &plan.sets, &keys, active)?
+        }
+    };
+    Ok(PreparedRow { slot, values: plan.cells.contributions(cx, active, &is_new)? })
+}
+
+/// Adds a row to its group: now, or once its branches are closed.
+fn add(
+    cx: &mut Context<'_>,
+    plan: &AggregateOperator,
+    (groups, round): (&dyn GroupEmitter, Option<&Round>),
+    row: &PreparedRow,
+) -> Result<(), Unsupported> {
+    let values = kept(cx, plan, groups, row)?;
+    match (round, row.slot) {
+        (Some(round), Some(slot)) => {
+            round.note(cx, &plan.cells, (slot, &values), |cx, slot, values| {
+                groups.add(cx, Some(slot), values);
+            });
+        }
+        (_, slot) => groups.add(cx, slot, &values),
+    }
+    Ok(())
+}
+
+/// A row's contributions without texts that its group does not take; the others are copied, where they are in scratch
+/// memory.
+fn kept(
+    cx: &mut Context<'_>,
+    plan: &AggregateOperator,
+    groups: &dyn GroupEmitter,
+    row: &PreparedRow,
+) -> Result<Vec<Vec<V>>, Unsupported> {
+    let mut kept = row.values.clone();
+    if !cx.uses_scratch() {
+        return Ok(kept);
+    }
+    for (index, (cell, value)) in plan.cells.cells.iter().zip(&mut kept).enumerate() {
+        let &[new] = value.as_slice() else { continue };
+        if cell.op.is_plain() {
+            continue;
+        }
+        let old = groups.current(cx, row.slot, index);
+        let old = old.ok_or_else(|| Unsupported::internal("a text cell that cannot be looked at"))?;
+        *value = vec![keep_better(cx, cell.op, old, new)?];
+    }
+    Ok(kept)
+}

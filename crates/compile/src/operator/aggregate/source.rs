@@ -1,0 +1,52 @@
+//! The groups of an aggregation as a source.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use kelpie_kir::builder::V;
+
+use super::{AggregateOperator, word_pointer};
+use crate::context::{Context, Unsupported};
+use crate::operator::roles::Source;
+use crate::pipeline::{ColumnInfo, Rows};
+
+/// The groups: keys, then aggregates.
+#[derive(Debug)]
+pub(crate) struct Groups(pub Arc<AggregateOperator>);
+
+impl fmt::Display for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("groups")
+    }
+}
+
+impl Source for Groups {
+    fn rows(&self) -> Rows {
+        Rows::Class(self.0.table.class())
+    }
+
+    fn columns(&self) -> Vec<ColumnInfo> {
+        self.0.columns()
+    }
+
+    fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
+        self.0.table.present(cx, &self.0.cells, row)
+    }
+
+    fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
+        let AggregateOperator { table, cells, key_columns, .. } = &*self.0;
+        let base = table.words(cx, cells, row);
+        let mut columns = table.keys(cx, key_columns, row);
+        columns.extend(cells.results(cx, |cx, word| word_pointer(cx, base, word))?);
+        cx.begin_values(columns);
+        Ok(())
+    }
+
+    /// All columns of a group are always there.
+    fn read(&self, _columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) {}
+
+    fn sums(&self) -> Vec<String> {
+        self.0.cells.names()
+    }
+}

@@ -1,0 +1,166 @@
+//! The sinks of a join's build side: its rows into the store, the store into the index, and where that has buckets, the
+//! store into these.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use kelpie_kir::builder::V;
+
+use super::JoinOperator;
+use crate::context::{Context, Unsupported};
+use crate::expr::columns_read;
+use crate::operator::Flow;
+use crate::operator::dense::DenseEmitter;
+use crate::operator::roles::{Arrival, DenseTarget, Emitter, Job, Needs, Sink};
+use crate::pipeline::{HostAction, Task, When};
+use crate::table::bounds::Bounds;
+
+/// Stores the rows of the build side.
+#[derive(Debug)]
+pub(crate) struct StoreBuildSide(pub Arc<JoinOperator>);
+
+impl fmt::Display for StoreBuildSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("build side")
+    }
+}
+
+impl Sink for StoreBuildSide {
+    fn needs(&self) -> Needs {
+        let JoinOperator { store, matched, nulls, .. } = &*self.0;
+        let zeroed = store.zeroed().into_iter().chain(*matched).chain(*nulls).collect();
+        let around = HostAction::each(When::OnGrow, vec![store.class], Task::Grow);
+        Needs { zeroed, produced: Some(store.row_count()), around }
+    }
+
+    fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        let stored = self.0.store.needed(states);
+        stored.iter().filter_map(|column| self.0.stored.get(*column)).flat_map(columns_read).collect()
+    }
+
+    fn target(&self) -> Option<DenseTarget> {
+        Some(self.0.store.target())
+    }
+
+    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
+        arrival.resolves
+    }
+
+    fn begin<'s>(
+        &'s self,
+        cx: &mut Context<'_>,
+        job: &Job<'s>,
+    ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
+        let rows = DenseEmitter::begin(&self.0.store, cx, job);
+        Ok(Box::new(StoreEmitter { join: &self.0, rows }))
+    }
+}
+
+struct StoreEmitter<'s> {
+    join: &'s JoinOperator,
+    rows: DenseEmitter<'s>,
+}
+
+impl Emitter for StoreEmitter<'_> {
+    fn begin_row(&mut self, cx: &mut Context<'_>) {
+        self.rows.begin_row(cx);
+    }
+
+    fn row(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<(), Unsupported> {
+        cx.push_projection(&self.join.stored);
+        self.rows.row(cx, row, flow)
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        self.rows.end(cx)
+    }
+}
+
+/// Puts the rows of the store into the index, or counts them into its buckets.
+#[derive(Debug)]
+pub(crate) struct IndexRows(pub Arc<JoinOperator>);
+
+impl fmt::Display for IndexRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "index ({})", self.0.index)
+    }
+}
+
+impl Sink for IndexRows {
+    fn needs(&self) -> Needs {
+        let JoinOperator { store, index, ordinal, .. } = &*self.0;
+        let sized = Vec::from_iter(index.sized());
+        let mut around = HostAction::each(When::BeforeGroup, sized, Task::Size);
+        around.extend(HostAction::each(When::OnDuplicate, vec![*ordinal], Task::BreakPromise));
+        Needs { zeroed: index.zeroed(), produced: Some(store.row_count()), around }
+    }
+
+    fn read(&self, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        (0..self.0.probe_keys.len()).collect()
+    }
+
+    fn begin<'s>(
+        &'s self,
+        cx: &mut Context<'_>,
+        _job: &Job<'s>,
+    ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
+        Ok(Box::new(IndexEmitter { join: &self.0, bounds: self.0.index.begin(cx) }))
+    }
+}
+
+struct IndexEmitter<'s> {
+    join: &'s JoinOperator,
+    /// Of the only key.
+    bounds: Option<Bounds>,
+}
+
+impl Emitter for IndexEmitter<'_> {
+    fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
+        self.join.index.insert(cx, &self.join.store, row, self.bounds)
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        self.join.index.end(cx, self.bounds);
+        Ok(())
+    }
+}
+
+/// Puts the rows of the store, which are counted, into their buckets.
+#[derive(Debug)]
+pub(crate) struct FillBuckets(pub Arc<JoinOperator>);
+
+impl fmt::Display for FillBuckets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("buckets")
+    }
+}
+
+impl Sink for FillBuckets {
+    fn needs(&self) -> Needs {
+        let JoinOperator { store, index, .. } = &*self.0;
+        let summed = Vec::from_iter(index.prefix_sum());
+        let around = HostAction::each(When::BeforeChain, summed, Task::PrefixSum);
+        Needs { zeroed: Vec::new(), produced: Some(store.row_count()), around }
+    }
+
+    fn read(&self, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        (0..self.0.probe_keys.len()).collect()
+    }
+
+    fn begin<'s>(
+        &'s self,
+        _cx: &mut Context<'_>,
+        _job: &Job<'s>,
+    ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
+        Ok(Box::new(FillEmitter(&self.0)))
+    }
+}
+
+struct FillEmitter<'s>(&'s JoinOperator);
+
+impl Emitter for FillEmitter<'_> {
+    fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
+        self.0.index.fill(cx, row)
+    }
+}

@@ -1,0 +1,136 @@
+//! The rows of a join's build side as sources: all of them, for the index, and those that the kind keeps, for the result.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{Scalar, Type};
+
+use super::{JoinOperator, boolean};
+use crate::context::{Argument, Context, Joined, Unsupported};
+use crate::operator::roles::Source;
+use crate::pipeline::{ColumnInfo, Rows};
+use crate::plan::JoinKind;
+
+/// All rows of a join's store, with the store's columns.
+#[derive(Debug)]
+pub(crate) struct StoredRows(pub Arc<JoinOperator>);
+
+impl fmt::Display for StoredRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("build side")
+    }
+}
+
+impl Source for StoredRows {
+    fn rows(&self) -> Rows {
+        self.0.store.rows()
+    }
+
+    fn columns(&self) -> Vec<ColumnInfo> {
+        self.0.store.infos()
+    }
+
+    fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
+        self.0.store.is_taken(cx, row)
+    }
+
+    fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
+        let columns = self.0.store.columns().iter();
+        cx.push_joined(columns.map(|column| Joined::stored(column, row, None)).collect());
+        Ok(())
+    }
+
+    fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
+        self.0.store.read(columns, states);
+    }
+}
+
+/// The rows of a join's build side that its kind keeps.
+#[derive(Debug)]
+pub(crate) struct KeptRows(pub Arc<JoinOperator>);
+
+impl fmt::Display for KeptRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("build rows")
+    }
+}
+
+impl Source for KeptRows {
+    fn rows(&self) -> Rows {
+        self.0.store.rows()
+    }
+
+    fn columns(&self) -> Vec<ColumnInfo> {
+        self.0.columns().to_vec()
+    }
+
+    fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
+        match (self.0.store.is_taken(cx, row), self.0.is_kept(cx, row)) {
+            (Some(taken), Some(kept)) => Some(cx.builder.and(taken, kept)),
+            (taken, kept) => taken.or(kept),
+        }
+    }
+
+    fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
+        let mut columns = self.0.build_columns(row, None);
+        if self.0.kind == JoinKind::BuildMark
+            && let Some(matched) = self.0.is_matched(cx, row)
+        {
+            columns.push(Joined::Value(boolean(matched)));
+        }
+        cx.push_joined(columns);
+        Ok(())
+    }
+
+    fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
+        self.0.read_build(columns, states);
+        if self.0.nulls.is_some() {
+            self.0.store.read(&(0..self.0.probe_keys.len()).collect(), states);
+        }
+    }
+}
+
+impl JoinOperator {
+    /// Whether the kind keeps the build row at `place` (`i64`), which is one; `None`: it keeps all.
+    fn is_kept(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
+        if self.kind == JoinKind::BuildMark {
+            return None;
+        }
+        let matched = self.is_matched(cx, place)?;
+        if self.kind == JoinKind::BuildSemi {
+            return Some(matched);
+        }
+        let unmatched = cx.builder.not(matched);
+        Some(self.not_in(cx, place, unmatched))
+    }
+
+    /// `NOT IN`: nothing passes once the probe side has a NULL key, and no NULL key unless the probe side is empty.
+    fn not_in(&self, cx: &mut Context<'_>, place: V, unmatched: V) -> V {
+        let Some(state) = self.nulls else { return unmatched };
+        let nulls = cx.argument("probe_nulls", Type::global(Scalar::U32), Argument::State(state));
+        let seen = cx.builder.load(nulls);
+        let two = cx.builder.u32(2);
+        let no_null = cx.builder.lt(seen, two);
+        let mut live = cx.builder.and(unmatched, no_null);
+        let zero = cx.builder.u32(0);
+        let empty = cx.builder.eq(seen, zero);
+        for column in &self.store.columns()[..self.probe_keys.len()] {
+            if let Some(valid) = column.load_valid(cx, place) {
+                let passes = cx.builder.or(valid, empty);
+                live = cx.builder.and(live, passes);
+            }
+        }
+        live
+    }
+
+    fn is_matched(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
+        self.matched.map(|state| {
+            let flags = cx.argument("matched", Type::global(Scalar::U32), Argument::State(state));
+            let flag = cx.builder.element(flags, place);
+            let zero = cx.builder.u32(0);
+            cx.builder.ne(flag, zero)
+        })
+    }
+}

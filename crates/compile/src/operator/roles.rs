@@ -1,0 +1,235 @@
+//! The roles that operators have in a pipeline: a source, steps, and a sink.
+//!
+//! What plays a role is a *plan*: it is made once, never changes, and can emit any number of kernels, also side by side.
+//! What only the emission of one kernel needs (registers, shared memory, places in the code) is in an [`Emitter`], which is
+//! made when the kernel begins and thrown away with it.
+//!
+//! Code is emitted in continuations (produce/consume, Neumann 2011): a step emits what it does to a row and calls `next` at
+//! the place in the code where a row goes on; what it has opened (a branch, a loop over matches) it closes when `next` has
+//! returned. So a step may let no, one or several rows go on, and can act once more when the row has gone through everything
+//! behind it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use kelpie_kir::builder::V;
+
+use super::Flow;
+use super::places::Dense;
+use crate::Resolution;
+use crate::context::{Context, Unsupported};
+use crate::expr::Expr;
+use crate::pipeline::{ColumnInfo, Counting, HostAction, Rows};
+
+/// What follows in a kernel: emits the rest of a row's way.
+pub(crate) type Next<'n> = dyn FnMut(&mut Context<'_>, Flow) -> Result<(), Unsupported> + 'n;
+
+/// Where the rows of a pipeline come from.
+pub(crate) trait Source: fmt::Debug + fmt::Display + Send + Sync {
+    /// How many rows, or places for rows, there are.
+    fn rows(&self) -> Rows;
+
+    /// What is known of its columns.
+    fn columns(&self) -> Vec<ColumnInfo>;
+
+    /// Whether there is a row at every place.
+    fn has_every_row(&self) -> bool {
+        false
+    }
+
+    /// Whether what a row makes may be computed at places without a row too.
+    fn is_speculative(&self) -> bool {
+        false
+    }
+
+    /// Whether it is a table, whose column an expression over its columns may be pruned by.
+    fn is_scan(&self) -> bool {
+        false
+    }
+
+    /// Whether it is what the pipeline before it materialised.
+    fn is_materialized(&self) -> bool {
+        false
+    }
+
+    /// Whether there is a row at place `row` (`i64`), as a `bool`; `None`: at every place.
+    fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V>;
+
+    /// Makes the row at place `row` (`i64`) the current one.
+    fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported>;
+
+    /// Adds the states that hold its `columns`, and those that decide which rows are live, to `states`.
+    fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>);
+
+    /// What its sums are called that can be beyond their type, by the number that they are reported with.
+    fn sums(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What happens to rows between the source and the sink.
+pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
+    /// Emits the step. `speculative`: what it computes may be computed for rows that are not live.
+    fn consume(
+        &self,
+        cx: &mut Context<'_>,
+        flow: Flow,
+        speculative: bool,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported>;
+
+    /// What is known of the columns behind it, where it changes them.
+    fn columns(&self, below: &[ColumnInfo]) -> Option<Vec<ColumnInfo>>;
+
+    /// The column before it that a column behind it is, where it is one unchanged.
+    fn below(&self, column: usize) -> Option<usize>;
+
+    /// The columns before it that are read where those behind it in `columns` are; adds the states that it reads itself.
+    fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) -> BTreeSet<usize>;
+
+    /// The condition, where it does nothing but keep the rows of which this is true.
+    fn condition(&self) -> Option<&Expr> {
+        None
+    }
+
+    /// The columns behind it, where it does nothing but compute them.
+    fn projection(&self) -> Option<&[Expr]> {
+        None
+    }
+
+    /// Whether it branches or loops whatever the flow is: threads are not together behind it.
+    fn diverges(&self) -> bool {
+        false
+    }
+
+    /// Whether it may make several rows of one.
+    fn expands(&self) -> bool {
+        false
+    }
+}
+
+/// Where the rows of a pipeline go.
+pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
+    /// What the engine has to do for it.
+    fn needs(&self) -> Needs;
+
+    /// The columns that it reads, where later pipelines read `states`; adds the states that it reads itself.
+    fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize>;
+
+    /// The array that it writes densely, where it does only that: its places may be counted before.
+    fn target(&self) -> Option<DenseTarget> {
+        None
+    }
+
+    /// What writes its rows from a selection vector, where that is possible.
+    fn staged(&self) -> Option<&dyn Dense> {
+        None
+    }
+
+    /// Whether rows should come to it with a flag, not by branches. Not asked where a step diverges.
+    fn takes_flags(&self, _arrival: &Arrival<'_>) -> bool {
+        false
+    }
+
+    /// Whether what it makes has addresses of text in it.
+    fn keeps_text(&self) -> bool {
+        true
+    }
+
+    /// The rows that it works on, where these are not those of the source.
+    fn own_rows(&self) -> Option<Rows> {
+        None
+    }
+
+    /// Emits a kernel that has no loop over the source's rows; whether this is one. `rows`: how many there are, `i64`.
+    fn emit_alone(&self, _cx: &mut Context<'_>, _rows: V) -> Result<bool, Unsupported> {
+        Ok(false)
+    }
+
+    /// Emits what precedes the loop over the rows, at uniform control flow.
+    fn begin<'s>(&'s self, cx: &mut Context<'_>, job: &Job<'s>)
+    -> Result<Box<dyn Emitter + 's>, Unsupported>;
+}
+
+/// A sink in one kernel. The methods are called in the order in which the code stands.
+pub(crate) trait Emitter {
+    /// Rows of a thread that come to [`Emitter::row`] one after the other before [`Emitter::end_round`].
+    fn rows_at_once(&self) -> i64 {
+        1
+    }
+
+    /// `bool`: no more rows are wanted; `None`: all are. The same in every lane of a warp.
+    fn is_done(&self, _cx: &mut Context<'_>) -> Option<V> {
+        None
+    }
+
+    /// Before a thread's next rows of the source, at uniform control flow.
+    fn begin_round(&mut self, _cx: &mut Context<'_>) {}
+
+    /// Before a row of the source, once it is known that there is one.
+    fn begin_row(&mut self, _cx: &mut Context<'_>) {}
+
+    /// A row that has come through all steps, which was made of row `row` (`i64`) of the source.
+    fn row(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<(), Unsupported>;
+
+    /// After everything that row `row` (`i64`) of the source became.
+    fn end_row(&mut self, _cx: &mut Context<'_>, _row: V) {}
+
+    /// After a thread's rows, at uniform control flow.
+    fn end_round(&mut self, _cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        Ok(())
+    }
+
+    /// After the loop over the rows, at uniform control flow.
+    fn end(&mut self, _cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        Ok(())
+    }
+}
+
+/// How rows come to a sink, as far as the pipeline says.
+pub(crate) struct Arrival<'a> {
+    /// Threads are to resolve what they do among each other (A3, B3, C3), and can, as they are together.
+    pub resolves: bool,
+    /// Every row of a table comes, and none is left out by ranges.
+    pub keeps_all: bool,
+    /// Whether an expression over the row may be computed for rows that are not live.
+    pub is_speculative: &'a dyn Fn(&Expr) -> bool,
+}
+
+/// What an emitter is made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    /// Rows of the source, `i64`.
+    pub rows: V,
+    /// How the places of rows are found, where they are counted before.
+    pub counting: Option<&'a Counting>,
+    /// States that later pipelines read.
+    pub needed: &'a BTreeSet<usize>,
+    /// Rows come with a flag.
+    pub flags: bool,
+    /// See [`Arrival::keeps_all`].
+    pub keeps_all: bool,
+    /// Who resolves places and sums among each other.
+    pub resolution: Resolution,
+}
+
+/// An array of rows that a sink writes densely.
+pub(crate) struct DenseTarget {
+    /// State that counts its rows, one `u64`.
+    pub total: usize,
+    /// Class of its capacity.
+    pub class: usize,
+    /// More rows than this are not wanted.
+    pub limit: Option<u64>,
+}
+
+/// What the engine has to do for a sink.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    /// States to clear before each run of its group: once for all pipelines that end in it.
+    pub zeroed: Vec<usize>,
+    /// State that counts what it has made.
+    pub produced: Option<usize>,
+    /// Everything else.
+    pub around: Vec<HostAction>,
+}

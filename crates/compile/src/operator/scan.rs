@@ -1,0 +1,66 @@
+//! A table as a source.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use kelpie_kir::builder::V;
+
+use super::roles::Source;
+use crate::context::{Context, Unsupported};
+use crate::layout::ColumnLayout;
+use crate::pipeline::{ColumnInfo, Rows};
+use crate::types::DataType;
+
+/// Columns of a table.
+#[derive(Debug)]
+pub(crate) struct ScanSource {
+    /// Number of the scan in the query.
+    pub scan: usize,
+    /// The table's name.
+    pub table: String,
+    /// The columns' types.
+    pub types: Vec<DataType>,
+    /// How they lie in memory.
+    pub layouts: Vec<ColumnLayout>,
+    /// What is known of them.
+    pub columns: Vec<ColumnInfo>,
+}
+
+impl fmt::Display for ScanSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "scan {}", self.table)
+    }
+}
+
+impl Source for ScanSource {
+    fn rows(&self) -> Rows {
+        Rows::Scan(self.scan)
+    }
+
+    fn columns(&self) -> Vec<ColumnInfo> {
+        self.columns.clone()
+    }
+
+    fn has_every_row(&self) -> bool {
+        true
+    }
+
+    fn is_speculative(&self) -> bool {
+        true
+    }
+
+    fn is_scan(&self) -> bool {
+        true
+    }
+
+    fn live(&self, _cx: &mut Context<'_>, _row: V) -> Option<V> {
+        None
+    }
+
+    fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
+        cx.begin_scan(self.scan, self.layouts.clone(), self.types.clone(), row);
+        Ok(())
+    }
+
+    fn read(&self, _columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) {}
+}

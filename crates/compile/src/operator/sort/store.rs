@@ -1,0 +1,107 @@
+//! The sink of a sort: stores rows with the words of their keys.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Builtin, Scalar};
+
+use super::SortOperator;
+use super::top::{self, Heap};
+use crate::context::{Context, Unsupported};
+use crate::operator::Flow;
+use crate::operator::dense::DenseEmitter;
+use crate::operator::roles::{Arrival, DenseTarget, Emitter, Job, Needs, Sink};
+use crate::pipeline::{HostAction, Task, When};
+
+/// Stores the rows of a sort.
+#[derive(Debug)]
+pub(crate) struct SortRows(pub Arc<SortOperator>);
+
+impl fmt::Display for SortRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sort")
+    }
+}
+
+impl Sink for SortRows {
+    fn needs(&self) -> Needs {
+        let SortOperator { count, class, .. } = *self.0;
+        let around = HostAction::each(When::OnGrow, vec![class], Task::Grow);
+        Needs { zeroed: vec![count], produced: Some(count), around }
+    }
+
+    fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        let columns = self.0.columns.iter().enumerate();
+        let stored = columns.filter(|(_, column)| column.is_used(states)).map(|(index, _)| index);
+        stored.chain(self.0.words.columns()).collect()
+    }
+
+    fn target(&self) -> Option<DenseTarget> {
+        Some(DenseTarget { total: self.0.count, class: self.0.class, limit: None })
+    }
+
+    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
+        arrival.resolves && !(arrival.keeps_all && self.0.single)
+    }
+
+    fn begin<'s>(
+        &'s self,
+        cx: &mut Context<'_>,
+        job: &Job<'s>,
+    ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
+        let sort = self.0.as_ref();
+        if job.counting.is_some() || job.flags {
+            return Ok(Box::new(DenseEmitter::begin(sort, cx, job)));
+        }
+        let serial = cx.target.lanes == 1 && cx.target.block_threads == 1;
+        let wanted = sort.fetch.filter(|wanted| serial && (1..=top::MAX_ROWS).contains(wanted));
+        let heap = wanted.map(|wanted| Heap::begin(cx, wanted));
+        let positional = job.keeps_all && sort.single && heap.is_none();
+        if positional {
+            sort.count_all(cx, job.rows);
+        }
+        Ok(Box::new(SortEmitter { sort, heap, positional, needed: job.needed }))
+    }
+}
+
+impl SortOperator {
+    /// The first thread notes that all `rows` (`i64`) of the source are stored: no counter is needed for their places.
+    fn count_all(&self, cx: &mut Context<'_>, rows: V) {
+        let (block, thread) = (cx.builder.builtin(Builtin::BlockId), cx.builder.builtin(Builtin::ThreadId));
+        let (both, zero) = (cx.builder.binary(BinaryOp::Or, block, thread), cx.builder.u32(0));
+        let first = cx.builder.eq(both, zero);
+        cx.begin_if(first);
+        let counter = self.counter(cx);
+        let rows = cx.builder.bitcast(rows, Scalar::U64);
+        cx.builder.store(counter, rows);
+        cx.end();
+    }
+}
+
+/// Stores one row after the other.
+struct SortEmitter<'s> {
+    sort: &'s SortOperator,
+    /// Bounds the first rows, where only these are wanted.
+    heap: Option<Heap>,
+    /// A row's place is its number in the source.
+    positional: bool,
+    needed: &'s BTreeSet<usize>,
+}
+
+impl Emitter for SortEmitter<'_> {
+    fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
+        let sort = self.sort;
+        let Some(heap) = &self.heap else {
+            let place = if self.positional { row } else { sort.take(cx) };
+            return sort.store(cx, place, None, self.needed);
+        };
+        let word = sort.words.word(cx, 0)?;
+        heap.begin_if_kept(cx, word, sort.words.is_exact() && sort.words.count() == 1);
+        let place = sort.take(cx);
+        sort.store(cx, place, Some(word), self.needed)?;
+        cx.end();
+        Ok(())
+    }
+}

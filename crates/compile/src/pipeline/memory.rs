@@ -1,0 +1,71 @@
+//! What pipelines need to know of each other before any kernel is emitted: which states later ones read, so that nothing is
+//! stored that nobody reads, and the counters that their kernels share with the engine.
+
+use std::collections::BTreeSet;
+
+use kelpie_kir::Target;
+
+use super::Pipeline;
+use super::program::{Purpose, States};
+
+/// What a pipeline's kernels are given beside its operators' states.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// States that later pipelines read.
+    pub needed: BTreeSet<usize>,
+    /// State of the morsel counter of its kernel, where there is one.
+    pub morsels: Option<usize>,
+    /// Where a kernel counts the rows before.
+    pub count: Option<CountMemory>,
+}
+
+/// What a kernel that counts is given.
+#[derive(Debug)]
+pub(crate) struct CountMemory {
+    /// State of one `u32` a row of the source.
+    pub counts: usize,
+    /// State of one `u64` that counts all of them, where that may be too many for a `u32`.
+    pub rows: Option<usize>,
+    /// State of its morsel counter, where there is one.
+    pub morsels: Option<usize>,
+}
+
+/// Goes from the last pipeline to the first, and declares the counters.
+pub(crate) fn plan(pipelines: &[Pipeline], target: &Target, states: &mut States) -> Vec<Memory> {
+    states.of(Purpose::Store);
+    let is_simt = target.lanes > 1 || target.block_threads > 1;
+    let mut read = BTreeSet::new();
+    let mut planned: Vec<Memory> = Vec::new();
+    for pipeline in pipelines.iter().rev() {
+        let needed = read.clone();
+        pipeline.read(&mut read);
+        let takes_morsels = !is_simt && pipeline.sink.own_rows().is_none();
+        let morsels = takes_morsels.then(|| states.counter("morsels"));
+        let counts =
+            pipeline.counts.filter(|_| pipeline.sink.target().is_some() && !pipeline.is_one_to_one());
+        let count = counts.map(|counts| {
+            let rows = (pipeline.bound >= u64::from(u32::MAX)).then(|| states.counter("launch_rows"));
+            let morsels = (!is_simt).then(|| states.counter("morsels"));
+            CountMemory { counts, rows, morsels }
+        });
+        planned.push(Memory { needed, morsels, count });
+    }
+    planned.reverse();
+    planned
+}
+
+impl Pipeline {
+    /// Adds the states whose rows it reads, if later pipelines read `states`.
+    fn read(&self, states: &mut BTreeSet<usize>) {
+        let mut columns = self.sink.read(states);
+        for step in self.steps.iter().rev() {
+            columns = step.read(&columns, states);
+        }
+        self.source.read(&columns, states);
+    }
+
+    /// Whether each row of the source becomes exactly one.
+    pub(crate) fn is_one_to_one(&self) -> bool {
+        self.source.has_every_row() && self.steps.iter().all(|step| step.projection().is_some())
+    }
+}
