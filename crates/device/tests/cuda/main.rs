@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "launches hand-written kernels")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod fuzz;
 mod kernels;
 mod launches;
 mod memory;
