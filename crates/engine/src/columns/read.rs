@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::glance::{self, Glance, Seen};
 use super::integers::IntegerChunk;
-use super::text::{TextChunk, TextPartition};
+use super::text::TextPartition;
 use crate::error::EngineError;
 use crate::source::TableSource;
 
@@ -136,13 +136,7 @@ impl Part {
                 chunks.push(buffer);
                 bytes
             }
-            Values::Text(partition) => {
-                partition.push(array, &wanted.raw_text)?;
-                match partition.chunks.last() {
-                    Some(chunk @ TextChunk::Raw(..)) => chunk.text_bytes(&partition.entries) as usize,
-                    _ => array.len(),
-                }
-            }
+            Values::Text(partition) => partition.push(array, &wanted.raw_text)?,
         };
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         self.validity.push((array.len(), nulls));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::{Buffer as HostBuffer, NullBuffer};
+use arrow::datatypes::ArrowNativeType;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::types::Range;
@@ -22,6 +23,8 @@ use crate::error::EngineError;
 const DEVICE_DICTIONARY_BYTES: usize = 256 << 10;
 /// Rows that one task encodes and uploads at once: large enough for a device's copy engine, small enough for a cache.
 const TASK_ROWS: usize = 1 << 18;
+/// Bytes of texts from which on the start of a copy to the device costs less than a copy on the host before.
+const LARGE_CHUNK_BYTES: usize = 1 << 20;
 
 /// A column that knows its layout, but not yet its place.
 #[derive(Debug)]
@@ -337,7 +340,7 @@ impl Task {
             Work::Codes { run, code, remap } => {
                 let codes = run.iter().flat_map(|chunk| match chunk {
                     TextChunk::Codes(codes) => codes.as_slice(),
-                    TextChunk::Raw(..) => &[],
+                    TextChunk::Raw(..) | TextChunk::Gathered(_) => &[],
                 });
                 // The code of a NULL is 0, which no entry need have.
                 let codes = codes.map(|code| remap.get(usize::from(*code)).copied().unwrap_or(0));
@@ -348,19 +351,12 @@ impl Task {
                 device.upload(&buffer, offset, &stored)
             }
             Work::Texts { run, entries, start, ends } => {
-                let expected: u64 = run.iter().map(|chunk| chunk.text_bytes(&entries)).sum();
-                let mut bytes = Vec::with_capacity(expected as usize);
-                let mut positions = Vec::with_capacity(run.iter().map(TextChunk::rows).sum());
-                for chunk in run {
-                    let next = start + bytes.len() as u64;
-                    chunk.append_raw(&entries, &mut bytes, &mut positions, next);
-                }
-                device.upload(&buffer, offset, &bytes)?;
                 let positions = match ends.width {
-                    4 => HostBuffer::from_vec(positions.iter().map(|end| *end as u32).collect::<Vec<_>>()),
-                    _ => HostBuffer::from_vec(positions),
+                    4 => HostBuffer::from_vec(all_ends::<u32>(&run, &entries, start)),
+                    _ => HostBuffer::from_vec(all_ends::<u64>(&run, &entries, start)),
                 };
-                device.upload(&ends.buffer, ends.offset, &positions)
+                device.upload(&ends.buffer, ends.offset, &positions)?;
+                upload_texts(device, &buffer, offset, run, &entries)
             }
             Work::Validity(parts) => {
                 let mut bits = BooleanBufferBuilder::new(parts.iter().map(|(rows, _)| rows).sum());
@@ -374,6 +370,43 @@ impl Task {
             }
         }
     }
+}
+
+/// Where each text of some chunks ends, given where the first one starts.
+fn all_ends<E: ArrowNativeType>(run: &[TextChunk], entries: &Interner, mut start: u64) -> Vec<E> {
+    let mut ends = Vec::with_capacity(run.iter().map(TextChunk::rows).sum());
+    for chunk in run {
+        chunk.append_ends(entries, &mut ends, start);
+        start += chunk.text_bytes(entries);
+    }
+    ends
+}
+
+/// Uploads the texts of some chunks one after the other: large ones as they are, small ones together.
+fn upload_texts(
+    device: &dyn Device,
+    buffer: &Buffer,
+    mut offset: usize,
+    run: Vec<TextChunk>,
+    entries: &Interner,
+) -> Result<(), DeviceError> {
+    let mut upload = |bytes: &[u8]| {
+        device.upload(buffer, offset, bytes)?;
+        offset += bytes.len();
+        Ok(())
+    };
+    let mut small = Vec::new();
+    for chunk in run {
+        match chunk.bytes().filter(|bytes| bytes.len() >= LARGE_CHUNK_BYTES) {
+            Some(bytes) => {
+                upload(&small)?;
+                small.clear();
+                upload(bytes)?;
+            }
+            None => chunk.append_bytes(entries, &mut small),
+        }
+    }
+    upload(&small)
 }
 
 /// Runs tasks on as many threads as there are cores.

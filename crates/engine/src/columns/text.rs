@@ -1,5 +1,7 @@
 //! Text columns: codes of a dictionary while it stays small, else offsets and bytes.
 
+mod gathered;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +11,8 @@ use arrow::array::{
 };
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType};
+
+pub(super) use self::gathered::Gathered;
 
 /// A dictionary has at most this many entries, so that a code fits 16 bits.
 pub(super) const MAX_ENTRIES: usize = 1 << 16;
@@ -125,13 +129,15 @@ pub(super) enum TextOffsets {
     I64(ScalarBuffer<i64>),
 }
 
-/// The texts of a batch.
+/// The texts of a batch, or of several.
 #[derive(Debug)]
 pub(super) enum TextChunk {
     /// Codes of the partition's dictionary.
     Codes(Vec<u16>),
     /// Offsets, one more than rows, into bytes; the first need not be 0.
     Raw(TextOffsets, Buffer),
+    /// Texts of several batches that were copied together.
+    Gathered(Gathered),
 }
 
 /// The texts of a partition.
@@ -153,6 +159,7 @@ impl TextChunk {
             TextChunk::Codes(codes) => codes.len(),
             TextChunk::Raw(TextOffsets::I32(offsets), _) => offsets.len().saturating_sub(1),
             TextChunk::Raw(TextOffsets::I64(offsets), _) => offsets.len().saturating_sub(1),
+            TextChunk::Gathered(gathered) => gathered.rows(),
         }
     }
 
@@ -168,6 +175,7 @@ impl TextChunk {
             }
             TextChunk::Raw(TextOffsets::I32(offsets), _) => span(offsets),
             TextChunk::Raw(TextOffsets::I64(offsets), _) => span(offsets),
+            TextChunk::Gathered(gathered) => gathered.bytes().len() as u64,
         }
     }
 
@@ -186,58 +194,71 @@ impl TextChunk {
             }
             TextChunk::Raw(TextOffsets::I32(offsets), _) => longest(offsets),
             TextChunk::Raw(TextOffsets::I64(offsets), _) => longest(offsets),
+            // It is not longer than all of them.
+            TextChunk::Gathered(gathered) => gathered.bytes().len() as u64,
         }
     }
 
-    /// Appends the texts' bytes, and the offset of each text's end given that of the first's start.
-    pub(super) fn append_raw(
-        &self,
-        entries: &Interner,
-        bytes: &mut Vec<u8>,
-        ends: &mut Vec<u64>,
-        start: u64,
-    ) {
-        fn shift<O: ArrowNativeType>(
-            offsets: &[O],
-            text: &[u8],
-            bytes: &mut Vec<u8>,
-            ends: &mut Vec<u64>,
-            start: u64,
-        ) {
-            let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return };
-            let (first, last) = (first.as_usize(), last.as_usize());
-            bytes.extend_from_slice(text.get(first..last).unwrap_or_default());
-            ends.extend(offsets.iter().skip(1).map(|offset| start + (offset.as_usize() - first) as u64));
+    /// Appends where each text ends, given where the first one starts.
+    pub(super) fn append_ends<E: ArrowNativeType>(&self, entries: &Interner, ends: &mut Vec<E>, start: u64) {
+        fn shift<O: ArrowNativeType, E: ArrowNativeType>(offsets: &[O], ends: &mut Vec<E>, start: u64) {
+            let first = offsets.first().map_or(0, |first| first.as_usize());
+            let end = |offset: &O| E::usize_as(start as usize + (offset.as_usize() - first));
+            ends.extend(offsets.iter().skip(1).map(end));
         }
         match self {
             TextChunk::Codes(codes) => {
-                let mut end = start;
-                for code in codes {
-                    let text = entries.entry(usize::from(*code));
-                    bytes.extend_from_slice(text);
-                    end += text.len() as u64;
-                    ends.push(end);
-                }
+                let mut end = start as usize;
+                ends.extend(codes.iter().map(|code| {
+                    end += entries.entry(usize::from(*code)).len();
+                    E::usize_as(end)
+                }));
             }
-            TextChunk::Raw(TextOffsets::I32(offsets), text) => shift(offsets, text, bytes, ends, start),
-            TextChunk::Raw(TextOffsets::I64(offsets), text) => shift(offsets, text, bytes, ends, start),
+            TextChunk::Raw(TextOffsets::I32(offsets), _) => shift(offsets, ends, start),
+            TextChunk::Raw(TextOffsets::I64(offsets), _) => shift(offsets, ends, start),
+            TextChunk::Gathered(gathered) => {
+                let end = |end: &u32| E::usize_as(start as usize + *end as usize);
+                ends.extend(gathered.ends().iter().map(end));
+            }
+        }
+    }
+
+    /// Its texts one after the other, where it has them so.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        fn span<'a, O: ArrowNativeType>(offsets: &[O], text: &'a [u8]) -> Option<&'a [u8]> {
+            text.get(offsets.first()?.as_usize()..offsets.last()?.as_usize())
+        }
+        match self {
+            TextChunk::Codes(_) => None,
+            TextChunk::Raw(TextOffsets::I32(offsets), text) => span(offsets, text),
+            TextChunk::Raw(TextOffsets::I64(offsets), text) => span(offsets, text),
+            TextChunk::Gathered(gathered) => Some(gathered.bytes()),
+        }
+    }
+
+    /// Appends the texts' bytes.
+    pub(super) fn append_bytes(&self, entries: &Interner, bytes: &mut Vec<u8>) {
+        match self {
+            TextChunk::Codes(codes) => {
+                codes.iter().for_each(|code| bytes.extend_from_slice(entries.entry(usize::from(*code))));
+            }
+            _ => bytes.extend_from_slice(self.bytes().unwrap_or_default()),
         }
     }
 }
 
 impl TextPartition {
-    /// Adds a batch: as codes, unless the column has too many distinct texts (which `raw` tells all partitions).
-    /// `None` where the array is no text.
-    pub(super) fn push(&mut self, array: &ArrayRef, raw: &AtomicBool) -> Option<()> {
+    /// Adds a batch: as codes, unless the column has too many distinct texts (which `raw` tells all partitions). The bytes
+    /// that it takes at least; `None` where the array is no text.
+    pub(super) fn push(&mut self, array: &ArrayRef, raw: &AtomicBool) -> Option<usize> {
         if !raw.load(Ordering::Relaxed) {
             if let Some(codes) = self.codes(array)? {
                 self.chunks.push(TextChunk::Codes(codes));
-                return Some(());
+                return Some(array.len());
             }
             raw.store(true, Ordering::Relaxed);
         }
-        self.chunks.push(raw_chunk(array)?);
-        Some(())
+        raw_texts(array, &mut self.chunks)
     }
 
     fn codes(&mut self, array: &ArrayRef) -> Option<Option<Vec<u16>>> {
@@ -302,61 +323,62 @@ fn keyed_codes<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
         .collect()
 }
 
-fn raw_chunk(array: &ArrayRef) -> Option<TextChunk> {
+/// Adds a batch's texts as they are; how many bytes they have. Those that Arrow keeps one after the other are shared, others
+/// are gathered.
+fn raw_texts(array: &ArrayRef, chunks: &mut Vec<TextChunk>) -> Option<usize> {
     fn shared<O: OffsetSizeTrait>(array: &GenericStringArray<O>) -> (ScalarBuffer<O>, Buffer) {
         (array.offsets().inner().clone(), array.values().clone())
     }
+    let mut whole = |chunk: TextChunk| {
+        let bytes = chunk.bytes().map_or(0, <[u8]>::len);
+        chunks.push(chunk);
+        bytes
+    };
     Some(match array.data_type() {
         DataType::Utf8 => {
             let (offsets, bytes) = shared(array.as_string_opt::<i32>()?);
-            TextChunk::Raw(TextOffsets::I32(offsets), bytes)
+            whole(TextChunk::Raw(TextOffsets::I32(offsets), bytes))
         }
         DataType::LargeUtf8 => {
             let (offsets, bytes) = shared(array.as_string_opt::<i64>()?);
-            TextChunk::Raw(TextOffsets::I64(offsets), bytes)
+            whole(TextChunk::Raw(TextOffsets::I64(offsets), bytes))
         }
         DataType::Utf8View => {
             let views = array.as_string_view_opt()?;
             // The lower half of a view is its length.
             let lengths = views.views().iter().map(|view| *view as u32 as usize).enumerate();
             let bytes = lengths.filter(|(row, _)| views.is_valid(*row)).map(|(_, length)| length).sum();
-            gathered((0..views.len()).map(|row| views.is_valid(row).then(|| views.value(row))), bytes)
+            let texts = (0..views.len()).map(|row| views.is_valid(row).then(|| views.value(row)));
+            gathered::add(texts, bytes, chunks)
         }
         DataType::Dictionary(_, _) => downcast_dictionary_array!(
-            array => dictionary_raw(array)?,
+            array => dictionary_texts(array, chunks)?,
             _ => return None
         ),
         _ => return None,
     })
 }
 
-fn dictionary_raw<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Option<TextChunk> {
+fn dictionary_texts<K: ArrowDictionaryKeyType>(
+    array: &DictionaryArray<K>,
+    chunks: &mut Vec<TextChunk>,
+) -> Option<usize> {
     fn keyed<'a, K: ArrowDictionaryKeyType, A: ArrayAccessor<Item = &'a str>>(
         array: &DictionaryArray<K>,
         values: A,
-    ) -> TextChunk {
+        chunks: &mut Vec<TextChunk>,
+    ) -> usize {
         let text = |row| array.key(row).filter(|key| values.is_valid(*key)).map(|key| values.value(key));
-        gathered((0..array.len()).map(text), 0)
+        let bytes = (0..array.len()).filter_map(text).map(str::len).sum();
+        gathered::add((0..array.len()).map(text), bytes, chunks)
     }
     let values = array.values();
     Some(match values.data_type() {
-        DataType::Utf8 => keyed(array, values.as_string_opt::<i32>()?),
-        DataType::LargeUtf8 => keyed(array, values.as_string_opt::<i64>()?),
-        DataType::Utf8View => keyed(array, values.as_string_view_opt()?),
+        DataType::Utf8 => keyed(array, values.as_string_opt::<i32>()?, chunks),
+        DataType::LargeUtf8 => keyed(array, values.as_string_opt::<i64>()?, chunks),
+        DataType::Utf8View => keyed(array, values.as_string_view_opt()?, chunks),
         _ => return None,
     })
-}
-
-/// Texts one after the other; `bytes_expected` spares growing.
-fn gathered<'a>(texts: impl ExactSizeIterator<Item = Option<&'a str>>, bytes_expected: usize) -> TextChunk {
-    let mut offsets = Vec::with_capacity(texts.len() + 1);
-    let mut bytes = Vec::with_capacity(bytes_expected);
-    offsets.push(0);
-    for text in texts {
-        bytes.extend_from_slice(text.unwrap_or_default().as_bytes());
-        offsets.push(bytes.len() as i64);
-    }
-    TextChunk::Raw(TextOffsets::I64(offsets.into()), Buffer::from_vec(bytes))
 }
 
 #[cfg(test)]

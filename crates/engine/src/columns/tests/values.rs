@@ -210,6 +210,27 @@ fn texts_with_many_values_stay_texts() {
 }
 
 #[test]
+fn texts_of_many_batches_keep_their_order() {
+    let device = &device();
+    let text = |i: usize| (!i.is_multiple_of(7)).then(|| format!("{i} {}", "y".repeat(i % 40)));
+    let values: Vec<_> = (0..180_000).map(text).collect();
+    // Too many for a dictionary, and long enough in all to be copied as they are.
+    let views = array(StringViewArray::from_iter(values.clone()));
+    let views = (0..18).map(|i| views.slice(i * 10_000, 10_000) as ArrayRef);
+    let repeated = |first: usize| -> DictionaryArray<Int32Type> {
+        values[first..first + 1_000].iter().map(Option::as_deref).collect()
+    };
+    let batches: Vec<ArrayRef> = views.collect();
+    let column = load(device, vec![batches[..2].to_vec(), batches[2..].to_vec()]);
+    assert_eq!(column.layout.storage, Storage::Text { offset: Scalar::U32 });
+    assert_eq!(texts(device, &column), values);
+    // A dictionary that is given up, with texts from its values.
+    let keyed: Vec<ArrayRef> = (0..180).map(|i| array(repeated(i * 1_000))).collect();
+    let column = load(device, vec![keyed]);
+    assert_eq!(texts(device, &column), values);
+}
+
+#[test]
 fn dictionary_values_that_no_row_has_or_that_are_null_are_no_entries() {
     let device = &device();
     let values = StringArray::from(vec![Some("unused"), Some("a"), None, Some("b"), Some("a")]);
