@@ -7,6 +7,7 @@
 mod deep;
 mod derived;
 mod exec;
+mod expected;
 mod files;
 mod float_statistics;
 mod install;

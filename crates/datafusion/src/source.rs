@@ -20,12 +20,13 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
-use kelpie_engine::source::{BatchConsumer, ColumnKey, Lease};
+use kelpie_engine::source::{BatchConsumer, ColumnKey, Expected, Lease};
 use kelpie_engine::{CancelToken, EngineError, TableSource};
 use tokio::runtime::Handle;
 
 use crate::derived::Derived;
 use crate::derived::reading::{Reading, pruning};
+use crate::expected;
 use crate::memory_identity::{self, MemoryIdentity};
 use crate::whole_files::whole_files;
 
@@ -51,6 +52,8 @@ pub struct ScanTable {
     /// Of batches in memory.
     memory: Option<Arc<MemoryIdentity>>,
     exact_rows: Option<u64>,
+    /// What statistics tell of its data's columns; empty where there are none.
+    expected: Vec<Option<Expected>>,
 }
 
 enum Data {
@@ -90,6 +93,7 @@ impl ScanTable {
             identity: None,
             memory: None,
             exact_rows: Some(rows),
+            expected: Vec::new(),
         }
     }
 
@@ -129,13 +133,25 @@ impl ScanTable {
             .with_output_partitioning(None)
             .with_preserve_order(true)
             .build();
-        let exact_rows = match config.statistics().num_rows {
+        let statistics = config.statistics();
+        let exact_rows = match statistics.num_rows {
             Precision::Exact(rows) => Some(rows as u64),
             _ => None,
         };
+        let expected = expected::of_statistics(&statistics);
         let data = Data::Files(Box::new(config));
         let (derived, conditions, identity) = (Vec::new(), Vec::new(), Some(identity));
-        Ok(ScanTable { name, schema, derived, conditions, data, identity, memory: None, exact_rows })
+        Ok(ScanTable {
+            name,
+            schema,
+            derived,
+            conditions,
+            data,
+            identity,
+            memory: None,
+            exact_rows,
+            expected,
+        })
     }
 
     /// Name, for people.
@@ -328,6 +344,14 @@ impl TableSource for BoundTable {
 
     fn lease(&self) -> Option<Lease> {
         self.table.memory.as_ref().map(MemoryIdentity::lease)
+    }
+
+    fn expected(&self, column: usize) -> Option<Expected> {
+        let ScanTable { schema, derived, expected, .. } = self.table.as_ref();
+        match column.checked_sub(schema.fields().len()) {
+            None => *expected.get(column)?,
+            Some(place) => expected::of_derived(derived.get(place)?, schema, expected),
+        }
     }
 
     fn exact_rows(&self) -> Option<u64> {

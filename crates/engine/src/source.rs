@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use kelpie_compile::types::Range;
 use kelpie_device::CancelToken;
 
 use crate::error::EngineError;
@@ -21,6 +22,16 @@ pub enum ColumnKey {
     Stored(usize),
     /// Computed from columns of the data; the embedder gives equal computations equal numbers, and no others.
     Computed(u64),
+}
+
+/// What a column will most likely be like, known before it is read. It may be wrong: it only decides what code is compiled
+/// while the column is read, and that is used where it fits what was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// Bounds of the values that are not NULL, where they are integers inside.
+    pub range: Option<Range>,
+    /// Whether some are NULL.
+    pub has_nulls: bool,
 }
 
 /// Lives as long as the data of a table may be asked for again.
@@ -41,6 +52,10 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
     }
     /// Cached columns are dropped once the lease is; they stay while there is room where there is none.
     fn lease(&self) -> Option<Lease> {
+        None
+    }
+    /// What a column will be like, where something tells (statistics of files).
+    fn expected(&self, _column: usize) -> Option<Expected> {
         None
     }
     /// Rows, where known exactly.

@@ -10,9 +10,10 @@ use kelpie_device::CancelToken;
 
 use super::ResidentColumn;
 use super::integers::{IntegerChunk, Width};
-use super::read::{Kind, Part, Values, Wanted};
+use super::read::{self, Kind, Part, Values, Wanted};
 use super::store::{dictionary_storage, entries_worth_it, text_storage};
 use super::text::Interner;
+use crate::source::{Expected, TableSource};
 
 /// Tables of fewer rows are read before code is generated.
 const LEAST_ROWS: u64 = 1 << 20;
@@ -27,8 +28,8 @@ pub(super) type Seen<'a> = dyn Fn(Vec<ColumnLayout>) + Sync + 'a;
 pub struct Watch<'a> {
     /// Ends it.
     pub cancel: &'a CancelToken,
-    /// Takes what all its columns will most likely be like, in order, while some are still being read. Called at most once,
-    /// in a thread that reads: it should not take long.
+    /// Takes what all its columns will most likely be like, in order, before some are read or while they are. Called at most
+    /// once, maybe in a thread that reads: it should not take long.
     pub seen: &'a (dyn Fn(Vec<ColumnLayout>) + Sync),
 }
 
@@ -56,6 +57,30 @@ pub(super) fn rows_before(rows: Option<u64>) -> Option<u64> {
     rows.filter(|rows| *rows >= LEAST_ROWS).map(|rows| rows / SHARE)
 }
 
+/// How a column will be stored by what is known before it is read; `None` where that does not tell.
+pub(super) fn expected_layout(kind: Kind, expected: Expected) -> Option<ColumnLayout> {
+    let Expected { range, has_nulls } = expected;
+    Some(match (kind, range) {
+        (Kind::Integer, Some(range)) => {
+            ColumnLayout { storage: Width::of(range).storage(), has_nulls, range: Some(range) }
+        }
+        (Kind::Float(scalar), _) => {
+            ColumnLayout { storage: Storage::Fixed { scalar, has_base: false }, has_nulls, range: None }
+        }
+        (Kind::Integer, None) | (Kind::Text, _) => return None,
+    })
+}
+
+/// What will most likely be known of columns of a source, before any of them is read.
+pub fn expected_layouts(source: &dyn TableSource, columns: &[usize]) -> Option<Vec<ColumnLayout>> {
+    let schema = source.schema();
+    let layout = |column: &usize| {
+        let kind = read::kind_of(schema.fields().get(*column)?.data_type())?;
+        expected_layout(kind, source.expected(*column)?)
+    };
+    columns.iter().map(layout).collect()
+}
+
 /// What was seen of a column so far.
 #[derive(Debug)]
 pub(super) struct Glance {
@@ -73,8 +98,10 @@ pub(super) struct Glance {
 impl Glance {
     pub(super) fn new(wanted: &Wanted, all_rows: u64) -> Glance {
         let entries = (!wanted.is_raw_text()).then(|| Interner::new(entries_worth_it(all_rows as usize)));
-        let (rows, has_nulls, range, text_bytes) = (0, false, None, 0);
-        Glance { kind: wanted.kind, rows, all_rows, has_nulls, range, entries, text_bytes }
+        let Wanted { kind, expected, .. } = *wanted;
+        let has_nulls = expected.is_some_and(|expected| expected.has_nulls);
+        let range = expected.and_then(|expected| expected.range);
+        Glance { kind, rows: 0, all_rows, has_nulls, range, entries, text_bytes: 0 }
     }
 
     /// Looks at what has been read of a partition.

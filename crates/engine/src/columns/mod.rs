@@ -8,7 +8,7 @@ mod store;
 mod text;
 
 pub use cache::ColumnCache;
-pub use glance::Watch;
+pub use glance::{Watch, expected_layouts};
 use kelpie_compile::layout::ColumnLayout;
 use kelpie_compile::types::Range;
 use kelpie_device::Buffer;

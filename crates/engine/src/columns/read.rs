@@ -8,6 +8,7 @@ use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::*;
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Unsupported;
+use kelpie_compile::layout::ColumnLayout;
 use kelpie_device::{CancelToken, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
@@ -16,7 +17,7 @@ use super::glance::{self, Glance, Seen};
 use super::integers::IntegerChunk;
 use super::text::TextPartition;
 use crate::error::EngineError;
-use crate::source::TableSource;
+use crate::source::{Expected, TableSource};
 
 /// How a type is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,7 @@ pub(super) struct Wanted {
     pub(super) name: String,
     data_type: DataType,
     pub(super) kind: Kind,
+    pub(super) expected: Option<Expected>,
     /// Set once the column has too many distinct texts for a dictionary.
     raw_text: AtomicBool,
 }
@@ -53,8 +55,14 @@ impl Wanted {
             name: field.name().clone(),
             data_type: field.data_type().clone(),
             kind,
+            expected: source.expected(index),
             raw_text: AtomicBool::new(false),
         })
+    }
+
+    /// How it will most likely be stored, where that is known before it is read.
+    fn expected_layout(&self) -> Option<ColumnLayout> {
+        glance::expected_layout(self.kind, self.expected?)
     }
 
     /// Whether it has too many distinct texts for a dictionary.
@@ -63,7 +71,7 @@ impl Wanted {
     }
 }
 
-fn kind_of(data_type: &DataType) -> Option<Kind> {
+pub(super) fn kind_of(data_type: &DataType) -> Option<Kind> {
     Some(match data_type {
         DataType::Boolean
         | DataType::Int8
@@ -201,6 +209,12 @@ pub(super) fn read(
     let new_parts = || Mutex::new(wanted.iter().map(|wanted| Part::new(wanted.kind)).collect::<Vec<_>>());
     let partitions = (0..source.partitions()).map(|_| new_parts()).collect();
     let rows = source.exact_rows();
+    let mut glance_after = glance::rows_before(rows);
+    let expected = wanted.iter().map(Wanted::expected_layout).collect::<Option<Vec<_>>>();
+    if let Some(layouts) = expected.filter(|_| glance_after.is_some()) {
+        seen(layouts);
+        glance_after = None;
+    }
     let reader = Reader {
         source,
         wanted,
@@ -210,7 +224,7 @@ pub(super) fn read(
         limit_bytes,
         rows: AtomicU64::new(0),
         all_rows: rows.unwrap_or_default(),
-        glance_after: glance::rows_before(rows),
+        glance_after,
         seen,
     };
     let rejected = AtomicBool::new(false);

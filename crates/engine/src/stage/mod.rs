@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 
 pub use self::ahead::Ahead;
 use self::run::Run;
-use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch};
+use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, expected_layouts};
 use crate::delivery::Rows;
 use crate::error::EngineError;
 use crate::source::TableSource;
@@ -104,8 +104,8 @@ pub fn scans(plan: &Plan) -> Vec<&Scan> {
     }
 }
 
-/// Brings the columns of every scan to where they are wanted. Where the last ones take long, `foreseen` takes meanwhile what
-/// the compiler will most likely know of all of them.
+/// Brings the columns of every scan to where they are wanted. Where that takes long, `foreseen` takes meanwhile what the
+/// compiler will most likely know of all of them.
 pub fn load(
     plan: &Plan,
     sources: &[Arc<dyn TableSource>],
@@ -116,8 +116,9 @@ pub fn load(
 ) -> Result<Vec<Loaded>, EngineError> {
     let mut loaded = Vec::new();
     let scans = scans(plan);
-    let last = scans.len();
-    for (number, scan) in (1..).zip(scans) {
+    // Each scan that is read may tell; mostly the first one foresees all of it.
+    let told = Mutex::new(Vec::new());
+    for (number, scan) in (1..).zip(&scans) {
         let source = sources.get(scan.source).ok_or_else(|| {
             EngineError::Internal(format!("source {} of {} is missing", scan.source, scan.table))
         })?;
@@ -130,12 +131,16 @@ pub fn load(
             continue;
         }
         let known = describe(&loaded);
-        let seen = |layouts| match source.exact_rows() {
-            Some(rows) if number == last => {
-                let infos = known.iter().cloned().chain([ScanInfo { rows, layouts }]);
-                foreseen(infos.collect());
+        let seen = |layouts| {
+            let this = source.exact_rows().map(|rows| ScanInfo { rows, layouts });
+            let later = scans.iter().skip(number).map(|scan| expected(scan, sources));
+            let all = known.iter().cloned().map(Some).chain([this]).chain(later);
+            let Some(infos) = all.collect::<Option<Vec<ScanInfo>>>() else { return };
+            let mut told = told.lock();
+            if *told != infos {
+                told.clone_from(&infos);
+                foreseen(infos);
             }
-            _ => {}
         };
         let watch = Watch { cancel, seen: &seen };
         let (resident, report) = cache.load(device, source.as_ref(), &scan.columns, placement, &watch)?;
@@ -146,6 +151,12 @@ pub fn load(
         loaded.push(Loaded { rows, columns: resident });
     }
     Ok(loaded)
+}
+
+/// What the compiler will most likely know of a scan that was not read yet.
+fn expected(scan: &Scan, sources: &[Arc<dyn TableSource>]) -> Option<ScanInfo> {
+    let source = sources.get(scan.source)?.as_ref();
+    Some(ScanInfo { rows: source.exact_rows()?, layouts: expected_layouts(source, &scan.columns)? })
 }
 
 /// What the compiler must know of loaded data.

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use arrow::array::{Float64Array, Int64Array, StringArray, TimestampSecondArray};
 use kelpie_compile::layout::ColumnLayout;
+use kelpie_compile::types::Range;
 
 use super::*;
 
@@ -75,6 +76,28 @@ fn columns_that_are_cached_are_told_of_with_the_others() {
         columns.iter().map(|column| column.layout.clone()).collect()
     };
     assert_eq!(told.into_inner().unwrap(), [layouts(&first), layouts(&both)]);
+}
+
+#[test]
+fn columns_of_which_something_is_expected_are_told_of_before_any_is_read() {
+    let rows = (PARTITIONS * BATCHES * BATCH_ROWS) as i64;
+    let moments = Range::new(1i64 << 40, (1i64 << 40) + rows - 1);
+    let expected = |range| Some(Expected { range, has_nulls: false });
+    let mut table = TestTable { rows: Some(rows as u64), ..table() };
+    table.expected =
+        vec![None, None, expected(Some(Range::new(-7, 42))), expected(Some(moments)), expected(None)];
+    let (cache, cancel, told) = (ColumnCache::default(), CancelToken::default(), Mutex::new(Vec::new()));
+    let seen = |layouts| {
+        assert_eq!(table.reads(), 0);
+        told.lock().unwrap().push(layouts);
+    };
+    let watch = Watch { cancel: &cancel, seen: &seen };
+    let (columns, _) = cache.load(&device(), &table, &[4, 3, 2], Placement::Device, &watch).unwrap();
+    let layouts: Vec<_> = columns.iter().map(|column| column.layout.clone()).collect();
+    assert_eq!(told.into_inner().unwrap(), [layouts]);
+    // With one that has to be seen, what is expected of the others holds all the same.
+    let (layouts, told) = loaded(&ColumnCache::default(), &table, &[0, 3]);
+    assert_eq!(told, [layouts]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use kelpie_kir::Scalar;
 
 use super::*;
 use crate::error::EngineError;
-use crate::source::{BatchConsumer, ColumnKey, Lease, TableSource};
+use crate::source::{BatchConsumer, ColumnKey, Expected, Lease, TableSource};
 
 impl ColumnCache {
     /// As `load`, and nobody watches.
@@ -48,6 +48,8 @@ struct TestTable {
     lease: Option<Lease>,
     /// How many it says that it has.
     rows: Option<u64>,
+    /// What it says of its columns.
+    expected: Vec<Option<Expected>>,
 }
 
 impl TestTable {
@@ -77,6 +79,7 @@ impl TestTable {
             keys: Vec::new(),
             lease: None,
             rows: None,
+            expected: Vec::new(),
         }
     }
 
@@ -104,6 +107,10 @@ impl TableSource for TestTable {
 
     fn lease(&self) -> Option<Lease> {
         self.lease.clone()
+    }
+
+    fn expected(&self, column: usize) -> Option<Expected> {
+        self.expected.get(column).copied().flatten()
     }
 
     fn exact_rows(&self) -> Option<u64> {
