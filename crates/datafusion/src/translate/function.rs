@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::functions::{
     all_default_functions, core, datetime, math, regex as regex_functions, string, unicode,
 };
@@ -81,6 +82,9 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
             granularity(&part.to_lowercase()).map(Function::DateTrunc)
         });
     }
+    if let Some(kind) = moment(translator, call) {
+        return Some(kind);
+    }
     // The arguments' own reasons are wanted too.
     translator.exprs(call.args());
     let name = call.fun().name();
@@ -92,6 +96,24 @@ pub(super) fn function(translator: &mut ExprTranslator<'_>, call: &ScalarFunctio
         false => format!("the function {name} is not compiled"),
     };
     translator.refuse(call, &why)
+}
+
+/// A number of seconds, milliseconds, microseconds or nanoseconds as a timestamp of that unit.
+fn moment(translator: &mut ExprTranslator<'_>, call: &ScalarFunctionExpr) -> Option<ExprKind> {
+    use datetime::to_timestamp::{
+        ToTimestampMicrosFunc, ToTimestampMillisFunc, ToTimestampNanosFunc, ToTimestampSecondsFunc,
+    };
+    let implementation = call.fun().inner().as_ref();
+    let is_known = implementation.is::<ToTimestampSecondsFunc>()
+        || implementation.is::<ToTimestampMillisFunc>()
+        || implementation.is::<ToTimestampMicrosFunc>()
+        || implementation.is::<ToTimestampNanosFunc>();
+    let ([number], true) = (call.args(), is_known) else { return None };
+    let in_a_zone = matches!(call.return_type(), ArrowType::Timestamp(_, Some(_)));
+    if in_a_zone || !number.data_type(translator.schema).is_ok_and(|number| number.is_integer()) {
+        return None;
+    }
+    Some(ExprKind::Cast { input: Box::new(translator.expr(number)?), safe: false })
 }
 
 /// What tells implementations apart.

@@ -26,6 +26,21 @@ async fn bit_operators() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn numbers_as_moments() {
+    let mut expressions = Vec::new();
+    for number in ["i % 1000000", "i8", "i32", "u8"] {
+        for unit in ["seconds", "millis", "micros", "nanos"] {
+            expressions.push(format!("to_timestamp_{unit}({number})"));
+        }
+    }
+    expressions.push("to_timestamp_nanos(i)".into());
+    expressions.push("date_trunc('minute', to_timestamp_seconds(i32))".into());
+    expressions.push("extract(year from to_timestamp_millis(i32))".into());
+    let expressions: Vec<&str> = expressions.iter().map(String::as_str).collect();
+    agree("n", &expressions, numbers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn greatest_least_and_trunc() {
     let expressions = [
         "greatest(i, j)",
