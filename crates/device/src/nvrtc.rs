@@ -35,6 +35,9 @@ pub const OPTIONS: &[&str] = &[
 const MINIMAL: &str = "--minimal";
 const MINIMAL_SINCE: (i32, i32) = (13, 0);
 
+/// A kernel that does nothing.
+const WARM_UP: &str = "extern \"C\" __global__ void warm_up() {}";
+
 /// Why there is no code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NvrtcError {
@@ -111,6 +114,13 @@ impl Nvrtc {
             };
             files.iter().filter_map(|path| read(path).ok()).sum()
         })
+    }
+
+    /// Compiles a kernel that does nothing: a process's first compilation takes twice as long as any later one. Best while
+    /// something else takes its time, which has to wait for this before the process ends (see [`Nvrtc::read_ahead`]).
+    pub fn warm_up(&self, architecture: &str) {
+        // What fails here will be told by a kernel that is needed.
+        let _ = self.compile(WARM_UP, architecture, "warm_up");
     }
 
     /// The library's file, as far as it is known, and those beside it that it loads itself.

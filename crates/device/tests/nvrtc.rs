@@ -308,6 +308,14 @@ fn a_rejected_source_gives_the_compilers_words() {
 }
 
 #[test]
+fn a_compiler_can_be_warmed_up() {
+    let Some(nvrtc) = compiler() else { return };
+    // An architecture that it does not know is no error either: the first kernel tells.
+    ["sm_90", "sm_1"].into_iter().for_each(|architecture| nvrtc.warm_up(architecture));
+    accept(nvrtc, "after_it", "extern \"C\" __global__ void k(double* x) { *x = *x / 3.0; }");
+}
+
+#[test]
 fn the_files_that_a_compilation_needs_are_read_ahead() {
     let Some(nvrtc) = compiler() else { return };
     let bytes = nvrtc.read_ahead().unwrap().join().unwrap();

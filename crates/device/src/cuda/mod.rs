@@ -91,9 +91,15 @@ impl CudaDevice {
         if major < 7 {
             return Err(unusable(&label, format!("compute capability {major}.{minor} is below 7.0")));
         }
+        let architecture = format!("sm_{major}{minor}");
         // Beside the making of the context and the reading of columns. Without it the first compilation takes longer.
         let _ = nvrtc.read_ahead();
-        let context = Context::new(label, device)?;
+        let context = std::thread::scope(|scope| {
+            let warm_up = || nvrtc.warm_up(&architecture);
+            // Where there is no thread for it, the first kernel takes as long.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, warm_up);
+            Context::new(label, device)
+        })?;
         let pool = Arc::new(Pool::new(context.clone())?);
         let multiprocessors = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).max(1);
         let shared = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
@@ -105,7 +111,6 @@ impl CudaDevice {
             shared_limit.max(shared),
             multiprocessors * BLOCKS_PER_MULTIPROCESSOR,
         );
-        let architecture = format!("sm_{major}{minor}");
         let compiler = Compiler::new(
             context.clone(),
             nvrtc,
@@ -240,6 +245,10 @@ impl Device for CudaDevice {
 
     fn allocate_host(&self, bytes: usize) -> Result<Buffer, DeviceError> {
         Ok(Arc::new(self.pool.allocate_host(bytes)?))
+    }
+
+    fn expect_uploads(&self) {
+        self.staging.make_ready();
     }
 
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {

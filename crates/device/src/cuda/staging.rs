@@ -59,6 +59,31 @@ impl Staging {
         Staging { context, state: Mutex::default(), returned: Condvar::new() }
     }
 
+    /// Makes all pairs that are not there yet: the system takes milliseconds to pin a buffer's memory.
+    pub fn make_ready(&self) {
+        loop {
+            let mut state = self.state.lock();
+            if state.made >= MAX_PAIRS {
+                return;
+            }
+            state.made += 1;
+            drop(state);
+            let made = self.context.enter().and_then(|()| Pair::new(&self.context));
+            let mut state = self.state.lock();
+            let failed = made.is_err();
+            match made {
+                Ok(pair) => state.idle.push(pair),
+                // Whoever copies will be told why.
+                Err(_) => state.made -= 1,
+            }
+            drop(state);
+            self.returned.notify_one();
+            if failed {
+                return;
+            }
+        }
+    }
+
     /// Copies `data` to device memory that holds at least as much, after what is in the stream (`None`: one of its
     /// own), and waits.
     pub fn upload(

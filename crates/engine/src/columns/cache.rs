@@ -324,7 +324,7 @@ impl ColumnCache {
             columns.iter().map(|column| Wanted::new(source, *column)).collect::<Result<Vec<_>, _>>()?;
         let budget = device.memory().1;
         let limit = if placement == Placement::Device { budget } else { u64::MAX };
-        let parts = read::read(source, columns, &wanted, limit, (tell, cancel))?;
+        let parts = read::read(device.as_ref(), source, columns, &wanted, limit, (tell, cancel))?;
         let plans = wanted.iter().zip(parts).map(|(wanted, parts)| store::plan(wanted, parts));
         let plans = plans.collect::<Result<Vec<_>, _>>()?;
         let bytes: u64 = plans.iter().map(store::Planned::bytes).sum();

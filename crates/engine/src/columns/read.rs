@@ -2,6 +2,7 @@
 //! of the table is already narrow.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{Buffer, NullBuffer};
@@ -9,7 +10,7 @@ use arrow::datatypes::*;
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::layout::ColumnLayout;
-use kelpie_device::{CancelToken, DeviceError};
+use kelpie_device::{CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
@@ -198,8 +199,9 @@ struct Reader<'a> {
     seen: &'a Seen<'a>,
 }
 
-/// Reads columns in one pass: for each column its parts, by partition. More than `limit_bytes` are an error.
+/// Reads columns in one pass, for a device: for each column its parts, by partition. More than `limit_bytes` are an error.
 pub(super) fn read(
+    device: &dyn Device,
     source: &dyn TableSource,
     columns: &[usize],
     wanted: &[Wanted],
@@ -231,7 +233,13 @@ pub(super) fn read(
     let consumer = |partition, batch| {
         reader.take(partition, batch).inspect_err(|_| rejected.store(true, Ordering::Relaxed))
     };
-    source.read(columns, &consumer, cancel)?;
+    thread::scope(|scope| {
+        if glance::rows_before(rows).is_some() {
+            // Where there is no thread for it, the first copies take longer.
+            let _ = thread::Builder::new().spawn_scoped(scope, || device.expect_uploads());
+        }
+        source.read(columns, &consumer, cancel)
+    })?;
     if cancel.is_cancelled() {
         return Err(EngineError::Cancelled);
     }
