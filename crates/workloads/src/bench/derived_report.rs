@@ -75,8 +75,7 @@ impl DerivedReport {
                     case.name
                 );
             }
-            let _ =
-                writeln!(text, "{:<8} {:<8} {:>9.2}", case.name, "evaluation, hot", case.evaluation_hot_ms);
+            let _ = writeln!(text, "{:<8} {:<8} {:>9.2}", case.name, "eval hot", case.evaluation_hot_ms);
         }
         text
     }
