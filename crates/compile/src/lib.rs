@@ -10,6 +10,7 @@ pub mod plan;
 pub mod primitives;
 pub mod table;
 pub mod types;
+pub mod variant;
 
 /// `kelpie.micro_model`: how reductions are carried out inside a pipeline (HorseQC, Table 4).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

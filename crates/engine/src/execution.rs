@@ -321,7 +321,10 @@ impl Execution<'_> {
         let (device, model, local) = (self.device.name(), self.options.micro_model, self.options.resolution);
         let (host, direct) = (self.options.host_sort_rows, movement.initial_bytes);
         let metered = if self.options.meter { "metered" } else { "" };
-        let base = format!("{device:?} {metered} {model:?} {local:?} {host:?} {direct:?} {plan:?} {infos:?}");
+        let forced = &self.options.variants;
+        let base = format!(
+            "{device:?} {metered} {model:?} {local:?} {host:?} {direct:?} {forced:?} {plan:?} {infos:?}"
+        );
         loop {
             let duplicates = self.engine.broken.lock().get(&base).cloned().unwrap_or_default();
             let (prepared, fresh) = self.prepare(plan, &infos, &base, &duplicates, direct)?;
@@ -338,7 +341,10 @@ impl Execution<'_> {
                 }
             }
             match outcome {
-                Outcome::Done => return Ok(()),
+                Outcome::Done => {
+                    self.metrics.variants.extend_from_slice(&prepared.program.genome.0);
+                    return Ok(());
+                }
                 Outcome::Duplicate(join) if duplicates.contains(&join) => {
                     return Err(EngineError::Internal(format!("join {join} broke its promise twice")));
                 }
@@ -366,7 +372,9 @@ impl Execution<'_> {
             None => {
                 let target = self.device.target();
                 let QueryOptions { micro_model, resolution, host_sort_rows, .. } = self.options;
-                let choices = Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes };
+                let forced = &self.options.variants;
+                let choices =
+                    Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced };
                 let program = pipeline::compile_with(plan, infos, target, &choices)?;
                 let prepared = Arc::new(stage::prepare(program, self.stream.as_ref(), host_sort_rows)?);
                 self.engine.keep(key, &prepared);
@@ -385,6 +393,11 @@ fn describe(
     device: &Arc<dyn Device>,
     out: &mut String,
 ) -> Result<(), EngineError> {
+    if stage == ExplainStage::Pipelines {
+        for choice in &prepared.program.genome.0 {
+            let _ = writeln!(out, "-- variant {choice}");
+        }
+    }
     for (index, pipeline) in prepared.program.pipelines.iter().enumerate() {
         let _ = writeln!(out, "-- pipeline {index}: {}", pipeline.name);
         match stage {

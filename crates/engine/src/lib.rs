@@ -31,6 +31,7 @@ pub use bandwidth::Rates;
 pub use delivery::Batches;
 pub use error::{EngineError, FallbackReason, QueryError};
 pub use kelpie_compile::plan::Plan;
+pub use kelpie_compile::variant::{self, Choice, Forced};
 pub use kelpie_compile::{MicroModel, Resolution};
 pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
 pub use meter::Traffic;
@@ -113,6 +114,8 @@ pub struct QueryOptions {
     pub host_sort_rows: Option<u64>,
     /// Whether kernels count the bytes that they access; they are slower then.
     pub meter: bool,
+    /// Variants that are forced; the rules choose the others.
+    pub variants: Forced,
 }
 
 impl Default for QueryOptions {
@@ -129,6 +132,7 @@ impl Default for QueryOptions {
             simt_lanes: 32,
             host_sort_rows: None,
             meter: false,
+            variants: Forced::default(),
         }
     }
 }
@@ -203,6 +207,8 @@ pub struct QueryMetrics {
     pub steps: Vec<String>,
     /// One a pipeline, in order.
     pub pipelines: Vec<PipelineMetrics>,
+    /// The variants that were chosen, stage by stage: sites of two stages may have one name.
+    pub variants: Vec<Choice>,
 }
 
 impl QueryMetrics {

@@ -11,6 +11,7 @@ use super::roles::{Emitter, Job};
 use crate::Resolution;
 use crate::context::{Context, Unsupported};
 use crate::table::rows::Chunk;
+use crate::variant::axes::WritePlaces;
 
 /// Writes rows to a [`Dense`] array.
 pub(crate) struct DenseEmitter<'s> {
@@ -28,8 +29,10 @@ impl<'s> DenseEmitter<'s> {
     pub(crate) fn begin(array: &'s dyn Dense, cx: &mut Context<'_>, job: &Job<'s>) -> DenseEmitter<'s> {
         let counted = job.counting.map(|counting| Counted::begin_write(cx, counting.counts, counting.total));
         let chunk = array.begin(cx);
-        // Lanes leave the loop with their warp once there are enough rows: a block is not together.
-        let resolution = if array.is_limited() { Resolution::Simd } else { job.resolution };
+        let resolution = match job.places {
+            WritePlaces::Block => Resolution::WorkEfficient,
+            WritePlaces::Warp | WritePlaces::Atomic | WritePlaces::Selection => Resolution::Simd,
+        };
         DenseEmitter { array, counted, chunk, resolution, needed: job.needed }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 
 use super::dense::DenseEmitter;
-use super::roles::{Arrival, DenseTarget, Emitter, Job, Needs, Sink, Source};
+use super::roles::{DenseTarget, Emitter, Job, Needs, Sink, Source};
 use crate::context::{Context, Joined, Unsupported};
 use crate::pipeline::{ColumnInfo, HostAction, Rows, Task, When};
 use crate::table::rows::RowStore;
@@ -40,10 +40,6 @@ impl Sink for Materialize {
 
     fn target(&self) -> Option<DenseTarget> {
         Some(self.0.target())
-    }
-
-    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
-        arrival.resolves
     }
 
     fn begin<'s>(

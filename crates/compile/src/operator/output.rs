@@ -13,7 +13,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Expr as Kir, Scalar, Scope, Type
 use crate::context::{Argument, Case, Constant, Context, Lowered, Repr, Text, Unsupported};
 use crate::operator::dense::DenseEmitter;
 use crate::operator::places::Dense;
-use crate::operator::roles::{Arrival, DenseTarget, Emitter, Job, Needs, Sink};
+use crate::operator::roles::{DenseTarget, Emitter, Job, Needs, Sink};
 use crate::operator::{Flow, report_growth};
 use crate::pipeline::states_of::States;
 use crate::pipeline::{
@@ -248,10 +248,6 @@ impl Dense for OutputOperator {
         self.write_row(cx, place)
     }
 
-    fn is_limited(&self) -> bool {
-        self.limit.is_some()
-    }
-
     fn is_done(&self, cx: &mut Context<'_>) -> Option<V> {
         let limit = cx.constant(Constant::Int(Scalar::U64, self.limit?.into()));
         let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
@@ -276,15 +272,11 @@ impl Sink for OutputOperator {
 
     fn target(&self) -> Option<DenseTarget> {
         let (total, class, limit) = (self.count, self.rows, self.limit);
-        (!self.is_ordered).then_some(DenseTarget { total, class, limit })
+        (!self.is_ordered).then_some(DenseTarget { total, class, limit, keeps_places: false })
     }
 
     fn staged(&self) -> Option<&dyn Dense> {
         (!self.is_ordered).then_some(self)
-    }
-
-    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
-        !self.is_ordered && arrival.resolves
     }
 
     fn keeps_text(&self) -> bool {

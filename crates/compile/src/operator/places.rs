@@ -40,11 +40,6 @@ pub(crate) trait Dense {
     /// After the row loop.
     fn end(&self, _cx: &mut Context<'_>, _chunk: Option<Chunk>) {}
 
-    /// Whether only so many rows are wanted, whichever.
-    fn is_limited(&self) -> bool {
-        false
-    }
-
     /// `bool`: there are as many rows as are wanted; `None`: all are. The same in every lane of a warp.
     fn is_done(&self, _cx: &mut Context<'_>) -> Option<V> {
         None

@@ -16,10 +16,10 @@ use kelpie_kir::builder::V;
 
 use super::Flow;
 use super::places::Dense;
-use crate::Resolution;
 use crate::context::{Context, Unsupported};
 use crate::expr::Expr;
 use crate::pipeline::{ColumnInfo, Counting, HostAction, Rows};
+use crate::variant::axes::WritePlaces;
 
 /// What follows in a kernel: emits the rest of a row's way.
 pub(crate) type Next<'n> = dyn FnMut(&mut Context<'_>, Flow) -> Result<(), Unsupported> + 'n;
@@ -126,8 +126,9 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
-    /// Whether rows should come to it with a flag, not by branches. Not asked where a step diverges.
-    fn takes_flags(&self, _arrival: &Arrival<'_>) -> bool {
+    /// Whether rows may come to it with a flag, not by branches. Asked only of a sink that does more than to write densely,
+    /// with whether an expression over the row may be computed for rows that are not live.
+    fn takes_flags(&self, _is_speculative: &dyn Fn(&Expr) -> bool) -> bool {
         false
     }
 
@@ -186,16 +187,6 @@ pub(crate) trait Emitter {
     }
 }
 
-/// How rows come to a sink, as far as the pipeline says.
-pub(crate) struct Arrival<'a> {
-    /// Threads are to resolve what they do among each other (A3, B3, C3), and can, as they are together.
-    pub resolves: bool,
-    /// Every row of a table comes, and none is left out by ranges.
-    pub keeps_all: bool,
-    /// Whether an expression over the row may be computed for rows that are not live.
-    pub is_speculative: &'a dyn Fn(&Expr) -> bool,
-}
-
 /// What an emitter is made for.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
@@ -207,10 +198,10 @@ pub(crate) struct Job<'a> {
     pub needed: &'a BTreeSet<usize>,
     /// Rows come with a flag.
     pub flags: bool,
-    /// See [`Arrival::keeps_all`].
+    /// Every row of a table comes, and none is left out by ranges.
     pub keeps_all: bool,
-    /// Who resolves places and sums among each other.
-    pub resolution: Resolution,
+    /// How rows find their places, where they are written densely.
+    pub places: WritePlaces,
 }
 
 /// An array of rows that a sink writes densely.
@@ -221,6 +212,8 @@ pub(crate) struct DenseTarget {
     pub class: usize,
     /// More rows than this are not wanted.
     pub limit: Option<u64>,
+    /// Where every row of the source comes, a row's place is its number there.
+    pub keeps_places: bool,
 }
 
 /// What the engine has to do for a sink.

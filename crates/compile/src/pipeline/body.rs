@@ -11,40 +11,25 @@ use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope, Type};
 
 use super::Pipeline;
 use super::actions::Counting;
-use super::kernel::Environment;
 use super::row::{clamp, for_range};
-use super::selection::BATCH_ROWS;
-use super::speculation::Speculation;
-use crate::MicroModel;
+use super::variants::ChunkVariants;
 use crate::context::{Argument, Context, Unsupported};
 use crate::operator::Flow;
-use crate::operator::roles::{Arrival, Emitter, Job, Sink};
-
-/// Rows that a CPU worker takes at a time.
-const MORSEL_ROWS: i64 = 1 << 16;
+use crate::operator::roles::{Emitter, Job, Sink};
+use crate::variant::axes::WritePlaces;
 
 /// One kernel of a pipeline.
 pub(super) struct Body<'a> {
     pub(super) pipeline: &'a Pipeline,
-    pub(super) environment: &'a Environment<'a>,
+    pub(super) variants: &'a ChunkVariants<'a>,
     /// States that later pipelines read.
     pub(super) needed: &'a BTreeSet<usize>,
     /// State of the morsel counter, on a CPU.
-    morsels: Option<usize>,
-    pub(super) speculation: Speculation<'a>,
+    pub(super) morsels: Option<usize>,
 }
 
-impl<'a> Body<'a> {
-    pub(super) fn new(
-        pipeline: &'a Pipeline,
-        environment: &'a Environment<'a>,
-        needed: &'a BTreeSet<usize>,
-        morsels: Option<usize>,
-    ) -> Body<'a> {
-        Body { pipeline, environment, needed, morsels, speculation: Speculation::of(pipeline) }
-    }
-
-    /// Emits the kernel's body, which brings the pipeline's rows to `sink`.
+impl Body<'_> {
+    /// Emits the kernel's body, which brings the pipeline's rows to `sink`: the pipeline's own, or one that counts.
     pub(super) fn generate(
         &self,
         cx: &mut Context<'_>,
@@ -55,39 +40,15 @@ impl<'a> Body<'a> {
         if sink.emit_alone(cx, rows)? {
             return Ok(());
         }
-        let (source, steps) = (&self.pipeline.source, &self.pipeline.steps);
-        let is_whole = source.is_scan() && self.pipeline.prunes.is_empty() && counting.is_none();
-        let keeps_all = is_whole && steps.iter().all(|step| step.projection().is_some());
-        let flags = counting.is_none() && self.takes_flags(sink, keeps_all);
-        let resolution = self.environment.resolution;
-        let job = Job { rows, counting, needed: self.needed, flags, keeps_all, resolution };
+        let &ChunkVariants { flags, places, keeps_all, .. } = self.variants;
+        let job = Job { rows, counting, needed: self.needed, flags, keeps_all, places };
         let mut emitter = sink.begin(cx, &job)?;
-        if self.is_simt() {
+        if cx.target.lanes > 1 || cx.target.block_threads > 1 {
             self.grid_stride(cx, &job, &mut *emitter)?;
         } else {
             self.morsels(cx, &job, sink, &mut *emitter)?;
         }
         emitter.end(cx)
-    }
-
-    /// Whether rows flow with a flag: where the sink needs uniform control flow, or where that saves a branch that a
-    /// processor would predict badly.
-    fn takes_flags(&self, sink: &dyn Sink, keeps_all: bool) -> bool {
-        let arrival = Arrival {
-            resolves: self.environment.micro_model == MicroModel::Resolution && self.is_simt(),
-            keeps_all,
-            is_speculative: &|expr| self.speculation.of_result(expr),
-        };
-        !self.diverges() && sink.takes_flags(&arrival)
-    }
-
-    /// Whether control flow diverges before the sink, whatever the flow is.
-    pub(super) fn diverges(&self) -> bool {
-        self.pipeline.steps.iter().any(|step| step.diverges())
-    }
-
-    fn is_simt(&self) -> bool {
-        self.environment.target.lanes > 1 || self.environment.target.block_threads > 1
     }
 
     /// `for base in (block * threads ..).step_by(grid * threads)`: the loop is uniform in the block, the row is not.
@@ -192,13 +153,11 @@ impl<'a> Body<'a> {
     ) -> Result<(), Unsupported> {
         let counter = self.morsels.ok_or_else(|| Unsupported::internal("morsels without a counter"))?;
         let counter = cx.argument("morsels", Type::global(Scalar::U64), Argument::State(counter));
-        let may_stage = job.counting.is_none()
-            && self.environment.micro_model == MicroModel::Resolution
-            && !self.diverges();
-        let staged = sink
-            .staged()
-            .filter(|_| may_stage)
-            .map(|array| (array, cx.builder.shared("selection", Pointee::Scalar(Scalar::U32), BATCH_ROWS)));
+        let &ChunkVariants { selection, morsel, .. } = self.variants;
+        let staged = sink.staged().filter(|_| job.places == WritePlaces::Selection).map(|array| {
+            let rows = selection.0 as u32;
+            (array, cx.builder.shared("selection", Pointee::Scalar(Scalar::U32), rows))
+        });
         cx.begin_loop();
         let b = &mut *cx.builder;
         let status = b.builtin(Builtin::Status);
@@ -207,14 +166,14 @@ impl<'a> Body<'a> {
         b.break_if(failed);
         Self::break_if_enough(cx, emitter);
         let b = &mut *cx.builder;
-        let size = b.u64(MORSEL_ROWS as u64);
+        let size = b.u64(morsel.0);
         let start = b.atomic(AtomicOp::Add, counter, size, Scope::Device);
         let start = b.bitcast(start, Scalar::I64);
         let start = Self::from_first(cx, start);
         let b = &mut *cx.builder;
         let done = b.ge(start, job.rows);
         b.break_if(done);
-        let size = b.i64(MORSEL_ROWS);
+        let size = b.i64(morsel.0 as i64);
         let end = b.add(start, size);
         let end = b.binary(BinaryOp::Min, end, job.rows);
         match staged {

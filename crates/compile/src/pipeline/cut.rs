@@ -27,6 +27,8 @@ use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::{Join, JoinKind, Plan, SortKey};
 use crate::table::rows::{Layout, RowStore};
 use crate::types::Literal;
+use crate::variant::axes::{Pruning, SortPlace};
+use crate::variant::{Chooser, Site};
 
 /// A cut plan.
 pub(crate) struct Pipelines {
@@ -41,18 +43,20 @@ pub(crate) fn pipelines(
     plan: &Plan,
     scans: &[ScanInfo],
     target: &Target,
-    choices: &Choices<'_>,
+    (choices, chooser): (&Choices<'_>, &Chooser<'_>),
 ) -> Result<Pipelines, Unsupported> {
-    let &Choices { duplicates, host_sort_rows, .. } = choices;
+    let &Choices { duplicates, .. } = choices;
     let mut cut = Cut {
         scans,
         target,
         choices,
+        chooser,
         duplicates,
         states: States::default(),
         done: Vec::new(),
         next_scan: 0,
         next_join: 0,
+        next_aggregate: 0,
         next_group: 0,
         counts: None,
     };
@@ -63,9 +67,9 @@ pub(crate) fn pipelines(
     let output = match plan {
         Plan::Sort { input, keys, fetch } => {
             let rows = cut.open(input)?;
-            match rows.bound() > host_sort_rows.unwrap_or(HOST_SORT_ROWS) && !keys.is_empty() {
-                true => cut.sort(plan, (keys, *fetch), rows)?,
-                false => cut.output(plan, None, rows)?,
+            match cut.sort_place(keys, rows.bound())? {
+                SortPlace::Device => cut.sort(plan, (keys, *fetch), rows)?,
+                SortPlace::Host => cut.output(plan, None, rows)?,
             }
         }
         Plan::Limit { input, skip, fetch } => {
@@ -198,12 +202,14 @@ struct Cut<'a> {
     scans: &'a [ScanInfo],
     target: &'a Target,
     choices: &'a Choices<'a>,
+    chooser: &'a Chooser<'a>,
     duplicates: &'a BTreeSet<usize>,
     states: States,
     /// Finished pipelines.
     done: Vec<Pipeline>,
     next_scan: usize,
     next_join: usize,
+    next_aggregate: usize,
     next_group: usize,
     /// The state that takes the counts of dense writes, where they are counted.
     counts: Option<usize>,
@@ -221,6 +227,19 @@ impl Cut<'_> {
         let layout = output.layout();
         self.close(rows.branches, Arc::new(output));
         Ok(layout)
+    }
+
+    /// Who puts the result's rows in order.
+    fn sort_place(&self, keys: &[SortKey], bound: u64) -> Result<SortPlace, Unsupported> {
+        let most = self.choices.host_sort_rows.unwrap_or(HOST_SORT_ROWS);
+        let rule = match keys.is_empty() || bound <= most {
+            true => (SortPlace::Host, "so few rows are sorted before a kernel starts"),
+            false => (SortPlace::Device, "many rows"),
+        };
+        self.chooser.choose("sort", rule, |value| match value {
+            SortPlace::Device if keys.is_empty() => Err("there are no keys".into()),
+            SortPlace::Device | SortPlace::Host => Ok(()),
+        })
     }
 
     /// Stores the rows for a sort, and delivers them from there.
@@ -374,6 +393,15 @@ impl Cut<'_> {
         }
     }
 
+    /// Whether a finished build side leaves out rows of the probe side's scans.
+    fn prunes(&self, site: &Site<'_>, operator: &JoinOperator) -> Result<bool, Unsupported> {
+        if operator.filtering_key().is_none() {
+            return Ok(false);
+        }
+        let rule = (Pruning::On, "rows that are left out cost nothing");
+        Ok(site.choose(rule, |_| Ok(()))? == Pruning::On)
+    }
+
     fn union(&mut self, inputs: &[Plan]) -> Result<Rows, Unsupported> {
         let mut all: Option<Rows> = None;
         for input in inputs {
@@ -401,8 +429,10 @@ impl Cut<'_> {
         let build_bound = build.bound();
         let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
         let layout = self.layout();
+        let site = format!("join{ordinal}");
+        let site = Site { chooser: self.chooser, name: &site };
         let operator = JoinOperator::plan(
-            (join, ordinal),
+            (join, ordinal, site),
             (&build.columns, build_bound),
             &probe.columns,
             (unique, self.target.block_threads == 1, self.choices.direct_bytes),
@@ -431,7 +461,9 @@ impl Cut<'_> {
             probe.branches.iter_mut().for_each(|open| open.skip_if_empty(rows));
         }
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound, build_bound);
-        probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));
+        if self.prunes(&site, &operator)? {
+            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));
+        }
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
             return Ok(Rows { branches: vec![kept], columns: operator.columns().to_vec() });

@@ -8,9 +8,11 @@ use super::actions::{Counting, HostAction, Task, When};
 use super::body::Body;
 use super::memory::{CountMemory, Memory};
 use super::program::{CompiledKernel, CompiledPipeline};
+use super::variants::ChunkVariants;
 use crate::context::{Argument, Context, Unsupported};
 use crate::operator::count::CountRows;
 use crate::operator::roles::{DenseTarget, Sink};
+use crate::variant::Chooser;
 use crate::{MicroModel, Resolution};
 
 /// What code generation needs beside the pipeline.
@@ -18,6 +20,7 @@ pub(crate) struct Environment<'a> {
     pub target: &'a Target,
     pub micro_model: MicroModel,
     pub resolution: Resolution,
+    pub chooser: &'a Chooser<'a>,
 }
 
 /// Generates a pipeline's kernels.
@@ -27,8 +30,10 @@ pub(crate) fn generate(
     memory: &Memory,
     environment: &Environment<'_>,
 ) -> Result<CompiledPipeline, Unsupported> {
-    let counting = counting(name, pipeline, memory, environment)?;
-    let generator = Generator { pipeline, memory, environment };
+    let is_counted = pipeline.counts.is_some() && pipeline.sink.target().is_some();
+    let variants = ChunkVariants::choose(name, pipeline, is_counted, environment)?;
+    let generator = Generator { pipeline, memory, target: environment.target, variants: &variants };
+    let counting = counting(name, &generator)?;
     let kernel = generator.kernel(name, &*pipeline.sink, memory.morsels, counting.as_ref())?;
     let sink = &pipeline.sink;
     let mut compiled = CompiledPipeline {
@@ -75,18 +80,13 @@ fn actions_before(pipeline: &Pipeline, memory: &Memory, counting: Option<Countin
 
 /// How the places of rows are found where they are counted before; with the kernel that counts, where there is something to
 /// count.
-fn counting(
-    name: &str,
-    pipeline: &Pipeline,
-    memory: &Memory,
-    environment: &Environment<'_>,
-) -> Result<Option<Counting>, Unsupported> {
+fn counting(name: &str, generator: &Generator<'_>) -> Result<Option<Counting>, Unsupported> {
+    let Generator { pipeline, memory, .. } = generator;
     let (Some(_), Some(target)) = (pipeline.counts, pipeline.sink.target()) else { return Ok(None) };
-    let DenseTarget { total, class, limit } = target;
+    let DenseTarget { total, class, limit, .. } = target;
     let Some(CountMemory { counts, rows, morsels }) = memory.count else {
         return Ok(Some(Counting { kernel: None, counts: None, rows: None, total, class, limit }));
     };
-    let generator = Generator { pipeline, memory, environment };
     let kernel = generator.kernel(&format!("{name}_count"), &CountRows { counts, rows }, morsels, None)?;
     Ok(Some(Counting { kernel: Some(kernel), counts: Some(counts), rows, total, class, limit }))
 }
@@ -94,7 +94,8 @@ fn counting(
 struct Generator<'a> {
     pipeline: &'a Pipeline,
     memory: &'a Memory,
-    environment: &'a Environment<'a>,
+    target: &'a Target,
+    variants: &'a ChunkVariants<'a>,
 }
 
 impl Generator<'_> {
@@ -108,8 +109,9 @@ impl Generator<'_> {
     ) -> Result<CompiledKernel, Unsupported> {
         let mut builder = Builder::new();
         builder.begin_kernel(name);
-        let mut cx = Context::new(&mut builder, self.environment.target);
-        let body = Body::new(self.pipeline, self.environment, &self.memory.needed, morsels);
+        let mut cx = Context::new(&mut builder, self.target);
+        let body =
+            Body { pipeline: self.pipeline, variants: self.variants, needed: &self.memory.needed, morsels };
         body.generate(&mut cx, sink, counting)?;
         cx.check_possible()?;
         let arguments = cx.into_arguments();

@@ -64,6 +64,13 @@ impl Pipeline {
         self.source.read(&columns, states);
     }
 
+    /// Whether every row of a table comes to the sink.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.source.is_scan()
+            && self.prunes.is_empty()
+            && self.steps.iter().all(|step| step.projection().is_some())
+    }
+
     /// Whether each row of the source becomes exactly one.
     pub(crate) fn is_one_to_one(&self) -> bool {
         self.source.has_every_row() && self.steps.iter().all(|step| step.projection().is_some())

@@ -10,6 +10,7 @@ mod program;
 mod row;
 mod selection;
 mod speculation;
+mod variants;
 
 pub use columns::ColumnInfo;
 pub(crate) use columns::{of_expr as column_of, of_projection as columns_of};
@@ -33,6 +34,7 @@ use kelpie_kir::Target;
 use crate::context::Unsupported;
 use crate::operator::roles::{Sink, Source, Step};
 use crate::plan::Plan;
+use crate::variant::{Chooser, Forced};
 use crate::{MicroModel, Resolution};
 
 /// A pipeline, planned: it never changes, and kernels are made of it.
@@ -85,13 +87,16 @@ pub struct Choices<'a> {
     pub host_sort_rows: Option<u64>,
     /// Bytes of device memory that a direct-addressed table may take, where that is less than it may at best.
     pub direct_bytes: Option<u64>,
+    /// Variants that the session forces.
+    pub forced: &'a Forced,
 }
 
 impl<'a> Choices<'a> {
     /// The defaults.
     pub fn new(micro_model: MicroModel, duplicates: &'a BTreeSet<usize>) -> Choices<'a> {
         let resolution = Resolution::default();
-        Choices { micro_model, resolution, duplicates, host_sort_rows: None, direct_bytes: None }
+        let forced = Forced::none();
+        Choices { micro_model, resolution, duplicates, host_sort_rows: None, direct_bytes: None, forced }
     }
 }
 
@@ -117,15 +122,18 @@ pub fn compile_with(
     choices: &Choices<'_>,
 ) -> Result<Program, Unsupported> {
     crate::check::check(plan)?;
-    let cut::Pipelines { states, pipelines: planned, output } = cut::pipelines(plan, scans, target, choices)?;
+    let chooser = Chooser::new(choices.forced);
+    let cut::Pipelines { states, pipelines: planned, output } =
+        cut::pipelines(plan, scans, target, (choices, &chooser))?;
     let mut states = states;
     let memory = memory::plan(&planned, target, &mut states);
-    let environment =
-        kernel::Environment { target, micro_model: choices.micro_model, resolution: choices.resolution };
+    let &Choices { micro_model, resolution, .. } = choices;
+    let environment = kernel::Environment { target, micro_model, resolution, chooser: &chooser };
     let numbered = planned.iter().zip(&memory).enumerate();
     let pipelines = numbered.map(|(index, (pipeline, memory))| {
         kernel::generate(&format!("p{index}"), pipeline, memory, &environment)
     });
     let pipelines = pipelines.collect::<Result<Vec<_>, _>>()?;
-    Ok(Program { pipelines, states: states.states, classes: states.classes, output })
+    let genome = chooser.into_genome();
+    Ok(Program { pipelines, states: states.states, classes: states.classes, output, genome })
 }

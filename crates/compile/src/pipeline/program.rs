@@ -6,6 +6,7 @@ use super::actions::{Counting, HostAction, Task, When};
 use crate::context::Argument;
 use crate::layout::ColumnLayout;
 use crate::types::DataType;
+use crate::variant::Genome;
 
 /// What the compiler must know of a scan's data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,6 +28,8 @@ pub struct Program {
     pub classes: Vec<CapacityClass>,
     /// Where the result lies.
     pub output: OutputLayout,
+    /// The variants that were chosen.
+    pub genome: Genome,
 }
 
 impl Program {

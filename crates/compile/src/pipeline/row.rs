@@ -83,7 +83,7 @@ impl Body<'_> {
         if is_left_out {
             return self.steps(cx, index + 1, flow, pass, next);
         }
-        step.consume(cx, flow, self.speculation.of_step(index), &mut |cx, flow| {
+        step.consume(cx, flow, self.variants.speculation.of_step(index), &mut |cx, flow| {
             self.steps(cx, index + 1, flow, pass, next)
         })
     }

@@ -10,9 +10,6 @@ use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::places::Dense;
 
-/// Rows of a batch of a CPU worker: its selection vector stays in the first-level cache.
-pub(super) const BATCH_ROWS: u32 = 1024;
-
 impl Body<'_> {
     /// Two passes a batch: the filters make the selection vector, then the selected rows are written to their places.
     pub(super) fn batches(
@@ -27,7 +24,7 @@ impl Body<'_> {
         let from = cx.builder.read(batch);
         let done = cx.builder.ge(from, end);
         cx.builder.break_if(done);
-        let size = cx.builder.i64(i64::from(BATCH_ROWS));
+        let size = cx.builder.i64(self.variants.selection.0 as i64);
         let to = cx.builder.add(from, size);
         let to = cx.builder.binary(BinaryOp::Min, to, end);
         let none = cx.builder.i64(0);
@@ -65,7 +62,8 @@ impl Body<'_> {
         selection: V,
         selected: Var,
     ) -> Result<(), Unsupported> {
-        let flow = if self.speculation.of_all_steps() { Flow::Flag { active: None } } else { Flow::Branch };
+        let flow =
+            if self.variants.speculation.of_all_steps() { Flow::Flag { active: None } } else { Flow::Branch };
         self.enter(cx, row, flow, Pass::Filters, &mut |cx, flow| {
             let count = cx.builder.read(selected);
             let pointer = cx.builder.offset(selection, count);

@@ -24,6 +24,8 @@ use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth};
 use crate::types::{DataType, Range};
+use crate::variant::Site;
+use crate::variant::axes::{IndexForm, IndexRows};
 
 /// Most slots of a direct-addressed index.
 const DIRECT_LIMIT: u64 = 1 << 28;
@@ -111,19 +113,20 @@ impl Index {
         store: &RowStore,
         probe: &[ColumnInfo],
         row_bound: u64,
-        wants: Wants,
+        (wants, site): (Wants, Site<'_>),
         states: &mut States,
-    ) -> Index {
-        let Wants { null_equal, unique, first_only, chained, direct_bytes } = wants;
+    ) -> Result<Index, Unsupported> {
+        let Wants { null_equal, unique, first_only, .. } = wants;
         let infos = store.infos();
         let keys = &infos[..probe.len()];
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
         let nullable_pair = null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
         let dense = match keys {
-            [key] if !nullable_pair => dense_range(key, row_bound)
-                .filter(|(_, slots)| direct_bytes.is_none_or(|most| slots * SLOT_BYTES <= most)),
-            _ => None,
+            [] => None,
+            _ => form(keys, nullable_pair, row_bound, (wants, site))?,
         };
+        let chained = keys.is_empty() || unique || first_only || chains(wants, site)?;
+        let wants = Wants { chained, ..wants };
         let kind = match (keys, dense) {
             ([], _) => Kind::All,
             (_, Some((Range { min, max }, slots))) => {
@@ -148,7 +151,7 @@ impl Index {
             let class = states.class(1, Growth::Fixed);
             states.state("broken_promise", 4, class)
         });
-        Index { kind, unique, null_equal, wide, bounds, broken }
+        Ok(Index { kind, unique, null_equal, wide, bounds, broken })
     }
 
     /// Whether there is anything to build.
@@ -464,18 +467,57 @@ fn live(cx: &mut Context<'_>, key: &Lowered, value: V, bounds: (i128, i128)) -> 
     }
 }
 
-/// The range and the slots of a direct-addressed index over a key, if it is dense enough.
-fn dense_range(key: &ColumnInfo, row_bound: u64) -> Option<(Range, u64)> {
-    if key.data_type.is_float() || matches!(key.data_type, DataType::Utf8 | DataType::Boolean) {
-        return None;
+/// The range and the slots of a direct-addressed index, where that is chosen.
+fn form(
+    keys: &[ColumnInfo],
+    nullable_pair: bool,
+    row_bound: u64,
+    (wants, site): (Wants, Site<'_>),
+) -> Result<Option<(Range, u64)>, Unsupported> {
+    let direct = match keys {
+        [key] if nullable_pair => Err(format!("NULLs of {} are keys", key.data_type)),
+        [key] => direct_range(key),
+        _ => Err("several keys".into()),
+    };
+    let direct = direct.and_then(|(range, slots)| match wants.direct_bytes {
+        Some(most) if slots * SLOT_BYTES > most => Err(format!("memory for {slots} slots")),
+        _ => Ok((range, slots)),
+    });
+    let most = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(1024);
+    let rule = match &direct {
+        Ok((_, slots)) if *slots <= most => (IndexForm::Direct, "a dense range of keys"),
+        Ok(_) => (IndexForm::Hash, "a sparse range of keys"),
+        Err(_) => (IndexForm::Hash, "keys have no range"),
+    };
+    let chosen = site.choose(rule, |value| match (value, &direct) {
+        (IndexForm::Direct, Err(lacks)) => Err(lacks.clone()),
+        _ => Ok(()),
+    })?;
+    Ok(direct.ok().filter(|_| chosen == IndexForm::Direct))
+}
+
+/// Whether rows with equal keys are chained.
+fn chains(wants: Wants, site: Site<'_>) -> Result<bool, Unsupported> {
+    let rule = match wants.chained {
+        true => (IndexRows::Chains, "a CPU's caches hold chains as well as buckets"),
+        false => (IndexRows::Buckets, "each step of a chain is a transaction"),
+    };
+    Ok(site.choose(rule, |_| Ok(()))? == IndexRows::Chains)
+}
+
+/// The range of a key whose values can be slots, and how many these are; or what it lacks.
+fn direct_range(key: &ColumnInfo) -> Result<(Range, u64), String> {
+    let data_type = &key.data_type;
+    if data_type.is_float() || matches!(data_type, DataType::Utf8 | DataType::Boolean) {
+        return Err(format!("keys of {data_type} are no slots"));
     }
-    let range = key.range?;
-    if !range.within(Range::new(i64::MIN, i64::MAX)) {
-        return None;
+    let range = key.range.filter(|range| range.within(Range::new(i64::MIN, i64::MAX)));
+    let range = range.ok_or("the range of the keys is not known")?;
+    let slots = range.max.checked_sub(range.min).and_then(|span| u64::try_from(span.checked_add(1)?).ok());
+    match slots {
+        Some(slots) if slots <= DIRECT_LIMIT => Ok((range, slots)),
+        _ => Err(format!("the range of the keys has more than {DIRECT_LIMIT} values")),
     }
-    let slots = u64::try_from(range.max.checked_sub(range.min)?.checked_add(1)?).ok()?;
-    let dense = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(1024);
-    (slots <= DIRECT_LIMIT && slots <= dense).then_some((range, slots))
 }
 
 pub(super) fn array(cx: &mut Context<'_>, name: &str, state: usize) -> V {

@@ -117,7 +117,7 @@ impl RowStore {
 
     /// The store as an array that is written densely.
     pub(crate) fn target(&self) -> DenseTarget {
-        DenseTarget { total: self.count, class: self.class, limit: None }
+        DenseTarget { total: self.count, class: self.class, limit: None, keeps_places: false }
     }
 
     /// The rows of the store as a source.

@@ -10,7 +10,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Target, Type};
 use super::cells::{CellOp, combine_memory, is_used, read_cell};
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::threads::{ThreadCells, ThreadTables, clear, for_each};
-use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
+use super::{Cells, Input, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
 use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, lower};
@@ -18,6 +18,7 @@ use crate::operator::Flow;
 use crate::pipeline::{Choices, ColumnInfo};
 use crate::table::register_type;
 use crate::types::Range;
+use crate::variant::axes::Placement;
 
 /// Most slots of a direct-addressed table.
 const SLOT_LIMIT: u64 = 1 << 20;
@@ -88,20 +89,22 @@ pub fn values_of(key: &ColumnInfo) -> Option<(i128, u64)> {
     }
 }
 
-/// The dense domain of the keys, if there is one that is worth it. `limit`: slots that the table may have.
-pub fn domain(keys: &[ColumnInfo], row_bound: u64, limit: u64) -> Option<Vec<DenseKey>> {
+/// The dense domain of the keys and its slots, or what it lacks. `limit`: slots that the table may have.
+pub fn domain(keys: &[ColumnInfo], limit: u64) -> Result<(Vec<DenseKey>, u64), String> {
+    let most = SLOT_LIMIT.min(limit);
     let mut stride = 1u64;
     let mut dense = Vec::new();
     for key in keys {
-        let (min, values) = values_of(key)?;
+        let (min, values) =
+            values_of(key).ok_or_else(|| format!("the range of a key of {} is not known", key.data_type))?;
         dense.push(DenseKey { min, values, nullable: key.nullable, stride });
-        stride = stride.checked_mul(values.checked_add(u64::from(key.nullable))?)?;
-        // A table much larger than the input would cost more to clear and to read than it saves.
-        if stride > SLOT_LIMIT.min(limit) || stride > row_bound.saturating_mul(4).max(4096) {
-            return None;
-        }
+        let own = values.checked_add(u64::from(key.nullable));
+        stride = own
+            .and_then(|own| stride.checked_mul(own))
+            .filter(|slots| *slots <= most)
+            .ok_or_else(|| format!("the keys have more than {most} values"))?;
     }
-    Some(dense)
+    Ok((dense, stride))
 }
 
 impl DirectTable {
@@ -109,25 +112,46 @@ impl DirectTable {
         keys: Vec<DenseKey>,
         present: usize,
         cells: &Cells,
-        (row_bound, thread_rows): (u64, u64),
+        (row_bound, input): (u64, &Input<'_>),
         (target, choices): (&Target, &Choices<'_>),
         states: &mut declare::States,
-    ) -> DirectTable {
+    ) -> Result<DirectTable, Unsupported> {
         let slots: u64 = keys.iter().map(|key| key.values + u64::from(key.nullable)).product();
         let class = fixed_class(states, slots);
         let state = states.state("groups", 8 * cells.words(), class);
         let is_simt = target.block_threads > 1;
         let limit =
             u64::from(target.shared_bytes).min(if is_simt { BLOCK_TABLES_BYTES } else { WORKER_TABLE_BYTES });
-        let threads = ThreadTables::plan(slots + 1, cells, thread_rows, target);
-        let place = match choices.micro_model {
-            MicroModel::OperatorAtATime | MicroModel::MultiPass | MicroModel::Pipelined => Place::Device,
-            MicroModel::Resolution if is_simt && threads.bytes() <= limit => Place::Threads(threads),
-            MicroModel::Resolution if (slots + 1) * u64::from(cells.words()) * 8 <= limit => Place::Block,
-            MicroModel::Resolution => Place::Device,
+        let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, target);
+        let block_bytes = (slots + 1) * u64::from(cells.words()) * 8;
+        let rule = match choices.micro_model {
+            MicroModel::Resolution if is_simt && threads.bytes() <= limit => {
+                (Placement::Thread, "tables of all threads fit a block's memory")
+            }
+            MicroModel::Resolution if block_bytes <= limit => {
+                (Placement::Block, "the table fits near memory")
+            }
+            MicroModel::Resolution => (Placement::Global, "the table does not fit near memory"),
+            _ => (Placement::Global, "the micro model has an atomic a row"),
+        };
+        let shared = u64::from(target.shared_bytes);
+        let chosen = input.site.choose(rule, |value| match value {
+            Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
+            Placement::Thread if threads.bytes() > shared => {
+                Err(format!("tables of {} bytes do not fit a block's {shared}", threads.bytes()))
+            }
+            Placement::Block if block_bytes > shared => {
+                Err(format!("a table of {block_bytes} bytes does not fit a block's {shared}"))
+            }
+            Placement::Thread | Placement::Block | Placement::Global => Ok(()),
+        })?;
+        let place = match chosen {
+            Placement::Thread => Place::Threads(threads),
+            Placement::Block => Place::Block,
+            Placement::Global => Place::Device,
         };
         let count = states.counter("group_count");
-        DirectTable { keys, slots, class, state, count, present, place, row_bound }
+        Ok(DirectTable { keys, slots, class, state, count, present, place, row_bound })
     }
 
     /// The slot of the current row, and the flag that its contributions still need: a local table has a slot for dead

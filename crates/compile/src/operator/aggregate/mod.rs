@@ -53,6 +53,8 @@ use crate::context::{Argument, Context, Unsupported};
 use crate::expr::Expr;
 use crate::pipeline::{Choices, ColumnInfo, Growth, column_of};
 use crate::plan::Aggregate;
+use crate::variant::Site;
+use crate::variant::axes::GroupForm;
 
 pub(crate) use crate::pipeline::states_of as declare;
 
@@ -71,6 +73,8 @@ pub struct AggregateOperator {
 /// What an aggregation knows of its input.
 #[derive(Debug)]
 pub(crate) struct Input<'a> {
+    /// The aggregation before its choices.
+    pub site: Site<'a>,
     pub columns: &'a [ColumnInfo],
     /// An upper bound of the rows.
     pub row_bound: u64,
@@ -109,7 +113,7 @@ impl AggregateOperator {
         let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input.columns)).collect();
         let mut cells = Cells::plan(aggregates, input.columns, row_bound, !keys.is_empty())?;
         let table: Box<dyn GroupTable> = match keys {
-            [] => Box::new(SingleGroup::plan(&cells, on, states)),
+            [] => Box::new(SingleGroup::plan(&cells, on, input.site, states)?),
             _ => table_of_keys(&key_columns, &mut cells, input, on, states)?,
         };
         let sets = cells.distinct.iter();
@@ -117,7 +121,7 @@ impl AggregateOperator {
             sets.map(|argument| DistinctSet::plan(argument, &key_columns, input.columns, row_bound, states));
         let sets = sets.collect::<Result<_, _>>()?;
         let groups = groups_known(&key_columns).min(row_bound);
-        let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on) };
+        let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
         Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, segments })
     }
 
@@ -155,13 +159,25 @@ fn table_of_keys(
     // The cell that counts rows is added where it is not there yet.
     let bytes = u64::from(cells.words() + 1) * 8;
     let limit = on.1.direct_bytes.map_or(u64::MAX, |limit| limit / bytes);
-    Ok(match direct::domain(keys, row_bound, limit) {
-        Some(domain) => {
-            let present = cells.row_count();
-            let bounds = (row_bound, input.thread_rows);
-            Box::new(DirectTable::plan(domain, present, cells, bounds, on, states))
+    let domain = direct::domain(keys, limit);
+    let rule = match &domain {
+        // A table much larger than the input would cost more to clear and to read than it saves.
+        Ok((_, slots)) if *slots <= row_bound.saturating_mul(4).max(4096) => {
+            (GroupForm::Direct, "a dense domain of keys")
         }
-        None => {
+        Ok(_) => (GroupForm::Hash, "a sparse domain of keys"),
+        Err(_) => (GroupForm::Hash, "keys have no small domain"),
+    };
+    let chosen = input.site.choose(rule, |value| match (value, &domain) {
+        (GroupForm::Direct, Err(lacks)) => Err(lacks.clone()),
+        _ => Ok(()),
+    })?;
+    Ok(match domain {
+        Ok((domain, _)) if chosen == GroupForm::Direct => {
+            let present = cells.row_count();
+            Box::new(DirectTable::plan(domain, present, cells, (row_bound, input), on, states)?)
+        }
+        _ => {
             let table = KeyTable::plan(keys, cells.words(), row_bound, states)?;
             Box::new(HashGroups { table, row_bound })
         }

@@ -17,6 +17,8 @@ use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::operator::Flow;
 use crate::pipeline::{Choices, ColumnInfo};
+use crate::variant::Site;
+use crate::variant::axes::SingleSum;
 use crate::{MicroModel, Resolution};
 
 /// The one group.
@@ -55,22 +57,36 @@ impl SingleGroup {
     pub fn plan(
         cells: &Cells,
         (target, choices): (&Target, &Choices<'_>),
+        site: Site<'_>,
         states: &mut declare::States,
-    ) -> SingleGroup {
+    ) -> Result<SingleGroup, Unsupported> {
         let class = fixed_class(states, 1);
         let state = states.state("group", 8 * cells.words(), class);
-        let method = match choices.micro_model {
-            MicroModel::OperatorAtATime | MicroModel::MultiPass => {
+        let has_blocks = target.block_threads > target.lanes;
+        let rule = match (choices.micro_model, choices.resolution) {
+            (MicroModel::OperatorAtATime | MicroModel::MultiPass, _) => {
+                (SingleSum::Passes, "the micro model reduces in kernels of their own")
+            }
+            (MicroModel::Pipelined, _) => (SingleSum::Atomic, "the micro model has an atomic a row"),
+            (MicroModel::Resolution, Resolution::WorkEfficient) if has_blocks => {
+                (SingleSum::Block, "resolution = work_efficient")
+            }
+            (MicroModel::Resolution, _) => (SingleSum::Warp, "one atomic for a warp or worker"),
+        };
+        let chosen = site.choose(rule, |value| match value {
+            SingleSum::Block if !has_blocks => Err("a block is one warp or worker".into()),
+            _ => Ok(()),
+        })?;
+        let method = match chosen {
+            SingleSum::Atomic => Method::Atomic,
+            SingleSum::Warp => Method::Warp,
+            SingleSum::Block => Method::Block,
+            SingleSum::Passes => {
                 let class = fixed_class(states, target.resident_blocks.max(1).into());
                 Method::Passes { class, sums: states.state("sums", 8 * cells.words(), class) }
             }
-            MicroModel::Pipelined => Method::Atomic,
-            MicroModel::Resolution => match choices.resolution {
-                Resolution::WorkEfficient if target.block_threads > target.lanes => Method::Block,
-                _ => Method::Warp,
-            },
         };
-        SingleGroup { class, state, method }
+        Ok(SingleGroup { class, state, method })
     }
 
     fn is_private(&self) -> bool {

@@ -11,9 +11,9 @@ use super::groups::{GroupEmitter, Located};
 use super::segments::Round;
 use super::{AggregateOperator, ROWS_PER_THREAD, distinct};
 use crate::context::{Context, Unsupported};
-use crate::expr::{columns_read, lower};
+use crate::expr::{Expr, columns_read, lower};
 use crate::operator::Flow;
-use crate::operator::roles::{Arrival, Emitter, Job, Needs, Sink};
+use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::pipeline::{HostAction, Task, When};
 
 /// Adds rows to groups.
@@ -40,10 +40,8 @@ impl Sink for AddToGroups {
         self.0.expressions().flat_map(columns_read).collect()
     }
 
-    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
-        self.0.sets.is_empty()
-            && self.0.table.takes_flags()
-            && self.0.expressions().all(|expr| (arrival.is_speculative)(expr))
+    fn takes_flags(&self, is_speculative: &dyn Fn(&Expr) -> bool) -> bool {
+        self.0.sets.is_empty() && self.0.table.takes_flags() && self.0.expressions().all(is_speculative)
     }
 
     fn begin<'s>(

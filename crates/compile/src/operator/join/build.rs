@@ -12,7 +12,7 @@ use crate::context::{Context, Unsupported};
 use crate::expr::columns_read;
 use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
-use crate::operator::roles::{Arrival, DenseTarget, Emitter, Job, Needs, Sink};
+use crate::operator::roles::{DenseTarget, Emitter, Job, Needs, Sink};
 use crate::pipeline::{HostAction, Task, When};
 use crate::table::bounds::Bounds;
 
@@ -41,10 +41,6 @@ impl Sink for StoreBuildSide {
 
     fn target(&self) -> Option<DenseTarget> {
         Some(self.0.store.target())
-    }
-
-    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
-        arrival.resolves
     }
 
     fn begin<'s>(

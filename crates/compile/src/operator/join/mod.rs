@@ -33,6 +33,7 @@ use crate::plan::{Join, JoinKind};
 use crate::table::index::{Index, Wants};
 use crate::table::rows::{Layout, RowStore};
 use crate::types::{DataType, Range};
+use crate::variant::Site;
 
 /// A join, planned.
 #[derive(Debug, Clone)]
@@ -67,7 +68,7 @@ impl JoinOperator {
     /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys; `chained`: rows
     /// with equal keys are; `direct_bytes`: what a direct-addressed index may take; `layout`: of the store.
     pub(crate) fn plan(
-        (join, ordinal): (&Join, usize),
+        (join, ordinal, site): (&Join, usize, Site<'_>),
         (build, build_bound): (&[ColumnInfo], u64),
         probe: &[ColumnInfo],
         (unique, chained, direct_bytes): (bool, bool, Option<u64>),
@@ -90,7 +91,7 @@ impl JoinOperator {
         let first_only = join.residual.is_none()
             && matches!(kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
         let wants = Wants { null_equal: join.null_equal, unique, first_only, chained, direct_bytes };
-        let index = Index::plan(&store, &probe_infos, build_bound, wants, states);
+        let index = Index::plan(&store, &probe_infos, build_bound, (wants, site), states)?;
         let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
         let nulls = join.null_aware.then(|| {
             let class = states.class(1, Growth::Fixed);

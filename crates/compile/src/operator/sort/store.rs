@@ -12,7 +12,7 @@ use super::top::{self, Heap};
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
-use crate::operator::roles::{Arrival, DenseTarget, Emitter, Job, Needs, Sink};
+use crate::operator::roles::{DenseTarget, Emitter, Job, Needs, Sink};
 use crate::pipeline::{HostAction, Task, When};
 
 /// Stores the rows of a sort.
@@ -39,11 +39,8 @@ impl Sink for SortRows {
     }
 
     fn target(&self) -> Option<DenseTarget> {
-        Some(DenseTarget { total: self.0.count, class: self.0.class, limit: None })
-    }
-
-    fn takes_flags(&self, arrival: &Arrival<'_>) -> bool {
-        arrival.resolves && !(arrival.keeps_all && self.0.single)
+        let SortOperator { count, class, single, .. } = *self.0;
+        Some(DenseTarget { total: count, class, limit: None, keeps_places: single })
     }
 
     fn begin<'s>(

@@ -11,6 +11,7 @@ use crate::operator::aggregate::{AddToGroups, AggregateOperator, Groups, Input, 
 use crate::operator::project::Project;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::{Aggregate, Plan};
+use crate::variant::Site;
 
 impl Cut<'_> {
     pub(super) fn aggregate(
@@ -69,7 +70,10 @@ impl Cut<'_> {
         keys: &[Expr],
         aggregates: &[Aggregate],
     ) -> Result<Rows, Unsupported> {
+        let site = format!("aggregate{}", self.next_aggregate);
+        self.next_aggregate += 1;
         let input = Input {
+            site: Site { chooser: self.chooser, name: &site },
             columns: &rows.columns,
             row_bound: rows.bound(),
             thread_rows: rows.branches.iter().map(|open| open.thread_bound).max().unwrap_or(0),

@@ -36,8 +36,9 @@ use self::warp::{in_warp, reduce_in_warp};
 use super::Input;
 use super::cells::{CellOp, combine_registers};
 use super::functions::Cells;
-use crate::context::Context;
+use crate::context::{Context, Unsupported};
 use crate::pipeline::Choices;
+use crate::variant::axes::SegmentSum;
 use crate::{MicroModel, Resolution};
 
 /// Groups a thread of a block up to which neighbours are taken to share groups.
@@ -88,24 +89,46 @@ impl Segments {
         groups: u64,
         input: &Input<'_>,
         (target, choices): (&Target, &Choices<'_>),
-    ) -> Option<Segments> {
+    ) -> Result<Option<Segments>, Unsupported> {
         let threads = target.block_threads;
-        let suits = choices.micro_model == MicroModel::Resolution
-            && input.is_single
-            && target.lanes > 1
-            && target.lanes.is_power_of_two()
-            && groups <= GROUPS_PER_THREAD * u64::from(threads)
-            && cells.cells.iter().all(|cell| cell.op.is_plain());
-        let fits = Shared::bytes(cells, threads) <= SHARED_LIMIT.min(target.shared_bytes.into())
-            && threads.is_power_of_two();
-        let form = match choices.resolution {
-            _ if input.is_sorted && threads == 1 => Form::SortedWorker,
-            _ if input.is_sorted => Form::SortedWarp,
-            _ if !suits => return None,
-            Resolution::WorkEfficient if fits => Form::Block,
-            _ => Form::Warp,
+        if input.is_sorted {
+            let form = if threads == 1 { Form::SortedWorker } else { Form::SortedWarp };
+            return Ok(Some(Segments { form }));
+        }
+        let warp = match () {
+            () if target.lanes == 1 => Err("a CPU's worker is one thread"),
+            () if !input.is_single => Err("threads are not together in a loop over matches"),
+            () if !target.lanes.is_power_of_two() => Err("lanes are no power of two"),
+            () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => Err("texts are not added up"),
+            () => Ok(()),
         };
-        Some(Segments { form })
+        let fits = Shared::bytes(cells, threads) <= SHARED_LIMIT.min(target.shared_bytes.into());
+        let block = match (warp, fits) {
+            (Ok(()), false) => Err("rows of a block do not fit its memory"),
+            (Ok(()), true) if !threads.is_power_of_two() => Err("threads are no power of two"),
+            (warp, _) => warp,
+        };
+        let rule = match choices.resolution {
+            _ if choices.micro_model != MicroModel::Resolution => {
+                (SegmentSum::Off, "the micro model has an atomic a row")
+            }
+            _ if warp.is_err() => (SegmentSum::Off, "threads cannot add up"),
+            _ if groups > GROUPS_PER_THREAD * u64::from(threads) => {
+                (SegmentSum::Off, "neighbours among so many groups share none")
+            }
+            Resolution::WorkEfficient if block.is_ok() => (SegmentSum::Block, "resolution = work_efficient"),
+            _ => (SegmentSum::Warp, "neighbours may share groups"),
+        };
+        let chosen = input.site.choose(rule, |value| match value {
+            SegmentSum::Off => Ok(()),
+            SegmentSum::Warp => warp.map_err(String::from),
+            SegmentSum::Block => block.map_err(String::from),
+        })?;
+        Ok(match chosen {
+            SegmentSum::Off => None,
+            SegmentSum::Warp => Some(Segments { form: Form::Warp }),
+            SegmentSum::Block => Some(Segments { form: Form::Block }),
+        })
     }
 
     /// Who resolves, for people.

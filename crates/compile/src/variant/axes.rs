@@ -1,0 +1,190 @@
+//! The axes. What a value presupposes, and the rule that picks one, stand where the choice is made; the documentation of each
+//! type names the place.
+
+use super::{Axis, Level, Variant};
+
+/// An axis whose values are names.
+macro_rules! axis {
+    ($(#[$doc:meta])* $type:ident, $name:literal, $level:ident, $about:literal,
+     { $($(#[$value_doc:meta])* $value:ident = $value_name:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $type { $($(#[$value_doc])* $value),+ }
+
+        impl Variant for $type {
+            const AXIS: Axis = Axis {
+                name: $name, level: Level::$level, values: &[$($value_name),+], about: $about,
+            };
+            const ALL: &'static [$type] = &[$($type::$value),+];
+        }
+    };
+}
+
+/// An axis whose values are numbers.
+macro_rules! numbers {
+    ($(#[$doc:meta])* $type:ident, $name:literal, $level:ident, $about:literal, [$($value:literal = $value_name:literal),+]) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $type(
+            /// The number.
+            pub u64,
+        );
+
+        impl Variant for $type {
+            const AXIS: Axis = Axis {
+                name: $name, level: Level::$level, values: &[$($value_name),+], about: $about,
+            };
+            const ALL: &'static [$type] = &[$($type($value)),+];
+        }
+    };
+}
+
+axis!(
+    /// Where groups are: `operator/aggregate`.
+    GroupForm, "group_table", Plan, "where an aggregation with keys finds the groups of its rows",
+    {
+        /// At the place that the keys' values give.
+        Direct = "direct",
+        /// In a hash table.
+        Hash = "hash",
+    }
+);
+
+axis!(
+    /// Where rows of direct-addressed groups are added up: `operator/aggregate/direct`.
+    Placement, "placement", Plan, "whose memory rows of direct-addressed groups are added up in",
+    {
+        /// Each thread's own table.
+        Thread = "thread",
+        /// The table of a block, or of a CPU's worker.
+        Block = "block",
+        /// The device's table.
+        Global = "global",
+    }
+);
+
+axis!(
+    /// How rows come into the only group: `operator/aggregate/single`.
+    SingleSum, "single_sum", Plan, "how rows come into the only group of an aggregation without keys",
+    {
+        /// One atomic a row (B2).
+        Atomic = "atomic",
+        /// Registers, and shuffles in a warp (B3, `simd`).
+        Warp = "warp",
+        /// Registers, and a tree in a block (B3, `work_efficient`).
+        Block = "block",
+        /// Registers, and sums of blocks that a second kernel reduces (B1).
+        Passes = "passes",
+    }
+);
+
+axis!(
+    /// Who adds up rows of the same group before the table is updated: `operator/aggregate/segments`.
+    SegmentSum, "segments", Plan, "who adds up rows of the same group before their table is updated",
+    {
+        /// Nobody: an atomic a row.
+        Off = "off",
+        /// The threads of a warp.
+        Warp = "warp",
+        /// The threads of a block.
+        Block = "block",
+    }
+);
+
+axis!(
+    /// How the index of a join finds keys: `table/index`.
+    IndexForm, "index_form", Plan, "how the index of a join finds the rows of a key",
+    {
+        /// At the place that the key gives.
+        Direct = "direct",
+        /// By open addressing.
+        Hash = "hash",
+    }
+);
+
+axis!(
+    /// How rows with equal keys hang together in the index of a join: `table/index`.
+    IndexRows, "index_rows", Plan, "how the rows of a key hang together in the index of a join",
+    {
+        /// Each has the number of the next.
+        Chains = "chains",
+        /// They stand in a bucket, which takes a second pass.
+        Buckets = "buckets",
+    }
+);
+
+axis!(
+    /// Whether values outside of a build side's bounds, or not in its bitmap, are left out at the scan: `pipeline/cut`.
+    Pruning, "pruning", Plan, "whether a finished build side leaves out rows at the probe side's scan",
+    {
+        /// They are.
+        On = "on",
+        /// All rows come to the join.
+        Off = "off",
+    }
+);
+
+axis!(
+    /// Who sorts: `pipeline/cut`.
+    SortPlace, "sort_place", Plan, "who puts the result's rows in order",
+    {
+        /// A kernel stores them with words of their keys, the device sorts these.
+        Device = "device",
+        /// The host, when it has the result.
+        Host = "host",
+    }
+);
+
+axis!(
+    /// How dead rows flow: `pipeline/body`.
+    Predication, "predication", Chunk, "whether rows that a filter drops are branched around or carried along with a flag",
+    {
+        /// A branch around what follows.
+        Branches = "branches",
+        /// A flag, at uniform control flow.
+        Flags = "flags",
+    }
+);
+
+axis!(
+    /// How a dense write finds its places where they are not counted by a kernel before: `operator/dense`.
+    WritePlaces, "write_places", Chunk, "how a row finds its place in a result, a store or a sort",
+    {
+        /// An atomic a row (A2).
+        Atomic = "atomic",
+        /// A prefix sum in a warp, and an atomic for it (A3, `simd`).
+        Warp = "warp",
+        /// A prefix sum in a block, and an atomic for it (A3, `work_efficient`).
+        Block = "block",
+        /// A selection vector of a CPU's worker, and an atomic for it.
+        Selection = "selection",
+    }
+);
+
+numbers!(
+    /// Rows of a batch of a CPU's worker, whose selection vector should stay in the first-level cache: `pipeline/selection`.
+    SelectionRows, "selection_rows", Chunk, "rows for which a CPU's worker makes one selection vector",
+    [256 = "256", 1024 = "1024", 4096 = "4096"]
+);
+
+numbers!(
+    /// Rows that a CPU's worker takes at a time: `pipeline/body`.
+    MorselRows, "morsel_rows", Chunk, "rows that a CPU's worker takes at a time",
+    [4096 = "4096", 16384 = "16384", 65536 = "65536", 262_144 = "262144"]
+);
+
+/// Every axis.
+pub const ALL: &[Axis] = &[
+    GroupForm::AXIS,
+    Placement::AXIS,
+    SingleSum::AXIS,
+    SegmentSum::AXIS,
+    IndexForm::AXIS,
+    IndexRows::AXIS,
+    Pruning::AXIS,
+    SortPlace::AXIS,
+    Predication::AXIS,
+    WritePlaces::AXIS,
+    SelectionRows::AXIS,
+    MorselRows::AXIS,
+];

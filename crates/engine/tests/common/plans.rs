@@ -1,0 +1,248 @@
+//! Plans over two tables, for tests that run each of them in many ways.
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::array_value_to_string;
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
+use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::{CancelToken, Engine, EngineError, Query, QueryOptions, QueryOutput, TableSource};
+
+use crate::common::Table;
+
+/// `k`: few values and NULLs; `n`: 0..rows; `s`: few texts; `u`: unique text and NULLs; `f`: doubles.
+pub fn table(rows: usize) -> Arc<dyn TableSource> {
+    let schema = Schema::new(vec![
+        ArrowField::new("k", ArrowType::Int64, true),
+        ArrowField::new("n", ArrowType::Int32, false),
+        ArrowField::new("s", ArrowType::Utf8, false),
+        ArrowField::new("u", ArrowType::Utf8, true),
+        ArrowField::new("f", ArrowType::Float64, false),
+    ]);
+    let all = 0..rows;
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter(all.clone().map(|row| (row % 7 != 3).then_some((row % 40) as i64)))),
+        Arc::new(Int32Array::from_iter_values(all.clone().map(|row| row as i32))),
+        Arc::new(StringArray::from_iter_values(all.clone().map(|row| ["x", "", "zß", "long text"][row % 4]))),
+        Arc::new(StringArray::from_iter(
+            all.clone().map(|row| (row % 11 != 5).then(|| format!("unique é {row}"))),
+        )),
+        Arc::new(Float64Array::from_iter_values(all.map(|row| row as f64 / 4.0 - 10.0))),
+    ];
+    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+}
+
+pub fn scan(source: usize) -> Plan {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let fields = vec![
+        field("k", DataType::Int64, true),
+        field("n", DataType::Int32, false),
+        field("s", DataType::Utf8, false),
+        field("u", DataType::Utf8, true),
+        field("f", DataType::Float64, false),
+    ];
+    Plan::Scan(Scan { source, table: "t".into(), columns: (0..5).collect(), fields })
+}
+
+fn column(plan: &Plan, index: usize) -> Expr {
+    let field = &plan.fields()[index];
+    Expr::column(index, field.data_type.clone(), field.nullable)
+}
+
+fn compare(op: CompareOp, expr: Expr, value: i128) -> Expr {
+    let nullable = expr.nullable;
+    let literal = Expr::literal(Literal::Int(value), expr.data_type.clone());
+    let kind = ExprKind::Compare(op, Box::new(expr), Box::new(literal));
+    Expr { kind, data_type: DataType::Boolean, nullable }
+}
+
+pub fn filter(input: Plan, index: usize, op: CompareOp, value: i128) -> Plan {
+    let predicate = compare(op, column(&input, index), value);
+    Plan::Filter { input: Box::new(input), predicate }
+}
+
+/// Columns of the input, and the sum of column `a` and itself.
+pub fn project(input: Plan, columns: &[usize], a: usize) -> Plan {
+    let mut exprs: Vec<Expr> = columns.iter().map(|index| column(&input, *index)).collect();
+    let operand = column(&input, a);
+    let (data_type, nullable) = (operand.data_type.clone(), operand.nullable);
+    let kind = ExprKind::Arithmetic(ArithmeticOp::Add, Box::new(operand.clone()), Box::new(operand));
+    exprs.push(Expr { kind, data_type, nullable });
+    let names = (0..exprs.len()).map(|index| format!("c{index}")).collect();
+    Plan::Project { input: Box::new(input), exprs, names }
+}
+
+pub fn join(kind: JoinKind, build: Plan, probe: Plan, keys: &[(usize, usize)], residual: bool) -> Plan {
+    let keys = keys.iter().map(|(a, b)| (column(&build, *a), column(&probe, *b))).collect();
+    let (mut left, width) = (build.fields(), build.fields().len());
+    left.extend(probe.fields());
+    let side = |index: usize| Expr::column(index, left[index].data_type.clone(), left[index].nullable);
+    let residual = residual.then(|| Expr {
+        kind: ExprKind::Compare(CompareOp::Lt, Box::new(side(1)), Box::new(side(width + 1))),
+        data_type: DataType::Boolean,
+        nullable: false,
+    });
+    Plan::Join(Box::new(Join { build, probe, kind, keys, residual, null_equal: false, null_aware: false }))
+}
+
+pub fn aggregate(
+    input: Plan,
+    keys: &[usize],
+    aggregates: &[(AggregateFunction, Option<usize>, bool)],
+) -> Plan {
+    let keys: Vec<Expr> = keys.iter().map(|key| column(&input, *key)).collect();
+    let names = keys.iter().enumerate().map(|(index, _)| format!("k{index}")).collect();
+    let aggregates = aggregates.iter().map(|(function, argument, distinct)| {
+        let argument = argument.map(|index| column(&input, index));
+        let data_type = match (function, &argument) {
+            (Count, _) | (Sum, Some(_)) => DataType::Int64,
+            (Avg, _) => DataType::Float64,
+            (_, Some(expr)) => expr.data_type.clone(),
+            _ => DataType::Int64,
+        };
+        let field = Field { name: format!("{function:?}"), data_type, nullable: true };
+        Aggregate { function: *function, argument, distinct: *distinct, field }
+    });
+    let aggregates = aggregates.collect();
+    Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
+}
+
+fn sort(input: Plan, keys: &[usize], fetch: Option<usize>) -> Plan {
+    let key = |index: &usize| SortKey { expr: column(&input, *index), descending: true, nulls_first: true };
+    let keys = keys.iter().map(key).collect();
+    Plan::Sort { input: Box::new(input), keys, fetch }
+}
+
+fn union(inputs: Vec<Plan>) -> Plan {
+    let nullable = |index: usize| inputs.iter().any(|input| input.fields()[index].nullable);
+    let fields = inputs[0].fields().into_iter().enumerate();
+    let fields = fields.map(|(index, field)| Field { nullable: nullable(index), ..field }).collect();
+    Plan::Union { inputs, fields }
+}
+
+use AggregateFunction::{Avg, Count, Max, Min, Sum};
+use JoinKind::*;
+
+const ALL: [(AggregateFunction, Option<usize>, bool); 6] = [
+    (Count, None, false),
+    (Count, Some(0), true),
+    (Sum, Some(1), false),
+    (Min, Some(0), false),
+    (Max, Some(3), false),
+    (Avg, Some(4), false),
+];
+
+/// Plans over two tables, and whether their order counts.
+pub fn plans() -> Vec<(String, Plan, bool)> {
+    let few = || filter(scan(0), 1, CompareOp::Lt, 90);
+    let wide = || project(few(), &[3, 2, 0, 1], 1);
+    let mut plans = vec![
+        ("scan".into(), scan(0), false),
+        ("filter".into(), few(), false),
+        ("nothing left".into(), filter(scan(0), 1, CompareOp::Lt, -1), false),
+        ("projections and filters".into(), filter(wide(), 4, CompareOp::Ge, 60), false),
+        ("no groups' keys".into(), aggregate(filter(scan(0), 0, CompareOp::Gt, 5), &[], &ALL), false),
+        ("aggregates of nothing".into(), aggregate(filter(few(), 1, CompareOp::Lt, 0), &[], &ALL), false),
+        ("groups by text".into(), aggregate(few(), &[2], &ALL), false),
+        ("groups by more".into(), aggregate(scan(0), &[3, 0], &ALL[..4]), false),
+        (
+            "groups of computed keys, having".into(),
+            filter(aggregate(project(few(), &[0, 1, 2, 3, 4], 1), &[5, 2], &ALL), 2, CompareOp::Gt, 0),
+            false,
+        ),
+        ("groups of groups".into(), aggregate(aggregate(few(), &[0, 2], &ALL[..2]), &[1], &ALL[..1]), false),
+        ("union".into(), union(vec![few(), filter(scan(1), 0, CompareOp::Gt, 20), scan(1)]), false),
+        (
+            "groups over a union".into(),
+            aggregate(union(vec![wide(), project(scan(1), &[3, 2, 0, 1], 1)]), &[1], &ALL[..1]),
+            false,
+        ),
+        ("sort".into(), sort(scan(0), &[1], None), true),
+        ("sort of a filter".into(), sort(wide(), &[2, 3], None), true),
+        ("first rows".into(), sort(filter(scan(0), 0, CompareOp::Gt, 5), &[4], Some(7)), true),
+        (
+            "first groups".into(),
+            sort(aggregate(union(vec![few(), scan(1)]), &[0, 2], &ALL), &[0, 1], Some(20)),
+            true,
+        ),
+        (
+            "limit counts".into(),
+            aggregate(Plan::Limit { input: Box::new(few()), skip: 3, fetch: Some(40) }, &[], &ALL[..1]),
+            false,
+        ),
+    ];
+    let kinds = [
+        Inner, BuildOuter, ProbeOuter, FullOuter, BuildSemi, BuildAnti, BuildMark, ProbeSemi, ProbeAnti,
+        ProbeMark,
+    ];
+    for kind in kinds {
+        for (keys, residual) in
+            [(&[(0, 0)][..], false), (&[(1, 1)], false), (&[(2, 2), (0, 0)], true), (&[(3, 3)], false)]
+        {
+            let build = filter(scan(1), 1, CompareOp::Ge, 7);
+            let plan = join(kind, build, project_back(few()), keys, residual);
+            plans.push((format!("{kind:?} join on {keys:?}"), plan, false));
+        }
+    }
+    let two = join(Inner, scan(1), few(), &[(0, 0)], false);
+    let three = join(ProbeOuter, filter(scan(1), 1, CompareOp::Lt, 20), two, &[(1, 1)], false);
+    plans.push(("three tables".into(), filter(three.clone(), 11, CompareOp::Lt, 50), false));
+    plans.push((
+        "groups over joins".into(),
+        aggregate(three, &[2, 7], &[(Count, None, false), (Sum, Some(11), false)]),
+        false,
+    ));
+    plans
+}
+
+/// The five columns, one of them computed.
+fn project_back(input: Plan) -> Plan {
+    let exprs: Vec<Expr> = (0..5).map(|index| column(&input, index)).collect();
+    let names = vec![String::new(); 5];
+    let operand = Box::new(exprs[1].clone());
+    let zero = Box::new(Expr::literal(Literal::Int(0), DataType::Int32));
+    let kind = ExprKind::Arithmetic(ArithmeticOp::Add, operand, zero);
+    let mut exprs = exprs;
+    exprs[1] = Expr { kind, data_type: DataType::Int32, nullable: false };
+    Plan::Project { input: Box::new(input), exprs, names }
+}
+
+pub fn run(
+    engine: &Engine,
+    plan: &Plan,
+    sources: &[Arc<dyn TableSource>],
+    options: &QueryOptions,
+) -> QueryOutput {
+    match try_run(engine, plan, sources, options) {
+        Ok(output) => output,
+        Err(error) => panic!("{options:?}: {error}"),
+    }
+}
+
+pub fn try_run(
+    engine: &Engine,
+    plan: &Plan,
+    sources: &[Arc<dyn TableSource>],
+    options: &QueryOptions,
+) -> Result<QueryOutput, EngineError> {
+    let query = Query { plan: plan.clone(), sources: sources.to_vec(), options: options.clone() };
+    engine.execute(&query, &CancelToken::default())
+}
+
+/// The rows of a batch as text, in order where that counts.
+pub fn rows_of(batch: &RecordBatch, ordered: bool) -> Vec<String> {
+    let cell = |column: usize, row: usize| {
+        let array = batch.column(column);
+        if array.is_null(row) { "-".into() } else { array_value_to_string(array, row).expect("prints") }
+    };
+    let row =
+        |row| (0..batch.num_columns()).map(|column| cell(column, row)).collect::<Vec<String>>().join("|");
+    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
+    if !ordered {
+        rows.sort();
+    }
+    rows
+}

@@ -1,0 +1,136 @@
+//! Every value of every axis gives equal rows: wherever a plan leaves a choice, each possible value alone, and random genomes, on
+//! the CPU, on the interpreter, and on a GPU where there is one.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/plans.rs"]
+mod plans;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kelpie_engine::variant::axes;
+use kelpie_engine::{Choice, DeviceChoice, Engine, Forced, QueryOptions, TableSource};
+use plans::{plans, rows_of, run, table, try_run};
+
+/// Random genomes a plan.
+const GENOMES: u64 = 3;
+
+/// A generator of numbers (Steele et al., SplitMix64): the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % count.max(1) as u64) as usize
+    }
+}
+
+/// What was compared.
+#[derive(Default)]
+struct Tally {
+    pairs: usize,
+    /// Genomes in which one forced value leaves another nothing to stand on.
+    impossible: usize,
+    /// Values that were forced.
+    values: BTreeSet<(&'static str, &'static str)>,
+}
+
+fn force(choices: &[(&Choice, &'static str)]) -> Forced {
+    let mut forced = Forced::default();
+    for (choice, value) in choices {
+        forced.set(&choice.qualified(), value).expect("an axis and its value");
+    }
+    forced
+}
+
+/// Runs every plan on a device under each possible value alone and under random genomes.
+fn compare(device: DeviceChoice, sizes: [usize; 2], every: usize) -> Tally {
+    let engine = Engine::new();
+    let sources: [Arc<dyn TableSource>; 2] = sizes.map(table);
+    let (mut tally, mut random) = (Tally::default(), Random(sizes[0] as u64));
+    for (name, plan, ordered) in plans().into_iter().step_by(every) {
+        let options = QueryOptions { device, threads: Some(2), ..QueryOptions::default() };
+        let output = run(&engine, &plan, &sources, &options);
+        let expected = rows_of(&output.batch, ordered);
+        let choices = output.metrics.variants;
+        let mut genomes = Vec::new();
+        for choice in &choices {
+            let others = choice.possible().filter(|value| *value != choice.value);
+            genomes.extend(others.map(|value| vec![(choice, value)]));
+        }
+        for _ in 0..GENOMES {
+            let pick = |choice| -> (&Choice, &'static str) {
+                let choice: &Choice = choice;
+                let possible: Vec<_> = choice.possible().collect();
+                (choice, possible[random.below(possible.len())])
+            };
+            genomes.push(choices.iter().map(pick).collect());
+        }
+        for genome in genomes {
+            let options = QueryOptions { variants: force(&genome), ..options.clone() };
+            match try_run(&engine, &plan, &sources, &options) {
+                Ok(output) => {
+                    assert_eq!(rows_of(&output.batch, ordered), expected, "{name}: {:?}", options.variants)
+                }
+                Err(error) if genome.len() > 1 && error.to_string().contains("is not possible") => {
+                    tally.impossible += 1;
+                    continue;
+                }
+                Err(error) => panic!("{name}: {:?}: {error}", options.variants),
+            }
+            tally.pairs += 1;
+            tally.values.extend(genome.iter().map(|(choice, value)| (choice.axis.name, *value)));
+        }
+    }
+    tally
+}
+
+#[test]
+fn every_value_gives_the_same_rows_on_cpu() {
+    let tally = compare(DeviceChoice::Cpu, [150, 60], 1);
+    assert!(tally.pairs >= 500, "{}", tally.pairs);
+    assert!(tally.impossible * 10 < tally.pairs, "{}", tally.impossible);
+}
+
+#[test]
+fn every_value_gives_the_same_rows_on_simt() {
+    let tally = compare(DeviceChoice::Simt, [150, 60], 1);
+    assert!(tally.pairs >= 100, "{}", tally.pairs);
+    assert!(tally.impossible * 10 < tally.pairs, "{}", tally.impossible);
+}
+
+#[test]
+fn every_value_gives_the_same_rows_on_cuda() {
+    if kelpie_engine::testing::has_cuda(&Engine::new()) {
+        let tally = compare(DeviceChoice::Cuda, [150, 60], 1);
+        assert!(tally.pairs >= 200, "{}", tally.pairs);
+    }
+}
+
+/// Nothing in the registry is out of reach: the plans of these tests force each value of each axis on some device.
+#[test]
+fn every_value_is_forced_somewhere() {
+    let mut forced = compare(DeviceChoice::Cpu, [40, 20], 1).values;
+    forced.extend(compare(DeviceChoice::Simt, [40, 20], 1).values);
+    let all = axes::ALL.iter().flat_map(|axis| axis.values.iter().map(|value| (axis.name, *value)));
+    let missing: Vec<_> = all.filter(|value| !forced.contains(value)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn a_value_that_is_not_possible_names_what_it_lacks() {
+    let engine = Engine::new();
+    let sources = [table(150), table(60)];
+    let (_, plan, _) = plans().into_iter().find(|(name, ..)| name == "groups by more").expect("such a plan");
+    let mut variants = Forced::default();
+    variants.set("aggregate0.group_table", "direct").expect("an axis and its value");
+    let options = QueryOptions { device: DeviceChoice::Cpu, variants, ..QueryOptions::default() };
+    let error = try_run(&engine, &plan, &sources, &options).expect_err("keys of any text");
+    let text = "kelpie.variant.aggregate0.group_table = direct is not possible: ";
+    assert!(error.to_string().contains(text), "{error}");
+}
