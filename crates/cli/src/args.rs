@@ -26,6 +26,8 @@ pub enum Command {
     Generate(GenerateArguments),
     /// Show how a query is compiled.
     Explain(ExplainArguments),
+    /// List the axes of variants; with -c, those that a query chooses on, why, and what else is possible.
+    Variants(VariantArguments),
     /// List the devices, or why they cannot be used.
     Devices,
     /// Run a few queries on generated data, beside DataFusion's own operators.
@@ -144,12 +146,23 @@ pub struct ExplainArguments {
 pub enum StageName {
     /// The physical plan: what is compiled, what is not, and why.
     Plan,
+    /// The variants: what is chosen and why, and what else is possible.
+    Variants,
     /// The pipelines.
     Pipelines,
     /// Their kernel IR.
     Kir,
     /// The code of the device: CUDA C or CLIF.
     Code,
+}
+
+#[derive(Debug, Args)]
+pub struct VariantArguments {
+    #[command(flatten)]
+    pub session: SessionArguments,
+    /// The query.
+    #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
+    pub sql: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -6,18 +6,24 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow, bail};
 use kelpie_datafusion::Stage;
 
-use crate::args::{ExplainArguments, StageName};
+use crate::args::{ExplainArguments, SessionArguments, StageName};
 use crate::statements;
 
 pub async fn run(arguments: ExplainArguments) -> Result<ExitCode> {
-    let session = arguments.session.open().await?;
     let stage = match arguments.stage {
         StageName::Plan => Stage::Plan,
+        StageName::Variants => Stage::Variants,
         StageName::Pipelines => Stage::Pipelines,
         StageName::Kir => Stage::Kir,
         StageName::Code => Stage::Code,
     };
-    let statements = statements::all(&arguments.sql);
+    show(arguments.session, &arguments.sql, stage).await
+}
+
+/// Shows a stage of each statement.
+pub async fn show(session: SessionArguments, sql: &str, stage: Stage) -> Result<ExitCode> {
+    let session = session.open().await?;
+    let statements = statements::all(sql);
     if statements.is_empty() {
         bail!("there is no statement to explain");
     }

@@ -13,6 +13,7 @@ mod progress;
 mod run;
 mod shell;
 mod statements;
+mod variants;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ fn start(arguments: Arguments, scripts: Vec<args::Script>) -> Result<ExitCode> {
             None => run::run(arguments.query, scripts).await,
             Some(Command::Generate(options)) => generate::run(&options),
             Some(Command::Explain(options)) => explain::run(options).await,
+            Some(Command::Variants(options)) => variants::run(options).await,
             Some(Command::Devices) => devices::run(),
             Some(Command::Demo(options)) => demo::run(options).await,
             Some(Command::Bench(options)) => bench::run(options).await,

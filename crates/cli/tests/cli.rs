@@ -344,6 +344,35 @@ fn explain_shows_each_stage() {
 }
 
 #[test]
+fn variants_are_listed_forced_and_explained() {
+    let axes = kelpie(&["variants"]).ok();
+    assert!(axes.contains("kelpie.variant.group_table (plan level)"), "{axes}");
+    let sql = "select l_returnflag, count(*) from lineitem group by 1";
+    let run = |more: &[&str]| {
+        let mut arguments = vec!["variants", "--device", "cpu", "--data", tpch(), "-c", sql];
+        arguments.extend(more);
+        kelpie(&arguments)
+    };
+    let ruled = run(&[]).ok();
+    assert!(ruled.contains("aggregate0.group_table = direct: a dense domain of keys"), "{ruled}");
+    assert!(ruled.contains("  thread: not possible: a CPU's worker is one thread"), "{ruled}");
+    assert!(ruled.contains(" points"), "{ruled}");
+    let forced = run(&["--set", "kelpie.variant.group_table=hash"]).ok();
+    assert!(forced.contains("aggregate0.group_table = hash: forced"), "{forced}");
+    run(&["--set", "kelpie.variant.aggregate0.placement=thread"])
+        .fails_with(&["a CPU's worker is one thread"]);
+    run(&["--set", "kelpie.variant.placement=nowhere"]).fails_with(&[
+        "placement",
+        "nowhere",
+        "thread, block, global",
+    ]);
+    run(&["--set", "kelpie.variant.colour=red"]).fails_with(&["colour", "group_table"]);
+    let analyzed = format!("explain analyze {sql}");
+    let shown = kelpie(&["--device", "cpu", "--data", tpch(), "-c", &analyzed]).ok();
+    assert!(shown.contains("aggregate0.group_table=direct"), "{shown}");
+}
+
+#[test]
 fn devices_are_listed_with_why_not() {
     let out = kelpie(&["devices"]).ok();
     for kind in ["cpu: ", "cuda: ", "simt: "] {

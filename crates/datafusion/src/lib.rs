@@ -35,3 +35,8 @@ pub use rule::KelpieRule;
 pub use running::RunningQuery;
 pub use session::{KelpieSession, QueryResult, QueryTiming, RegisteredData, SessionOptions, Stage};
 pub use whole_writes::WholeFile;
+
+/// The axes of variants, which the options `kelpie.variant.<axis>` force.
+pub fn axes() -> &'static [kelpie_engine::variant::Axis] {
+    kelpie_engine::variant::axes::ALL
+}

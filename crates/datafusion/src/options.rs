@@ -1,10 +1,12 @@
 //! The session options `kelpie.*`.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::config_err;
 use datafusion::error::Result;
+use kelpie_engine::variant::axes;
 use kelpie_engine::{DeviceChoice, MacroModel, MicroModel, QueryOptions, Resolution, Transfer};
 
 /// `kelpie.fallback`: what happens to a plan that Kelpie does not compile as a whole.
@@ -75,6 +77,12 @@ const NAMES: [&str; 16] = [
     "min_rows",
     "infer_rows",
 ];
+
+/// What the options that force a variant begin with: `variant.<axis>`, or `variant.<operator or pipeline>.<axis>`.
+const VARIANT: &str = "variant.";
+
+/// The value of such an option that forces nothing.
+const RULE: &str = "rule";
 
 /// What sizes look like.
 const SIZES: &str = "a number of bytes with an optional unit (B, KB, MB, GB, TB), or 0";
@@ -273,9 +281,13 @@ impl ExtensionOptions for KelpieOptions {
                 (_, Ok(rows)) => self.query.host_sort_rows = Some(rows),
                 _ => return bad("auto, or a number of rows"),
             },
+            _ if key.starts_with(VARIANT) => {
+                let set = self.query.variants.set(&key[VARIANT.len()..], &lower);
+                return set.or_else(|error| config_err!("kelpie.{key}: {error}"));
+            }
             _ => {
                 return config_err!(
-                    "unknown option kelpie.{key}; the options are kelpie.{}",
+                    "unknown option kelpie.{key}; the options are kelpie.{}, and kelpie.variant.<axis>",
                     NAMES.join(", kelpie.")
                 );
             }
@@ -289,7 +301,19 @@ impl ExtensionOptions for KelpieOptions {
             value: Some(self.value(name)),
             description: description(name),
         };
-        NAMES.iter().map(entry).collect()
+        let variant = |name: &str, value: &str, description| ConfigEntry {
+            key: format!("{}.{VARIANT}{name}", KelpieOptions::PREFIX),
+            value: Some(value.into()),
+            description,
+        };
+        let forced: BTreeMap<&str, &str> = self.query.variants.iter().collect();
+        let axes = axes::ALL
+            .iter()
+            .map(|axis| variant(axis.name, forced.get(axis.name).copied().unwrap_or(RULE), axis.about));
+        let of_one = forced.iter().filter(|(name, _)| name.contains('.'));
+        let of_one =
+            of_one.map(|(name, value)| variant(name, value, "The variant of one operator or pipeline"));
+        NAMES.iter().map(entry).chain(axes).chain(of_one).collect()
     }
 }
 

@@ -174,6 +174,10 @@ pub(crate) fn run_lines(run: &Run) -> Vec<String> {
     };
     let mut lines: Vec<String> = pipelines.iter().enumerate().map(line).collect();
     let m = &run.metrics;
+    if !m.variants.is_empty() {
+        let chosen = m.variants.iter().map(|choice| format!("{}={}", choice.qualified(), choice.value));
+        lines.push(format!("variants: {}", chosen.collect::<Vec<_>>().join(", ")));
+    }
     lines.extend(m.steps.iter().map(|step| format!("memory: {step}")));
     lines.push(format!(
         "query: compile={}, transfer={} ({}), kernel={}, result={}",

@@ -50,6 +50,8 @@ impl SessionOptions {
 pub enum Stage {
     /// The physical plan: what is compiled, what is not, and why.
     Plan,
+    /// The variants of operators and pipelines: what is chosen and why, and what else is possible.
+    Variants,
     /// Kelpie's pipelines.
     Pipelines,
     /// Their kernel IR.
@@ -275,6 +277,7 @@ impl KelpieSession {
                 let shown = DisplayableExecutionPlan::new(physical.as_ref());
                 return Ok(with_room(&physical, || shown.indent(false).to_string()));
             }
+            Stage::Variants => ExplainStage::Variants,
             Stage::Pipelines => ExplainStage::Pipelines,
             Stage::Kir => ExplainStage::Kir,
             Stage::Code => ExplainStage::Code,

@@ -13,6 +13,7 @@ use kelpie_compile::operator::sort::words::EXACT_TEXT_BYTES;
 use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::{Plan, SortKey};
 use kelpie_compile::types::Field;
+use kelpie_compile::variant::Genome;
 use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 use kelpie_kir::text;
 
@@ -386,6 +387,20 @@ impl Execution<'_> {
     }
 }
 
+/// Appends the choices of a program: what was chosen and why, and each other value with what it lacks.
+fn describe_variants(genome: &Genome, out: &mut String) {
+    for choice in &genome.0 {
+        let _ = writeln!(out, "{} = {}: {}", choice.qualified(), choice.value, choice.reason);
+        for (value, lacks) in choice.values.iter().filter(|(value, _)| *value != choice.value) {
+            let _ = match lacks {
+                None => writeln!(out, "  {value}: possible"),
+                Some(lacks) => writeln!(out, "  {value}: not possible: {lacks}"),
+            };
+        }
+    }
+    let _ = writeln!(out, "{} choices, {} points", genome.0.len(), genome.points());
+}
+
 /// Appends a description of a stage.
 fn describe(
     prepared: &Prepared,
@@ -393,14 +408,20 @@ fn describe(
     device: &Arc<dyn Device>,
     out: &mut String,
 ) -> Result<(), EngineError> {
+    let genome = &prepared.program.genome;
+    if stage == ExplainStage::Variants {
+        describe_variants(genome, out);
+        return Ok(());
+    }
     if stage == ExplainStage::Pipelines {
-        for choice in &prepared.program.genome.0 {
+        for choice in &genome.0 {
             let _ = writeln!(out, "-- variant {choice}");
         }
     }
     for (index, pipeline) in prepared.program.pipelines.iter().enumerate() {
         let _ = writeln!(out, "-- pipeline {index}: {}", pipeline.name);
         match stage {
+            ExplainStage::Variants => {}
             ExplainStage::Pipelines => {
                 if pipeline.counting().is_some() {
                     let counts = prepared.counted.contains_key(&index);

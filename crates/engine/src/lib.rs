@@ -250,6 +250,8 @@ pub struct QueryOutput {
 /// A stage of compilation to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExplainStage {
+    /// The variants: what was chosen, why, and what else is possible.
+    Variants,
     /// The pipelines: source, steps, sink, state.
     Pipelines,
     /// Their kernel IR.
