@@ -3,7 +3,7 @@
 //! further operators consume the pairs in the same kernel (DogQC, section 4; HorseQC, section 4).
 //!
 //! Kinds that keep the build side mark its rows as they match, in a word a row; what is left, or what matched, is
-//! delivered by a source of its own afterwards ([`KeptRows`]).
+//! delivered by a source of its own afterwards (`KeptRows`).
 //!
 //! *At most one match.* A join that could expand is first compiled under the promise that the build side's keys are
 //! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::Duplicate`](crate::context::Status::Duplicate)), and the
