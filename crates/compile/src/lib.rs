@@ -8,6 +8,7 @@ pub mod operator;
 pub mod pipeline;
 pub mod plan;
 pub mod primitives;
+pub mod shape;
 pub mod table;
 pub mod types;
 pub mod variant;

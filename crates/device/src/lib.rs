@@ -144,6 +144,39 @@ pub trait Memory: Send + Sync + Debug {
 /// A shared handle of device memory.
 pub type Buffer = Arc<dyn Memory>;
 
+/// What a kernel's code is told of the blocks that it is launched in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlockShape {
+    /// Threads of a block: 1 on a CPU; elsewhere a multiple of the device's lanes, or fewer than these.
+    pub threads: u32,
+    /// Blocks that are to fit on a multiprocessor at the same time, where the compiler is not free to choose: it then uses
+    /// no more registers than that leaves.
+    pub resident: Option<u32>,
+}
+
+impl BlockShape {
+    /// Threads of a block, at most.
+    pub const MOST_THREADS: u32 = 1024;
+
+    /// The shape of blocks that suits most kernels of a device.
+    pub fn of(target: &Target) -> BlockShape {
+        BlockShape { threads: target.block_threads, resident: None }
+    }
+
+    /// Why a device with this target has no such blocks, if it has none.
+    pub(crate) fn problem(&self, target: &Target) -> Option<String> {
+        let threads = self.threads;
+        let fits = match target.lanes == 1 && target.block_threads == 1 {
+            true => threads == 1,
+            false => {
+                (1..=BlockShape::MOST_THREADS).contains(&threads)
+                    && (threads < target.lanes || threads.is_multiple_of(target.lanes))
+            }
+        };
+        (!fits).then(|| format!("there are no blocks of {threads} threads"))
+    }
+}
+
 /// A compiled kernel of one device.
 pub trait Kernel: Send + Sync + Debug {
     /// Time to compile, in nanoseconds; 0 where a cache had it.
@@ -184,10 +217,19 @@ pub trait Device: Send + Sync + Debug {
     fn download(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<(), DeviceError>;
     /// Sets every byte of a part.
     fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError>;
-    /// Compiles a kernel of a module, or takes it from a cache.
-    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError>;
-    /// The code that `compile` makes, for people: CLIF or CUDA C.
-    fn code(&self, module: &ValidModule) -> Result<String, DeviceError>;
+    /// Compiles a kernel of a module, or takes it from a cache. All its launches are in blocks of that shape.
+    fn compile_for(
+        &self,
+        module: &ValidModule,
+        kernel: &str,
+        shape: BlockShape,
+    ) -> Result<Arc<dyn Kernel>, DeviceError>;
+    /// As [`Device::compile_for`], in blocks of the shape that suits most kernels.
+    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
+        self.compile_for(module, kernel, BlockShape::of(self.target()))
+    }
+    /// The code that `compile_for` makes, for people: CLIF or CUDA C.
+    fn code(&self, module: &ValidModule, shape: BlockShape) -> Result<String, DeviceError>;
     /// Runs a kernel and waits for it.
     fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError>;
     /// The operations of one query, in an order of their own.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kelpie_kir::ValidModule;
 
-use crate::{Buffer, Device, DeviceError, Kernel, Launch, LaunchReport};
+use crate::{BlockShape, Buffer, Device, DeviceError, Kernel, Launch, LaunchReport};
 
 /// A part of a buffer that goes to the host.
 #[derive(Debug)]
@@ -51,9 +51,14 @@ const PIECE_BYTES: usize = 1 << 16;
 pub trait QueryStream: Send + Sync + Debug {
     /// The device.
     fn device(&self) -> &Arc<dyn Device>;
-    /// Compiles a kernel of a module for launches of this query.
-    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
-        self.device().compile(module, kernel)
+    /// Compiles a kernel of a module for launches of this query in blocks of a shape.
+    fn compile_for(
+        &self,
+        module: &ValidModule,
+        kernel: &str,
+        shape: BlockShape,
+    ) -> Result<Arc<dyn Kernel>, DeviceError> {
+        self.device().compile_for(module, kernel, shape)
     }
     /// Copies from the host, and waits.
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError>;

@@ -266,7 +266,7 @@ fn every_construct_is_accepted() {
     let Some(nvrtc) = compiler() else { return };
     for (shared, dynamic) in [(256, false), (20_000, true)] {
         let module = validate(constructs(shared)).unwrap();
-        let options = kelpie_backend::cuda::Options { block_threads: Some(256), kernel: None };
+        let options = kelpie_backend::cuda::Options { block_threads: Some(256), ..Default::default() };
         let source = kelpie_backend::cuda::print_with(&module, &options).unwrap();
         assert_eq!(source.contains("extern __shared__"), dynamic);
         accept(nvrtc, "constructs", &source);

@@ -372,10 +372,17 @@ impl Execution<'_> {
             Some(prepared) => (prepared, false),
             None => {
                 let target = self.device.target();
-                let QueryOptions { micro_model, resolution, host_sort_rows, .. } = self.options;
+                let QueryOptions { micro_model, resolution, host_sort_rows, shape, .. } = self.options;
                 let forced = &self.options.variants;
-                let choices =
-                    Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced };
+                let choices = Choices {
+                    micro_model,
+                    resolution,
+                    duplicates,
+                    host_sort_rows,
+                    direct_bytes,
+                    forced,
+                    shape,
+                };
                 let program = pipeline::compile_with(plan, infos, target, &choices)?;
                 let prepared = Arc::new(stage::prepare(program, self.stream.as_ref(), host_sort_rows)?);
                 self.engine.keep(key, &prepared);
@@ -440,10 +447,11 @@ fn describe(
                 pipeline.kernels().for_each(|kernel| out.push_str(&text::print(&kernel.module)));
             }
             ExplainStage::Code => {
+                let shape = stage::block_shape(&pipeline.kernel.shape);
                 if let Some((module, _)) = prepared.counted.get(&index) {
-                    out.push_str(&device.code(module)?);
+                    out.push_str(&device.code(module, shape)?);
                 }
-                out.push_str(&device.code(&prepared.modules[index])?);
+                out.push_str(&device.code(&prepared.modules[index], shape)?);
             }
         }
     }

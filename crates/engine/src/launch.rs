@@ -5,7 +5,7 @@ use kelpie_device::{CancelToken, DeviceError, Kernel, KernelArgument, Launch, La
 
 use crate::error::EngineError;
 
-/// Runs a kernel on a grid of `blocks` blocks, unless the query is cancelled, and waits for it. Whatever work a query gives to
+/// Runs a kernel on a grid of `blocks` blocks (of the shape for which it was compiled), unless the query is cancelled, and waits for it. Whatever work a query gives to
 /// its device comes through here: kernels of plans (`stage/launcher`), primitives, and the measurement of bandwidth.
 pub(crate) fn submit(
     stream: &dyn QueryStream,

@@ -31,6 +31,7 @@ pub use bandwidth::Rates;
 pub use delivery::Batches;
 pub use error::{EngineError, FallbackReason, QueryError};
 pub use kelpie_compile::plan::Plan;
+pub use kelpie_compile::shape::ShapeChoices;
 pub use kelpie_compile::variant::{self, Choice, Forced};
 pub use kelpie_compile::{MicroModel, Resolution};
 pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
@@ -116,6 +117,9 @@ pub struct QueryOptions {
     pub meter: bool,
     /// Variants that are forced; the rules choose the others.
     pub variants: Forced,
+    /// What is asked of the shape of launches: threads of a block, blocks of a launch. A device that has no such launches
+    /// does not run the query.
+    pub shape: ShapeChoices,
 }
 
 impl Default for QueryOptions {
@@ -133,6 +137,7 @@ impl Default for QueryOptions {
             host_sort_rows: None,
             meter: false,
             variants: Forced::default(),
+            shape: ShapeChoices::default(),
         }
     }
 }

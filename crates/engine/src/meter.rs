@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use kelpie_compile::pipeline::Purpose;
 use kelpie_device::{
-    Accessed, Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Kernel, KernelArgument, Launch,
-    LaunchReport, QueryStream,
+    Accessed, BlockShape, Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Kernel,
+    KernelArgument, Launch, LaunchReport, QueryStream,
 };
 use kelpie_kir::meter::{counter_words, metered};
 use kelpie_kir::{ValidModule, validate};
@@ -147,13 +147,18 @@ impl QueryStream for MeteredStream {
         self.inner.device()
     }
 
-    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
+    fn compile_for(
+        &self,
+        module: &ValidModule,
+        kernel: &str,
+        shape: BlockShape,
+    ) -> Result<Arc<dyn Kernel>, DeviceError> {
         let module = validate(metered(module)).map_err(|error| DeviceError::Compile {
             device: self.device().name(),
             kernel: kernel.into(),
             message: format!("with counters: {error}"),
         })?;
-        Ok(Arc::new(MeteredKernel(self.inner.compile(&module, kernel)?)))
+        Ok(Arc::new(MeteredKernel(self.inner.compile_for(&module, kernel, shape)?)))
     }
 
     fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{radix, scan, segments};
+use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};
-use kelpie_kir::{Module, Scalar, Target, TypeError, ValidModule, validate};
+use kelpie_kir::{Module, Scalar, TypeError, ValidModule, validate};
 
 use crate::columns::ColumnCache;
 use crate::error::EngineError;
 use crate::launch::submit;
+use crate::stage::block_shape;
 
 /// Elements of a thread that a tile should have, at least.
 const ELEMENTS_PER_THREAD: u64 = 16;
@@ -23,6 +25,8 @@ const SCAN_PER_THREAD: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct Primitives<'a> {
     stream: &'a dyn QueryStream,
+    /// How their kernels are launched: a tile is a block's.
+    shape: LaunchShape,
     /// Makes room by evicting columns.
     cache: &'a ColumnCache,
     cancel: &'a CancelToken,
@@ -44,12 +48,12 @@ pub(crate) struct Sorted {
 }
 
 /// The modules of the primitives, for checks of generated code.
-pub(crate) fn modules(target: &Target) -> Result<Vec<Module>, TypeError> {
+pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
     Ok(vec![
-        scan::module(target, Scalar::U32)?,
-        radix::module(target)?,
-        reduce::module(target, Scalar::U64, Reduction::Greatest)?,
-        segments::module(target, Scalar::F64, Reduction::Sum)?,
+        scan::module(shape, Scalar::U32)?,
+        radix::module(shape)?,
+        reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
+        segments::module(shape, Scalar::F64, Reduction::Sum)?,
     ])
 }
 
@@ -73,9 +77,9 @@ impl<'a> Primitives<'a> {
         cache: &'a ColumnCache,
         cancel: &'a CancelToken,
     ) -> Result<Primitives<'a>, EngineError> {
-        let target = stream.device().target();
-        let (scan, radix) = (valid(scan::module(target, Scalar::U32))?, valid(radix::module(target))?);
-        Ok(Primitives { stream, cache, cancel, scan, radix, kernels: HashMap::new(), time_ns: 0 })
+        let shape = LaunchShape::of(stream.device().target());
+        let (scan, radix) = (valid(scan::module(&shape, Scalar::U32))?, valid(radix::module(&shape))?);
+        Ok(Primitives { stream, shape, cache, cancel, scan, radix, kernels: HashMap::new(), time_ns: 0 })
     }
 
     pub(crate) fn stream(&self) -> &dyn QueryStream {
@@ -93,8 +97,7 @@ impl<'a> Primitives<'a> {
         tiles: u64,
         arguments: &[KernelArgument],
     ) -> Result<(), EngineError> {
-        let most = self.stream.device().target().resident_blocks.max(1);
-        let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).clamp(1, most);
+        let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).clamp(1, self.shape.most_blocks);
         let report = submit(self.stream, kernel, blocks, arguments, self.cancel)?;
         self.time_ns += report.time_ns;
         match report.status {
@@ -109,15 +112,15 @@ impl<'a> Primitives<'a> {
             return Ok(Arc::clone(kernel));
         }
         let module = if matches!(name, scan::SUMS | scan::APPLY) { &self.scan } else { &self.radix };
-        let kernel = self.stream.compile(module, name)?;
+        let kernel = self.stream.compile_for(module, name, block_shape(&self.shape))?;
         self.kernels.insert(name, Arc::clone(&kernel));
         Ok(kernel)
     }
 
     /// Replaces each of `rows` `u32`s by the sum of those before it.
     pub(crate) fn exclusive_scan(&mut self, data: &Buffer, rows: u64) -> Result<(), EngineError> {
-        let threads = u64::from(self.stream.device().target().block_threads);
-        let tile_rows = if threads == 1 { CPU_TILE } else { threads * SCAN_PER_THREAD };
+        let threads = u64::from(self.shape.block_threads);
+        let tile_rows = if self.shape.is_serial() { CPU_TILE } else { threads * SCAN_PER_THREAD };
         self.scan_tiles(data, rows, tile_rows)
     }
 
@@ -164,9 +167,8 @@ impl<'a> Primitives<'a> {
     }
 
     fn begin_sort(&mut self, rows: u64) -> Result<Pass, EngineError> {
-        let target = self.stream.device().target();
-        let (threads, blocks) = (u64::from(target.block_threads), u64::from(target.resident_blocks.max(1)));
-        let least = if threads == 1 { CPU_TILE } else { threads * ELEMENTS_PER_THREAD };
+        let (threads, blocks) = (u64::from(self.shape.block_threads), u64::from(self.shape.most_blocks));
+        let least = if self.shape.is_serial() { CPU_TILE } else { threads * ELEMENTS_PER_THREAD };
         // Whole chunks of the block, as many tiles as blocks run at a time.
         let tile_rows = rows.div_ceil(blocks).max(least).next_multiple_of(threads);
         let tiles = rows.div_ceil(tile_rows).max(1);

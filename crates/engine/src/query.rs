@@ -10,6 +10,7 @@ use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
+use kelpie_compile::shape::LaunchShape;
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_device::{CancelToken, Device, DeviceKind, QueryStream};
 use kelpie_kir::{Module, Scalar, Target};
@@ -106,7 +107,7 @@ impl Engine {
         let mut modules: Vec<Module> = Vec::new();
         let sorts = program.pipelines.iter().any(|pipeline| pipeline.sorting().is_some());
         if sorts || micro_model.counts_places() {
-            let primitives = primitives::modules(target);
+            let primitives = primitives::modules(&LaunchShape::of(target));
             modules.extend(primitives.map_err(|error| EngineError::Internal(error.to_string()))?);
         }
         modules.extend(program.pipelines.into_iter().flat_map(CompiledPipeline::into_modules));

@@ -21,6 +21,7 @@ use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, MacroModel, MicroModel, Query, QueryOptions, QueryOutput, Resolution,
+    ShapeChoices,
 };
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
@@ -291,6 +292,10 @@ fn configurations(devices: &[(DeviceChoice, u32)]) -> Vec<QueryOptions> {
 
 /// Groups `rows` by each of `keys`, and compares.
 fn compare(rows: &[Row], keys: &[usize], devices: &[(DeviceChoice, u32)]) {
+    compare_with(rows, keys, &configurations(devices));
+}
+
+fn compare_with(rows: &[Row], keys: &[usize], configurations: &[QueryOptions]) {
     let engine = Engine::new();
     let source = table(rows);
     let mut members: BTreeMap<usize, Vec<&Row>> = BTreeMap::new();
@@ -301,8 +306,8 @@ fn compare(rows: &[Row], keys: &[usize], devices: &[(DeviceChoice, u32)]) {
             members.iter().map(|(group, rows)| (*group, evaluate(rows, plain, true))).collect();
         for &key in keys {
             let plan = plan(Some(key), plain);
-            for options in configurations(devices) {
-                let output = run(&engine, &plan, &source, &options);
+            for options in configurations {
+                let output = run(&engine, &plan, &source, options);
                 let what = format!("{} keys, plain {plain}, {options:?}", KEYS[key]);
                 assert_eq!(output.batch.num_rows(), expected.len(), "{what}");
                 let mut seen = HashSet::new();
@@ -334,6 +339,22 @@ fn one_or_two_groups() {
 #[test]
 fn a_hundred_groups() {
     compare(&rows(700, 100, false), &[0, 1, 2, 3], &devices(4));
+}
+
+/// Whoever reduces groups does so in blocks of any size: whole warps, less than one, more threads than there are rows.
+#[test]
+fn blocks_of_every_size() {
+    let devices = devices(2);
+    let mut all = Vec::new();
+    for threads in [8, 24, 32, 128, 512, 1024] {
+        let shape = ShapeChoices { block_threads: Some(threads), ..ShapeChoices::default() };
+        for options in configurations(&devices[1..]) {
+            let is_local = options.micro_model == MicroModel::Resolution;
+            all.extend((is_local || threads == 8).then_some(QueryOptions { shape, ..options }));
+        }
+    }
+    compare_with(&rows(700, 40, true), &[0, 1], &all);
+    compare_with(&rows(90, 3, false), &[0, 2], &all);
 }
 
 /// A dense table that is too large for shared memory.

@@ -183,9 +183,11 @@ pub fn print_kernel(
     printer.shared_arrays();
     printer.print_body();
     let mut text = String::from("extern \"C\" __global__ void ");
-    if let Some(threads) = options.block_threads {
-        let _ = write!(text, "__launch_bounds__({threads}) ");
-    }
+    let _ = match (options.block_threads, options.resident_blocks) {
+        (Some(threads), Some(blocks)) => write!(text, "__launch_bounds__({threads}, {blocks}) "),
+        (Some(threads), None) => write!(text, "__launch_bounds__({threads}) "),
+        (None, _) => Ok(()),
+    };
     let (name, parameters) = (symbol(&kernel.name), printer.parameters(true));
     let _ = write!(text, "{name}({parameters}) {{\n{}}}\n", printer.out);
     text

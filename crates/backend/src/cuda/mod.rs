@@ -36,6 +36,8 @@ pub const STATIC_SHARED_LIMIT: u32 = 48 << 10;
 pub struct Options {
     /// Threads of a block in every launch, for `__launch_bounds__`; `None` leaves it to the compiler.
     pub block_threads: Option<u32>,
+    /// Beside `block_threads`: blocks that are to fit on a multiprocessor at the same time; `None` leaves it to the compiler.
+    pub resident_blocks: Option<u32>,
     /// The only kernel to print; `None` prints all.
     pub kernel: Option<String>,
 }

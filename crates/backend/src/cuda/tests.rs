@@ -173,7 +173,7 @@ fn filtered_sum_is_readable() {
 #[test]
 fn constructs_are_readable() {
     let module = validate(constructs(256)).unwrap();
-    let options = Options { block_threads: Some(256), kernel: None };
+    let options = Options { block_threads: Some(256), ..Options::default() };
     insta::assert_snapshot!("cuda_constructs", print_with(&module, &options).unwrap());
 }
 

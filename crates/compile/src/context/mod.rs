@@ -15,6 +15,7 @@ use kelpie_kir::{Builder, Scalar, Target, Type};
 
 use crate::expr::{Expr, ExprKind, columns_read, facts, infer_range, lower};
 use crate::layout::ColumnLayout;
+use crate::shape::LaunchShape;
 use crate::table::stored::StoredColumn;
 use crate::types::{DataType, Range};
 
@@ -142,6 +143,8 @@ pub struct Context<'a> {
     pub builder: &'a mut Builder,
     /// What the kernel runs on.
     pub target: &'a Target,
+    /// How it is launched: what depends on threads, warps and blocks is generated from this.
+    pub shape: LaunchShape,
     /// Nothing is kept of what is built: see `expr::facts`.
     pub dry_run: bool,
     /// What is lowered is the condition of a dictionary's entry: see `expr::dictionary`.
@@ -167,11 +170,17 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A context for the kernel that `builder` has begun.
+    /// A context for the kernel that `builder` has begun, with the shape that suits most kernels of the target.
     pub fn new(builder: &'a mut Builder, target: &'a Target) -> Context<'a> {
+        Context::shaped(builder, target, LaunchShape::of(target))
+    }
+
+    /// As [`Context::new`], for launches of a shape.
+    pub fn shaped(builder: &'a mut Builder, target: &'a Target, shape: LaunchShape) -> Context<'a> {
         Context {
             builder,
             target,
+            shape,
             dry_run: false,
             in_memo: false,
             memos: Vec::new(),

@@ -31,7 +31,7 @@ use crate::context::{Context, Status};
 /// Asks for more room: places are taken one after the other, so that one thread takes the first that does not exist
 /// (`is_first`). On a GPU only that one says so: the status word is host memory, which takes millions of rows seconds.
 pub(crate) fn report_growth(cx: &mut Context<'_>, is_first: V) {
-    let alone = cx.target.block_threads > 1;
+    let alone = cx.shape.block_threads > 1;
     if alone {
         cx.begin_if(is_first);
     }

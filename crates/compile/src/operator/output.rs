@@ -253,7 +253,7 @@ impl Dense for OutputOperator {
         let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
         let count = cx.builder.atomic_load(counter, Scope::Device);
         let done = cx.builder.ge(count, limit);
-        Some(if cx.target.lanes > 1 { cx.builder.value(Kir::Any(done)) } else { done })
+        Some(if cx.shape.lanes > 1 { cx.builder.value(Kir::Any(done)) } else { done })
     }
 }
 

@@ -85,7 +85,7 @@ fn in_warp(cx: &mut Context<'_>, active: V, sink: &dyn Dense) -> V {
 /// Blelloch's exclusive prefix sum: an up-sweep leaves in each node of a tree the sum of its leaves, a down-sweep hands
 /// each node the sum of what is left of it. The first thread reserves between the two.
 fn in_block(cx: &mut Context<'_>, active: V, sink: &dyn Dense) -> V {
-    let threads = cx.target.block_threads;
+    let threads = cx.shape.block_threads;
     let leaves = threads.next_power_of_two();
     let b = &mut *cx.builder;
     let tree = b.shared("tree", Pointee::Scalar(Scalar::U32), leaves);

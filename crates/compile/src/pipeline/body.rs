@@ -43,7 +43,7 @@ impl Body<'_> {
         let &ChunkVariants { flags, places, keeps_all, .. } = self.variants;
         let job = Job { rows, counting, needed: self.needed, flags, keeps_all, places };
         let mut emitter = sink.begin(cx, &job)?;
-        if cx.target.lanes > 1 || cx.target.block_threads > 1 {
+        if !cx.shape.is_serial() {
             self.grid_stride(cx, &job, &mut *emitter)?;
         } else {
             self.morsels(cx, &job, sink, &mut *emitter)?;
@@ -65,6 +65,9 @@ impl Body<'_> {
         };
         let (thread, block) = (wide(Builtin::ThreadId), wide(Builtin::BlockId));
         let (threads, blocks) = (wide(Builtin::BlockDim), wide(Builtin::GridDim));
+        if emitter.rows_at_once() > cx.shape.rows_per_thread.into() {
+            return Err(Unsupported::internal("more rows of a thread at once than launches are made for"));
+        }
         let b = &mut *cx.builder;
         let count = b.i64(emitter.rows_at_once());
         let block_rows = b.mul(threads, count);

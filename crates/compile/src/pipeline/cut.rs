@@ -5,15 +5,12 @@ mod groups;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kelpie_kir::Target;
-
 use super::columns::{self, ColumnInfo};
 use super::program::{Growth, OutputLayout, Prune, Purpose, ScanInfo, Sorting, States};
 use super::{Choices, HOST_SORT_ROWS, Pipeline};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
-use crate::operator::aggregate::rows_of_thread;
 use crate::operator::filter::Filter;
 use crate::operator::join::{
     FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, Prefilter, Probe, StoreBuildSide, StoredRows,
@@ -25,6 +22,7 @@ use crate::operator::roles::{Sink, Source, Step};
 use crate::operator::scan::ScanSource;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::{Join, JoinKind, Plan, SortKey};
+use crate::shape::LaunchShape;
 use crate::table::rows::{Layout, RowStore};
 use crate::types::Literal;
 use crate::variant::axes::{Pruning, SortPlace};
@@ -42,13 +40,13 @@ pub(crate) struct Pipelines {
 pub(crate) fn pipelines(
     plan: &Plan,
     scans: &[ScanInfo],
-    target: &Target,
+    shape: &LaunchShape,
     (choices, chooser): (&Choices<'_>, &Chooser<'_>),
 ) -> Result<Pipelines, Unsupported> {
     let &Choices { duplicates, .. } = choices;
     let mut cut = Cut {
         scans,
-        target,
+        shape,
         choices,
         chooser,
         duplicates,
@@ -95,6 +93,8 @@ struct Open {
     bound: u64,
     /// An upper bound of those that one thread sees.
     thread_bound: u64,
+    /// An upper bound of the source's rows that one thread sees, where `thread_bound` relies on one: launches answer for it.
+    thread_rows: u64,
     prunes: Vec<Prune>,
     /// Counts of build rows without one of which nothing is delivered.
     skips: Vec<usize>,
@@ -106,16 +106,36 @@ impl Open {
     /// An open pipeline without steps.
     fn new(source: impl Source + 'static, bound: u64, thread_bound: u64) -> Open {
         let (before, steps, prunes, skips) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Open { before, source: Arc::new(source), steps, bound, thread_bound, prunes, skips, sorted: None }
+        Open {
+            before,
+            source: Arc::new(source),
+            steps,
+            bound,
+            thread_bound,
+            thread_rows: u64::MAX,
+            prunes,
+            skips,
+            sorted: None,
+        }
+    }
+
+    /// As [`Open::new`], of a source whose rows the grid shares out among its threads.
+    fn shared_out(source: impl Source + 'static, rows: u64, shape: &LaunchShape) -> Open {
+        let thread_rows = shape.rows_of_thread(rows);
+        Open { thread_rows, ..Open::new(source, rows, thread_rows) }
     }
 
     /// Ends it in memory, from where it goes on.
-    fn materialize(&mut self, rows: Arc<RowStore>, target: &Target) {
+    fn materialize(&mut self, rows: Arc<RowStore>, shape: &LaunchShape) {
         let bound = self.bound;
-        let thread_bound = if rows.is_dense() { rows_of_thread(bound, target) } else { bound };
-        let after = Open::new(MaterializedRows(Arc::clone(&rows)), bound, thread_bound);
-        let Open { mut before, source, steps, prunes, skips, sorted, .. } = std::mem::replace(self, after);
-        before.push(Part { source, steps, prunes, skips: skips.clone(), rows, bound, sorted });
+        let after = MaterializedRows(Arc::clone(&rows));
+        let after = match rows.is_dense() {
+            true => Open::shared_out(after, bound, shape),
+            false => Open::new(after, bound, bound),
+        };
+        let Open { mut before, source, steps, prunes, skips, thread_rows, sorted, .. } =
+            std::mem::replace(self, after);
+        before.push(Part { source, steps, prunes, skips: skips.clone(), rows, bound, thread_rows, sorted });
         (self.before, self.skips) = (before, skips);
     }
 
@@ -178,6 +198,7 @@ struct Part {
     skips: Vec<usize>,
     rows: Arc<RowStore>,
     bound: u64,
+    thread_rows: u64,
     sorted: Option<Sorting>,
 }
 
@@ -200,7 +221,7 @@ impl Rows {
 
 struct Cut<'a> {
     scans: &'a [ScanInfo],
-    target: &'a Target,
+    shape: &'a LaunchShape,
     choices: &'a Choices<'a>,
     chooser: &'a Chooser<'a>,
     duplicates: &'a BTreeSet<usize>,
@@ -274,13 +295,14 @@ impl Cut<'_> {
         for mut open in branches {
             let mut continues = false;
             for part in std::mem::take(&mut open.before) {
-                let Part { source, steps, prunes, skips, rows, bound, sorted } = part;
+                let Part { source, steps, prunes, skips, rows, bound, thread_rows, sorted } = part;
                 let part = Open {
                     before: Vec::new(),
                     source,
                     steps,
                     bound,
                     thread_bound: bound,
+                    thread_rows,
                     prunes,
                     skips,
                     sorted,
@@ -302,7 +324,7 @@ impl Cut<'_> {
         (group, continues): (usize, bool),
         zeroed: Vec<usize>,
     ) {
-        let Open { source, steps, prunes, skips, bound, sorted, .. } = open;
+        let Open { source, steps, prunes, skips, bound, thread_rows, sorted, .. } = open;
         let counts = self.counts;
         self.done.push(Pipeline {
             source,
@@ -315,6 +337,7 @@ impl Cut<'_> {
             continues,
             counts,
             bound,
+            thread_rows,
             sorted,
         });
     }
@@ -327,7 +350,7 @@ impl Cut<'_> {
             }
             let (layout, states) = (self.layout(), self.states.of(Purpose::Store));
             let stored = RowStore::plan(&rows.columns, open.bound, layout, states)?;
-            open.materialize(Arc::new(stored), self.target);
+            open.materialize(Arc::new(stored), self.shape);
         }
         Ok(())
     }
@@ -344,7 +367,7 @@ impl Cut<'_> {
     fn layout(&self) -> Layout {
         match self.counts {
             Some(_) => Layout::Dense,
-            None => Layout::of(self.target),
+            None => Layout::of(self.shape),
         }
     }
 
@@ -366,7 +389,7 @@ impl Cut<'_> {
                     layouts: info.layouts.clone(),
                     columns: columns.clone(),
                 };
-                let open = Open::new(source, info.rows, rows_of_thread(info.rows, self.target));
+                let open = Open::shared_out(source, info.rows, self.shape);
                 Ok(Rows { branches: vec![open], columns })
             }
             Plan::Filter { input, predicate } => {
@@ -435,7 +458,7 @@ impl Cut<'_> {
             (join, ordinal, site),
             (&build.columns, build_bound),
             &probe.columns,
-            (unique, self.target.block_threads == 1, self.choices.direct_bytes),
+            (unique, self.shape.is_serial(), self.choices.direct_bytes),
             (layout, self.states.of(Purpose::Table)),
         )?;
         let operator = Arc::new(operator);

@@ -12,12 +12,14 @@ use super::variants::ChunkVariants;
 use crate::context::{Argument, Context, Unsupported};
 use crate::operator::count::CountRows;
 use crate::operator::roles::{DenseTarget, Sink};
+use crate::shape::LaunchShape;
 use crate::variant::Chooser;
 use crate::{MicroModel, Resolution};
 
 /// What code generation needs beside the pipeline.
 pub(crate) struct Environment<'a> {
     pub target: &'a Target,
+    pub shape: &'a LaunchShape,
     pub micro_model: MicroModel,
     pub resolution: Resolution,
     pub chooser: &'a Chooser<'a>,
@@ -32,7 +34,7 @@ pub(crate) fn generate(
 ) -> Result<CompiledPipeline, Unsupported> {
     let is_counted = pipeline.counts.is_some() && pipeline.sink.target().is_some();
     let variants = ChunkVariants::choose(name, pipeline, is_counted, environment)?;
-    let generator = Generator { pipeline, memory, target: environment.target, variants: &variants };
+    let generator = Generator { pipeline, memory, environment, variants: &variants };
     let counting = counting(name, &generator)?;
     let kernel = generator.kernel(name, &*pipeline.sink, memory.morsels, counting.as_ref())?;
     let sink = &pipeline.sink;
@@ -94,7 +96,7 @@ fn counting(name: &str, generator: &Generator<'_>) -> Result<Option<Counting>, U
 struct Generator<'a> {
     pipeline: &'a Pipeline,
     memory: &'a Memory,
-    target: &'a Target,
+    environment: &'a Environment<'a>,
     variants: &'a ChunkVariants<'a>,
 }
 
@@ -109,7 +111,7 @@ impl Generator<'_> {
     ) -> Result<CompiledKernel, Unsupported> {
         let mut builder = Builder::new();
         builder.begin_kernel(name);
-        let mut cx = Context::new(&mut builder, self.target);
+        let mut cx = Context::shaped(&mut builder, self.environment.target, self.environment.shape.clone());
         let body =
             Body { pipeline: self.pipeline, variants: self.variants, needed: &self.memory.needed, morsels };
         body.generate(&mut cx, sink, counting)?;
@@ -117,6 +119,7 @@ impl Generator<'_> {
         let arguments = cx.into_arguments();
         builder.end_kernel();
         let module = builder.finish().map_err(Unsupported::internal)?;
-        Ok(CompiledKernel { module, name: name.into(), arguments })
+        let (shape, thread_rows) = (self.environment.shape.clone(), self.pipeline.thread_rows);
+        Ok(CompiledKernel { module, name: name.into(), arguments, shape, thread_rows })
     }
 }

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_kir::Target;
-
 use super::Pipeline;
 use super::program::{Purpose, States};
+use crate::shape::LaunchShape;
 
 /// What a pipeline's kernels are given beside its operators' states.
 #[derive(Debug)]
@@ -31,21 +30,20 @@ pub(crate) struct CountMemory {
 }
 
 /// Goes from the last pipeline to the first, and declares the counters.
-pub(crate) fn plan(pipelines: &[Pipeline], target: &Target, states: &mut States) -> Vec<Memory> {
+pub(crate) fn plan(pipelines: &[Pipeline], shape: &LaunchShape, states: &mut States) -> Vec<Memory> {
     states.of(Purpose::Store);
-    let is_simt = target.lanes > 1 || target.block_threads > 1;
     let mut read = BTreeSet::new();
     let mut planned: Vec<Memory> = Vec::new();
     for pipeline in pipelines.iter().rev() {
         let needed = read.clone();
         pipeline.read(&mut read);
-        let takes_morsels = !is_simt && pipeline.sink.own_rows().is_none();
+        let takes_morsels = shape.is_serial() && pipeline.sink.own_rows().is_none();
         let morsels = takes_morsels.then(|| states.counter("morsels"));
         let counts =
             pipeline.counts.filter(|_| pipeline.sink.target().is_some() && !pipeline.is_one_to_one());
         let count = counts.map(|counts| {
             let rows = (pipeline.bound >= u64::from(u32::MAX)).then(|| states.counter("launch_rows"));
-            let morsels = (!is_simt).then(|| states.counter("morsels"));
+            let morsels = shape.is_serial().then(|| states.counter("morsels"));
             CountMemory { counts, rows, morsels }
         });
         planned.push(Memory { needed, morsels, count });

@@ -34,6 +34,7 @@ use kelpie_kir::Target;
 use crate::context::Unsupported;
 use crate::operator::roles::{Sink, Source, Step};
 use crate::plan::Plan;
+use crate::shape::{LaunchShape, ShapeChoices};
 use crate::variant::{Chooser, Forced};
 use crate::{MicroModel, Resolution};
 
@@ -57,6 +58,8 @@ pub(crate) struct Pipeline {
     pub counts: Option<usize>,
     /// An upper bound of the rows that reach the sink.
     pub bound: u64,
+    /// An upper bound of the source's rows that one thread sees, where one is relied on.
+    pub thread_rows: u64,
     /// The sort that makes the order of the source.
     pub sorted: Option<Sorting>,
 }
@@ -89,6 +92,8 @@ pub struct Choices<'a> {
     pub direct_bytes: Option<u64>,
     /// Variants that the session forces.
     pub forced: &'a Forced,
+    /// What is asked of the shape of launches.
+    pub shape: ShapeChoices,
 }
 
 impl<'a> Choices<'a> {
@@ -96,7 +101,8 @@ impl<'a> Choices<'a> {
     pub fn new(micro_model: MicroModel, duplicates: &'a BTreeSet<usize>) -> Choices<'a> {
         let resolution = Resolution::default();
         let forced = Forced::none();
-        Choices { micro_model, resolution, duplicates, host_sort_rows: None, direct_bytes: None, forced }
+        let (host_sort_rows, direct_bytes, shape) = (None, None, ShapeChoices::default());
+        Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced, shape }
     }
 }
 
@@ -123,12 +129,13 @@ pub fn compile_with(
 ) -> Result<Program, Unsupported> {
     crate::check::check(plan)?;
     let chooser = Chooser::new(choices.forced);
+    let shape = &LaunchShape::new(target, &choices.shape).map_err(Unsupported)?;
     let cut::Pipelines { states, pipelines: planned, output } =
-        cut::pipelines(plan, scans, target, (choices, &chooser))?;
+        cut::pipelines(plan, scans, shape, (choices, &chooser))?;
     let mut states = states;
-    let memory = memory::plan(&planned, target, &mut states);
+    let memory = memory::plan(&planned, shape, &mut states);
     let &Choices { micro_model, resolution, .. } = choices;
-    let environment = kernel::Environment { target, micro_model, resolution, chooser: &chooser };
+    let environment = kernel::Environment { target, shape, micro_model, resolution, chooser: &chooser };
     let numbered = planned.iter().zip(&memory).enumerate();
     let pipelines = numbered.map(|(index, (pipeline, memory))| {
         kernel::generate(&format!("p{index}"), pipeline, memory, &environment)

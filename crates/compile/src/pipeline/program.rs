@@ -5,6 +5,7 @@ use kelpie_kir::{Module, Scalar};
 use super::actions::{Counting, HostAction, Task, When};
 use crate::context::Argument;
 use crate::layout::ColumnLayout;
+use crate::shape::LaunchShape;
 use crate::types::DataType;
 use crate::variant::Genome;
 
@@ -67,6 +68,10 @@ pub struct CompiledKernel {
     pub name: String,
     /// One a parameter.
     pub arguments: Vec<Argument>,
+    /// How it is launched.
+    pub shape: LaunchShape,
+    /// Rows of its source that one thread sees, at most, where sums were laid out for that: no launch may have more.
+    pub thread_rows: u64,
 }
 
 /// One pipeline: one kernel over the rows of a source, and what the engine does around it.

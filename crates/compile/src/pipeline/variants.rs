@@ -29,14 +29,13 @@ impl<'a> ChunkVariants<'a> {
         is_counted: bool,
         environment: &Environment<'_>,
     ) -> Result<ChunkVariants<'a>, Unsupported> {
-        let target = environment.target;
         let facts = Facts {
             site,
             pipeline,
             environment,
             diverges: pipeline.steps.iter().any(|step| step.diverges()),
             keeps_all: pipeline.keeps_all() && !is_counted,
-            is_simt: target.lanes > 1 || target.block_threads > 1,
+            is_simt: !environment.shape.is_serial(),
         };
         let speculation = Speculation::of(pipeline);
         let (mut flags, mut places) = (false, WritePlaces::Atomic);

@@ -11,17 +11,12 @@ pub mod scan;
 pub mod segments;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builder, Builtin, Scalar, Target, Type};
+use kelpie_kir::{BinaryOp, Builder, Builtin, Scalar, Type};
 
 /// Adds a parameter to the kernel; its value.
 fn param(b: &mut Builder, name: &str, ty: impl Into<Type>) -> V {
     let index = b.add_param(name, ty.into());
     b.param(index)
-}
-
-/// One thread a block: a CPU's worker.
-fn is_serial(target: &Target) -> bool {
-    target.lanes == 1 && target.block_threads == 1
 }
 
 /// A builtin as `i64`.

@@ -16,11 +16,11 @@
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{
-    AtomicOp, BinaryOp, Builder, Builtin, Expr, Module, Pointee, Scalar, Scope, Target, Type, TypeError,
-    UnaryOp,
+    AtomicOp, BinaryOp, Builder, Builtin, Expr, Module, Pointee, Scalar, Scope, Type, TypeError, UnaryOp,
 };
 
-use super::{for_chunks, for_elements, for_table, for_tiles, is_serial, param};
+use super::{for_chunks, for_elements, for_table, for_tiles, param};
+use crate::shape::LaunchShape;
 
 /// Bits of a digit.
 pub const DIGIT_BITS: u32 = 8;
@@ -38,13 +38,13 @@ pub const COUNT: &str = "radix_count";
 pub const SCATTER: &str = "radix_scatter";
 
 /// All kernels.
-pub fn module(target: &Target) -> Result<Module, TypeError> {
+pub fn module(shape: &LaunchShape) -> Result<Module, TypeError> {
     let mut b = Builder::new();
     iota(&mut b);
     varying(&mut b);
     gather(&mut b);
-    count(&mut b, target);
-    scatter(&mut b, target);
+    count(&mut b, shape);
+    scatter(&mut b, shape);
     b.finish()
 }
 
@@ -119,7 +119,7 @@ fn cell(b: &mut Builder, digit: V, tiles: V, tile: V) -> V {
     b.add(row, tile)
 }
 
-fn count(b: &mut Builder, target: &Target) {
+fn count(b: &mut Builder, shape: &LaunchShape) {
     let (rows, tile_rows) = begin(b, COUNT);
     let (keys, shift) = (array(b, "keys", Scalar::U64), param(b, "shift", Scalar::U32));
     let (counts, tiles) = (array(b, "counts", Scalar::U32), param(b, "tiles", Scalar::I64));
@@ -135,7 +135,7 @@ fn count(b: &mut Builder, target: &Target) {
             let key = b.element(keys, element);
             let digit = digit_of(b, key, shift);
             let (pointer, one) = (b.offset(table, digit), b.u32(1));
-            if is_serial(target) {
+            if shape.is_serial() {
                 let old = b.load(pointer);
                 let new = b.add(old, one);
                 b.store(pointer, new);
@@ -168,7 +168,7 @@ struct Scatter {
     next: V,
 }
 
-fn scatter(b: &mut Builder, target: &Target) {
+fn scatter(b: &mut Builder, shape: &LaunchShape) {
     let (rows, tile_rows) = begin(b, SCATTER);
     let (keys, order) = (array(b, "keys", Scalar::U64), array(b, "order", Scalar::U32));
     let shift = param(b, "shift", Scalar::U32);
@@ -176,8 +176,8 @@ fn scatter(b: &mut Builder, target: &Target) {
     let (keys_out, order_out) = (array(b, "keys_out", Scalar::U64), array(b, "order_out", Scalar::U32));
     let next = b.shared("next", Pointee::Scalar(Scalar::U32), DIGITS);
     let p = Scatter { keys, order, shift, keys_out, order_out, next };
-    let ranks = (!is_serial(target))
-        .then(|| b.shared("ranks", Pointee::Scalar(Scalar::U32), DIGITS * target.warps().max(1)));
+    let ranks =
+        (!shape.is_serial()).then(|| b.shared("ranks", Pointee::Scalar(Scalar::U32), DIGITS * shape.warps()));
     for_tiles(b, rows, tile_rows, |b, tile, from, to| {
         for_table(b, DIGITS, |b, digit| {
             let cell = cell(b, digit, tiles, tile);
@@ -188,7 +188,7 @@ fn scatter(b: &mut Builder, target: &Target) {
         b.barrier();
         for_chunks(b, from, to, |b, element, live| match ranks {
             None => serial_scatter(b, &p, element),
-            Some(ranks) => block_scatter(b, target, &p, ranks, element, live),
+            Some(ranks) => block_scatter(b, shape, &p, ranks, element, live),
         });
         b.barrier();
     });
@@ -216,8 +216,8 @@ fn move_to(b: &mut Builder, p: &Scatter, element: V, key: V, place: V) {
 
 /// As many elements as the block has threads. `ranks`: a table of digits a warp, in which each warp counts its elements,
 /// and which then holds the place of the first of them.
-fn block_scatter(b: &mut Builder, target: &Target, p: &Scatter, ranks: V, element: V, live: V) {
-    let warps = target.warps().max(1);
+fn block_scatter(b: &mut Builder, shape: &LaunchShape, p: &Scatter, ranks: V, element: V, live: V) {
+    let warps = shape.warps();
     for_table(b, DIGITS * warps, |b, cell| {
         let (pointer, zero) = (b.offset(ranks, cell), b.u32(0));
         b.store(pointer, zero);
@@ -236,7 +236,7 @@ fn block_scatter(b: &mut Builder, target: &Target, p: &Scatter, ranks: V, elemen
     let below = b.sub(own, one);
     let before = b.and(peers, below);
     let rank = b.unary(UnaryOp::Popcount, before);
-    let (thread, lanes, digits) = (b.builtin(Builtin::ThreadId), b.u32(target.lanes), b.u32(DIGITS));
+    let (thread, lanes, digits) = (b.builtin(Builtin::ThreadId), b.u32(shape.lanes), b.u32(DIGITS));
     let warp = b.div(thread, lanes);
     let row = b.mul(warp, digits);
     let cell = b.add(row, digit);

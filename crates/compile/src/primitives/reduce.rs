@@ -6,11 +6,10 @@
 //! | [`TILES`] | `data`, `rows`, `tile_rows`, `sums` | `sums[t]` = reduction of tile t |
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{
-    BinaryOp, Builder, Builtin, Expr, Module, Pointee, Scalar, ShuffleMode, Target, Type, TypeError,
-};
+use kelpie_kir::{BinaryOp, Builder, Builtin, Expr, Module, Pointee, Scalar, ShuffleMode, Type, TypeError};
 
 use super::{for_chunks, for_tiles, param};
+use crate::shape::LaunchShape;
 
 /// The kernel that reduces tiles.
 pub const TILES: &str = "reduce_tiles";
@@ -55,14 +54,14 @@ impl Reduction {
 }
 
 /// The kernel, for elements of 4 or 8 bytes (floats: sums only).
-pub fn module(target: &Target, scalar: Scalar, reduction: Reduction) -> Result<Module, TypeError> {
+pub fn module(shape: &LaunchShape, scalar: Scalar, reduction: Reduction) -> Result<Module, TypeError> {
     let mut b = Builder::new();
     let b = &mut b;
     b.begin_kernel(TILES);
     let data = param(b, "data", Type::global(scalar));
     let (rows, tile_rows) = (param(b, "rows", Scalar::I64), param(b, "tile_rows", Scalar::I64));
     let sums = param(b, "sums", Type::global(scalar));
-    let totals = b.shared("totals", Pointee::Scalar(scalar), target.warps().max(1));
+    let totals = b.shared("totals", Pointee::Scalar(scalar), shape.warps());
     for_tiles(b, rows, tile_rows, |b, tile, from, to| {
         let nothing = reduction.identity_value(b, scalar);
         let sum = b.var_of("sum", nothing);
@@ -75,7 +74,7 @@ pub fn module(target: &Target, scalar: Scalar, reduction: Reduction) -> Result<M
             b.end();
         });
         let own = b.read(sum);
-        let total = block_reduce(b, target, reduction, own, totals);
+        let total = block_reduce(b, shape, reduction, own, totals);
         let (thread, zero) = (b.builtin(Builtin::ThreadId), b.u32(0));
         let is_first = b.eq(thread, zero);
         b.begin_if(is_first);
@@ -89,8 +88,8 @@ pub fn module(target: &Target, scalar: Scalar, reduction: Reduction) -> Result<M
 
 /// The reduction of the values of all threads of the block, in the first. `totals`: one element a warp in shared memory. At
 /// uniform control flow; begins and ends with the threads together.
-fn block_reduce(b: &mut Builder, target: &Target, reduction: Reduction, value: V, totals: V) -> V {
-    let (lanes, warps) = (target.lanes, target.warps().max(1));
+fn block_reduce(b: &mut Builder, shape: &LaunchShape, reduction: Reduction, value: V, totals: V) -> V {
+    let (lanes, warps) = (shape.lanes, shape.warps());
     let lane = b.builtin(Builtin::LaneId);
     let mut total = value;
     let mut distance = lanes.next_power_of_two() / 2;

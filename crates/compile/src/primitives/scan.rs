@@ -9,9 +9,10 @@
 //! `sums` is scanned in between; where it is one tile itself, [`APPLY`] does that over a single sum of 0.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Builder, Builtin, Expr, Module, Pointee, Scalar, ShuffleMode, Target, Type, TypeError};
+use kelpie_kir::{Builder, Builtin, Expr, Module, Pointee, Scalar, ShuffleMode, Type, TypeError};
 
 use super::{for_chunks, for_tiles, param};
+use crate::shape::LaunchShape;
 
 /// The kernel that adds up tiles.
 pub const SUMS: &str = "scan_sums";
@@ -19,10 +20,10 @@ pub const SUMS: &str = "scan_sums";
 pub const APPLY: &str = "scan_apply";
 
 /// Both kernels, for elements of an unsigned integer type.
-pub fn module(target: &Target, scalar: Scalar) -> Result<Module, TypeError> {
+pub fn module(shape: &LaunchShape, scalar: Scalar) -> Result<Module, TypeError> {
     let mut b = Builder::new();
-    sums(&mut b, target, scalar);
-    apply(&mut b, target, scalar);
+    sums(&mut b, shape, scalar);
+    apply(&mut b, shape, scalar);
     b.finish()
 }
 
@@ -35,19 +36,19 @@ struct Parameters {
     totals: V,
 }
 
-fn begin(b: &mut Builder, name: &str, target: &Target, scalar: Scalar) -> Parameters {
+fn begin(b: &mut Builder, name: &str, shape: &LaunchShape, scalar: Scalar) -> Parameters {
     b.begin_kernel(name);
     Parameters {
         data: param(b, "data", Type::global(scalar)),
         rows: param(b, "rows", Scalar::I64),
         tile_rows: param(b, "tile_rows", Scalar::I64),
         sums: param(b, "sums", Type::global(scalar)),
-        totals: b.shared("totals", Pointee::Scalar(scalar), target.warps().max(1)),
+        totals: b.shared("totals", Pointee::Scalar(scalar), shape.warps()),
     }
 }
 
-fn sums(b: &mut Builder, target: &Target, scalar: Scalar) {
-    let p = begin(b, SUMS, target, scalar);
+fn sums(b: &mut Builder, shape: &LaunchShape, scalar: Scalar) {
+    let p = begin(b, SUMS, shape, scalar);
     for_tiles(b, p.rows, p.tile_rows, |b, tile, from, to| {
         let zero = b.zero(scalar);
         let sum = b.var_of("sum", zero);
@@ -61,7 +62,7 @@ fn sums(b: &mut Builder, target: &Target, scalar: Scalar) {
             b.end();
         });
         let own = b.read(sum);
-        let (_, total) = block_scan(b, target, own, p.totals);
+        let (_, total) = block_scan(b, shape, own, p.totals);
         let thread = b.builtin(Builtin::ThreadId);
         let zero = b.u32(0);
         let first = b.eq(thread, zero);
@@ -73,8 +74,8 @@ fn sums(b: &mut Builder, target: &Target, scalar: Scalar) {
     b.end_kernel();
 }
 
-fn apply(b: &mut Builder, target: &Target, scalar: Scalar) {
-    let p = begin(b, APPLY, target, scalar);
+fn apply(b: &mut Builder, shape: &LaunchShape, scalar: Scalar) {
+    let p = begin(b, APPLY, shape, scalar);
     for_tiles(b, p.rows, p.tile_rows, |b, tile, from, to| {
         let before = b.element(p.sums, tile);
         let carry = b.var_of("carry", before);
@@ -88,7 +89,7 @@ fn apply(b: &mut Builder, target: &Target, scalar: Scalar) {
             b.assign(value, stored);
             b.end();
             let own = b.read(value);
-            let (exclusive, total) = block_scan(b, target, own, p.totals);
+            let (exclusive, total) = block_scan(b, shape, own, p.totals);
             let before = b.read(carry);
             b.begin_if(live);
             let prefix = b.add(before, exclusive);
@@ -103,12 +104,12 @@ fn apply(b: &mut Builder, target: &Target, scalar: Scalar) {
 
 /// The sum of `value` over the threads of the block before this one, and over all. `totals`: one element a warp in shared
 /// memory. At uniform control flow; begins and ends with the threads together.
-pub(super) fn block_scan(b: &mut Builder, target: &Target, value: V, totals: V) -> (V, V) {
+pub(super) fn block_scan(b: &mut Builder, shape: &LaunchShape, value: V, totals: V) -> (V, V) {
     let scalar = b.scalar(value);
     let (zero, lane) = (b.zero(scalar), b.builtin(Builtin::LaneId));
     let mut inclusive = value;
     let mut distance = 1;
-    while distance < target.lanes {
+    while distance < shape.lanes {
         let step = b.u32(distance);
         let other = b.value(Expr::Shuffle { mode: ShuffleMode::Up, value: inclusive, lane: step });
         let exists = b.ge(lane, step);
@@ -117,13 +118,13 @@ pub(super) fn block_scan(b: &mut Builder, target: &Target, value: V, totals: V) 
         distance *= 2;
     }
     let exclusive = b.sub(inclusive, value);
-    let last = b.u32(target.lanes - 1);
-    let warps = target.warps().max(1);
+    let last = b.u32(shape.lanes - 1);
+    let warps = shape.warps();
     if warps == 1 {
         let total = b.value(Expr::Shuffle { mode: ShuffleMode::Index, value: inclusive, lane: last });
         return (exclusive, total);
     }
-    let (thread, lanes) = (b.builtin(Builtin::ThreadId), b.u32(target.lanes));
+    let (thread, lanes) = (b.builtin(Builtin::ThreadId), b.u32(shape.lanes));
     let warp = b.div(thread, lanes);
     let is_last = b.eq(lane, last);
     b.begin_if(is_last);

@@ -9,11 +9,12 @@
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{
-    AtomicOp, Builder, Builtin, Expr, Module, Scalar, Scope, ShuffleMode, Target, Type, TypeError, UnaryOp,
+    AtomicOp, Builder, Builtin, Expr, Module, Scalar, Scope, ShuffleMode, Type, TypeError, UnaryOp,
 };
 
 use super::reduce::Reduction;
-use super::{for_chunks, for_elements, for_tiles, is_serial, param};
+use super::{for_chunks, for_elements, for_tiles, param};
+use crate::shape::LaunchShape;
 
 /// Finds the ends of runs.
 pub const ENDS: &str = "segment_ends";
@@ -21,10 +22,10 @@ pub const ENDS: &str = "segment_ends";
 pub const SUMS: &str = "segment_sums";
 
 /// Both kernels, for values of 8 bytes (floats: sums only).
-pub fn module(target: &Target, scalar: Scalar, reduction: Reduction) -> Result<Module, TypeError> {
+pub fn module(shape: &LaunchShape, scalar: Scalar, reduction: Reduction) -> Result<Module, TypeError> {
     let mut b = Builder::new();
     ends(&mut b);
-    sums(&mut b, target, scalar, reduction);
+    sums(&mut b, shape, scalar, reduction);
     b.finish()
 }
 
@@ -61,7 +62,7 @@ struct Sums {
     reduction: Reduction,
 }
 
-fn sums(b: &mut Builder, target: &Target, scalar: Scalar, reduction: Reduction) {
+fn sums(b: &mut Builder, shape: &LaunchShape, scalar: Scalar, reduction: Reduction) {
     b.begin_kernel(SUMS);
     let (rows, tile_rows) = (param(b, "rows", Scalar::I64), param(b, "tile_rows", Scalar::I64));
     let p = Sums {
@@ -73,9 +74,9 @@ fn sums(b: &mut Builder, target: &Target, scalar: Scalar, reduction: Reduction) 
         scalar,
         reduction,
     };
-    for_tiles(b, rows, tile_rows, |b, _, from, to| match is_serial(target) {
+    for_tiles(b, rows, tile_rows, |b, _, from, to| match shape.is_serial() {
         true => worker_sums(b, &p, from, to),
-        false => for_chunks(b, from, to, |b, element, live| warp_sums(b, target, &p, element, live)),
+        false => for_chunks(b, from, to, |b, element, live| warp_sums(b, shape, &p, element, live)),
     });
     b.end_kernel();
 }
@@ -130,7 +131,7 @@ fn worker_sums(b: &mut Builder, p: &Sums, from: V, to: V) {
     add(b, p, known, begun, total);
 }
 
-fn warp_sums(b: &mut Builder, target: &Target, p: &Sums, element: V, live: V) {
+fn warp_sums(b: &mut Builder, shape: &LaunchShape, p: &Sums, element: V, live: V) {
     let (nothing, nowhere) = (p.reduction.identity_value(b, p.scalar), b.u32(u32::MAX));
     let (number, value) = (b.var_of("number", nowhere), b.var_of("value", nothing));
     b.begin_if(live);
@@ -139,9 +140,9 @@ fn warp_sums(b: &mut Builder, target: &Target, p: &Sums, element: V, live: V) {
     b.assign(value, own);
     b.end();
     let (number, mut sum) = (b.read(number), b.read(value));
-    let (is_head, distance) = segment_of_lane(b, target, number);
+    let (is_head, distance) = segment_of_lane(b, shape, number);
     let mut step = 1;
-    while step < target.lanes {
+    while step < shape.lanes {
         let lane = b.u32(step);
         let other = b.value(Expr::Shuffle { mode: ShuffleMode::Down, value: sum, lane });
         let (both, joins) = (b.binary(p.reduction.op(), sum, other), b.lt(lane, distance));
@@ -156,7 +157,7 @@ fn warp_sums(b: &mut Builder, target: &Target, p: &Sums, element: V, live: V) {
 
 /// Runs of equal keys among the lanes of a warp: whether this lane is the first of its run (`bool`), and how many lanes on
 /// the next run begins or the warp ends (`u32`). At warp-uniform control flow.
-pub(crate) fn segment_of_lane(b: &mut Builder, target: &Target, key: V) -> (V, V) {
+pub(crate) fn segment_of_lane(b: &mut Builder, shape: &LaunchShape, key: V) -> (V, V) {
     let (lane, zero, one) = (b.builtin(Builtin::LaneId), b.u32(0), b.u32(1));
     let before = b.value(Expr::Shuffle { mode: ShuffleMode::Up, value: key, lane: one });
     let (is_first, differs) = (b.eq(lane, zero), b.ne(before, key));
@@ -165,7 +166,7 @@ pub(crate) fn segment_of_lane(b: &mut Builder, target: &Target, key: V) -> (V, V
     let above = b.binary(kelpie_kir::BinaryOp::Shr, heads, lane);
     let above = b.binary(kelpie_kir::BinaryOp::Shr, above, one);
     let next = b.unary(UnaryOp::Ffs, above);
-    let (is_last, lanes) = (b.eq(above, zero), b.u32(target.lanes));
+    let (is_last, lanes) = (b.eq(above, zero), b.u32(shape.lanes));
     let end = b.sub(lanes, lane);
     (is_head, b.select(is_last, end, next))
 }

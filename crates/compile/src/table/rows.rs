@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Target, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
 use super::stored::StoredColumn;
 use crate::context::{Argument, Context, Unsupported};
@@ -16,6 +16,7 @@ use crate::operator::report_growth;
 use crate::operator::roles::DenseTarget;
 use crate::pipeline::states_of::States;
 use crate::pipeline::{ColumnInfo, Growth, Rows};
+use crate::shape::LaunchShape;
 
 /// Rows of a store at the first launch, at most.
 const INITIAL_ROWS: u64 = 4 << 20;
@@ -34,10 +35,10 @@ pub enum Layout {
 
 impl Layout {
     /// What lets the workers of a device write without meeting at each row.
-    pub fn of(target: &Target) -> Layout {
-        match target.block_threads {
-            1 => Layout::Chunked(target.resident_blocks.max(1)),
-            _ => Layout::Dense,
+    pub fn of(shape: &LaunchShape) -> Layout {
+        match shape.workers() {
+            0 => Layout::Dense,
+            workers => Layout::Chunked(workers),
         }
     }
 }

@@ -16,7 +16,7 @@ use self::workers::{WorkerPool, launch_failed};
 use crate::cache::ModuleCache;
 use crate::memory::{HostMemory, HostPool, default_limit};
 use crate::query::Immediate;
-use crate::{Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport, QueryStream};
+use crate::{BlockShape, Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport, QueryStream};
 
 /// Name of the device in errors.
 const DEVICE: &str = "cpu";
@@ -101,7 +101,15 @@ impl Device for CpuDevice {
         self.memory_of(buffer)?.fill(offset, bytes, value)
     }
 
-    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
+    fn compile_for(
+        &self,
+        module: &ValidModule,
+        kernel: &str,
+        shape: BlockShape,
+    ) -> Result<Arc<dyn Kernel>, DeviceError> {
+        if let Some(message) = shape.problem(&self.target) {
+            return Err(DeviceError::Compile { device: DEVICE.into(), kernel: kernel.into(), message });
+        }
         let started = Instant::now();
         let mut compile_ns = 0;
         let code = self.modules.get_or_compile(module, || {
@@ -112,7 +120,7 @@ impl Device for CpuDevice {
         Ok(Arc::new(LoadedKernel::new(code, module, kernel, compile_ns)?))
     }
 
-    fn code(&self, module: &ValidModule) -> Result<String, DeviceError> {
+    fn code(&self, module: &ValidModule, _: BlockShape) -> Result<String, DeviceError> {
         kernel::code_text(module)
     }
 

@@ -78,7 +78,7 @@ fn a_kernel_takes_morsels_with_any_number_of_blocks() {
     assert!(kernel.compile_ns() > 0);
     assert_eq!(device.compile(&module, "sum").unwrap().compile_ns(), 0);
     assert!(device.compile(&module, "none").is_err());
-    assert!(device.code(&module).unwrap().contains("function"));
+    assert!(device.code(&module, BlockShape::of(device.target())).unwrap().contains("function"));
     let values: Vec<u8> = (0..10_000i32).flat_map(i32::to_le_bytes).collect();
     let data = upload(&device, &values);
     for blocks in [1, 3, 20] {

@@ -15,7 +15,7 @@ use super::driver::Context;
 use crate::cache::ModuleCache;
 use crate::disk_cache::DiskCache;
 use crate::nvrtc::{self, Nvrtc};
-use crate::{DeviceError, Kernel};
+use crate::{BlockShape, DeviceError, Kernel};
 
 /// Modules kept in memory.
 const MODULES: usize = 1024;
@@ -27,11 +27,11 @@ pub struct Compiler {
     pub nvrtc: &'static Nvrtc,
     /// Such as `sm_90`.
     pub architecture: String,
-    pub block_threads: u32,
     /// The most shared memory that a block may have, in bytes.
     pub shared_limit: u32,
     disk: DiskCache,
-    modules: ModuleCache<Vec<Mutex<Option<Arc<Compiled>>>>>,
+    /// For each kernel of a module what was compiled of it, one a shape of blocks.
+    modules: ModuleCache<Vec<Mutex<Vec<Arc<Compiled>>>>>,
 }
 
 /// Code in the device.
@@ -45,6 +45,8 @@ pub struct Compiled {
     pub params: Vec<Type>,
     /// Shared memory that a launch asks for, in bytes.
     pub shared_bytes: u32,
+    /// The blocks that it is launched in.
+    pub shape: BlockShape,
 }
 
 // SAFETY: the handles are only passed to the driver, whose functions may be called from any thread.
@@ -85,6 +87,11 @@ impl Kernel for CudaKernel {
     }
 }
 
+/// What is printed beside the module's own.
+pub fn options(shape: BlockShape) -> Options {
+    Options { block_threads: Some(shape.threads), resident_blocks: shape.resident, kernel: None }
+}
+
 impl Compiler {
     /// A compiler with an empty cache in memory.
     pub fn new(
@@ -92,54 +99,70 @@ impl Compiler {
         nvrtc: &'static Nvrtc,
         disk: DiskCache,
         architecture: String,
-        block_threads: u32,
         shared_limit: u32,
     ) -> Compiler {
         let modules = ModuleCache::new(MODULES);
-        Compiler { context, nvrtc, architecture, block_threads, shared_limit, disk, modules }
+        Compiler { context, nvrtc, architecture, shared_limit, disk, modules }
     }
 
-    /// The kernel called `name`. Threads that ask for different kernels compile side by side; those that ask for the
+    /// The kernel called `name`, for launches in blocks of a shape. Threads that ask for different kernels compile side by side; those that ask for the
     /// same one wait for the first.
-    pub fn compile(&self, module: &ValidModule, name: &str) -> Result<CudaKernel, DeviceError> {
+    pub fn compile(
+        &self,
+        module: &ValidModule,
+        name: &str,
+        shape: BlockShape,
+    ) -> Result<CudaKernel, DeviceError> {
         self.context.enter()?;
         let count = module.kernels.len();
         let slots =
-            self.modules.get_or_compile(module, || Ok((0..count).map(|_| Mutex::new(None)).collect()))?;
+            self.modules.get_or_compile(module, || Ok((0..count).map(|_| Mutex::default()).collect()))?;
         let found = module.kernels.iter().position(|(_, kernel)| kernel.name == name);
         let Some(slot) = found.and_then(|index| slots.get(index)) else {
             return Err(self.error(name, "the module has no such kernel"));
         };
         let mut slot = slot.lock();
-        if let Some(compiled) = slot.as_ref() {
+        if let Some(compiled) = slot.iter().find(|compiled| compiled.shape == shape) {
             return Ok(CudaKernel { compiled: compiled.clone(), compile_ns: 0 });
         }
-        let (compiled, compile_ns) = self.compile_fresh(module, name)?;
+        let (compiled, compile_ns) = self.compile_fresh(module, name, shape)?;
         let compiled = Arc::new(compiled);
-        *slot = Some(compiled.clone());
+        slot.push(compiled.clone());
         Ok(CudaKernel { compiled, compile_ns })
     }
 
     /// From the disk, or from NVRTC; and the time that the latter took, in nanoseconds.
-    fn compile_fresh(&self, module: &ValidModule, name: &str) -> Result<(Compiled, u64), DeviceError> {
+    fn compile_fresh(
+        &self,
+        module: &ValidModule,
+        name: &str,
+        shape: BlockShape,
+    ) -> Result<(Compiled, u64), DeviceError> {
         let start = Instant::now();
-        let options = Options { block_threads: Some(self.block_threads), kernel: Some(name.to_string()) };
+        let options = Options { kernel: Some(name.to_string()), ..options(shape) };
         let source = cuda::print_with(module, &options).map_err(|error| self.error(name, error))?;
         let (major, minor) = self.nvrtc.version();
         let key =
             format!("{} nvrtc {major}.{minor} {}\n{source}", self.architecture, nvrtc::OPTIONS.join(" "));
         // An entry that the driver does not take is as good as none.
-        if let Some(compiled) = self.disk.read(&key).and_then(|cubin| self.load(module, name, &cubin).ok()) {
+        if let Some(compiled) =
+            self.disk.read(&key).and_then(|cubin| self.load((module, name), shape, &cubin).ok())
+        {
             return Ok((compiled, 0));
         }
         let compiled = self.nvrtc.compile(&source, &self.architecture, name);
         let cubin = compiled.map_err(|error| self.error(name, error))?;
         self.disk.write(&key, &cubin);
-        let compiled = self.load(module, name, &cubin)?;
+        let compiled = self.load((module, name), shape, &cubin)?;
         Ok((compiled, start.elapsed().as_nanos() as u64))
     }
 
-    fn load(&self, module: &ValidModule, name: &str, cubin: &[u8]) -> Result<Compiled, DeviceError> {
+    fn load(
+        &self,
+        (module, name): (&ValidModule, &str),
+        shape: BlockShape,
+        cubin: &[u8],
+    ) -> Result<Compiled, DeviceError> {
         let kernel = module.kernels.iter().find(|(_, kernel)| kernel.name == name);
         let Some((_, kernel)) = kernel else { return Err(self.error(name, "the module has no such kernel")) };
         let shared_bytes = cuda::dynamic_shared_bytes(module, kernel);
@@ -160,6 +183,7 @@ impl Compiler {
             name: name.to_string(),
             params: kernel.params.iter().map(|param| param.ty).collect(),
             shared_bytes,
+            shape,
         };
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(compiled.module, symbol) };
@@ -180,7 +204,7 @@ impl Compiler {
         Ok(compiled)
     }
 
-    fn error(&self, kernel: &str, message: impl ToString) -> DeviceError {
+    pub fn error(&self, kernel: &str, message: impl ToString) -> DeviceError {
         DeviceError::Compile {
             device: self.context.name.clone(),
             kernel: kernel.to_string(),

@@ -161,13 +161,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Runs a kernel in blocks of `block_threads` threads after what is in the stream, and waits for it; one that is
+    /// Runs a kernel after what is in the stream, and waits for it; one that is
     /// cancelled already is not started, and nothing is waited for (`None`).
     pub fn launch(
         &mut self,
         pool: &Arc<Pool>,
         launch: &Launch<'_>,
-        block_threads: u32,
     ) -> Result<Option<LaunchReport>, DeviceError> {
         let Some(kernel) = launch.kernel().as_any().downcast_ref::<CudaKernel>() else {
             return Err(self.context.failed("a launch", "the kernel is of another kind of device"));
@@ -185,7 +184,7 @@ impl Lane {
             return Ok(None);
         }
         self.context.enter()?;
-        self.start(compiled, launch.blocks(), block_threads, arguments, &operation)?;
+        self.start(compiled, launch.blocks(), arguments, &operation)?;
         let status = Arc::clone(&self.status);
         let stop = Arc::new(move || {
             // What the kernel reported before stays.
@@ -233,7 +232,6 @@ impl Lane {
         &self,
         compiled: &Compiled,
         blocks: u32,
-        block_threads: u32,
         mut arguments: Vec<u128>,
         operation: &str,
     ) -> Result<(), DeviceError> {
@@ -246,7 +244,7 @@ impl Lane {
         // parameter; the driver copies them during the call. What the kernel does with its pointers is the caller's.
         let launched = unsafe {
             let grid = (blocks, 1, 1);
-            let block = (block_threads, 1, 1);
+            let block = (compiled.shape.threads, 1, 1);
             let shared = compiled.shared_bytes;
             result::launch_kernel(compiled.function, grid, block, shared, self.stream.handle, &mut pointers)
         };

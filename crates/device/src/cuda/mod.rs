@@ -32,9 +32,9 @@ use self::query::CudaQuery;
 use self::staging::Staging;
 use crate::disk_cache::DiskCache;
 use crate::nvrtc;
-use crate::{Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport, QueryStream};
+use crate::{BlockShape, Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport, QueryStream};
 
-/// Threads of a block.
+/// Threads of a block, where a kernel does not ask for others.
 const BLOCK_THREADS: u32 = 256;
 /// Blocks a multiprocessor: enough warps to hide memory latency (1,056 blocks of 256 threads reach an H200's bandwidth).
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
@@ -111,14 +111,7 @@ impl CudaDevice {
             shared_limit.max(shared),
             multiprocessors * BLOCKS_PER_MULTIPROCESSOR,
         );
-        let compiler = Compiler::new(
-            context.clone(),
-            nvrtc,
-            disk,
-            architecture,
-            BLOCK_THREADS,
-            shared_limit.max(shared),
-        );
+        let compiler = Compiler::new(context.clone(), nvrtc, disk, architecture, shared_limit.max(shared));
         Ok(Arc::new(CudaDevice {
             properties: properties(device, nvrtc),
             target,
@@ -282,20 +275,27 @@ impl Device for CudaDevice {
         if bytes == 0 { Ok(()) } else { self.staging.fill(target, bytes, value) }
     }
 
-    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
-        Ok(Arc::new(self.compiler.compile(module, kernel)?))
+    fn compile_for(
+        &self,
+        module: &ValidModule,
+        kernel: &str,
+        shape: BlockShape,
+    ) -> Result<Arc<dyn Kernel>, DeviceError> {
+        if let Some(problem) = shape.problem(&self.target) {
+            return Err(self.compiler.error(kernel, problem));
+        }
+        Ok(Arc::new(self.compiler.compile(module, kernel, shape)?))
     }
 
-    fn code(&self, module: &ValidModule) -> Result<String, DeviceError> {
-        let options = kelpie_backend::cuda::Options { block_threads: Some(BLOCK_THREADS), kernel: None };
-        kelpie_backend::cuda::print_with(module, &options)
+    fn code(&self, module: &ValidModule, shape: BlockShape) -> Result<String, DeviceError> {
+        kelpie_backend::cuda::print_with(module, &kernel::options(shape))
             .map_err(|error| self.context.failed("printing a module", error.to_string()))
     }
 
     fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
         let mut lane = self.lanes.take()?;
         // After an error the lane is dropped: nothing is known about its stream.
-        let report = lane.launch(&self.pool, &launch, self.target.block_threads)?;
+        let report = lane.launch(&self.pool, &launch)?;
         self.lanes.give_back(lane);
         Ok(report.unwrap_or_else(cancelled))
     }

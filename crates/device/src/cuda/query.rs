@@ -160,7 +160,7 @@ impl QueryStream for CudaQuery {
             // Should waiting fail, the kernel may still run.
             let buffers = launch.arguments().iter().filter_map(|argument| argument.buffer());
             pending.extend(buffers.map(|(buffer, _)| Arc::clone(buffer)));
-            let report = lane.launch(&self.device.pool, &launch, self.device.target.block_threads)?;
+            let report = lane.launch(&self.device.pool, &launch)?;
             if report.is_some() {
                 pending.clear();
             }

@@ -15,8 +15,8 @@ use self::memory::{SimtMemory, Space};
 use crate::memory::default_limit;
 use crate::query::Immediate;
 use crate::{
-    Buffer, Device, DeviceError, DeviceKind, Kernel, KernelArgument, LaneActivity, Launch, LaunchReport,
-    QueryStream,
+    BlockShape, Buffer, Device, DeviceError, DeviceKind, Kernel, KernelArgument, LaneActivity, Launch,
+    LaunchReport, QueryStream,
 };
 
 /// Name of the device in errors.
@@ -65,6 +65,7 @@ struct SimtKernel {
     program: Program,
     name: String,
     params: Vec<Type>,
+    block_threads: u32,
     compile_ns: u64,
 }
 
@@ -130,19 +131,26 @@ impl Device for SimtDevice {
         self.memory_of(buffer)?.access("fill", offset, bytes, |part| part.fill(value))
     }
 
-    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
+    fn compile_for(
+        &self,
+        module: &ValidModule,
+        kernel: &str,
+        shape: BlockShape,
+    ) -> Result<Arc<dyn Kernel>, DeviceError> {
         let started = Instant::now();
+        let failed =
+            |message: String| DeviceError::Compile { device: DEVICE.into(), kernel: kernel.into(), message };
+        if let Some(problem) = shape.problem(&self.target) {
+            return Err(failed(problem));
+        }
         let params = crate::kernel_params(DEVICE, module, kernel)?;
-        let program = Program::new(module, kernel).map_err(|fault| DeviceError::Compile {
-            device: DEVICE.into(),
-            kernel: kernel.into(),
-            message: fault.to_string(),
-        })?;
+        let program = Program::new(module, kernel).map_err(|fault| failed(fault.to_string()))?;
         let compile_ns = started.elapsed().as_nanos() as u64;
-        Ok(Arc::new(SimtKernel { program, name: kernel.into(), params, compile_ns }))
+        let block_threads = shape.threads;
+        Ok(Arc::new(SimtKernel { program, name: kernel.into(), params, block_threads, compile_ns }))
     }
 
-    fn code(&self, module: &ValidModule) -> Result<String, DeviceError> {
+    fn code(&self, module: &ValidModule, _: BlockShape) -> Result<String, DeviceError> {
         Ok(kelpie_kir::text::print(module))
     }
 
@@ -167,7 +175,7 @@ impl Device for SimtDevice {
         let arguments = arguments.collect::<Result<Vec<_>, DeviceError>>()?;
         let config = Config {
             lanes: self.target.lanes,
-            block_threads: self.target.block_threads,
+            block_threads: kernel.block_threads,
             blocks: launch.blocks(),
             seed: self.launches.fetch_add(1, Ordering::Relaxed),
             step_limit: u64::MAX,

@@ -11,8 +11,8 @@ use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_device::cpu::CpuDevice;
 use kelpie_device::{
-    Buffer, CancelToken, CopyTicket, Device, DeviceError, DeviceKind, Download, HostCopy, Kernel, Launch,
-    LaunchReport, QueryStream,
+    BlockShape, Buffer, CancelToken, CopyTicket, Device, DeviceError, DeviceKind, Download, HostCopy, Kernel,
+    Launch, LaunchReport, QueryStream,
 };
 use kelpie_kir::{Target, ValidModule};
 use parking_lot::Mutex;
@@ -83,11 +83,16 @@ impl Device for Gpu {
     fn fill(&self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
         self.cpu.fill(buffer, offset, bytes, value)
     }
-    fn compile(&self, module: &ValidModule, kernel: &str) -> Result<Arc<dyn Kernel>, DeviceError> {
-        self.cpu.compile(module, kernel)
+    fn compile_for(
+        &self,
+        module: &ValidModule,
+        kernel: &str,
+        shape: BlockShape,
+    ) -> Result<Arc<dyn Kernel>, DeviceError> {
+        self.cpu.compile_for(module, kernel, shape)
     }
-    fn code(&self, module: &ValidModule) -> Result<String, DeviceError> {
-        self.cpu.code(module)
+    fn code(&self, module: &ValidModule, shape: BlockShape) -> Result<String, DeviceError> {
+        self.cpu.code(module, shape)
     }
     fn launch(&self, launch: Launch<'_>) -> Result<LaunchReport, DeviceError> {
         if LOSE.swap(false, Ordering::SeqCst) {

@@ -125,9 +125,9 @@ fn sorts_by_words() {
 impl Primitives<'_> {
     /// The reduction of `rows` 8-byte elements, at least one, by passes over tiles of `tile_rows`.
     fn reduce(&mut self, data: &Buffer, rows: u64, tile_rows: u64, of: (Scalar, Reduction)) -> u64 {
-        let target = self.stream.device().target();
-        let module = valid(reduce::module(target, of.0, of.1)).unwrap();
-        let kernel = self.stream.device().compile(&module, reduce::TILES).unwrap();
+        let module = valid(reduce::module(&self.shape, of.0, of.1)).unwrap();
+        let kernel =
+            self.stream.device().compile_for(&module, reduce::TILES, block_shape(&self.shape)).unwrap();
         let (mut data, mut rows) = (Arc::clone(data), rows);
         loop {
             let tiles = rows.div_ceil(tile_rows);
@@ -150,18 +150,19 @@ impl Primitives<'_> {
         tile_rows: u64,
         (scalar, reduction): (Scalar, Reduction),
     ) -> (Vec<u64>, Vec<u64>) {
-        let target = self.stream.device().target();
-        let module = valid(segments::module(target, scalar, reduction)).unwrap();
+        let module = valid(segments::module(&self.shape, scalar, reduction)).unwrap();
         let (ends, run_keys) = (self.allocate(rows * 4).unwrap(), self.allocate(rows * 8).unwrap());
         let identity = (reduction.identity(scalar) as u64).to_le_bytes();
         let sums = upload(self.stream, &identity.repeat(rows as usize));
         let tiles = rows.div_ceil(tile_rows);
         let sizes = [integer(Scalar::I64, rows), integer(Scalar::I64, tile_rows)];
-        let kernel = self.stream.device().compile(&module, segments::ENDS).unwrap();
+        let kernel =
+            self.stream.device().compile_for(&module, segments::ENDS, block_shape(&self.shape)).unwrap();
         let own = [whole(keys), whole(&ends)];
         self.launch(kernel.as_ref(), tiles, &[sizes.as_slice(), &own].concat()).unwrap();
         self.exclusive_scan(&ends, rows).unwrap();
-        let kernel = self.stream.device().compile(&module, segments::SUMS).unwrap();
+        let kernel =
+            self.stream.device().compile_for(&module, segments::SUMS, block_shape(&self.shape)).unwrap();
         let own = [whole(keys), whole(&ends), whole(values), whole(&run_keys), whole(&sums)];
         self.launch(kernel.as_ref(), tiles, &[sizes.as_slice(), &own].concat()).unwrap();
         let runs = words_of(self.stream, &ends, rows as usize).last().map_or(0, |last| *last as usize + 1);

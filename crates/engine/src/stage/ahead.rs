@@ -38,9 +38,10 @@ impl Ahead<'_> {
 
     fn try_compile(&self, infos: &[ScanInfo]) -> Result<(), EngineError> {
         let (duplicates, direct_bytes) = (BTreeSet::new(), self.direct_bytes);
-        let QueryOptions { micro_model, resolution, host_sort_rows, .. } = self.options;
+        let QueryOptions { micro_model, resolution, host_sort_rows, shape, .. } = self.options;
         let (duplicates, forced) = (&duplicates, &self.options.variants);
-        let choices = Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced };
+        let choices =
+            Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced, shape };
         let program = pipeline::compile_with(self.plan, infos, self.device.target(), &choices)?;
         let stream = Arc::clone(&self.device).begin_query()?;
         prepare(program, stream.as_ref(), host_sort_rows)?;

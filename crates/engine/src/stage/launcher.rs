@@ -14,9 +14,6 @@ use crate::PipelineMetrics;
 use crate::error::EngineError;
 use crate::launch::submit;
 
-/// Rows that a block of a launch should have, at least, for its start to pay.
-const ROWS_PER_CPU_BLOCK: u64 = 16 << 10;
-
 /// A part of a column: scan, column, part.
 pub(super) type PartName = (usize, usize, ColumnPart);
 
@@ -45,7 +42,7 @@ impl<'a> Launcher<'a> {
         metrics: &mut PipelineMetrics,
     ) -> Result<u32, EngineError> {
         let arguments = self.arguments(&declared.arguments, rows, store)?;
-        let (blocks, cancel) = (self.grid(rows.end - rows.start), self.setting.cancel);
+        let (blocks, cancel) = (grid(declared, rows.end - rows.start)?, self.setting.cancel);
         let report = submit(self.setting.stream, kernel, blocks, &arguments, cancel)?;
         metrics.run_ns += report.time_ns;
         metrics.launches += 1;
@@ -54,20 +51,45 @@ impl<'a> Launcher<'a> {
             *metrics.traffic.get_or_insert_default() += traffic;
         }
         if let Some(activity) = report.activity {
-            let lanes = self.setting.stream.device().target().lanes;
-            let possible = activity.warp_steps.saturating_mul(u64::from(lanes)).max(1);
+            let possible = activity.warp_steps.saturating_mul(u64::from(declared.shape.lanes)).max(1);
             metrics.lane_activity = Some(activity.lane_steps as f64 / possible as f64);
         }
         Ok(report.status)
     }
+}
 
-    /// Blocks of a launch: enough to fill the device, no more than the rows can use. Generated code relies on it that
-    /// there are `resident_blocks`, or at least one thread a row (`operator::aggregate::threads`).
-    fn grid(&self, rows: u64) -> u32 {
-        let target = self.setting.stream.device().target();
-        let per_block =
-            if target.block_threads == 1 { ROWS_PER_CPU_BLOCK } else { u64::from(target.block_threads) };
-        let useful = rows.div_ceil(per_block).max(1);
-        u32::try_from(useful).unwrap_or(u32::MAX).min(target.resident_blocks.max(1))
+/// Blocks of a launch over so many rows, by the kernel's shape. What its code relies on is looked at here once more: sums that
+/// are too narrow for the rows that a thread sees would be wrong without a sign.
+fn grid(kernel: &CompiledKernel, rows: u64) -> Result<u32, EngineError> {
+    let blocks = kernel.shape.blocks(rows);
+    let (seen, most) = (kernel.shape.rows_seen(rows, blocks), kernel.thread_rows);
+    match seen <= most {
+        true => Ok(blocks),
+        false => Err(EngineError::Internal(format!(
+            "kernel {}: a thread would see {seen} rows of {rows}, and {most} are promised",
+            kernel.name
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelpie_compile::shape::LaunchShape;
+    use kelpie_kir::{Module, Target};
+
+    use super::*;
+
+    #[test]
+    fn a_launch_keeps_what_its_kernel_was_promised() {
+        // 2 blocks of 8 threads, 4 rows each: 64 rows a turn.
+        let shape = LaunchShape::of(&Target::simt(4, 8, 1 << 10, 2));
+        let thread_rows = shape.rows_of_thread(640);
+        let (module, name, arguments) = (Module::default(), "sums".into(), Vec::new());
+        let kernel = CompiledKernel { module, name, arguments, shape, thread_rows };
+        assert_eq!(grid(&kernel, 0).expect("no rows"), 1);
+        assert_eq!(grid(&kernel, 9).expect("two blocks' rows"), 2);
+        assert_eq!(grid(&kernel, 640).expect("as many as are promised"), 2);
+        let error = grid(&kernel, 641).expect_err("a row too many").to_string();
+        assert!(error.contains("sums: a thread would see 44 rows of 641, and 40 are promised"), "{error}");
     }
 }

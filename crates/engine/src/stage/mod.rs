@@ -31,9 +31,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use kelpie_compile::pipeline::{Program, ScanInfo};
+use kelpie_compile::pipeline::{CompiledKernel, Program, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan};
-use kelpie_device::{CancelToken, Device, Kernel, QueryStream};
+use kelpie_compile::shape::LaunchShape;
+use kelpie_device::{BlockShape, CancelToken, Device, Kernel, QueryStream};
 use kelpie_kir::{Module, ValidModule, validate};
 use parking_lot::Mutex;
 
@@ -184,12 +185,12 @@ pub fn prepare(
     let mut count_modules = Vec::new();
     for (index, pipeline) in pipelines.iter().enumerate() {
         if let Some(kernel) = pipeline.counting().and_then(|counting| counting.kernel.as_ref()) {
-            count_modules.push((index, valid(&kernel.module, &pipeline.name)?, kernel.name.as_str()));
+            count_modules.push((index, valid(&kernel.module, &pipeline.name)?, kernel));
         }
     }
-    let main =
-        modules.iter().zip(pipelines).map(|(module, pipeline)| (module, pipeline.kernel.name.as_str()));
-    let jobs: Vec<_> = main.chain(count_modules.iter().map(|(_, module, name)| (module, *name))).collect();
+    let main = modules.iter().zip(pipelines).map(|(module, pipeline)| (module, &pipeline.kernel));
+    let jobs: Vec<_> =
+        main.chain(count_modules.iter().map(|(_, module, kernel)| (module, *kernel))).collect();
     let mut kernels = compile_all(stream, &jobs)?;
     let counted = kernels.split_off(modules.len());
     let counted = count_modules.into_iter().zip(counted);
@@ -207,11 +208,18 @@ pub fn prepare(
     })
 }
 
+/// What a device is told of a kernel's shape.
+pub fn block_shape(shape: &LaunchShape) -> BlockShape {
+    BlockShape { threads: shape.block_threads, resident: shape.resident }
+}
+
 fn compile_all(
     stream: &dyn QueryStream,
-    jobs: &[(&ValidModule, &str)],
+    jobs: &[(&ValidModule, &CompiledKernel)],
 ) -> Result<Vec<Arc<dyn Kernel>>, EngineError> {
-    let compile = |(module, name): &(&ValidModule, &str)| stream.compile(module, name);
+    let compile = |(module, kernel): &(&ValidModule, &CompiledKernel)| {
+        stream.compile_for(module, &kernel.name, block_shape(&kernel.shape))
+    };
     let kernels: Vec<_> = std::thread::scope(|scope| {
         let others: Vec<_> = jobs.iter().skip(1).map(|job| scope.spawn(move || compile(job))).collect();
         let first: Vec<_> = jobs.iter().take(1).map(compile).collect();

@@ -348,7 +348,7 @@ impl<'a> Run<'a> {
     /// Makes room after a launch that lacked it; `blocks`: how many may want as much of it as the one that ran.
     pub fn grow(&mut self, at: &mut Occasion<'_>, blocks: usize) -> Result<(), EngineError> {
         // Later blocks want room too; workers of a CPU have stopped when there was none.
-        at.is_partial = blocks > 1 || self.setting.stream.device().target().block_threads == 1;
+        at.is_partial = blocks > 1 || at.pipeline.kernel.shape.is_serial();
         at.grown = false;
         self.perform(When::OnGrow, at)?;
         match at.grown {

@@ -113,9 +113,8 @@ impl<'a> StateStore<'a> {
     /// follow from others stay.
     pub fn fitting(&self) -> Result<Vec<u64>, EngineError> {
         let mut capacities = self.capacities.clone();
-        let target = self.device.target();
-        let workers = if target.block_threads == 1 { u64::from(target.resident_blocks) } else { 0 };
-        let slack = (workers + 1) * FITTING_SLACK;
+        let workers = self.program.pipelines.iter().map(|pipeline| pipeline.kernel.shape.workers());
+        let slack = (u64::from(workers.max().unwrap_or(0)) + 1) * FITTING_SLACK;
         for (class, capacity) in self.program.classes.iter().zip(&mut capacities) {
             let fits = match class.growth {
                 Growth::Fixed | Growth::Sized(_) => continue,

@@ -140,7 +140,7 @@ fn combine_moments(cx: &mut Context<'_>, old: &[V], new: &[V]) -> Vec<V> {
 /// Adds a contribution to a cell in memory; `pointer` addresses its first word as `u64`.
 pub fn combine_memory(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V], scope: Scope) {
     // A CPU worker's own table.
-    if scope == Scope::Block && cx.target.block_threads == 1 {
+    if scope == Scope::Block && cx.shape.block_threads == 1 {
         return combine_own(cx, op, pointer, value);
     }
     let &[first, ..] = value else { return cx.impossible("a contribution without parts") };

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Target, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Type};
 
 use super::cells::{CellOp, combine_memory, is_used, read_cell};
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
@@ -16,6 +16,7 @@ use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr,
 use crate::expr::{Expr, lower};
 use crate::operator::Flow;
 use crate::pipeline::{Choices, ColumnInfo};
+use crate::shape::LaunchShape;
 use crate::table::register_type;
 use crate::types::Range;
 use crate::variant::axes::Placement;
@@ -113,16 +114,16 @@ impl DirectTable {
         present: usize,
         cells: &Cells,
         (row_bound, input): (u64, &Input<'_>),
-        (target, choices): (&Target, &Choices<'_>),
+        (shape, choices): (&LaunchShape, &Choices<'_>),
         states: &mut declare::States,
     ) -> Result<DirectTable, Unsupported> {
         let slots: u64 = keys.iter().map(|key| key.values + u64::from(key.nullable)).product();
         let class = fixed_class(states, slots);
         let state = states.state("groups", 8 * cells.words(), class);
-        let is_simt = target.block_threads > 1;
+        let is_simt = shape.block_threads > 1;
         let limit =
-            u64::from(target.shared_bytes).min(if is_simt { BLOCK_TABLES_BYTES } else { WORKER_TABLE_BYTES });
-        let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, target);
+            u64::from(shape.shared_bytes).min(if is_simt { BLOCK_TABLES_BYTES } else { WORKER_TABLE_BYTES });
+        let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
         let block_bytes = (slots + 1) * u64::from(cells.words()) * 8;
         let rule = match choices.micro_model {
             MicroModel::Resolution if is_simt && threads.bytes() <= limit => {
@@ -134,7 +135,7 @@ impl DirectTable {
             MicroModel::Resolution => (Placement::Global, "the table does not fit near memory"),
             _ => (Placement::Global, "the micro model has an atomic a row"),
         };
-        let shared = u64::from(target.shared_bytes);
+        let shared = u64::from(shape.shared_bytes);
         let chosen = input.site.choose(rule, |value| match value {
             Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
             Placement::Thread if threads.bytes() > shared => {

@@ -33,7 +33,6 @@ mod threads;
 
 use std::fmt;
 
-use kelpie_kir::Target;
 use kelpie_kir::builder::V;
 
 use self::cells::combine_memory;
@@ -48,11 +47,11 @@ use self::segments::Segments;
 use self::single::SingleGroup;
 pub(crate) use self::sink::AddToGroups;
 pub(crate) use self::source::Groups;
-pub(crate) use self::threads::{ROWS_PER_THREAD, rows_of_thread};
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::Expr;
 use crate::pipeline::{Choices, ColumnInfo, Growth, column_of};
 use crate::plan::Aggregate;
+use crate::shape::LaunchShape;
 use crate::variant::Site;
 use crate::variant::axes::GroupForm;
 
@@ -106,7 +105,7 @@ impl AggregateOperator {
         keys: &[Expr],
         aggregates: &[Aggregate],
         input: &Input<'_>,
-        on: (&Target, &Choices<'_>),
+        on: (&LaunchShape, &Choices<'_>),
         states: &mut declare::States,
     ) -> Result<AggregateOperator, Unsupported> {
         let row_bound = input.row_bound;
@@ -152,7 +151,7 @@ fn table_of_keys(
     keys: &[ColumnInfo],
     cells: &mut Cells,
     input: &Input<'_>,
-    on: (&Target, &Choices<'_>),
+    on: (&LaunchShape, &Choices<'_>),
     states: &mut declare::States,
 ) -> Result<Box<dyn GroupTable>, Unsupported> {
     let row_bound = input.row_bound;

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{Builtin, Expr as Kir, Pointee, Scalar, Scope, ShuffleMode, Target};
+use kelpie_kir::{Builtin, Expr as Kir, Pointee, Scalar, Scope, ShuffleMode};
 
 use super::cells::{
     CellOp, combine, combine_memory, combine_own, combine_registers, parts_of, read_cell, words_of,
@@ -17,6 +17,7 @@ use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::operator::Flow;
 use crate::pipeline::{Choices, ColumnInfo};
+use crate::shape::LaunchShape;
 use crate::variant::Site;
 use crate::variant::axes::SingleSum;
 use crate::{MicroModel, Resolution};
@@ -56,13 +57,13 @@ impl fmt::Display for SingleGroup {
 impl SingleGroup {
     pub fn plan(
         cells: &Cells,
-        (target, choices): (&Target, &Choices<'_>),
+        (shape, choices): (&LaunchShape, &Choices<'_>),
         site: Site<'_>,
         states: &mut declare::States,
     ) -> Result<SingleGroup, Unsupported> {
         let class = fixed_class(states, 1);
         let state = states.state("group", 8 * cells.words(), class);
-        let has_blocks = target.block_threads > target.lanes;
+        let has_blocks = shape.block_threads > shape.lanes;
         let rule = match (choices.micro_model, choices.resolution) {
             (MicroModel::OperatorAtATime | MicroModel::MultiPass, _) => {
                 (SingleSum::Passes, "the micro model reduces in kernels of their own")
@@ -82,7 +83,7 @@ impl SingleGroup {
             SingleSum::Warp => Method::Warp,
             SingleSum::Block => Method::Block,
             SingleSum::Passes => {
-                let class = fixed_class(states, target.resident_blocks.max(1).into());
+                let class = fixed_class(states, shape.most_blocks.into());
                 Method::Passes { class, sums: states.state("sums", 8 * cells.words(), class) }
             }
         };
@@ -263,8 +264,8 @@ impl SingleEmitter<'_> {
         mut add: impl FnMut(&mut Context<'_>, CellOp, u32, &[V]),
     ) {
         let cells = self.cells;
-        let tree = (!matches!(self.group.method, Method::Warp) && cx.target.block_threads > 1).then(|| {
-            let count = tree_words(cells) * cx.target.block_threads;
+        let tree = (!matches!(self.group.method, Method::Warp) && cx.shape.block_threads > 1).then(|| {
+            let count = tree_words(cells) * cx.shape.block_threads;
             cx.builder.shared("tree", Pointee::Scalar(Scalar::U64), count.max(1))
         });
         for (cell, register) in cells.cells.iter().zip(&self.registers) {
@@ -285,7 +286,7 @@ impl SingleEmitter<'_> {
 
 /// The combination of every lane's cell, in lane 0: a tree of shuffles.
 fn warp_reduce(cx: &mut Context<'_>, op: CellOp, parts: Vec<V>) -> Vec<V> {
-    let lanes = cx.target.lanes;
+    let lanes = cx.shape.lanes;
     let mut parts = parts;
     let mut distance = lanes.next_power_of_two() / 2;
     while distance > 0 {
@@ -314,7 +315,7 @@ fn tree_words(cells: &Cells) -> u32 {
 
 /// The combination of every thread's cell, in thread 0: a tree in shared memory, level by level half as many threads.
 fn block_reduce(cx: &mut Context<'_>, op: CellOp, parts: &[V], tree: V) -> Vec<V> {
-    let threads = cx.target.block_threads;
+    let threads = cx.shape.block_threads;
     let thread = cx.builder.builtin(Builtin::ThreadId);
     write_tree(cx, parts, tree, thread);
     cx.builder.barrier();
@@ -337,7 +338,7 @@ fn block_reduce(cx: &mut Context<'_>, op: CellOp, parts: &[V], tree: V) -> Vec<V
 
 /// The address of a word of a thread (`u32`).
 fn tree_word(cx: &mut Context<'_>, tree: V, word: u32, thread: V) -> V {
-    let first = cx.builder.u32(word * cx.target.block_threads);
+    let first = cx.builder.u32(word * cx.shape.block_threads);
     let index = cx.builder.add(first, thread);
     cx.builder.offset(tree, index)
 }

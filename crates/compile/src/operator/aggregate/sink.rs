@@ -9,7 +9,7 @@ use kelpie_kir::builder::V;
 use super::extremes::keep_better;
 use super::groups::{GroupEmitter, Located};
 use super::segments::Round;
-use super::{AggregateOperator, ROWS_PER_THREAD, distinct};
+use super::{AggregateOperator, distinct};
 use crate::context::{Context, Unsupported};
 use crate::expr::{Expr, columns_read, lower};
 use crate::operator::Flow;
@@ -56,8 +56,8 @@ impl Sink for AddToGroups {
         }
         let groups = table.begin(cx, cells);
         let round = segments.map(|segments| segments.begin(cx, cells));
-        let is_simt = cx.target.lanes > 1 || cx.target.block_threads > 1;
-        let rows_at_once = if job.flags && is_simt { ROWS_PER_THREAD } else { 1 };
+        let strides = job.flags && !cx.shape.is_serial();
+        let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
         Ok(Box::new(AggregateEmitter { plan: &self.0, groups, round, rows_at_once, prepared: Vec::new() }))
     }
 }

@@ -4,15 +4,13 @@
 //! an `i128` sum is an `i64` until it is merged.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Builtin, Pointee, Scalar, Target};
+use kelpie_kir::{Builtin, Pointee, Scalar};
 
 use super::cells::{CellOp, combine, combine_registers, join, split};
 use super::functions::Cells;
 use crate::context::Context;
+use crate::shape::LaunchShape;
 use crate::types::Range;
-
-/// Rows that a thread prepares before it applies the first: their loads hide each other's latency.
-pub const ROWS_PER_THREAD: i64 = 4;
 
 /// Where a thread keeps a part of a cell: an index into its cells of 4 or of 8 bytes.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +44,7 @@ pub struct ThreadCells<'s> {
 
 impl ThreadTables {
     /// Lays the cells out. `thread_rows` is an upper bound of the rows that one thread sees.
-    pub fn plan(slots: u64, cells: &Cells, thread_rows: u64, target: &Target) -> ThreadTables {
+    pub fn plan(slots: u64, cells: &Cells, thread_rows: u64, shape: &LaunchShape) -> ThreadTables {
         let rows = i128::from(thread_rows);
         let (mut halves, mut words) = (0, 0);
         let take = |counter: &mut u32, count: u32| {
@@ -73,7 +71,7 @@ impl ThreadTables {
             };
             places.push(cell.op.parts().iter().map(place).collect());
         }
-        let threads = target.block_threads;
+        let threads = shape.block_threads;
         ThreadTables { places, halves, words, slots, threads }
     }
 
@@ -220,15 +218,6 @@ impl ThreadCells<'_> {
         }
         Some(parts)
     }
-}
-
-/// Rows that one thread of a launch over `rows` rows of a table sees, at most. The engine launches enough blocks to fill the
-/// device, or at least one thread a row.
-pub fn rows_of_thread(rows: u64, target: &Target) -> u64 {
-    let rows_at_once = u64::from(target.resident_blocks.max(1))
-        .saturating_mul(u64::from(target.block_threads))
-        .saturating_mul(ROWS_PER_THREAD as u64);
-    rows.div_ceil(rows_at_once).max(1).saturating_mul(ROWS_PER_THREAD as u64)
 }
 
 /// Sets `count` elements of a shared array to zero, the threads of the block side by side.

@@ -52,7 +52,7 @@ impl Sink for SortRows {
         if job.counting.is_some() || job.flags {
             return Ok(Box::new(DenseEmitter::begin(sort, cx, job)));
         }
-        let serial = cx.target.lanes == 1 && cx.target.block_threads == 1;
+        let serial = cx.shape.is_serial();
         let wanted = sort.fetch.filter(|wanted| serial && (1..=top::MAX_ROWS).contains(wanted));
         let heap = wanted.map(|wanted| Heap::begin(cx, wanted));
         let positional = job.keeps_all && sort.single && heap.is_none();

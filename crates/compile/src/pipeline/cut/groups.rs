@@ -80,9 +80,9 @@ impl Cut<'_> {
             is_single: rows.branches.iter().all(Open::is_single),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
         };
-        let (target, choices) = (self.target, self.choices);
+        let (shape, choices) = (self.shape, self.choices);
         let states = self.states.of(Purpose::Table);
-        let operator = AggregateOperator::plan(keys, aggregates, &input, (target, choices), states)?;
+        let operator = AggregateOperator::plan(keys, aggregates, &input, (shape, choices), states)?;
         let operator = Arc::new(operator);
         self.close(rows.branches, Arc::new(AddToGroups(Arc::clone(&operator))));
         if operator.has_partials() {

@@ -29,7 +29,7 @@ impl Shared {
 
     /// Declares it.
     pub fn declare(cx: &mut Context<'_>, cells: &Cells) -> Shared {
-        let threads = cx.target.block_threads;
+        let threads = cx.shape.block_threads;
         let mut array = |name, scalar, count| cx.builder.shared(name, Pointee::Scalar(scalar), count);
         Shared {
             keys: array("segment_keys", Scalar::U64, threads),
@@ -47,7 +47,7 @@ fn part_words(cells: &Cells) -> u32 {
 
 /// Sorts and reduces the block's rows. How many segments there are, less three times the rows that join one (`i32`).
 pub fn in_block(cx: &mut Context<'_>, cells: &Cells, round: &Round, shared: Shared) -> V {
-    let threads = cx.target.block_threads;
+    let threads = cx.shape.block_threads;
     let thread = cx.builder.builtin(Builtin::ThreadId);
     let own_slot = cx.builder.read(round.slot);
     let own = read(cx, &round.parts);
@@ -88,7 +88,7 @@ pub fn in_block(cx: &mut Context<'_>, cells: &Cells, round: &Round, shared: Shar
 /// Sorts the block's threads by their slots: the slot and, in the lower bits, the thread that come to this one's place.
 /// Leaves all of them in `shared.keys`.
 fn sorted_key(cx: &mut Context<'_>, shared: Shared, slot: V) -> V {
-    let threads = cx.target.block_threads;
+    let threads = cx.shape.block_threads;
     let b = &mut *cx.builder;
     let thread = b.builtin(Builtin::ThreadId);
     let (bits, wide) = (b.i64(threads.trailing_zeros().into()), b.convert(thread, Scalar::U64));
@@ -147,7 +147,7 @@ fn count_balance(cx: &mut Context<'_>, shared: Shared, slot: V, is_head: V) {
 
 /// Reduces sorted rows: for each segment, its first place has the sum. Ends with a barrier.
 fn reduce_tree(cx: &mut Context<'_>, cells: &Cells, shared: Shared) {
-    let threads = cx.target.block_threads;
+    let threads = cx.shape.block_threads;
     let thread = cx.builder.builtin(Builtin::ThreadId);
     let mut half = 1;
     while half < threads {
@@ -176,7 +176,7 @@ fn reduce_tree(cx: &mut Context<'_>, cells: &Cells, shared: Shared) {
 
 /// The address of word `word` of the contributions at `place` (`u32`).
 fn word_at(cx: &mut Context<'_>, shared: Shared, word: u32, place: V) -> V {
-    let first = cx.builder.u32(word * cx.target.block_threads);
+    let first = cx.builder.u32(word * cx.shape.block_threads);
     let index = cx.builder.add(first, place);
     cx.builder.offset(shared.words, index)
 }

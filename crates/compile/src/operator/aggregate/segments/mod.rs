@@ -29,7 +29,7 @@ mod block;
 mod warp;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{Builder, CompareOp, Target};
+use kelpie_kir::{Builder, CompareOp};
 
 use self::block::{Shared, in_block};
 use self::warp::{in_warp, reduce_in_warp};
@@ -38,6 +38,7 @@ use super::cells::{CellOp, combine_registers};
 use super::functions::Cells;
 use crate::context::{Context, Unsupported};
 use crate::pipeline::Choices;
+use crate::shape::LaunchShape;
 use crate::variant::axes::SegmentSum;
 use crate::{MicroModel, Resolution};
 
@@ -88,21 +89,21 @@ impl Segments {
         cells: &Cells,
         groups: u64,
         input: &Input<'_>,
-        (target, choices): (&Target, &Choices<'_>),
+        (shape, choices): (&LaunchShape, &Choices<'_>),
     ) -> Result<Option<Segments>, Unsupported> {
-        let threads = target.block_threads;
+        let threads = shape.block_threads;
         if input.is_sorted {
             let form = if threads == 1 { Form::SortedWorker } else { Form::SortedWarp };
             return Ok(Some(Segments { form }));
         }
         let warp = match () {
-            () if target.lanes == 1 => Err("a CPU's worker is one thread"),
+            () if shape.lanes == 1 => Err("a CPU's worker is one thread"),
             () if !input.is_single => Err("threads are not together in a loop over matches"),
-            () if !target.lanes.is_power_of_two() => Err("lanes are no power of two"),
+            () if !shape.lanes.is_power_of_two() => Err("lanes are no power of two"),
             () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => Err("texts are not added up"),
             () => Ok(()),
         };
-        let fits = Shared::bytes(cells, threads) <= SHARED_LIMIT.min(target.shared_bytes.into());
+        let fits = Shared::bytes(cells, threads) <= SHARED_LIMIT.min(shape.shared_bytes.into());
         let block = match (warp, fits) {
             (Ok(()), false) => Err("rows of a block do not fit its memory"),
             (Ok(()), true) if !threads.is_power_of_two() => Err("threads are no power of two"),

@@ -39,7 +39,7 @@ pub fn in_warp(cx: &mut Context<'_>, cells: &Cells, round: &Round) -> V {
 /// Reduces the segments of equal slots among the warp's lanes; `parts` are the parts of all cells. Leaves the sums to the
 /// first lane of each segment: whether that is this one (`bool`).
 pub fn reduce_in_warp(cx: &mut Context<'_>, cells: &Cells, round: &Round, slot: V, parts: Vec<V>) -> V {
-    let (is_head, distance) = segment_of_lane(cx.builder, cx.target, slot);
+    let (is_head, distance) = segment_of_lane(cx.builder, &cx.shape, slot);
     let mut parts = parts.into_iter();
     let mut values = Vec::new();
     for cell in &cells.cells {
@@ -53,7 +53,7 @@ pub fn reduce_in_warp(cx: &mut Context<'_>, cells: &Cells, round: &Round, slot: 
 /// Sorts the warp's lanes by their slots: which lane comes to this one's place. The slots may be sorted by their lower bits
 /// only: that costs segments, not answers.
 fn sorted_lane(cx: &mut Context<'_>, slot: V) -> V {
-    let lanes = cx.target.lanes;
+    let lanes = cx.shape.lanes;
     let b = &mut *cx.builder;
     let (lane, bits) = (b.builtin(Builtin::LaneId), b.u32(lanes.trailing_zeros()));
     let low = b.convert(slot, Scalar::U32);
@@ -76,7 +76,7 @@ fn sorted_lane(cx: &mut Context<'_>, slot: V) -> V {
 fn reduce_segment(cx: &mut Context<'_>, op: CellOp, parts: Vec<V>, distance: V) -> Vec<V> {
     let mut parts = parts;
     let mut step = 1;
-    while step < cx.target.lanes {
+    while step < cx.shape.lanes {
         let lane = cx.builder.u32(step);
         let other: Vec<V> = parts.iter().map(|part| shuffle(cx, ShuffleMode::Down, *part, lane)).collect();
         let joins = cx.builder.lt(lane, distance);
