@@ -9,6 +9,9 @@ use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, HostAction, Program, ScanInfo, Task};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
+use kelpie_compile::primitives::reduce::{self, Reduction};
+use kelpie_compile::primitives::{radix, scan, segments};
+use kelpie_compile::shape::{LaunchShape, ShapeChoices};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::{MicroModel, Resolution};
 use kelpie_kir::{Scalar, Target, text, validate};
@@ -399,6 +402,61 @@ fn many_groups_are_not_resolved() {
     {
         let name = &compile(&groups(&keys), &gpu, MicroModel::Resolution).pipelines[0].name;
         assert_eq!(name.contains("segments in warps"), resolved, "{keys:?}: {name}");
+    }
+}
+
+/// In blocks of less than a warp to blocks of 32 warps, bounded as they are launched: pipelines that differ by their
+/// blocks, and the primitives.
+#[test]
+fn kernels_in_blocks_of_every_size_pass_nvrtc() {
+    let nvrtc = match kelpie_device::nvrtc::get() {
+        Ok(nvrtc) => nvrtc,
+        Err(error) => return kelpie_device::testing::skip("nvrtc", &error),
+    };
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let duplicates = BTreeSet::new();
+    let mut seen = std::collections::HashSet::new();
+    for (threads, resident) in
+        [(8, None), (32, Some(32)), (64, None), (128, Some(8)), (512, None), (1024, None)]
+    {
+        let forced = ShapeChoices { block_threads: Some(threads), resident, ..ShapeChoices::default() };
+        let shape = LaunchShape::new(&gpu, &forced).expect("a shape");
+        let mut modules = vec![
+            scan::module(&shape, Scalar::U32).expect("valid"),
+            radix::module(&shape).expect("valid"),
+            reduce::module(&shape, Scalar::U64, Reduction::Sum).expect("valid"),
+            segments::module(&shape, Scalar::F64, Reduction::Sum).expect("valid"),
+        ];
+        for (query, micro_model, resolution) in [
+            (q1(), MicroModel::Resolution, Resolution::Simd),
+            (q6(), MicroModel::Resolution, Resolution::WorkEfficient),
+            (q6(), MicroModel::MultiPass, Resolution::Simd),
+            (selection(), MicroModel::Resolution, Resolution::WorkEfficient),
+            (groups(&[7, 8]), MicroModel::Resolution, Resolution::Simd),
+            (groups(&[7, 8]), MicroModel::Resolution, Resolution::WorkEfficient),
+            (joined(), MicroModel::Resolution, Resolution::Simd),
+        ] {
+            let choices = Choices { resolution, shape: forced, ..Choices::new(micro_model, &duplicates) };
+            let infos = [query.1.clone(), query.1.clone()];
+            let program = pipeline::compile_with(&query.0, &infos, &gpu, &choices).expect("it compiles");
+            let shapes =
+                program.pipelines.iter().flat_map(CompiledPipeline::kernels).map(|kernel| &kernel.shape);
+            assert!(shapes.into_iter().all(|own| *own == shape));
+            modules.extend(program.pipelines.into_iter().flat_map(CompiledPipeline::into_modules));
+        }
+        let options = kelpie_backend::cuda::Options {
+            block_threads: Some(threads),
+            resident_blocks: resident,
+            kernel: None,
+        };
+        for module in modules {
+            let module = validate(module).expect("valid");
+            let source = kelpie_backend::cuda::print_with(&module, &options).expect("prints");
+            if seen.insert(source.clone()) {
+                let compiled = nvrtc.compile(&source, "sm_90", "shaped");
+                assert!(compiled.is_ok(), "{threads} threads: {:?}\n{source}", compiled.err());
+            }
+        }
     }
 }
 
