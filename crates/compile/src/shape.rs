@@ -1,7 +1,7 @@
 //! The shape of a kernel's launches: how many threads a block has, how many blocks there are, and so how many rows a thread
 //! sees. Code is generated for one shape, and what it proves from the shape holds in launches of that shape only: a thread's
 //! sum has 4 bytes where so many rows cannot exceed them. So the shape is a value that is made once, goes with the code, and
-//! is what the engine launches by. Nobody else computes a grid.
+//! is what the engine launches by: no other code knows how many blocks there are.
 
 use kelpie_kir::Target;
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, Device, DeviceKind, HostCopy, KernelArgument, QueryStream};
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, Builtin, Module, Scalar, Type, TypeError, ValidModule, validate};
 
 use crate::error::EngineError;
 use crate::launch::submit;
+use crate::stage::block_shape;
 
 /// Bandwidths in bytes a nanosecond, which are GB a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,7 +51,8 @@ fn read(stream: &dyn QueryStream, data: &Buffer, bytes: usize) -> Result<f64, En
     let module: ValidModule = module()
         .map_err(|error| internal(error.to_string()))
         .and_then(|module| validate(module).map_err(|error| internal(error.to_string())))?;
-    let kernel = device.compile(&module, KERNEL)?;
+    let shape = LaunchShape::of(device.target());
+    let kernel = stream.compile_for(&module, KERNEL, block_shape(&shape))?;
     let out = device.allocate(16)?;
     let arguments = [
         KernelArgument::Buffer(Arc::clone(data), 0),
@@ -57,7 +60,7 @@ fn read(stream: &dyn QueryStream, data: &Buffer, bytes: usize) -> Result<f64, En
         KernelArgument::Buffer(out, 0),
     ];
     let cancel = CancelToken::default();
-    let blocks = device.target().resident_blocks.max(1);
+    let blocks = shape.most_blocks;
     best(bytes, || Ok(submit(stream, kernel.as_ref(), blocks, &arguments, &cancel)?.time_ns))
 }
 

@@ -5,7 +5,7 @@
 pub struct Target {
     /// Threads that run in lock step: 32 on NVIDIA GPUs, 1 on a CPU, any 1..=32 in the interpreter.
     pub lanes: u32,
-    /// Threads of a block that generated kernels are launched with; a multiple of `lanes`.
+    /// Threads of a block that suit most kernels, which may be launched with others; a multiple of `lanes`.
     pub block_threads: u32,
     /// Shared memory that one block may use, in bytes. On a CPU: the memory of a worker.
     pub shared_bytes: u32,
