@@ -7,6 +7,7 @@
 //! given out and is forgotten meanwhile gets another number, and the old column is never asked for again.
 
 pub(crate) mod reading;
+pub(crate) mod sharing;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock};

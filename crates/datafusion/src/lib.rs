@@ -4,6 +4,7 @@
 //! DataFusion's. [`install`] adds it to a session in one line. [`KelpieSession`] is a `SessionContext` with the rule, its options (`kelpie.*`) and tables of local
 //! files. Values, types and errors are DataFusion's.
 
+mod cores;
 mod deep;
 mod derived;
 mod exec;

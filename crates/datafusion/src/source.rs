@@ -1,8 +1,7 @@
 //! Tables that the engine reads through DataFusion's readers.
 
 use std::fmt::{self, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -24,8 +23,10 @@ use kelpie_engine::source::{BatchConsumer, ColumnKey, Expected, Lease};
 use kelpie_engine::{CancelToken, EngineError, TableSource};
 use tokio::runtime::Handle;
 
+use crate::cores::on_all_cores;
 use crate::derived::Derived;
 use crate::derived::reading::{Reading, pruning};
+use crate::derived::sharing::Sharing;
 use crate::expected;
 use crate::memory_identity::{self, MemoryIdentity};
 use crate::whole_files::whole_files;
@@ -374,41 +375,18 @@ impl TableSource for BoundTable {
         let table = self.table.as_ref();
         let width = table.schema.fields().len();
         if table.conditions.is_empty() && columns.iter().all(|column| *column < width) {
-            return self.read_stored(columns, consumer, cancel);
+            return self.read_stored(columns, consumer, None, cancel);
         }
         let reading = Reading::new(table, &self.schema, columns)?;
-        let making = |partition, batch| consumer(partition, reading.made_of(batch)?);
-        self.read_stored(reading.stored(), &making, cancel)
-    }
-}
-
-/// One thread a core takes partition after partition; the first error stops all.
-fn on_all_cores(
-    partitions: usize,
-    read: &(dyn Fn(usize) -> Result<(), EngineError> + Sync),
-) -> Result<(), EngineError> {
-    let cores = thread::available_parallelism().map_or(1, |n| n.get());
-    let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
-    thread::scope(|scope| {
-        for _ in 0..cores.min(partitions) {
-            scope.spawn(|| {
-                loop {
-                    let partition = next.fetch_add(1, Ordering::Relaxed);
-                    if partition >= partitions {
-                        return;
-                    }
-                    if let Err(error) = read(partition) {
-                        next.store(partitions, Ordering::Relaxed);
-                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                        return;
-                    }
-                }
-            });
+        if !table.conditions.is_empty() {
+            // Few rows are left of every batch: more threads than read would cost more than they do.
+            let making = |partition, batch| consumer(partition, reading.made_of(batch)?);
+            return self.read_stored(reading.stored(), &making, None, cancel);
         }
-    });
-    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None => Ok(()),
+        let making = |batch| reading.made_of(batch);
+        let sharing = Sharing::new(self.partitions(), &making, consumer, cancel);
+        let take = |partition, batch| sharing.take(partition, batch);
+        self.read_stored(reading.stored(), &take, Some(&sharing), cancel)
     }
 }
 
@@ -424,6 +402,7 @@ impl BoundTable {
         &self,
         columns: &[usize],
         consumer: &BatchConsumer<'_>,
+        sharing: Option<&Sharing<'_>>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
         match &self.table.data {
@@ -438,10 +417,10 @@ impl BoundTable {
                 };
                 match self.pieces.len() {
                     1 => read(0),
-                    partitions => on_all_cores(partitions, &read),
+                    partitions => on_all_cores(partitions, &read, sharing),
                 }
             }
-            Data::Files(config) => self.read_files(config, columns, consumer, cancel),
+            Data::Files(config) => self.read_files(config, columns, consumer, (sharing, cancel)),
         }
     }
 
@@ -450,7 +429,7 @@ impl BoundTable {
         config: &FileScanConfig,
         columns: &[usize],
         consumer: &BatchConsumer<'_>,
-        cancel: &CancelToken,
+        (sharing, cancel): (Option<&Sharing<'_>>, &CancelToken),
     ) -> Result<(), EngineError> {
         let source = pruned_source(config.file_source(), &self.table);
         let config = FileScanConfigBuilder::from(config.clone())
@@ -460,7 +439,8 @@ impl BoundTable {
             .map_err(|error| self.error(None, &error))?
             .build();
         let scan = DataSourceExec::from_data_source(config);
-        on_all_cores(self.groups.len(), &|partition| self.read_partition(&scan, partition, consumer, cancel))
+        let read = |partition| self.read_partition(&scan, partition, consumer, cancel);
+        on_all_cores(self.groups.len(), &read, sharing)
     }
 
     fn read_partition(
