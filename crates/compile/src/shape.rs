@@ -19,6 +19,8 @@ pub struct ShapeChoices {
     pub block_threads: Option<u32>,
     /// Blocks of a launch, at most.
     pub blocks: Option<u32>,
+    /// Rows that a thread works on in one turn of the row loop, at most.
+    pub thread_rows: Option<u32>,
     /// Blocks that are to be resident on a multiprocessor: the compiler uses no more registers than that leaves.
     pub resident: Option<u32>,
 }
@@ -61,7 +63,9 @@ impl LaunchShape {
             _ => {
                 let shape = LaunchShape::with_threads(target, threads);
                 let most_blocks = choices.blocks.unwrap_or(shape.most_blocks).max(1);
-                return Ok(LaunchShape { most_blocks, resident: choices.resident, ..shape });
+                let rows_per_thread = choices.thread_rows.unwrap_or(shape.rows_per_thread).max(1);
+                let resident = choices.resident;
+                return Ok(LaunchShape { most_blocks, rows_per_thread, resident, ..shape });
             }
         };
         Err(format!("blocks of {threads} threads: {reason}"))
@@ -143,7 +147,11 @@ mod tests {
         for (lanes, threads, blocks) in [(1, 2, 1), (4, 8, 3), (4, 2, 5), (32, 64, 2), (32, 8, 7), (3, 9, 4)]
         {
             let target = Target::simt(lanes, lanes.max(2), 1 << 10, 4);
-            let choices = ShapeChoices { block_threads: Some(threads), blocks: Some(blocks), resident: None };
+            let choices = ShapeChoices {
+                block_threads: Some(threads),
+                blocks: Some(blocks),
+                ..ShapeChoices::default()
+            };
             let shape = LaunchShape::new(&target, &choices).expect("a shape");
             for most in [0, 1, 7, 64, 100, 257, 1000] {
                 let promised = shape.rows_of_thread(most);

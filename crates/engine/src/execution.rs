@@ -322,12 +322,14 @@ impl Execution<'_> {
         let (device, model, local) = (self.device.name(), self.options.micro_model, self.options.resolution);
         let (host, direct) = (self.options.host_sort_rows, movement.initial_bytes);
         let metered = if self.options.meter { "metered" } else { "" };
-        let forced = &self.options.variants;
+        let (forced, shape) = (&self.options.variants, self.options.shape);
         let base = format!(
-            "{device:?} {metered} {model:?} {local:?} {host:?} {direct:?} {forced:?} {plan:?} {infos:?}"
+            "{device:?} {metered} {model:?} {local:?} {host:?} {direct:?} {forced:?} {shape:?} {plan:?} {infos:?}"
         );
+        // Whether keys are unique is the data's, however it is computed.
+        let data = format!("{plan:?} {infos:?}");
         loop {
-            let duplicates = self.engine.broken.lock().get(&base).cloned().unwrap_or_default();
+            let duplicates = self.engine.broken.lock().get(&data).cloned().unwrap_or_default();
             let (prepared, fresh) = self.prepare(plan, &infos, &base, &duplicates, direct)?;
             if let Some((stage, out)) = &mut self.explain {
                 describe(&prepared, *stage, &self.device, out)?;
@@ -351,7 +353,7 @@ impl Execution<'_> {
                 }
                 // The same stage may run elsewhere at the same time, and have found the same.
                 Outcome::Duplicate(join) => {
-                    self.engine.broken.lock().entry(base.clone()).or_default().insert(join);
+                    self.engine.broken.lock().entry(data.clone()).or_default().insert(join);
                 }
             }
         }

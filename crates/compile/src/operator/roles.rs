@@ -19,6 +19,7 @@ use super::places::Dense;
 use crate::context::{Context, Unsupported};
 use crate::expr::Expr;
 use crate::pipeline::{ColumnInfo, Counting, HostAction, Rows};
+use crate::shape::LaunchShape;
 use crate::variant::axes::WritePlaces;
 
 /// What follows in a kernel: emits the rest of a row's way.
@@ -142,6 +143,12 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// Whether it can be emitted for launches of a shape, in which no thread brings it more than `thread_rows` rows, or what it
+    /// lacks there.
+    fn admits(&self, _shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Emits a kernel that has no loop over the source's rows; whether this is one. `rows`: how many there are, `i64`.
     fn emit_alone(&self, _cx: &mut Context<'_>, _rows: V) -> Result<bool, Unsupported> {
         Ok(false)
@@ -202,6 +209,8 @@ pub(crate) struct Job<'a> {
     pub keeps_all: bool,
     /// How rows find their places, where they are written densely.
     pub places: WritePlaces,
+    /// Rows that come to one thread's [`Emitter::row`] in a launch, at most.
+    pub thread_rows: u64,
 }
 
 /// An array of rows that a sink writes densely.

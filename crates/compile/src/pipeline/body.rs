@@ -41,7 +41,8 @@ impl Body<'_> {
             return Ok(());
         }
         let &ChunkVariants { flags, places, keeps_all, .. } = self.variants;
-        let job = Job { rows, counting, needed: self.needed, flags, keeps_all, places };
+        let thread_rows = self.pipeline.thread_bound(&cx.shape);
+        let job = Job { rows, counting, needed: self.needed, flags, keeps_all, places, thread_rows };
         let mut emitter = sink.begin(cx, &job)?;
         if !cx.shape.is_serial() {
             self.grid_stride(cx, &job, &mut *emitter)?;

@@ -91,10 +91,8 @@ struct Open {
     steps: Vec<Arc<dyn Step>>,
     /// An upper bound of its rows.
     bound: u64,
-    /// An upper bound of those that one thread sees.
-    thread_bound: u64,
-    /// An upper bound of the source's rows that one thread sees, where `thread_bound` relies on one: launches answer for it.
-    thread_rows: u64,
+    /// The source's rows, at most, where the grid shares them out among its threads and each becomes one row at most.
+    shared_out: Option<u64>,
     prunes: Vec<Prune>,
     /// Counts of build rows without one of which nothing is delivered.
     skips: Vec<usize>,
@@ -104,38 +102,32 @@ struct Open {
 
 impl Open {
     /// An open pipeline without steps.
-    fn new(source: impl Source + 'static, bound: u64, thread_bound: u64) -> Open {
+    fn new(source: impl Source + 'static, bound: u64) -> Open {
         let (before, steps, prunes, skips) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Open {
-            before,
-            source: Arc::new(source),
-            steps,
-            bound,
-            thread_bound,
-            thread_rows: u64::MAX,
-            prunes,
-            skips,
-            sorted: None,
-        }
+        Open { before, source: Arc::new(source), steps, bound, shared_out: None, prunes, skips, sorted: None }
     }
 
     /// As [`Open::new`], of a source whose rows the grid shares out among its threads.
-    fn shared_out(source: impl Source + 'static, rows: u64, shape: &LaunchShape) -> Open {
-        let thread_rows = shape.rows_of_thread(rows);
-        Open { thread_rows, ..Open::new(source, rows, thread_rows) }
+    fn shared_out(source: impl Source + 'static, rows: u64) -> Open {
+        Open { shared_out: Some(rows), ..Open::new(source, rows) }
+    }
+
+    /// An upper bound of the rows that one thread brings to the sink.
+    fn thread_bound(&self, shape: &LaunchShape) -> u64 {
+        self.shared_out.map_or(self.bound, |rows| shape.rows_of_thread(rows))
     }
 
     /// Ends it in memory, from where it goes on.
-    fn materialize(&mut self, rows: Arc<RowStore>, shape: &LaunchShape) {
+    fn materialize(&mut self, rows: Arc<RowStore>) {
         let bound = self.bound;
         let after = MaterializedRows(Arc::clone(&rows));
         let after = match rows.is_dense() {
-            true => Open::shared_out(after, bound, shape),
-            false => Open::new(after, bound, bound),
+            true => Open::shared_out(after, bound),
+            false => Open::new(after, bound),
         };
-        let Open { mut before, source, steps, prunes, skips, thread_rows, sorted, .. } =
+        let Open { mut before, source, steps, prunes, skips, shared_out, sorted, .. } =
             std::mem::replace(self, after);
-        before.push(Part { source, steps, prunes, skips: skips.clone(), rows, bound, thread_rows, sorted });
+        before.push(Part { source, steps, prunes, skips: skips.clone(), rows, bound, shared_out, sorted });
         (self.before, self.skips) = (before, skips);
     }
 
@@ -198,7 +190,7 @@ struct Part {
     skips: Vec<usize>,
     rows: Arc<RowStore>,
     bound: u64,
-    thread_rows: u64,
+    shared_out: Option<u64>,
     sorted: Option<Sorting>,
 }
 
@@ -280,7 +272,7 @@ impl Cut<'_> {
         let states = self.states.of(Purpose::Output);
         let output = OutputOperator::plan_ordered(&fields, &infos, bound, operator.delivered(), states)?;
         let sorting = operator.sorting(Some(output.class()));
-        let mut open = Open::new(SortedRows(operator), bound, bound);
+        let mut open = Open::new(SortedRows(operator), bound);
         open.sorted = Some(sorting);
         let layout = output.layout();
         self.close(vec![open], Arc::new(output));
@@ -295,18 +287,9 @@ impl Cut<'_> {
         for mut open in branches {
             let mut continues = false;
             for part in std::mem::take(&mut open.before) {
-                let Part { source, steps, prunes, skips, rows, bound, thread_rows, sorted } = part;
-                let part = Open {
-                    before: Vec::new(),
-                    source,
-                    steps,
-                    bound,
-                    thread_bound: bound,
-                    thread_rows,
-                    prunes,
-                    skips,
-                    sorted,
-                };
+                let Part { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
+                let part =
+                    Open { before: Vec::new(), source, steps, bound, shared_out, prunes, skips, sorted };
                 let zeroed = std::mem::take(&mut zeroed);
                 self.end(part, Arc::new(Materialize(rows)), (group, continues), zeroed);
                 continues = true;
@@ -324,7 +307,7 @@ impl Cut<'_> {
         (group, continues): (usize, bool),
         zeroed: Vec<usize>,
     ) {
-        let Open { source, steps, prunes, skips, bound, thread_rows, sorted, .. } = open;
+        let Open { source, steps, prunes, skips, bound, shared_out, sorted, .. } = open;
         let counts = self.counts;
         self.done.push(Pipeline {
             source,
@@ -337,7 +320,7 @@ impl Cut<'_> {
             continues,
             counts,
             bound,
-            thread_rows,
+            shared_out,
             sorted,
         });
     }
@@ -350,7 +333,7 @@ impl Cut<'_> {
             }
             let (layout, states) = (self.layout(), self.states.of(Purpose::Store));
             let stored = RowStore::plan(&rows.columns, open.bound, layout, states)?;
-            open.materialize(Arc::new(stored), self.shape);
+            open.materialize(Arc::new(stored));
         }
         Ok(())
     }
@@ -389,7 +372,7 @@ impl Cut<'_> {
                     layouts: info.layouts.clone(),
                     columns: columns.clone(),
                 };
-                let open = Open::shared_out(source, info.rows, self.shape);
+                let open = Open::shared_out(source, info.rows);
                 Ok(Rows { branches: vec![open], columns })
             }
             Plan::Filter { input, predicate } => {
@@ -465,7 +448,7 @@ impl Cut<'_> {
         let build_fields = build.columns.len();
         let filtered = build.branches.iter().any(Open::is_filtered);
         self.close(build.branches, Arc::new(StoreBuildSide(Arc::clone(&operator))));
-        let stored = || Open::new(StoredRows(Arc::clone(&operator)), build_bound, build_bound);
+        let stored = || Open::new(StoredRows(Arc::clone(&operator)), build_bound);
         if operator.index().is_built() {
             self.close(vec![stored()], Arc::new(IndexRows(Arc::clone(&operator))));
         }
@@ -483,7 +466,7 @@ impl Cut<'_> {
             inside.for_each(|skips| skips.push(rows));
             probe.branches.iter_mut().for_each(|open| open.skip_if_empty(rows));
         }
-        let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound, build_bound);
+        let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if self.prunes(&site, &operator)? {
             probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));
         }
@@ -496,7 +479,7 @@ impl Cut<'_> {
             open.steps.push(Arc::new(Probe(Arc::clone(&operator))));
             open.bound = open.bound.saturating_mul(expansion);
             // What a thread sees is no longer a share of a table's rows.
-            open.thread_bound = if expansion == 1 { open.thread_bound } else { open.bound };
+            open.shared_out = open.shared_out.filter(|_| expansion == 1);
         }
         let mut rows =
             self.end_operator(Rows { branches: probe.branches, columns: operator.columns().to_vec() })?;

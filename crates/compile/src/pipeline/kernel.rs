@@ -6,20 +6,23 @@ use kelpie_kir::{Builder, Target};
 use super::Pipeline;
 use super::actions::{Counting, HostAction, Task, When};
 use super::body::Body;
+use super::launches::shared_bytes;
 use super::memory::{CountMemory, Memory};
 use super::program::{CompiledKernel, CompiledPipeline};
 use super::variants::ChunkVariants;
 use crate::context::{Argument, Context, Unsupported};
 use crate::operator::count::CountRows;
 use crate::operator::roles::{DenseTarget, Sink};
-use crate::shape::LaunchShape;
+use crate::shape::{LaunchShape, ShapeChoices};
 use crate::variant::Chooser;
 use crate::{MicroModel, Resolution};
 
 /// What code generation needs beside the pipeline.
 pub(crate) struct Environment<'a> {
     pub target: &'a Target,
+    /// The shape of launches where nothing else is chosen, and what the caller asked of it.
     pub shape: &'a LaunchShape,
+    pub asked: &'a ShapeChoices,
     pub micro_model: MicroModel,
     pub resolution: Resolution,
     pub chooser: &'a Chooser<'a>,
@@ -111,7 +114,8 @@ impl Generator<'_> {
     ) -> Result<CompiledKernel, Unsupported> {
         let mut builder = Builder::new();
         builder.begin_kernel(name);
-        let mut cx = Context::shaped(&mut builder, self.environment.target, self.environment.shape.clone());
+        let shape = self.variants.shape.clone();
+        let mut cx = Context::shaped(&mut builder, self.environment.target, shape.clone());
         let body =
             Body { pipeline: self.pipeline, variants: self.variants, needed: &self.memory.needed, morsels };
         body.generate(&mut cx, sink, counting)?;
@@ -119,7 +123,12 @@ impl Generator<'_> {
         let arguments = cx.into_arguments();
         builder.end_kernel();
         let module = builder.finish().map_err(Unsupported::internal)?;
-        let (shape, thread_rows) = (self.environment.shape.clone(), self.pipeline.thread_rows);
+        let thread_rows = self.pipeline.rows_of_thread(&shape);
+        let shared = shared_bytes(&module);
+        if shared > u64::from(shape.shared_bytes) {
+            let most = shape.shared_bytes;
+            return Err(Unsupported(format!("{shared} bytes of shared memory, where a block has {most}")));
+        }
         Ok(CompiledKernel { module, name: name.into(), arguments, shape, thread_rows })
     }
 }

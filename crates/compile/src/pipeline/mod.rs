@@ -5,6 +5,7 @@ mod body;
 mod columns;
 mod cut;
 mod kernel;
+mod launches;
 mod memory;
 mod program;
 mod row;
@@ -58,8 +59,8 @@ pub(crate) struct Pipeline {
     pub counts: Option<usize>,
     /// An upper bound of the rows that reach the sink.
     pub bound: u64,
-    /// An upper bound of the source's rows that one thread sees, where one is relied on.
-    pub thread_rows: u64,
+    /// The source's rows, at most, where the grid shares them out among its threads and each becomes one row at most.
+    pub shared_out: Option<u64>,
     /// The sort that makes the order of the source.
     pub sorted: Option<Sorting>,
 }
@@ -135,7 +136,9 @@ pub fn compile_with(
     let mut states = states;
     let memory = memory::plan(&planned, shape, &mut states);
     let &Choices { micro_model, resolution, .. } = choices;
-    let environment = kernel::Environment { target, shape, micro_model, resolution, chooser: &chooser };
+    let asked = &choices.shape;
+    let environment =
+        kernel::Environment { target, shape, asked, micro_model, resolution, chooser: &chooser };
     let numbered = planned.iter().zip(&memory).enumerate();
     let pipelines = numbered.map(|(index, (pipeline, memory))| {
         kernel::generate(&format!("p{index}"), pipeline, memory, &environment)

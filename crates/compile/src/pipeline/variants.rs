@@ -2,9 +2,12 @@
 
 use super::Pipeline;
 use super::kernel::Environment;
+use super::launches;
 use super::speculation::Speculation;
 use crate::context::Unsupported;
 use crate::operator::roles::DenseTarget;
+use crate::shape::LaunchShape;
+use crate::variant::Site;
 use crate::variant::axes::{MorselRows, Predication, SelectionRows, WritePlaces};
 use crate::{MicroModel, Resolution};
 
@@ -18,6 +21,8 @@ pub(super) struct ChunkVariants<'a> {
     pub keeps_all: bool,
     pub selection: SelectionRows,
     pub morsel: MorselRows,
+    /// How its kernels are launched.
+    pub shape: LaunchShape,
     pub speculation: Speculation<'a>,
 }
 
@@ -57,7 +62,12 @@ impl<'a> ChunkVariants<'a> {
             let rule = (morsel, "an atomic counter costs nothing beside so many rows");
             morsel = chooser.choose(site, rule, |_| Ok(()))?;
         }
-        Ok(ChunkVariants { flags, places, keeps_all: facts.keeps_all, selection, morsel, speculation })
+        let takes_several = flags && pipeline.sink.target().is_none();
+        let base = (environment.shape, environment.asked);
+        let site = Site { chooser, name: site };
+        let shape = launches::choose(&site, pipeline, environment.target, base, takes_several)?;
+        let keeps_all = facts.keeps_all;
+        Ok(ChunkVariants { flags, places, keeps_all, selection, morsel, shape, speculation })
     }
 }
 

@@ -173,6 +173,35 @@ numbers!(
     [4096 = "4096", 16384 = "16384", 65536 = "65536", 262_144 = "262144"]
 );
 
+numbers!(
+    /// Rows that a thread prepares before it adds the first to its group: `pipeline/launches`.
+    ThreadRows, "thread_rows", Chunk, "rows that a thread works on in one turn of the row loop",
+    [1 = "1", 2 = "2", 4 = "4", 8 = "8"]
+);
+
+numbers!(
+    /// Threads of a block: `pipeline/launches`.
+    BlockThreads, "block_threads", Chunk, "threads of a block",
+    [8 = "8", 16 = "16", 32 = "32", 64 = "64", 128 = "128", 256 = "256", 512 = "512", 1024 = "1024"]
+);
+
+axis!(
+    /// How many blocks a launch over many rows has: `pipeline/launches`.
+    Blocks, "blocks", Chunk, "blocks of a launch over many rows, beside those that fill the device",
+    {
+        /// A single one.
+        One = "one",
+        /// A quarter of them.
+        Quarter = "quarter",
+        /// Half of them.
+        Half = "half",
+        /// As many as fill the device, or a CPU's workers.
+        Fill = "fill",
+        /// Twice as many.
+        Double = "double",
+    }
+);
+
 /// Every axis.
 pub const ALL: &[Axis] = &[
     GroupForm::AXIS,
@@ -187,4 +216,7 @@ pub const ALL: &[Axis] = &[
     WritePlaces::AXIS,
     SelectionRows::AXIS,
     MorselRows::AXIS,
+    ThreadRows::AXIS,
+    BlockThreads::AXIS,
+    Blocks::AXIS,
 ];

@@ -64,7 +64,7 @@ enum Place {
     /// In a table of the block (a CPU: of the worker).
     Block,
     /// In a table of the thread.
-    Threads(ThreadTables),
+    Threads,
 }
 
 impl fmt::Display for DirectTable {
@@ -72,7 +72,7 @@ impl fmt::Display for DirectTable {
         let place = match &self.place {
             Place::Device => "",
             Place::Block => ", in blocks",
-            Place::Threads(_) => ", in threads",
+            Place::Threads => ", in threads",
         };
         write!(f, "direct, {} slots{place}", self.slots)
     }
@@ -108,6 +108,15 @@ pub fn domain(keys: &[ColumnInfo], limit: u64) -> Result<(Vec<DenseKey>, u64), S
     Ok((dense, stride))
 }
 
+/// Whether a block's tables fit its memory.
+fn tables_fit(bytes: u64, shape: &LaunchShape) -> Result<(), String> {
+    let most = shape.shared_bytes;
+    match bytes <= most.into() {
+        true => Ok(()),
+        false => Err(format!("tables of {bytes} bytes do not fit a block's {most}")),
+    }
+}
+
 impl DirectTable {
     pub fn plan(
         keys: Vec<DenseKey>,
@@ -135,19 +144,14 @@ impl DirectTable {
             MicroModel::Resolution => (Placement::Global, "the table does not fit near memory"),
             _ => (Placement::Global, "the micro model has an atomic a row"),
         };
-        let shared = u64::from(shape.shared_bytes);
         let chosen = input.site.choose(rule, |value| match value {
             Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
-            Placement::Thread if threads.bytes() > shared => {
-                Err(format!("tables of {} bytes do not fit a block's {shared}", threads.bytes()))
-            }
-            Placement::Block if block_bytes > shared => {
-                Err(format!("a table of {block_bytes} bytes does not fit a block's {shared}"))
-            }
-            Placement::Thread | Placement::Block | Placement::Global => Ok(()),
+            Placement::Thread => tables_fit(threads.bytes(), shape),
+            Placement::Block => tables_fit(block_bytes, shape),
+            Placement::Global => Ok(()),
         })?;
         let place = match chosen {
-            Placement::Thread => Place::Threads(threads),
+            Placement::Thread => Place::Threads,
             Placement::Block => Place::Block,
             Placement::Global => Place::Device,
         };
@@ -257,11 +261,25 @@ impl GroupTable for DirectTable {
         self.is_local()
     }
 
+    fn admits(&self, cells: &Cells, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
+        let Place::Threads = self.place else { return Ok(()) };
+        let bytes = ThreadTables::plan(self.slots + 1, cells, thread_rows, shape).bytes();
+        tables_fit(bytes, shape)
+    }
+
     /// Clears the local table. Its last slot takes the dead rows.
-    fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells) -> Box<dyn GroupEmitter + 's> {
+    fn begin<'s>(
+        &'s self,
+        cx: &mut Context<'_>,
+        cells: &'s Cells,
+        thread_rows: u64,
+    ) -> Box<dyn GroupEmitter + 's> {
         let local = match &self.place {
             Place::Device => Local::None,
-            Place::Threads(tables) => Local::Threads(tables.begin(cx)),
+            Place::Threads => {
+                let tables = ThreadTables::plan(self.slots + 1, cells, thread_rows, &cx.shape);
+                Local::Threads(tables.begin(cx))
+            }
             Place::Block => {
                 let words = (self.slots as u32 + 1) * cells.words();
                 let table = cx.builder.shared("local_groups", Pointee::Scalar(Scalar::U64), words);
@@ -320,15 +338,15 @@ impl GroupTable for DirectTable {
 struct DirectEmitter<'s> {
     table: &'s DirectTable,
     cells: &'s Cells,
-    local: Local<'s>,
+    local: Local,
 }
 
 /// Where a kernel adds up what goes into the device's table at the end.
-enum Local<'s> {
+enum Local {
     None,
     /// The block's table.
     Block(V),
-    Threads(ThreadCells<'s>),
+    Threads(ThreadCells),
 }
 
 impl GroupEmitter for DirectEmitter<'_> {

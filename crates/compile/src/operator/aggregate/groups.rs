@@ -10,6 +10,7 @@ use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::operator::Flow;
 use crate::pipeline::ColumnInfo;
+use crate::shape::LaunchShape;
 
 /// Where the groups are, planned.
 pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
@@ -36,8 +37,19 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether dead rows can be taken with their flag, without a branch.
     fn takes_flags(&self) -> bool;
 
-    /// Emits what precedes the row loop.
-    fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells) -> Box<dyn GroupEmitter + 's>;
+    /// Whether rows can be added up in launches of a shape, in which no thread sees more than `thread_rows` rows, or what that
+    /// lacks.
+    fn admits(&self, _cells: &Cells, _shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Emits what precedes the row loop. `thread_rows`: rows that one thread sees, at most.
+    fn begin<'s>(
+        &'s self,
+        cx: &mut Context<'_>,
+        cells: &'s Cells,
+        thread_rows: u64,
+    ) -> Box<dyn GroupEmitter + 's>;
 
     /// Where the kernel leaves sums that another kernel reduces: their class and their state.
     fn partials(&self) -> Option<(usize, usize)> {

@@ -57,7 +57,7 @@ impl GroupTable for HashGroups {
         false
     }
 
-    fn begin<'s>(&'s self, _cx: &mut Context<'_>, cells: &'s Cells) -> Box<dyn GroupEmitter + 's> {
+    fn begin<'s>(&'s self, _cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
         Box::new(HashEmitter { table: &self.table, cells })
     }
 

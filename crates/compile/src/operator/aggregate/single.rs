@@ -39,8 +39,8 @@ enum Method {
     Warp,
     /// B3: added up by a block before.
     Block,
-    /// B1: by way of one sum a block, of this class and in this state.
-    Passes { class: usize, sums: usize },
+    /// B1: by way of one sum a block, of this class and in this state, which have room for so many blocks.
+    Passes { class: usize, blocks: u32, sums: usize },
 }
 
 impl fmt::Display for SingleGroup {
@@ -83,8 +83,9 @@ impl SingleGroup {
             SingleSum::Warp => Method::Warp,
             SingleSum::Block => Method::Block,
             SingleSum::Passes => {
-                let class = fixed_class(states, shape.most_blocks.into());
-                Method::Passes { class, sums: states.state("sums", 8 * cells.words(), class) }
+                let blocks = shape.most_blocks;
+                let class = fixed_class(states, blocks.into());
+                Method::Passes { class, blocks, sums: states.state("sums", 8 * cells.words(), class) }
             }
         };
         Ok(SingleGroup { class, state, method })
@@ -135,12 +136,26 @@ impl GroupTable for SingleGroup {
 
     fn partials(&self) -> Option<(usize, usize)> {
         match self.method {
-            Method::Passes { class, sums } => Some((class, sums)),
+            Method::Passes { class, sums, .. } => Some((class, sums)),
             _ => None,
         }
     }
 
-    fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells) -> Box<dyn GroupEmitter + 's> {
+    fn admits(&self, cells: &Cells, shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {
+        match self.method {
+            Method::Atomic | Method::Warp => Ok(()),
+            Method::Block | Method::Passes { .. } if tree_bytes(cells, shape) > shape.shared_bytes.into() => {
+                Err("a tree over so many threads does not fit a block's memory".into())
+            }
+            Method::Block => Ok(()),
+            Method::Passes { blocks, .. } if shape.most_blocks > blocks => {
+                Err(format!("there is room for the sums of {blocks} blocks"))
+            }
+            Method::Passes { .. } => Ok(()),
+        }
+    }
+
+    fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
         let registers = self.registers(cx, cells);
         Box::new(SingleEmitter { group: self, cells, registers })
     }
@@ -311,6 +326,11 @@ fn warp_reduce(cx: &mut Context<'_>, op: CellOp, parts: Vec<V>) -> Vec<V> {
 /// Words a thread of the tree's memory: those of the largest cell.
 fn tree_words(cells: &Cells) -> u32 {
     cells.cells.iter().map(|cell| cell.op.part_words()).max().unwrap_or(0)
+}
+
+/// Shared memory for that tree, in bytes.
+fn tree_bytes(cells: &Cells, shape: &LaunchShape) -> u64 {
+    8 * u64::from(tree_words(cells)) * u64::from(shape.block_threads)
 }
 
 /// The combination of every thread's cell, in thread 0: a tree in shared memory, level by level half as many threads.

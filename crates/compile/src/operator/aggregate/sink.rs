@@ -15,6 +15,7 @@ use crate::expr::{Expr, columns_read, lower};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::pipeline::{HostAction, Task, When};
+use crate::shape::LaunchShape;
 
 /// Adds rows to groups.
 #[derive(Debug)]
@@ -44,6 +45,12 @@ impl Sink for AddToGroups {
         self.0.sets.is_empty() && self.0.table.takes_flags() && self.0.expressions().all(is_speculative)
     }
 
+    fn admits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
+        let AggregateOperator { cells, table, segments, .. } = &*self.0;
+        table.admits(cells, shape, thread_rows)?;
+        segments.as_ref().map_or(Ok(()), |segments| segments.admits(cells, shape))
+    }
+
     fn begin<'s>(
         &'s self,
         cx: &mut Context<'_>,
@@ -54,7 +61,7 @@ impl Sink for AddToGroups {
         if segments.is_none() && cells.cells.iter().any(|cell| !cell.op.is_plain()) {
             cx.declare_scratch();
         }
-        let groups = table.begin(cx, cells);
+        let groups = table.begin(cx, cells, job.thread_rows);
         let round = segments.map(|segments| segments.begin(cx, cells));
         let strides = job.flags && !cx.shape.is_serial();
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };

@@ -36,8 +36,8 @@ pub struct ThreadTables {
 }
 
 /// The tables in one kernel.
-pub struct ThreadCells<'s> {
-    tables: &'s ThreadTables,
+pub struct ThreadCells {
+    tables: ThreadTables,
     halves: Option<V>,
     words: Option<V>,
 }
@@ -82,7 +82,7 @@ impl ThreadTables {
     }
 
     /// Declares and clears the tables; a barrier must follow.
-    pub fn begin(&self, cx: &mut Context<'_>) -> ThreadCells<'_> {
+    pub fn begin(self, cx: &mut Context<'_>) -> ThreadCells {
         let mut table = |name, scalar, cells: u32| {
             let count = self.slots as u32 * cells * self.threads;
             (cells > 0).then(|| {
@@ -97,7 +97,7 @@ impl ThreadTables {
     }
 }
 
-impl ThreadCells<'_> {
+impl ThreadCells {
     /// The address of a cell: cell `index` of the group in `slot`, in the table of `thread`.
     fn address(&self, cx: &mut Context<'_>, place: Place, second: u32, slot: V, thread: V) -> Option<V> {
         let (table, cells, index) = match place {

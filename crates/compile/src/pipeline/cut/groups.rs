@@ -59,7 +59,7 @@ impl Cut<'_> {
         let sort = Arc::new(sort);
         self.close(rows.branches, Arc::new(SortRows(Arc::clone(&sort))));
         let (columns, sorting) = (sort.infos(), sort.sorting(None));
-        let mut open = Open::new(SortedRows(sort), bound, bound);
+        let mut open = Open::new(SortedRows(sort), bound);
         open.sorted = Some(sorting);
         Rows { branches: vec![open], columns }
     }
@@ -76,7 +76,7 @@ impl Cut<'_> {
             site: Site { chooser: self.chooser, name: &site },
             columns: &rows.columns,
             row_bound: rows.bound(),
-            thread_rows: rows.branches.iter().map(|open| open.thread_bound).max().unwrap_or(0),
+            thread_rows: rows.branches.iter().map(|open| open.thread_bound(self.shape)).max().unwrap_or(0),
             is_single: rows.branches.iter().all(Open::is_single),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
         };
@@ -86,12 +86,12 @@ impl Cut<'_> {
         let operator = Arc::new(operator);
         self.close(rows.branches, Arc::new(AddToGroups(Arc::clone(&operator))));
         if operator.has_partials() {
-            let open = Open::new(Groups(Arc::clone(&operator)), 1, 1);
+            let open = Open::new(Groups(Arc::clone(&operator)), 1);
             self.close(vec![open], Arc::new(ReduceSums(Arc::clone(&operator))));
         }
         let (columns, bound) = (operator.columns(), operator.row_bound());
         // Groups lie anywhere in their table: all of them may be one thread's.
-        let open = Open::new(Groups(operator), bound, bound);
+        let open = Open::new(Groups(operator), bound);
         Ok(Rows { branches: vec![open], columns })
     }
 }

@@ -132,6 +132,19 @@ impl Segments {
         })
     }
 
+    /// Whether rows can be resolved in launches of a shape, or what that lacks.
+    pub fn admits(&self, cells: &Cells, shape: &LaunchShape) -> Result<(), String> {
+        let (threads, lanes) = (shape.block_threads, shape.lanes);
+        match self.form {
+            Form::Warp if !lanes.is_power_of_two() => Err("lanes are no power of two".into()),
+            Form::Block if !threads.is_power_of_two() => Err("threads are no power of two".into()),
+            Form::Block if Shared::bytes(cells, threads) > SHARED_LIMIT.min(shape.shared_bytes.into()) => {
+                Err("rows of a block do not fit its memory".into())
+            }
+            Form::Warp | Form::Block | Form::SortedWarp | Form::SortedWorker => Ok(()),
+        }
+    }
+
     /// Who resolves, for people.
     pub fn place(&self) -> &'static str {
         match self.form {

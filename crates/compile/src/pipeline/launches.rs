@@ -1,0 +1,84 @@
+//! How a pipeline's kernels are launched: threads of a block, rows of a thread, blocks. State does not depend on it, so each
+//! pipeline chooses for itself, after its operators: what those keep in a block's memory has to fit.
+
+use kelpie_kir::{Module, Target};
+
+use super::Pipeline;
+use crate::context::Unsupported;
+use crate::shape::{LaunchShape, ShapeChoices};
+use crate::variant::axes::{BlockThreads, Blocks, ThreadRows};
+use crate::variant::{Site, Variant};
+
+impl Pipeline {
+    /// An upper bound of the source's rows that one thread sees in launches of a shape, where its sums rely on one.
+    pub(super) fn rows_of_thread(&self, shape: &LaunchShape) -> u64 {
+        self.shared_out.map_or(u64::MAX, |rows| shape.rows_of_thread(rows))
+    }
+
+    /// An upper bound of the rows that one thread brings to the sink.
+    pub(super) fn thread_bound(&self, shape: &LaunchShape) -> u64 {
+        self.shared_out.map_or(self.bound, |rows| shape.rows_of_thread(rows))
+    }
+
+    /// Whether its kernel can be launched in a shape, or what it lacks.
+    fn admits(&self, target: &Target, choices: &ShapeChoices) -> Result<(), String> {
+        let shape = LaunchShape::new(target, choices)?;
+        self.sink.admits(&shape, self.thread_bound(&shape))
+    }
+}
+
+/// Chooses the shape of a pipeline's launches. `base`: that of the whole program, by what is asked of it (`asked`). What is
+/// asked is no choice. `takes_several`: a thread may work on several rows at once.
+pub(super) fn choose(
+    site: &Site<'_>,
+    pipeline: &Pipeline,
+    target: &Target,
+    (base, asked): (&LaunchShape, &ShapeChoices),
+    takes_several: bool,
+) -> Result<LaunchShape, Unsupported> {
+    // A kernel over rows of its own has one block's work or none of its shape.
+    if pipeline.sink.own_rows().is_some() {
+        return Ok(base.clone());
+    }
+    let mut chosen = *asked;
+    let threads = BlockThreads(base.block_threads.into());
+    if !base.is_serial() && asked.block_threads.is_none() && BlockThreads::ALL.contains(&threads) {
+        let with = |threads: BlockThreads| ShapeChoices { block_threads: Some(threads.0 as u32), ..*asked };
+        let rule = (threads, "the device's");
+        chosen = with(site.choose(rule, |threads| pipeline.admits(target, &with(threads)))?);
+    }
+    let rows = ThreadRows(base.rows_per_thread.into());
+    if !base.is_serial() && takes_several && asked.thread_rows.is_none() && ThreadRows::ALL.contains(&rows) {
+        let before = chosen;
+        let with = |rows: ThreadRows| ShapeChoices { thread_rows: Some(rows.0 as u32), ..before };
+        let rule = (rows, "their loads hide each other's latency");
+        chosen = with(site.choose(rule, |rows| pipeline.admits(target, &with(rows)))?);
+    }
+    if asked.blocks.is_none() {
+        let filling = LaunchShape::new(target, &chosen).map_err(Unsupported)?.most_blocks;
+        let before = chosen;
+        let with = |blocks: Blocks| ShapeChoices { blocks: Some(blocks_of(blocks, filling)), ..before };
+        let rule = (Blocks::Fill, "as many as run at a time");
+        chosen = with(site.choose(rule, |blocks| match blocks {
+            Blocks::Double if base.is_serial() => Err("a CPU has no more workers".into()),
+            _ => pipeline.admits(target, &with(blocks)),
+        })?);
+    }
+    LaunchShape::new(target, &chosen).map_err(Unsupported)
+}
+
+fn blocks_of(blocks: Blocks, filling: u32) -> u32 {
+    match blocks {
+        Blocks::One => 1,
+        Blocks::Quarter => filling.div_ceil(4),
+        Blocks::Half => filling.div_ceil(2),
+        Blocks::Fill => filling,
+        Blocks::Double => filling.saturating_mul(2),
+    }
+}
+
+/// Shared memory of a module's kernels, in bytes: the most that one takes.
+pub(super) fn shared_bytes(module: &Module) -> u64 {
+    let of = |kernel: &kelpie_kir::Function| kernel.shared_layout(&module.structs).bytes;
+    module.kernels.iter().map(|(_, kernel)| of(kernel)).max().unwrap_or(0).into()
+}
