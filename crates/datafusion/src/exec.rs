@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
@@ -32,7 +33,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
-use crate::deep::protect;
+use crate::deep::{protect, with_room};
+use crate::kept::fresh;
 use crate::options::{Fallback, KelpieOptions};
 use crate::report;
 use crate::rule::merged_properties;
@@ -56,6 +58,8 @@ pub struct KelpieExec {
     depth: usize,
     metrics: ExecutionPlanMetricsSet,
     run: Arc<Mutex<Option<Run>>>,
+    /// Whether any copy of it ran on DataFusion's operators.
+    fell_back: Arc<AtomicBool>,
 }
 
 /// What an execution did.
@@ -108,6 +112,7 @@ impl KelpieExec {
             depth,
             metrics: ExecutionPlanMetricsSet::new(),
             run: Arc::default(),
+            fell_back: Arc::default(),
         }
     }
 
@@ -127,6 +132,16 @@ impl KelpieExec {
         KelpieExec { depth: self.depth + 1, ..self.copy() }
     }
 
+    /// One that has not run.
+    pub(crate) fn unused(&self) -> KelpieExec {
+        self.copy()
+    }
+
+    /// Whether any copy of it ran on DataFusion's operators.
+    pub(crate) fn fell_back(&self) -> &Arc<AtomicBool> {
+        &self.fell_back
+    }
+
     pub(crate) fn last_run(&self) -> Option<Run> {
         self.run.lock().clone()
     }
@@ -144,7 +159,9 @@ impl KelpieExec {
 
     /// The sub-plan on DataFusion's own operators.
     fn execute_original(&self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let plan = protect(Arc::clone(&self.original))?;
+        // Other copies of this plan may run theirs. What cannot be copied is of a plan that is not kept, and runs once.
+        let copy = with_room(&self.original, || fresh(&self.original));
+        let plan = protect(copy.unwrap_or_else(|_| Arc::clone(&self.original)))?;
         match (plan.output_partitioning().partition_count(), plan.output_ordering().cloned()) {
             (1, _) => plan.execute(0, context),
             // The order is promised of the one partition, so theirs must not be lost.
@@ -156,6 +173,7 @@ impl KelpieExec {
     fn fall_back(&self, reason: FellBack, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         MetricBuilder::new(&self.metrics).counter("fallbacks", 0).add(1);
         *self.run.lock() = Some(Run { fallback: Some(reason), ..Run::default() });
+        self.fell_back.store(true, Ordering::Relaxed);
         self.execute_original(context)
     }
 
@@ -168,6 +186,7 @@ impl KelpieExec {
             depth: self.depth,
             metrics: ExecutionPlanMetricsSet::new(),
             run: Arc::default(),
+            fell_back: Arc::clone(&self.fell_back),
         }
     }
 

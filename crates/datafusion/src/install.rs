@@ -1,5 +1,6 @@
 //! Kelpie in a session that is there already.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use kelpie_engine::Engine;
 
 use crate::float_statistics::keep_floats_from_statistics;
 use crate::join_order::JoinOrderRule;
+use crate::kept::{KeptPlans, Planned, Request};
 use crate::options::KelpieOptions;
 use crate::rule::KelpieRule;
 use crate::whole_writes::{WholeWrites, copy_to_device};
@@ -83,7 +85,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     builder
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
-        .with_query_planner(Arc::new(KelpiePlanner { inner }))
+        .with_query_planner(Arc::new(KelpiePlanner { inner, kept: KeptPlans::default() }))
 }
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -124,19 +126,41 @@ impl QueryPlanner for DefaultPlanner {
 
 /// The session's query planner, told what only the statement as a whole shows. Physical rules do not see whether they plan an
 /// EXPLAIN; this does, and tells [`KelpieRule`] by an option of the state that it plans with. And COPY to a device is not one to
-/// a folder.
+/// a folder. The plans of queries are kept (`kept`).
 #[derive(Debug)]
-struct KelpiePlanner {
+pub(crate) struct KelpiePlanner {
     inner: Arc<dyn QueryPlanner + Send + Sync>,
+    kept: KeptPlans,
 }
 
-#[async_trait]
-impl QueryPlanner for KelpiePlanner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+impl KelpiePlanner {
+    /// The planner of a session, where that is Kelpie's.
+    pub fn of(state: &SessionState) -> Option<&KelpiePlanner> {
+        let planner: &dyn Any = state.query_planner().as_ref();
+        planner.downcast_ref()
+    }
+
+    /// The plans that it keeps.
+    pub fn kept(&self) -> &KeptPlans {
+        &self.kept
+    }
+
+    /// A physical plan of an optimized logical one: a copy of the one that is kept, or a new one, which is then kept where that
+    /// can be.
+    pub async fn plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Planned> {
+        let Some(request) = Request::of(plan, session).await else {
+            return self.plan_anew(plan, session).await.map(Planned::once);
+        };
+        match self.kept.find(&request) {
+            Some(planned) => Ok(planned),
+            None => {
+                let physical = self.plan_anew(plan, session).await?;
+                self.kept.keep(request, physical)
+            }
+        }
+    }
+
+    async fn plan_anew(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         let to_device = copy_to_device(plan);
         let plan = to_device.as_ref().unwrap_or(plan);
         let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
@@ -148,6 +172,17 @@ impl QueryPlanner for KelpiePlanner {
             }
             None => self.inner.create_physical_plan(plan, session).await,
         }
+    }
+}
+
+#[async_trait]
+impl QueryPlanner for KelpiePlanner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.plan(plan, session).await.map(|planned| planned.plan)
     }
 }
 

@@ -13,6 +13,7 @@ mod files;
 mod float_statistics;
 mod install;
 mod join_order;
+mod kept;
 mod memory_identity;
 mod names;
 mod options;

@@ -19,6 +19,11 @@ const KNOWN_TABLES: usize = 128;
 pub(crate) struct MemoryIdentity(u64);
 
 impl MemoryIdentity {
+    /// Its number, which no other data gets.
+    pub(crate) fn number(&self) -> u64 {
+        self.0
+    }
+
     /// As the engine takes it.
     pub(crate) fn text(&self) -> String {
         format!("memory {}", self.0)

@@ -34,6 +34,8 @@ pub struct KelpieOptions {
     pub min_rows: Option<usize>,
     /// `infer_rows`: rows of each file from which the types of CSV and JSON are inferred; `None` is all.
     pub infer_rows: Option<usize>,
+    /// `kept_plans`: plans that a session keeps, so that the same query is not planned again.
+    pub kept_plans: usize,
     /// Set by the session while it plans an EXPLAIN: the rule then reports what stays DataFusion's.
     pub(crate) explaining: bool,
 }
@@ -47,6 +49,7 @@ impl Default for KelpieOptions {
             join_order: true,
             min_rows: None,
             infer_rows: Some(INFERRED_ROWS),
+            kept_plans: KEPT_PLANS,
             explaining: false,
         }
     }
@@ -59,7 +62,10 @@ const MIN_ROWS: usize = 10_000;
 /// `infer_rows` by default: they take about as long to look at as a query to plan and compile.
 const INFERRED_ROWS: usize = 100_000;
 
-const NAMES: [&str; 16] = [
+/// `kept_plans` by default: a plan takes some 100 KB, and few programs have more statements that come again and again.
+const KEPT_PLANS: usize = 256;
+
+const NAMES: [&str; 17] = [
     "enabled",
     "device",
     "fallback",
@@ -76,6 +82,7 @@ const NAMES: [&str; 16] = [
     "meter",
     "min_rows",
     "infer_rows",
+    "kept_plans",
 ];
 
 /// What the options that force a variant begin with: `variant.<axis>`, or `variant.<operator or pipeline>.<axis>`.
@@ -137,6 +144,7 @@ impl KelpieOptions {
             "meter" => self.query.meter.to_string(),
             "min_rows" => self.min_rows.map_or("auto".into(), |rows| rows.to_string()),
             "infer_rows" => self.infer_rows.unwrap_or(0).to_string(),
+            "kept_plans" => self.kept_plans.to_string(),
             _ => self.query.host_sort_rows.map_or("auto".into(), |rows| rows.to_string()),
         }
     }
@@ -165,6 +173,7 @@ fn description(name: &str) -> &'static str {
         "infer_rows" => {
             "Rows of each file from which the types of CSV and JSON files are inferred; 0 is all of them"
         }
+        "kept_plans" => "Plans that are kept, so that the same query is not planned again; 0 is none",
         "meter" => "Whether kernels count the bytes that they access, and are slower for it: true | false",
         _ => "Rows up to which a sort's order is computed on the host: auto, or a number",
     }
@@ -276,6 +285,10 @@ impl ExtensionOptions for KelpieOptions {
                 Ok(rows) => self.infer_rows = (rows > 0).then_some(rows),
                 Err(_) => return bad("a number of rows, or 0 for all"),
             },
+            "kept_plans" => match lower.parse::<usize>() {
+                Ok(plans) => self.kept_plans = plans,
+                Err(_) => return bad("a number of plans"),
+            },
             "host_sort_rows" => match (lower.as_str(), lower.parse()) {
                 ("auto", _) => self.query.host_sort_rows = None,
                 (_, Ok(rows)) => self.query.host_sort_rows = Some(rows),
@@ -365,6 +378,7 @@ mod tests {
             ("min_rows", "auto", "auto"),
             ("infer_rows", "0", "0"),
             ("infer_rows", "7", "7"),
+            ("kept_plans", "0", "0"),
             ("enabled", "false", "false"),
             ("join_order", "off", "false"),
             ("meter", "on", "true"),
@@ -387,6 +401,7 @@ mod tests {
             ("host_sort_rows", "-1", "number of rows"),
             ("min_rows", "few", "number of rows"),
             ("infer_rows", "auto", "0 for all"),
+            ("kept_plans", "all", "number of plans"),
             ("enabled", "2", "true, false"),
             ("join_order", "", "true, false"),
             ("meter", "2", "true, false"),

@@ -1,8 +1,8 @@
 //! The optimizer rule: the largest sub-plans that compile become [`KelpieExec`].
 
-mod kept;
 mod leave;
 mod partitions;
+mod reasons;
 mod replace;
 
 use std::any::Any;
@@ -73,7 +73,7 @@ impl PhysicalOptimizerRule for KelpieRule {
         }
         let (plan, reasons) = with_room(&plan, || self.optimize_query(Arc::clone(&plan), &options))?;
         let plan = protect(plan)?;
-        kept::keep(query_of(&plan), reasons);
+        note_reasons(&plan, reasons);
         Ok(plan)
     }
 }
@@ -123,13 +123,23 @@ pub fn uncompiled_reasons(plan: &Node, engine: &Arc<Engine>, options: &KelpieOpt
     if query.is::<KelpieExec>() || !options.enabled {
         return Vec::new();
     }
-    if let Some(reasons) = kept::reasons_of(query) {
+    if let Some(reasons) = reasons::reasons_of(query) {
         return reasons;
     }
     match with_room(query, || replaced_query(query, engine, options)) {
         Ok((_, reasons)) => reasons,
         Err(error) => vec![error.strip_backtrace()],
     }
+}
+
+/// Remembers why parts of a plan are DataFusion's, for whoever runs it.
+pub(crate) fn note_reasons(plan: &Node, reasons: Vec<String>) {
+    reasons::note(query_of(plan), reasons);
+}
+
+/// What was remembered of a plan; nothing where the rule had nothing to do with it.
+pub(crate) fn noted_reasons(plan: &Node) -> Option<Vec<String>> {
+    reasons::reasons_of(query_of(plan))
 }
 
 /// A query below the nodes around it.

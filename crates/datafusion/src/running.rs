@@ -16,13 +16,14 @@ use parking_lot::Mutex;
 use crate::deep::with_room;
 use crate::exec::{FellBack, KelpieExec};
 use crate::files::{Misfit, find_misfit};
+use crate::kept::Planned;
 use crate::options::KelpieOptions;
 use crate::rule::uncompiled_reasons;
 use crate::session::{QueryTiming, for_each_compiled};
 
 /// A statement that was planned and runs. Dropping it cancels it.
 pub struct RunningQuery {
-    pub(crate) physical: Arc<dyn ExecutionPlan>,
+    pub(crate) planned: Planned,
     pub(crate) stream: SendableRecordBatchStream,
     pub(crate) engine: Arc<Engine>,
     /// The session's options when it was planned.
@@ -49,27 +50,31 @@ impl RunningQuery {
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         match self.stream.next().await.transpose() {
             Ok(next) => Ok(next),
-            Err(error) => Err(match misfit(&error, &self.physical).await {
+            Err(error) => Err(match misfit(&error, &self.planned.plan).await {
                 Some(misfit) => DataFusionError::Execution(misfit.to_string()),
-                None => with_room(&self.physical, || name_files(error, &self.physical)),
+                None => with_room(&self.planned.plan, || name_files(error, &self.planned.plan)),
             }),
         }
     }
 
     /// What it took, once its last rows have come.
     pub fn finish(self) -> QueryTiming {
-        let timing = with_room(&self.physical, || self.timing());
+        let timing = with_room(&self.planned.plan, || self.timing());
         *self.last.lock() = Some(timing.clone());
         timing
     }
 
     fn timing(&self) -> QueryTiming {
         let total_ns = self.start.elapsed().as_nanos() as u64;
-        let mut timing = QueryTiming { plan_ns: self.plan_ns, total_ns, ..QueryTiming::default() };
-        timing.reasons = uncompiled_reasons(&self.physical, &self.engine, &self.options);
+        let plan_kept = self.planned.is_reused;
+        let mut timing = QueryTiming { plan_ns: self.plan_ns, plan_kept, total_ns, ..QueryTiming::default() };
+        timing.reasons = match &self.planned.kept {
+            Some(kept) => kept.reasons().to_vec(),
+            None => uncompiled_reasons(&self.planned.plan, &self.engine, &self.options),
+        };
         timing.compiled = timing.reasons.is_empty();
         let mut any = false;
-        for_each_compiled(&self.physical, &mut |exec| {
+        for_each_compiled(&self.planned.plan, &mut |exec| {
             any = true;
             let Some(run) = exec.last_run() else { return };
             let metrics = run.metrics;

@@ -10,19 +10,22 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::plan_err;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
 use datafusion::execution::context::SQLOptions;
-use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::Statement;
 use kelpie_engine::{Engine, ExplainStage, QueryError, QueryMetrics};
 use parking_lot::Mutex;
 
 use crate::deep::{Depth, Held, MOST_LEVELS, Room, balance, with_room};
 use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, Broken, LocalFiles, LocalTables};
-use crate::install::{explaining, install};
+use crate::install::{KelpiePlanner, explaining, install};
+use crate::kept::{KeptStatements, Named, Planned, Ready, Repeatable};
 use crate::names::replanned;
 use crate::options::KelpieOptions;
 use crate::rule::{KelpieRule, uncompiled_reasons};
@@ -63,8 +66,10 @@ pub enum Stage {
 /// Where the time of a query went, in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueryTiming {
-    /// Parsing and planning.
+    /// Parsing and planning; finding the plan where it was kept.
     pub plan_ns: u64,
+    /// Whether the plan was kept from an earlier query.
+    pub plan_kept: bool,
     /// Generating and compiling kernels.
     pub compile_ns: u64,
     /// Reading columns and moving them to the device.
@@ -117,6 +122,7 @@ pub struct KelpieSession {
     last: Arc<Mutex<Option<QueryTiming>>>,
     /// Levels of the plans that the session keeps: views, and prepared statements.
     kept: Arc<AtomicUsize>,
+    statements: Arc<KeptStatements>,
     /// Absent where the session has no default schema.
     files: Option<Arc<LocalTables>>,
 }
@@ -177,7 +183,8 @@ impl KelpieSession {
         }
         let kept = Arc::<AtomicUsize>::default();
         let context = Held::new(context, Arc::clone(&kept));
-        Ok(KelpieSession { context, engine, last: Arc::default(), kept, files })
+        let (last, statements) = (Arc::default(), Arc::default());
+        Ok(KelpieSession { context, engine, last, kept, statements, files })
     }
 
     /// From now on queries may name local files: `SELECT … FROM 'file.parquet'`. Sessions of [`KelpieSession::new`] may; in a
@@ -220,29 +227,25 @@ impl KelpieSession {
     /// Plans a statement and starts it; its rows come as they are asked for. Dropping it cancels the query.
     pub async fn start(&self, sql: &str) -> Result<RunningQuery> {
         let start = Instant::now();
-        let depth = self.depth(sql)?;
-        let (context, kept, sql) = (self.context.clone(), Arc::clone(&self.kept), sql.to_string());
-        let planning = async move {
-            let plan = match logical_plan(&context, &sql).await? {
-                plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
-                    if keeps_a_plan(&plan) {
-                        kept.fetch_add(depth.parsed, Ordering::Relaxed);
-                    }
-                    // Executed by the context; what comes back is an empty relation.
-                    context.execute_logical_plan(plan).await?.into_unoptimized_plan()
-                }
-                plan => plan,
-            };
-            let state = context.state();
-            let physical = state.create_physical_plan(&plan).await?;
-            Ok((physical, state))
+        let (planned, task) = match self.statements.find(sql, &self.context).await {
+            Some(Ready { plan, kept, task }) => (Planned { plan, kept: Some(kept), is_reused: true }, task),
+            None => {
+                let depth = self.depth(sql)?;
+                let planning = Planning {
+                    context: self.context.clone(),
+                    kept_levels: Arc::clone(&self.kept),
+                    statements: Arc::clone(&self.statements),
+                    levels: depth.parsed,
+                    text: sql.to_string(),
+                };
+                self.room(depth).run(planning.run()).await?
+            }
         };
-        let (physical, state) = self.room(depth).run(planning).await?;
         let plan_ns = start.elapsed().as_nanos() as u64;
-        let stream = execute_stream(Arc::clone(&physical), Arc::new((&state).into()))?;
+        let options = KelpieOptions::of(task.session_config().options());
+        let stream = execute_stream(Arc::clone(&planned.plan), task)?;
         let (engine, last) = (Arc::clone(&self.engine), Arc::clone(&self.last));
-        let options = KelpieOptions::of(state.config_options());
-        Ok(RunningQuery { physical, stream, engine, options, last, start, plan_ns })
+        Ok(RunningQuery { planned, stream, engine, options, last, start, plan_ns })
     }
 
     fn depth(&self, sql: &str) -> Result<Depth> {
@@ -263,11 +266,12 @@ impl KelpieSession {
     pub async fn explain(&self, sql: &str, stage: Stage) -> Result<String> {
         let (context, text) = (self.context.clone(), sql.to_string());
         let planning = async move {
-            let plan = match logical_plan(&context, &text).await? {
+            let state = context.state();
+            let plan = match logical_plan(&state, parsed(&state, &text)?, &text).await? {
                 LogicalPlan::Explain(explain) => (*explain.plan).clone(),
                 plan => plan,
             };
-            let mut state = context.state();
+            let mut state = state;
             explaining(&mut state);
             Ok((state.create_physical_plan(&plan).await?, state))
         };
@@ -344,6 +348,14 @@ impl KelpieSession {
         }
     }
 
+    /// How many statements and how many plans are kept.
+    #[cfg(feature = "testing")]
+    pub fn kept(&self) -> (usize, usize) {
+        let plans =
+            KelpiePlanner::of(&self.context.state_ref().read()).map_or(0, |planner| planner.kept().len());
+        (self.statements.len(), plans)
+    }
+
     /// Names of the registered tables.
     pub fn tables(&self) -> Vec<String> {
         let state = self.context.state();
@@ -363,18 +375,74 @@ impl KelpieSession {
     }
 }
 
-async fn logical_plan(context: &SessionContext, sql: &str) -> Result<LogicalPlan> {
-    let state = context.state();
+/// The planning of a statement that is not kept.
+struct Planning {
+    context: SessionContext,
+    /// Levels of the plans that the session keeps for other statements to refer to.
+    kept_levels: Arc<AtomicUsize>,
+    statements: Arc<KeptStatements>,
+    /// Levels of the statement.
+    levels: usize,
+    text: String,
+}
+
+impl Planning {
+    /// A plan, and what to run it in.
+    async fn run(self) -> Result<(Planned, Arc<TaskContext>)> {
+        let state = self.context.state();
+        let statement = parsed(&state, &self.text)?;
+        let named = Named::of(&state, &statement).await;
+        let (state, plan) = match logical_plan(&state, statement, &self.text).await? {
+            plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
+                if keeps_a_plan(&plan) {
+                    self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
+                }
+                // Executed by the context; what comes back is an empty relation, or the query that EXECUTE names.
+                let plan = self.context.execute_logical_plan(plan).await?.into_unoptimized_plan();
+                self.sweep();
+                let state = self.context.state();
+                let planned = physical_plan(&state, &plan).await?;
+                return Ok((planned, Arc::new(TaskContext::from(&state))));
+            }
+            plan => (state, plan),
+        };
+        let environment = self.statements.environment(&state);
+        let is_repeatable = Repeatable::of(&plan).is_some();
+        let planned = physical_plan(&state, &plan).await?;
+        if let (Some(kept), Ok(named), true) = (&planned.kept, named, is_repeatable) {
+            self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
+        }
+        Ok((planned, Arc::clone(&environment.task)))
+    }
+
+    /// A table that was dropped or changed goes with the plans of it.
+    fn sweep(&self) {
+        self.statements.sweep();
+        if let Some(planner) = KelpiePlanner::of(&self.context.state_ref().read()) {
+            planner.kept().sweep();
+        }
+    }
+}
+
+async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Planned> {
+    match KelpiePlanner::of(state) {
+        Some(planner) => planner.plan(&state.optimize(plan)?, state).await,
+        // A planner of the embedder's is around it.
+        None => state.create_physical_plan(plan).await.map(Planned::once),
+    }
+}
+
+fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
     let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
     balance(&mut statement);
+    Ok(statement)
+}
+
+async fn logical_plan(state: &SessionState, statement: Statement, sql: &str) -> Result<LogicalPlan> {
     let plan = match state.statement_to_plan(statement).await {
         Ok(plan) => plan,
-        Err(error) => {
-            // Parsed again, as the planner consumed it: most statements are planned at once.
-            let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
-            balance(&mut statement);
-            replanned(&state, &statement, error).await?
-        }
+        // Parsed again, as the planner consumed it: most statements are planned at once.
+        Err(error) => replanned(state, &parsed(state, sql)?, error).await?,
     };
     SQLOptions::new().verify_plan(&plan)?;
     Ok(plan)

@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 pub(crate) use balance::balance;
-pub(crate) use guard::protect;
+pub(crate) use guard::{is_shallow, protect};
 pub(crate) use shape::{Shape, expr_depth, operands, with_room};
 pub(crate) use statement::{Depth, LIMIT as MOST_LEVELS};
 

@@ -8,6 +8,7 @@ mod schema;
 mod source;
 mod table;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ use crate::options::KelpieOptions;
 use format::{Format, KNOWN};
 pub(crate) use misfit::{Misfit, find as find_misfit};
 pub(crate) use schema::{Broken, LocalTables, plain};
-use source::{DataFile, Source, entries, is_pattern, matches};
+pub(crate) use source::DataFile;
+use source::{Source, entries, is_pattern, matches};
 use table::LocalTable;
 
 /// Files named in queries whose columns are remembered.
@@ -78,6 +80,12 @@ impl std::fmt::Debug for SessionSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SessionSlot")
     }
+}
+
+/// The files that a table would read now, where it is one of local files.
+pub(crate) fn listed_now(table: &dyn TableProvider) -> Option<Result<Vec<DataFile>>> {
+    let table: &dyn Any = table;
+    table.downcast_ref::<LocalTable>().map(|table| table.source.files())
 }
 
 /// A table of files, made anew where these have changed.

@@ -24,9 +24,9 @@ pub(super) enum Source {
 
 /// A data file as it is now: another size or time, and it is another file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DataFile {
-    pub path: PathBuf,
-    pub format: Format,
+pub(crate) struct DataFile {
+    pub(super) path: PathBuf,
+    pub(super) format: Format,
     bytes: u64,
     modified: Option<SystemTime>,
 }

@@ -202,9 +202,30 @@ async fn compare_once(
     match same(&expected, &actual.batches, query.ordered) {
         Ok(None) if failed.is_some() && guarded => Outcome::AnsweredByPlain,
         Ok(None) if let Some(error) = failed => Outcome::Different(format!("{ONLY_KELPIE}: {error}")),
-        Ok(None) => Outcome::Equal { compiled: timing.compiled, reasons: timing.reasons },
+        Ok(None) => match differs_again(kelpie, query, &expected).await {
+            Some(difference) => Outcome::Different(difference),
+            None => Outcome::Equal { compiled: timing.compiled, reasons: timing.reasons },
+        },
         Ok(Some(difference)) => Outcome::Different(format!("compiled={}: {difference}", timing.compiled)),
         Err(error) => Outcome::Different(error.to_string()),
+    }
+}
+
+/// How a query's answer differs when it runs again, by the plan that was kept of it.
+async fn differs_again(
+    kelpie: &KelpieSession,
+    query: &Generated,
+    expected: &[RecordBatch],
+) -> Option<String> {
+    let again = match unless_panicking(kelpie.sql(&query.sql)).await {
+        Ok(Ok(again)) => again,
+        Ok(Err(error)) => return Some(format!("Kelpie fails only when it runs again: {error}")),
+        Err(message) => return Some(format!("Kelpie panics when it runs again: {message}")),
+    };
+    let kept = again.timing.plan_kept;
+    match same(expected, &again.batches, query.ordered) {
+        Ok(difference) => difference.map(|how| format!("run again, with the plan kept={kept}: {how}")),
+        Err(error) => Some(error.to_string()),
     }
 }
 

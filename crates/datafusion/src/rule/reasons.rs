@@ -14,23 +14,23 @@ use super::Node;
 const PLANS: usize = 256;
 
 /// A plan, known by its address, which the weak pointer keeps from being given to another; and its reasons.
-type Kept = (Weak<dyn ExecutionPlan>, Vec<String>);
+type Noted = (Weak<dyn ExecutionPlan>, Vec<String>);
 
-static KEPT: LazyLock<Mutex<VecDeque<Kept>>> = LazyLock::new(Mutex::default);
+static NOTED: LazyLock<Mutex<VecDeque<Noted>>> = LazyLock::new(Mutex::default);
 
 /// Remembers the reasons of a plan while it lives.
-pub(super) fn keep(plan: &Node, reasons: Vec<String>) {
-    let mut kept = KEPT.lock();
-    kept.retain(|(plan, _)| plan.strong_count() > 0);
-    if kept.len() >= PLANS {
-        kept.pop_front();
+pub(super) fn note(plan: &Node, reasons: Vec<String>) {
+    let mut noted = NOTED.lock();
+    noted.retain(|(plan, _)| plan.strong_count() > 0);
+    if noted.len() >= PLANS {
+        noted.pop_front();
     }
-    kept.push_back((Arc::downgrade(plan), reasons));
+    noted.push_back((Arc::downgrade(plan), reasons));
 }
 
 /// The reasons of a plan, where it is remembered.
 pub(super) fn reasons_of(plan: &Node) -> Option<Vec<String>> {
-    let kept = KEPT.lock();
-    let found = kept.iter().rev().find(|(known, _)| ptr::addr_eq(known.as_ptr(), Arc::as_ptr(plan)));
+    let noted = NOTED.lock();
+    let found = noted.iter().rev().find(|(known, _)| ptr::addr_eq(known.as_ptr(), Arc::as_ptr(plan)));
     found.map(|(_, reasons)| reasons.clone())
 }
