@@ -256,7 +256,8 @@ impl Runner {
 /// `12.3 ms: plan 1.0, compile 0.0, transfer 0.0, kernel 11.0, result 0.1 on …`, and what was not compiled.
 pub fn timing_text(timing: &QueryTiming) -> String {
     let ms = |ns: u64| ns as f64 / 1e6;
-    let mut text = format!("time: {:.2} ms (plan {:.2}", ms(timing.total_ns), ms(timing.plan_ns));
+    let kept = if timing.plan_kept { " (kept)" } else { "" };
+    let mut text = format!("time: {:.2} ms (plan {:.2}{kept}", ms(timing.total_ns), ms(timing.plan_ns));
     if let Some(device) = &timing.device {
         text.push_str(&format!(
             ", compile {:.2}, transfer {:.2}, kernel {:.3}, result {:.2}) on {device}",

@@ -394,6 +394,10 @@ fn the_benchmark_checks_answers_and_marks_what_is_not_compiled() {
         assert_eq!(query["answer_is_right"], true);
         assert!(query["median"]["total_ms"].as_f64().unwrap() > 0.0);
         assert!(query["peers"][0]["ratio"].as_f64().unwrap() > 0.0);
+        assert!(query["peers"][0]["unseen_ratio"].as_f64().unwrap() > 0.0);
+        // A statement that was seen is not planned again.
+        let plan = |of: &str| query[of]["plan_ms"].as_f64().unwrap();
+        assert!(plan("median") * 2.0 < plan("unseen"), "{query}");
         let compiled = query["compiled"].as_bool().unwrap();
         assert_eq!(compiled, query["reasons"].as_array().unwrap().is_empty());
         assert_eq!(!compiled, out.contains(&format!(" {}*", query["name"].as_str().unwrap())), "{out}");

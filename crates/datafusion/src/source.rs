@@ -431,7 +431,9 @@ impl BoundTable {
         consumer: &BatchConsumer<'_>,
         (sharing, cancel): (Option<&Sharing<'_>>, &CancelToken),
     ) -> Result<(), EngineError> {
-        let source = pruned_source(config.file_source(), &self.table);
+        // A plan that is kept reads again and again: each time it counts anew what it does.
+        let plain = plain_source(config.file_source()).map_err(EngineError::Internal)?.0;
+        let source = pruned_source(&plain, &self.table);
         let config = FileScanConfigBuilder::from(config.clone())
             .with_source(source)
             .with_file_groups(self.groups.clone())

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::{Arc, Weak};
 
-use datafusion::catalog::{CatalogProviderList, SchemaProvider, Session, TableProvider};
+use datafusion::catalog::{CatalogProviderList, SchemaProvider, Session, TableFunction, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
@@ -34,6 +34,7 @@ pub(crate) struct Environment {
     rules: Vec<Rule>,
     exprs: Vec<Arc<dyn ExprPlanner>>,
     relations: Vec<Arc<dyn RelationPlanner>>,
+    table_functions: Functions<TableFunction>,
     planner: Arc<dyn QueryPlanner + Send + Sync>,
     catalogs: Arc<dyn CatalogProviderList>,
 }
@@ -55,6 +56,7 @@ impl Environment {
             rules: state.physical_optimizers().to_vec(),
             exprs: state.expr_planners().to_vec(),
             relations: state.relation_planners().to_vec(),
+            table_functions: state.table_functions().clone(),
             planner: Arc::clone(state.query_planner()),
             catalogs: Arc::clone(state.catalog_list()),
         }
@@ -72,6 +74,7 @@ impl Environment {
             && are_same(&self.rules, state.physical_optimizers())
             && are_same(&self.exprs, state.expr_planners())
             && are_same(&self.relations, state.relation_planners())
+            && have_same(&self.table_functions, state.table_functions())
             && have_same(self.task.scalar_functions(), state.scalar_functions())
             && have_same(self.task.higher_order_functions(), state.higher_order_functions())
             && have_same(self.task.aggregate_functions(), state.aggregate_functions())

@@ -230,6 +230,8 @@ pub async fn run(options: &FallbackOptions<'_>, progress: &(dyn Fn(&str) + Sync)
 async fn sessions(options: &FallbackOptions<'_>) -> Result<(KelpieSession, SessionContext)> {
     let threads = options.threads.to_string();
     let mut settings = SessionOptions::default()
+        // DataFusion alone plans each time, and what is compared is how statements run.
+        .with("kelpie.kept_plans", "0")
         .with("kelpie.threads", &threads)
         .with("datafusion.execution.target_partitions", &threads);
     settings.settings.extend(options.settings.iter().cloned());

@@ -11,6 +11,7 @@ mod report;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use ::datafusion::arrow::array::RecordBatch;
@@ -111,9 +112,13 @@ pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Re
     let queries = chosen_queries(options)?;
     let threads = ["kelpie.threads", "datafusion.execution.target_partitions"];
     let threads = threads.map(|name| (name.to_string(), options.threads.to_string()));
-    let settings = threads.into_iter().chain(options.settings.iter().cloned()).collect();
-    let session = KelpieSession::new(SessionOptions { engine: None, settings })?;
+    let settings: Vec<_> = threads.into_iter().chain(options.settings.iter().cloned()).collect();
+    let session = KelpieSession::new(SessionOptions { engine: None, settings: settings.clone() })?;
     session.register_dir(&options.data).await?;
+    // The same engine, so that columns and kernels are there; but no plan.
+    let new = SessionOptions { engine: Some(Arc::clone(session.engine())), settings };
+    let forgetful = KelpieSession::new(new.with("kelpie.kept_plans", "0"))?;
+    forgetful.register_dir(&options.data).await?;
     let missing: Vec<&str> = options
         .workload
         .tables()
@@ -138,7 +143,7 @@ pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Re
     let (mut reports, mut device) = (Vec::new(), None);
     for (name, sql) in &queries {
         progress(&format!("query {name}"));
-        reports.push(run_query(&session, &mut peers, options, name, sql, scale).await);
+        reports.push(run_query((&session, &forgetful), &mut peers, options, name, sql, scale).await);
         device = session.last_metrics().and_then(|timing| timing.device).or(device);
     }
     let peers = peers
@@ -190,9 +195,10 @@ async fn run_own(session: &KelpieSession, sql: &str, cold: bool) -> Result<OwnRu
     Ok(OwnRun { timing, batches: result.batches })
 }
 
-/// A query: one round to warm up, then the measured rounds; in each round everyone runs once.
+/// A query: one round to warm up, then the measured rounds; in each round everyone runs once, and Kelpie twice: as a statement that
+/// was seen before, and in a session that keeps no plan as one that never was.
 async fn run_query(
-    session: &KelpieSession,
+    (session, forgetful): (&KelpieSession, &KelpieSession),
     peers: &mut [(PeerKind, Peer)],
     options: &BenchOptions,
     name: &str,
@@ -200,7 +206,7 @@ async fn run_query(
     scale: Option<f64>,
 ) -> QueryReport {
     let mut report = QueryReport::new(name);
-    let (mut own, mut times) = (Vec::new(), vec![Vec::new(); peers.len()]);
+    let (mut own, mut unseen, mut times) = (Vec::new(), Vec::new(), vec![Vec::new(); peers.len()]);
     for round in 0..=options.runs {
         let warm_up = round == 0;
         let mut rows = None;
@@ -218,6 +224,15 @@ async fn run_query(
                 report.error = Some(format!("{error:#}"));
             }
         }
+        match run_own(forgetful, sql, options.cold).await {
+            Ok(run) => {
+                report.add_answer(&run.batches, check(scale, name, &run.batches));
+                if !warm_up {
+                    unseen.push(run.timing);
+                }
+            }
+            Err(error) => report.error = Some(format!("{error:#}")),
+        }
         for ((kind, peer), times) in peers.iter_mut().zip(&mut times) {
             match peer.run(sql, rows.as_deref()) {
                 Ok((time_ns, difference)) => {
@@ -231,7 +246,7 @@ async fn run_query(
         }
         report.peer_errors.dedup();
     }
-    report.set_runs(own);
+    report.set_runs(own, unseen);
     for ((kind, _), times) in peers.iter().zip(times) {
         report.add_peer(kind.name(), times);
     }

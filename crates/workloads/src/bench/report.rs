@@ -60,6 +60,8 @@ pub struct PeerTime {
     pub total_ms: Option<f64>,
     /// Our time divided by the peer's: below 1 we are faster.
     pub ratio: Option<f64>,
+    /// The same with our time of a statement that was never seen before.
+    pub unseen_ratio: Option<f64>,
     /// Every measured run in milliseconds.
     pub runs_ms: Vec<f64>,
 }
@@ -85,12 +87,16 @@ pub struct QueryReport {
     pub compared_runs: usize,
     /// How peers' rows differ from Kelpie's.
     pub peer_differences: Vec<String>,
-    /// The run with the median total time.
+    /// The run with the median total time, of a statement that was seen before: its plan is kept.
     pub median: Split,
+    /// The same of one that was never seen: it is planned, while its columns and kernels are there.
+    pub unseen: Split,
     /// The run that warmed up.
     pub first: Split,
     /// Every measured run's total in milliseconds.
     pub runs_ms: Vec<f64>,
+    /// The same of the statement as one that was never seen.
+    pub unseen_runs_ms: Vec<f64>,
     /// The peers.
     pub peers: Vec<PeerTime>,
     /// Errors of the peers.
@@ -110,8 +116,10 @@ impl QueryReport {
             compared_runs: 0,
             peer_differences: Vec::new(),
             median: Split::default(),
+            unseen: Split::default(),
             first: Split::default(),
             runs_ms: Vec::new(),
+            unseen_runs_ms: Vec::new(),
             peers: Vec::new(),
             peer_errors: Vec::new(),
         }
@@ -141,15 +149,12 @@ impl QueryReport {
         }
     }
 
-    /// Sets the measured runs.
-    pub(super) fn set_runs(&mut self, mut runs: Vec<QueryTiming>) {
-        self.runs_ms = runs.iter().map(|t| t.total_ns as f64 / 1e6).collect();
-        runs.sort_by_key(|timing| timing.total_ns);
-        if let Some(median) = runs.get(runs.len().saturating_sub(1) / 2) {
-            self.median = Split::of(median);
-        }
-        self.compiled = !runs.is_empty() && runs.iter().all(|t| t.compiled);
-        for reason in runs.into_iter().flat_map(|t| t.reasons) {
+    /// Sets the measured runs of a statement that was seen before, and of one that was not.
+    pub(super) fn set_runs(&mut self, mut runs: Vec<QueryTiming>, mut unseen: Vec<QueryTiming>) {
+        (self.runs_ms, self.median) = median(&mut runs);
+        (self.unseen_runs_ms, self.unseen) = median(&mut unseen);
+        self.compiled = !runs.is_empty() && runs.iter().chain(&unseen).all(|t| t.compiled);
+        for reason in runs.into_iter().chain(unseen).flat_map(|t| t.reasons) {
             if !self.reasons.contains(&reason) {
                 self.reasons.push(reason);
             }
@@ -163,8 +168,18 @@ impl QueryReport {
         let total_ms = times_ns.get(times_ns.len().saturating_sub(1) / 2).map(|ns| *ns as f64 / 1e6);
         let own = (self.error.is_none() && !self.runs_ms.is_empty()).then_some(self.median.total_ms);
         let ratio = own.zip(total_ms).map(|(own, peer)| own / peer);
-        self.peers.push(PeerTime { peer, total_ms, ratio, runs_ms });
+        let unseen = own.map(|_| self.unseen.total_ms);
+        let unseen_ratio = unseen.zip(total_ms).map(|(own, peer)| own / peer);
+        self.peers.push(PeerTime { peer, total_ms, ratio, unseen_ratio, runs_ms });
     }
+}
+
+/// Every run's total in milliseconds, in order, and the run with the median total.
+fn median(runs: &mut [QueryTiming]) -> (Vec<f64>, Split) {
+    let all = runs.iter().map(|timing| timing.total_ns as f64 / 1e6).collect();
+    runs.sort_by_key(|timing| timing.total_ns);
+    let median = runs.get(runs.len().saturating_sub(1) / 2);
+    (all, median.map(Split::of).unwrap_or_default())
 }
 
 /// A peer.
@@ -199,10 +214,14 @@ pub struct Report {
     pub peers: Vec<PeerReport>,
     /// The queries, in order.
     pub queries: Vec<QueryReport>,
-    /// Geometric mean of the queries that did not fail, in milliseconds.
+    /// Geometric mean of the queries that did not fail, in milliseconds, as statements that were seen before.
     pub geometric_mean_ms: Option<f64>,
-    /// Sum of the queries that did not fail, in milliseconds.
+    /// Sum of the queries that did not fail, in milliseconds, as statements that were seen before.
     pub total_ms: f64,
+    /// Geometric mean of the same queries as statements that were never seen.
+    pub unseen_geometric_mean_ms: Option<f64>,
+    /// Sum of the same queries as statements that were never seen.
+    pub unseen_total_ms: f64,
 }
 
 /// Marks a query that ran on DataFusion's operators, wholly or in part.
@@ -210,8 +229,9 @@ const NOT_COMPILED: &str = "*";
 
 impl Report {
     pub(super) fn new(options: &BenchOptions, peers: Vec<PeerReport>, queries: Vec<QueryReport>) -> Report {
-        let times: Vec<f64> =
-            queries.iter().filter(|q| q.error.is_none()).map(|q| q.median.total_ms).collect();
+        let right = || queries.iter().filter(|query| query.error.is_none());
+        let times: Vec<f64> = right().map(|query| query.median.total_ms).collect();
+        let unseen: Vec<f64> = right().map(|query| query.unseen.total_ms).collect();
         Report {
             workload: options.workload.name(),
             data: options.data.display().to_string(),
@@ -224,6 +244,8 @@ impl Report {
             peers,
             geometric_mean_ms: geometric_mean(&times),
             total_ms: times.iter().sum(),
+            unseen_geometric_mean_ms: geometric_mean(&unseen),
+            unseen_total_ms: unseen.iter().sum(),
             queries,
         }
     }
@@ -238,11 +260,20 @@ impl Report {
         let mut text = self.head();
         let _ = write!(
             text,
-            "{:>7} {:>10} {:>8} {:>8} {:>9} {:>10} {:>8} {:>7}",
-            "query", "total ms", "plan", "compile", "transfer", "kernel", "result", "GB/s"
+            "{:>7} {:>10} {:>8} {:>8} {:>9} {:>10} {:>8} {:>7} | {:>10} {:>8}",
+            "query",
+            "total ms",
+            "plan",
+            "compile",
+            "transfer",
+            "kernel",
+            "result",
+            "GB/s",
+            "unseen ms",
+            "plan"
         );
         for peer in &self.peers {
-            let _ = write!(text, " | {:>10} {:>6}", peer.name, "ratio");
+            let _ = write!(text, " | {:>10} {:>6} {:>6}", peer.name, "ratio", "unseen");
         }
         text.push('\n');
         for query in &self.queries {
@@ -260,7 +291,8 @@ impl Report {
         let kind =
             if self.cold { "cold (columns forgotten before each run)" } else { "hot (columns cached)" };
         let mut text = format!(
-            "{} in {}: {kind}, median of {} runs after a warm-up, {} threads\nkelpie: {device}\n",
+            "{} in {}: {kind}, median of {} runs after a warm-up, {} threads\nkelpie: {device}\n\
+             total: the statement was seen before, and its plan kept; unseen: it is planned, while columns and kernels are there\n",
             self.workload, self.data, self.runs, self.threads
         );
         let _ = writeln!(text, "{}", self.machine.description());
@@ -276,38 +308,48 @@ impl Report {
     fn push_query(&self, query: &QueryReport, text: &mut String) {
         let mark = if query.compiled || query.error.is_some() { " " } else { NOT_COMPILED };
         if query.error.is_some() {
-            let _ = write!(text, "{:>6}{mark} {:>10} {:>55}", query.name, "error", "");
+            let _ = write!(text, "{:>6}{mark} {:>10} {:>55} | {:>10} {:>8}", query.name, "error", "", "", "");
         } else {
-            let s = &query.median;
+            let (s, unseen) = (&query.median, &query.unseen);
             let bandwidth = s.kernel_gb_per_s().map_or("-".into(), |b| format!("{b:.1}"));
             let _ = write!(
                 text,
-                "{:>6}{mark} {:>10.2} {:>8.2} {:>8.2} {:>9.2} {:>10.3} {:>8.2} {bandwidth:>7}",
-                query.name, s.total_ms, s.plan_ms, s.compile_ms, s.transfer_ms, s.kernel_ms, s.result_ms
+                "{:>6}{mark} {:>10.2} {:>8.2} {:>8.2} {:>9.2} {:>10.3} {:>8.2} {bandwidth:>7} | {:>10.2} {:>8.2}",
+                query.name,
+                s.total_ms,
+                s.plan_ms,
+                s.compile_ms,
+                s.transfer_ms,
+                s.kernel_ms,
+                s.result_ms,
+                unseen.total_ms,
+                unseen.plan_ms
             );
         }
         for peer in &query.peers {
-            let _ = write!(text, " | {:>10} {:>6}", number(peer.total_ms), number(peer.ratio));
+            let (ratio, unseen) = (number(peer.ratio), number(peer.unseen_ratio));
+            let _ = write!(text, " | {:>10} {ratio:>6} {unseen:>6}", number(peer.total_ms));
         }
         text.push('\n');
     }
 
     /// A line over all queries that everyone answered, so that the ratios compare like with like.
     fn push_summary(&self, name: &str, text: &mut String, sum: impl Fn(&[f64]) -> Option<f64>) {
-        let own: Vec<f64> =
-            self.queries.iter().filter(|q| q.error.is_none()).map(|q| q.median.total_ms).collect();
-        let _ = write!(text, "{name:>7} {:>10} {:>55}", number(sum(&own)), "");
+        let right = || self.queries.iter().filter(|query| query.error.is_none());
+        let own: Vec<f64> = right().map(|query| query.median.total_ms).collect();
+        let unseen: Vec<f64> = right().map(|query| query.unseen.total_ms).collect();
+        let (own, unseen) = (number(sum(&own)), number(sum(&unseen)));
+        let _ = write!(text, "{name:>7} {own:>10} {:>55} | {unseen:>10} {:>8}", "", "");
         for index in 0..self.peers.len() {
-            let both: Vec<(f64, f64)> = self
-                .queries
-                .iter()
-                .filter(|q| q.error.is_none())
-                .filter_map(|q| Some((q.median.total_ms, q.peers.get(index)?.total_ms?)))
-                .collect();
-            let (own, peer): (Vec<f64>, Vec<f64>) = both.into_iter().unzip();
-            let (own, peer) = (sum(&own), sum(&peer));
-            let ratio = own.zip(peer).map(|(own, peer)| own / peer);
-            let _ = write!(text, " | {:>10} {:>6}", number(peer), number(ratio));
+            let answered = || right().filter_map(|query| Some((query, query.peers.get(index)?.total_ms?)));
+            let peer = sum(&answered().map(|(_, peer)| peer).collect::<Vec<_>>());
+            let ratio = |own: &dyn Fn(&QueryReport) -> f64| {
+                let own = sum(&answered().map(|(query, _)| own(query)).collect::<Vec<_>>());
+                number(own.zip(peer).map(|(own, peer)| own / peer))
+            };
+            let seen = ratio(&|query| query.median.total_ms);
+            let unseen = ratio(&|query| query.unseen.total_ms);
+            let _ = write!(text, " | {:>10} {seen:>6} {unseen:>6}", number(peer));
         }
         text.push('\n');
     }
@@ -383,7 +425,10 @@ mod tests {
 
     fn report() -> Report {
         let mut first = QueryReport::new("1");
-        first.set_runs(vec![timing(30, true), timing(10, true), timing(20, true)]);
+        first.set_runs(
+            vec![timing(30, true), timing(10, true), timing(20, true)],
+            vec![timing(25, true), timing(50, true), timing(24, true)],
+        );
         first.add_peer("duckdb", vec![40_000_000, 50_000_000, 10_000_000]);
         let mut second = QueryReport::new("2");
         second.set_first(&timing(9, false));
@@ -391,7 +436,8 @@ mod tests {
         second.add_answer(&[], Some(Err("row 1".into())));
         second.add_comparison("duckdb", true, None);
         second.add_comparison("duckdb", true, Some("2 rows, not 1".into()));
-        second.set_runs(vec![timing(80, false), timing(80, false), timing(90, false)]);
+        second
+            .set_runs(vec![timing(80, false), timing(80, false), timing(90, false)], vec![timing(95, false)]);
         second.add_peer("duckdb", vec![10_000_000]);
         let mut third = QueryReport::new("3");
         third.error = Some("no such thing".into());
@@ -415,7 +461,9 @@ mod tests {
         let report = report();
         let first = &report.queries[0];
         assert_eq!((first.median.total_ms, first.peers[0].total_ms), (20.0, Some(40.0)));
-        assert_eq!(first.peers[0].ratio, Some(0.5));
+        assert_eq!((first.peers[0].ratio, first.peers[0].unseen_ratio), (Some(0.5), Some(0.625)));
+        assert_eq!((first.unseen.total_ms, report.unseen_total_ms), (25.0, 120.0));
+        assert_eq!(first.unseen_runs_ms, [25.0, 50.0, 24.0]);
         assert_eq!(first.median.kernel_gb_per_s(), Some(2.0));
         assert_eq!(report.total_ms, 100.0);
         assert!((report.geometric_mean_ms.unwrap() - 40.0).abs() < 1e-9);
@@ -442,7 +490,7 @@ mod tests {
         }
         let last: Vec<&str> = text.lines().filter(|l| l.trim_start().starts_with("total ")).collect();
         assert!(
-            last[0].contains("100.00") && last[0].contains("50.00") && last[0].contains("2.00"),
+            ["100.00", "120.00", "50.00", "2.00", "2.40"].iter().all(|part| last[0].contains(part)),
             "{text}"
         );
         let json = serde_json::to_value(report()).unwrap();
