@@ -307,6 +307,37 @@ async fn what_changes_by_itself_is_never_kept() {
     assert_eq!(run(&session, tables).await.0, ["t", "u"]);
 }
 
+#[tokio::test]
+async fn a_view_of_what_changes_by_itself_is_never_kept() {
+    let session = session();
+    execute(
+        &session,
+        &[
+            "create table t as values (1), (2)",
+            "create view clock as select column1, now() as moment from t",
+            "create view dice as select random() as value from t",
+            "create view clocks as select moment from clock where column1 = 1",
+            "prepare told as select max(moment) from clock",
+        ],
+    )
+    .await;
+    let frame = session.context().sql("select max(column1), now() as moment from t").await.unwrap();
+    session.context().register_table("frame", frame.into_view()).unwrap();
+    for sql in [
+        "select max(moment) from clock",
+        "select moment from clocks",
+        "select max(value) from dice",
+        "select moment from frame",
+        "with c as (select moment from clock) select max(moment) from c",
+        "execute told",
+    ] {
+        let (first, _) = run(&session, sql).await;
+        let (second, timing) = run(&session, sql).await;
+        assert!(!timing.plan_kept && first != second, "{sql}: {first:?}");
+    }
+    assert_eq!(session.kept().0, 0);
+}
+
 /// Queries whose plans have operators with state of every kind; each gives the same rows every time.
 const STATEFUL: [&str; 24] = [
     "select a.k, b.y from a join b on a.k = b.k where a.x < 50",
