@@ -221,6 +221,9 @@ async fn options_are_part_of_a_plan() {
         !timing.plan_kept && timing.device.as_ref().is_some_and(|device| device.contains("simt")),
         "{timing:?}"
     );
+    session.set("kelpie.variant.group_table", "hash").unwrap();
+    planned(&session, sql).await;
+    kept(&session, sql).await;
     session.set("kelpie.enabled", "false").unwrap();
     for _ in 0..2 {
         let (_, timing) = run(&session, sql).await;
