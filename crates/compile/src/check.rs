@@ -3,7 +3,8 @@
 //! plan which breaks this would give wrong values, not errors.
 
 use crate::context::Unsupported;
-use crate::expr::{Expr, ExprKind, alike, children};
+use crate::expr::{Expr, ExprKind, children};
+use crate::lower::alike;
 use crate::plan::{Plan, SortKey};
 use crate::types::{DataType, Field};
 

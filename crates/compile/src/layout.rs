@@ -1,8 +1,9 @@
-//! How a column lies in device memory: what the column store promises and generated code relies on.
+//! How a column lies in device memory: what the column store promises and generated code relies on; and what is known of
+//! columns before there are rows.
 
 use kelpie_kir::Scalar;
 
-use crate::types::Range;
+use crate::types::{DataType, Range};
 
 /// Layout of a resident column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,4 +39,17 @@ pub enum Storage {
         /// Entries; at least 1.
         entries: u32,
     },
+}
+
+/// What is known of a column.
+#[derive(Debug, Clone)]
+pub struct ColumnInfo {
+    /// Type.
+    pub data_type: DataType,
+    /// Whether NULL is possible.
+    pub nullable: bool,
+    /// Bounds of its values, where they are integers inside.
+    pub range: Option<Range>,
+    /// The scan, column and entries of the dictionary where it is an unchanged dictionary column.
+    pub dictionary: Option<(usize, usize, u32)>,
 }

@@ -1,6 +1,7 @@
 //! Facts about expressions: ranges, errors, cost.
 
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, can_fail, check, facts};
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::lower::{can_fail, check, facts};
 use kelpie_compile::types::{DataType, Literal, Range};
 
 fn decimal(precision: u8, scale: i8) -> DataType {

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use kelpie_compile::MicroModel;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function, check, facts};
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::lower::{check, facts};
 use kelpie_compile::pipeline::{ScanInfo, compile};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};

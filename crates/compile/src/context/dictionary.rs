@@ -1,11 +1,12 @@
 //! Dictionary columns of the current row: their codes, and the conditions on them that are computed once an entry.
 
+use std::rc::Rc;
+
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
 
-use super::{Argument, Case, ColumnPart, Context, DictionaryCode, Joined, Layer, Lowered, Repr, Text};
-use crate::expr::{Expr, ExprKind};
-use crate::layout::Storage;
+use super::{Argument, Case, ColumnPart, Context, DictionaryCode, Lowered, Origin, Repr, Text};
+use crate::expr::Expr;
 
 impl Context<'_> {
     /// Whether column `index` of the current row is an unchanged dictionary column, without evaluating it.
@@ -15,20 +16,14 @@ impl Context<'_> {
 
     /// The layer and position that a dictionary column comes from.
     fn dictionary_layer(&self, layer: usize, index: usize) -> Option<(usize, usize)> {
-        let has_code =
-            |value: &Lowered| matches!(&value.repr, Repr::Text(Text { case: Case::Keep, code: Some(_), .. }));
-        let found = match self.layers.get(layer)? {
-            Layer::Values(values) => has_code(values.get(index)?),
-            Layer::Joined(columns) => match columns.get(index)? {
-                Joined::Below(below) => return self.dictionary_layer(layer.checked_sub(1)?, *below),
-                Joined::Stored { column, .. } => column.info().dictionary.is_some(),
-                Joined::Value(value) => has_code(value),
-            },
-            Layer::Scan { layouts, .. } => matches!(layouts.get(index)?.storage, Storage::Dictionary { .. }),
-            Layer::Project(exprs) => match exprs.get(index)?.kind {
-                ExprKind::Column(below) => return self.dictionary_layer(layer.checked_sub(1)?, below),
-                _ => false,
-            },
+        let this = self.layers.get(layer)?;
+        let found = match this.origin(index)? {
+            Origin::Below(below) => return self.dictionary_layer(layer.checked_sub(1)?, below),
+            Origin::Value(value) => {
+                matches!(&value.repr, Repr::Text(Text { case: Case::Keep, code: Some(_), .. }))
+            }
+            Origin::Memory => this.has_codes(index),
+            Origin::Computed(_) => false,
         };
         found.then_some((layer, index))
     }
@@ -36,18 +31,13 @@ impl Context<'_> {
     /// Code and validity of a dictionary column of the current row; the entry's text is not loaded.
     pub(crate) fn dictionary_code(&mut self, index: usize) -> Option<(DictionaryCode, Option<V>)> {
         let (layer, index) = self.dictionary_layer(self.current, index)?;
-        let known = self.scopes.iter().flatten().any(|(l, c, _)| (*l, *c) == (layer, index));
-        if let (false, Layer::Scan { scan, layouts, row, .. }) = (known, self.layers.get(layer)?) {
-            let (scan, layout, row) = (*scan, layouts.get(index)?, *row);
-            let Storage::Dictionary { code, entries } = layout.storage else { return None };
-            let has_nulls = layout.has_nulls;
-            let valid = has_nulls.then(|| self.load_validity((scan, index), row));
-            return Some((self.load_code((scan, index), (code, entries), row), valid));
+        if self.known(layer, index).is_none() {
+            let this = Rc::clone(self.layers.get(layer)?);
+            if let Some(code) = this.load_code(self, index) {
+                return Some(code);
+            }
         }
-        let current = std::mem::replace(&mut self.current, layer);
-        let value = self.column(index);
-        self.current = current;
-        match value.ok()? {
+        match self.layer_column(layer, index).ok()? {
             Lowered { repr: Repr::Text(text), valid, .. } => Some((text.code?, valid)),
             _ => None,
         }

@@ -1,14 +1,61 @@
 //! Loading of a scan's columns.
 
+use std::rc::Rc;
+
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
 
-use super::{Argument, Case, ColumnPart, Context, DictionaryCode, Lowered, Repr, Text, register_of};
+use super::row::missing;
+use super::{
+    Argument, Case, ColumnPart, Context, DictionaryCode, Lowered, Origin, Repr, RowLayer, Text, Unsupported,
+    register_of,
+};
 use crate::layout::{ColumnLayout, Storage};
 use crate::types::{DataType, Range};
 
+/// A row of a scan's table.
+#[derive(Debug)]
+struct ScanRow {
+    scan: usize,
+    layouts: Vec<ColumnLayout>,
+    types: Vec<DataType>,
+    row: V,
+}
+
+impl RowLayer for ScanRow {
+    fn origin(&self, column: usize) -> Option<Origin<'_>> {
+        (column < self.layouts.len() && column < self.types.len()).then_some(Origin::Memory)
+    }
+
+    fn load(&self, cx: &mut Context<'_>, column: usize) -> Result<Lowered, Unsupported> {
+        let layout = self.layouts.get(column).ok_or_else(|| missing(column))?;
+        let data_type = self.types.get(column).ok_or_else(|| missing(column))?;
+        Ok(cx.load_column((self.scan, column), layout, data_type, self.row))
+    }
+
+    fn range(&self, column: usize, _below: &dyn Fn(usize) -> Option<Range>) -> Option<Range> {
+        self.layouts.get(column)?.range.or_else(|| self.types.get(column)?.full_range())
+    }
+
+    fn has_codes(&self, column: usize) -> bool {
+        self.layouts.get(column).is_some_and(|layout| matches!(layout.storage, Storage::Dictionary { .. }))
+    }
+
+    fn load_code(&self, cx: &mut Context<'_>, column: usize) -> Option<(DictionaryCode, Option<V>)> {
+        let layout = self.layouts.get(column)?;
+        let Storage::Dictionary { code, entries } = layout.storage else { return None };
+        let valid = layout.has_nulls.then(|| cx.load_validity((self.scan, column), self.row));
+        Some((cx.load_code((self.scan, column), (code, entries), self.row), valid))
+    }
+}
+
 impl Context<'_> {
-    pub(super) fn load_column(
+    /// Starts a row of a table: its columns are those of a scan of the query, at row number `row` (`i64`).
+    pub fn begin_scan(&mut self, scan: usize, layouts: Vec<ColumnLayout>, types: Vec<DataType>, row: V) {
+        self.push_layer(Rc::new(ScanRow { scan, layouts, types, row }));
+    }
+
+    fn load_column(
         &mut self,
         (scan, column): (usize, usize),
         layout: &ColumnLayout,
@@ -52,7 +99,7 @@ impl Context<'_> {
         Text { code: Some(code), ..self.load_text(bytes, offsets, value) }
     }
 
-    pub(super) fn load_validity(&mut self, (scan, column): (usize, usize), row: V) -> V {
+    fn load_validity(&mut self, (scan, column): (usize, usize), row: V) -> V {
         let bitmap = self.argument(
             "validity",
             Type::global(Scalar::U8),

@@ -15,8 +15,7 @@ use regex_automata::nfa::thompson;
 use regex_automata::util::look::Look;
 use regex_automata::util::{start, syntax};
 
-use super::value::unsupported;
-use crate::context::Unsupported;
+use crate::unsupported::Unsupported;
 
 /// States that are explored, at most.
 const STATE_LIMIT: usize = 2048;
@@ -26,13 +25,13 @@ const NFA_LIMIT_BYTES: usize = 1 << 20;
 const CACHE_BYTES: usize = 64 << 20;
 
 /// No match from here on.
-pub(super) const DEAD: u16 = 0;
+pub(crate) const DEAD: u16 = 0;
 /// There is a match.
-pub(super) const MATCH: u16 = 1;
+pub(crate) const MATCH: u16 = 1;
 /// A word boundary beside text beyond ASCII: not known to the table.
-pub(super) const UNKNOWN: u16 = 2;
+pub(crate) const UNKNOWN: u16 = 2;
 /// Smaller states are the three above.
-pub(super) const FIRST: u16 = 3;
+pub(crate) const FIRST: u16 = 3;
 
 /// Patterns whose automata are kept.
 const KEPT_PATTERNS: usize = 64;
@@ -47,15 +46,15 @@ pub struct Regex {
     /// The pattern, with its flags as `(?flags)` in front.
     pub pattern: String,
     /// Class of each byte.
-    pub(super) classes: Arc<[u8]>,
+    pub(crate) classes: Arc<[u8]>,
     /// Successors as little-endian `u16`: those of state `s` begin at element `s`, one a class, then the end's.
-    pub(super) table: Arc<[u8]>,
+    pub(crate) table: Arc<[u8]>,
     /// The state before the first byte.
-    pub(super) start: u16,
+    pub(crate) start: u16,
     /// The class of the end of the text.
-    pub(super) end_class: u16,
+    pub(crate) end_class: u16,
     /// Whether [`UNKNOWN`] can be reached.
-    pub(super) can_fail: bool,
+    pub(crate) can_fail: bool,
 }
 
 impl PartialEq for Regex {
@@ -94,12 +93,14 @@ impl Regex {
         let dfa = match build(&pattern) {
             Ok(dfa) => dfa,
             Err(error) => {
-                return unsupported(format!("the regular expression '{pattern}' is not compiled: {error}"));
+                return Err(Unsupported(format!(
+                    "the regular expression '{pattern}' is not compiled: {error}"
+                )));
             }
         };
         match explore(&dfa) {
             Some(states) => Ok(states.minimise().into_regex(pattern, &dfa)).and_then(check_size),
-            None => unsupported(format!("the regular expression '{pattern}' has too many states")),
+            None => Err(Unsupported(format!("the regular expression '{pattern}' has too many states"))),
         }
     }
 
@@ -131,7 +132,7 @@ fn push_literal(expression: &mut String, character: char) {
 fn check_size(regex: Regex) -> Result<Regex, Unsupported> {
     match regex.table.len() / 2 <= usize::from(u16::MAX) {
         true => Ok(regex),
-        false => unsupported(format!("the regular expression '{}' has too many states", regex.pattern)),
+        false => Err(Unsupported(format!("the regular expression '{}' has too many states", regex.pattern))),
     }
 }
 
@@ -166,7 +167,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 /// States by number, the three special ones first: their successors, one a class of bytes, and at the end of the text.
 struct States {
-    start: usize,
+    pub(crate) start: usize,
     successors: Vec<Vec<usize>>,
     /// A special state.
     at_end: Vec<usize>,

@@ -1,60 +1,14 @@
-//! Scalar expressions: the typed tree, and (in the modules below) its lowering to KIR.
+//! Scalar expressions: the typed tree. [`crate::lower`] generates code for them.
 
-mod arithmetic;
-mod bits;
-mod case;
-mod cast;
-mod cast_float;
-mod cast_text;
-mod civil;
-mod compare;
-mod date_part;
-mod datetime;
-mod decimal;
-mod dfa;
-mod dictionary;
-mod facts;
-mod format;
-mod heap;
-mod inlist;
-mod letters;
-mod like;
-mod literal;
-mod logic;
-mod lower;
-mod math;
-mod operands;
-mod pad;
-mod parsing;
-mod part;
-mod range;
-mod regex;
-mod search;
-mod slices;
-mod text;
+pub(crate) mod dfa;
+pub(crate) mod range;
 mod tree;
-mod trunc;
-mod unicode;
-mod value;
-mod words;
 
-pub use bits::BitOp;
 pub use dfa::Regex;
-pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
-pub(crate) use heap::{copied as copied_text, plain as plain_text};
-pub use logic::lower_condition;
-pub use lower::lower;
-pub use operands::alike;
-pub use search::Search;
-pub use slices::Side;
-pub(crate) use text::order as text_order;
-pub use text::text_equal;
+pub use kelpie_kir::CompareOp;
 pub use tree::{children, columns_read, substitute, with_children};
-pub(crate) use words::hash as hash_text;
 
 use crate::types::{DataType, Literal};
-
-pub use kelpie_kir::CompareOp;
 
 /// A typed scalar expression. Types are those that DataFusion's planner derived: every coercion is a `Cast`.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,6 +87,45 @@ pub enum Granularity {
     Second,
     Millisecond,
     Microsecond,
+}
+
+/// A bit operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BitOp {
+    /// `&`
+    And,
+    /// `|`
+    Or,
+    /// `^`, `#`
+    Xor,
+    /// `<<`
+    ShiftLeft,
+    /// `>>`
+    ShiftRight,
+}
+
+/// A question about a text and another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Search {
+    /// Whether it starts with it.
+    StartsWith,
+    /// Whether it ends with it.
+    EndsWith,
+    /// Whether it contains it.
+    Contains,
+    /// The character, from 1, at which it stands first; 0 where it does not.
+    Position,
+}
+
+/// Which ends of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The start.
+    Left,
+    /// The end.
+    Right,
+    /// Both.
+    Both,
 }
 
 /// Scalar functions.

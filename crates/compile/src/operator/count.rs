@@ -6,9 +6,9 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use super::Flow;
-use super::places::Counted;
 use super::roles::{Emitter, Job, Needs, Sink};
 use crate::context::{Context, Unsupported};
+use crate::table::places::Counted;
 
 /// Counts rows.
 #[derive(Debug)]

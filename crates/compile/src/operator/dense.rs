@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use kelpie_kir::builder::V;
 
 use super::Flow;
-use super::places::{self, Counted, Dense};
 use super::roles::{Emitter, Job};
 use crate::Resolution;
 use crate::context::{Context, Unsupported};
+use crate::table::places::{self, Counted, Dense};
 use crate::table::rows::Chunk;
 use crate::variant::axes::WritePlaces;
 

@@ -7,9 +7,10 @@ use kelpie_kir::Type;
 
 use super::roles::{Next, Step};
 use crate::context::{Context, Unsupported};
-use crate::expr::{Expr, columns_read, lower_condition};
+use crate::expr::{Expr, columns_read};
+use crate::layout::ColumnInfo;
+use crate::lower::lower_condition;
 use crate::operator::Flow;
-use crate::pipeline::ColumnInfo;
 
 /// A filter.
 #[derive(Debug)]

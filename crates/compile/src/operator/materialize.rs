@@ -11,9 +11,12 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 
 use super::dense::DenseEmitter;
-use super::roles::{DenseTarget, Emitter, Job, Needs, Sink, Source};
-use crate::context::{Context, Joined, Unsupported};
-use crate::pipeline::{ColumnInfo, HostAction, Rows, Task, When};
+use super::roles::{Emitter, Job, Needs, Sink, Source};
+use crate::context::{Context, Unsupported};
+use crate::layout::ColumnInfo;
+use crate::program::{HostAction, Rows, Task, When};
+use crate::table::joined::Joined;
+use crate::table::places::DenseTarget;
 use crate::table::rows::RowStore;
 
 /// Rows in memory between two kernels, as a sink.

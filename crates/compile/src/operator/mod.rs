@@ -18,28 +18,12 @@ pub(crate) mod filter;
 pub mod join;
 pub(crate) mod materialize;
 pub mod output;
-pub(crate) mod places;
 pub(crate) mod project;
 pub(crate) mod roles;
 pub(crate) mod scan;
 pub mod sort;
 
 use kelpie_kir::builder::V;
-
-use crate::context::{Context, Status};
-
-/// Asks for more room: places are taken one after the other, so that one thread takes the first that does not exist
-/// (`is_first`). On a GPU only that one says so: the status word is host memory, which takes millions of rows seconds.
-pub(crate) fn report_growth(cx: &mut Context<'_>, is_first: V) {
-    let alone = cx.shape.block_threads > 1;
-    if alone {
-        cx.begin_if(is_first);
-    }
-    cx.builder.report(Status::Grow as u32);
-    if alone {
-        cx.end();
-    }
-}
 
 /// Which rows are live; see the contract.
 #[derive(Debug, Clone, Copy)]

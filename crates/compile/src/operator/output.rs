@@ -10,16 +10,17 @@ use std::fmt;
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Expr as Kir, Scalar, Scope, Type};
 
+use crate::context::register_type;
 use crate::context::{Argument, Case, Constant, Context, Lowered, Repr, Text, Unsupported};
+use crate::layout::ColumnInfo;
+use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
-use crate::operator::places::Dense;
-use crate::operator::roles::{DenseTarget, Emitter, Job, Needs, Sink};
-use crate::operator::{Flow, report_growth};
-use crate::pipeline::states_of::States;
-use crate::pipeline::{
-    ColumnInfo, Growth, HostAction, OutputColumn, OutputLayout, OutputStorage, Task, When,
-};
-use crate::table::register_type;
+use crate::operator::roles::{Emitter, Job, Needs, Sink};
+use crate::program::States;
+use crate::program::{Growth, HostAction, OutputColumn, OutputLayout, OutputStorage, Task, When};
+use crate::table::places::Dense;
+use crate::table::places::DenseTarget;
+use crate::table::report_growth;
 use crate::types::{DataType, Field};
 
 /// Rows that the result holds at the first launch, at most.

@@ -6,8 +6,9 @@ use std::fmt;
 use super::roles::{Next, Step};
 use crate::context::{Context, Unsupported};
 use crate::expr::{Expr, ExprKind, columns_read};
+use crate::layout::ColumnInfo;
+use crate::lower::columns_of;
 use crate::operator::Flow;
-use crate::pipeline::{ColumnInfo, columns_of};
 
 /// A projection.
 #[derive(Debug)]

@@ -15,11 +15,12 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use super::Flow;
-use super::places::Dense;
 use crate::context::{Context, Unsupported};
 use crate::expr::Expr;
-use crate::pipeline::{ColumnInfo, Counting, HostAction, Rows};
+use crate::layout::ColumnInfo;
+use crate::program::{Counting, HostAction, Rows};
 use crate::shape::LaunchShape;
+use crate::table::places::{Dense, DenseTarget};
 use crate::variant::axes::WritePlaces;
 
 /// What follows in a kernel: emits the rest of a row's way.
@@ -211,18 +212,6 @@ pub(crate) struct Job<'a> {
     pub places: WritePlaces,
     /// Rows that come to one thread's [`Emitter::row`] in a launch, at most.
     pub thread_rows: u64,
-}
-
-/// An array of rows that a sink writes densely.
-pub(crate) struct DenseTarget {
-    /// State that counts its rows, one `u64`.
-    pub total: usize,
-    /// Class of its capacity.
-    pub class: usize,
-    /// More rows than this are not wanted.
-    pub limit: Option<u64>,
-    /// Where every row of the source comes, a row's place is its number there.
-    pub keeps_places: bool,
 }
 
 /// What the engine has to do for a sink.

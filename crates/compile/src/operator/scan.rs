@@ -7,8 +7,9 @@ use kelpie_kir::builder::V;
 
 use super::roles::Source;
 use crate::context::{Context, Unsupported};
+use crate::layout::ColumnInfo;
 use crate::layout::ColumnLayout;
-use crate::pipeline::{ColumnInfo, Rows};
+use crate::program::Rows;
 use crate::types::DataType;
 
 /// Columns of a table.

@@ -10,12 +10,12 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope, Type};
 
 use super::Pipeline;
-use super::actions::Counting;
 use super::row::{clamp, for_range};
 use super::variants::ChunkVariants;
 use crate::context::{Argument, Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Sink};
+use crate::program::Counting;
 use crate::variant::axes::WritePlaces;
 
 /// One kernel of a pipeline.

@@ -5,12 +5,14 @@ mod groups;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::columns::{self, ColumnInfo};
-use super::program::{Growth, OutputLayout, Prune, Purpose, ScanInfo, Sorting, States};
-use super::{Choices, HOST_SORT_ROWS, Pipeline};
+use super::columns;
+use super::{HOST_SORT_ROWS, Pipeline};
 use crate::MicroModel;
+use crate::choices::Choices;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
+use crate::layout::ColumnInfo;
+use crate::lower::columns_of;
 use crate::operator::filter::Filter;
 use crate::operator::join::{
     FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, Prefilter, Probe, StoreBuildSide, StoredRows,
@@ -22,6 +24,7 @@ use crate::operator::roles::{Sink, Source, Step};
 use crate::operator::scan::ScanSource;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::{Join, JoinKind, Plan, SortKey};
+use crate::program::{Growth, OutputLayout, Prune, Purpose, ScanInfo, Sorting, States};
 use crate::shape::LaunchShape;
 use crate::table::rows::{Layout, RowStore};
 use crate::types::Literal;
@@ -383,7 +386,7 @@ impl Cut<'_> {
             Plan::Project { input, exprs, .. } => {
                 let mut rows = self.open(input)?;
                 rows.push(Project(exprs.clone()));
-                rows.columns = columns::of_projection(exprs, &rows.columns);
+                rows.columns = columns_of(exprs, &rows.columns);
                 match computes(exprs) {
                     true => self.end_operator(rows),
                     false => Ok(rows),

@@ -4,16 +4,16 @@
 use kelpie_kir::{Builder, Target};
 
 use super::Pipeline;
-use super::actions::{Counting, HostAction, Task, When};
 use super::body::Body;
 use super::launches::shared_bytes;
 use super::memory::{CountMemory, Memory};
-use super::program::{CompiledKernel, CompiledPipeline};
 use super::variants::ChunkVariants;
 use crate::context::{Argument, Context, Unsupported};
 use crate::operator::count::CountRows;
-use crate::operator::roles::{DenseTarget, Sink};
+use crate::operator::roles::Sink;
+use crate::program::{CompiledKernel, CompiledPipeline, Counting, HostAction, Task, When};
 use crate::shape::{LaunchShape, ShapeChoices};
+use crate::table::places::DenseTarget;
 use crate::variant::Chooser;
 use crate::{MicroModel, Resolution};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Pipeline;
-use super::program::{Purpose, States};
+use crate::program::{Purpose, States};
 use crate::shape::LaunchShape;
 
 /// What a pipeline's kernels are given beside its operators' states.

@@ -1,29 +1,21 @@
 //! From a plan to pipelines: each has one source, steps, and one sink, and becomes one kernel (HorseQC, section 4).
 
-mod actions;
 mod body;
 mod columns;
 mod cut;
 mod kernel;
 mod launches;
 mod memory;
-mod program;
 mod row;
 mod selection;
 mod speculation;
 mod variants;
 
-pub use columns::ColumnInfo;
-pub(crate) use columns::{of_expr as column_of, of_projection as columns_of};
-pub(crate) mod states_of {
-    //! The state declarations, for operators.
-    pub(crate) use super::program::States;
-}
-
-pub use actions::{Counting, HostAction, Task, When};
-pub use program::{
-    CapacityClass, CompiledKernel, CompiledPipeline, Growth, OutputColumn, OutputLayout, OutputStorage,
-    Program, Prune, Purpose, Rows, ScanInfo, Sorting, State,
+pub use crate::choices::Choices;
+pub use crate::layout::ColumnInfo;
+pub use crate::program::{
+    CapacityClass, CompiledKernel, CompiledPipeline, Counting, Growth, HostAction, OutputColumn,
+    OutputLayout, OutputStorage, Program, Prune, Purpose, Rows, ScanInfo, Sorting, State, Task, When,
 };
 
 use std::collections::BTreeSet;
@@ -32,12 +24,12 @@ use std::sync::Arc;
 
 use kelpie_kir::Target;
 
+use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::operator::roles::{Sink, Source, Step};
 use crate::plan::Plan;
-use crate::shape::{LaunchShape, ShapeChoices};
-use crate::variant::{Chooser, Forced};
-use crate::{MicroModel, Resolution};
+use crate::shape::LaunchShape;
+use crate::variant::Chooser;
 
 /// A pipeline, planned: it never changes, and kernels are made of it.
 #[derive(Debug)]
@@ -77,35 +69,6 @@ impl fmt::Display for Pipeline {
 
 /// Rows up to which a sort is left to the host: another pipeline costs more than that.
 const HOST_SORT_ROWS: u64 = 4096;
-
-/// What a caller may choose.
-#[derive(Debug, Clone)]
-pub struct Choices<'a> {
-    /// How reductions are carried out.
-    pub micro_model: MicroModel,
-    /// How they are resolved locally.
-    pub resolution: Resolution,
-    /// The joins, by number, whose build side is known to have a key twice.
-    pub duplicates: &'a BTreeSet<usize>,
-    /// A sort on top of no more rows than this is left to the host; the default where absent.
-    pub host_sort_rows: Option<u64>,
-    /// Bytes of device memory that a direct-addressed table may take, where that is less than it may at best.
-    pub direct_bytes: Option<u64>,
-    /// Variants that the session forces.
-    pub forced: &'a Forced,
-    /// What is asked of the shape of launches.
-    pub shape: ShapeChoices,
-}
-
-impl<'a> Choices<'a> {
-    /// The defaults.
-    pub fn new(micro_model: MicroModel, duplicates: &'a BTreeSet<usize>) -> Choices<'a> {
-        let resolution = Resolution::default();
-        let forced = Forced::none();
-        let (host_sort_rows, direct_bytes, shape) = (None, None, ShapeChoices::default());
-        Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced, shape }
-    }
-}
 
 /// Compiles a plan without sorts, limits and scalar subqueries inside: those are the engine's. On top, the sort is
 /// carried out or left to the engine ([`Program::sorting`]); of a limit, rows beyond it are left out and none skipped.

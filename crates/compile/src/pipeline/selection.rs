@@ -8,7 +8,7 @@ use super::body::Body;
 use super::row::{Pass, for_range};
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
-use crate::operator::places::Dense;
+use crate::table::places::Dense;
 
 impl Body<'_> {
     /// Two passes a batch: the filters make the selection vector, then the selected rows are written to their places.

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::Pipeline;
-use super::columns::ColumnInfo;
-use crate::expr::{Expr, can_fail, columns_read, is_cheap};
+use crate::expr::{Expr, columns_read};
+use crate::layout::ColumnInfo;
+use crate::lower::{can_fail, is_cheap};
 
 /// What of a pipeline may be computed for rows that are not live: what cannot fail and costs little, also through the
 /// projections that it stands on.

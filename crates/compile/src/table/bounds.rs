@@ -5,8 +5,9 @@ use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Type};
 
 use super::index::scalar_of;
 use crate::context::{Argument, Context, Lowered, Unsupported};
-use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, Growth};
+use crate::layout::ColumnInfo;
+use crate::program::Growth;
+use crate::program::States;
 use crate::types::{DataType, Range};
 
 /// The state of the bounds: two words, zero where no row is indexed. The greatest order key (`i64` with the sign bit flipped, as

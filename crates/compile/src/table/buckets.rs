@@ -9,7 +9,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
 use super::rows::RowStore;
 use crate::context::{Argument, Context};
-use crate::pipeline::states_of::States;
+use crate::program::States;
 
 /// The bit of an entry that says that the bucket ends with it; the others are the row's place.
 const LAST: u32 = 1 << 31;

@@ -16,13 +16,14 @@ use kelpie_kir::{CompareOp, Scalar, Type};
 
 use super::bounds::{Bounds, KeyBounds};
 use super::buckets::Buckets;
-use super::hashing::is_wide;
 use super::probing::{Known, OpenTable, place_of};
 use super::rows::RowStore;
 use super::slots::{Slots, is_taken};
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
-use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, Growth};
+use crate::layout::ColumnInfo;
+use crate::lower::hashing::is_wide;
+use crate::program::Growth;
+use crate::program::States;
 use crate::types::{DataType, Range};
 use crate::variant::Site;
 use crate::variant::axes::{IndexForm, IndexRows};

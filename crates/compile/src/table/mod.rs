@@ -4,26 +4,28 @@
 
 pub mod bounds;
 mod buckets;
-pub mod hashing;
 pub mod index;
+pub(crate) mod joined;
 pub mod packed;
+pub(crate) mod places;
 mod probing;
 pub mod rows;
 mod slots;
 pub mod stored;
 
-use kelpie_kir::Scalar;
+use kelpie_kir::builder::V;
 
-use crate::context::register_of;
-use crate::types::{DataType, Range};
+use crate::context::{Context, Status};
 
-/// The register type of a value: what lowering gives for this type and range, or something that it converts to
-/// without loss.
-pub fn register_type(data_type: &DataType, range: Option<Range>) -> Scalar {
-    match data_type {
-        DataType::Boolean => Scalar::Bool,
-        DataType::Float32 => Scalar::F32,
-        DataType::Float64 => Scalar::F64,
-        _ => range.or_else(|| data_type.full_range()).map_or(Scalar::I64, register_of),
+/// Asks for more room: places are taken one after the other, so that one thread takes the first that does not exist
+/// (`is_first`). On a GPU only that one says so: the status word is host memory, which takes millions of rows seconds.
+pub(crate) fn report_growth(cx: &mut Context<'_>, is_first: V) {
+    let alone = cx.shape.block_threads > 1;
+    if alone {
+        cx.begin_if(is_first);
+    }
+    cx.builder.report(Status::Grow as u32);
+    if alone {
+        cx.end();
     }
 }

@@ -3,9 +3,9 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar};
 
-use super::register_type;
+use crate::context::register_type;
 use crate::context::{Constant, Context, Lowered, Repr, Unsupported};
-use crate::pipeline::ColumnInfo;
+use crate::layout::ColumnInfo;
 use crate::types::DataType;
 
 /// The bit of an entry that says that the slot is taken: an empty slot is a state, never a stolen key value.

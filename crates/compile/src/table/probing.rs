@@ -9,11 +9,11 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
-use super::hashing::hash_keys;
 use super::rows::RowStore;
 use crate::context::{Argument, Context, Lowered, Status, Unsupported};
-use crate::pipeline::Growth;
-use crate::pipeline::states_of::States;
+use crate::lower::hashing::hash_keys;
+use crate::program::Growth;
+use crate::program::States;
 
 /// The slots.
 #[derive(Debug, Clone, Copy)]

@@ -11,12 +11,13 @@ use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
 use super::stored::StoredColumn;
 use crate::context::{Argument, Context, Unsupported};
-use crate::operator::places::Dense;
-use crate::operator::report_growth;
-use crate::operator::roles::DenseTarget;
-use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, Growth, Rows};
+use crate::layout::ColumnInfo;
+use crate::program::States;
+use crate::program::{Growth, Rows};
 use crate::shape::LaunchShape;
+use crate::table::places::Dense;
+use crate::table::places::DenseTarget;
+use crate::table::report_growth;
 
 /// Rows of a store at the first launch, at most.
 const INITIAL_ROWS: u64 = 4 << 20;

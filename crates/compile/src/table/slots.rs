@@ -8,8 +8,8 @@ use super::index::{Wants, array};
 use super::probing::{number_of, report_broken, set_next};
 use super::rows::RowStore;
 use crate::context::Context;
-use crate::pipeline::Growth;
-use crate::pipeline::states_of::States;
+use crate::program::Growth;
+use crate::program::States;
 
 /// The slots of a direct-addressed index.
 #[derive(Debug, Clone, Copy)]

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use kelpie_kir::builder::V;
 use kelpie_kir::{Pointee, Scalar, Space, Type};
 
-use super::hashing::normalized;
-use super::register_type;
+use crate::context::register_type;
 use crate::context::{Argument, Case, Context, DictionaryCode, Lowered, Repr, Text, Unsupported};
-use crate::expr::plain_text;
-use crate::expr::text_equal;
-use crate::pipeline::ColumnInfo;
-use crate::pipeline::states_of::States;
+use crate::layout::ColumnInfo;
+use crate::lower::hashing::normalized;
+use crate::lower::plain_text;
+use crate::lower::text_equal;
+use crate::program::States;
 use crate::types::{DataType, Range};
 
 /// A stored column.

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::context::Unsupported;
+use crate::unsupported::Unsupported;
 
 /// What an axis belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

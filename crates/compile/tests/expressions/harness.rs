@@ -4,8 +4,9 @@ use kelpie_backend::simt::{self, Config, Memory};
 use kelpie_compile::context::{
     Argument, Case, ColumnPart, Constant, Context, HeapPart, Lowered, Repr, Status,
 };
-use kelpie_compile::expr::{Expr, ExprKind, children, facts, lower};
+use kelpie_compile::expr::{Expr, ExprKind, children};
 use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::lower::{facts, lower};
 use kelpie_compile::types::{DataType, Range};
 use kelpie_kir::builder::V;
 use kelpie_kir::{Builder, Scalar, Target, Type, ValidModule, validate};

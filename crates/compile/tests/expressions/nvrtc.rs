@@ -2,8 +2,9 @@
 
 use kelpie_backend::cuda;
 use kelpie_compile::context::{Argument, Context, Repr};
-use kelpie_compile::expr::{BitOp, DatePart, Expr, ExprKind, Function, Search, Side, lower};
+use kelpie_compile::expr::{BitOp, DatePart, Expr, ExprKind, Function, Search, Side};
 use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::lower::lower;
 use kelpie_compile::types::DataType;
 use kelpie_device::nvrtc;
 use kelpie_kir::{Builder, Scalar, Target, Type, validate};

@@ -24,7 +24,8 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use kelpie_compile::expr::{Expr, ExprKind, check, children, with_children};
+use kelpie_compile::expr::{Expr, ExprKind, children, with_children};
+use kelpie_compile::lower::check;
 use kelpie_compile::types::Field;
 
 pub(super) use self::add::added;

@@ -10,7 +10,8 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use kelpie_compile::expr::{ArithmeticOp, BitOp, CompareOp, Expr, ExprKind, Function, Regex, alike};
+use kelpie_compile::expr::{ArithmeticOp, BitOp, CompareOp, Expr, ExprKind, Function, Regex};
+use kelpie_compile::lower::alike;
 use kelpie_compile::types::{DataType, Literal};
 
 use super::derive::Deriver;

@@ -12,12 +12,14 @@ use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::threads::{ThreadCells, ThreadTables, clear, for_each};
 use super::{Cells, Input, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
+use crate::choices::Choices;
+use crate::context::register_type;
 use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
-use crate::expr::{Expr, lower};
+use crate::expr::Expr;
+use crate::layout::ColumnInfo;
+use crate::lower::lower;
 use crate::operator::Flow;
-use crate::pipeline::{Choices, ColumnInfo};
 use crate::shape::LaunchShape;
-use crate::table::register_type;
 use crate::types::Range;
 use crate::variant::axes::Placement;
 

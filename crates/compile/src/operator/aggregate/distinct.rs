@@ -7,8 +7,10 @@ use kelpie_kir::builder::V;
 use super::declare;
 use super::hash::KeyTable;
 use crate::context::{Context, Lowered, Repr, Unsupported};
-use crate::expr::{Expr, lower};
-use crate::pipeline::{ColumnInfo, column_of};
+use crate::expr::Expr;
+use crate::layout::ColumnInfo;
+use crate::lower::column_of;
+use crate::lower::lower;
 use crate::types::DataType;
 
 /// The values of an argument that the groups have seen.

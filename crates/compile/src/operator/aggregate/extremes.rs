@@ -6,7 +6,7 @@ use kelpie_kir::{BinaryOp, CompareOp, Pointee, Scalar, Space, Type};
 
 use super::cells::CellOp;
 use crate::context::{Case, Context, Repr, Status, Text, Unsupported, register_of};
-use crate::expr::{copied_text, plain_text, text_order};
+use crate::lower::{copied_text, plain_text, text_order};
 use crate::types::{DataType, Range};
 
 /// Bits of a packed reference that hold the length.

@@ -9,8 +9,10 @@ use super::exact::{UpperBits, shift_for, upper_bits, upper_range};
 use super::extremes::{OrderKey, pack_text};
 use super::reading::{Form, Reading, SumCheck};
 use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
-use crate::expr::{Expr, can_fail, lower};
-use crate::pipeline::{ColumnInfo, column_of};
+use crate::expr::Expr;
+use crate::layout::ColumnInfo;
+use crate::lower::column_of;
+use crate::lower::{can_fail, lower};
 use crate::plan::{Aggregate, AggregateFunction};
 use crate::types::{DataType, Range};
 

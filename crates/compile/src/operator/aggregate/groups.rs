@@ -8,8 +8,8 @@ use kelpie_kir::builder::V;
 use super::functions::Cells;
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
+use crate::layout::ColumnInfo;
 use crate::operator::Flow;
-use crate::pipeline::ColumnInfo;
 use crate::shape::LaunchShape;
 
 /// Where the groups are, planned.

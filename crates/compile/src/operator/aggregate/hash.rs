@@ -9,8 +9,9 @@ use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 use super::{declare, group_pointer};
 use crate::context::{Argument, Context, Lowered, Status, Unsupported};
-use crate::pipeline::{ColumnInfo, Growth};
-use crate::table::hashing::{hash_keys, is_wide, mix};
+use crate::layout::ColumnInfo;
+use crate::lower::hashing::{hash_keys, is_wide, mix};
+use crate::program::Growth;
 use crate::table::packed::{OCCUPIED, PackedKey, pack};
 use crate::table::stored::StoredColumn;
 

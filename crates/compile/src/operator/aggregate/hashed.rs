@@ -9,9 +9,10 @@ use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::hash::KeyTable;
 use super::{Cells, update_group, word_pointer};
 use crate::context::{Context, Lowered, Unsupported};
-use crate::expr::{Expr, lower};
+use crate::expr::Expr;
+use crate::layout::ColumnInfo;
+use crate::lower::lower;
 use crate::operator::Flow;
-use crate::pipeline::ColumnInfo;
 
 /// Groups in a hash table.
 #[derive(Debug)]

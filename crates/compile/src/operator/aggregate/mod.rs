@@ -47,15 +47,18 @@ use self::segments::Segments;
 use self::single::SingleGroup;
 pub(crate) use self::sink::AddToGroups;
 pub(crate) use self::source::Groups;
+use crate::choices::Choices;
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::Expr;
-use crate::pipeline::{Choices, ColumnInfo, Growth, column_of};
+use crate::layout::ColumnInfo;
+use crate::lower::column_of;
 use crate::plan::Aggregate;
+use crate::program::Growth;
 use crate::shape::LaunchShape;
 use crate::variant::Site;
 use crate::variant::axes::GroupForm;
 
-pub(crate) use crate::pipeline::states_of as declare;
+pub(crate) use crate::program as declare;
 
 /// An aggregation, planned.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};
 use super::cells::CellOp;
 use super::exact::{UpperBits, wide_sum};
 use super::extremes::{OrderKey, unpack_text};
+use crate::context::register_type;
 use crate::context::{Context, Lowered, Repr, Status, Unsupported, register_of};
-use crate::pipeline::ColumnInfo;
+use crate::layout::ColumnInfo;
 use crate::plan::Aggregate;
-use crate::table::register_type;
 use crate::types::{DataType, Field, Range};
 
 /// How a result follows from cells.

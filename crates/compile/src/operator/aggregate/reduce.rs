@@ -9,7 +9,7 @@ use kelpie_kir::builder::V;
 use super::AggregateOperator;
 use crate::context::{Context, Unsupported};
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
-use crate::pipeline::Rows;
+use crate::program::Rows;
 
 /// Reduces sums of blocks.
 #[derive(Debug)]

@@ -13,10 +13,11 @@ use super::cells::{
 };
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
+use crate::choices::Choices;
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
+use crate::layout::ColumnInfo;
 use crate::operator::Flow;
-use crate::pipeline::{Choices, ColumnInfo};
 use crate::shape::LaunchShape;
 use crate::variant::Site;
 use crate::variant::axes::SingleSum;

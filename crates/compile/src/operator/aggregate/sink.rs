@@ -11,10 +11,11 @@ use super::groups::{GroupEmitter, Located};
 use super::segments::Round;
 use super::{AggregateOperator, distinct};
 use crate::context::{Context, Unsupported};
-use crate::expr::{Expr, columns_read, lower};
+use crate::expr::{Expr, columns_read};
+use crate::lower::lower;
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
-use crate::pipeline::{HostAction, Task, When};
+use crate::program::{HostAction, Task, When};
 use crate::shape::LaunchShape;
 
 /// Adds rows to groups.

@@ -8,8 +8,9 @@ use kelpie_kir::builder::V;
 
 use super::{AggregateOperator, word_pointer};
 use crate::context::{Context, Unsupported};
+use crate::layout::ColumnInfo;
 use crate::operator::roles::Source;
-use crate::pipeline::{ColumnInfo, Rows};
+use crate::program::Rows;
 
 /// The groups: keys, then aggregates.
 #[derive(Debug)]

@@ -12,9 +12,10 @@ use crate::context::{Context, Unsupported};
 use crate::expr::columns_read;
 use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
-use crate::operator::roles::{DenseTarget, Emitter, Job, Needs, Sink};
-use crate::pipeline::{HostAction, Task, When};
+use crate::operator::roles::{Emitter, Job, Needs, Sink};
+use crate::program::{HostAction, Task, When};
 use crate::table::bounds::Bounds;
+use crate::table::places::DenseTarget;
 
 /// Stores the rows of the build side.
 #[derive(Debug)]

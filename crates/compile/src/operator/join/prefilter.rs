@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::JoinOperator;
 use crate::context::{Context, Unsupported};
+use crate::layout::ColumnInfo;
 use crate::operator::Flow;
 use crate::operator::roles::{Next, Step};
-use crate::pipeline::ColumnInfo;
 
 /// A runtime filter.
 #[derive(Debug)]

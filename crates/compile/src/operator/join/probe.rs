@@ -8,13 +8,15 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Scope, Type};
 
 use super::{JoinOperator, boolean, raise};
-use crate::context::{Argument, Context, Joined, Lowered, Unsupported};
-use crate::expr::{columns_read, lower, lower_condition};
+use crate::context::{Argument, Context, Lowered, Unsupported};
+use crate::expr::columns_read;
+use crate::layout::ColumnInfo;
+use crate::lower::{lower, lower_condition};
 use crate::operator::Flow;
 use crate::operator::roles::{Next, Step};
-use crate::pipeline::ColumnInfo;
 use crate::plan::JoinKind;
 use crate::table::index::Search;
+use crate::table::joined::Joined;
 
 /// The probe side of a join, as a step.
 #[derive(Debug)]

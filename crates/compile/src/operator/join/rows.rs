@@ -8,10 +8,12 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
 
 use super::{JoinOperator, boolean};
-use crate::context::{Argument, Context, Joined, Unsupported};
+use crate::context::{Argument, Context, Unsupported};
+use crate::layout::ColumnInfo;
 use crate::operator::roles::Source;
-use crate::pipeline::{ColumnInfo, Rows};
 use crate::plan::JoinKind;
+use crate::program::Rows;
+use crate::table::joined::Joined;
 
 /// All rows of a join's store, with the store's columns.
 #[derive(Debug)]

@@ -8,9 +8,11 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
 
 use super::SortOperator;
-use crate::context::{Argument, Context, Joined, Unsupported};
+use crate::context::{Argument, Context, Unsupported};
+use crate::layout::ColumnInfo;
 use crate::operator::roles::Source;
-use crate::pipeline::{ColumnInfo, Rows};
+use crate::program::Rows;
+use crate::table::joined::Joined;
 use crate::table::stored::StoredColumn;
 
 /// The rows of a sort.

@@ -8,8 +8,8 @@ use kelpie_kir::BinaryOp;
 use kelpie_kir::builder::V;
 
 use crate::context::{Context, Unsupported};
-use crate::pipeline::ColumnInfo;
-use crate::table::hashing::{hash_keys, is_wide};
+use crate::layout::ColumnInfo;
+use crate::lower::hashing::{hash_keys, is_wide};
 use crate::table::packed::{PackedKey, pack};
 
 /// Bits of a hash that are left out.

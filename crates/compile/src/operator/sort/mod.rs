@@ -23,11 +23,12 @@ pub(crate) use self::store::SortRows;
 use self::words::{WordKey, Words};
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::ExprKind;
-use crate::operator::places::Dense;
-use crate::operator::report_growth;
-use crate::pipeline::states_of::States;
-use crate::pipeline::{ColumnInfo, Growth, Sorting};
+use crate::layout::ColumnInfo;
 use crate::plan::SortKey;
+use crate::program::States;
+use crate::program::{Growth, Sorting};
+use crate::table::places::Dense;
+use crate::table::report_growth;
 use crate::table::stored::StoredColumn;
 
 /// Rows that are stored at the first launch, at most.

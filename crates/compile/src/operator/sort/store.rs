@@ -12,8 +12,9 @@ use super::top::{self, Heap};
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
-use crate::operator::roles::{DenseTarget, Emitter, Job, Needs, Sink};
-use crate::pipeline::{HostAction, Task, When};
+use crate::operator::roles::{Emitter, Job, Needs, Sink};
+use crate::program::{HostAction, Task, When};
+use crate::table::places::DenseTarget;
 
 /// Stores the rows of a sort.
 #[derive(Debug)]

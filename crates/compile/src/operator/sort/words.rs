@@ -16,8 +16,8 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
 
 use crate::context::{Case, Constant, Context, Lowered, Repr, Text, Unsupported};
+use crate::layout::ColumnInfo;
 use crate::operator::output::map_case;
-use crate::pipeline::ColumnInfo;
 use crate::types::{DataType, Range};
 
 /// Bytes of a text whose keys are exact, at most. Texts of more bytes are equal where the first 15 are.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use super::super::program::Purpose;
-use super::{Cut, Open, Rows, columns, computes};
+use super::{Cut, Open, Rows, computes};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::Expr;
+use crate::lower::columns_of;
 use crate::operator::aggregate::{AddToGroups, AggregateOperator, Groups, Input, ReduceSums};
 use crate::operator::project::Project;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::{Aggregate, Plan};
+use crate::program::Purpose;
 use crate::variant::Site;
 
 impl Cut<'_> {
@@ -26,7 +27,7 @@ impl Cut<'_> {
         }
         let (exprs, own_keys, own_aggregates) = over_columns(keys, aggregates);
         if !keys.is_empty() {
-            let infos = columns::of_projection(&exprs, &rows.columns);
+            let infos = columns_of(&exprs, &rows.columns);
             let size = (rows.bound(), rows.branches.len());
             let states = self.states.of(Purpose::Store);
             // Keys that cannot be stored are grouped as they come.
@@ -46,7 +47,7 @@ impl Cut<'_> {
     /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
     /// (HorseQC, Table 4, B1 and C1: what is materialised is filtered).
     fn materialized(&mut self, mut rows: Rows, exprs: &[Expr]) -> Result<Rows, Unsupported> {
-        rows.columns = columns::of_projection(exprs, &rows.columns);
+        rows.columns = columns_of(exprs, &rows.columns);
         rows.push(Project(exprs.to_vec()));
         self.materialize(&mut rows)?;
         Ok(rows)

@@ -1,0 +1,36 @@
+//! What a caller of the compiler may choose.
+
+use std::collections::BTreeSet;
+
+use crate::models::{MicroModel, Resolution};
+use crate::shape::ShapeChoices;
+use crate::variant::Forced;
+
+/// What a caller may choose.
+#[derive(Debug, Clone)]
+pub struct Choices<'a> {
+    /// How reductions are carried out.
+    pub micro_model: MicroModel,
+    /// How they are resolved locally.
+    pub resolution: Resolution,
+    /// The joins, by number, whose build side is known to have a key twice.
+    pub duplicates: &'a BTreeSet<usize>,
+    /// A sort on top of no more rows than this is left to the host; the default where absent.
+    pub host_sort_rows: Option<u64>,
+    /// Bytes of device memory that a direct-addressed table may take, where that is less than it may at best.
+    pub direct_bytes: Option<u64>,
+    /// Variants that the session forces.
+    pub forced: &'a Forced,
+    /// What is asked of the shape of launches.
+    pub shape: ShapeChoices,
+}
+
+impl<'a> Choices<'a> {
+    /// The defaults.
+    pub fn new(micro_model: MicroModel, duplicates: &'a BTreeSet<usize>) -> Choices<'a> {
+        let resolution = Resolution::default();
+        let forced = Forced::none();
+        let (host_sort_rows, direct_bytes, shape) = (None, None, ShapeChoices::default());
+        Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced, shape }
+    }
+}

@@ -1,0 +1,228 @@
+//! Arithmetic of integers and floats, and negation.
+//!
+//! Integers wrap at the width of their SQL type, as DataFusion's `add_wrapping` and others; `/` reports a division by
+//! zero and MIN / -1; `%` reports a division by zero, and MIN % -1 is 0. Floats follow IEEE 754.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
+
+use super::value::{Int, both, float, integer, lower_int, lower_scalar, report, unsupported};
+use super::{datetime, decimal};
+use crate::context::{Context, Lowered, Status, Unsupported, register_of};
+use crate::expr::range;
+use crate::expr::{ArithmeticOp, Expr, columns_read};
+use crate::types::{DataType, Range};
+
+/// Lowers `left op right`.
+pub(super) fn lower(
+    cx: &mut Context<'_>,
+    op: ArithmeticOp,
+    left: &Expr,
+    right: &Expr,
+    data_type: &DataType,
+) -> Result<Lowered, Unsupported> {
+    match (&left.data_type, &right.data_type) {
+        (DataType::Interval, _) | (_, DataType::Interval) => {
+            datetime::add_interval(cx, op, left, right, data_type)
+        }
+        (DataType::Decimal128 { scale: s1, .. }, DataType::Decimal128 { scale: s2, .. }) => {
+            decimal::lower(cx, op, (left, *s1), (right, *s2), data_type)
+        }
+        (a, b) if a == b && a == data_type && a.is_float() => {
+            let ((a, a_valid), (b, b_valid)) = (lower_scalar(cx, left)?, lower_scalar(cx, right)?);
+            let valid = both(cx, a_valid, b_valid);
+            Ok(float(cx.builder.binary(binary_op(op), a, b), valid))
+        }
+        (a, b) if a == b && a == data_type && a.is_integer() => integers(cx, op, left, right, data_type),
+        (DataType::Date32, DataType::Date32)
+            if op == ArithmeticOp::Subtract && *data_type == DataType::Int64 =>
+        {
+            integers(cx, op, left, right, data_type)
+        }
+        (a, b) => unsupported(format!("{a} {} {b} as {data_type}", symbol(op))),
+    }
+}
+
+/// Lowers `-input`.
+pub(super) fn negate(
+    cx: &mut Context<'_>,
+    input: &Expr,
+    data_type: &DataType,
+) -> Result<Lowered, Unsupported> {
+    if data_type.is_float() {
+        let (value, valid) = lower_scalar(cx, input)?;
+        return Ok(float(cx.builder.unary(UnaryOp::Neg, value), valid));
+    }
+    let (value, valid) = lower_int(cx, input)?;
+    let zero = super::value::constant(cx, 0);
+    match data_type {
+        DataType::Decimal128 { .. } => {
+            let (value, overflow) = super::value::checked(cx, kelpie_kir::OverflowOp::Sub, zero, value);
+            if let Some(overflow) = overflow {
+                report(cx, overflow, valid, Status::Overflow);
+            }
+            Ok(integer(cx, value.value, valid, value.range))
+        }
+        _ if data_type.is_integer() => {
+            if columns_read(input).is_empty() {
+                report_lowest(cx, value, valid, data_type);
+            }
+            let result = wrapping(cx, BinaryOp::Sub, zero, value, data_type);
+            Ok(integer(cx, result.value, valid, result.range))
+        }
+        other => unsupported(format!("-{other}")),
+    }
+}
+
+/// DataFusion negates a column with wrapping, but a value that is the same in every row (a constant, a scalar subquery)
+/// with an error for the lowest integer: it decides there.
+fn report_lowest(cx: &mut Context<'_>, value: Int, valid: Option<V>, data_type: &DataType) {
+    let lowest = data_type.full_range().unwrap_or(range::UNBOUNDED).min;
+    if value.range.min <= lowest {
+        let register = cx.builder.scalar(value.value);
+        let lowest = cx.builder.int(register, lowest);
+        let is_lowest = cx.builder.eq(value.value, lowest);
+        report(cx, is_lowest, valid, Status::Fallback);
+    }
+}
+
+/// The operator in SQL.
+pub(super) fn symbol(op: ArithmeticOp) -> &'static str {
+    match op {
+        ArithmeticOp::Add => "+",
+        ArithmeticOp::Subtract => "-",
+        ArithmeticOp::Multiply => "*",
+        ArithmeticOp::Divide => "/",
+        ArithmeticOp::Remainder => "%",
+    }
+}
+
+fn binary_op(op: ArithmeticOp) -> BinaryOp {
+    match op {
+        ArithmeticOp::Add => BinaryOp::Add,
+        ArithmeticOp::Subtract => BinaryOp::Sub,
+        ArithmeticOp::Multiply => BinaryOp::Mul,
+        ArithmeticOp::Divide => BinaryOp::Div,
+        ArithmeticOp::Remainder => BinaryOp::Rem,
+    }
+}
+
+fn integers(
+    cx: &mut Context<'_>,
+    op: ArithmeticOp,
+    left: &Expr,
+    right: &Expr,
+    data_type: &DataType,
+) -> Result<Lowered, Unsupported> {
+    let ((a, a_valid), (b, b_valid)) = (lower_int(cx, left)?, lower_int(cx, right)?);
+    let valid = both(cx, a_valid, b_valid);
+    let result = match op {
+        ArithmeticOp::Divide | ArithmeticOp::Remainder => {
+            report_division(cx, op, a, b, valid, data_type);
+            divide(cx, op, a, b, data_type)
+        }
+        _ => wrapping(cx, binary_op(op), a, b, data_type),
+    };
+    Ok(integer(cx, result.value, valid, result.range))
+}
+
+/// The scalar type that has exactly the values of an integer type.
+pub(super) fn exact_scalar(data_type: &DataType) -> Scalar {
+    match data_type {
+        DataType::Int8 => Scalar::I8,
+        DataType::Int16 => Scalar::I16,
+        DataType::Int32 | DataType::Date32 => Scalar::I32,
+        DataType::UInt8 => Scalar::U8,
+        DataType::UInt16 => Scalar::U16,
+        DataType::UInt32 => Scalar::U32,
+        DataType::UInt64 => Scalar::U64,
+        DataType::Decimal128 { .. } => Scalar::I128,
+        _ => Scalar::I64,
+    }
+}
+
+/// + - *: in the narrowest register where the ranges prove that nothing wraps, else modulo the type's width.
+pub(super) fn wrapping(cx: &mut Context<'_>, op: BinaryOp, a: Int, b: Int, data_type: &DataType) -> Int {
+    let result = match op {
+        BinaryOp::Add => range::add(a.range, b.range),
+        BinaryOp::Sub => range::subtract(a.range, b.range),
+        _ => range::multiply(a.range, b.range),
+    };
+    let full = data_type.full_range().unwrap_or(range::UNBOUNDED);
+    let exact = result.filter(|result| result.within(full));
+    let register = match exact {
+        Some(result) => register_of(result.union(a.range).union(b.range)),
+        None if exact_scalar(data_type).bits() <= 32 => Scalar::I32,
+        None => Scalar::I64,
+    };
+    let (left, right) = (cx.builder.convert(a.value, register), cx.builder.convert(b.value, register));
+    let value = cx.builder.binary(op, left, right);
+    match exact {
+        Some(range) => Int { value, range },
+        None => {
+            let wrapped = cx.builder.convert(value, exact_scalar(data_type));
+            Int { value: cx.builder.convert(wrapped, register_of(full)), range: full }
+        }
+    }
+}
+
+/// / and %, where a zero divisor gives 0; the caller has reported it.
+fn divide(cx: &mut Context<'_>, op: ArithmeticOp, a: Int, b: Int, data_type: &DataType) -> Int {
+    let full = data_type.full_range().unwrap_or(range::UNBOUNDED);
+    let result = match op {
+        ArithmeticOp::Divide => range::divide(a.range, b.range),
+        _ => range::remainder(a.range, b.range),
+    };
+    let result = result.unwrap_or(full);
+    let mut register = register_of(result.union(a.range).union(b.range));
+    if register == Scalar::I128 {
+        // The type is `UInt64`, or it is `Int64` and the quotient of MIN / -1 (reported) alone is beyond `i64`.
+        register = if *data_type == DataType::UInt64 { Scalar::U64 } else { Scalar::I64 };
+    }
+    let (left, right) = (cx.builder.convert(a.value, register), cx.builder.convert(b.value, register));
+    let value = cx.builder.binary(binary_op(op), left, right);
+    let range = Range { min: result.min.max(full.min), max: result.max.min(full.max) };
+    if result.max <= full.max {
+        return Int { value, range };
+    }
+    // MIN / -1, which the caller has reported, is one too many. Where nothing is wider than the type, it is MIN itself.
+    let most = cx.builder.int(register, full.max);
+    Int { value: cx.builder.binary(BinaryOp::Min, value, most), range }
+}
+
+fn report_division(
+    cx: &mut Context<'_>,
+    op: ArithmeticOp,
+    a: Int,
+    b: Int,
+    valid: Option<V>,
+    data_type: &DataType,
+) {
+    report_zero_divisor(cx, b, valid);
+    let lowest = data_type.full_range().unwrap_or(range::UNBOUNDED).min;
+    let can_overflow = lowest < 0 && a.range.min <= lowest && range::contains(b.range, -1);
+    if op == ArithmeticOp::Divide && can_overflow {
+        let overflow = is_lowest_by_minus_one(cx, a, b, lowest);
+        report(cx, overflow, valid, Status::Overflow);
+    }
+}
+
+/// Reports `b = 0` where the range allows it.
+pub(super) fn report_zero_divisor(cx: &mut Context<'_>, b: Int, valid: Option<V>) {
+    if range::contains(b.range, 0) {
+        let register = cx.builder.scalar(b.value);
+        let zero = cx.builder.zero(register);
+        let is_zero = cx.builder.eq(b.value, zero);
+        report(cx, is_zero, valid, Status::DivideByZero);
+    }
+}
+
+/// `a = lowest AND b = -1`
+pub(super) fn is_lowest_by_minus_one(cx: &mut Context<'_>, a: Int, b: Int, lowest: i128) -> V {
+    let (a_register, b_register) = (cx.builder.scalar(a.value), cx.builder.scalar(b.value));
+    let lowest = cx.builder.int(a_register, lowest);
+    let is_lowest = cx.builder.eq(a.value, lowest);
+    let minus_one = cx.builder.int(b_register, -1);
+    let by_minus_one = cx.builder.eq(b.value, minus_one);
+    cx.builder.and(is_lowest, by_minus_one)
+}

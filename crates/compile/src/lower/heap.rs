@@ -1,0 +1,226 @@
+//! New text: bytes that a kernel takes from the stage's heap, and copies into them.
+//!
+//! The heap is one array; a cursor goes up by an atomic addition a text. Where it passes the end, the launch reports
+//! `Status::Grow`, and the engine runs the pipeline again with a larger heap. It keeps the outgrown ones while the
+//! stage runs, so that states may hold addresses of text.
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{AtomicOp, BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Scope, Type};
+
+use super::text::{byte, case_name, function, increment};
+use super::value::{both, text, unsupported};
+use super::words;
+use crate::context::{Argument, Case, Context, HeapPart, Lowered, Repr, Status, Text, Unsupported};
+use crate::expr::Expr;
+use crate::lower::lower as lower_expr;
+
+/// Bytes of the longest text that is made.
+const LENGTH_LIMIT: u64 = i32::MAX as u64;
+/// What [`allocate_function`] gives where there is no room.
+const NO_ROOM: u64 = u64::MAX;
+
+/// Makes text of `length` (`u64`) bytes, which `fill` writes at the address that it gets; where there is no room, the
+/// text is empty and the launch has failed.
+pub(super) fn make(cx: &mut Context<'_>, length: V, fill: impl FnOnce(&mut Context<'_>, V)) -> Text {
+    let heap = cx.argument("heap", Type::global(Scalar::U8), Argument::Heap(HeapPart::Bytes));
+    let cursor = cx.argument("heap_cursor", Type::global(Scalar::U64), Argument::Heap(HeapPart::Cursor));
+    let capacity = cx.argument("heap_capacity", Scalar::I64, Argument::Heap(HeapPart::Capacity));
+    let allocate = allocate_function(cx);
+    let take = |cx: &mut Context<'_>, bytes| cx.builder.call(allocate, &[cursor, capacity, bytes]);
+    let no_room = cx.builder.u64(NO_ROOM);
+    let offset = match cx.take_scratch(length, no_room, take) {
+        Some(offset) => offset,
+        None => take(cx, length),
+    };
+    let fits = cx.builder.ne(offset, no_room);
+    let zero = cx.builder.u64(0);
+    let (offset, length) = (cx.builder.select(fits, offset, zero), cx.builder.select(fits, length, zero));
+    let data = cx.builder.offset(heap, offset);
+    cx.begin_if(fits);
+    fill(cx, data);
+    cx.end();
+    Text { data, length: cx.builder.convert(length, Scalar::U32), case: Case::Keep, code: None }
+}
+
+/// The offset of new bytes in the heap, or [`NO_ROOM`].
+fn allocate_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let params = [
+        ("cursor", Type::global(Scalar::U64)),
+        ("capacity", Type::I64),
+        ("length", Type::Scalar(Scalar::U64)),
+    ];
+    function(cx, "text_allocate", &params, Scalar::U64, |b| {
+        let [cursor, capacity, length] = [0, 1, 2].map(|index| b.param(index));
+        let limit = b.u64(LENGTH_LIMIT);
+        let too_long = b.compare(CompareOp::Gt, length, limit);
+        let no_room = b.u64(NO_ROOM);
+        b.begin_if(too_long);
+        b.report(Status::Fallback as u32);
+        b.return_value(no_room);
+        b.end();
+        let offset = b.atomic(AtomicOp::Add, cursor, length, Scope::Device);
+        let end = b.add(offset, length);
+        let capacity = b.bitcast(capacity, Scalar::U64);
+        let full = b.compare(CompareOp::Gt, end, capacity);
+        b.begin_if(full);
+        // The places of texts do not overlap: one of them is where the heap ends. That one says so.
+        let is_first = b.compare(CompareOp::Le, offset, capacity);
+        b.begin_if(is_first);
+        b.report(Status::Grow as u32);
+        b.end();
+        b.return_value(no_room);
+        b.end();
+        b.return_value(offset);
+    })
+}
+
+/// Copies the bytes of a text; the address after the copy.
+pub(super) fn copy(cx: &mut Context<'_>, target: V, text: &Text, length: V) -> V {
+    let copy = copy_function(cx, text.case);
+    cx.builder.call(copy, &[target, text.data, length]);
+    cx.builder.offset(target, length)
+}
+
+/// Copies bytes with their case mapping; gives the length.
+fn copy_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+    let pointer = Type::global(Scalar::U8);
+    let params = [("target", pointer), ("text", pointer), ("length", Type::U32)];
+    function(cx, &format!("text_copy{}", case_name(case)), &params, Scalar::U32, |b| {
+        let [target, data, length] = [0, 1, 2].map(|index| b.param(index));
+        let zero = b.u32(0);
+        let place = b.var_of("place", zero);
+        if case == Case::Keep {
+            // Words are stored where the target is aligned.
+            let (address, eight, seven) = (b.bitcast(target, Scalar::U64), b.u32(8), b.u32(7));
+            let address = b.convert(address, Scalar::U32);
+            let over = b.and(address, seven);
+            let missing = b.sub(eight, over);
+            let missing = b.and(missing, seven);
+            let head = b.binary(BinaryOp::Min, missing, length);
+            copy_bytes(b, [target, data, head], case, place);
+            words::each_word(b, data, length, place, |b, word, current| {
+                let place = b.offset(target, current);
+                let place = b.bitcast(place, Type::global(Scalar::U64));
+                b.store(place, word);
+            });
+        }
+        copy_bytes(b, [target, data, length], case, place);
+        b.return_value(length);
+    })
+}
+
+/// Copies the bytes from `place` up to `end`.
+fn copy_bytes(b: &mut Builder, [target, data, end]: [V; 3], case: Case, place: Var) {
+    b.begin_loop();
+    let current = b.read(place);
+    let done = b.ge(current, end);
+    b.break_if(done);
+    let byte = byte(b, data, current, case);
+    let byte = b.convert(byte, Scalar::U8);
+    let to = b.offset(target, current);
+    b.store(to, byte);
+    increment(b, place);
+    b.end();
+}
+
+/// A text whose bytes are in memory as they are: one with a case mapping is copied.
+pub(crate) fn plain(cx: &mut Context<'_>, text: Text, valid: Option<V>) -> Text {
+    if text.case == Case::Keep {
+        return text;
+    }
+    let length = length_where(cx, &text, valid);
+    let wide = cx.builder.convert(length, Scalar::U64);
+    make(cx, wide, |cx, target| {
+        copy(cx, target, &text, length);
+    })
+}
+
+/// A text whose bytes are in memory as they are, in a place of its own.
+pub(crate) fn copied(cx: &mut Context<'_>, text: &Text) -> Text {
+    let length = cx.builder.convert(text.length, Scalar::U64);
+    make(cx, length, |cx, target| {
+        copy(cx, target, text, text.length);
+    })
+}
+
+/// The length of a text; 0 where it is NULL.
+pub(super) fn length_where(cx: &mut Context<'_>, text: &Text, valid: Option<V>) -> V {
+    match valid {
+        Some(valid) => {
+            let zero = cx.builder.u32(0);
+            cx.builder.select(valid, text.length, zero)
+        }
+        None => text.length,
+    }
+}
+
+/// Texts one after the other, each with the length (`u32`) that it is to have.
+fn join(cx: &mut Context<'_>, parts: &[(Text, V)]) -> Text {
+    let mut total = cx.builder.u64(0);
+    for (_, length) in parts {
+        let length = cx.builder.convert(*length, Scalar::U64);
+        total = cx.builder.add(total, length);
+    }
+    make(cx, total, |cx, target| {
+        parts.iter().fold(target, |target, (text, length)| copy(cx, target, text, *length));
+    })
+}
+
+fn lower_texts(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Vec<(Text, Option<V>)>, Unsupported> {
+    let lower_text = |argument| {
+        let value = lower_expr(cx, argument)?;
+        Ok((text(&value)?, value.valid))
+    };
+    arguments.iter().map(lower_text).collect()
+}
+
+/// Lowers `a || b`: NULL where one of them is.
+pub(super) fn concat_operator(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+    let texts = lower_texts(cx, arguments)?;
+    let valid = texts.iter().fold(None, |valid, (_, next)| both(cx, valid, *next));
+    let parts: Vec<_> = (texts.into_iter())
+        .map(|(text, _)| {
+            let length = length_where(cx, &text, valid);
+            (text, length)
+        })
+        .collect();
+    Ok(Lowered { repr: Repr::Text(join(cx, &parts)), valid, range: None })
+}
+
+/// Lowers `concat(...)`: NULLs are left out.
+pub(super) fn concat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+    let mut parts = Vec::new();
+    for (text, valid) in lower_texts(cx, arguments)? {
+        let length = length_where(cx, &text, valid);
+        parts.push((text, length));
+    }
+    Ok(Lowered { repr: Repr::Text(join(cx, &parts)), valid: None, range: None })
+}
+
+/// Lowers `concat_ws(separator, ...)`: NULLs are left out, and NULL where the separator is.
+pub(super) fn concat_with_separator(
+    cx: &mut Context<'_>,
+    arguments: &[Expr],
+) -> Result<Lowered, Unsupported> {
+    let mut texts = lower_texts(cx, arguments)?.into_iter();
+    let Some((separator, valid)) = texts.next() else {
+        return unsupported("concat_ws without a separator");
+    };
+    let mut parts = Vec::new();
+    // Whether a text stands before: then the next one is separated from it.
+    let mut follows = cx.builder.bool(false);
+    let zero = cx.builder.u32(0);
+    for (text, text_valid) in texts {
+        let present = match both(cx, valid, text_valid) {
+            Some(present) => present,
+            None => cx.builder.bool(true),
+        };
+        let separated = cx.builder.and(follows, present);
+        let separator_length = cx.builder.select(separated, separator.length, zero);
+        parts.push((separator.clone(), separator_length));
+        let length = cx.builder.select(present, text.length, zero);
+        parts.push((text, length));
+        follows = cx.builder.or(follows, present);
+    }
+    Ok(Lowered { repr: Repr::Text(join(cx, &parts)), valid, range: None })
+}

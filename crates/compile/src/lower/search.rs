@@ -1,0 +1,204 @@
+//! Where a text stands in another one, and text made by replacing, repeating and reversing.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Function, Handle, Scalar, Type};
+
+use super::heap::{length_where, make, plain};
+use super::like::{contains, ends_function, next_character, starts_function};
+use super::text::{byte, count_up, function};
+use super::value::{boolean, both, integer, lower_int, text, unsupported};
+use super::words::{NOWHERE, characters_function, find_function};
+use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
+use crate::expr::{Expr, Search};
+use crate::lower::lower as lower_expr;
+use crate::types::Range;
+
+const POINTER: Type = Type::global(Scalar::U8);
+/// A text without a case mapping, and its validity.
+pub(super) fn lower_plain(cx: &mut Context<'_>, expr: &Expr) -> Result<(Text, Option<V>), Unsupported> {
+    let value = lower_expr(cx, expr)?;
+    let input = text(&value)?;
+    Ok((plain(cx, input, value.valid), value.valid))
+}
+
+/// Lowers STARTS_WITH, ENDS_WITH, CONTAINS and STRPOS.
+pub(super) fn search(cx: &mut Context<'_>, what: Search, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+    let [input, wanted] = arguments else { return unsupported("two arguments are expected") };
+    let (input, input_valid) = lower_plain(cx, input)?;
+    let (wanted, wanted_valid) = lower_plain(cx, wanted)?;
+    let valid = both(cx, input_valid, wanted_valid);
+    let arguments = [input.data, input.length, wanted.data, wanted.length];
+    let answer = match what {
+        Search::StartsWith => starts_function(cx, Case::Keep),
+        Search::EndsWith => ends_function(cx, Case::Keep),
+        Search::Contains => {
+            let answer = contains(cx, &input, &wanted);
+            return Ok(boolean(answer, valid));
+        }
+        Search::Position => {
+            let find = find_function(cx);
+            let zero = cx.builder.u32(0);
+            let place = cx.builder.call(find, &[input.data, input.length, wanted.data, wanted.length, zero]);
+            let characters = characters_function(cx);
+            let (nowhere, zero, one) = (cx.builder.u32(NOWHERE), cx.builder.u32(0), cx.builder.u32(1));
+            let found = cx.builder.ne(place, nowhere);
+            let bytes = cx.builder.select(found, place, zero);
+            let before = cx.builder.call(characters, &[input.data, bytes]);
+            let position = cx.builder.add(before, one);
+            let position = cx.builder.select(found, position, zero);
+            return Ok(integer(cx, position, valid, Range { min: 0, max: i32::MAX.into() }));
+        }
+    };
+    let answer = cx.builder.call(answer, &arguments);
+    Ok(boolean(answer, valid))
+}
+
+/// Lowers REPLACE(text, from, to): every occurrence, from the left; none where `from` is empty.
+pub(super) fn replace(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+    let [input, from, to] = arguments else { return unsupported("replace takes three arguments") };
+    let (input, input_valid) = lower_plain(cx, input)?;
+    let (from, from_valid) = lower_plain(cx, from)?;
+    let (to, to_valid) = lower_plain(cx, to)?;
+    let valid = both(cx, input_valid, from_valid);
+    let valid = both(cx, valid, to_valid);
+    let length = length_where(cx, &input, valid);
+    let replace = replace_function(cx);
+    let arguments = [input.data, length, from.data, from.length, to.data, to.length];
+    let count_only = cx.builder.bool(true);
+    let needed = cx.builder.call(replace, &[&arguments[..], &[input.data, count_only]].concat());
+    let text = make(cx, needed, |cx, target| {
+        let write = cx.builder.bool(false);
+        cx.builder.call(replace, &[&arguments[..], &[target, write]].concat());
+    });
+    Ok(Lowered { repr: Repr::Text(text), valid, range: None })
+}
+
+/// Writes a text with its occurrences of `from` replaced, or only counts the bytes that it would have.
+fn replace_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let find = find_function(cx);
+    let params = [
+        ("text", POINTER),
+        ("length", Type::U32),
+        ("from", POINTER),
+        ("from_length", Type::U32),
+        ("to", POINTER),
+        ("to_length", Type::U32),
+        ("target", POINTER),
+        ("count_only", Type::Scalar(Scalar::Bool)),
+    ];
+    function(cx, "text_replace", &params, Scalar::U64, |b| {
+        let [data, length, from, from_length] = [0, 1, 2, 3].map(|index| b.param(index));
+        let [to, to_length, target, count_only] = [4, 5, 6, 7].map(|index| b.param(index));
+        let (zero, nothing) = (b.u32(0), b.u64(0));
+        let (place, written) = (b.var_of("place", zero), b.var_of("written", nothing));
+        let writes = b.not(count_only);
+        let empty = b.eq(from_length, zero);
+        b.begin_loop();
+        let current = b.read(place);
+        let found = b.call(find, &[data, length, from, from_length, current]);
+        let nowhere = b.u32(NOWHERE);
+        let found = b.select(empty, nowhere, found);
+        let end = b.binary(BinaryOp::Min, found, length);
+        let kept = b.sub(end, current);
+        let append = |b: &mut kelpie_kir::Builder, source: V, bytes: V| {
+            let before = b.read(written);
+            b.begin_if(writes);
+            let target = b.offset(target, before);
+            count_up(b, bytes, |b, index| {
+                let byte = b.offset(source, index);
+                let byte = b.load(byte);
+                let target = b.offset(target, index);
+                b.store(target, byte);
+            });
+            b.end();
+            let bytes = b.convert(bytes, Scalar::U64);
+            let after = b.add(before, bytes);
+            b.assign(written, after);
+        };
+        let source = b.offset(data, current);
+        append(b, source, kept);
+        let last = b.eq(found, nowhere);
+        b.break_if(last);
+        append(b, to, to_length);
+        let next = b.add(found, from_length);
+        b.assign(place, next);
+        b.end();
+        let written = b.read(written);
+        b.return_value(written);
+    })
+}
+
+/// Lowers REPEAT(text, count).
+pub(super) fn repeat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered, Unsupported> {
+    let [input, count] = arguments else { return unsupported("repeat takes two arguments") };
+    let (input, input_valid) = lower_plain(cx, input)?;
+    let (count, count_valid) = lower_int(cx, count)?;
+    let valid = both(cx, input_valid, count_valid);
+    let register = cx.builder.scalar(count.value);
+    // More than the longest text, and nothing overflows.
+    let (none, most) = (cx.builder.zero(register), cx.builder.int(register, i32::MAX));
+    let times = cx.builder.binary(BinaryOp::Max, count.value, none);
+    let times = cx.builder.binary(BinaryOp::Min, times, most);
+    let times = cx.builder.convert(times, Scalar::U64);
+    let length = length_where(cx, &input, valid);
+    let wide = cx.builder.convert(length, Scalar::U64);
+    let total = cx.builder.mul(wide, times);
+    let text = make(cx, total, |cx, target| {
+        let repeat = repeat_function(cx);
+        let total = cx.builder.convert(total, Scalar::U32);
+        cx.builder.call(repeat, &[target, input.data, length, total]);
+    });
+    Ok(Lowered { repr: Repr::Text(text), valid, range: None })
+}
+
+/// Writes `total` bytes: a text again and again.
+pub(super) fn repeat_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let params = [("target", POINTER), ("text", POINTER), ("length", Type::U32), ("total", Type::U32)];
+    function(cx, "text_repeat", &params, Scalar::U32, |b| {
+        let [target, data, length, total] = [0, 1, 2, 3].map(|index| b.param(index));
+        count_up(b, total, |b, index| {
+            let place = b.rem(index, length);
+            let byte = b.offset(data, place);
+            let byte = b.load(byte);
+            let target = b.offset(target, index);
+            b.store(target, byte);
+        });
+        b.return_value(total);
+    })
+}
+
+/// Lowers REVERSE: the characters from the last to the first.
+pub(super) fn reverse(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
+    let (input, valid) = lower_plain(cx, input)?;
+    let length = length_where(cx, &input, valid);
+    let wide = cx.builder.convert(length, Scalar::U64);
+    let text = make(cx, wide, |cx, target| {
+        let params = [("target", POINTER), ("text", POINTER), ("length", Type::U32)];
+        let reverse = function(cx, "text_reverse", &params, Scalar::U32, |b| {
+            let [target, data, length] = [0, 1, 2].map(|index| b.param(index));
+            let zero = b.u32(0);
+            let (start, end) = (b.var_of("start", zero), b.var_of("end", zero));
+            b.begin_loop();
+            let place = b.read(start);
+            let done = b.ge(place, length);
+            b.break_if(done);
+            next_character(b, data, length, end);
+            let next = b.read(end);
+            let width = b.sub(next, place);
+            let mirrored = b.sub(length, next);
+            count_up(b, width, |b, index| {
+                let source = b.add(place, index);
+                let byte = byte(b, data, source, Case::Keep);
+                let byte = b.convert(byte, Scalar::U8);
+                let to = b.add(mirrored, index);
+                let to = b.offset(target, to);
+                b.store(to, byte);
+            });
+            b.assign(start, next);
+            b.end();
+            b.return_value(length);
+        });
+        cx.builder.call(reverse, &[target, input.data, length]);
+    });
+    Ok(Lowered { repr: Repr::Text(text), valid, range: None })
+}

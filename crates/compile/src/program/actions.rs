@@ -1,0 +1,95 @@
+//! What the engine does around a pipeline's kernel: a list of actions beside the kernel, each with the occasion on which it
+//! is due. The engine carries the list out without knowing which operators the kernel has (`engine/stage/actions`); what
+//! an operator needs of the host is said here and nowhere else.
+
+use super::{CompiledKernel, Sorting};
+
+/// Something that the engine does, and when.
+#[derive(Debug, Clone)]
+pub struct HostAction {
+    /// The occasion.
+    pub when: When,
+    /// What is done.
+    pub task: Task,
+}
+
+impl HostAction {
+    /// An action for each of several states or classes.
+    pub(crate) fn each(when: When, numbers: Vec<usize>, task: fn(usize) -> Task) -> Vec<HostAction> {
+        numbers.into_iter().map(|number| HostAction { when, task: task(number) }).collect()
+    }
+}
+
+/// An occasion for actions. Actions of one occasion are carried out in the order in which they stand, those of several
+/// pipelines in the order of the pipelines.
+///
+/// A group of pipelines (`CompiledPipeline::group`) runs until none of them lacks room; each run goes through the group's chains
+/// (`CompiledPipeline::continues`), each chain through the blocks of its source, and a block through the chain's pipelines, each
+/// of which is launched until it comes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum When {
+    /// Once, before the group runs for the first time. All earlier groups are done.
+    BeforeGroup,
+    /// Before each run of the group, and whenever what it made so far was brought to the host or is to be made again: the
+    /// actions of all its pipelines, before any of them is launched.
+    BeforeRun,
+    /// Before the first block of the pipeline's chain, in each run of the group.
+    BeforeChain,
+    /// Before the pipeline stores anew what the one that continues it reads: before each attempt at a block of their chain;
+    /// where the two run one after the other over all rows, before the first block. Also where the chain is skipped, so
+    /// that whoever reads finds nothing.
+    BeforeBlock,
+    /// Before each launch of the kernel, also when it is repeated.
+    BeforeLaunch,
+    /// After each launch of the kernel that came to its end.
+    AfterLaunch,
+    /// Where a kernel of the pipeline reported `Status::Grow`. At least one action has to find that there is too little of
+    /// something, else the report is an internal error.
+    OnGrow,
+    /// Where a kernel of the pipeline reported `Status::Duplicate`.
+    OnDuplicate,
+}
+
+/// What the engine is to do. States and classes are those of the [`Program`](super::Program).
+#[derive(Debug, Clone)]
+pub enum Task {
+    /// Sets every byte of a state to zero.
+    Clear(usize),
+    /// Gives a class that has [`Growth::Sized`](super::Growth::Sized) the size that follows from what is counted.
+    Size(usize),
+    /// Replaces the elements of a state of `u32` by their exclusive prefix sum, over its whole capacity.
+    PrefixSum(usize),
+    /// Computes the order of a sort's rows, and how many of them are delivered.
+    Sort(Sorting),
+    /// Launches nothing of the chain where a state that counts the rows of a build side (one `u64`) has counted none: nothing
+    /// that the pipeline could deliver is wanted, and nothing in it may fail.
+    SkipIfEmpty(usize),
+    /// Finds the places of the rows that the kernel will write. Before a launch.
+    Count(Box<Counting>),
+    /// Adds the rows whose places [`Task::Count`] found to the state that counts those that are written. After a launch.
+    Advance(usize),
+    /// Makes room in a class that the kernel may have found too small.
+    Grow(usize),
+    /// Makes room for the text that kernels make, where it was too little.
+    GrowHeap,
+    /// Ends the stage, to compile it again without the promise that this join's keys are unique.
+    BreakPromise(usize),
+}
+
+/// How a dense write in several kernels (HorseQC, Table 4, A1) finds the places of its rows, at each launch over some rows of
+/// the source: the count kernel, the exclusive prefix sum of `counts`, and room for the rows in `class`.
+#[derive(Debug, Clone)]
+pub struct Counting {
+    /// Counts; `None`: each row of the source becomes one, and there are no counts.
+    pub kernel: Option<CompiledKernel>,
+    /// State of one `u32` a row of the launch, and one more for their sum.
+    pub counts: Option<usize>,
+    /// State of one `u64`: rows of the launch, where that may be more than a `u32` holds. Zero before the launch.
+    pub rows: Option<usize>,
+    /// State of one `u64`: rows that are written.
+    pub total: usize,
+    /// Class of the arrays that are written.
+    pub class: usize,
+    /// No more rows than this are written.
+    pub limit: Option<u64>,
+}

@@ -1,0 +1,310 @@
+//! A compiled query: kernels, the state they share, and where the result lies. What the engine runs.
+
+mod actions;
+mod argument;
+
+pub use self::actions::{Counting, HostAction, Task, When};
+pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
+
+use kelpie_kir::{Module, Scalar};
+
+use crate::layout::ColumnLayout;
+use crate::shape::LaunchShape;
+use crate::types::DataType;
+use crate::variant::Genome;
+
+/// What the compiler must know of a scan's data.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ScanInfo {
+    /// Rows.
+    pub rows: u64,
+    /// Layout of each column of the scan.
+    pub layouts: Vec<ColumnLayout>,
+}
+
+/// A compiled query.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// To be run one after the other.
+    pub pipelines: Vec<CompiledPipeline>,
+    /// Buffers that the kernels share.
+    pub states: Vec<State>,
+    /// Capacities of the buffers.
+    pub classes: Vec<CapacityClass>,
+    /// Where the result lies.
+    pub output: OutputLayout,
+    /// The variants that were chosen.
+    pub genome: Genome,
+}
+
+impl Program {
+    /// The sort on top, where there is one that is not left to the host.
+    pub fn sorting(&self) -> Option<&Sorting> {
+        self.pipelines.last().and_then(CompiledPipeline::sorting)
+    }
+}
+
+/// A sort whose rows are stored: what the engine does before the pipeline that delivers them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sorting {
+    /// State that counts the stored rows, one `u64`.
+    pub rows: usize,
+    /// States of one `u64` a row: the keys, most significant word first.
+    pub words: Vec<usize>,
+    /// Whether the words decide the order: else rows whose words are equal are to be compared by their columns.
+    pub is_exact: bool,
+    /// State of one `u32` a row: to be filled with the rows' places in order.
+    pub order: usize,
+    /// State of one `u64`: to be set to the number of rows that are delivered.
+    pub delivered: usize,
+    /// Class of the delivered rows, where they are stored again.
+    pub class: Option<usize>,
+    /// At most this many rows are wanted.
+    pub fetch: Option<u64>,
+}
+
+/// A kernel, and what it is given.
+#[derive(Debug, Clone)]
+pub struct CompiledKernel {
+    /// Holds just this kernel.
+    pub module: Module,
+    /// The kernel's name.
+    pub name: String,
+    /// One a parameter.
+    pub arguments: Vec<Argument>,
+    /// How it is launched.
+    pub shape: LaunchShape,
+    /// Rows of its source that one thread sees, at most, where sums were laid out for that: no launch may have more.
+    pub thread_rows: u64,
+}
+
+/// One pipeline: one kernel over the rows of a source, and what the engine does around it.
+#[derive(Debug, Clone)]
+pub struct CompiledPipeline {
+    /// What it does, for people.
+    pub name: String,
+    /// Does all of it, or, where places are counted, writes.
+    pub kernel: CompiledKernel,
+    /// Rows of its source.
+    pub rows: Rows,
+    /// Pipelines of one group follow each other and fill the same states: where one reports `Status::Grow`, all of them
+    /// run again.
+    pub group: usize,
+    /// It continues the pipeline before it: its source is what that one stores, and nobody else reads it. The two are a
+    /// *chain*, which runs block by block where the first one's table streams.
+    pub continues: bool,
+    /// Columns of the scan by which rows can be left out.
+    pub prunes: Vec<Prune>,
+    /// Counts what it produced: a state, if the pipeline counts.
+    pub produced: Option<usize>,
+    /// What it makes has addresses of text in it: the text must outlive it.
+    pub keeps_text: bool,
+    /// What aggregates of its source are called, by the number that a sum beyond its type is reported with.
+    pub sums: Vec<String>,
+    /// What the engine does before and after launches, and where one reports that it could not go on.
+    pub around: Vec<HostAction>,
+}
+
+impl CompiledPipeline {
+    /// What the engine does on an occasion, in order.
+    pub fn tasks(&self, when: When) -> impl Iterator<Item = &Task> {
+        self.around.iter().filter(move |action| action.when == when).map(|action| &action.task)
+    }
+
+    /// How its rows are counted before they are written, where they are.
+    pub fn counting(&self) -> Option<&Counting> {
+        self.around.iter().find_map(|action| match &action.task {
+            Task::Count(counting) => Some(counting.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// The sort whose rows are its source.
+    pub fn sorting(&self) -> Option<&Sorting> {
+        self.around.iter().find_map(|action| match &action.task {
+            Task::Sort(sorting) => Some(sorting),
+            _ => None,
+        })
+    }
+
+    /// The states that are cleared before each run of its group. Those of a group's pipelines stand with the first of them.
+    pub fn cleared(&self) -> impl Iterator<Item = usize> {
+        self.tasks(When::BeforeRun).filter_map(|task| match task {
+            Task::Clear(state) => Some(*state),
+            _ => None,
+        })
+    }
+
+    /// The classes that it may find too small.
+    pub fn grows(&self) -> impl Iterator<Item = usize> {
+        self.tasks(When::OnGrow).filter_map(|task| match task {
+            Task::Grow(class) => Some(*class),
+            _ => None,
+        })
+    }
+
+    /// Its kernels, in the order in which they run.
+    pub fn kernels(&self) -> impl Iterator<Item = &CompiledKernel> {
+        self.counting().and_then(|counting| counting.kernel.as_ref()).into_iter().chain([&self.kernel])
+    }
+
+    /// The modules of its kernels, in the order in which these run.
+    pub fn into_modules(self) -> impl Iterator<Item = Module> {
+        let count = self.around.into_iter().find_map(|action| match action.task {
+            Task::Count(counting) => counting.kernel,
+            _ => None,
+        });
+        count.into_iter().chain([self.kernel]).map(|kernel| kernel.module)
+    }
+
+    /// What its kernels are given.
+    pub fn all_arguments(&self) -> impl Iterator<Item = &Argument> {
+        self.kernels().flat_map(|kernel| &kernel.arguments)
+    }
+}
+
+/// A column of a pipeline's scan whose values outside the bounds of a finished build side have no effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prune {
+    /// Position of the column in the scan.
+    pub column: usize,
+    /// State of two `u64`: the greatest order key (the value with its sign bit flipped) and the greatest complement of
+    /// one; both zero where there is no value at all.
+    pub bounds: usize,
+}
+
+/// How many rows a pipeline's source has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Those of a scan.
+    Scan(usize),
+    /// Slots of a table: the capacity of a class.
+    Class(usize),
+    /// What a state (one `u64`) counted.
+    Counted(usize),
+}
+
+/// A buffer of elements; its capacity is its class's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Name, for people.
+    pub name: String,
+    /// Bytes of one element.
+    pub element_bytes: u32,
+    /// Its capacity class.
+    pub class: usize,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+/// What memory of a query is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Rows that a kernel leaves for the next.
+    #[default]
+    Store,
+    /// Hash tables with their indexes and rows, and groups.
+    Table,
+    /// The result.
+    Output,
+}
+
+/// A capacity in elements that states share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapacityClass {
+    /// At the first launch.
+    pub initial: u64,
+    /// What to do where a pipeline reports `Status::Grow`.
+    pub growth: Growth,
+}
+
+/// How a class grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Growth {
+    /// Never too small.
+    Fixed,
+    /// A hash table: to four times the slots (always a power of two), where the state (one `u64`) counts entries in at
+    /// least half of them.
+    Table(usize),
+    /// An output: the state (one `u64`) counted what was needed.
+    Counted(usize),
+    /// Never too small: the next power of two above twice what the state (one `u64`) has counted.
+    Sized(usize),
+}
+
+/// Where the result lies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputLayout {
+    /// State that counts the rows, one `u64`.
+    pub count: usize,
+    /// One a column of the plan.
+    pub columns: Vec<OutputColumn>,
+    /// There are no more rows than this, whatever `count` says.
+    pub limit: Option<u64>,
+}
+
+/// A column of the result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputColumn {
+    /// Name.
+    pub name: String,
+    /// SQL type.
+    pub data_type: DataType,
+    /// State of one byte a row: 1 = not NULL.
+    pub validity: Option<usize>,
+    /// The values.
+    pub storage: OutputStorage,
+}
+
+/// Values of a column of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputStorage {
+    /// A state with one scalar a row; `bool` is a byte.
+    Scalar(Scalar, usize),
+    /// Text in a heap of bytes.
+    Text {
+        /// State of `u64`: offset in the heap.
+        offsets: usize,
+        /// State of `u32`: length in bytes.
+        lengths: usize,
+        /// State of bytes.
+        heap: usize,
+    },
+    /// NULL in every row.
+    Null,
+}
+
+/// States and classes while they are declared.
+#[derive(Debug, Default)]
+pub(crate) struct States {
+    pub states: Vec<State>,
+    pub classes: Vec<CapacityClass>,
+    /// Of the states that are declared next.
+    purpose: Purpose,
+}
+
+impl States {
+    /// For declaring states of a purpose.
+    pub fn of(&mut self, purpose: Purpose) -> &mut States {
+        self.purpose = purpose;
+        self
+    }
+
+    /// Declares a capacity.
+    pub fn class(&mut self, initial: u64, growth: Growth) -> usize {
+        self.classes.push(CapacityClass { initial, growth });
+        self.classes.len() - 1
+    }
+
+    /// Declares a buffer.
+    pub fn state(&mut self, name: &str, element_bytes: u32, class: usize) -> usize {
+        self.states.push(State { name: name.into(), element_bytes, class, purpose: self.purpose });
+        self.states.len() - 1
+    }
+
+    /// Declares a buffer of one `u64`.
+    pub fn counter(&mut self, name: &str) -> usize {
+        let class = self.class(1, Growth::Fixed);
+        self.state(name, 8, class)
+    }
+}

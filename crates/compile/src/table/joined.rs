@@ -1,0 +1,74 @@
+//! Rows put together of several places, as a layer of the current row: columns are loaded when they are first asked for.
+
+use std::rc::Rc;
+
+use kelpie_kir::builder::V;
+
+use super::stored::StoredColumn;
+use crate::context::{Context, Lowered, Origin, RowLayer, Unsupported};
+use crate::types::Range;
+
+/// Where a column of a joined row comes from.
+#[derive(Debug, Clone)]
+pub enum Joined {
+    /// A column of the layer below.
+    Below(usize),
+    /// A stored column.
+    Stored {
+        /// The column.
+        column: Box<StoredColumn>,
+        /// Its place, `i64`; always readable.
+        place: V,
+        /// `bool`: there is such a row; else the value is NULL.
+        present: Option<V>,
+    },
+    /// A value.
+    Value(Lowered),
+}
+
+impl Joined {
+    /// A stored column at a place.
+    pub fn stored(column: &StoredColumn, place: V, present: Option<V>) -> Joined {
+        Joined::Stored { column: Box::new(column.clone()), place, present }
+    }
+}
+
+#[derive(Debug)]
+struct JoinedRow(Vec<Joined>);
+
+impl RowLayer for JoinedRow {
+    fn origin(&self, column: usize) -> Option<Origin<'_>> {
+        Some(match self.0.get(column)? {
+            Joined::Below(below) => Origin::Below(*below),
+            Joined::Stored { .. } => Origin::Memory,
+            Joined::Value(value) => Origin::Value(value),
+        })
+    }
+
+    fn load(&self, cx: &mut Context<'_>, column: usize) -> Result<Lowered, Unsupported> {
+        match self.0.get(column) {
+            Some(Joined::Stored { column, place, present }) => Ok(column.load(cx, *place, *present)),
+            _ => Err(Unsupported::internal(format!("column {column} of a join is not stored"))),
+        }
+    }
+
+    fn range(&self, column: usize, _below: &dyn Fn(usize) -> Option<Range>) -> Option<Range> {
+        match self.0.get(column)? {
+            Joined::Stored { column, .. } => {
+                column.info().range.or_else(|| column.info().data_type.full_range())
+            }
+            Joined::Below(_) | Joined::Value(_) => None,
+        }
+    }
+
+    fn has_codes(&self, column: usize) -> bool {
+        matches!(self.0.get(column), Some(Joined::Stored { column, .. }) if column.info().dictionary.is_some())
+    }
+}
+
+impl Context<'_> {
+    /// Puts a join on the row, or starts one of stored columns and values: columns are now those of `columns`.
+    pub fn push_joined(&mut self, columns: Vec<Joined>) {
+        self.push_layer(Rc::new(JoinedRow(columns)));
+    }
+}
