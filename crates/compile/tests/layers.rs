@@ -22,8 +22,8 @@ const LAYERS: [&[&str]; 13] = [
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of sources") {
-        let path = entry.expect("an entry").path();
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
             sources(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {

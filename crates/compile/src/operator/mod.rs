@@ -1,4 +1,4 @@
-//! Operators, one file each. They emit KIR through the [`Context`] and know neither device nor text form.
+//! Operators, one file each. They emit KIR through the context and know neither device nor text form.
 //!
 //! An operator plays the roles (`roles.rs`) of a source, a step or a sink. The kernel's row loop binds a row, each step consumes it and
 //! leaves it to the next, and the sink consumes it last (produce/consume, Neumann 2011; compound kernels, HorseQC section

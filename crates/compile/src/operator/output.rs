@@ -1,4 +1,4 @@
-//! The result: a dense write of the rows that arrive (`operator::places`). On a CPU the prefix sum of A3 is a
+//! The result: a dense write of the rows that arrive (`table::places`). On a CPU the prefix sum of A3 is a
 //! selection vector in the worker's memory, and there is one atomic a batch.
 //!
 //! The bytes of a text take their place in the column's heap by an atomic of their own under every micro model: only when
