@@ -1,10 +1,10 @@
 //! Kelpie's own small physical algebra: what the compiler takes.
 
-use crate::expr::Expr;
-use crate::types::{DataType, Field};
+use crate::expr::{Expr, ExprKind, substitute};
+use crate::types::{DataType, Field, Literal};
 
 /// A relational plan.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Plan {
     /// Some columns of a table.
     Scan(Scan),
@@ -73,7 +73,7 @@ pub enum Plan {
 }
 
 /// A scan: columns of the table that the engine knows under `source`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scan {
     /// Position in the engine's list of sources.
     pub source: usize,
@@ -86,7 +86,7 @@ pub struct Scan {
 }
 
 /// A join. The build side is materialised and indexed first; the probe side streams past it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Join {
     /// The side that is indexed (DataFusion's left).
     pub build: Plan,
@@ -157,7 +157,7 @@ impl Join {
 }
 
 /// An aggregate over the rows of a group.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Aggregate {
     /// What is computed.
     pub function: AggregateFunction,
@@ -199,7 +199,7 @@ pub enum AggregateFunction {
 }
 
 /// A sort key.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SortKey {
     /// Over the input's columns.
     pub expr: Expr,
@@ -227,31 +227,46 @@ impl Plan {
         }
     }
 
-    /// This plan with each input replaced by what `map` makes of it; the first error wins.
-    pub fn map_inputs<E>(&self, map: &mut impl FnMut(&Plan) -> Result<Plan, E>) -> Result<Plan, E> {
-        let mut plan = self.clone();
-        match &mut plan {
-            Plan::Scan(_) => {}
+    /// As [`Plan::inputs`].
+    fn inputs_mut(&mut self) -> Vec<&mut Plan> {
+        match self {
+            Plan::Scan(_) => Vec::new(),
             Plan::Filter { input, .. }
             | Plan::Project { input, .. }
             | Plan::Aggregate { input, .. }
             | Plan::Sort { input, .. }
-            | Plan::Limit { input, .. } => **input = map(input)?,
-            Plan::Join(join) => {
-                join.build = map(&join.build)?;
-                join.probe = map(&join.probe)?;
-            }
-            Plan::Union { inputs, .. } => {
-                for input in inputs {
-                    *input = map(input)?;
-                }
-            }
+            | Plan::Limit { input, .. } => vec![input],
+            Plan::Join(join) => vec![&mut join.build, &mut join.probe],
+            Plan::Union { inputs, .. } => inputs.iter_mut().collect(),
             Plan::Scalars { input, subqueries } => {
-                for subquery in subqueries {
-                    *subquery = map(subquery)?;
-                }
-                **input = map(input)?;
+                subqueries.iter_mut().chain(std::iter::once(input.as_mut())).collect()
             }
+        }
+    }
+
+    /// This node's own expressions, not its inputs'.
+    fn exprs_mut(&mut self) -> Vec<&mut Expr> {
+        match self {
+            Plan::Scan(_) | Plan::Union { .. } | Plan::Scalars { .. } | Plan::Limit { .. } => Vec::new(),
+            Plan::Filter { predicate, .. } => vec![predicate],
+            Plan::Project { exprs, .. } => exprs.iter_mut().collect(),
+            Plan::Aggregate { keys, aggregates, .. } => {
+                let arguments = aggregates.iter_mut().filter_map(|aggregate| aggregate.argument.as_mut());
+                keys.iter_mut().chain(arguments).collect()
+            }
+            Plan::Join(join) => {
+                let keys = join.keys.iter_mut().flat_map(|(build, probe)| [build, probe]);
+                keys.chain(join.residual.as_mut()).collect()
+            }
+            Plan::Sort { keys, .. } => keys.iter_mut().map(|key| &mut key.expr).collect(),
+        }
+    }
+
+    /// This plan with each input replaced by what `map` makes of it; the first error wins.
+    pub fn map_inputs<E>(&self, map: &mut impl FnMut(&Plan) -> Result<Plan, E>) -> Result<Plan, E> {
+        let mut plan = self.clone();
+        for input in plan.inputs_mut() {
+            *input = map(input)?;
         }
         Ok(plan)
     }
@@ -259,21 +274,25 @@ impl Plan {
     /// This node with each of its own expressions (not its inputs') replaced by what `map` makes of it.
     pub fn map_exprs(&self, map: &dyn Fn(&Expr) -> Expr) -> Plan {
         let mut plan = self.clone();
-        match &mut plan {
-            Plan::Scan(_) | Plan::Union { .. } | Plan::Scalars { .. } | Plan::Limit { .. } => {}
-            Plan::Filter { predicate, .. } => *predicate = map(predicate),
-            Plan::Project { exprs, .. } => exprs.iter_mut().for_each(|expr| *expr = map(expr)),
-            Plan::Aggregate { keys, aggregates, .. } => {
-                let arguments = aggregates.iter_mut().filter_map(|aggregate| aggregate.argument.as_mut());
-                keys.iter_mut().chain(arguments).for_each(|expr| *expr = map(expr));
-            }
-            Plan::Join(join) => {
-                let keys = join.keys.iter_mut().flat_map(|(build, probe)| [build, probe]);
-                keys.chain(join.residual.as_mut()).for_each(|expr| *expr = map(expr));
-            }
-            Plan::Sort { keys, .. } => keys.iter_mut().for_each(|key| key.expr = map(&key.expr)),
-        }
+        plan.exprs_mut().into_iter().for_each(|expr| *expr = map(expr));
         plan
+    }
+
+    /// This plan with every constant replaced by the NULL of its type: what plans have in common that differ in constants only.
+    /// Patterns and what else is no expression of its own stay.
+    pub fn without_constants(&self) -> Plan {
+        let mut plan = self.clone();
+        plan.clear_constants();
+        plan
+    }
+
+    fn clear_constants(&mut self) {
+        let null = |expr: &Expr| match expr.kind {
+            ExprKind::Literal(_) => Some(Expr::literal(Literal::Null, expr.data_type.clone())),
+            _ => None,
+        };
+        self.exprs_mut().into_iter().for_each(|expr| *expr = substitute(expr, &null));
+        self.inputs_mut().into_iter().for_each(Plan::clear_constants);
     }
 
     /// The columns of the result.

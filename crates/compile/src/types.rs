@@ -1,6 +1,7 @@
 //! SQL types, literals and value ranges. Values and semantics are Arrow's and DataFusion's.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Unit of a timestamp.
@@ -187,6 +188,22 @@ impl PartialEq for Literal {
             (Utf8(a), Utf8(b)) => a == b,
             (Interval(a), Interval(b)) => a == b,
             _ => false,
+        }
+    }
+}
+
+impl Eq for Literal {}
+
+impl Hash for Literal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Literal::Null => {}
+            Literal::Boolean(value) => value.hash(state),
+            Literal::Int(value) => value.hash(state),
+            Literal::Float(value) => value.to_bits().hash(state),
+            Literal::Utf8(value) => value.hash(state),
+            Literal::Interval(value) => value.hash(state),
         }
     }
 }

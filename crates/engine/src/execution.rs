@@ -20,10 +20,11 @@ use kelpie_kir::text;
 use crate::delivery::{Collected, Mapped, Rows, Window, take_cut};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
+use crate::identity::{self, Digest};
 use crate::memory_source::MemorySource;
 use crate::query::{Engine, begin_query, ends_a_stage, rows_of_a_stage, with_key_columns, with_scalars};
 use crate::source::TableSource;
-use crate::stage::{self, Ahead, Loaded, Movement, Outcome, Prepared, Setting};
+use crate::stage::{self, Ahead, Loaded, Movement, Outcome, PipelineKernels, Prepared, Setting};
 use crate::{DeviceChoice, ExplainStage, MacroModel, QueryMetrics, QueryOptions, host, meter, result};
 
 /// One query on its way.
@@ -229,7 +230,7 @@ impl Execution<'_> {
     /// Only until rows went out: then nothing may make them again.
     pub(crate) fn stage(&mut self, plan: &Plan, out: &mut dyn Rows) -> Result<(), EngineError> {
         let (device, model) = (&self.device, self.options.macro_model);
-        let key = format!("{:?} {} {model:?} {plan:?}", device.name(), device.memory().1);
+        let key = identity::effort(plan, (&device.name(), device.memory().1), model);
         let known = self.engine.efforts.lock().get(&key).copied().unwrap_or_default();
         let mut effort = known.max(self.least_effort);
         let mut last = None;
@@ -260,7 +261,7 @@ impl Execution<'_> {
             self.metrics.pipelines.truncate(pipelines);
             let Some(next) = effort.next() else { return self.elsewhere(plan, error, out) };
             self.metrics.steps.push(format!("{error}; now {next}"));
-            self.engine.efforts.lock().insert(key.clone(), next);
+            self.engine.efforts.lock().insert(key, next);
             (effort, last) = (next, Some(error));
         }
     }
@@ -319,29 +320,19 @@ impl Execution<'_> {
         out: &mut dyn Rows,
     ) -> Result<(), EngineError> {
         let infos = stage::describe(loaded);
-        let (device, model, local) = (self.device.name(), self.options.micro_model, self.options.resolution);
-        let (host, direct) = (self.options.host_sort_rows, movement.initial_bytes);
-        let metered = if self.options.meter { "metered" } else { "" };
-        let (forced, shape) = (&self.options.variants, self.options.shape);
-        let base = format!(
-            "{device:?} {metered} {model:?} {local:?} {host:?} {direct:?} {forced:?} {shape:?} {plan:?} {infos:?}"
-        );
         // Whether keys are unique is the data's, however it is computed.
-        let data = format!("{plan:?} {infos:?}");
+        let data = identity::data(plan, &infos);
         loop {
             let duplicates = self.engine.broken.lock().get(&data).cloned().unwrap_or_default();
-            let (prepared, fresh) = self.prepare(plan, &infos, &base, &duplicates, direct)?;
+            let prepared = self.prepare(plan, &infos, &duplicates, movement.initial_bytes)?;
+            let compile_ns = self.compile(&prepared)?;
             if let Some((stage, out)) = &mut self.explain {
                 describe(&prepared, *stage, &self.device, out)?;
             }
             let first = self.metrics.pipelines.len();
             let outcome = self.run_prepared(&prepared, plan, (loaded, movement), out)?;
-            if fresh {
-                let pipelines = self.metrics.pipelines[first..].iter_mut().enumerate();
-                for ((index, metrics), kernel) in pipelines.zip(&prepared.kernels) {
-                    let counts = prepared.counted.get(&index).map_or(0, |(_, kernel)| kernel.compile_ns());
-                    metrics.compile_ns = counts + kernel.compile_ns();
-                }
+            for (metrics, compile_ns) in self.metrics.pipelines[first..].iter_mut().zip(compile_ns) {
+                metrics.compile_ns = compile_ns;
             }
             match outcome {
                 Outcome::Done => {
@@ -353,25 +344,26 @@ impl Execution<'_> {
                 }
                 // The same stage may run elsewhere at the same time, and have found the same.
                 Outcome::Duplicate(join) => {
-                    self.engine.broken.lock().entry(data.clone()).or_default().insert(join);
+                    self.engine.broken.lock().entry(data).or_default().insert(join);
                 }
             }
         }
     }
 
-    /// The compiled program of a stage, and whether it was compiled just now.
+    /// The program of a stage; its kernels may not be compiled yet.
     fn prepare(
         &mut self,
         plan: &Plan,
         infos: &[ScanInfo],
-        base: &str,
         duplicates: &BTreeSet<usize>,
         direct_bytes: Option<u64>,
-    ) -> Result<(Arc<Prepared>, bool), EngineError> {
+    ) -> Result<Arc<Prepared>, EngineError> {
         let start = Instant::now();
-        let key = format!("{base} {duplicates:?}");
-        let found = match self.engine.known(&key) {
-            Some(prepared) => (prepared, false),
+        let device = self.device.name();
+        let base = identity::program(plan, infos, &device, &self.options, direct_bytes, duplicates);
+        let key = Digest::of(&(base, &self.options.variants));
+        let found = match self.engine.known(key) {
+            Some(prepared) => prepared,
             None => {
                 let target = self.device.target();
                 let QueryOptions { micro_model, resolution, host_sort_rows, shape, .. } = self.options;
@@ -386,13 +378,31 @@ impl Execution<'_> {
                     shape,
                 };
                 let program = pipeline::compile_with(plan, infos, target, &choices)?;
-                let prepared = Arc::new(stage::prepare(program, self.stream.as_ref(), host_sort_rows)?);
+                let variants = (&self.engine.variants, base);
+                let prepared = Arc::new(stage::prepare(program, &self.device, host_sort_rows, variants)?);
                 self.engine.keep(key, &prepared);
-                (prepared, true)
+                prepared
             }
         };
         self.metrics.compile_ns += start.elapsed().as_nanos() as u64;
         Ok(found)
+    }
+
+    /// Generates the program of a plan of one stage.
+    #[cfg(feature = "testing")]
+    pub(crate) fn prepare_stage(&mut self, plan: &Plan) -> Result<(), EngineError> {
+        let movement = self.least_effort.movement(&self.options, &self.device);
+        let loaded = self.load(plan, &movement)?;
+        self.prepare(plan, &stage::describe(&loaded), &BTreeSet::new(), movement.initial_bytes)?;
+        Ok(())
+    }
+
+    /// Compiles the kernels of a program that are not compiled yet; the time that each pipeline's took, in nanoseconds.
+    fn compile(&mut self, prepared: &Prepared) -> Result<Vec<u64>, EngineError> {
+        let start = Instant::now();
+        let times = stage::compile_all(self.stream.as_ref(), &prepared.kernels)?;
+        self.metrics.compile_ns += start.elapsed().as_nanos() as u64;
+        Ok(times)
     }
 }
 
@@ -433,7 +443,7 @@ fn describe(
             ExplainStage::Variants => {}
             ExplainStage::Pipelines => {
                 if pipeline.counting().is_some() {
-                    let counts = prepared.counted.contains_key(&index);
+                    let counts = prepared.kernels[index].count.is_some();
                     out.push_str(if counts {
                         "   kernels: count, prefix sum, write\n"
                     } else {
@@ -450,10 +460,10 @@ fn describe(
             }
             ExplainStage::Code => {
                 let shape = stage::block_shape(&pipeline.kernel.shape);
-                if let Some((module, _)) = prepared.counted.get(&index) {
-                    out.push_str(&device.code(module, shape)?);
+                let PipelineKernels { main, count, .. } = &*prepared.kernels[index];
+                for kernel in count.iter().chain([main]) {
+                    out.push_str(&device.code(&kernel.module, shape)?);
                 }
-                out.push_str(&device.code(&prepared.modules[index], shape)?);
             }
         }
     }

@@ -9,6 +9,7 @@ pub mod error;
 mod execution;
 mod heap;
 mod host;
+mod identity;
 mod launch;
 mod memory_source;
 mod meter;
@@ -53,7 +54,7 @@ pub enum DeviceChoice {
 }
 
 /// `kelpie.macro_model`: how data moves between host and device while a query runs (HorseQC, section 2).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum MacroModel {
     /// Run to finish where everything fits the device, else what does.
     #[default]

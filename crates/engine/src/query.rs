@@ -22,9 +22,10 @@ use crate::devices::{DeviceState, Devices};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::execution::Execution;
+use crate::identity::Digest;
 use crate::meter::{self, MeteredStream};
 use crate::stack::with_room;
-use crate::stage::{self, Prepared};
+use crate::stage::{self, KernelVariants, Prepared};
 use crate::{
     Batches, DeviceChoice, ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates,
     Resolution, bandwidth, primitives, result,
@@ -41,11 +42,13 @@ pub struct Engine {
     /// By the device's name.
     rates: Mutex<HashMap<String, Rates>>,
     /// Most recently used last.
-    programs: Mutex<VecDeque<(String, Arc<Prepared>)>>,
-    /// The joins of a stage whose build side has a key twice.
-    pub(crate) broken: Mutex<HashMap<String, BTreeSet<usize>>>,
+    programs: Mutex<VecDeque<(Digest, Arc<Prepared>)>>,
+    /// The kernels of these programs.
+    pub(crate) variants: KernelVariants,
+    /// The joins of a stage whose build side has a key twice, by its data.
+    pub(crate) broken: Mutex<HashMap<Digest, BTreeSet<usize>>>,
     /// What stages that memory was too small for took in the end.
-    pub(crate) efforts: Mutex<HashMap<String, Effort>>,
+    pub(crate) efforts: Mutex<HashMap<Digest, Effort>>,
 }
 
 impl Engine {
@@ -195,7 +198,13 @@ impl Engine {
         Ok(rates)
     }
 
-    fn begin<'a>(
+    /// The programs that are kept, the one used last at the end.
+    #[cfg(feature = "testing")]
+    pub(crate) fn prepared(&self) -> Vec<Arc<Prepared>> {
+        self.programs.lock().iter().map(|(_, prepared)| Arc::clone(prepared)).collect()
+    }
+
+    pub(crate) fn begin<'a>(
         &'a self,
         query: &Query,
         cancel: &'a CancelToken,
@@ -234,16 +243,16 @@ impl Engine {
         }
     }
 
-    pub(crate) fn known(&self, key: &str) -> Option<Arc<Prepared>> {
+    pub(crate) fn known(&self, key: Digest) -> Option<Arc<Prepared>> {
         let mut programs = self.programs.lock();
-        let position = programs.iter().position(|(known, _)| known == key)?;
+        let position = programs.iter().position(|(known, _)| *known == key)?;
         let entry = programs.remove(position)?;
         let prepared = Arc::clone(&entry.1);
         programs.push_back(entry);
         Some(prepared)
     }
 
-    pub(crate) fn keep(&self, key: String, prepared: &Arc<Prepared>) {
+    pub(crate) fn keep(&self, key: Digest, prepared: &Arc<Prepared>) {
         let mut programs = self.programs.lock();
         if programs.len() >= PROGRAM_LIMIT {
             programs.pop_front();

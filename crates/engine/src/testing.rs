@@ -1,8 +1,13 @@
 //! What tests share that run wherever there is a GPU.
 
-use kelpie_device::DeviceKind;
+use std::sync::Arc;
 
-use crate::Engine;
+use kelpie_device::{CancelToken, DeviceKind};
+use kelpie_kir::text;
+
+use crate::error::EngineError;
+use crate::stage::PipelineKernels;
+use crate::{Engine, Query};
 
 /// Whether there is a GPU to test on.
 ///
@@ -16,4 +21,31 @@ pub fn has_cuda(engine: &Engine) -> bool {
         None => kelpie_device::testing::skip("cuda", &"the engine does not know it"),
     }
     false
+}
+
+/// What an engine knows of a pipeline's kernels of one genome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownKernels {
+    /// What tells them from those of other pipelines and genomes, as text.
+    pub key: String,
+    /// Their code, as KIR.
+    pub code: String,
+    /// Whether all of them are compiled.
+    pub is_compiled: bool,
+}
+
+/// The kernels of the programs that an engine keeps, pipeline by pipeline, the program used last at the end.
+pub fn kernels(engine: &Engine) -> Vec<Vec<KnownKernels>> {
+    let known = |kernels: &Arc<PipelineKernels>| {
+        let key = engine.variants.variant_of(kernels).map(|key| format!("{key:?}")).unwrap_or_default();
+        let code = kernels.each().map(|kernel| text::print(&kernel.module)).collect();
+        KnownKernels { key, code, is_compiled: kernels.each().all(|kernel| kernel.is_compiled()) }
+    };
+    engine.prepared().iter().map(|prepared| prepared.kernels.iter().map(known).collect()).collect()
+}
+
+/// Generates the kernels of a query of one stage, and compiles none.
+pub fn prepare(engine: &Engine, query: &Query) -> Result<(), EngineError> {
+    let cancel = CancelToken::default();
+    engine.begin(query, &cancel, None)?.prepare_stage(&query.plan)
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use regex_automata::Anchored;
@@ -60,6 +61,14 @@ pub struct Regex {
 impl PartialEq for Regex {
     fn eq(&self, other: &Regex) -> bool {
         self.pattern == other.pattern
+    }
+}
+
+impl Eq for Regex {}
+
+impl Hash for Regex {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.pattern.hash(state);
     }
 }
 

@@ -11,7 +11,7 @@ pub use tree::{children, columns_read, substitute, with_children};
 use crate::types::{DataType, Literal};
 
 /// A typed scalar expression. Types are those that DataFusion's planner derived: every coercion is a `Cast`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Expr {
     /// What it computes.
     pub kind: ExprKind,
@@ -198,7 +198,7 @@ pub enum Function {
 }
 
 /// What an expression computes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ExprKind {
     /// A column of the input, by position.
     Column(usize),

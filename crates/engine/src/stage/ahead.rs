@@ -12,9 +12,10 @@ use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::Plan;
 use kelpie_device::Device;
 
-use super::prepare;
+use super::{KernelVariants, compile_all, prepare};
 use crate::QueryOptions;
 use crate::error::EngineError;
+use crate::identity::Digest;
 use crate::stack::with_room;
 
 /// A stage whose columns are being read.
@@ -44,7 +45,9 @@ impl Ahead<'_> {
             Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced, shape };
         let program = pipeline::compile_with(self.plan, infos, self.device.target(), &choices)?;
         let stream = Arc::clone(&self.device).begin_query()?;
-        prepare(program, stream.as_ref(), host_sort_rows)?;
+        let variants = (&KernelVariants::default(), Digest::of(&()));
+        let prepared = prepare(program, &self.device, host_sort_rows, variants)?;
+        compile_all(stream.as_ref(), &prepared.kernels)?;
         Ok(())
     }
 }

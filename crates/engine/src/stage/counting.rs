@@ -13,11 +13,11 @@ impl Run<'_> {
     /// its end, or there is no room beside the rows of earlier launches.
     pub fn count(&mut self, counting: &Counting, at: &mut Occasion<'_>) -> Result<Verdict, EngineError> {
         let before = self.store.read_word(counting.total)?;
-        let prepared = self.prepared;
         let rows = at.rows.end - at.rows.start;
-        let kernel = prepared.counted.get(&at.index);
+        let kernel = self.prepared.kernels[at.index].count.as_ref();
+        let kernel = kernel.map(|kernel| kernel.get(self.setting.stream)).transpose()?;
         let more = match (&counting.kernel, kernel, counting.counts) {
-            (Some(declared), Some((_, kernel)), Some(counts)) => {
+            (Some(declared), Some(kernel), Some(counts)) => {
                 self.counts_for(counts, rows);
                 match self.launch_kernel((kernel.as_ref(), declared), at)? {
                     Verdict::Done => {}

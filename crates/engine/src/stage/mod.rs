@@ -11,6 +11,7 @@
 //! - [`actions`]: what an action means ([`counting`]: those before a dense write in several kernels);
 //! - [`store`]: the state: buffers, capacities, growth, the heap;
 //! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
+//! - [`kernels`]: the kernels, of which a pipeline may have one a genome, compiled when they are wanted;
 //! - [`blocks`]: the blocks of a source, and the copies that bring them;
 //! - [`draining`]: a result that leaves the device before the stage has ended;
 //! - [`account`]: what a pipeline did, and what a status means.
@@ -22,27 +23,28 @@ mod arguments;
 mod blocks;
 mod counting;
 mod draining;
+mod kernels;
 mod launcher;
 mod run;
 mod store;
 mod traffic;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use kelpie_compile::pipeline::{CompiledKernel, Program, ScanInfo};
+use kelpie_compile::pipeline::{Program, ScanInfo};
 use kelpie_compile::plan::{Plan, Scan};
 use kelpie_compile::shape::LaunchShape;
-use kelpie_device::{BlockShape, CancelToken, Device, Kernel, QueryStream};
-use kelpie_kir::{Module, ValidModule, validate};
+use kelpie_device::{BlockShape, CancelToken, Device, QueryStream};
 use parking_lot::Mutex;
 
 pub use self::ahead::Ahead;
+pub use self::kernels::{KernelVariants, PipelineKernels, compile_all};
 use self::run::Run;
 use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, expected_layouts};
 use crate::delivery::Rows;
 use crate::error::EngineError;
+use crate::identity::{self, Digest};
 use crate::source::TableSource;
 use crate::{QueryMetrics, Transfer, sorting};
 
@@ -52,10 +54,8 @@ pub struct Prepared {
     /// What it was compiled for.
     pub device: Weak<dyn Device>,
     pub program: Program,
-    pub modules: Vec<ValidModule>,
-    pub kernels: Vec<Arc<dyn Kernel>>,
-    /// The kernels that count, by the number of their pipeline.
-    pub counted: HashMap<usize, (ValidModule, Arc<dyn Kernel>)>,
+    /// One a pipeline.
+    pub kernels: Vec<Arc<PipelineKernels>>,
     /// Rows of a sort up to which the host computes the order.
     host_order_rows: u64,
     /// Capacities that fit what the program held when it last ran: it starts with them the next time.
@@ -169,39 +169,25 @@ pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
     loaded.iter().map(info).collect()
 }
 
-/// Validates and compiles the kernels of a program, side by side.
+/// Validates the kernels of a program, which are compiled when they are wanted. `base`: the program before its variants were
+/// chosen.
 pub fn prepare(
     program: Program,
-    stream: &dyn QueryStream,
+    device: &Arc<dyn Device>,
     host_sort_rows: Option<u64>,
+    (variants, base): (&KernelVariants, Digest),
 ) -> Result<Prepared, EngineError> {
-    let pipelines = &program.pipelines;
-    let valid = |module: &Module, name: &str| {
-        let internal = |error| EngineError::Internal(format!("kernel of {name}: {error}"));
-        validate(module.clone()).map_err(internal)
-    };
-    let modules = pipelines.iter().map(|pipeline| valid(&pipeline.kernel.module, &pipeline.name));
-    let modules = modules.collect::<Result<Vec<_>, _>>()?;
-    let mut count_modules = Vec::new();
-    for (index, pipeline) in pipelines.iter().enumerate() {
-        if let Some(kernel) = pipeline.counting().and_then(|counting| counting.kernel.as_ref()) {
-            count_modules.push((index, valid(&kernel.module, &pipeline.name)?, kernel));
-        }
-    }
-    let main = modules.iter().zip(pipelines).map(|(module, pipeline)| (module, &pipeline.kernel));
-    let jobs: Vec<_> =
-        main.chain(count_modules.iter().map(|(_, module, kernel)| (module, *kernel))).collect();
-    let mut kernels = compile_all(stream, &jobs)?;
-    let counted = kernels.split_off(modules.len());
-    let counted = count_modules.into_iter().zip(counted);
-    let counted = counted.map(|((index, module, _), kernel)| (index, (module, kernel))).collect();
+    let numbered = program.pipelines.iter().enumerate();
+    let kernels = numbered.map(|(index, pipeline)| {
+        let variant = (base, index, identity::genome(&program.genome, index));
+        variants.of(variant, pipeline, device)
+    });
+    let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
     let host_order_rows = host_sort_rows.unwrap_or(sorting::HOST_ORDER_ROWS);
     Ok(Prepared {
-        device: Arc::downgrade(stream.device()),
+        device: Arc::downgrade(device),
         program,
-        modules,
         kernels,
-        counted,
         host_order_rows,
         learned: Mutex::new(None),
         block_rows: Mutex::new(None),
@@ -211,25 +197,6 @@ pub fn prepare(
 /// What a device is told of a kernel's shape.
 pub fn block_shape(shape: &LaunchShape) -> BlockShape {
     BlockShape { threads: shape.block_threads, resident: shape.resident }
-}
-
-fn compile_all(
-    stream: &dyn QueryStream,
-    jobs: &[(&ValidModule, &CompiledKernel)],
-) -> Result<Vec<Arc<dyn Kernel>>, EngineError> {
-    let compile = |(module, kernel): &(&ValidModule, &CompiledKernel)| {
-        stream.compile_for(module, &kernel.name, block_shape(&kernel.shape))
-    };
-    let kernels: Vec<_> = std::thread::scope(|scope| {
-        let others: Vec<_> = jobs.iter().skip(1).map(|job| scope.spawn(move || compile(job))).collect();
-        let first: Vec<_> = jobs.iter().take(1).map(compile).collect();
-        let others = others.into_iter().map(|handle| match handle.join() {
-            Ok(kernel) => kernel.map_err(EngineError::from),
-            Err(_) => Err(EngineError::Internal("a compiling thread panicked".into())),
-        });
-        first.into_iter().map(|kernel| kernel.map_err(EngineError::from)).chain(others).collect()
-    });
-    kernels.into_iter().collect()
 }
 
 /// What a stage runs over.

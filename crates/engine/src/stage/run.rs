@@ -319,8 +319,8 @@ impl<'a> Run<'a> {
             other => return Ok(other),
         }
         at.metrics.rows_in += at.rows.end - at.rows.start;
-        let prepared = self.prepared;
-        match self.launch_kernel((prepared.kernels[at.index].as_ref(), &at.pipeline.kernel), at)? {
+        let kernel = self.prepared.kernels[at.index].main.get(self.setting.stream)?;
+        match self.launch_kernel((kernel.as_ref(), &at.pipeline.kernel), at)? {
             Verdict::Done => self.perform(When::AfterLaunch, at),
             other => Ok(other),
         }

@@ -1,0 +1,161 @@
+//! The kernels of a stage's pipelines, compiled when they are first wanted. A pipeline may have several, one a genome: those
+//! that nobody launches cost no more than their IR.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use kelpie_compile::pipeline::{CompiledKernel, CompiledPipeline};
+use kelpie_device::{BlockShape, Device, Kernel, QueryStream};
+use kelpie_kir::{Target, ValidModule, validate_for};
+use parking_lot::Mutex;
+
+use super::block_shape;
+use crate::error::EngineError;
+use crate::identity::Digest;
+
+/// Entries of which nobody may hold anything any more, before they are looked for.
+const ENTRIES: usize = 1024;
+
+/// A kernel that is compiled when it is first wanted.
+#[derive(Debug)]
+pub struct LazyKernel {
+    /// Its code.
+    pub module: ValidModule,
+    name: String,
+    shape: BlockShape,
+    compiled: Mutex<Option<Arc<dyn Kernel>>>,
+}
+
+impl LazyKernel {
+    fn new(kernel: &CompiledKernel, pipeline: &str, target: &Target) -> Result<LazyKernel, EngineError> {
+        let internal = |error| EngineError::Internal(format!("kernel of {pipeline}: {error}"));
+        let module = validate_for(kernel.module.clone(), target).map_err(internal)?;
+        let (name, shape) = (kernel.name.clone(), block_shape(&kernel.shape));
+        Ok(LazyKernel { module, name, shape, compiled: Mutex::new(None) })
+    }
+
+    /// Whether it is what `kernel` asks for.
+    fn is(&self, kernel: &CompiledKernel) -> bool {
+        self.name == kernel.name && self.shape == block_shape(&kernel.shape) && *self.module == kernel.module
+    }
+
+    /// The compiled kernel. Threads that want it at the same time wait for the first; errors are not kept.
+    pub fn get(&self, stream: &dyn QueryStream) -> Result<Arc<dyn Kernel>, EngineError> {
+        let mut compiled = self.compiled.lock();
+        if let Some(kernel) = &*compiled {
+            return Ok(Arc::clone(kernel));
+        }
+        let kernel = stream.compile_for(&self.module, &self.name, self.shape)?;
+        *compiled = Some(Arc::clone(&kernel));
+        Ok(kernel)
+    }
+
+    /// Whether it was compiled.
+    pub fn is_compiled(&self) -> bool {
+        self.compiled.lock().is_some()
+    }
+}
+
+/// A pipeline's kernels of one genome.
+#[derive(Debug)]
+pub struct PipelineKernels {
+    /// What they are compiled for.
+    device: Weak<dyn Device>,
+    /// Brings rows to the sink.
+    pub main: LazyKernel,
+    /// Counts them before, where their places are counted.
+    pub count: Option<LazyKernel>,
+}
+
+impl PipelineKernels {
+    fn new(pipeline: &CompiledPipeline, device: &Arc<dyn Device>) -> Result<PipelineKernels, EngineError> {
+        let target = device.target();
+        let count = pipeline.counting().and_then(|counting| counting.kernel.as_ref());
+        let lazy = |kernel: &CompiledKernel| LazyKernel::new(kernel, &pipeline.name, target);
+        let (main, count) = (lazy(&pipeline.kernel)?, count.map(lazy).transpose()?);
+        Ok(PipelineKernels { device: Arc::downgrade(device), main, count })
+    }
+
+    fn are(&self, pipeline: &CompiledPipeline) -> bool {
+        let count = pipeline.counting().and_then(|counting| counting.kernel.as_ref());
+        self.main.is(&pipeline.kernel)
+            && match (&self.count, count) {
+                (None, None) => true,
+                (Some(own), Some(kernel)) => own.is(kernel),
+                _ => false,
+            }
+    }
+
+    /// Both of them.
+    pub fn each(&self) -> impl Iterator<Item = &LazyKernel> {
+        [&self.main].into_iter().chain(&self.count)
+    }
+}
+
+/// A pipeline and a genome: the program before its variants were chosen, the pipeline's number, what was chosen for it.
+pub type Variant = (Digest, usize, Digest);
+
+/// The kernels of all pipelines that some program holds, by pipeline and genome.
+#[derive(Debug, Default)]
+pub struct KernelVariants(Mutex<HashMap<Variant, Weak<PipelineKernels>>>);
+
+impl KernelVariants {
+    /// The kernels of a pipeline under a genome: those that there are, or new ones, which are not compiled yet.
+    pub fn of(
+        &self,
+        variant: Variant,
+        pipeline: &CompiledPipeline,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<PipelineKernels>, EngineError> {
+        let known = self.0.lock().get(&variant).and_then(Weak::upgrade);
+        // A device that was lost and opened again is another one.
+        if let Some(known) = known.filter(|known| known.device.as_ptr().addr() == Arc::as_ptr(device).addr())
+        {
+            // Another module under the same key is a choice that is missing in the genome.
+            if known.are(pipeline) {
+                return Ok(known);
+            }
+            debug_assert!(false, "two kernels of one genome: {}", pipeline.name);
+        }
+        let kernels = Arc::new(PipelineKernels::new(pipeline, device)?);
+        let mut variants = self.0.lock();
+        if variants.len() >= ENTRIES {
+            variants.retain(|_, kernels| kernels.strong_count() > 0);
+        }
+        variants.insert(variant, Arc::downgrade(&kernels));
+        Ok(kernels)
+    }
+
+    /// What some kernels are kept under.
+    #[cfg(feature = "testing")]
+    pub fn variant_of(&self, kernels: &Arc<PipelineKernels>) -> Option<Variant> {
+        let variants = self.0.lock();
+        let found = variants.iter().find(|(_, known)| known.as_ptr() == Arc::as_ptr(kernels));
+        found.map(|(variant, _)| *variant)
+    }
+}
+
+/// Compiles those of some pipelines' kernels that are not compiled yet, side by side; the time that each pipeline's took, in
+/// nanoseconds.
+pub fn compile_all(
+    stream: &dyn QueryStream,
+    kernels: &[Arc<PipelineKernels>],
+) -> Result<Vec<u64>, EngineError> {
+    let each = kernels.iter().enumerate();
+    let all = each.flat_map(|(index, kernels)| kernels.each().map(move |kernel| (index, kernel)));
+    let missing: Vec<_> = all.filter(|(_, kernel)| !kernel.is_compiled()).collect();
+    let compile = |kernel: &LazyKernel| kernel.get(stream).map(|kernel| kernel.compile_ns());
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let others: Vec<_> =
+            missing.iter().skip(1).map(|(_, kernel)| scope.spawn(move || compile(kernel))).collect();
+        let first = missing.first().map(|(_, kernel)| compile(kernel));
+        let panicked = |_| Err(EngineError::Internal("a compiling thread panicked".into()));
+        let others = others.into_iter().map(|handle| handle.join().unwrap_or_else(panicked));
+        first.into_iter().chain(others).collect()
+    });
+    let mut times = vec![0; kernels.len()];
+    for ((index, _), time) in missing.iter().zip(outcomes) {
+        times[*index] += time?;
+    }
+    Ok(times)
+}

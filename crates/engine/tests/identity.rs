@@ -1,0 +1,146 @@
+//! What is compiled once and what is not: another constant compiles nothing, another structure or genome shares nothing but equal
+//! code, and a genome is compiled when it is used.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/plans.rs"]
+mod plans;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind, substitute};
+use kelpie_compile::plan::AggregateFunction;
+use kelpie_compile::types::Literal;
+use kelpie_engine::testing::{KnownKernels, kernels, prepare};
+use kelpie_engine::{DeviceChoice, Engine, Forced, Plan, Query, QueryOptions, TableSource};
+use plans::{aggregate, filter, plans, rows_of, run, scan, table};
+
+fn options(forced: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = Forced::default();
+    for (name, value) in forced {
+        variants.set(name, value).expect("an axis and its value");
+    }
+    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), variants, ..QueryOptions::default() }
+}
+
+/// A plan with other constants: each number is one more.
+fn with_other_constants(plan: &Plan) -> Plan {
+    let other = |expr: &Expr| match expr.kind {
+        ExprKind::Literal(Literal::Int(value)) => {
+            Some(Expr { kind: ExprKind::Literal(Literal::Int(value + 1)), ..expr.clone() })
+        }
+        _ => None,
+    };
+    let inputs = plan.map_inputs(&mut |input| Ok::<_, ()>(with_other_constants(input)));
+    inputs.expect("no error").map_exprs(&|expr| substitute(expr, &other))
+}
+
+/// The pipelines of a query that compiled something.
+fn compiled(engine: &Engine, plan: &Plan, sources: &[Arc<dyn TableSource>], options: &QueryOptions) -> usize {
+    let output = run(engine, plan, sources, options);
+    output.metrics.pipelines.iter().filter(|pipeline| pipeline.compile_ns > 0).count()
+}
+
+#[test]
+fn another_constant_compiles_nothing() {
+    let sources: [Arc<dyn TableSource>; 2] = [150, 60].map(table);
+    let mut tried = 0;
+    for (name, plan, ordered) in plans() {
+        let engine = Engine::new();
+        let other = with_other_constants(&plan);
+        if other == plan {
+            continue;
+        }
+        assert!(compiled(&engine, &plan, &sources, &options(&[])) > 0, "{name}");
+        assert_eq!(compiled(&engine, &other, &sources, &options(&[])), 0, "{name}");
+        let rows = |engine: &Engine| rows_of(&run(engine, &other, &sources, &options(&[])).batch, ordered);
+        assert_eq!(rows(&engine), rows(&Engine::new()), "{name}");
+        tried += 1;
+    }
+    assert!(tried > 30, "{tried}");
+}
+
+/// Keys are equal only where structure and genome are, and where they are equal so is the code.
+#[test]
+fn what_differs_in_structure_or_genome_shares_no_kernel() {
+    let engine = Engine::new();
+    let sources: [Arc<dyn TableSource>; 2] = [150, 60].map(table);
+    // By key: the plan, what it was forced to, and the code.
+    let mut known: HashMap<String, (String, String)> = HashMap::new();
+    let mut shared = 0;
+    let all = plans();
+    // A linear congruential generator is enough to mix plans and genomes.
+    let mut state = 7usize;
+    let mut below = |count: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % count.max(1)
+    };
+    for _ in 0..250 {
+        let (name, plan, _) = &all[below(all.len())];
+        let axes: Vec<_> = kelpie_engine::variant::axes::ALL.iter().collect();
+        let axis = axes[below(axes.len())];
+        let value = axis.values[below(axis.values.len())];
+        let query = Query {
+            plan: plan.clone(),
+            sources: sources.to_vec(),
+            options: QueryOptions {
+                device: [DeviceChoice::Cpu, DeviceChoice::Simt][below(2)],
+                ..options(&[(axis.name, value)])
+            },
+        };
+        // Plans of several stages prepare the first one only when they run.
+        if prepare(&engine, &query).is_err() {
+            continue;
+        }
+        let statement = format!("{name} on {:?}", query.options.device);
+        for KnownKernels { key, code, .. } in kernels(&engine).pop().expect("the program that was used last")
+        {
+            assert!(!key.is_empty());
+            match known.get(&key) {
+                Some((other, other_code)) => {
+                    assert_eq!((other, other_code), (&statement, &code), "{key}");
+                    shared += 1;
+                }
+                None => {
+                    known.insert(key, (statement.clone(), code));
+                }
+            }
+        }
+    }
+    assert!(known.len() > 200 && shared > 20, "{} and {shared}", known.len());
+}
+
+#[test]
+fn genomes_of_a_pipeline_stand_side_by_side_and_compile_when_they_are_used() {
+    let engine = Engine::new();
+    let sources: [Arc<dyn TableSource>; 2] = [150, 60].map(table);
+    let plan = aggregate(filter(scan(0), 1, CompareOp::Lt, 90), &[2], &[(AggregateFunction::Count, None, false)]);
+    let genomes = [options(&[]), options(&[("p0.morsel_rows", "4096")])];
+    for options in &genomes {
+        let query = Query { plan: plan.clone(), sources: sources.to_vec(), options: options.clone() };
+        prepare(&engine, &query).expect("one stage");
+    }
+    let compiled_of = |engine: &Engine| -> Vec<Vec<bool>> {
+        kernels(engine)
+            .iter()
+            .map(|program| program.iter().map(|known| known.is_compiled).collect())
+            .collect()
+    };
+    let programs = kernels(&engine);
+    let [first, second] = programs.as_slice() else { panic!("{} programs", programs.len()) };
+    // The first pipelines differ in their genome; the second ones are the same.
+    assert_ne!((&first[0].key, &first[0].code), (&second[0].key, &second[0].code));
+    assert_eq!(first[1], second[1]);
+    assert_eq!(compiled_of(&engine), [[false, false], [false, false]]);
+    assert!(compiled(&engine, &plan, &sources, &genomes[0]) > 0);
+    // The program that was used last stands at the end.
+    assert_eq!(compiled_of(&engine), [[false, true], [true, true]]);
+    assert_eq!(compiled(&engine, &plan, &sources, &genomes[1]), 1);
+    assert_eq!(compiled_of(&engine), [[true, true], [true, true]]);
+    for options in [&genomes[0], &genomes[1], &genomes[0]] {
+        assert_eq!(compiled(&engine, &plan, &sources, options), 0);
+    }
+    assert_eq!(kernels(&engine).len(), 2);
+}
