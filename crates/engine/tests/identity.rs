@@ -116,7 +116,8 @@ fn what_differs_in_structure_or_genome_shares_no_kernel() {
 fn genomes_of_a_pipeline_stand_side_by_side_and_compile_when_they_are_used() {
     let engine = Engine::new();
     let sources: [Arc<dyn TableSource>; 2] = [150, 60].map(table);
-    let plan = aggregate(filter(scan(0), 1, CompareOp::Lt, 90), &[2], &[(AggregateFunction::Count, None, false)]);
+    let plan =
+        aggregate(filter(scan(0), 1, CompareOp::Lt, 90), &[2], &[(AggregateFunction::Count, None, false)]);
     let genomes = [options(&[]), options(&[("p0.morsel_rows", "4096")])];
     for options in &genomes {
         let query = Query { plan: plan.clone(), sources: sources.to_vec(), options: options.clone() };

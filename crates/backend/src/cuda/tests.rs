@@ -165,6 +165,14 @@ fn vectors_are_readable() {
 }
 
 #[test]
+fn loads_stay_before_later_stores() {
+    let text = include_str!("../../../device/tests/kir/load_bytes_before_store.kir");
+    let text = print(&validate(text::parse(text).unwrap()).unwrap()).unwrap();
+    let (load, store) = (text.find("v2 = "), text.find(" = v3;").or_else(|| text.find("= 9")));
+    assert!(load.is_some() && store.is_some() && load < store, "{text}");
+}
+
+#[test]
 fn filtered_sum_is_readable() {
     let module = validate(filtered_sum()).unwrap();
     insta::assert_snapshot!("cuda_filtered_sum", print(&module).unwrap());
