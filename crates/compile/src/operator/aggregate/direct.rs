@@ -8,6 +8,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Type};
 
 use super::cells::{CellOp, combine_memory, is_used, read_cell};
+use super::domain::DenseKey;
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::threads::{ThreadCells, ThreadTables, clear, for_each};
 use super::{Cells, Input, declare, fixed_class, group_pointer, update_group, word_pointer};
@@ -20,27 +21,12 @@ use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
-use crate::types::Range;
 use crate::variant::axes::Placement;
 
-/// Most slots of a direct-addressed table.
-const SLOT_LIMIT: u64 = 1 << 20;
 /// Most bytes of a worker's own table on a CPU: it should stay in the second-level cache.
 const WORKER_TABLE_BYTES: u64 = 256 << 10;
 /// Most bytes of a SIMT block's table or tables: two blocks should fit a multiprocessor of an NVIDIA GPU.
 const BLOCK_TABLES_BYTES: u64 = 100 << 10;
-
-/// A key of a dense domain.
-#[derive(Debug, Clone)]
-pub struct DenseKey {
-    /// Smallest value; 0 for codes.
-    min: i128,
-    /// Values, without NULL.
-    values: u64,
-    nullable: bool,
-    /// Slots between neighbouring values of this key.
-    stride: u64,
-}
 
 /// Direct-addressed groups.
 #[derive(Debug, Clone)]
@@ -78,36 +64,6 @@ impl fmt::Display for DirectTable {
         };
         write!(f, "direct, {} slots{place}", self.slots)
     }
-}
-
-/// The smallest value of a key and how many it has at most, without NULL, where that is known.
-pub fn values_of(key: &ColumnInfo) -> Option<(i128, u64)> {
-    match (key.dictionary, key.range) {
-        (Some((_, _, entries)), _) => Some((0, u64::from(entries))),
-        _ if key.data_type == crate::types::DataType::Boolean => Some((0, 2)),
-        (None, Some(Range { min, max })) => {
-            Some((min, u64::try_from(max.checked_sub(min)?.checked_add(1)?).ok()?))
-        }
-        _ => None,
-    }
-}
-
-/// The dense domain of the keys and its slots, or what it lacks. `limit`: slots that the table may have.
-pub fn domain(keys: &[ColumnInfo], limit: u64) -> Result<(Vec<DenseKey>, u64), String> {
-    let most = SLOT_LIMIT.min(limit);
-    let mut stride = 1u64;
-    let mut dense = Vec::new();
-    for key in keys {
-        let (min, values) =
-            values_of(key).ok_or_else(|| format!("the range of a key of {} is not known", key.data_type))?;
-        dense.push(DenseKey { min, values, nullable: key.nullable, stride });
-        let own = values.checked_add(u64::from(key.nullable));
-        stride = own
-            .and_then(|own| stride.checked_mul(own))
-            .filter(|slots| *slots <= most)
-            .ok_or_else(|| format!("the keys have more than {most} values"))?;
-    }
-    Ok((dense, stride))
 }
 
 /// Whether a block's tables fit its memory.

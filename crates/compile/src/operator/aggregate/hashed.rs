@@ -7,12 +7,50 @@ use kelpie_kir::builder::V;
 
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::hash::KeyTable;
-use super::{Cells, update_group, word_pointer};
+use super::tables::Strategy;
+use super::{Cells, Input, declare, update_group, word_pointer};
+use crate::choices::Choices;
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::Flow;
+use crate::shape::LaunchShape;
+use crate::variant::axes::GroupForm;
+
+/// Keys of any kind.
+pub(super) struct HashedKeys<'k>(&'k [ColumnInfo]);
+
+impl<'k> HashedKeys<'k> {
+    pub(super) fn of(keys: &'k [ColumnInfo]) -> HashedKeys<'k> {
+        HashedKeys(keys)
+    }
+}
+
+impl Strategy for HashedKeys<'_> {
+    fn form(&self) -> GroupForm {
+        GroupForm::Hash
+    }
+
+    fn lacks(&self) -> Option<String> {
+        None
+    }
+
+    fn suits(&self, _row_bound: u64) -> Option<&'static str> {
+        Some("keys have no small dense domain")
+    }
+
+    fn plan(
+        self: Box<Self>,
+        cells: &mut Cells,
+        input: &Input<'_>,
+        _on: (&LaunchShape, &Choices<'_>),
+        states: &mut declare::States,
+    ) -> Result<Box<dyn GroupTable>, Unsupported> {
+        let table = KeyTable::plan(self.0, cells.words(), input.row_bound, states)?;
+        Ok(Box::new(HashGroups { table, row_bound: input.row_bound }))
+    }
+}
 
 /// Groups in a hash table.
 #[derive(Debug)]

@@ -17,6 +17,7 @@
 pub mod cells;
 mod direct;
 mod distinct;
+mod domain;
 mod exact;
 mod extremes;
 mod functions;
@@ -29,6 +30,7 @@ mod segments;
 mod single;
 mod sink;
 mod source;
+mod tables;
 mod threads;
 
 use std::fmt;
@@ -36,12 +38,9 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use self::cells::combine_memory;
-use self::direct::DirectTable;
 use self::distinct::DistinctSet;
 use self::functions::Cells;
 use self::groups::GroupTable;
-use self::hash::KeyTable;
-use self::hashed::HashGroups;
 pub(crate) use self::reduce::ReduceSums;
 use self::segments::Segments;
 use self::single::SingleGroup;
@@ -56,7 +55,6 @@ use crate::plan::Aggregate;
 use crate::program::Growth;
 use crate::shape::LaunchShape;
 use crate::variant::Site;
-use crate::variant::axes::GroupForm;
 
 pub(crate) use crate::program as declare;
 
@@ -116,7 +114,7 @@ impl AggregateOperator {
         let mut cells = Cells::plan(aggregates, input.columns, row_bound, !keys.is_empty())?;
         let table: Box<dyn GroupTable> = match keys {
             [] => Box::new(SingleGroup::plan(&cells, on, input.site, states)?),
-            _ => table_of_keys(&key_columns, &mut cells, input, on, states)?,
+            _ => tables::of_keys(&key_columns, &mut cells, input, on, states)?,
         };
         let sets = cells.distinct.iter();
         let sets =
@@ -149,46 +147,9 @@ impl AggregateOperator {
     }
 }
 
-/// Direct-addressed groups where the keys have a dense domain, else groups found by hashing.
-fn table_of_keys(
-    keys: &[ColumnInfo],
-    cells: &mut Cells,
-    input: &Input<'_>,
-    on: (&LaunchShape, &Choices<'_>),
-    states: &mut declare::States,
-) -> Result<Box<dyn GroupTable>, Unsupported> {
-    let row_bound = input.row_bound;
-    // The cell that counts rows is added where it is not there yet.
-    let bytes = u64::from(cells.words() + 1) * 8;
-    let limit = on.1.direct_bytes.map_or(u64::MAX, |limit| limit / bytes);
-    let domain = direct::domain(keys, limit);
-    let rule = match &domain {
-        // A table much larger than the input would cost more to clear and to read than it saves.
-        Ok((_, slots)) if *slots <= row_bound.saturating_mul(4).max(4096) => {
-            (GroupForm::Direct, "a dense domain of keys")
-        }
-        Ok(_) => (GroupForm::Hash, "a sparse domain of keys"),
-        Err(_) => (GroupForm::Hash, "keys have no small domain"),
-    };
-    let chosen = input.site.choose(rule, |value| match (value, &domain) {
-        (GroupForm::Direct, Err(lacks)) => Err(lacks.clone()),
-        _ => Ok(()),
-    })?;
-    Ok(match domain {
-        Ok((domain, _)) if chosen == GroupForm::Direct => {
-            let present = cells.row_count();
-            Box::new(DirectTable::plan(domain, present, cells, (row_bound, input), on, states)?)
-        }
-        _ => {
-            let table = KeyTable::plan(keys, cells.words(), row_bound, states)?;
-            Box::new(HashGroups { table, row_bound })
-        }
-    })
-}
-
 /// Upper bound of the groups by the keys whose number of values is known.
 fn groups_known(keys: &[ColumnInfo]) -> u64 {
-    let values = |key| direct::values_of(key).map_or(1, |(_, values)| values);
+    let values = |key| domain::values_of(key).map_or(1, |(_, values)| values);
     keys.iter().map(values).fold(1, u64::saturating_mul)
 }
 

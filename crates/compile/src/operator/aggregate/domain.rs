@@ -1,0 +1,96 @@
+//! Keys whose values make a dense domain: a group's place follows from them.
+
+use super::direct::DirectTable;
+use super::functions::Cells;
+use super::groups::GroupTable;
+use super::tables::Strategy;
+use super::{Input, declare};
+use crate::choices::Choices;
+use crate::context::Unsupported;
+use crate::layout::ColumnInfo;
+use crate::shape::LaunchShape;
+use crate::types::{DataType, Range};
+use crate::variant::axes::GroupForm;
+
+/// Most slots of a direct-addressed table.
+const SLOT_LIMIT: u64 = 1 << 20;
+
+/// A key of a dense domain.
+#[derive(Debug, Clone)]
+pub struct DenseKey {
+    /// Smallest value; 0 for codes.
+    pub(super) min: i128,
+    /// Values, without NULL.
+    pub(super) values: u64,
+    pub(super) nullable: bool,
+    /// Slots between neighbouring values of this key.
+    pub(super) stride: u64,
+}
+
+/// The smallest value of a key and how many it has at most, without NULL, where that is known.
+pub fn values_of(key: &ColumnInfo) -> Option<(i128, u64)> {
+    match (key.dictionary, key.range) {
+        (Some((_, _, entries)), _) => Some((0, u64::from(entries))),
+        _ if key.data_type == DataType::Boolean => Some((0, 2)),
+        (None, Some(Range { min, max })) => {
+            Some((min, u64::try_from(max.checked_sub(min)?.checked_add(1)?).ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// Keys that may have a dense domain: it and its slots, or what it lacks.
+pub(super) struct DenseKeys(Result<(Vec<DenseKey>, u64), String>);
+
+impl DenseKeys {
+    /// `limit`: slots that the table may have.
+    pub(super) fn of(keys: &[ColumnInfo], limit: u64) -> DenseKeys {
+        DenseKeys(domain(keys, limit))
+    }
+}
+
+impl Strategy for DenseKeys {
+    fn form(&self) -> GroupForm {
+        GroupForm::Direct
+    }
+
+    fn lacks(&self) -> Option<String> {
+        self.0.as_ref().err().cloned()
+    }
+
+    fn suits(&self, row_bound: u64) -> Option<&'static str> {
+        // A table much larger than the input would cost more to clear and to read than it saves.
+        let most = row_bound.saturating_mul(4).max(4096);
+        self.0.as_ref().is_ok_and(|(_, slots)| *slots <= most).then_some("a dense domain of keys")
+    }
+
+    fn plan(
+        self: Box<Self>,
+        cells: &mut Cells,
+        input: &Input<'_>,
+        on: (&LaunchShape, &Choices<'_>),
+        states: &mut declare::States,
+    ) -> Result<Box<dyn GroupTable>, Unsupported> {
+        let (domain, _) = self.0.map_err(Unsupported)?;
+        let present = cells.row_count();
+        Ok(Box::new(DirectTable::plan(domain, present, cells, (input.row_bound, input), on, states)?))
+    }
+}
+
+/// The dense domain of the keys and its slots, or what it lacks. `limit`: slots that the table may have.
+fn domain(keys: &[ColumnInfo], limit: u64) -> Result<(Vec<DenseKey>, u64), String> {
+    let most = SLOT_LIMIT.min(limit);
+    let mut stride = 1u64;
+    let mut dense = Vec::new();
+    for key in keys {
+        let (min, values) =
+            values_of(key).ok_or_else(|| format!("the range of a key of {} is not known", key.data_type))?;
+        dense.push(DenseKey { min, values, nullable: key.nullable, stride });
+        let own = values.checked_add(u64::from(key.nullable));
+        stride = own
+            .and_then(|own| stride.checked_mul(own))
+            .filter(|slots| *slots <= most)
+            .ok_or_else(|| format!("the keys have more than {most} values"))?;
+    }
+    Ok((dense, stride))
+}

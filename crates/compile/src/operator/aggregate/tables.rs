@@ -1,0 +1,61 @@
+//! The ways to find the groups of rows by their keys: the one place that names all of them. A new one is a file with its
+//! [`Strategy`], a value of the axis `group_table`, and a line in [`of_keys`].
+
+use super::domain::DenseKeys;
+use super::functions::Cells;
+use super::groups::GroupTable;
+use super::hashed::HashedKeys;
+use super::{Input, declare};
+use crate::choices::Choices;
+use crate::context::Unsupported;
+use crate::layout::ColumnInfo;
+use crate::shape::LaunchShape;
+use crate::variant::axes::GroupForm;
+
+/// A way to find groups, before it is chosen.
+pub(super) trait Strategy {
+    /// Its value of the axis.
+    fn form(&self) -> GroupForm;
+
+    /// What it presupposes and these keys lack.
+    fn lacks(&self) -> Option<String>;
+
+    /// Why the rule takes it, where it does for so many rows at most. Asked only where nothing is lacking.
+    fn suits(&self, row_bound: u64) -> Option<&'static str>;
+
+    /// Plans the table and declares its state.
+    fn plan(
+        self: Box<Self>,
+        cells: &mut Cells,
+        input: &Input<'_>,
+        on: (&LaunchShape, &Choices<'_>),
+        states: &mut declare::States,
+    ) -> Result<Box<dyn GroupTable>, Unsupported>;
+}
+
+/// The table of an aggregation with keys. The rule takes the first way that suits; the last one suits always.
+pub(super) fn of_keys(
+    keys: &[ColumnInfo],
+    cells: &mut Cells,
+    input: &Input<'_>,
+    on: (&LaunchShape, &Choices<'_>),
+    states: &mut declare::States,
+) -> Result<Box<dyn GroupTable>, Unsupported> {
+    // The cell that counts rows is added where it is not there yet.
+    let bytes = u64::from(cells.words() + 1) * 8;
+    let limit = on.1.direct_bytes.map_or(u64::MAX, |limit| limit / bytes);
+    let mut ways: Vec<Box<dyn Strategy>> =
+        vec![Box::new(DenseKeys::of(keys, limit)), Box::new(HashedKeys::of(keys))];
+    let lacks: Vec<(GroupForm, Option<String>)> = ways.iter().map(|way| (way.form(), way.lacks())).collect();
+    let mut suiting = ways.iter().filter(|way| way.lacks().is_none());
+    let rule = suiting.find_map(|way| way.suits(input.row_bound).map(|reason| (way.form(), reason)));
+    let rule = rule.ok_or_else(|| Unsupported::internal("no way to find groups suits"))?;
+    let chosen = input.site.choose(rule, |value| match lacks.iter().find(|(form, _)| *form == value) {
+        Some((_, None)) => Ok(()),
+        Some((_, Some(lacks))) => Err(lacks.clone()),
+        None => Err("no table does it".into()),
+    })?;
+    let position = ways.iter().position(|way| way.form() == chosen);
+    let way = position.map(|position| ways.swap_remove(position));
+    way.ok_or_else(|| Unsupported::internal("a choice that is not there"))?.plan(cells, input, on, states)
+}
