@@ -204,7 +204,8 @@ fn the_readme_names_the_commands_and_options_that_there_are() {
     }
     let options = read("crates/datafusion/src/options.rs");
     for line in readme.lines().filter(|line| line.starts_with("| `kelpie.")) {
-        let name = line.trim_start_matches("| `kelpie.").split('`').next().unwrap();
+        // What stands in angle brackets is to be filled in.
+        let name = line.trim_start_matches("| `kelpie.").split(['`', '<']).next().unwrap();
         assert!(
             options.contains(&format!("\"{name}\"")),
             "README.md names an option kelpie.{name} that is not there"
@@ -222,5 +223,35 @@ fn the_code_map_names_every_crate_and_test_that_it_promises() {
     // Tests are named as `path/to/file.rs`: each file must be there.
     for word in text.split('`').filter(|w| w.ends_with(".rs") && w.contains('/')) {
         assert!(root().join(word).is_file(), "ARCHITECTURE.md names {word}, which is not there");
+    }
+}
+
+/// A path with alternatives in braces, written out.
+fn alternatives(path: &str) -> Vec<String> {
+    match path.split_once('{').and_then(|(start, rest)| Some((start, rest.split_once('}')?))) {
+        Some((start, (names, end))) => names.split(',').map(|name| format!("{start}{name}{end}")).collect(),
+        None => vec![path.to_string()],
+    }
+}
+
+#[test]
+fn the_page_of_techniques_names_files_and_axes_that_there_are() {
+    let text = read("docs/techniques.md");
+    let sources = files("rs");
+    let there = |path: &str| match path.strip_suffix('/') {
+        Some(folder) => sources.iter().any(|source| source.contains(&format!("/{folder}/"))),
+        None => sources.iter().any(|source| source.ends_with(&format!("/{path}"))),
+    };
+    for row in text.lines().filter(|line| line.starts_with('|')) {
+        for word in row.split('`').filter(|word| word.ends_with(".rs") || word.ends_with('/')) {
+            for path in alternatives(word) {
+                assert!(there(&path), "docs/techniques.md names {path}, which is not there");
+            }
+        }
+    }
+    let axes = read("crates/compile/src/variant/axes.rs");
+    let names = axes.lines().filter_map(|line| line.trim().strip_suffix(',')?.split('"').nth(1));
+    for name in names.filter(|name| axes.contains(&format!(", \"{name}\", "))) {
+        assert!(text.contains(name), "docs/techniques.md does not name the axis {name}");
     }
 }
