@@ -264,6 +264,8 @@ impl Builder {
         self.value(Expr::Builtin(builtin))
     }
 
+    // Operators take a scalar beside vectors as the vector that has it in each element; see `builder/vectors.rs`.
+
     /// One operand.
     pub fn unary(&mut self, op: UnaryOp, a: V) -> V {
         self.value(Expr::Unary(op, a))
@@ -271,6 +273,10 @@ impl Builder {
 
     /// Two operands.
     pub fn binary(&mut self, op: BinaryOp, a: V, b: V) -> V {
+        let (a, b) = match op {
+            BinaryOp::Shl | BinaryOp::Shr => (a, self.distance(a, b)),
+            _ => self.alike(a, b),
+        };
         self.value(Expr::Binary(op, a, b))
     }
 
@@ -321,6 +327,7 @@ impl Builder {
 
     /// A comparison.
     pub fn compare(&mut self, op: CompareOp, a: V, b: V) -> V {
+        let (a, b) = self.alike(a, b);
         self.value(Expr::Compare(op, a, b))
     }
 
@@ -346,6 +353,9 @@ impl Builder {
 
     /// `condition ? accept : reject`.
     pub fn select(&mut self, condition: V, accept: V, reject: V) -> V {
+        let (accept, reject) = self.alike(accept, reject);
+        let (condition, accept) = self.alike(condition, accept);
+        let (condition, reject) = self.alike(condition, reject);
         self.value(Expr::Select { condition, accept, reject })
     }
 
@@ -354,9 +364,13 @@ impl Builder {
         if self.ty(a).element() == Some(to) { a } else { self.value(Expr::Convert(a, to)) }
     }
 
-    /// The same bits as another type; nothing is emitted where it is that type already.
+    /// The same bits as another type (of a vector: with elements of another scalar type); nothing is emitted where it is that
+    /// type already.
     pub fn bitcast(&mut self, a: V, to: impl Into<Type>) -> V {
-        let to = to.into();
+        let to = match (self.ty(a), to.into()) {
+            (Type::Vector(_, lanes), Type::Scalar(scalar)) => Type::Vector(scalar, lanes),
+            (_, to) => to,
+        };
         if self.ty(a) == to { a } else { self.value(Expr::Bitcast(a, to)) }
     }
 

@@ -1,10 +1,31 @@
-//! Vectors and masks. Arithmetic, comparisons, [`Builder::select`] and [`Builder::convert`] are those of scalars.
+//! Vectors and masks. Arithmetic, comparisons, [`Builder::select`], [`Builder::convert`] and [`Builder::bitcast`] are those of
+//! scalars, and take a scalar beside vectors as the vector that has it in each element: code that is written for scalars works
+//! on vectors as soon as its columns are vectors.
 
 use super::{Builder, V};
 use crate::module::*;
 use crate::types::{Pointee, Scalar, Type};
 
 impl Builder {
+    /// Both operands as vectors or masks, where one of them is.
+    pub(super) fn alike(&mut self, a: V, b: V) -> (V, V) {
+        match (self.ty(a), self.ty(b)) {
+            (Type::Scalar(_), Type::Vector(_, lanes) | Type::Mask(lanes)) => (self.splat(a, lanes), b),
+            (Type::Vector(_, lanes) | Type::Mask(lanes), Type::Scalar(_)) => (a, self.splat(b, lanes)),
+            _ => (a, b),
+        }
+    }
+
+    /// The distance of a shift: of a vector's, `u32`.
+    pub(super) fn distance(&mut self, shifted: V, distance: V) -> V {
+        match (self.ty(shifted), self.ty(distance)) {
+            (Type::Vector(..), Type::Scalar(scalar)) if scalar.is_integer() => {
+                self.convert(distance, Scalar::U32)
+            }
+            _ => distance,
+        }
+    }
+
     /// The same scalar in each of `lanes` elements.
     pub fn splat(&mut self, value: V, lanes: u8) -> V {
         self.value(Expr::Splat { value, lanes })
