@@ -344,6 +344,35 @@ fn snapshots() {
     insta::assert_snapshot!("q6_pipelined_cuda", kelpie_backend::cuda::print(&on_gpu).expect("prints"));
 }
 
+/// What row loop a query's first pipeline takes, why, and its kernel.
+fn row_loop(query: &(Plan, ScanInfo), target: &Target) -> (&'static str, String, String) {
+    let mut program = compile(query, target, MicroModel::Resolution);
+    let chosen = program.genome.of("p0").find(|choice| choice.axis.name == "row_loop").expect("a scan");
+    let kernel = text::print(&program.pipelines.remove(0).kernel.module);
+    (chosen.value, chosen.reason.clone(), kernel)
+}
+
+#[test]
+fn rows_go_several_at_once_where_that_pays() {
+    let (cpu, gpu) = (Target::cpu(2), Target::simt(32, 256, 227 << 10, 1056));
+    let (value, _, kernel) = row_loop(&q6(), &cpu);
+    assert_eq!(value, "wide");
+    assert!(kernel.contains("reduce.count") || kernel.contains("i64x8"), "{kernel}");
+    let (value, _, kernel) = row_loop(&q6(), &gpu);
+    assert_eq!(value, "wide");
+    assert!(kernel.contains("align 16"), "{kernel}");
+    let (value, _, kernel) = row_loop(&selection(), &cpu);
+    assert_eq!(value, "selected");
+    assert!(kernel.contains("compress"), "{kernel}");
+    let (value, reason, kernel) = row_loop(&q1(), &cpu);
+    assert_eq!((value, reason.as_str()), ("single", "filters keep nearly all rows"));
+    assert!(!kernel.contains("load_vector"), "{kernel}");
+    let without = Target { vector_bytes: 0, ..Target::cpu(2) };
+    let (value, _, kernel) = row_loop(&q6(), &without);
+    assert_eq!(value, "single");
+    assert!(!kernel.contains("x8"), "{kernel}");
+}
+
 /// A filter, a join and groups: the pipelines under every micro model, and their kernels by name.
 #[test]
 fn models() {

@@ -68,13 +68,18 @@ impl Context<'_> {
         match layout.storage {
             Storage::Fixed { scalar, has_base } => {
                 let data = self.argument("data", Type::global(scalar), part(ColumnPart::Data));
-                let stored = self.builder.element(data, row);
+                let stored = self.load_elements(data, row);
                 let value = self.widen((scan, column), stored, layout.range, has_base, data_type);
                 let range = match data_type.is_float() {
                     true => None,
                     false => layout.range.or_else(|| data_type.full_range()),
                 };
                 Lowered { repr: Repr::Scalar(value), valid, range }
+            }
+            Storage::Text { .. } | Storage::Dictionary { .. } if self.wide().is_some() => {
+                self.impossible("text of several rows at once");
+                let text = Text { data: row, length: row, case: Case::Keep, code: None };
+                Lowered { repr: Repr::Text(text), valid, range: None }
             }
             Storage::Text { offset } => {
                 let data = self.argument("text", u8_pointer, part(ColumnPart::Data));
@@ -110,6 +115,9 @@ impl Context<'_> {
         let byte_index = b.binary(kelpie_kir::BinaryOp::Shr, row, three);
         let byte = b.element(bitmap, byte_index);
         let byte = b.convert(byte, Scalar::U32);
+        if let Some(rows) = self.wide {
+            return b.bits_mask(byte, rows);
+        }
         let bit = b.and(row, seven);
         let bit = b.convert(bit, Scalar::U32);
         let shifted = b.binary(kelpie_kir::BinaryOp::Shr, byte, bit);

@@ -5,6 +5,7 @@ mod load;
 mod row;
 mod scratch;
 mod value;
+mod wide;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use crate::types::Range;
 
 pub(crate) use self::row::{Origin, RowLayer};
 pub use self::value::{Case, DictionaryCode, Lowered, Repr, Text, register_of, register_type};
+pub(crate) use self::wide::WIDE_ROWS;
 pub use crate::program::{Argument, ColumnPart, Constant, HeapPart, Status};
 pub use crate::unsupported::Unsupported;
 
@@ -35,6 +37,8 @@ pub struct Context<'a> {
     pub dry_run: bool,
     /// What is lowered is the condition of a dictionary's entry: see `lower::dictionary`.
     pub(crate) in_memo: bool,
+    /// The current row stands for so many rows from it on: see `context::wide`.
+    wide: Option<u8>,
     /// Conditions on dictionary columns, by scan and position, that the kernel computes once an entry.
     memos: Vec<((usize, usize), Expr)>,
     arguments: Vec<Argument>,
@@ -69,6 +73,7 @@ impl<'a> Context<'a> {
             shape,
             dry_run: false,
             in_memo: false,
+            wide: None,
             memos: Vec::new(),
             arguments: Vec::new(),
             layers: Vec::new(),

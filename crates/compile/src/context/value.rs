@@ -16,7 +16,8 @@ pub struct Lowered {
     pub range: Option<Range>,
 }
 
-/// Representation of a value in registers.
+/// Representation of a value in registers. Of a wide row (`context::wide`) a scalar is a vector or mask, or, where all rows have
+/// the same value, a scalar.
 #[derive(Debug, Clone)]
 pub enum Repr {
     /// `bool` of a Boolean; `f32`/`f64` of floats; else `i32`, `i64` or `i128` (also for `UInt64` beyond `i64`),

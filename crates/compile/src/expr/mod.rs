@@ -2,10 +2,12 @@
 
 pub(crate) mod dfa;
 pub(crate) mod range;
+mod share;
 mod tree;
 
 pub use dfa::Regex;
 pub use kelpie_kir::CompareOp;
+pub(crate) use share::share_kept;
 pub use tree::{children, columns_read, substitute, with_children};
 
 use crate::types::{DataType, Literal};

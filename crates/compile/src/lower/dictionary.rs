@@ -19,7 +19,7 @@ const NULL: u32 = 3;
 
 /// Lowers a condition on one dictionary column that is worth it; `None` for other expressions.
 pub(super) fn lower(cx: &mut Context<'_>, expr: &Expr) -> Result<Option<Lowered>, Unsupported> {
-    if cx.dry_run || cx.in_memo || expr.data_type != DataType::Boolean {
+    if cx.dry_run || cx.in_memo || cx.wide().is_some() || expr.data_type != DataType::Boolean {
         return Ok(None);
     }
     if let ExprKind::Column(_) | ExprKind::Literal(_) = expr.kind {

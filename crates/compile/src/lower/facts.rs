@@ -74,7 +74,9 @@ pub fn is_cheap(expr: &Expr, ranges: &dyn Fn(usize) -> Option<Range>) -> bool {
 /// also through projections that are not evaluated yet.
 pub(super) fn is_lazy(cx: &Context<'_>, expr: &Expr) -> bool {
     let is_lazy = |facts: Facts| facts.can_fail || !facts.cheap;
-    !cx.dry_run && cx.any_computed(expr, &|expr, ranges| facts(expr, ranges).is_ok_and(is_lazy))
+    !cx.dry_run
+        && cx.wide().is_none()
+        && cx.any_computed(expr, &|expr, ranges| facts(expr, ranges).is_ok_and(is_lazy))
 }
 
 /// Adds every reason why an expression cannot be compiled, whatever the ranges of its columns.
@@ -174,13 +176,14 @@ fn placeholder(cx: &mut Context<'_>, column: &Expr, range: Option<Range>) -> Res
     }
 }
 
-enum Found {
+pub(super) enum Found {
     Report,
     Expensive,
     Statement,
 }
 
-fn scan(function: &Function, block: &Block, found: &mut dyn FnMut(Found)) {
+/// Tells of every statement of a block and the blocks in it what it is.
+pub(super) fn scan(function: &Function, block: &Block, found: &mut dyn FnMut(Found)) {
     for stmt in block {
         match stmt {
             Stmt::Report { .. } | Stmt::Trap { .. } => found(Found::Report),

@@ -35,6 +35,7 @@ mod text;
 mod trunc;
 mod unicode;
 mod value;
+mod wide;
 mod words;
 
 pub(crate) use columns::{of_expr as column_of, of_projection as columns_of};
@@ -44,6 +45,7 @@ pub use logic::lower_condition;
 pub use operands::alike;
 pub(crate) use text::order as text_order;
 pub use text::text_equal;
+pub(crate) use wide::{conjuncts, supports_wide_rows};
 pub(crate) use words::hash as hash_text;
 
 use self::value::unsupported;

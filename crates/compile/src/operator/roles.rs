@@ -134,6 +134,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         false
     }
 
+    /// Whether rows may come to it as wide rows, with a mask; or why not.
+    fn takes_wide_rows(&self) -> Result<(), String> {
+        Err("only an aggregation without keys takes several rows at once".into())
+    }
+
     /// Whether what it makes has addresses of text in it.
     fn keeps_text(&self) -> bool {
         true
@@ -206,6 +211,8 @@ pub(crate) struct Job<'a> {
     pub needed: &'a BTreeSet<usize>,
     /// Rows come with a flag.
     pub flags: bool,
+    /// Rows come as wide rows, and as single ones where too few are left.
+    pub wide: bool,
     /// Every row of a table comes, and none is left out by ranges.
     pub keeps_all: bool,
     /// How rows find their places, where they are written densely.

@@ -1,8 +1,8 @@
 //! The row loop of a pipeline's kernel, and in it the pipeline's operators one inside the other.
 //!
 //! On a SIMT device the grid strides over the rows, one row a thread. On a CPU each worker takes morsels from an atomic
-//! counter; where the sink writes the result under `resolution`, the morsel is worked on in batches in two passes, the
-//! first of which makes a selection vector ([`selection`](super::selection)).
+//! counter; where the sink writes the result under `resolution`, or filters see several rows at once, the morsel is worked on
+//! in batches in two passes, the first of which makes a selection vector ([`selection`](super::selection)).
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,14 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope, Type};
 
 use super::Pipeline;
-use super::row::{clamp, for_range};
+use super::row::{Pass, clamp, for_range};
 use super::variants::ChunkVariants;
-use crate::context::{Argument, Context, Unsupported};
+use super::wide::for_wide_range;
+use crate::context::{Argument, Context, Unsupported, WIDE_ROWS};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Sink};
 use crate::program::Counting;
-use crate::variant::axes::WritePlaces;
+use crate::variant::axes::{RowLoop, WritePlaces};
 
 /// One kernel of a pipeline.
 pub(super) struct Body<'a> {
@@ -41,8 +42,9 @@ impl Body<'_> {
             return Ok(());
         }
         let &ChunkVariants { flags, places, keeps_all, .. } = self.variants;
+        let wide = self.variants.row_loop == RowLoop::Wide;
         let thread_rows = self.pipeline.thread_bound(&cx.shape);
-        let job = Job { rows, counting, needed: self.needed, flags, keeps_all, places, thread_rows };
+        let job = Job { rows, counting, needed: self.needed, flags, wide, keeps_all, places, thread_rows };
         let mut emitter = sink.begin(cx, &job)?;
         if !cx.shape.is_serial() {
             self.grid_stride(cx, &job, &mut *emitter)?;
@@ -70,20 +72,31 @@ impl Body<'_> {
             return Err(Unsupported::internal("more rows of a thread at once than launches are made for"));
         }
         let b = &mut *cx.builder;
-        let count = b.i64(emitter.rows_at_once());
+        let count = b.i64(if job.wide { i64::from(WIDE_ROWS) } else { emitter.rows_at_once() });
         let block_rows = b.mul(threads, count);
         let stride = b.mul(block_rows, blocks);
-        let first = b.mul(block, block_rows);
-        let first = Self::from_first(cx, first);
-        let base = cx.builder.var_of("base", first);
+        let offset = b.mul(block, block_rows);
+        let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
+        let b = &mut *cx.builder;
+        let base = match job.wide {
+            true => {
+                let mask = b.i64(-i64::from(WIDE_ROWS));
+                let aligned = b.and(first, mask);
+                b.add(offset, aligned)
+            }
+            false => b.add(offset, first),
+        };
+        let base = b.var_of("base", base);
         cx.begin_loop();
         let current = cx.builder.read(base);
         let done = cx.builder.ge(current, job.rows);
         cx.builder.break_if(done);
         Self::break_if_enough(cx, emitter);
+        let thread = if job.wide { cx.builder.mul(thread, count) } else { thread };
         let row = cx.builder.add(current, thread);
         emitter.begin_round(cx);
         match emitter.rows_at_once() {
+            _ if job.wide => self.rows_of_thread(cx, row, (first, job), emitter)?,
             1 => self.guarded_row(cx, row, job, emitter)?,
             count => self.several_rows(cx, row, (job.rows, threads, count), emitter)?,
         }
@@ -157,10 +170,12 @@ impl Body<'_> {
     ) -> Result<(), Unsupported> {
         let counter = self.morsels.ok_or_else(|| Unsupported::internal("morsels without a counter"))?;
         let counter = cx.argument("morsels", Type::global(Scalar::U64), Argument::State(counter));
-        let &ChunkVariants { selection, morsel, .. } = self.variants;
-        let staged = sink.staged().filter(|_| job.places == WritePlaces::Selection).map(|array| {
-            let rows = selection.0 as u32;
-            (array, cx.builder.shared("selection", Pointee::Scalar(Scalar::U32), rows))
+        let &ChunkVariants { selection, morsel, row_loop, .. } = self.variants;
+        let staged = sink.staged().filter(|_| job.places == WritePlaces::Selection);
+        let selection = (staged.is_some() || row_loop == RowLoop::Selected).then(|| {
+            // A wide row is written as a whole behind those that are selected.
+            let rows = selection.0 as u32 + u32::from(WIDE_ROWS);
+            cx.builder.shared("selection", Pointee::Scalar(Scalar::U32), rows)
         });
         cx.begin_loop();
         let b = &mut *cx.builder;
@@ -180,12 +195,21 @@ impl Body<'_> {
         let size = b.i64(morsel.0 as i64);
         let end = b.add(start, size);
         let end = b.binary(BinaryOp::Min, end, job.rows);
-        match staged {
-            Some((array, selection)) => self.batches(cx, (start, end), selection, array)?,
-            None => {
-                let flow = if job.flags { Flow::Flag { active: None } } else { Flow::Branch };
-                for_range(cx, "row", start, end, |cx, row| self.row(cx, row, flow, emitter))?;
+        let flow = if job.flags { Flow::Flag { active: None } } else { Flow::Branch };
+        match (selection, staged) {
+            (Some(selection), Some(array)) => {
+                self.batches(cx, (start, end), selection, &mut |cx, batch| self.write(cx, batch, array))?;
             }
+            (Some(selection), None) => self.batches(cx, (start, end), selection, &mut |cx, batch| {
+                batch.each(cx, |cx, _, row| self.row_in(cx, row, (flow, Pass::Rest), emitter))
+            })?,
+            (None, _) if job.wide => {
+                for_wide_range(cx, (start, end), &mut |cx, row, is_wide| match is_wide {
+                    true => self.wide_row(cx, row, emitter),
+                    false => self.row(cx, row, flow, emitter),
+                })?
+            }
+            (None, _) => for_range(cx, "row", start, end, |cx, row| self.row(cx, row, flow, emitter))?,
         }
         cx.end();
         Ok(())

@@ -10,6 +10,7 @@ mod row;
 mod selection;
 mod speculation;
 mod variants;
+mod wide;
 
 pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;

@@ -6,7 +6,7 @@ use kelpie_kir::builder::V;
 use super::body::Body;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
-use crate::operator::roles::{Emitter, Next};
+use crate::operator::roles::{Emitter, Next, Step};
 
 /// Which steps a pass over a row carries out.
 #[derive(Clone, Copy, PartialEq)]
@@ -17,6 +17,8 @@ pub(super) enum Pass {
     Filters,
     /// The projections; the row has passed the filters.
     Projections,
+    /// All, but of the filters what single rows are left with: the row has passed the part for wide rows.
+    Rest,
 }
 
 impl Body<'_> {
@@ -28,8 +30,19 @@ impl Body<'_> {
         flow: Flow,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
+        self.row_in(cx, row, (flow, Pass::Whole), emitter)
+    }
+
+    /// As [`Body::row`], through the steps of a pass.
+    pub(super) fn row_in(
+        &self,
+        cx: &mut Context<'_>,
+        row: V,
+        (flow, pass): (Flow, Pass),
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
         emitter.begin_row(cx);
-        self.enter(cx, row, flow, Pass::Whole, &mut |cx, flow| emitter.row(cx, row, flow))?;
+        self.enter(cx, row, flow, pass, &mut |cx, flow| emitter.row(cx, row, flow))?;
         cx.end_row();
         emitter.end_row(cx, row);
         Ok(())
@@ -79,10 +92,16 @@ impl Body<'_> {
             Pass::Whole => false,
             Pass::Filters => steps[index..].iter().all(|step| step.condition().is_none()),
             Pass::Projections => step.condition().is_some(),
+            Pass::Rest => matches!(self.variants.rest(index), Some(None)) && step.condition().is_some(),
         };
         if is_left_out {
             return self.steps(cx, index + 1, flow, pass, next);
         }
+        let rest = match pass {
+            Pass::Rest => self.variants.rest(index).flatten(),
+            _ => None,
+        };
+        let step = rest.map_or(&**step, |rest| rest as &dyn Step);
         step.consume(cx, flow, self.variants.speculation.of_step(index), &mut |cx, flow| {
             self.steps(cx, index + 1, flow, pass, next)
         })

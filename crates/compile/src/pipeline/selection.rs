@@ -1,5 +1,5 @@
 //! A CPU's form of the local prefix sum: batches of rows in two passes, the first of which makes a selection vector in the
-//! worker's memory; then there is one atomic a batch.
+//! worker's memory; then there is one atomic a batch. Where filters have a form for wide rows, it is made of these.
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar};
@@ -10,14 +10,39 @@ use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::table::places::Dense;
 
+/// Rows that were selected: so many, as distances from a row, in a selection vector.
+pub(super) struct Batch {
+    from: V,
+    selection: V,
+    count: V,
+}
+
+impl Batch {
+    /// `body(place, row)` for each of them.
+    pub(super) fn each(
+        &self,
+        cx: &mut Context<'_>,
+        body: impl FnOnce(&mut Context<'_>, V, V) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        let zero = cx.builder.i64(0);
+        for_range(cx, "place", zero, self.count, |cx, place| {
+            let distance = cx.builder.offset(self.selection, place);
+            let distance = cx.builder.load(distance);
+            let distance = cx.builder.convert(distance, Scalar::I64);
+            let row = cx.builder.add(self.from, distance);
+            body(cx, place, row)
+        })
+    }
+}
+
 impl Body<'_> {
-    /// Two passes a batch: the filters make the selection vector, then the selected rows are written to their places.
+    /// Two passes a batch: the filters, or their part for wide rows, make the selection vector, then `use_batch` uses it.
     pub(super) fn batches(
         &self,
         cx: &mut Context<'_>,
         (start, end): (V, V),
         selection: V,
-        array: &dyn Dense,
+        use_batch: &mut dyn FnMut(&mut Context<'_>, &Batch) -> Result<(), Unsupported>,
     ) -> Result<(), Unsupported> {
         let batch = cx.builder.var_of("batch", start);
         cx.begin_loop();
@@ -29,16 +54,29 @@ impl Body<'_> {
         let to = cx.builder.binary(BinaryOp::Min, to, end);
         let none = cx.builder.i64(0);
         let selected = cx.builder.var_of("selected", none);
-        for_range(cx, "row", from, to, |cx, row| self.select(cx, row, from, selection, selected))?;
+        match &self.variants.wide_filters {
+            Some(filters) => self.select_wide(cx, filters, (from, to), (selection, selected))?,
+            None => {
+                for_range(cx, "row", from, to, |cx, row| self.select(cx, row, from, selection, selected))?
+            }
+        }
         let count = cx.builder.read(selected);
-        let places = cx.builder.bitcast(count, Scalar::U64);
+        use_batch(cx, &Batch { from, selection, count })?;
+        cx.builder.assign(batch, to);
+        cx.end();
+        Ok(())
+    }
+
+    /// Writes the selected rows to their places in an array.
+    pub(super) fn write(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &Batch,
+        array: &dyn Dense,
+    ) -> Result<(), Unsupported> {
+        let places = cx.builder.bitcast(batch.count, Scalar::U64);
         let first = array.reserve(cx, places);
-        let zero = cx.builder.i64(0);
-        for_range(cx, "place", zero, count, |cx, place| {
-            let offset = cx.builder.offset(selection, place);
-            let offset = cx.builder.load(offset);
-            let offset = cx.builder.convert(offset, Scalar::I64);
-            let row = cx.builder.add(from, offset);
+        batch.each(cx, |cx, place, row| {
             self.pipeline.source.bind(cx, row)?;
             self.steps(cx, 0, Flow::Branch, Pass::Projections, &mut |cx, _| {
                 let place = cx.builder.bitcast(place, Scalar::U64);
@@ -47,10 +85,7 @@ impl Body<'_> {
             })?;
             cx.end_row();
             Ok(())
-        })?;
-        cx.builder.assign(batch, to);
-        cx.end();
-        Ok(())
+        })
     }
 
     /// Appends the row to the selection vector if it passes the filters: without a branch where that is possible.

@@ -1,14 +1,19 @@
 //! The variants of a pipeline: how its row loop goes, which does not change its state.
 
+use std::collections::BTreeSet;
+
 use super::Pipeline;
 use super::kernel::Environment;
 use super::launches;
 use super::speculation::Speculation;
+use super::wide::{WideFilters, supports_all};
 use crate::context::Unsupported;
+use crate::operator::filter::Filter;
+use crate::operator::roles::Job;
 use crate::shape::LaunchShape;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
-use crate::variant::axes::{MorselRows, Predication, SelectionRows, WritePlaces};
+use crate::variant::axes::{MorselRows, Predication, RowLoop, SelectionRows, WritePlaces};
 use crate::{MicroModel, Resolution};
 
 /// What was chosen for a pipeline.
@@ -19,12 +24,18 @@ pub(super) struct ChunkVariants<'a> {
     pub places: WritePlaces,
     /// Every row of a table comes to the sink.
     pub keeps_all: bool,
+    pub row_loop: RowLoop,
+    /// The filters' part for wide rows, which makes the selection vector, where there is one.
+    pub wide_filters: Option<WideFilters>,
     pub selection: SelectionRows,
     pub morsel: MorselRows,
     /// How its kernels are launched.
     pub shape: LaunchShape,
     pub speculation: Speculation<'a>,
 }
+
+/// Of rows that pass filters at a larger share, a selection vector is as long as the table: branches are taken as foretold.
+const MOST_SELECTED: f64 = 0.9;
 
 impl<'a> ChunkVariants<'a> {
     /// Chooses for the pipeline called `site`. `is_counted`: the places of its rows are counted by a kernel before.
@@ -52,9 +63,10 @@ impl<'a> ChunkVariants<'a> {
             }
             None => flags = facts.predication(&speculation)?,
         }
+        let (row_loop, wide_filters) = facts.row_loop(&speculation, places, is_counted)?;
         let (mut selection, mut morsel) = (SelectionRows(1024), MorselRows(65536));
         let chooser = environment.chooser;
-        if places == WritePlaces::Selection {
+        if places == WritePlaces::Selection || row_loop == RowLoop::Selected {
             let rule = (selection, "a selection vector stays in the first-level cache");
             selection = chooser.choose(site, rule, |_| Ok(()))?;
         }
@@ -62,12 +74,27 @@ impl<'a> ChunkVariants<'a> {
             let rule = (morsel, "an atomic counter costs nothing beside so many rows");
             morsel = chooser.choose(site, rule, |_| Ok(()))?;
         }
-        let takes_several = flags && pipeline.sink.target().is_none();
+        let takes_several = flags && row_loop != RowLoop::Wide && pipeline.sink.target().is_none();
         let base = (environment.shape, environment.asked);
         let site = Site { chooser, name: site };
         let shape = launches::choose(&site, pipeline, environment.target, base, takes_several)?;
         let keeps_all = facts.keeps_all;
-        Ok(ChunkVariants { flags, places, keeps_all, selection, morsel, shape, speculation })
+        Ok(ChunkVariants {
+            flags,
+            places,
+            keeps_all,
+            row_loop,
+            wide_filters,
+            selection,
+            morsel,
+            shape,
+            speculation,
+        })
+    }
+
+    /// The part of step `index`'s condition that rows of a selection vector are left with; `None`: the step is whole.
+    pub(super) fn rest(&self, index: usize) -> Option<Option<&Filter>> {
+        self.wide_filters.as_ref().and_then(|filters| filters.rest(index))
     }
 }
 
@@ -115,6 +142,56 @@ impl Facts<'_> {
             WritePlaces::Selection if !is_staged => Err("only the result is written from selections".into()),
             WritePlaces::Warp | WritePlaces::Block | WritePlaces::Selection => Ok(()),
         })
+    }
+
+    /// Whether rows go through the steps one by one, with the filters' part for wide rows where a selection vector is made of
+    /// it.
+    fn row_loop(
+        &self,
+        speculation: &Speculation<'_>,
+        places: WritePlaces,
+        is_counted: bool,
+    ) -> Result<(RowLoop, Option<WideFilters>), Unsupported> {
+        let Facts { pipeline, environment, .. } = *self;
+        let on = (environment.target, environment.shape);
+        if !pipeline.source.is_scan() || pipeline.sink.own_rows().is_some() {
+            return Ok((RowLoop::Single, None));
+        }
+        let filters = match WideFilters::of(pipeline, on) {
+            _ if is_counted => Err("places are counted a row of the table".into()),
+            _ if self.is_simt => Err("only a CPU's worker makes selections".into()),
+            Ok(filters) if places == WritePlaces::Selection && !filters.is_all(pipeline) => {
+                Err("the result is written from selections, and a filter has no form for several rows".into())
+            }
+            filters => filters,
+        };
+        let needed = BTreeSet::new();
+        let wide = supports_all(pipeline, speculation, on, |rows| Job {
+            rows,
+            counting: None,
+            needed: &needed,
+            flags: true,
+            wide: true,
+            keeps_all: false,
+            places: WritePlaces::Atomic,
+            thread_rows: u64::MAX,
+        });
+        let rule = match (&wide, &filters) {
+            _ if environment.micro_model != MicroModel::Resolution => {
+                (RowLoop::Single, "the micro model takes one row at a time")
+            }
+            (Ok(()), _) => (RowLoop::Wide, "everything has a form for several rows at once"),
+            (_, Ok(filters)) if filters.share <= MOST_SELECTED => {
+                (RowLoop::Selected, "branches of filters would be foretold badly")
+            }
+            (_, Ok(_)) => (RowLoop::Single, "filters keep nearly all rows"),
+            _ => (RowLoop::Single, "not everything has a form for several rows at once"),
+        };
+        let chosen = environment.chooser.choose(self.site, rule, |value| match (value, &wide, &filters) {
+            (RowLoop::Wide, Err(lacks), _) | (RowLoop::Selected, _, Err(lacks)) => Err(lacks.clone()),
+            _ => Ok(()),
+        })?;
+        Ok((chosen, filters.ok().filter(|_| chosen == RowLoop::Selected)))
     }
 
     /// Whether rows come with a flag to a sink that does more than to write densely: that saves a branch which a processor

@@ -161,6 +161,19 @@ axis!(
     }
 );
 
+axis!(
+    /// How many rows of a table go through the steps at once: `pipeline/wide`.
+    RowLoop, "row_loop", Chunk, "whether rows of a table go through the steps one by one or several at once",
+    {
+        /// One by one.
+        Single = "single",
+        /// Filters see several rows at once and make a selection vector; the rows in it go on one by one.
+        Selected = "selected",
+        /// Several at once, up to the sums.
+        Wide = "wide",
+    }
+);
+
 numbers!(
     /// Rows of a batch of a CPU's worker, whose selection vector should stay in the first-level cache: `pipeline/selection`.
     SelectionRows, "selection_rows", Chunk, "rows for which a CPU's worker makes one selection vector",
@@ -214,6 +227,7 @@ pub const ALL: &[Axis] = &[
     SortPlace::AXIS,
     Predication::AXIS,
     WritePlaces::AXIS,
+    RowLoop::AXIS,
     SelectionRows::AXIS,
     MorselRows::AXIS,
     ThreadRows::AXIS,

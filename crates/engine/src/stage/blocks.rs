@@ -26,6 +26,8 @@ use crate::prune::Bounded;
 
 /// Buffers of a column on the device: one is worked on, two are being filled.
 const BUFFERS: usize = 3;
+/// Bytes that a kernel loads at once, at most: columns begin at multiples of it (`kelpie_device::Device::allocate`).
+const WIDEST_LOAD: u64 = 16;
 /// Rows of a block, at least.
 const LEAST_ROWS: u64 = 1 << 10;
 
@@ -94,7 +96,11 @@ impl Streamed {
     /// The bytes of a range of rows.
     fn bytes(&self, setting: &Setting<'_>, rows: &Range<u64>) -> Result<Range<u64>, EngineError> {
         let bytes = match &self.extent {
-            Extent::Fixed { width, more } => rows.start * width..(rows.end + more) * width,
+            Extent::Fixed { width, more } => {
+                // Kernels take whole columns to begin at multiples of the widest load, and so their windows.
+                let start = rows.start * width;
+                start - start % WIDEST_LOAD..(rows.end + more) * width
+            }
             Extent::Bits => rows.start / 8..rows.end.div_ceil(8),
             Extent::Text { offsets, width } => {
                 let offset = |row: u64| -> Result<u64, EngineError> {

@@ -135,6 +135,9 @@ const ALL: [(AggregateFunction, Option<usize>, bool); 6] = [
     (Avg, Some(4), false),
 ];
 
+const INTEGERS: [(AggregateFunction, Option<usize>, bool); 4] =
+    [(Count, None, false), (Sum, Some(1), false), (Min, Some(0), false), (Count, Some(0), false)];
+
 /// Plans over two tables, and whether their order counts.
 pub fn plans() -> Vec<(String, Plan, bool)> {
     let few = || filter(scan(0), 1, CompareOp::Lt, 90);
@@ -146,6 +149,10 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
         ("projections and filters".into(), filter(wide(), 4, CompareOp::Ge, 60), false),
         ("no groups' keys".into(), aggregate(filter(scan(0), 0, CompareOp::Gt, 5), &[], &ALL), false),
         ("aggregates of nothing".into(), aggregate(filter(few(), 1, CompareOp::Lt, 0), &[], &ALL), false),
+        ("sums of integers".into(), aggregate(few(), &[], &INTEGERS), false),
+        ("sums of few rows".into(), aggregate(filter(scan(1), 0, CompareOp::Eq, 7), &[], &INTEGERS), false),
+        ("sums of all rows".into(), aggregate(project(scan(0), &[0, 1], 1), &[], &INTEGERS[1..]), false),
+        ("sums of floats".into(), aggregate(few(), &[], &[ALL[0], ALL[5]]), false),
         ("groups by text".into(), aggregate(few(), &[2], &ALL), false),
         ("groups by more".into(), aggregate(scan(0), &[3, 0], &ALL[..4]), false),
         (

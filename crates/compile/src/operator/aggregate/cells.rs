@@ -70,6 +70,11 @@ impl CellOp {
         matches!(self, CellOp::MaxWide | CellOp::Moments)
     }
 
+    /// Whether contributions may be vectors, which are combined in any order and without a branch.
+    pub const fn is_wide(self) -> bool {
+        matches!(self, CellOp::Add | CellOp::Max | CellOp::Or | CellOp::Xor)
+    }
+
     /// The contribution of nothing.
     pub fn nothing(self, cx: &mut Context<'_>) -> Vec<V> {
         self.parts().iter().map(|part| cx.builder.zero(*part)).collect()

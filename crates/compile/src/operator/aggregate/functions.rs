@@ -357,6 +357,9 @@ fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<
         _ => None,
     };
     let no_text = || Unsupported("an aggregate of text".into());
+    if let Some(rows) = cx.wide() {
+        return wide_contribution(cx, cell, (scalar, live), rows);
+    }
     let parts = match &cell.contribution {
         Contribution::Row | Contribution::Valid(_) => vec![cx.builder.u64(1)],
         Contribution::Value(_) => vec![addend(cx, cell.op, scalar.ok_or_else(no_text)?)],
@@ -387,6 +390,43 @@ fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<
     let Some(live) = live else { return Ok(parts) };
     let nothing = cell.op.nothing(cx);
     Ok(parts.iter().zip(nothing).map(|(part, nothing)| cx.builder.select(live, *part, nothing)).collect())
+}
+
+/// What a wide row contributes: of rows that are counted their number, else a vector. Dead rows are taken out before a value is
+/// made longer.
+fn wide_contribution(
+    cx: &mut Context<'_>,
+    cell: &Cell,
+    (argument, live): (Option<V>, Option<V>),
+    rows: u8,
+) -> Result<Vec<V>, Unsupported> {
+    let argument = argument.map(|argument| cx.each_row(argument));
+    let value = match (&cell.contribution, argument) {
+        (Contribution::Row | Contribution::Valid(_), _) => {
+            return Ok(vec![cx.count_rows(live, rows, Scalar::U64)]);
+        }
+        (Contribution::Value(_), Some(value)) if cell.op == CellOp::Add => {
+            let zero = cx.builder.scalar(value);
+            let zero = cx.builder.zero(zero);
+            let value = live.map_or(value, |live| cx.builder.select(live, value, zero));
+            return Ok(vec![addend(cx, cell.op, value)]);
+        }
+        (Contribution::UpperBits { shift, .. }, Some(value)) => {
+            let bits = upper_bits(cx, value, *shift);
+            addend(cx, cell.op, bits)
+        }
+        (Contribution::Key { key, complement, .. }, Some(value)) => {
+            let key = key.encode(cx, value);
+            if *complement { cx.builder.not(key) } else { key }
+        }
+        (Contribution::Bits { complement, .. }, Some(value)) => {
+            let bits = cx.builder.convert(value, Scalar::U64);
+            if *complement { cx.builder.not(bits) } else { bits }
+        }
+        _ => return Err(Unsupported("a contribution of several rows at once".into())),
+    };
+    let zero = cx.builder.zero(Scalar::U64);
+    Ok(vec![live.map_or(value, |live| cx.builder.select(live, value, zero))])
 }
 
 fn count_range(row_bound: u64) -> Option<Range> {

@@ -37,6 +37,11 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether dead rows can be taken with their flag, without a branch.
     fn takes_flags(&self) -> bool;
 
+    /// Whether rows may be added as wide rows; or why not.
+    fn takes_wide_rows(&self) -> Result<(), String> {
+        Err("several rows at once are added to one group only".into())
+    }
+
     /// Whether rows can be added up in launches of a shape, in which no thread sees more than `thread_rows` rows, or what that
     /// lacks.
     fn admits(&self, _cells: &Cells, _shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {

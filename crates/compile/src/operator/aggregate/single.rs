@@ -3,10 +3,12 @@
 //! memory (`work_efficient`), and adds once a warp or block (HorseQC, sections 5.1 and 6.1, appendix C, figure 24). B1 has
 //! no atomics: every block adds its sum to one of its own, and a second kernel reduces these, again by trees.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{Builtin, Expr as Kir, Pointee, Scalar, Scope, ShuffleMode};
+use kelpie_kir::{Builtin, Expr as Kir, Pointee, Scalar, Scope, ShuffleMode, Type};
 
 use super::cells::{
     CellOp, combine, combine_memory, combine_own, combine_registers, parts_of, read_cell, words_of,
@@ -135,6 +137,13 @@ impl GroupTable for SingleGroup {
         self.is_private()
     }
 
+    fn takes_wide_rows(&self) -> Result<(), String> {
+        match self.is_private() {
+            true => Ok(()),
+            false => Err("every row is added by an atomic".into()),
+        }
+    }
+
     fn partials(&self) -> Option<(usize, usize)> {
         match self.method {
             Method::Passes { class, sums, .. } => Some((class, sums)),
@@ -158,7 +167,7 @@ impl GroupTable for SingleGroup {
 
     fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
         let registers = self.registers(cx, cells);
-        Box::new(SingleEmitter { group: self, cells, registers })
+        Box::new(SingleEmitter { group: self, cells, registers, wide: RefCell::default() })
     }
 
     /// B1's second kernel: the first block reduces `rows` (`i64`) sums of blocks.
@@ -167,7 +176,7 @@ impl GroupTable for SingleGroup {
             return cx.impossible("a reduction without sums of blocks");
         };
         let registers = self.registers(cx, cells);
-        let emitter = SingleEmitter { group: self, cells, registers };
+        let emitter = SingleEmitter { group: self, cells, registers, wide: RefCell::default() };
         let b = &mut *cx.builder;
         let (block, zero) = (b.builtin(Builtin::BlockId), b.u32(0));
         let is_first = b.eq(block, zero);
@@ -216,6 +225,8 @@ struct SingleEmitter<'s> {
     cells: &'s Cells,
     /// The parts of each cell, where rows are added up before.
     registers: Vec<Vec<Var>>,
+    /// Vectors that wide rows are added up in before, by the number of their cell.
+    wide: RefCell<BTreeMap<usize, Var>>,
 }
 
 impl GroupEmitter for SingleEmitter<'_> {
@@ -234,8 +245,16 @@ impl GroupEmitter for SingleEmitter<'_> {
             let base = self.group.base(cx, self.cells);
             return update_group(cx, self.cells, base, values, Scope::Device);
         }
-        for ((cell, register), value) in self.cells.cells.iter().zip(&self.registers).zip(values) {
-            combine_registers(cx, cell.op, register, value);
+        let cells = self.cells.cells.iter().zip(&self.registers).zip(values).enumerate();
+        for (index, ((cell, register), value)) in cells {
+            match value.first().map(|part| cx.builder.ty(*part)) {
+                Some(ty @ Type::Vector(..)) => {
+                    let mut wide = self.wide.borrow_mut();
+                    let vector = *wide.entry(index).or_insert_with(|| cx.builder.var("cells", ty));
+                    combine_registers(cx, cell.op, &[vector], value);
+                }
+                _ => combine_registers(cx, cell.op, register, value),
+            }
         }
     }
 
@@ -249,6 +268,7 @@ impl GroupEmitter for SingleEmitter<'_> {
     }
 
     fn end(&self, cx: &mut Context<'_>) {
+        self.end_wide_rows(cx);
         match self.group.method {
             Method::Atomic => {}
             Method::Warp | Method::Block => {
@@ -272,6 +292,21 @@ impl GroupEmitter for SingleEmitter<'_> {
 }
 
 impl SingleEmitter<'_> {
+    /// Adds the elements of the vectors to the registers.
+    fn end_wide_rows(&self, cx: &mut Context<'_>) {
+        for (index, vector) in &*self.wide.borrow() {
+            let (Some(cell), Some(register)) = (self.cells.cells.get(*index), self.registers.get(*index))
+            else {
+                return cx.impossible("a vector of no cell");
+            };
+            let vector = cx.builder.read(*vector);
+            for row in 0..cx.builder.ty(vector).lanes().unwrap_or(0) {
+                let element = cx.builder.lane(vector, row);
+                combine_registers(cx, cell.op, register, &[element]);
+            }
+        }
+    }
+
     /// Combines the registers of a warp's or a block's threads; the first of them adds what comes out: `add(op, word of the
     /// cell, value)`.
     fn combine_threads(

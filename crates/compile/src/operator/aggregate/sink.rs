@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use kelpie_kir::builder::V;
 
+use super::cells::CellOp;
 use super::extremes::keep_better;
 use super::groups::{GroupEmitter, Located};
 use super::segments::Round;
@@ -52,6 +53,19 @@ impl Sink for AddToGroups {
         segments.as_ref().map_or(Ok(()), |segments| segments.admits(cells, shape))
     }
 
+    fn takes_wide_rows(&self) -> Result<(), String> {
+        let AggregateOperator { cells, table, sets, segments, .. } = &*self.0;
+        table.takes_wide_rows()?;
+        if !sets.is_empty() || segments.is_some() {
+            return Err("values are looked at row by row".into());
+        }
+        match cells.cells.iter().find(|cell| !cell.op.is_wide()) {
+            Some(cell) if cell.op == CellOp::AddFloat => Err("a sum of floats depends on its order".into()),
+            Some(cell) => Err(format!("no vectors for {:?}", cell.op)),
+            None => Ok(()),
+        }
+    }
+
     fn begin<'s>(
         &'s self,
         cx: &mut Context<'_>,
@@ -64,7 +78,7 @@ impl Sink for AddToGroups {
         }
         let groups = table.begin(cx, cells, job.thread_rows);
         let round = segments.map(|segments| segments.begin(cx, cells));
-        let strides = job.flags && !cx.shape.is_serial();
+        let strides = job.flags && !job.wide && !cx.shape.is_serial();
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
         Ok(Box::new(AggregateEmitter { plan: &self.0, groups, round, rows_at_once, prepared: Vec::new() }))
     }

@@ -1,0 +1,348 @@
+//! Rows that go through a pipeline several at once give what single rows give: random conditions over columns of every type,
+//! with NULLs, NaN and extremes, in tables of any size, before sums, groups, joins and results.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/plans.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod plans;
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::{DeviceChoice, Engine, Forced, MacroModel, QueryOptions, TableSource};
+use plans::{join, rows_of, try_run};
+
+use crate::common::Table;
+
+/// A generator of numbers (Steele et al., SplitMix64): the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        (self.next() % count.max(1) as u64) as usize
+    }
+
+    fn pick<T: Clone>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())].clone()
+    }
+}
+
+const MONEY: DataType = DataType::Decimal128 { precision: 15, scale: 2 };
+
+/// Name, type, and whether there are NULLs.
+fn fields() -> Vec<Field> {
+    let field = |(name, data_type, nullable): (&str, DataType, bool)| Field {
+        name: name.into(),
+        data_type,
+        nullable,
+    };
+    let columns = [
+        ("row", DataType::Int32, false),
+        ("flag", DataType::Boolean, true),
+        ("byte", DataType::Int8, true),
+        ("unsigned", DataType::UInt8, false),
+        ("based", DataType::Int32, false),
+        ("long", DataType::Int64, true),
+        ("date", DataType::Date32, false),
+        ("money", MONEY, true),
+        ("single", DataType::Float32, false),
+        ("double", DataType::Float64, true),
+        ("text", DataType::Utf8, true),
+        ("huge", DataType::UInt64, false),
+    ];
+    columns.into_iter().map(field).collect()
+}
+
+/// A table of so many rows, its values scattered.
+fn table(rows: usize) -> Arc<dyn TableSource> {
+    let mut random = Random(rows as u64);
+    let mut draw = |below: usize| -> Vec<usize> { (0..rows).map(|_| random.below(below)).collect() };
+    let longs = [i64::MIN, i64::MAX, 0, -1, 7, 1 << 40];
+    let doubles = [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.5, -2.25, 1e300];
+    let singles = [0.0f32, -0.0, f32::NAN, -1.5, 3.25, 1e30];
+    let texts = ["", "a", "b", "ab", "zß", "long text"];
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int32Array::from_iter_values(0..rows as i32)),
+        Arc::new(BooleanArray::from_iter(draw(5).into_iter().map(|v| (v > 0).then_some(v > 2)))),
+        Arc::new(Int8Array::from_iter(draw(300).into_iter().map(|v| (v < 256).then_some(v as u8 as i8)))),
+        Arc::new(UInt8Array::from_iter_values(draw(256).into_iter().map(|v| v as u8))),
+        Arc::new(Int32Array::from_iter_values(draw(1000).into_iter().map(|v| v as i32 - 1_000_000))),
+        Arc::new(Int64Array::from_iter(draw(9).into_iter().map(|v| longs.get(v).copied()))),
+        Arc::new(Date32Array::from_iter_values(draw(2500).into_iter().map(|v| v as i32 + 8000))),
+        Arc::new(
+            Decimal128Array::from_iter(
+                draw(1200).into_iter().map(|v| (v < 1100).then(|| v as i128 * 97 - 500)),
+            )
+            .with_precision_and_scale(15, 2)
+            .expect("a decimal"),
+        ),
+        Arc::new(Float32Array::from_iter_values(draw(6).into_iter().map(|v| singles[v]))),
+        Arc::new(Float64Array::from_iter(draw(10).into_iter().map(|v| doubles.get(v).copied()))),
+        Arc::new(StringArray::from_iter(draw(7).into_iter().map(|v| texts.get(v).copied()))),
+        Arc::new(UInt64Array::from_iter_values(draw(4).into_iter().map(|v| [0, 1, u64::MAX, 1 << 63][v]))),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(
+        fields().into_iter().zip(columns).map(|(field, column)| (field.name, column, field.nullable)),
+    );
+    Arc::new(Table(vec![batch.expect("a batch")]))
+}
+
+fn scan() -> Plan {
+    let fields = fields();
+    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields })
+}
+
+fn column(index: usize) -> Expr {
+    let Field { data_type, nullable, .. } = fields().swap_remove(index);
+    Expr::column(index, data_type, nullable)
+}
+
+fn boolean(kind: ExprKind) -> Expr {
+    Expr { kind, data_type: DataType::Boolean, nullable: true }
+}
+
+/// A constant that is near to values of a column, or far.
+fn constant(random: &mut Random, data_type: &DataType) -> Expr {
+    if random.below(40) == 0 {
+        return Expr::literal(Literal::Null, data_type.clone());
+    }
+    let literal = match data_type {
+        DataType::Boolean => Literal::Boolean(random.below(2) == 0),
+        DataType::Int8 => Literal::Int(random.pick(&[-128, -1, 0, 5, 100, 127])),
+        DataType::UInt8 => Literal::Int(random.pick(&[0, 1, 100, 254, 255])),
+        DataType::Int32 => Literal::Int(random.pick(&[-1_000_000, -999_500, -999_001, 0, 3, 17, 1 << 30])),
+        DataType::Int64 => Literal::Int(random.pick(&[i64::MIN.into(), i64::MAX.into(), 0, 7, 100_000])),
+        DataType::Date32 => Literal::Int(random.pick(&[7000, 8000, 8766, 9131, 10_499, 20_000])),
+        DataType::Decimal128 { .. } => Literal::Int(random.pick(&[-500, 0, 9700, 50_000, 106_103, 1 << 50])),
+        DataType::Float32 => Literal::Float(random.pick(&[0.0, -0.0, 3.25, -1.5, f64::NAN])),
+        DataType::Float64 => Literal::Float(random.pick(&[0.0, -0.0, 1.5, f64::NAN, f64::INFINITY])),
+        DataType::UInt64 => Literal::Int(random.pick(&[0, 1, u64::MAX.into()])),
+        _ => Literal::Utf8(random.pick(&["", "a", "b", "ac"]).into()),
+    };
+    Expr::literal(literal, data_type.clone())
+}
+
+/// A value of a column's type: the column, or arithmetic on it.
+fn value(random: &mut Random, index: usize) -> Expr {
+    let operand = column(index);
+    let data_type = operand.data_type.clone();
+    let has_arithmetic = data_type.is_integer() || data_type.is_float();
+    if !has_arithmetic || random.below(3) > 0 {
+        return operand;
+    }
+    use ArithmeticOp::*;
+    let op = random.pick(&[Add, Subtract, Multiply, Add, Subtract, Multiply, Divide, Remainder]);
+    let other = if random.below(2) == 0 { constant(random, &data_type) } else { operand.clone() };
+    Expr { kind: ExprKind::Arithmetic(op, Box::new(operand), Box::new(other)), data_type, nullable: true }
+}
+
+fn condition(random: &mut Random, depth: usize) -> Expr {
+    let index = random.below(fields().len());
+    let data_type = fields()[index].data_type.clone();
+    let op = {
+        use CompareOp::*;
+        random.pick(&[Eq, Ne, Lt, Le, Gt, Ge])
+    };
+    let is_boolean = data_type == DataType::Boolean;
+    match random.below(if depth == 0 { 7 } else { 13 }) {
+        0 => boolean(ExprKind::IsNull(Box::new(column(index)))),
+        1 => boolean(ExprKind::IsNotNull(Box::new(column(index)))),
+        2 if is_boolean => column(index),
+        2 | 3 if !is_boolean => {
+            let list = (0..1 + random.below(4)).map(|_| constant(random, &data_type)).collect();
+            let negated = random.below(2) == 0;
+            boolean(ExprKind::InList { input: Box::new(value(random, index)), list, negated })
+        }
+        4 => {
+            let other = constant(random, &data_type);
+            let negated = random.below(2) == 0;
+            boolean(ExprKind::Distinct(negated, Box::new(column(index)), Box::new(other)))
+        }
+        7 | 8 => {
+            let operand = Box::new(condition(random, depth - 1));
+            boolean(ExprKind::Not(operand))
+        }
+        9 | 10 => {
+            let (a, b) = (condition(random, depth - 1), condition(random, depth - 1));
+            boolean(ExprKind::Or(Box::new(a), Box::new(b)))
+        }
+        11 | 12 => {
+            let (a, b) = (condition(random, depth - 1), condition(random, depth - 1));
+            boolean(ExprKind::And(Box::new(a), Box::new(b)))
+        }
+        _ => {
+            let (a, b) = (value(random, index), constant(random, &data_type));
+            let (a, b) = if random.below(4) == 0 { (b, a) } else { (a, b) };
+            boolean(ExprKind::Compare(op, Box::new(a), Box::new(b)))
+        }
+    }
+}
+
+/// The AND of some conditions.
+fn filter(random: &mut Random) -> Plan {
+    let count = 1 + random.below(3);
+    let conditions: Vec<Expr> = (0..count).map(|_| condition(random, 2)).collect();
+    let all = conditions.into_iter().reduce(|a, b| boolean(ExprKind::And(Box::new(a), Box::new(b))));
+    Plan::Filter { input: Box::new(scan()), predicate: all.expect("a condition") }
+}
+
+fn aggregate(input: Plan, keys: &[usize], aggregates: &[(AggregateFunction, Option<usize>)]) -> Plan {
+    use AggregateFunction::*;
+    let aggregates = aggregates.iter().map(|(function, argument)| {
+        let argument = argument.map(column);
+        let data_type = match (function, argument.as_ref().map(|argument| argument.data_type.clone())) {
+            (Sum, Some(DataType::Decimal128 { scale, .. })) => DataType::Decimal128 { precision: 25, scale },
+            (Sum, Some(DataType::UInt8)) => DataType::UInt64,
+            (Sum | Count, _) | (_, None) => DataType::Int64,
+            (_, Some(own)) => own,
+        };
+        let field = Field { name: format!("{function:?}"), data_type, nullable: true };
+        Aggregate { function: *function, argument, distinct: false, field }
+    });
+    let aggregates = aggregates.collect();
+    let names = keys.iter().map(|key| format!("k{key}")).collect();
+    Plan::Aggregate {
+        input: Box::new(input),
+        keys: keys.iter().map(|key| column(*key)).collect(),
+        aggregates,
+        names,
+    }
+}
+
+/// What follows a filter: sums, groups, a join, the rows.
+fn behind(random: &mut Random, input: Plan) -> Plan {
+    use AggregateFunction::*;
+    let sums = [
+        (Count, None),
+        (Count, Some(9)),
+        (Sum, Some(2)),
+        (Sum, Some(3)),
+        (Sum, Some(4)),
+        (Sum, Some(5)),
+        (Sum, Some(7)),
+        (Min, Some(1)),
+        (Min, Some(4)),
+        (Max, Some(5)),
+        (Max, Some(8)),
+        (Min, Some(9)),
+        (Max, Some(11)),
+        (BitAnd, Some(3)),
+        (BitXor, Some(4)),
+    ];
+    match random.below(8) {
+        0..=3 => {
+            let some: Vec<_> = (0..1 + random.below(5)).map(|_| random.pick(&sums)).collect();
+            aggregate(input, &[], &some)
+        }
+        4 => aggregate(input, &[10], &sums[..5]),
+        5 => aggregate(input, &[2], &sums[..3]),
+        6 => aggregate(join(JoinKind::Inner, scan(), input, &[(0, 0)], false), &[], &sums[..1]),
+        _ => input,
+    }
+}
+
+/// What a query gives: its rows, or its error.
+fn outcome(
+    engine: &Engine,
+    plan: &Plan,
+    source: &Arc<dyn TableSource>,
+    options: &QueryOptions,
+) -> Vec<String> {
+    match try_run(engine, plan, &[Arc::clone(source)], options) {
+        Ok(output) => rows_of(&output.batch, false),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+fn forced(value: &str) -> Forced {
+    let mut forced = Forced::default();
+    forced.set("row_loop", value).expect("an axis and its value");
+    forced
+}
+
+/// Compares `count` random queries over tables of these sizes; how often each other form was possible.
+fn compare(device: DeviceChoice, sizes: &[usize], count: usize, seed: u64) -> [usize; 2] {
+    let engine = Engine::new();
+    let sources: Vec<_> = sizes.iter().map(|rows| table(*rows)).collect();
+    let mut random = Random(seed);
+    let mut possible = [0; 2];
+    for query in 0..count {
+        let input = filter(&mut random);
+        let plan = behind(&mut random, input);
+        let source = &sources[query % sources.len()];
+        let base = QueryOptions { device, threads: Some(2), ..QueryOptions::default() };
+        let single = QueryOptions { variants: forced("single"), ..base.clone() };
+        let expected = outcome(&engine, &plan, source, &single);
+        for (index, value) in ["selected", "wide"].into_iter().enumerate() {
+            let options = QueryOptions { variants: forced(value), ..base.clone() };
+            assert_eq!(
+                outcome(&engine, &plan, source, &options),
+                expected,
+                "query {query}, {value}: {plan:?}"
+            );
+            if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &options) {
+                let took =
+                    |choice: &kelpie_engine::Choice| choice.axis.name == "row_loop" && choice.value == value;
+                possible[index] += usize::from(output.metrics.variants.iter().any(took));
+            }
+        }
+    }
+    possible
+}
+
+#[test]
+fn several_rows_at_once_give_what_single_rows_give_on_cpu() {
+    let [selected, wide] = compare(DeviceChoice::Cpu, &[1031, 0, 1, 7, 8, 9, 100, 5000], 400, 1);
+    assert!(selected >= 150 && wide >= 50, "{selected} {wide}");
+}
+
+#[test]
+fn several_rows_at_once_give_what_single_rows_give_on_simt() {
+    let [_, wide] = compare(DeviceChoice::Simt, &[1031, 0, 1, 7, 8, 9, 100], 150, 2);
+    assert!(wide >= 15, "{wide}");
+}
+
+#[test]
+fn several_rows_at_once_give_what_single_rows_give_on_cuda() {
+    if kelpie_engine::testing::has_cuda(&Engine::new()) {
+        let [_, wide] = compare(DeviceChoice::Cuda, &[1031, 0, 1, 7, 8, 9, 100, 5000], 150, 3);
+        assert!(wide >= 15, "{wide}");
+    }
+}
+
+/// Blocks begin at rows of any number.
+#[test]
+fn blocks_begin_anywhere() {
+    let engine = Engine::new();
+    let (sources, mut random) = ([table(9000), table(2111)], Random(4));
+    for query in 0..60 {
+        let input = filter(&mut random);
+        let plan = behind(&mut random, input);
+        let (device, source) = match query % 3 {
+            0 => (DeviceChoice::Simt, &sources[1]),
+            _ => (DeviceChoice::Cpu, &sources[0]),
+        };
+        let base = QueryOptions { device, threads: Some(2), ..QueryOptions::default() };
+        let single = QueryOptions { variants: forced("single"), ..base.clone() };
+        let expected = outcome(&engine, &plan, source, &single);
+        for value in ["selected", "wide"] {
+            let (macro_model, block_bytes) = (MacroModel::Batch, Some(1031));
+            let options = QueryOptions { variants: forced(value), macro_model, block_bytes, ..base.clone() };
+            assert_eq!(outcome(&engine, &plan, source, &options), expected, "{value}: {plan:?}");
+        }
+    }
+}
