@@ -379,7 +379,11 @@ impl Execution<'_> {
                 };
                 let program = pipeline::compile_with(plan, infos, target, &choices)?;
                 let variants = (&self.engine.variants, base);
-                let prepared = Arc::new(stage::prepare(program, &self.device, host_sort_rows, variants)?);
+                let plan = plan.without_constants();
+                let alike = identity::program(&plan, infos, &device, &self.options, direct_bytes, duplicates);
+                let sizes = self.engine.sizes_of(Digest::of(&(alike, forced)));
+                let prepared = stage::prepare(program, &self.device, host_sort_rows, variants, sizes)?;
+                let prepared = Arc::new(prepared);
                 self.engine.keep(key, &prepared);
                 prepared
             }

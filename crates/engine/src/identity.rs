@@ -1,7 +1,7 @@
 //! What two pieces of work have to have in common to be the same: 128 bits of hash of their structure.
 //!
 //! A stage's *data* are its plan without constants and what is known of its columns: what was learned about them, such as keys
-//! that are not unique, is worth knowing whatever the constants are and however it is computed. Its *program* is also the
+//! that are not unique or the sizes of tables, is worth knowing whatever the constants are and however it is computed. Its *program* is also the
 //! constants, the device and everything that was chosen or forced. A pipeline's *genome* is what was chosen for it: one
 //! pipeline may have kernels of several genomes side by side. What a kernel's code is, its module says: there constants are
 //! parameters, and devices keep code by the module itself.

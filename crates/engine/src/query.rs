@@ -25,7 +25,7 @@ use crate::execution::Execution;
 use crate::identity::Digest;
 use crate::meter::{self, MeteredStream};
 use crate::stack::with_room;
-use crate::stage::{self, KernelVariants, Prepared};
+use crate::stage::{self, KernelVariants, Prepared, Sizes};
 use crate::{
     Batches, DeviceChoice, ExplainStage, MicroModel, Query, QueryMetrics, QueryOptions, QueryOutput, Rates,
     Resolution, bandwidth, primitives, result,
@@ -33,6 +33,9 @@ use crate::{
 
 /// Programs that stay compiled.
 const PROGRAM_LIMIT: usize = 64;
+
+/// Programs of which sizes are known, before those are forgotten that no compiled program has.
+const SIZES_LIMIT: usize = 1024;
 
 /// Devices, column cache and kernels: one a process.
 #[derive(Debug, Default)]
@@ -47,6 +50,8 @@ pub struct Engine {
     pub(crate) variants: KernelVariants,
     /// The joins of a stage whose build side has a key twice, by its data.
     pub(crate) broken: Mutex<HashMap<Digest, BTreeSet<usize>>>,
+    /// The capacities of state that fit, by the program without its constants.
+    sizes: Mutex<HashMap<Digest, Sizes>>,
     /// What stages that memory was too small for took in the end.
     pub(crate) efforts: Mutex<HashMap<Digest, Effort>>,
 }
@@ -241,6 +246,15 @@ impl Engine {
             self.programs.lock().retain(|(_, prepared)| is_usable(prepared));
             self.columns.forget_lost();
         }
+    }
+
+    /// What is known of the sizes of programs that differ in constants only.
+    pub(crate) fn sizes_of(&self, program: Digest) -> Sizes {
+        let mut sizes = self.sizes.lock();
+        if sizes.len() >= SIZES_LIMIT {
+            sizes.retain(|_, known| Arc::strong_count(known) > 1);
+        }
+        Arc::clone(sizes.entry(program).or_default())
     }
 
     pub(crate) fn known(&self, key: Digest) -> Option<Arc<Prepared>> {

@@ -145,3 +145,25 @@ fn genomes_of_a_pipeline_stand_side_by_side_and_compile_when_they_are_used() {
     }
     assert_eq!(kernels(&engine).len(), 2);
 }
+
+/// Tables that had to grow begin as large with another constant.
+#[test]
+fn another_constant_begins_with_the_sizes_that_were_needed() {
+    let engine = Engine::new();
+    let sources = [table(50_000)];
+    let launches = |last: i128| {
+        let plan = aggregate(
+            filter(scan(0), 1, CompareOp::Lt, last),
+            &[3],
+            &[(AggregateFunction::Count, None, false)],
+        );
+        let output = run(&engine, &plan, &sources, &options(&[("group_table", "hash")]));
+        (output.metrics.pipelines[0].launches, output.batch.num_rows())
+    };
+    // Every eleventh row has no text, and all of these are one group.
+    let (first, groups) = launches(44_000);
+    assert!(first > 1 && groups == 40_001, "{first} launches, {groups} groups");
+    assert_eq!(launches(42_900), (1, 39_001));
+    assert_eq!(launches(11), (1, 11));
+    assert_eq!(launches(44_000), (1, 40_001));
+}

@@ -43,7 +43,8 @@ impl Body<'_> {
         }
         let &ChunkVariants { flags, places, keeps_all, .. } = self.variants;
         let wide = self.variants.row_loop == RowLoop::Wide;
-        let thread_rows = self.pipeline.thread_bound(&cx.shape);
+        // Wide rows begin where memory is aligned: what a thread sees of them is no share of the table's rows.
+        let thread_rows = if wide { self.pipeline.bound } else { self.pipeline.thread_bound(&cx.shape) };
         let job = Job { rows, counting, needed: self.needed, flags, wide, keeps_all, places, thread_rows };
         let mut emitter = sink.begin(cx, &job)?;
         if !cx.shape.is_serial() {

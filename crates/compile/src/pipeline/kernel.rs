@@ -15,6 +15,7 @@ use crate::program::{CompiledKernel, CompiledPipeline, Counting, HostAction, Tas
 use crate::shape::{LaunchShape, ShapeChoices};
 use crate::table::places::DenseTarget;
 use crate::variant::Chooser;
+use crate::variant::axes::RowLoop;
 use crate::{MicroModel, Resolution};
 
 /// What code generation needs beside the pipeline.
@@ -123,7 +124,8 @@ impl Generator<'_> {
         let arguments = cx.into_arguments();
         builder.end_kernel();
         let module = builder.finish().map_err(Unsupported::internal)?;
-        let thread_rows = self.pipeline.rows_of_thread(&shape);
+        let is_wide = self.variants.row_loop == RowLoop::Wide;
+        let thread_rows = if is_wide { u64::MAX } else { self.pipeline.rows_of_thread(&shape) };
         let shared = shared_bytes(&module);
         if shared > u64::from(shape.shared_bytes) {
             let most = shape.shared_bytes;

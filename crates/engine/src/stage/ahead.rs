@@ -12,7 +12,7 @@ use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::Plan;
 use kelpie_device::Device;
 
-use super::{KernelVariants, compile_all, prepare};
+use super::{KernelVariants, Sizes, compile_all, prepare};
 use crate::QueryOptions;
 use crate::error::EngineError;
 use crate::identity::Digest;
@@ -46,7 +46,7 @@ impl Ahead<'_> {
         let program = pipeline::compile_with(self.plan, infos, self.device.target(), &choices)?;
         let stream = Arc::clone(&self.device).begin_query()?;
         let variants = (&KernelVariants::default(), Digest::of(&()));
-        let prepared = prepare(program, &self.device, host_sort_rows, variants)?;
+        let prepared = prepare(program, &self.device, host_sort_rows, variants, Sizes::default())?;
         compile_all(stream.as_ref(), &prepared.kernels)?;
         Ok(())
     }

@@ -41,6 +41,7 @@ use parking_lot::Mutex;
 pub use self::ahead::Ahead;
 pub use self::kernels::{KernelVariants, PipelineKernels, compile_all};
 use self::run::Run;
+use self::store::Known;
 use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, expected_layouts};
 use crate::delivery::Rows;
 use crate::error::EngineError;
@@ -60,9 +61,14 @@ pub struct Prepared {
     host_order_rows: u64,
     /// Capacities that fit what the program held when it last ran: it starts with them the next time.
     learned: Mutex<Option<Vec<u64>>>,
+    /// The same of the program that ran last of those that differ from this one in constants only: no less is begun with.
+    sizes: Sizes,
     /// Rows of a block of the source of a result that is too large to be made at once.
     block_rows: Mutex<Option<u64>>,
 }
+
+/// Capacities that fit, by class, once they are known: shared by programs that differ in constants only.
+pub type Sizes = Arc<Mutex<Option<Vec<u64>>>>;
 
 /// How a stage ended.
 #[derive(Debug)]
@@ -176,6 +182,7 @@ pub fn prepare(
     device: &Arc<dyn Device>,
     host_sort_rows: Option<u64>,
     (variants, base): (&KernelVariants, Digest),
+    sizes: Sizes,
 ) -> Result<Prepared, EngineError> {
     let numbered = program.pipelines.iter().enumerate();
     let kernels = numbered.map(|(index, pipeline)| {
@@ -190,6 +197,7 @@ pub fn prepare(
         kernels,
         host_order_rows,
         learned: Mutex::new(None),
+        sizes,
         block_rows: Mutex::new(None),
     })
 }
@@ -221,7 +229,8 @@ pub fn run(
 ) -> Result<Outcome, EngineError> {
     let program = &prepared.program;
     let learned = prepared.learned.lock().clone();
-    let mut run = Run::new(prepared, setting, learned.clone(), &plan.fields());
+    let known = Known { own: learned.clone(), alike: prepared.sizes.lock().clone() };
+    let mut run = Run::new(prepared, setting, known, &plan.fields());
     run.drained.most_bytes = out.batches().device_bytes;
     run.drained.block_rows = *prepared.block_rows.lock();
     let mut first = 0;
@@ -236,7 +245,9 @@ pub fn run(
     }
     // What was learned before is still right unless something grew. Where the result came in parts, less than all is known.
     if run.drained.rows == 0 && learned.is_none_or(|learned| learned != run.store.capacities()) {
-        *prepared.learned.lock() = Some(run.store.fitting()?);
+        let fitting = run.store.fitting()?;
+        *prepared.sizes.lock() = Some(fitting.clone());
+        *prepared.learned.lock() = Some(fitting);
     }
     if run.drained.block_rows.is_some() {
         *prepared.block_rows.lock() = run.drained.block_rows;

@@ -15,7 +15,7 @@ use super::actions::Occasion;
 use super::blocks::Blocks;
 use super::draining::{Drained, Draining};
 use super::launcher::Launcher;
-use super::store::StateStore;
+use super::store::{Known, StateStore};
 use super::{Prepared, Setting};
 use crate::delivery::Rows as Outlet;
 use crate::error::{EngineError, FallbackReason};
@@ -80,17 +80,12 @@ struct Chain<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(
-        prepared: &'a Prepared,
-        setting: Setting<'a>,
-        capacities: Option<Vec<u64>>,
-        fields: &[Field],
-    ) -> Run<'a> {
+    pub fn new(prepared: &'a Prepared, setting: Setting<'a>, known: Known, fields: &[Field]) -> Run<'a> {
         let program = &prepared.program;
         Run {
             setting,
             prepared,
-            store: StateStore::new(program, &setting, capacities),
+            store: StateStore::new(program, &setting, known),
             launcher: Launcher::new(program, setting),
             drained: Drained::new(fields),
             group: &[],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::buffer::MutableBuffer;
 use kelpie_compile::context::HeapPart;
-use kelpie_compile::pipeline::{Growth, Program};
+use kelpie_compile::pipeline::{CapacityClass, Growth, Program};
 use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
 
 use super::Setting;
@@ -18,6 +18,15 @@ use crate::heap::{HeapMark, TextHeap};
 /// Elements that a state keeps free a CPU worker, beside a quarter of what it held: a worker may leave a part of a chunk of
 /// places unused (`table::rows`).
 const FITTING_SLACK: u64 = 1 << 10;
+
+/// What is known of the capacities that fit.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// Of this program.
+    pub own: Option<Vec<u64>>,
+    /// Of one that differs in constants only.
+    pub alike: Option<Vec<u64>>,
+}
 
 /// The buffers of one execution of a stage.
 #[derive(Debug)]
@@ -37,14 +46,27 @@ pub(super) struct StateStore<'a> {
 impl<'a> StateStore<'a> {
     /// A store without buffers. It starts with the capacities that are known to fit, else with what the program says, but no
     /// more bytes than the movement allows where less may do.
-    pub fn new(program: &'a Program, setting: &Setting<'a>, learned: Option<Vec<u64>>) -> StateStore<'a> {
+    pub fn new(program: &'a Program, setting: &Setting<'a>, known: Known) -> StateStore<'a> {
         let most = setting.movement.initial_bytes;
+        let capacities = known.own.unwrap_or_else(|| {
+            let mut capacities = initial(program, most);
+            // Where memory is short, tables are only as large as they must be.
+            let alike = known.alike.filter(|alike| most.is_none() && alike.len() == capacities.len());
+            let growing =
+                |class: &CapacityClass| matches!(class.growth, Growth::Table(_) | Growth::Counted(_));
+            for ((class, capacity), alike) in
+                program.classes.iter().zip(&mut capacities).zip(alike.iter().flatten())
+            {
+                *capacity = if growing(class) { (*capacity).max(*alike) } else { *capacity };
+            }
+            capacities
+        });
         StateStore {
             device: setting.stream.device(),
             stream: setting.stream,
             cache: setting.cache,
             program,
-            capacities: learned.unwrap_or_else(|| initial(program, most)),
+            capacities,
             buffers: vec![None; program.states.len()],
             heap: TextHeap::new(most),
         }
