@@ -60,6 +60,8 @@ pub struct KelpieExec {
     run: Arc<Mutex<Option<Run>>>,
     /// Whether any copy of it ran on DataFusion's operators.
     fell_back: Arc<AtomicBool>,
+    /// What EXPLAIN says of the variants, where the plan is explained.
+    foreseen: Option<String>,
 }
 
 /// What an execution did.
@@ -113,7 +115,17 @@ impl KelpieExec {
             metrics: ExecutionPlanMetricsSet::new(),
             run: Arc::default(),
             fell_back: Arc::default(),
+            foreseen: None,
         }
+    }
+
+    /// The same, with what will most likely be chosen for it; nothing of it is read.
+    pub(crate) fn explained(self, options: &KelpieOptions) -> KelpieExec {
+        // Only statistics are asked for, so that any context will do.
+        let context = Arc::new(TaskContext::default());
+        let query = self.query_with(&context, options);
+        let foreseen = query.ok().and_then(|query| self.engine.foresee(&query).ok());
+        KelpieExec { foreseen: foreseen.as_ref().map(report::foreseen_line), ..self }
     }
 
     /// The sub-plan that it replaces.
@@ -148,10 +160,14 @@ impl KelpieExec {
 
     /// The engine's query in a task context.
     pub(crate) fn query(&self, context: &Arc<TaskContext>) -> Result<Query> {
+        self.query_with(context, &KelpieOptions::of(context.session_config().options()))
+    }
+
+    fn query_with(&self, context: &Arc<TaskContext>, options: &KelpieOptions) -> Result<Query> {
         let Ok(runtime) = Handle::try_current() else {
             return exec_err!("KelpieExec must be executed on a Tokio runtime");
         };
-        let options = KelpieOptions::of(context.session_config().options()).query;
+        let options = options.query.clone();
         let tables = self.translated.tables.iter();
         let sources = tables.map(|table| table.bind(Arc::clone(context), runtime.clone())).collect();
         Ok(Query { plan: self.translated.plan.clone(), sources, options })
@@ -187,6 +203,7 @@ impl KelpieExec {
             metrics: ExecutionPlanMetricsSet::new(),
             run: Arc::default(),
             fell_back: Arc::clone(&self.fell_back),
+            foreseen: self.foreseen.clone(),
         }
     }
 
@@ -280,7 +297,11 @@ impl DisplayAs for KelpieExec {
         for line in report::derived_lines(&self.translated) {
             write!(f, "\n{indent}| {line}")?;
         }
-        if let Some(run) = self.last_run() {
+        let run = self.last_run();
+        if let (Some(line), None) = (&self.foreseen, &run) {
+            write!(f, "\n{indent}* {line}")?;
+        }
+        if let Some(run) = run {
             for line in report::run_lines(&run) {
                 write!(f, "\n{indent}* {line}")?;
             }

@@ -14,7 +14,7 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
     ReplaceChildrenOptions, SendableRecordBatchStream,
 };
-use kelpie_engine::{QueryMetrics, Traffic};
+use kelpie_engine::{Choice, Foreseen, QueryMetrics, Traffic};
 
 use crate::derived::Derived;
 use crate::exec::Run;
@@ -134,6 +134,19 @@ pub(crate) fn derived_lines(translated: &Translated) -> Vec<String> {
     translated.tables.iter().flat_map(of_table).collect()
 }
 
+/// What is known of the variants before anything is read.
+pub(crate) fn foreseen_line(foreseen: &Foreseen) -> String {
+    match foreseen {
+        Foreseen::Genome(genome) => format!("variants, by what is known now: {}", chosen(&genome.0)),
+        Foreseen::After(what) => format!("variants are chosen when {what}"),
+    }
+}
+
+fn chosen(choices: &[Choice]) -> String {
+    let chosen = choices.iter().map(|choice| format!("{}={}", choice.qualified(), choice.value));
+    chosen.collect::<Vec<_>>().join(", ")
+}
+
 /// One line a pipeline of an execution.
 pub(crate) fn run_lines(run: &Run) -> Vec<String> {
     if let Some(reason) = &run.fallback {
@@ -175,8 +188,7 @@ pub(crate) fn run_lines(run: &Run) -> Vec<String> {
     let mut lines: Vec<String> = pipelines.iter().enumerate().map(line).collect();
     let m = &run.metrics;
     if !m.variants.is_empty() {
-        let chosen = m.variants.iter().map(|choice| format!("{}={}", choice.qualified(), choice.value));
-        lines.push(format!("variants: {}", chosen.collect::<Vec<_>>().join(", ")));
+        lines.push(format!("variants: {}", chosen(&m.variants)));
     }
     lines.extend(m.steps.iter().map(|step| format!("memory: {step}")));
     lines.push(format!(

@@ -116,7 +116,11 @@ impl Replacer<'_> {
         let (translated, refused) = refined(node, translated, self.engine);
         if refused.is_empty() {
             let (node, engine) = (Arc::clone(node), Arc::clone(self.engine));
-            return Some(Arc::new(KelpieExec::new(node, translated, engine, place.depth)));
+            let compiled = KelpieExec::new(node, translated, engine, place.depth);
+            return Some(match self.options.explaining {
+                true => Arc::new(compiled.explained(self.options)),
+                false => Arc::new(compiled),
+            });
         }
         refused.into_iter().for_each(|reason| self.reasons.push(reason));
         None

@@ -157,6 +157,22 @@ impl ColumnCache {
         self.state.lock().drop_orphans();
     }
 
+    /// A column (position in the source) that lies on the device, where it does.
+    pub(crate) fn resident(
+        &self,
+        device: &Arc<dyn Device>,
+        source: &dyn TableSource,
+        column: usize,
+    ) -> Option<Arc<ResidentColumn>> {
+        let identity = Arc::from(source.identity()?);
+        let key =
+            Key { device: address(device), identity, column: source.column_key(column)?, on_host: false };
+        match self.state.lock().entries.get(&key)? {
+            Entry::Ready { column, .. } => Some(Arc::clone(column)),
+            Entry::Loading => None,
+        }
+    }
+
     /// Columns (positions in the source) of every row, from the cache or the source. The missing ones are read in one
     /// pass; columns that another query is reading are waited for.
     pub fn load(
