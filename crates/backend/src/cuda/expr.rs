@@ -271,7 +271,8 @@ impl FunctionPrinter<'_> {
 
     fn bitcast(&self, a: Handle<Value>, to: Type) -> Text {
         let from = self.ty(a);
-        let (Type::Scalar(source), Type::Scalar(target)) = (from, to) else {
+        // Of a vector one element is printed at a time, whose type is known by `ty` as a scalar's.
+        let (Type::Scalar(source), Type::Scalar(target) | Type::Vector(target, _)) = (from, to) else {
             return Text::compound(format!("({}){}", types::name(self.module, to), self.operand(a)));
         };
         let text = self.text(a);

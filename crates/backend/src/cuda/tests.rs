@@ -173,6 +173,15 @@ fn loads_stay_before_later_stores() {
 }
 
 #[test]
+fn vectors_are_cast_bit_by_bit() {
+    let text = include_str!("../../../device/tests/kir/vector_bitcast_f64x4.kir");
+    let text = print(&validate(text::parse(text).unwrap()).unwrap()).unwrap();
+    assert_eq!(text.matches("= ::__double_as_longlong(").count(), 4, "{text}");
+    assert_eq!(text.matches("= u64(::__double_as_longlong(").count(), 4, "{text}");
+    assert_eq!(text.matches("::__longlong_as_double(").count(), 8, "{text}");
+}
+
+#[test]
 fn filtered_sum_is_readable() {
     let module = validate(filtered_sum()).unwrap();
     insta::assert_snapshot!("cuda_filtered_sum", print(&module).unwrap());
