@@ -34,6 +34,8 @@ const DIRECT_LIMIT: u64 = 1 << 28;
 const SLOT_BYTES: u64 = 4;
 /// Slots a row that a direct-addressed index may have, at most.
 const DIRECT_SLOTS_PER_ROW: u64 = 8;
+/// Slots that a direct-addressed index may have whatever the rows: they stay in a second-level cache, and a lookup is one load.
+const ALWAYS_DIRECT_SLOTS: u64 = 1 << 16;
 
 /// An index over the first columns of a store, which are its keys.
 #[derive(Debug, Clone)]
@@ -484,7 +486,7 @@ fn form(
         Some(most) if slots * SLOT_BYTES > most => Err(format!("memory for {slots} slots")),
         _ => Ok((range, slots)),
     });
-    let most = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(1024);
+    let most = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(ALWAYS_DIRECT_SLOTS);
     let rule = match &direct {
         Ok((_, slots)) if *slots <= most => (IndexForm::Direct, "a dense range of keys"),
         Ok(_) => (IndexForm::Hash, "a sparse range of keys"),
