@@ -24,7 +24,7 @@ pub enum Storage {
     Fixed {
         /// The stored scalar: the narrowest that fits.
         scalar: Scalar,
-        /// A base other than 0 is to be added.
+        /// A base other than 0 is to be added: the least value of the column's range.
         has_base: bool,
     },
     /// Text: row i is `bytes[offsets[i]..offsets[i + 1]]`.

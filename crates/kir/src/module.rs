@@ -170,6 +170,19 @@ pub enum CompareOp {
     Ge,
 }
 
+impl CompareOp {
+    /// The comparison that is the same with its operands exchanged.
+    pub fn mirrored(self) -> CompareOp {
+        match self {
+            CompareOp::Lt => CompareOp::Gt,
+            CompareOp::Le => CompareOp::Ge,
+            CompareOp::Gt => CompareOp::Lt,
+            CompareOp::Ge => CompareOp::Le,
+            CompareOp::Eq | CompareOp::Ne => self,
+        }
+    }
+}
+
 /// Where a thread is. All are `u32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Builtin {

@@ -7,8 +7,8 @@ use kelpie_kir::{Scalar, Type};
 
 use super::row::missing;
 use super::{
-    Argument, Case, ColumnPart, Context, DictionaryCode, Lowered, Origin, Repr, RowLayer, Text, Unsupported,
-    register_of,
+    Argument, Case, ColumnPart, Context, DictionaryCode, Lowered, Origin, Repr, RowLayer, StoredIntegers,
+    Text, Unsupported, register_of,
 };
 use crate::layout::{ColumnLayout, Storage};
 use crate::types::{DataType, Range};
@@ -39,6 +39,11 @@ impl RowLayer for ScanRow {
 
     fn has_codes(&self, column: usize) -> bool {
         self.layouts.get(column).is_some_and(|layout| matches!(layout.storage, Storage::Dictionary { .. }))
+    }
+
+    fn load_stored(&self, cx: &mut Context<'_>, column: usize) -> Option<StoredIntegers> {
+        cx.wide()?;
+        cx.load_stored((self.scan, column), self.layouts.get(column)?, self.row)
     }
 
     fn load_code(&self, cx: &mut Context<'_>, column: usize) -> Option<(DictionaryCode, Option<V>)> {
@@ -92,6 +97,28 @@ impl Context<'_> {
                 Lowered { repr: Repr::Text(text), valid, range: None }
             }
         }
+    }
+
+    /// Integers of up to 32 bits as they are stored, whose bounds are known.
+    fn load_stored(
+        &mut self,
+        (scan, column): (usize, usize),
+        layout: &ColumnLayout,
+        row: V,
+    ) -> Option<StoredIntegers> {
+        let Storage::Fixed { scalar, has_base } = layout.storage else { return None };
+        let range = layout.range.filter(|_| scalar.is_integer() && scalar.bits() <= 32)?;
+        let part = |part| Argument::Column { scan, column, part };
+        let data = self.argument("data", Type::global(scalar), part(ColumnPart::Data));
+        let value = self.load_elements(data, row);
+        let valid = layout.has_nulls.then(|| self.load_validity((scan, column), row));
+        if !has_base {
+            return Some(StoredIntegers { value, valid, base: None, bounds: range });
+        }
+        let most = range.max.checked_sub(range.min)?;
+        let base = Argument::ColumnBase { scan, column, scalar: Scalar::I64 };
+        let base = Some(self.argument("base", Scalar::I64, base));
+        Some(StoredIntegers { value, valid, base, bounds: Range { min: 0, max: most } })
     }
 
     /// The text of a dictionary's entry.

@@ -21,7 +21,7 @@ use crate::types::Range;
 
 pub(crate) use self::row::{Origin, RowLayer};
 pub use self::value::{Case, DictionaryCode, Lowered, Repr, Text, register_of, register_type};
-pub(crate) use self::wide::WIDE_ROWS;
+pub(crate) use self::wide::{StoredIntegers, WIDE_ROWS};
 pub use crate::program::{Argument, ColumnPart, Constant, HeapPart, Status};
 pub use crate::unsupported::Unsupported;
 

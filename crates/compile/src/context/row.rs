@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use kelpie_kir::builder::V;
 
-use super::{Context, DictionaryCode, Lowered, Unsupported};
+use super::{Context, DictionaryCode, Lowered, StoredIntegers, Unsupported};
 use crate::expr::{Expr, ExprKind, columns_read};
 use crate::types::Range;
 
@@ -41,6 +41,11 @@ pub(crate) trait RowLayer: fmt::Debug {
 
     /// Code and validity of such a column, where they can be loaded without the text.
     fn load_code(&self, _cx: &mut Context<'_>, _column: usize) -> Option<(DictionaryCode, Option<V>)> {
+        None
+    }
+
+    /// The integers of a column that lies in memory as they lie there, where the current row is wide.
+    fn load_stored(&self, _cx: &mut Context<'_>, _column: usize) -> Option<StoredIntegers> {
         None
     }
 }
@@ -164,13 +169,23 @@ impl Context<'_> {
     }
 
     fn layer_is_stored(&self, layer: usize, index: usize) -> bool {
-        match self.layers.get(layer).and_then(|this| this.origin(index)) {
-            Some(Origin::Memory) => true,
-            Some(Origin::Below(column)) => {
-                layer.checked_sub(1).is_some_and(|below| self.layer_is_stored(below, column))
-            }
-            Some(Origin::Value(_) | Origin::Computed(_)) | None => false,
+        self.memory_layer(layer, index).is_some()
+    }
+
+    /// The layer and position where a column lies in memory as it is.
+    fn memory_layer(&self, layer: usize, index: usize) -> Option<(usize, usize)> {
+        match self.layers.get(layer)?.origin(index)? {
+            Origin::Memory => Some((layer, index)),
+            Origin::Below(column) => self.memory_layer(layer.checked_sub(1)?, column),
+            Origin::Value(_) | Origin::Computed(_) => None,
         }
+    }
+
+    /// Column `index` of the current row as it lies in memory, where that is possible.
+    pub(crate) fn stored_integers(&mut self, index: usize) -> Option<StoredIntegers> {
+        let (layer, index) = self.memory_layer(self.current, index)?;
+        let layer = Rc::clone(self.layers.get(layer)?);
+        layer.load_stored(self, index)
     }
 
     /// Whether `test` holds for an expression over the current row, or for one that a column of it is yet to be computed by.

@@ -7,15 +7,29 @@
 //! [`supports_wide_rows`](crate::lower::supports_wide_rows).
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Scalar, Type};
+use kelpie_kir::{Pointee, ReduceOp, Scalar, Type};
 
 use super::Context;
+use crate::types::Range;
 
 /// Rows of a wide row, whose first has a number that is a multiple of this. Eight validity bits are one byte.
 pub(crate) const WIDE_ROWS: u8 = 8;
 
 /// Bytes of the widest load: the buffers of columns begin at multiples of it.
 const WIDEST_LOAD: u32 = 16;
+
+/// Integers of a wide row as they lie in memory: narrower than in registers, so that more of them are compared at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredIntegers {
+    /// What is stored: a vector.
+    pub value: V,
+    /// Which are not NULL.
+    pub valid: Option<V>,
+    /// What is to be added, `i64`, where that is not 0.
+    pub base: Option<V>,
+    /// Bounds of what is stored under what is not NULL.
+    pub bounds: Range,
+}
 
 impl Context<'_> {
     /// How many rows the current one stands for, where it is wide.
@@ -45,7 +59,7 @@ impl Context<'_> {
     pub(crate) fn count_rows(&mut self, condition: Option<V>, rows: u8, scalar: Scalar) -> V {
         let Some(condition) = condition else { return self.builder.int(scalar, rows) };
         let mask = self.each_row(condition);
-        let count = self.builder.reduce(kelpie_kir::ReduceOp::Count, mask);
+        let count = self.builder.reduce(ReduceOp::Count, mask);
         self.builder.convert(count, scalar)
     }
 
@@ -58,7 +72,7 @@ impl Context<'_> {
             return self.builder.load_vector_read_only(pointer, rows);
         }
         let bytes = match self.builder.ty(array) {
-            Type::Ptr(_, kelpie_kir::Pointee::Scalar(scalar)) => scalar.bytes(),
+            Type::Ptr(_, Pointee::Scalar(scalar)) => scalar.bytes(),
             _ => 1,
         };
         self.builder.load_vector_aligned(pointer, rows, (bytes * u32::from(rows)).min(WIDEST_LOAD))

@@ -30,7 +30,7 @@ fn compared(op: CompareOp, a: &Expr, b: &Expr, ranges: &dyn Fn(usize) -> Option<
     let (column, op, literal) = match (&a.kind, &b.kind) {
         (ExprKind::Column(column), ExprKind::Literal(Literal::Int(literal))) => (*column, op, Some(*literal)),
         (ExprKind::Literal(Literal::Int(literal)), ExprKind::Column(column)) => {
-            (*column, mirrored(op), Some(*literal))
+            (*column, op.mirrored(), Some(*literal))
         }
         (ExprKind::Column(column), _) => (*column, op, None),
         _ => return UNKNOWN,
@@ -47,16 +47,6 @@ fn compared(op: CompareOp, a: &Expr, b: &Expr, ranges: &dyn Fn(usize) -> Option<
         (CompareOp::Gt, Some(literal)) => 1.0 - below(literal.saturating_add(1)),
         (CompareOp::Ge, Some(literal)) => 1.0 - below(literal),
         (_, None) => UNKNOWN,
-    }
-}
-
-fn mirrored(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Lt => CompareOp::Gt,
-        CompareOp::Le => CompareOp::Ge,
-        CompareOp::Gt => CompareOp::Lt,
-        CompareOp::Ge => CompareOp::Le,
-        CompareOp::Eq | CompareOp::Ne => op,
     }
 }
 

@@ -7,11 +7,11 @@ use kelpie_kir::{BinaryOp, CompareOp, Scalar};
 use super::literal;
 use super::text;
 use super::value::{boolean, both, lower_scalar, scalar, unsupported, wider};
-use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
+use crate::context::{Context, Lowered, Repr, StoredIntegers, Unsupported, register_of};
 use crate::expr::range::literal_class;
 use crate::expr::{Expr, ExprKind};
 use crate::lower::lower as lower_expr;
-use crate::types::{DataType, Literal};
+use crate::types::{DataType, Literal, Range};
 
 /// Lowers `left op right`.
 pub(super) fn lower(
@@ -84,6 +84,9 @@ fn integers(
     left: &Expr,
     right: &Expr,
 ) -> Result<Comparison, Unsupported> {
+    if let Some(compared) = stored(cx, op, left, right) {
+        return Ok(compared);
+    }
     match (&left.kind, &right.kind) {
         (_, ExprKind::Literal(Literal::Int(literal))) => {
             let (a, a_valid) = lower_scalar(cx, left)?;
@@ -100,6 +103,66 @@ fn integers(
             let (a, b) = unify(cx, a, b);
             Ok((cx.builder.compare(op, a, b), a_valid, b_valid))
         }
+    }
+}
+
+/// Of a wide row: a column as it is stored with a literal, which is made a stored value instead. `None` where that is not
+/// possible.
+fn stored(cx: &mut Context<'_>, op: CompareOp, left: &Expr, right: &Expr) -> Option<Comparison> {
+    let (column, op, literal) = match (&left.kind, &right.kind) {
+        (ExprKind::Column(column), ExprKind::Literal(Literal::Int(literal))) => (*column, op, *literal),
+        (ExprKind::Literal(Literal::Int(literal)), ExprKind::Column(column)) => {
+            (*column, op.mirrored(), *literal)
+        }
+        _ => return None,
+    };
+    // Differences of such numbers fit 64 bits.
+    let small = Range { min: -(1 << 62), max: 1 << 62 };
+    let range = cx.column_range(column)?;
+    if cx.wide().is_none() || !literal_class(literal).union(range).within(small) {
+        return None;
+    }
+    let StoredIntegers { value, valid, base, bounds } = cx.stored_integers(column)?;
+    let scalar = cx.builder.scalar(value);
+    let most = scalar_range(scalar).max;
+    // The greatest number of the stored type stands for what no row has.
+    if bounds.max >= most {
+        return None;
+    }
+    let limit = literal::in_register(cx, literal, Scalar::I64);
+    let b = &mut *cx.builder;
+    let mut limit = base.map_or(limit, |base| b.sub(limit, base));
+    let (op, is_next) = match op {
+        CompareOp::Le => (CompareOp::Lt, true),
+        CompareOp::Gt => (CompareOp::Ge, true),
+        op => (op, false),
+    };
+    if is_next {
+        let one = b.i64(1);
+        limit = b.add(limit, one);
+    }
+    let (least, most) = (b.int(Scalar::I64, scalar_range(scalar).min), b.int(Scalar::I64, most));
+    let limit = match op {
+        CompareOp::Eq | CompareOp::Ne => {
+            let (above, below) = (b.ge(limit, least), b.lt(limit, most));
+            let is_stored = b.and(above, below);
+            b.select(is_stored, limit, most)
+        }
+        _ => {
+            let limit = b.binary(BinaryOp::Max, limit, least);
+            b.binary(BinaryOp::Min, limit, most)
+        }
+    };
+    let limit = b.convert(limit, scalar);
+    Some((b.compare(op, value, limit), valid, None))
+}
+
+/// The numbers of an integer type of up to 32 bits.
+fn scalar_range(scalar: Scalar) -> Range {
+    let bits = scalar.bits();
+    match scalar.is_signed() {
+        true => Range { min: -(1i128 << (bits - 1)), max: (1i128 << (bits - 1)) - 1 },
+        false => Range { min: 0, max: (1i128 << bits) - 1 },
     }
 }
 
