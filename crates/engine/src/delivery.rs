@@ -48,7 +48,7 @@ impl Default for Batches {
 }
 
 /// Takes the rows of a plan in order.
-pub(crate) trait Rows {
+pub(crate) trait RowReceiver {
     /// Takes the next rows.
     fn take(&mut self, batch: RecordBatch) -> Result<(), EngineError>;
     /// Leaves out as many of the next `rows` rows as are not wanted, from the first on: how many.
@@ -68,7 +68,7 @@ pub(crate) trait Rows {
 }
 
 /// Takes a batch of any size, in batches of the size that is wanted.
-pub(crate) fn take_cut(out: &mut dyn Rows, batch: RecordBatch) -> Result<(), EngineError> {
+pub(crate) fn take_cut(out: &mut dyn RowReceiver, batch: RecordBatch) -> Result<(), EngineError> {
     let Batches { rows, text_bytes, .. } = out.batches();
     let mut start = out.skip(batch.num_rows() as u64) as usize;
     while start < batch.num_rows() && !out.is_full() {
@@ -112,7 +112,7 @@ impl<'a> Outlet<'a> {
     }
 }
 
-impl Rows for Outlet<'_> {
+impl RowReceiver for Outlet<'_> {
     fn take(&mut self, batch: RecordBatch) -> Result<(), EngineError> {
         if self.cancel.is_cancelled() {
             return Err(EngineError::Cancelled);
@@ -151,7 +151,7 @@ impl Collected {
     }
 }
 
-impl Rows for Collected {
+impl RowReceiver for Collected {
     fn take(&mut self, batch: RecordBatch) -> Result<(), EngineError> {
         self.batches.push(batch);
         Ok(())
@@ -175,7 +175,7 @@ impl Rows for Collected {
 
 /// Passes some rows of a range on, the first of which has number 0.
 pub(crate) struct Window<'a> {
-    rows: &'a mut dyn Rows,
+    rows: &'a mut dyn RowReceiver,
     wanted: Range<u64>,
     /// Rows that were taken or left out.
     taken: u64,
@@ -183,14 +183,14 @@ pub(crate) struct Window<'a> {
 
 impl<'a> Window<'a> {
     /// Rows `skip..skip + fetch`.
-    pub(crate) fn new(rows: &'a mut dyn Rows, skip: usize, fetch: Option<usize>) -> Window<'a> {
+    pub(crate) fn new(rows: &'a mut dyn RowReceiver, skip: usize, fetch: Option<usize>) -> Window<'a> {
         let start = skip as u64;
         let end = fetch.map_or(u64::MAX, |fetch| start.saturating_add(fetch as u64));
         Window { rows, wanted: start..end, taken: 0 }
     }
 }
 
-impl Rows for Window<'_> {
+impl RowReceiver for Window<'_> {
     fn take(&mut self, batch: RecordBatch) -> Result<(), EngineError> {
         let count = batch.num_rows() as u64;
         let place = |row: u64| row.saturating_sub(self.taken).min(count) as usize;
@@ -225,11 +225,11 @@ impl Rows for Window<'_> {
 
 /// Passes batches on as something makes them: with other columns, the same rows.
 pub(crate) struct Mapped<'a> {
-    pub(crate) rows: &'a mut dyn Rows,
+    pub(crate) rows: &'a mut dyn RowReceiver,
     pub(crate) map: &'a dyn Fn(&RecordBatch) -> Result<RecordBatch, EngineError>,
 }
 
-impl Rows for Mapped<'_> {
+impl RowReceiver for Mapped<'_> {
     fn take(&mut self, batch: RecordBatch) -> Result<(), EngineError> {
         self.rows.take((self.map)(&batch)?)
     }

@@ -17,7 +17,7 @@ use kelpie_compile::variant::Genome;
 use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 use kelpie_kir::text;
 
-use crate::delivery::{Collected, Mapped, Rows, Window, take_cut};
+use crate::delivery::{Collected, Mapped, RowReceiver, Window, take_cut};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::identity::{self, Digest};
@@ -46,7 +46,7 @@ pub(crate) struct Execution<'a> {
 
 impl Execution<'_> {
     /// Hands the rows of a plan to `out`, in their order where they have one.
-    pub(crate) fn run(&mut self, plan: &Plan, out: &mut dyn Rows) -> Result<(), EngineError> {
+    pub(crate) fn run(&mut self, plan: &Plan, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
         match plan {
             Plan::Sort { input, keys, fetch } => self.sort(input, keys, *fetch, out),
             Plan::Limit { input, skip, fetch } => self.limit(input, *skip, *fetch, out),
@@ -90,7 +90,7 @@ impl Execution<'_> {
         input: &Plan,
         skip: usize,
         fetch: Option<usize>,
-        out: &mut dyn Rows,
+        out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
         let rows = fetch.map(|fetch| fetch.saturating_add(skip));
         let mut out = Window::new(out, skip, fetch);
@@ -114,7 +114,7 @@ impl Execution<'_> {
         input: &Plan,
         keys: &[SortKey],
         fetch: Option<usize>,
-        out: &mut dyn Rows,
+        out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
         let width = input.fields().len();
         let (input, keys) = with_key_columns(input, keys);
@@ -142,7 +142,7 @@ impl Execution<'_> {
         rows: &[RecordBatch],
         keys: &[SortKey],
         fetch: Option<usize>,
-        out: &mut dyn Rows,
+        out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
         let start = Instant::now();
         let sort = |batch: &RecordBatch| host::sort(batch, keys, fetch);
@@ -157,7 +157,7 @@ impl Execution<'_> {
         prepared: &Prepared,
         plan: &Plan,
         (loaded, movement): (&[Loaded], Movement),
-        out: &mut dyn Rows,
+        out: &mut dyn RowReceiver,
     ) -> Result<Outcome, EngineError> {
         let setting = Setting {
             stream: self.stream.as_ref(),
@@ -228,7 +228,7 @@ impl Execution<'_> {
 
     /// Compiles and runs a plan without sort and limit but on top. Where device memory is short, with more and more effort.
     /// Only until rows went out: then nothing may make them again.
-    pub(crate) fn stage(&mut self, plan: &Plan, out: &mut dyn Rows) -> Result<(), EngineError> {
+    pub(crate) fn stage(&mut self, plan: &Plan, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
         let (device, model) = (&self.device, self.options.macro_model);
         let key = identity::effort(plan, (&device.name(), device.memory().1), model);
         let known = self.engine.efforts.lock().get(&key).copied().unwrap_or_default();
@@ -267,7 +267,12 @@ impl Execution<'_> {
     }
 
     /// Runs a plan for which this device's memory is too small on the CPU.
-    fn elsewhere(&mut self, plan: &Plan, error: DeviceError, out: &mut dyn Rows) -> Result<(), EngineError> {
+    fn elsewhere(
+        &mut self,
+        plan: &Plan,
+        error: DeviceError,
+        out: &mut dyn RowReceiver,
+    ) -> Result<(), EngineError> {
         if self.device.kind() == DeviceKind::Cpu {
             return Err(FallbackReason::DeviceMemory(error).into());
         }
@@ -282,7 +287,12 @@ impl Execution<'_> {
         outcome
     }
 
-    fn try_stage(&mut self, plan: &Plan, effort: Effort, out: &mut dyn Rows) -> Result<(), EngineError> {
+    fn try_stage(
+        &mut self,
+        plan: &Plan,
+        effort: Effort,
+        out: &mut dyn RowReceiver,
+    ) -> Result<(), EngineError> {
         let movement = effort.movement(&self.options, &self.device);
         let (device, options) = (Arc::clone(&self.device), self.options.clone());
         let ahead = &Ahead { plan, device, options, direct_bytes: movement.initial_bytes };
@@ -317,7 +327,7 @@ impl Execution<'_> {
         plan: &Plan,
         loaded: &[Loaded],
         movement: Movement,
-        out: &mut dyn Rows,
+        out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
         let infos = stage::describe(loaded);
         // Whether keys are unique is the data's, however it is computed.

@@ -13,7 +13,7 @@ use arrow::row::{RowConverter, SortField};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::SortKey;
 
-use crate::delivery::{Rows, take_cut};
+use crate::delivery::{RowReceiver, take_cut};
 use crate::error::EngineError;
 
 /// Rows that are merged into one batch, at least.
@@ -35,7 +35,7 @@ pub fn merge(
     runs: &[RecordBatch],
     keys: &[SortKey],
     fetch: Option<usize>,
-    out: &mut dyn Rows,
+    out: &mut dyn RowReceiver,
 ) -> Result<(), EngineError> {
     let Some(first) = runs.first() else { return Ok(()) };
     if runs.len() == 1 {

@@ -17,7 +17,7 @@ use kelpie_kir::{Module, Scalar, Target};
 use parking_lot::Mutex;
 
 use crate::columns::ColumnCache;
-use crate::delivery::{Collected, Outlet, Rows};
+use crate::delivery::{Collected, Outlet, RowReceiver};
 use crate::devices::{DeviceState, Devices};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
@@ -164,7 +164,7 @@ impl Engine {
         &self,
         query: &Query,
         cancel: &CancelToken,
-        rows: &mut dyn Rows,
+        rows: &mut dyn RowReceiver,
     ) -> Result<QueryMetrics, EngineError> {
         let mut execution = self.begin(query, cancel, None)?;
         let done = with_room(&query.plan, || execution.run(&query.plan, rows));

@@ -13,7 +13,7 @@ use kelpie_compile::pipeline::{OutputColumn, OutputLayout, OutputStorage};
 use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
 use kelpie_kir::Scalar;
 
-use crate::delivery::{self, Rows, take_cut};
+use crate::delivery::{self, RowReceiver, take_cut};
 use crate::error::{EngineError, QueryError};
 
 /// Texts that lie no further apart in a heap than this are read together.
@@ -126,7 +126,7 @@ pub struct ResultReader<'a> {
 }
 
 /// The rows of a piece of a column, before its texts are read.
-enum Part {
+enum ColumnPiece {
     Whole(ArrayRef),
     Text { offsets: ScalarBuffer<u64>, lengths: ScalarBuffer<u32>, nulls: Option<NullBuffer>, heap: usize },
 }
@@ -134,7 +134,7 @@ enum Part {
 impl ResultReader<'_> {
     /// Hands the first `rows` rows to `out`. The device is asked twice for each piece: for the columns, and for the bytes
     /// of texts. What `out` leaves out is not read.
-    pub fn deliver(&self, rows: u64, out: &mut dyn Rows) -> Result<Reading, EngineError> {
+    pub fn deliver(&self, rows: u64, out: &mut dyn RowReceiver) -> Result<Reading, EngineError> {
         let rows = self.layout.limit.map_or(rows, |limit| rows.min(limit));
         let width: u64 = self.layout.columns.iter().map(row_bytes).sum();
         let batch_rows = out.batches().rows.max(1) as u64;
@@ -152,7 +152,7 @@ impl ResultReader<'_> {
     fn deliver_piece(
         &self,
         rows: Range<u64>,
-        out: &mut dyn Rows,
+        out: &mut dyn RowReceiver,
         reading: &mut Reading,
     ) -> Result<(), EngineError> {
         let start = Instant::now();
@@ -175,7 +175,7 @@ impl ResultReader<'_> {
     }
 
     /// What is read of each column but the bytes of texts.
-    fn parts(&self, rows: &Range<u64>, count: usize) -> Result<Vec<Part>, EngineError> {
+    fn parts(&self, rows: &Range<u64>, count: usize) -> Result<Vec<ColumnPiece>, EngineError> {
         let range = |bytes: u64| (rows.start * bytes) as usize..(rows.end * bytes) as usize;
         let mut wanted = Vec::new();
         for column in &self.layout.columns {
@@ -196,18 +196,18 @@ impl ResultReader<'_> {
             .map(|(index, field)| match self.layout.columns.get(index) {
                 Some(column) => part(column, count, &mut read),
                 // A pipeline whose source is empty at compile time may have declared no columns.
-                None => Ok(Part::Whole(new_null_array(field.data_type(), count))),
+                None => Ok(ColumnPiece::Whole(new_null_array(field.data_type(), count))),
             })
             .collect()
     }
 
     /// Rows of a piece as a batch.
-    fn batch(&self, parts: &[Part], rows: Range<usize>) -> Result<RecordBatch, EngineError> {
+    fn batch(&self, parts: &[ColumnPiece], rows: Range<usize>) -> Result<RecordBatch, EngineError> {
         let count = rows.end - rows.start;
-        let array = |part: &Part| match part {
-            Part::Whole(array) if array.len() == count => Ok(Arc::clone(array)),
-            Part::Whole(array) => Ok(array.slice(rows.start, count)),
-            Part::Text { offsets, lengths, nulls, heap } => {
+        let array = |part: &ColumnPiece| match part {
+            ColumnPiece::Whole(array) if array.len() == count => Ok(Arc::clone(array)),
+            ColumnPiece::Whole(array) => Ok(array.slice(rows.start, count)),
+            ColumnPiece::Text { offsets, lengths, nulls, heap } => {
                 let nulls = nulls.as_ref().map(|nulls| nulls.slice(rows.start, count));
                 self.texts(*heap, &offsets[rows.clone()], &lengths[rows.clone()], nulls)
             }
@@ -270,10 +270,10 @@ fn row_bytes(column: &OutputColumn) -> u64 {
 }
 
 /// The end of as many of the rows as no column has more than `most` bytes of text in; at least one row, if there is one.
-fn cut(parts: &[Part], rows: Range<usize>, most: u64) -> usize {
+fn cut(parts: &[ColumnPiece], rows: Range<usize>, most: u64) -> usize {
     let mut end = rows.end;
     for part in parts {
-        let Part::Text { lengths, .. } = part else { continue };
+        let ColumnPiece::Text { lengths, .. } = part else { continue };
         let mut bytes = 0;
         let fits = lengths[rows.start..end].iter().take_while(|length| {
             bytes += u64::from(**length);
@@ -313,7 +313,7 @@ fn part(
     column: &OutputColumn,
     rows: usize,
     read: &mut dyn Iterator<Item = MutableBuffer>,
-) -> Result<Part, EngineError> {
+) -> Result<ColumnPiece, EngineError> {
     let mut next = || {
         let missing = || EngineError::Internal(format!("a part of column {} was not read", column.name));
         read.next().map(Buffer::from).ok_or_else(missing)
@@ -326,11 +326,11 @@ fn part(
         None => None,
     };
     Ok(match column.storage {
-        OutputStorage::Null => Part::Whole(new_null_array(&arrow_type(&column.data_type), rows)),
+        OutputStorage::Null => ColumnPiece::Whole(new_null_array(&arrow_type(&column.data_type), rows)),
         OutputStorage::Scalar(scalar, _) => {
-            Part::Whole(scalar_array(&column.data_type, scalar, next()?, rows, nulls)?)
+            ColumnPiece::Whole(scalar_array(&column.data_type, scalar, next()?, rows, nulls)?)
         }
-        OutputStorage::Text { heap, .. } => Part::Text {
+        OutputStorage::Text { heap, .. } => ColumnPiece::Text {
             offsets: ScalarBuffer::new(next()?, 0, rows),
             lengths: ScalarBuffer::new(next()?, 0, rows),
             nulls,

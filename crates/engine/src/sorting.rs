@@ -13,7 +13,7 @@ const TIE_WORDS: usize = 1 << 12;
 
 /// The first places of the order, as `u32`s, or all of them on the device.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum RowOrder {
     /// On the host.
     Host(Vec<u32>),
     /// On the device, and how many are to be delivered.
@@ -21,7 +21,7 @@ pub(crate) enum Order {
 }
 
 /// Orders `rows` rows by their words on the host.
-pub(crate) fn on_host(sorting: &Sorting, words: &[Vec<u8>], rows: usize) -> Order {
+pub(crate) fn on_host(sorting: &Sorting, words: &[Vec<u8>], rows: usize) -> RowOrder {
     let word = |index: usize, row: u32| {
         let bytes = words[index].get(row as usize * 8..row as usize * 8 + 8);
         bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
@@ -43,7 +43,7 @@ pub(crate) fn on_host(sorting: &Sorting, words: &[Vec<u8>], rows: usize) -> Orde
         None => 0,
     };
     order.truncate(if sorting.is_exact { wanted } else { end });
-    Order::Host(order.into_iter().map(|(_, row)| row).collect())
+    RowOrder::Host(order.into_iter().map(|(_, row)| row).collect())
 }
 
 /// Orders `rows` rows by their words on the device.
@@ -52,7 +52,7 @@ pub(crate) fn on_device(
     primitives: &mut Primitives<'_>,
     words: &[Buffer],
     rows: u64,
-) -> Result<Order, EngineError> {
+) -> Result<RowOrder, EngineError> {
     if u32::try_from(rows).is_err() {
         return Err(FallbackReason::Rows { what: "a sort".into(), rows, most: u32::MAX.into() }.into());
     }
@@ -63,7 +63,7 @@ pub(crate) fn on_device(
         Some(first) => primitives.end_of_tie(&first, wanted - 1, rows)?,
         None => rows,
     };
-    Ok(Order::Device(order, delivered))
+    Ok(RowOrder::Device(order, delivered))
 }
 
 impl Primitives<'_> {

@@ -28,7 +28,7 @@ pub(super) fn year_of(days: i128) -> i128 {
 
 /// A part of a date, as `i32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum CalendarPart {
     Year,
     Month,
     Day,
@@ -134,12 +134,12 @@ impl Emit<'_> {
 }
 
 /// A part of the date `days` (`i32`, in [`CHRONO_DAYS`]).
-pub(super) fn date_part(cx: &mut Context<'_>, part: Part, days: V) -> V {
+pub(super) fn date_part(cx: &mut Context<'_>, part: CalendarPart, days: V) -> V {
     let name = match part {
-        Part::Year => "date_year",
-        Part::Month => "date_month",
-        Part::Day => "date_day",
-        Part::DayOfYear => "date_day_of_year",
+        CalendarPart::Year => "date_year",
+        CalendarPart::Month => "date_month",
+        CalendarPart::Day => "date_day",
+        CalendarPart::DayOfYear => "date_day_of_year",
     };
     let int = Type::Scalar(Scalar::I32);
     let function = function(cx, name, &[("days", int)], Scalar::I32, |b| {
@@ -147,10 +147,10 @@ pub(super) fn date_part(cx: &mut Context<'_>, part: Part, days: V) -> V {
         let mut emit = Emit { b, register: Scalar::I32 };
         let (year, month, day) = emit.civil_from_days(days);
         let result = match part {
-            Part::Year => year,
-            Part::Month => month,
-            Part::Day => day,
-            Part::DayOfYear => {
+            CalendarPart::Year => year,
+            CalendarPart::Month => month,
+            CalendarPart::Day => day,
+            CalendarPart::DayOfYear => {
                 let one = emit.int(1);
                 let start = emit.days_from_civil(year, one, one);
                 let index = emit.b.sub(days, start);

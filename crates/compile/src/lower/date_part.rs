@@ -4,7 +4,7 @@ use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
 use super::cast::bounded;
-use super::civil::{self, CHRONO_DAYS, Part};
+use super::civil::{self, CHRONO_DAYS, CalendarPart};
 use super::datetime::{floor_div, ticks_of_day, ticks_of_second};
 use super::value::{Int, both, constant, either, float, int, integer, lower_int, report, unsupported};
 use crate::context::{Context, Lowered, Status, Unsupported};
@@ -84,23 +84,23 @@ fn day_part(
     let (days, valid) = representable(cx, days, valid)?;
     let bounds = |min: i32, max: i32| Range::new(min, max);
     let (value, range) = match part {
-        DatePart::Year => (civil::date_part(cx, Part::Year, days), years),
-        DatePart::Month => (civil::date_part(cx, Part::Month, days), bounds(1, 12)),
+        DatePart::Year => (civil::date_part(cx, CalendarPart::Year, days), years),
+        DatePart::Month => (civil::date_part(cx, CalendarPart::Month, days), bounds(1, 12)),
         DatePart::Quarter => {
-            let month = civil::date_part(cx, Part::Month, days);
+            let month = civil::date_part(cx, CalendarPart::Month, days);
             let (two, three) = (cx.builder.i32(2), cx.builder.i32(3));
             let shifted = cx.builder.add(month, two);
             (cx.builder.div(shifted, three), bounds(1, 4))
         }
-        DatePart::Day => (civil::date_part(cx, Part::Day, days), bounds(1, 31)),
-        DatePart::DayOfYear => (civil::date_part(cx, Part::DayOfYear, days), bounds(1, 366)),
+        DatePart::Day => (civil::date_part(cx, CalendarPart::Day, days), bounds(1, 31)),
+        DatePart::DayOfYear => (civil::date_part(cx, CalendarPart::DayOfYear, days), bounds(1, 366)),
         // 1970-01-01 was a Thursday: day 4 from Sunday, day 3 from Monday.
         DatePart::DayOfWeek => (day_of_week(cx, days, 4), bounds(0, 6)),
         DatePart::Week => (iso_week(cx, days), bounds(1, 53)),
         DatePart::IsoYear => {
             let thursday = iso_thursday(cx, days);
             let range = Range { min: years.min - 1, max: years.max + 1 };
-            (civil::date_part(cx, Part::Year, thursday), range)
+            (civil::date_part(cx, CalendarPart::Year, thursday), range)
         }
         DatePart::IsoDayOfWeek => {
             let (from_monday, one) = (day_of_week(cx, days, 3), cx.builder.i32(1));
@@ -131,7 +131,7 @@ fn iso_thursday(cx: &mut Context<'_>, days: V) -> V {
 /// A week's number is how many Thursdays the year of its Thursday has had.
 fn iso_week(cx: &mut Context<'_>, days: V) -> V {
     let thursday = iso_thursday(cx, days);
-    let day_of_year = civil::date_part(cx, Part::DayOfYear, thursday);
+    let day_of_year = civil::date_part(cx, CalendarPart::DayOfYear, thursday);
     let (six, seven) = (cx.builder.i32(6), cx.builder.i32(7));
     let shifted = cx.builder.add(day_of_year, six);
     cx.builder.div(shifted, seven)

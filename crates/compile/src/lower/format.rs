@@ -3,7 +3,7 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
 
-use super::civil::{self, Part};
+use super::civil::{self, CalendarPart};
 use super::heap::make;
 use super::text::function;
 use super::value::{Int, int, report, scalar, unsupported};
@@ -187,7 +187,7 @@ fn date(cx: &mut Context<'_>, days: Int, valid: Option<V>) -> Text {
     let ten = cx.builder.u32(10);
     let length = where_valid(cx, ten, valid);
     make_valid(cx, length, valid, |cx, target| {
-        let parts = [(Part::Year, 0, 4), (Part::Month, 5, 2), (Part::Day, 8, 2)];
+        let parts = [(CalendarPart::Year, 0, 4), (CalendarPart::Month, 5, 2), (CalendarPart::Day, 8, 2)];
         for (part, start, width) in parts {
             let mut rest = civil::date_part(cx, part, days);
             for index in (start..start + width).rev() {

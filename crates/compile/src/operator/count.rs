@@ -8,7 +8,7 @@ use kelpie_kir::builder::V;
 use super::Flow;
 use super::roles::{Emitter, Job, Needs, Sink};
 use crate::context::{Context, Unsupported};
-use crate::table::places::Counted;
+use crate::table::places::CountedPlaces;
 
 /// Counts rows.
 #[derive(Debug)]
@@ -39,11 +39,11 @@ impl Sink for CountRows {
         cx: &mut Context<'_>,
         _job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        Ok(Box::new(CountEmitter(Counted::begin_count(cx, self.counts, self.rows))))
+        Ok(Box::new(CountEmitter(CountedPlaces::begin_count(cx, self.counts, self.rows))))
     }
 }
 
-struct CountEmitter(Counted);
+struct CountEmitter(CountedPlaces);
 
 impl Emitter for CountEmitter {
     fn begin_row(&mut self, cx: &mut Context<'_>) {

@@ -9,7 +9,7 @@ use super::Flow;
 use super::roles::{Emitter, Job};
 use crate::Resolution;
 use crate::context::{Context, Unsupported};
-use crate::table::places::{self, Counted, Dense};
+use crate::table::places::{self, CountedPlaces, Dense};
 use crate::table::rows::Chunk;
 use crate::variant::axes::WritePlaces;
 
@@ -17,7 +17,7 @@ use crate::variant::axes::WritePlaces;
 pub(crate) struct DenseEmitter<'s> {
     array: &'s dyn Dense,
     /// Where places are counted by a kernel before (A1).
-    counted: Option<Counted>,
+    counted: Option<CountedPlaces>,
     /// Where a worker takes several places at a time.
     chunk: Option<Chunk>,
     resolution: Resolution,
@@ -27,7 +27,8 @@ pub(crate) struct DenseEmitter<'s> {
 impl<'s> DenseEmitter<'s> {
     /// What precedes the row loop.
     pub(crate) fn begin(array: &'s dyn Dense, cx: &mut Context<'_>, job: &Job<'s>) -> DenseEmitter<'s> {
-        let counted = job.counting.map(|counting| Counted::begin_write(cx, counting.counts, counting.total));
+        let counted =
+            job.counting.map(|counting| CountedPlaces::begin_write(cx, counting.counts, counting.total));
         let chunk = array.begin(cx);
         let resolution = match job.places {
             WritePlaces::Block => Resolution::WorkEfficient,

@@ -14,7 +14,7 @@ use super::dense::DenseEmitter;
 use super::roles::{Emitter, Job, Needs, Sink, Source};
 use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
-use crate::program::{HostAction, Rows, Task, When};
+use crate::program::{HostAction, RowCount, Task, When};
 use crate::table::joined::Joined;
 use crate::table::places::DenseTarget;
 use crate::table::rows::RowStore;
@@ -65,7 +65,7 @@ impl fmt::Display for MaterializedRows {
 }
 
 impl Source for MaterializedRows {
-    fn rows(&self) -> Rows {
+    fn rows(&self) -> RowCount {
         self.0.rows()
     }
 

@@ -36,7 +36,7 @@ pub struct OutputOperator {
     /// A state of the rows' class, whose capacity is the number of places.
     places: usize,
     columns: Vec<OutputColumn>,
-    heaps: Vec<Heap>,
+    heaps: Vec<OutputHeap>,
     /// A row's place is its number in the source: the engine says how many there are.
     is_ordered: bool,
     /// At most this many rows are wanted, whichever.
@@ -45,7 +45,7 @@ pub struct OutputOperator {
 
 /// The heap of a text column.
 #[derive(Debug, Clone)]
-struct Heap {
+struct OutputHeap {
     state: usize,
     class: usize,
     /// State that counts its bytes.
@@ -121,7 +121,7 @@ impl OutputOperator {
                 let rows = states.classes[self.rows].initial;
                 let class = states.class(rows * INITIAL_TEXT_BYTES, Growth::Counted(cursor));
                 let heap = states.state(&field.name, 1, class);
-                self.heaps.push(Heap { state: heap, class, cursor });
+                self.heaps.push(OutputHeap { state: heap, class, cursor });
                 OutputStorage::Text {
                     offsets: states.state(&field.name, 8, self.rows),
                     lengths: states.state(&field.name, 4, self.rows),
@@ -208,7 +208,7 @@ impl OutputOperator {
     }
 
     /// Copies a text into the heap: its offset and length there.
-    fn write_text(cx: &mut Context<'_>, text: &Text, valid: Option<V>, heap: &Heap) -> (V, V) {
+    fn write_text(cx: &mut Context<'_>, text: &Text, valid: Option<V>, heap: &OutputHeap) -> (V, V) {
         let zero = cx.builder.u32(0);
         let length = match valid {
             Some(valid) => cx.builder.select(valid, text.length, zero),

@@ -18,7 +18,7 @@ use super::Flow;
 use crate::context::{Context, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
-use crate::program::{Counting, HostAction, Rows};
+use crate::program::{Counting, HostAction, RowCount};
 use crate::shape::LaunchShape;
 use crate::table::places::{Dense, DenseTarget};
 use crate::variant::axes::WritePlaces;
@@ -29,7 +29,7 @@ pub(crate) type Next<'n> = dyn FnMut(&mut Context<'_>, Flow) -> Result<(), Unsup
 /// Where the rows of a pipeline come from.
 pub(crate) trait Source: fmt::Debug + fmt::Display + Send + Sync {
     /// How many rows, or places for rows, there are.
-    fn rows(&self) -> Rows;
+    fn rows(&self) -> RowCount;
 
     /// What is known of its columns.
     fn columns(&self) -> Vec<ColumnInfo>;
@@ -145,7 +145,7 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
     }
 
     /// The rows that it works on, where these are not those of the source.
-    fn own_rows(&self) -> Option<Rows> {
+    fn own_rows(&self) -> Option<RowCount> {
         None
     }
 

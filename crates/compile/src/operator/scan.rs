@@ -9,7 +9,7 @@ use super::roles::Source;
 use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::layout::ColumnLayout;
-use crate::program::Rows;
+use crate::program::RowCount;
 use crate::types::DataType;
 
 /// Columns of a table.
@@ -34,8 +34,8 @@ impl fmt::Display for ScanSource {
 }
 
 impl Source for ScanSource {
-    fn rows(&self) -> Rows {
-        Rows::Scan(self.scan)
+    fn rows(&self) -> RowCount {
+        RowCount::Scan(self.scan)
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {

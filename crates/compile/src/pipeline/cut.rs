@@ -89,7 +89,7 @@ pub(crate) fn pipelines(
 /// An open pipeline: its rows flow on.
 struct Open {
     /// The pipelines before it in its chain.
-    before: Vec<Part>,
+    before: Vec<ChainPart>,
     source: Arc<dyn Source>,
     steps: Vec<Arc<dyn Step>>,
     /// An upper bound of its rows.
@@ -130,7 +130,16 @@ impl Open {
         };
         let Open { mut before, source, steps, prunes, skips, shared_out, sorted, .. } =
             std::mem::replace(self, after);
-        before.push(Part { source, steps, prunes, skips: skips.clone(), rows, bound, shared_out, sorted });
+        before.push(ChainPart {
+            source,
+            steps,
+            prunes,
+            skips: skips.clone(),
+            rows,
+            bound,
+            shared_out,
+            sorted,
+        });
         (self.before, self.skips) = (before, skips);
     }
 
@@ -186,7 +195,7 @@ impl Open {
 }
 
 /// A pipeline that ends in memory, for the next one of its chain.
-struct Part {
+struct ChainPart {
     source: Arc<dyn Source>,
     steps: Vec<Arc<dyn Step>>,
     prunes: Vec<Prune>,
@@ -198,12 +207,12 @@ struct Part {
 }
 
 /// The rows of a plan: those of one or several open pipelines, whose columns agree.
-struct Rows {
+struct OpenRows {
     branches: Vec<Open>,
     columns: Vec<ColumnInfo>,
 }
 
-impl Rows {
+impl OpenRows {
     fn bound(&self) -> u64 {
         self.branches.iter().fold(0, |sum, open| sum.saturating_add(open.bound))
     }
@@ -233,7 +242,12 @@ struct Cut<'a> {
 
 impl Cut<'_> {
     /// Ends the plan's rows in the result, of `limit` rows at most.
-    fn output(&mut self, plan: &Plan, limit: Option<u64>, rows: Rows) -> Result<OutputLayout, Unsupported> {
+    fn output(
+        &mut self,
+        plan: &Plan,
+        limit: Option<u64>,
+        rows: OpenRows,
+    ) -> Result<OutputLayout, Unsupported> {
         let (fields, bound) = (plan.fields(), rows.bound());
         let states = self.states.of(Purpose::Output);
         let output = match limit {
@@ -263,7 +277,7 @@ impl Cut<'_> {
         &mut self,
         plan: &Plan,
         (keys, fetch): (&[SortKey], Option<usize>),
-        rows: Rows,
+        rows: OpenRows,
     ) -> Result<OutputLayout, Unsupported> {
         let bound = rows.bound();
         let size = (bound, rows.branches.len());
@@ -290,7 +304,7 @@ impl Cut<'_> {
         for mut open in branches {
             let mut continues = false;
             for part in std::mem::take(&mut open.before) {
-                let Part { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
+                let ChainPart { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
                 let part =
                     Open { before: Vec::new(), source, steps, bound, shared_out, prunes, skips, sorted };
                 let zeroed = std::mem::take(&mut zeroed);
@@ -329,7 +343,7 @@ impl Cut<'_> {
     }
 
     /// Ends open pipelines in memory, each in its own, and goes on from there.
-    fn materialize(&mut self, rows: &mut Rows) -> Result<(), Unsupported> {
+    fn materialize(&mut self, rows: &mut OpenRows) -> Result<(), Unsupported> {
         for open in &mut rows.branches {
             if open.source.is_materialized() && open.steps.is_empty() {
                 continue;
@@ -342,7 +356,7 @@ impl Cut<'_> {
     }
 
     /// Under operator-at-a-time an operator's rows go through memory to the next.
-    fn end_operator(&mut self, mut rows: Rows) -> Result<Rows, Unsupported> {
+    fn end_operator(&mut self, mut rows: OpenRows) -> Result<OpenRows, Unsupported> {
         if self.choices.micro_model == MicroModel::OperatorAtATime {
             self.materialize(&mut rows)?;
         }
@@ -358,7 +372,7 @@ impl Cut<'_> {
     }
 
     /// The open pipelines that deliver `plan`'s rows, and what is known of the columns.
-    fn open(&mut self, plan: &Plan) -> Result<Rows, Unsupported> {
+    fn open(&mut self, plan: &Plan) -> Result<OpenRows, Unsupported> {
         match plan {
             Plan::Scan(node) => {
                 let scan = self.next_scan;
@@ -376,7 +390,7 @@ impl Cut<'_> {
                     columns: columns.clone(),
                 };
                 let open = Open::shared_out(source, info.rows);
-                Ok(Rows { branches: vec![open], columns })
+                Ok(OpenRows { branches: vec![open], columns })
             }
             Plan::Filter { input, predicate } => {
                 let mut rows = self.open(input)?;
@@ -411,8 +425,8 @@ impl Cut<'_> {
         Ok(site.choose(rule, |_| Ok(()))? == Pruning::On)
     }
 
-    fn union(&mut self, inputs: &[Plan]) -> Result<Rows, Unsupported> {
-        let mut all: Option<Rows> = None;
+    fn union(&mut self, inputs: &[Plan]) -> Result<OpenRows, Unsupported> {
+        let mut all: Option<OpenRows> = None;
         for input in inputs {
             let rows = self.open(input)?;
             all = Some(match all {
@@ -428,7 +442,7 @@ impl Cut<'_> {
         all.ok_or_else(|| Unsupported("a union of nothing".into()))
     }
 
-    fn join(&mut self, join: &Join) -> Result<Rows, Unsupported> {
+    fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
         let ordinal = self.next_join;
         self.next_join += 1;
         let build = self.open(&join.build)?;
@@ -475,7 +489,7 @@ impl Cut<'_> {
         }
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
-            return Ok(Rows { branches: vec![kept], columns: operator.columns().to_vec() });
+            return Ok(OpenRows { branches: vec![kept], columns: operator.columns().to_vec() });
         }
         let expansion = operator.expansion(build_bound);
         for open in &mut probe.branches {
@@ -485,7 +499,7 @@ impl Cut<'_> {
             open.shared_out = open.shared_out.filter(|_| expansion == 1);
         }
         let mut rows =
-            self.end_operator(Rows { branches: probe.branches, columns: operator.columns().to_vec() })?;
+            self.end_operator(OpenRows { branches: probe.branches, columns: operator.columns().to_vec() })?;
         if let JoinKind::BuildOuter | JoinKind::FullOuter = join.kind {
             let nulls = join.probe.fields().into_iter().map(|field| Expr {
                 kind: ExprKind::Literal(Literal::Null),

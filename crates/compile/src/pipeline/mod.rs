@@ -16,7 +16,7 @@ pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
     CapacityClass, CompiledKernel, CompiledPipeline, Counting, Growth, HostAction, OutputColumn,
-    OutputLayout, OutputStorage, Program, Prune, Purpose, Rows, ScanInfo, Sorting, State, Task, When,
+    OutputLayout, OutputStorage, Program, Prune, Purpose, RowCount, ScanInfo, Sorting, State, Task, When,
 };
 
 use std::collections::BTreeSet;

@@ -86,7 +86,7 @@ pub struct CompiledPipeline {
     /// Does all of it, or, where places are counted, writes.
     pub kernel: CompiledKernel,
     /// Rows of its source.
-    pub rows: Rows,
+    pub rows: RowCount,
     /// Pipelines of one group follow each other and fill the same states: where one reports `Status::Grow`, all of them
     /// run again.
     pub group: usize,
@@ -175,7 +175,7 @@ pub struct Prune {
 
 /// How many rows a pipeline's source has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rows {
+pub enum RowCount {
     /// Those of a scan.
     Scan(usize),
     /// Slots of a table: the capacity of a class.

@@ -41,7 +41,7 @@ const ALWAYS_DIRECT_SLOTS: u64 = 1 << 16;
 #[derive(Debug, Clone)]
 pub struct Index {
     kind: Kind,
-    /// Rows with equal keys exist at most once: [`Index::insert`] reports a broken promise.
+    /// SlotRows with equal keys exist at most once: [`Index::insert`] reports a broken promise.
     pub unique: bool,
     null_equal: bool,
     /// Whether some side's values of each key go beyond 64 bits.
@@ -61,7 +61,7 @@ pub struct Wants {
     pub unique: bool,
     /// Only whether there is a row with the keys.
     pub first_only: bool,
-    /// Rows with a key are chained, not in a bucket. On a CPU that is faster wherever it was measured (TPC-H, SF 1, 2 cores):
+    /// SlotRows with a key are chained, not in a bucket. On a CPU that is faster wherever it was measured (TPC-H, SF 1, 2 cores):
     /// the second pass and the prefix sum over all slots make an index take 1.4 times (2.7 million rows) to 4 times as long
     /// (Q9: 0.3 million rows over 6 million slots), and a probe gains less than a tenth, as what is chained is in its caches
     /// alike. On a SIMT device each step of a chain is a transaction of its own.
@@ -74,12 +74,12 @@ pub struct Wants {
 enum Kind {
     All,
     Direct { min: i128, max: i128, slots: Slots },
-    Hashed { table: OpenTable, rows: Rows },
+    Hashed { table: OpenTable, rows: SlotRows },
 }
 
 /// The rows of a slot of an [`OpenTable`].
 #[derive(Debug, Clone, Copy)]
-enum Rows {
+enum SlotRows {
     One,
     /// State of one `u32` a row: the number of the next one.
     Chained(usize),
@@ -95,9 +95,9 @@ impl fmt::Display for Index {
             (Kind::Direct { slots: Slots::Chained { .. }, .. }, _) => "direct, chains",
             (Kind::Direct { .. }, _) => "direct",
             (Kind::Hashed { .. }, true) => "hash, unique",
-            (Kind::Hashed { rows: Rows::Buckets(_), .. }, _) => "hash, buckets",
-            (Kind::Hashed { rows: Rows::Chained(_), .. }, _) => "hash, chains",
-            (Kind::Hashed { rows: Rows::One, .. }, _) => "hash",
+            (Kind::Hashed { rows: SlotRows::Buckets(_), .. }, _) => "hash, buckets",
+            (Kind::Hashed { rows: SlotRows::Chained(_), .. }, _) => "hash, chains",
+            (Kind::Hashed { rows: SlotRows::One, .. }, _) => "hash",
         })
     }
 }
@@ -138,9 +138,9 @@ impl Index {
             (_, None) => {
                 let table = OpenTable::plan(store, states);
                 let rows = match (unique || first_only, chained) {
-                    (true, _) => Rows::One,
-                    (false, true) => Rows::Chained(states.state("next", 4, store.class)),
-                    (false, false) => Rows::Buckets(Buckets::plan(table.class, store, true, states)),
+                    (true, _) => SlotRows::One,
+                    (false, true) => SlotRows::Chained(states.state("next", 4, store.class)),
+                    (false, false) => SlotRows::Buckets(Buckets::plan(table.class, store, true, states)),
                 };
                 Kind::Hashed { table, rows }
             }
@@ -198,7 +198,7 @@ impl Index {
     fn buckets(&self) -> Option<Buckets> {
         match self.kind {
             Kind::Direct { slots: Slots::Many(buckets), .. } => Some(buckets),
-            Kind::Hashed { rows: Rows::Buckets(buckets), .. } => Some(buckets),
+            Kind::Hashed { rows: SlotRows::Buckets(buckets), .. } => Some(buckets),
             Kind::All | Kind::Direct { .. } | Kind::Hashed { .. } => None,
         }
     }
@@ -248,7 +248,7 @@ impl Index {
     }
 
     /// Adds the row at `place` (`i64`), whose keys are the first columns of the current row, or counts it into its bucket.
-    /// Rows with a NULL key are left out unless NULLs are equal.
+    /// SlotRows with a NULL key are left out unless NULLs are equal.
     pub fn insert(
         &self,
         cx: &mut Context<'_>,
@@ -270,12 +270,12 @@ impl Index {
             }
             Kind::Hashed { table, rows } => {
                 let known = match (rows, self.broken) {
-                    (Rows::One, Some(broken)) => Known::Report(broken),
-                    (Rows::One | Rows::Buckets(_), _) => Known::LeaveOut,
-                    (Rows::Chained(next), _) => Known::Chain(next),
+                    (SlotRows::One, Some(broken)) => Known::Report(broken),
+                    (SlotRows::One | SlotRows::Buckets(_), _) => Known::LeaveOut,
+                    (SlotRows::Chained(next), _) => Known::Chain(next),
                 };
                 let slot = table.claim(cx, store, (&keys, &self.wide), place, known)?;
-                if let Rows::Buckets(buckets) = rows {
+                if let SlotRows::Buckets(buckets) = rows {
                     let slot = cx.builder.read(slot);
                     buckets.count(cx, slot, place);
                 }
@@ -372,8 +372,8 @@ impl Index {
                     cx.begin_if(valid);
                 }
                 table.find(cx, store, (keys, &self.wide), cursor, |cx, number| match rows {
-                    Rows::Buckets(buckets) => buckets.place_at(cx, number),
-                    Rows::One | Rows::Chained(_) => place_of(cx, number),
+                    SlotRows::Buckets(buckets) => buckets.place_at(cx, number),
+                    SlotRows::One | SlotRows::Chained(_) => place_of(cx, number),
                 })?;
                 if valid.is_some() {
                     cx.end();
@@ -396,7 +396,7 @@ impl Index {
                 (place_of(cx, current), cx.builder.sub(current, one))
             }
             (
-                Kind::Hashed { rows: Rows::Chained(next), .. }
+                Kind::Hashed { rows: SlotRows::Chained(next), .. }
                 | Kind::Direct { slots: Slots::Chained { next, .. }, .. },
                 None,
             ) => {
@@ -414,7 +414,7 @@ impl Index {
     fn has_several(&self) -> bool {
         match self.kind {
             Kind::Direct { slots, .. } => matches!(slots, Slots::Many(_) | Slots::Chained { .. }),
-            Kind::Hashed { rows, .. } => !matches!(rows, Rows::One),
+            Kind::Hashed { rows, .. } => !matches!(rows, SlotRows::One),
             Kind::All => true,
         }
     }

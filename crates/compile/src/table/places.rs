@@ -1,6 +1,6 @@
 //! Dense writes: where a row goes in an array that has no gaps (HorseQC, Table 4, row A).
 //!
-//! - A1 ([`Counted`]): a kernel of its own counts what each row of the source becomes, a device-wide prefix sum over the
+//! - A1 ([`CountedPlaces`]): a kernel of its own counts what each row of the source becomes, a device-wide prefix sum over the
 //!   counts gives the places, and a second kernel writes. Rows keep the source's order; nothing is atomic.
 //! - A2: one atomic a row ([`Dense::place`]).
 //! - A3 ([`local`]): a prefix sum over a group of threads, and one atomic for all of them. The group is a warp, which
@@ -192,7 +192,7 @@ fn for_nodes(
 
 /// A1: the places that follow from the counts of the rows before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Counted {
+pub(crate) struct CountedPlaces {
     /// State of one `u32` a row of the source: first its rows, then the rows of those before it. `None`: each row of the
     /// source becomes one.
     counts: Option<usize>,
@@ -206,25 +206,25 @@ pub(crate) struct Counted {
     sum: Option<(Var, usize)>,
 }
 
-impl Counted {
+impl CountedPlaces {
     /// Before the row loop of the kernel that counts. `sum`: a state of one `u64` that counts all rows, where a `u32`
     /// may be too small.
-    pub(crate) fn begin_count(cx: &mut Context<'_>, counts: usize, sum: Option<usize>) -> Counted {
+    pub(crate) fn begin_count(cx: &mut Context<'_>, counts: usize, sum: Option<usize>) -> CountedPlaces {
         let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         let sum = sum.map(|state| {
             let zero = cx.builder.u64(0);
             (cx.builder.var_of("thread_rows", zero), state)
         });
-        Counted { counts: Some(counts), base: None, first, emitted: None, sum }
+        CountedPlaces { counts: Some(counts), base: None, first, emitted: None, sum }
     }
 
     /// Before the row loop of the kernel that writes. `total`: the state of one `u64` that counts the rows of earlier
     /// launches.
-    pub(crate) fn begin_write(cx: &mut Context<'_>, counts: Option<usize>, total: usize) -> Counted {
+    pub(crate) fn begin_write(cx: &mut Context<'_>, counts: Option<usize>, total: usize) -> CountedPlaces {
         let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         let total = cx.argument("total", Type::global(Scalar::U64), Argument::State(total));
         let base = Some(cx.builder.load(total));
-        Counted { counts, base, first, emitted: None, sum: None }
+        CountedPlaces { counts, base, first, emitted: None, sum: None }
     }
 
     /// Before a row's steps.

@@ -13,7 +13,7 @@ use super::stored::StoredColumn;
 use crate::context::{Argument, Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::program::States;
-use crate::program::{Growth, Rows};
+use crate::program::{Growth, RowCount};
 use crate::shape::LaunchShape;
 use crate::table::places::Dense;
 use crate::table::places::DenseTarget;
@@ -123,8 +123,8 @@ impl RowStore {
     }
 
     /// The rows of the store as a source.
-    pub fn rows(&self) -> Rows {
-        Rows::Counted(self.count)
+    pub fn rows(&self) -> RowCount {
+        RowCount::Counted(self.count)
     }
 
     /// Whether there is a row at every place below the count.

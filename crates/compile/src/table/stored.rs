@@ -18,7 +18,7 @@ use crate::types::{DataType, Range};
 #[derive(Debug, Clone)]
 pub struct StoredColumn {
     info: ColumnInfo,
-    form: Form,
+    form: StoredForm,
     /// State of one byte a place: 1 = not NULL.
     validity: Option<usize>,
     /// A key: -0.0 is stored as 0.0.
@@ -27,7 +27,7 @@ pub struct StoredColumn {
 
 /// How the values are stored. Text is stored by address: what it points to outlives the stage.
 #[derive(Debug, Clone, Copy)]
-enum Form {
+enum StoredForm {
     /// Always NULL: nothing is stored.
     Null,
     /// A scalar as narrow as the range allows.
@@ -64,22 +64,22 @@ impl StoredColumn {
         states: &mut States,
     ) -> Result<StoredColumn, Unsupported> {
         let form = match (&info.data_type, info.dictionary) {
-            (DataType::Null, _) => Form::Null,
+            (DataType::Null, _) => StoredForm::Null,
             (DataType::Interval, _) => return Err(Unsupported("intervals in a table".into())),
             (_, Some((_, _, entries))) => {
                 let scalar = unsigned_of(entries);
-                Form::Code { scalar, state: states.state("codes", scalar.bytes(), class) }
+                StoredForm::Code { scalar, state: states.state("codes", scalar.bytes(), class) }
             }
-            (DataType::Utf8, None) => Form::Text {
+            (DataType::Utf8, None) => StoredForm::Text {
                 addresses: states.state("text", 8, class),
                 lengths: states.state("text_lengths", 4, class),
             },
             _ => {
                 let scalar = memory_type(&info.data_type, info.range);
-                Form::Scalar { scalar, state: states.state("values", scalar.bytes(), class) }
+                StoredForm::Scalar { scalar, state: states.state("values", scalar.bytes(), class) }
             }
         };
-        let stores = !matches!(form, Form::Null);
+        let stores = !matches!(form, StoredForm::Null);
         let validity = (info.nullable && stores).then(|| states.state("validity", 1, class));
         Ok(StoredColumn { info: info.clone(), form, validity, is_key })
     }
@@ -92,9 +92,9 @@ impl StoredColumn {
     /// Its states.
     pub fn states(&self) -> impl Iterator<Item = usize> + use<> {
         let (first, second) = match self.form {
-            Form::Null => (None, None),
-            Form::Scalar { state, .. } | Form::Code { state, .. } => (Some(state), None),
-            Form::Text { addresses, lengths } => (Some(addresses), Some(lengths)),
+            StoredForm::Null => (None, None),
+            StoredForm::Scalar { state, .. } | StoredForm::Code { state, .. } => (Some(state), None),
+            StoredForm::Text { addresses, lengths } => (Some(addresses), Some(lengths)),
         };
         first.into_iter().chain(second).chain(self.validity)
     }
@@ -116,14 +116,14 @@ impl StoredColumn {
             cx.builder.store(pointer, valid);
         }
         match (&value.repr, self.form) {
-            (_, Form::Null) => {}
-            (Repr::Scalar(value), Form::Scalar { scalar, state }) => {
+            (_, StoredForm::Null) => {}
+            (Repr::Scalar(value), StoredForm::Scalar { scalar, state }) => {
                 let pointer = address(cx, state, scalar, place);
                 let value = if self.is_key { normalized(cx, *value) } else { *value };
                 let value = cx.builder.convert(value, scalar);
                 cx.builder.store(pointer, value);
             }
-            (Repr::Text(text), Form::Text { addresses, lengths }) => {
+            (Repr::Text(text), StoredForm::Text { addresses, lengths }) => {
                 let text = plain_text(cx, text.clone(), value.valid);
                 cx.fence_text();
                 let pointer = address(cx, addresses, Scalar::U64, place);
@@ -132,7 +132,7 @@ impl StoredColumn {
                 let pointer = address(cx, lengths, Scalar::U32, place);
                 cx.builder.store(pointer, text.length);
             }
-            (Repr::Text(text), Form::Code { scalar, state }) => {
+            (Repr::Text(text), StoredForm::Code { scalar, state }) => {
                 let code =
                     text.code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
                 let pointer = address(cx, state, scalar, place);
@@ -152,16 +152,16 @@ impl StoredColumn {
             (valid, present) => valid.or(present),
         };
         let repr = match self.form {
-            Form::Null => {
+            StoredForm::Null => {
                 let no = cx.builder.bool(false);
                 return Lowered { repr: Repr::Scalar(no), valid: Some(no), range: None };
             }
-            Form::Scalar { scalar, state } => {
+            StoredForm::Scalar { scalar, state } => {
                 let pointer = address(cx, state, scalar, place);
                 let value = cx.builder.load(pointer);
                 Repr::Scalar(self.register(cx, value))
             }
-            Form::Text { addresses, lengths } => {
+            StoredForm::Text { addresses, lengths } => {
                 let pointer = address(cx, addresses, Scalar::U64, place);
                 let data = cx.builder.load(pointer);
                 let data = cx.builder.bitcast(data, Type::Ptr(Space::Global, Pointee::Scalar(Scalar::U8)));
@@ -171,7 +171,7 @@ impl StoredColumn {
                 let length = self.or_zero(cx, length, present);
                 Repr::Text(Text { data, length, case: Case::Keep, code: None })
             }
-            Form::Code { scalar, state } => {
+            StoredForm::Code { scalar, state } => {
                 let pointer = address(cx, state, scalar, place);
                 let code = cx.builder.load(pointer);
                 let value = cx.builder.convert(code, Scalar::U32);
@@ -221,7 +221,7 @@ impl StoredColumn {
     /// Whether the value at a place is `key`. NULL equals NULL; where neither may be NULL the caller sees to it that
     /// none is.
     pub fn equals(&self, cx: &mut Context<'_>, key: &Lowered, place: V) -> Result<V, Unsupported> {
-        if let (Repr::Text(Text { code: Some(code), .. }), Form::Code { scalar, state }) =
+        if let (Repr::Text(Text { code: Some(code), .. }), StoredForm::Code { scalar, state }) =
             (&key.repr, self.form)
             && self
                 .info

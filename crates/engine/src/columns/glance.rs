@@ -10,7 +10,7 @@ use kelpie_device::CancelToken;
 
 use super::ResidentColumn;
 use super::integers::{IntegerChunk, Width};
-use super::read::{self, Kind, Part, Values, Wanted};
+use super::read::{self, Kind, PartitionColumn, Values, Wanted};
 use super::store::{dictionary_storage, entries_worth_it, text_storage};
 use super::text::Interner;
 use crate::source::{Expected, TableSource};
@@ -105,7 +105,7 @@ impl Glance {
     }
 
     /// Looks at what has been read of a partition.
-    pub(super) fn at(&mut self, part: &Part) {
+    pub(super) fn at(&mut self, part: &PartitionColumn) {
         self.rows += part.rows() as u64;
         self.has_nulls |= part.validity.iter().any(|(_, nulls)| nulls.is_some());
         match &part.values {

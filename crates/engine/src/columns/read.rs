@@ -107,20 +107,20 @@ pub(super) enum Values {
 
 /// One column of one partition.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartitionColumn {
     pub(super) values: Values,
     /// Rows and NULLs of each batch.
     pub(super) validity: Vec<(usize, Option<NullBuffer>)>,
 }
 
-impl Part {
-    fn new(kind: Kind) -> Part {
+impl PartitionColumn {
+    fn new(kind: Kind) -> PartitionColumn {
         let values = match kind {
             Kind::Integer => Values::Integers(Vec::new()),
             Kind::Float(_) => Values::Floats(Vec::new()),
             Kind::Text => Values::Text(TextPartition::default()),
         };
-        Part { values, validity: Vec::new() }
+        PartitionColumn { values, validity: Vec::new() }
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -189,7 +189,7 @@ struct Reader<'a> {
     wanted: &'a [Wanted],
     cancel: &'a CancelToken,
     /// A column's parts, by partition.
-    partitions: Vec<Mutex<Vec<Part>>>,
+    partitions: Vec<Mutex<Vec<PartitionColumn>>>,
     bytes: AtomicU64,
     limit_bytes: u64,
     rows: AtomicU64,
@@ -207,8 +207,9 @@ pub(super) fn read(
     wanted: &[Wanted],
     limit_bytes: u64,
     (seen, cancel): (&Seen<'_>, &CancelToken),
-) -> Result<Vec<Vec<Part>>, EngineError> {
-    let new_parts = || Mutex::new(wanted.iter().map(|wanted| Part::new(wanted.kind)).collect::<Vec<_>>());
+) -> Result<Vec<Vec<PartitionColumn>>, EngineError> {
+    let new_parts =
+        || Mutex::new(wanted.iter().map(|wanted| PartitionColumn::new(wanted.kind)).collect::<Vec<_>>());
     let partitions = (0..source.partitions()).map(|_| new_parts()).collect();
     let rows = source.exact_rows();
     let mut glance_after = glance::rows_before(rows);
@@ -246,7 +247,7 @@ pub(super) fn read(
     if rejected.load(Ordering::Relaxed) {
         return Err(source_error(source, "the reader went on after a batch was rejected"));
     }
-    let mut columns: Vec<Vec<Part>> = wanted.iter().map(|_| Vec::new()).collect();
+    let mut columns: Vec<Vec<PartitionColumn>> = wanted.iter().map(|_| Vec::new()).collect();
     for partition in reader.partitions {
         for (column, part) in columns.iter_mut().zip(partition.into_inner()) {
             column.push(part);

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::ResidentColumn;
 use super::Zone;
 use super::integers::{self, IntegerChunk, Width};
-use super::read::{Kind, Part, Values, Wanted};
+use super::read::{Kind, PartitionColumn, Values, Wanted};
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
 use crate::error::EngineError;
 
@@ -54,8 +54,8 @@ enum PlannedValues {
 }
 
 /// Decides a column's layout.
-pub(super) fn plan(wanted: &Wanted, parts: Vec<Part>) -> Result<Planned, EngineError> {
-    let rows = parts.iter().map(Part::rows).sum();
+pub(super) fn plan(wanted: &Wanted, parts: Vec<PartitionColumn>) -> Result<Planned, EngineError> {
+    let rows = parts.iter().map(PartitionColumn::rows).sum();
     let (mut validity, mut chunks, mut buffers, mut texts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for part in parts {
         validity.extend(part.validity);

@@ -10,7 +10,7 @@ use super::Setting;
 use super::run::{Run, Verdict};
 use crate::error::EngineError;
 use crate::primitives::Primitives;
-use crate::sorting::Order;
+use crate::sorting::RowOrder;
 use crate::{PipelineMetrics, sorting};
 
 /// The pipeline for which actions are carried out, and what they find.
@@ -99,13 +99,13 @@ impl Run<'_> {
             sorting::on_device(sorting, &mut self.primitives()?, &words, rows)?
         };
         let delivered = match order {
-            Order::Host(order) => {
+            RowOrder::Host(order) => {
                 let bytes: Vec<u8> = order.iter().flat_map(|place| place.to_le_bytes()).collect();
                 let buffer = self.store.buffer(sorting.order)?;
                 self.setting.stream.upload(&buffer, 0, &bytes)?;
                 order.len() as u64
             }
-            Order::Device(order, delivered) => {
+            RowOrder::Device(order, delivered) => {
                 self.store.replace(sorting.order, order);
                 delivered
             }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kelpie_compile::context::{Argument, ColumnPart};
 use kelpie_compile::layout::Storage;
-use kelpie_compile::pipeline::{CompiledPipeline, Rows};
+use kelpie_compile::pipeline::{CompiledPipeline, RowCount};
 use kelpie_device::{Buffer, CopyTicket, HostCopy, KernelArgument};
 
 use super::Setting;
@@ -238,7 +238,7 @@ impl Blocks {
 
 /// The parts of columns on the host that a pipeline's kernel asks for.
 fn host_parts(setting: &Setting<'_>, pipeline: &CompiledPipeline) -> Result<Vec<Streamed>, EngineError> {
-    let Rows::Scan(source) = pipeline.rows else { return Ok(Vec::new()) };
+    let RowCount::Scan(source) = pipeline.rows else { return Ok(Vec::new()) };
     let mut parts: Vec<Streamed> = Vec::new();
     for argument in pipeline.all_arguments() {
         let Argument::Column { scan, column, part } = *argument else { continue };

@@ -11,7 +11,7 @@ use kelpie_kir::{Expr, Function, Literal, Module, Stmt, uses};
 
 use super::actions::Occasion;
 use super::run::Run;
-use crate::delivery::{Collected, Rows, take_cut};
+use crate::delivery::{Collected, RowReceiver, take_cut};
 use crate::error::EngineError;
 use crate::result::{self, Reading, ResultReader};
 
@@ -88,7 +88,7 @@ impl Run<'_> {
     }
 
     /// Brings the rows of the result that are complete to the host, or out.
-    pub(super) fn drain(&mut self, out: &mut dyn Rows) -> Result<(), EngineError> {
+    pub(super) fn drain(&mut self, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
         let rows = std::mem::take(&mut self.drained.waiting);
         self.drained.rows += rows;
         match self.drained.draining {
@@ -110,7 +110,7 @@ impl Run<'_> {
 
     /// Holds no more rows: they go out where nothing after them can ask for DataFusion's own operators, else they are
     /// dropped until that is known. Errors of the query itself are no reason to wait: there is no other answer.
-    fn release(&mut self, out: &mut dyn Rows) -> Result<(), EngineError> {
+    fn release(&mut self, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
         if self.group.len() == 1 && self.group.iter().all(|pipeline| !may_fall_back(pipeline)) {
             self.drained.draining = Draining::Deliver;
             return self.hand_over(out);
@@ -121,7 +121,7 @@ impl Run<'_> {
     }
 
     /// Hands the rows that are held to `out`.
-    pub(super) fn hand_over(&mut self, out: &mut dyn Rows) -> Result<(), EngineError> {
+    pub(super) fn hand_over(&mut self, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
         for part in std::mem::take(&mut self.drained.parts) {
             if out.is_full() {
                 break;
@@ -132,7 +132,7 @@ impl Run<'_> {
     }
 
     /// Hands the first `rows` rows of the result that lie on the device to `out`.
-    pub(super) fn read_result(&self, rows: u64, out: &mut dyn Rows) -> Result<Reading, EngineError> {
+    pub(super) fn read_result(&self, rows: u64, out: &mut dyn RowReceiver) -> Result<Reading, EngineError> {
         let reader = ResultReader {
             layout: &self.prepared.program.output,
             schema: &self.drained.schema,
@@ -142,7 +142,7 @@ impl Run<'_> {
     }
 
     /// Hands all that is left of the result to `out`.
-    pub(super) fn finish(&mut self, out: &mut dyn Rows) -> Result<Reading, EngineError> {
+    pub(super) fn finish(&mut self, out: &mut dyn RowReceiver) -> Result<Reading, EngineError> {
         let start = Instant::now();
         let rows = self.store.read_word(self.prepared.program.output.count)?;
         let counted_ns = start.elapsed().as_nanos() as u64;

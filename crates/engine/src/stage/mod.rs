@@ -43,7 +43,7 @@ pub use self::kernels::{KernelVariants, PipelineKernels, compile_all};
 use self::run::Run;
 use self::store::Known;
 use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, expected_layouts};
-use crate::delivery::Rows;
+use crate::delivery::RowReceiver;
 use crate::error::EngineError;
 use crate::identity::{self, Digest};
 use crate::source::TableSource;
@@ -225,7 +225,7 @@ pub fn run(
     plan: &Plan,
     setting: Setting<'_>,
     metrics: &mut QueryMetrics,
-    out: &mut dyn Rows,
+    out: &mut dyn RowReceiver,
 ) -> Result<Outcome, EngineError> {
     let program = &prepared.program;
     let learned = prepared.learned.lock().clone();

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use kelpie_compile::context::{Argument, Status};
-use kelpie_compile::pipeline::{CompiledKernel, CompiledPipeline, Rows, When};
+use kelpie_compile::pipeline::{CompiledKernel, CompiledPipeline, RowCount, When};
 use kelpie_compile::types::Field;
 use kelpie_device::Kernel;
 
@@ -17,7 +17,7 @@ use super::draining::{Drained, Draining};
 use super::launcher::Launcher;
 use super::store::{Known, StateStore};
 use super::{Prepared, Setting};
-use crate::delivery::Rows as Outlet;
+use crate::delivery::RowReceiver;
 use crate::error::{EngineError, FallbackReason};
 use crate::heap::HeapMark;
 use crate::prune::Bounded;
@@ -43,7 +43,7 @@ pub(super) struct Run<'a> {
 }
 
 /// How a chain, or one of its pipelines, ended.
-enum Step {
+enum Ended {
     Done,
     /// The group is to run again: some state has grown.
     Again,
@@ -99,7 +99,7 @@ impl<'a> Run<'a> {
         &mut self,
         first: usize,
         group: &'a [CompiledPipeline],
-        out: &mut dyn Outlet,
+        out: &mut dyn RowReceiver,
     ) -> Result<(Vec<PipelineMetrics>, Option<usize>), EngineError> {
         self.group = group;
         let named = |pipeline: &CompiledPipeline| PipelineMetrics {
@@ -119,9 +119,9 @@ impl<'a> Run<'a> {
             self.drained.waiting = 0;
             reports.iter_mut().for_each(|report| report.rows_in = 0);
             let again = match self.chains(first, out, &mut reports)? {
-                Step::Done => false,
-                Step::Again => true,
-                Step::Duplicate(join) => return Ok((Vec::new(), Some(join))),
+                Ended::Done => false,
+                Ended::Again => true,
+                Ended::Duplicate(join) => return Ok((Vec::new(), Some(join))),
             };
             match self.drained.draining {
                 Draining::Deliver if again => {
@@ -150,19 +150,19 @@ impl<'a> Run<'a> {
     fn chains(
         &mut self,
         first: usize,
-        out: &mut dyn Outlet,
+        out: &mut dyn RowReceiver,
         reports: &mut [PipelineMetrics],
-    ) -> Result<Step, EngineError> {
+    ) -> Result<Ended, EngineError> {
         let apart = self.setting.movement.kernel_at_a_time;
         let mut done = 0;
         for chain in self.group.chunk_by(|_, next| next.continues && !apart) {
             let reports = &mut reports[done..done + chain.len()];
             match self.chain(first + done, chain, out, reports)? {
-                Step::Done => done += chain.len(),
+                Ended::Done => done += chain.len(),
                 other => return Ok(other),
             }
         }
-        Ok(Step::Done)
+        Ok(Ended::Done)
     }
 
     /// Carries out the actions of several pipelines, the first of which is number `first`.
@@ -194,13 +194,13 @@ impl<'a> Run<'a> {
         &mut self,
         first: usize,
         pipelines: &'a [CompiledPipeline],
-        out: &mut dyn Outlet,
+        out: &mut dyn RowReceiver,
         reports: &mut [PipelineMetrics],
-    ) -> Result<Step, EngineError> {
+    ) -> Result<Ended, EngineError> {
         let start = Instant::now();
         if let Verdict::Skip = self.perform_all(When::BeforeChain, first, pipelines, reports)? {
             self.perform_all(When::BeforeBlock, first, pipelines, reports)?;
-            return Ok(Step::Done);
+            return Ok(Ended::Done);
         }
         let mut chain = self.begin(first, pipelines)?;
         let mut made = 0;
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
             }
             for (position, report) in reports.iter_mut().enumerate() {
                 match self.attempts(&mut chain, position, out, report)? {
-                    Step::Done => {}
+                    Ended::Done => {}
                     other => return Ok(other),
                 }
             }
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
             report.wall_ns += start.elapsed().as_nanos() as u64;
         }
         self.launcher.windows.clear();
-        Ok(Step::Done)
+        Ok(Ended::Done)
     }
 
     /// A chain before its first block.
@@ -266,10 +266,10 @@ impl<'a> Run<'a> {
         &mut self,
         chain: &mut Chain<'a>,
         position: usize,
-        out: &mut dyn Outlet,
+        out: &mut dyn RowReceiver,
         report: &mut PipelineMetrics,
-    ) -> Result<Step, EngineError> {
-        let Some(pipeline) = chain.pipelines.get(position) else { return Ok(Step::Done) };
+    ) -> Result<Ended, EngineError> {
+        let Some(pipeline) = chain.pipelines.get(position) else { return Ok(Ended::Done) };
         let is_last = position + 1 == chain.pipelines.len();
         let at = &mut Occasion::new(chain.first + position, pipeline, report);
         for _ in 0..=GROW_LIMIT {
@@ -281,12 +281,12 @@ impl<'a> Run<'a> {
             }
             at.rows = if position == 0 { chain.rows.clone() } else { 0..self.source_rows(pipeline)? };
             match self.launch(at)? {
-                Verdict::Done | Verdict::Skip => return Ok(Step::Done),
-                Verdict::Duplicate(join) => return Ok(Step::Duplicate(join)),
+                Verdict::Done | Verdict::Skip => return Ok(Ended::Done),
+                Verdict::Duplicate(join) => return Ok(Ended::Duplicate(join)),
                 Verdict::Grow if is_last && !chain.drains => {
                     let blocks = chain.blocks.len() - chain.index;
                     self.grow_or_cut(at, blocks, (chain.appends, chain.mark.is_some()))?;
-                    return Ok(Step::Again);
+                    return Ok(Ended::Again);
                 }
                 // What earlier blocks delivered makes room; only this block is in doubt.
                 Verdict::Grow if is_last && self.drained.waiting > 0 => {
@@ -369,19 +369,19 @@ impl<'a> Run<'a> {
     /// The rows of a pipeline's source.
     fn source_rows(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
         Ok(match pipeline.rows {
-            Rows::Scan(scan) => {
+            RowCount::Scan(scan) => {
                 let loaded = self.setting.loaded.get(scan);
                 let missing = || EngineError::Internal(format!("{}: scan {scan} is missing", pipeline.name));
                 loaded.ok_or_else(missing)?.rows
             }
-            Rows::Class(class) => self.store.capacity(class),
-            Rows::Counted(counter) => stored_rows(self.store.read_word(counter)?, &pipeline.name)?,
+            RowCount::Class(class) => self.store.capacity(class),
+            RowCount::Counted(counter) => stored_rows(self.store.read_word(counter)?, &pipeline.name)?,
         })
     }
 
     /// The zones of the columns that finished build sides bound, and those bounds.
     fn bounds(&self, pipeline: &CompiledPipeline) -> Result<Vec<Bounded<'a>>, EngineError> {
-        let Rows::Scan(scan) = pipeline.rows else { return Ok(Vec::new()) };
+        let RowCount::Scan(scan) = pipeline.rows else { return Ok(Vec::new()) };
         let mut bounds = Vec::new();
         for prune in &pipeline.prunes {
             let zones = &self.setting.column(scan, prune.column)?.zones;

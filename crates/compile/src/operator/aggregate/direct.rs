@@ -39,14 +39,14 @@ pub struct DirectTable {
     count: usize,
     /// The cell that counts a group's rows.
     present: usize,
-    place: Place,
+    place: CellMemory,
     /// Groups at most, by the rows.
     row_bound: u64,
 }
 
 /// Where rows are added up.
 #[derive(Debug, Clone)]
-enum Place {
+enum CellMemory {
     /// In the device's table.
     Device,
     /// In a table of the block (a CPU: of the worker).
@@ -58,9 +58,9 @@ enum Place {
 impl fmt::Display for DirectTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match &self.place {
-            Place::Device => "",
-            Place::Block => ", in blocks",
-            Place::Threads => ", in threads",
+            CellMemory::Device => "",
+            CellMemory::Block => ", in blocks",
+            CellMemory::Threads => ", in threads",
         };
         write!(f, "direct, {} slots{place}", self.slots)
     }
@@ -109,9 +109,9 @@ impl DirectTable {
             Placement::Global => Ok(()),
         })?;
         let place = match chosen {
-            Placement::Thread => Place::Threads,
-            Placement::Block => Place::Block,
-            Placement::Global => Place::Device,
+            Placement::Thread => CellMemory::Threads,
+            Placement::Block => CellMemory::Block,
+            Placement::Global => CellMemory::Device,
         };
         let count = states.counter("group_count");
         Ok(DirectTable { keys, slots, class, state, count, present, place, row_bound })
@@ -212,7 +212,7 @@ impl GroupTable for DirectTable {
     }
 
     fn is_local(&self) -> bool {
-        !matches!(self.place, Place::Device)
+        !matches!(self.place, CellMemory::Device)
     }
 
     fn takes_flags(&self) -> bool {
@@ -220,7 +220,7 @@ impl GroupTable for DirectTable {
     }
 
     fn admits(&self, cells: &Cells, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
-        let Place::Threads = self.place else { return Ok(()) };
+        let CellMemory::Threads = self.place else { return Ok(()) };
         let bytes = ThreadTables::plan(self.slots + 1, cells, thread_rows, shape).bytes();
         tables_fit(bytes, shape)
     }
@@ -233,12 +233,12 @@ impl GroupTable for DirectTable {
         thread_rows: u64,
     ) -> Box<dyn GroupEmitter + 's> {
         let local = match &self.place {
-            Place::Device => Local::None,
-            Place::Threads => {
+            CellMemory::Device => Local::None,
+            CellMemory::Threads => {
                 let tables = ThreadTables::plan(self.slots + 1, cells, thread_rows, &cx.shape);
                 Local::Threads(tables.begin(cx))
             }
-            Place::Block => {
+            CellMemory::Block => {
                 let words = (self.slots as u32 + 1) * cells.words();
                 let table = cx.builder.shared("local_groups", Pointee::Scalar(Scalar::U64), words);
                 clear(cx, table, Scalar::U64, words);

@@ -7,7 +7,7 @@ use kelpie_kir::builder::V;
 use super::cells::{self, CellOp};
 use super::exact::{UpperBits, shift_for, upper_bits, upper_range};
 use super::extremes::{OrderKey, pack_text};
-use super::reading::{Form, Reading, SumCheck};
+use super::reading::{Reading, ResultForm, SumCheck};
 use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
@@ -96,7 +96,7 @@ pub struct Cells {
 }
 
 /// An aggregate while its cells are planned.
-struct Plan<'a> {
+struct CellPlan<'a> {
     aggregate: &'a Aggregate,
     argument: &'a Expr,
     info: ColumnInfo,
@@ -160,7 +160,14 @@ impl Cells {
                 return Err(Unsupported(format!("{:?} without an argument", aggregate.function)));
             }
             let value = self.row_count();
-            return Ok(Reading::new(aggregate, value, value, false, Form::Count, count_range(row_bound)));
+            return Ok(Reading::new(
+                aggregate,
+                value,
+                value,
+                false,
+                ResultForm::Count,
+                count_range(row_bound),
+            ));
         };
         let info = column_of(argument, columns);
         let distinct = (aggregate.distinct && !ignores_duplicates(aggregate.function)).then(|| {
@@ -172,10 +179,17 @@ impl Cells {
         });
         let bounds = info.range.or_else(|| info.data_type.full_range());
         let nullable = info.nullable;
-        let plan = Plan { aggregate, argument, info, bounds, distinct, row_bound };
+        let plan = CellPlan { aggregate, argument, info, bounds, distinct, row_bound };
         if let Some((form, contribution)) = moments(aggregate.function, argument) {
             let value = self.cell(CellOp::Moments, contribution, distinct, None);
-            return Ok(Reading::new(aggregate, value, value, true, Form::Moments { form, grouped }, None));
+            return Ok(Reading::new(
+                aggregate,
+                value,
+                value,
+                true,
+                ResultForm::Moments { form, grouped },
+                None,
+            ));
         }
         let can_be_empty = nullable || !grouped;
         let counts =
@@ -192,7 +206,9 @@ impl Cells {
             }
         };
         let (value, form, range) = match aggregate.function {
-            AggregateFunction::Count => (count.unwrap_or_default(), Form::Count, count_range(row_bound)),
+            AggregateFunction::Count => {
+                (count.unwrap_or_default(), ResultForm::Count, count_range(row_bound))
+            }
             AggregateFunction::Sum => self.plan_checked_sum(&plan)?,
             AggregateFunction::Avg => self.plan_average(&plan)?,
             AggregateFunction::Min | AggregateFunction::Max => self.plan_extreme(&plan)?,
@@ -202,22 +218,25 @@ impl Cells {
     }
 
     /// A sum whose result is within its type, or an error.
-    fn plan_checked_sum(&mut self, plan: &Plan<'_>) -> Result<(usize, Form, Option<Range>), Unsupported> {
+    fn plan_checked_sum(
+        &mut self,
+        plan: &CellPlan<'_>,
+    ) -> Result<(usize, ResultForm, Option<Range>), Unsupported> {
         let (value, range) = self.plan_sum(plan)?;
         let data_type = &plan.aggregate.field.data_type;
         let limits = data_type.full_range().filter(|_| matches!(data_type, DataType::Decimal128 { .. }));
-        let Some(limits) = limits else { return Ok((value, Form::Sum { check: None }, range)) };
+        let Some(limits) = limits else { return Ok((value, ResultForm::Sum { check: None }, range)) };
         let is_proven = range.is_some_and(|range| range.within(limits));
         let check = (!is_proven).then(|| {
             let upper = range.is_none().then(|| self.upper_bits(plan));
             SumCheck { number: self.readings.len() as u32, limits, upper }
         });
         let within = |range: Range| Range { min: range.min.max(limits.min), max: range.max.min(limits.max) };
-        Ok((value, Form::Sum { check }, range.map(within)))
+        Ok((value, ResultForm::Sum { check }, range.map(within)))
     }
 
     /// The cell of a sum's upper bits, where its range is not known to be within 128 bits.
-    fn upper_bits(&mut self, plan: &Plan<'_>) -> UpperBits {
+    fn upper_bits(&mut self, plan: &CellPlan<'_>) -> UpperBits {
         let shift = shift_for(plan.row_bound);
         let contribution = Contribution::UpperBits { argument: plan.argument.clone(), shift };
         let bounds = plan.bounds.map(|bounds| upper_range(bounds, shift));
@@ -227,7 +246,7 @@ impl Cells {
         UpperBits { cell: self.cell(op, contribution, plan.distinct, bounds), shift }
     }
 
-    fn plan_sum(&mut self, plan: &Plan<'_>) -> Result<(usize, Option<Range>), Unsupported> {
+    fn plan_sum(&mut self, plan: &CellPlan<'_>) -> Result<(usize, Option<Range>), Unsupported> {
         let contribution = Contribution::Value(plan.argument.clone());
         if plan.info.data_type.is_float() {
             return Ok((self.cell(CellOp::AddFloat, contribution, plan.distinct, None), None));
@@ -247,34 +266,40 @@ impl Cells {
         Ok((self.cell(op, contribution, plan.distinct, Some(bounds)), range))
     }
 
-    fn plan_average(&mut self, plan: &Plan<'_>) -> Result<(usize, Form, Option<Range>), Unsupported> {
+    fn plan_average(
+        &mut self,
+        plan: &CellPlan<'_>,
+    ) -> Result<(usize, ResultForm, Option<Range>), Unsupported> {
         let (value, range) = self.plan_sum(plan)?;
         let from = match (&plan.info.data_type, &plan.aggregate.field.data_type) {
-            (float, _) if float.is_float() => return Ok((value, Form::Mean, None)),
+            (float, _) if float.is_float() => return Ok((value, ResultForm::Mean, None)),
             (DataType::Decimal128 { scale, .. }, DataType::Decimal128 { .. }) => *scale,
             (from, to) => return Err(Unsupported(format!("average of {from} as {to}"))),
         };
         // DataFusion sums in 256 bits where 128 may not do.
         let upper = range.is_none().then(|| self.upper_bits(plan));
-        Ok((value, Form::DecimalMean { from, upper }, None))
+        Ok((value, ResultForm::DecimalMean { from, upper }, None))
     }
 
-    fn plan_extreme(&mut self, plan: &Plan<'_>) -> Result<(usize, Form, Option<Range>), Unsupported> {
+    fn plan_extreme(
+        &mut self,
+        plan: &CellPlan<'_>,
+    ) -> Result<(usize, ResultForm, Option<Range>), Unsupported> {
         let is_minimum = plan.aggregate.function == AggregateFunction::Min;
         let argument = plan.argument.clone();
         if plan.info.data_type == DataType::Utf8 {
             let op = if is_minimum { CellOp::MinText } else { CellOp::MaxText };
-            return Ok((self.cell(op, Contribution::Text(argument), None, None), Form::Text, None));
+            return Ok((self.cell(op, Contribution::Text(argument), None, None), ResultForm::Text, None));
         }
         let Some(key) = OrderKey::of(&plan.info.data_type, plan.bounds) else {
             return Err(Unsupported(format!("minimum and maximum of {}", plan.info.data_type)));
         };
         let contribution = Contribution::Key { argument, key, complement: is_minimum };
         let value = self.cell(key.op(), contribution, None, None);
-        Ok((value, Form::Extreme { key, complement: is_minimum }, plan.info.range))
+        Ok((value, ResultForm::Extreme { key, complement: is_minimum }, plan.info.range))
     }
 
-    fn plan_bits(&mut self, plan: &Plan<'_>) -> Result<(usize, Form, Option<Range>), Unsupported> {
+    fn plan_bits(&mut self, plan: &CellPlan<'_>) -> Result<(usize, ResultForm, Option<Range>), Unsupported> {
         if !plan.info.data_type.is_integer() {
             return Err(Unsupported(format!("bits of {}", plan.info.data_type)));
         }
@@ -284,7 +309,7 @@ impl Cells {
             _ => CellOp::Or,
         };
         let contribution = Contribution::Bits { argument: plan.argument.clone(), complement };
-        Ok((self.cell(op, contribution, plan.distinct, None), Form::Bits { complement }, None))
+        Ok((self.cell(op, contribution, plan.distinct, None), ResultForm::Bits { complement }, None))
     }
 
     /// What the aggregates are called.

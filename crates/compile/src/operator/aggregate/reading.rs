@@ -14,7 +14,7 @@ use crate::types::{DataType, Field, Range};
 
 /// How a result follows from cells.
 #[derive(Debug, Clone, Copy)]
-pub enum Form {
+pub enum ResultForm {
     /// The count.
     Count,
     /// The sum. `check`: it can be beyond its type.
@@ -57,7 +57,7 @@ pub struct Reading {
     count: usize,
     /// Whether a group (which has at least one row) can be without a row that took part.
     can_be_empty: bool,
-    form: Form,
+    form: ResultForm,
     range: Option<Range>,
 }
 
@@ -70,7 +70,7 @@ impl Reading {
         value: usize,
         count: usize,
         can_be_empty: bool,
-        form: Form,
+        form: ResultForm,
         range: Option<Range>,
     ) -> Reading {
         let Field { name, data_type, .. } = aggregate.field.clone();
@@ -84,7 +84,7 @@ impl Reading {
 
     /// What is known of the result.
     pub fn column(&self) -> ColumnInfo {
-        let nullable = self.can_be_empty && !matches!(self.form, Form::Count);
+        let nullable = self.can_be_empty && !matches!(self.form, ResultForm::Count);
         ColumnInfo { data_type: self.data_type.clone(), nullable, range: self.range, dictionary: None }
     }
 
@@ -94,7 +94,7 @@ impl Reading {
         let &[value, ..] = parts.as_slice() else { return Err(Unsupported("a cell without parts".into())) };
         let (_, count) = read(cx, self.count);
         let &[count, ..] = count.as_slice() else { return Err(Unsupported("a cell without parts".into())) };
-        let counted = self.can_be_empty && !matches!(self.form, Form::Moments { .. });
+        let counted = self.can_be_empty && !matches!(self.form, ResultForm::Moments { .. });
         let valid = counted.then(|| {
             let zero = cx.builder.u64(0);
             cx.builder.ne(count, zero)
@@ -102,18 +102,18 @@ impl Reading {
         let range = self.range.or_else(|| self.data_type.full_range());
         // Where no row took part, any value will do: it is NULL.
         let value = match self.form {
-            Form::Count => {
+            ResultForm::Count => {
                 let register = self.range.map_or(Scalar::I64, register_of);
                 let value = cx.builder.convert(value, register);
                 return Ok(Lowered { repr: Repr::Scalar(value), valid: None, range: self.range });
             }
-            Form::Text => {
+            ResultForm::Text => {
                 let text = unpack_text(cx, value);
                 return Ok(Lowered { repr: Repr::Text(text), valid, range: None });
             }
-            Form::Moments { form, grouped } => return Ok(moments(cx, &parts, form, grouped)),
-            Form::Sum { check: None } => self.sum(cx, op, value, range),
-            Form::Sum { check: Some(check) } => {
+            ResultForm::Moments { form, grouped } => return Ok(moments(cx, &parts, form, grouped)),
+            ResultForm::Sum { check: None } => self.sum(cx, op, value, range),
+            ResultForm::Sum { check: Some(check) } => {
                 let sum = wide_sum(cx, op, value);
                 let mut fits = within(cx, sum, check.limits);
                 if let Some(upper) = check.upper {
@@ -127,11 +127,11 @@ impl Reading {
                 let sum = cx.builder.select(fits, sum, zero);
                 cx.builder.convert(sum, range.map_or(Scalar::I128, register_of))
             }
-            Form::Mean => {
+            ResultForm::Mean => {
                 let count = cx.builder.convert(count, Scalar::F64);
                 cx.builder.div(value, count)
             }
-            Form::DecimalMean { from, upper } => {
+            ResultForm::DecimalMean { from, upper } => {
                 let sum = wide_sum(cx, op, value);
                 if let Some(upper) = upper {
                     let whole = is_whole(cx, upper, sum, read)?;
@@ -140,11 +140,11 @@ impl Reading {
                 }
                 self.decimal_mean(cx, sum, count, valid, from)?
             }
-            Form::Extreme { key, complement } => {
+            ResultForm::Extreme { key, complement } => {
                 let value = if complement { cx.builder.not(value) } else { value };
                 key.decode(cx, value, register_type(&self.data_type, range))
             }
-            Form::Bits { complement } => {
+            ResultForm::Bits { complement } => {
                 let bits = if complement { cx.builder.not(value) } else { value };
                 self.integer(cx, bits, range)
             }

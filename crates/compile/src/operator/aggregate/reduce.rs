@@ -9,7 +9,7 @@ use kelpie_kir::builder::V;
 use super::AggregateOperator;
 use crate::context::{Context, Unsupported};
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
-use crate::program::Rows;
+use crate::program::RowCount;
 
 /// Reduces sums of blocks.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl Sink for ReduceSums {
         BTreeSet::new()
     }
 
-    fn own_rows(&self) -> Option<Rows> {
-        self.0.table.partials().map(|(class, _)| Rows::Class(class))
+    fn own_rows(&self) -> Option<RowCount> {
+        self.0.table.partials().map(|(class, _)| RowCount::Class(class))
     }
 
     fn emit_alone(&self, cx: &mut Context<'_>, rows: V) -> Result<bool, Unsupported> {

@@ -10,7 +10,7 @@ use super::{AggregateOperator, word_pointer};
 use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::roles::Source;
-use crate::program::Rows;
+use crate::program::RowCount;
 
 /// The groups: keys, then aggregates.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ impl fmt::Display for Groups {
 }
 
 impl Source for Groups {
-    fn rows(&self) -> Rows {
-        Rows::Class(self.0.table.class())
+    fn rows(&self) -> RowCount {
+        RowCount::Class(self.0.table.class())
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {

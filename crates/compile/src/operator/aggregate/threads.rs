@@ -14,7 +14,7 @@ use crate::types::Range;
 
 /// Where a thread keeps a part of a cell: an index into its cells of 4 or of 8 bytes.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum CellPlace {
     /// 4 bytes, extended by the sign where `signed`.
     Half { index: u32, signed: bool },
     /// 8 bytes.
@@ -27,7 +27,7 @@ enum Place {
 #[derive(Debug, Clone)]
 pub struct ThreadTables {
     /// Those of each cell's parts.
-    places: Vec<Vec<Place>>,
+    places: Vec<Vec<CellPlace>>,
     /// Cells of 4 bytes, and of 8 bytes, a group.
     halves: u32,
     words: u32,
@@ -60,13 +60,13 @@ impl ThreadTables {
             let within = |limits: Range| total.is_some_and(|total| total.within(limits));
             let place = |part: &Scalar| {
                 if within(Range::new(0, u32::MAX)) {
-                    Place::Half { index: take(&mut halves, 1), signed: false }
+                    CellPlace::Half { index: take(&mut halves, 1), signed: false }
                 } else if within(Range::new(i32::MIN, i32::MAX)) {
-                    Place::Half { index: take(&mut halves, 1), signed: true }
+                    CellPlace::Half { index: take(&mut halves, 1), signed: true }
                 } else if *part != Scalar::I128 || within(Range::new(i64::MIN, i64::MAX)) {
-                    Place::Word { index: take(&mut words, 1) }
+                    CellPlace::Word { index: take(&mut words, 1) }
                 } else {
-                    Place::Pair { index: take(&mut words, 2) }
+                    CellPlace::Pair { index: take(&mut words, 2) }
                 }
             };
             places.push(cell.op.parts().iter().map(place).collect());
@@ -99,10 +99,12 @@ impl ThreadTables {
 
 impl ThreadCells {
     /// The address of a cell: cell `index` of the group in `slot`, in the table of `thread`.
-    fn address(&self, cx: &mut Context<'_>, place: Place, second: u32, slot: V, thread: V) -> Option<V> {
+    fn address(&self, cx: &mut Context<'_>, place: CellPlace, second: u32, slot: V, thread: V) -> Option<V> {
         let (table, cells, index) = match place {
-            Place::Half { index, .. } => (self.halves?, self.tables.halves, index),
-            Place::Word { index } | Place::Pair { index } => (self.words?, self.tables.words, index + second),
+            CellPlace::Half { index, .. } => (self.halves?, self.tables.halves, index),
+            CellPlace::Word { index } | CellPlace::Pair { index } => {
+                (self.words?, self.tables.words, index + second)
+            }
         };
         let threads = self.tables.threads;
         let b = &mut *cx.builder;
@@ -118,7 +120,7 @@ impl ThreadCells {
     /// Adds a contribution to this thread's cell.
     pub fn update(&self, cx: &mut Context<'_>, slot: V, op: CellOp, index: usize, value: &[V]) {
         let thread = cx.builder.builtin(Builtin::ThreadId);
-        if let (CellOp::Add | CellOp::AddWide, &[Place::Half { .. } | Place::Word { .. }]) =
+        if let (CellOp::Add | CellOp::AddWide, &[CellPlace::Half { .. } | CellPlace::Word { .. }]) =
             (op, self.tables.places[index].as_slice())
         {
             return self.add_narrow(cx, slot, self.tables.places[index][0], value, thread);
@@ -129,7 +131,7 @@ impl ThreadCells {
         let new = combine(cx, op, &old, value);
         for (place, part) in self.tables.places[index].iter().zip(new) {
             let words = match place {
-                Place::Pair { .. } => {
+                CellPlace::Pair { .. } => {
                     let (low, high) = split(cx, part);
                     vec![low, high]
                 }
@@ -151,7 +153,7 @@ impl ThreadCells {
     }
 
     /// Adds modulo the place's width: the total is known to fit.
-    fn add_narrow(&self, cx: &mut Context<'_>, slot: V, place: Place, value: &[V], thread: V) {
+    fn add_narrow(&self, cx: &mut Context<'_>, slot: V, place: CellPlace, value: &[V], thread: V) {
         let (Some(pointer), &[value]) = (self.address(cx, place, 0, slot, thread), value) else {
             return cx.impossible("a thread's cell without a table, or of several parts");
         };
@@ -199,21 +201,21 @@ impl ThreadCells {
             let pointer = self.address(cx, *place, 0, slot, thread)?;
             let stored = cx.builder.load(pointer);
             parts.push(match (place, part) {
-                (Place::Pair { .. }, _) => {
+                (CellPlace::Pair { .. }, _) => {
                     let second = self.address(cx, *place, 1, slot, thread)?;
                     let high = cx.builder.load(second);
                     join(cx, stored, high)
                 }
-                (Place::Half { signed: true, .. }, _) => {
+                (CellPlace::Half { signed: true, .. }, _) => {
                     let signed = cx.builder.bitcast(stored, Scalar::I32);
                     cx.builder.convert(signed, *part)
                 }
-                (Place::Half { .. }, _) => cx.builder.convert(stored, *part),
-                (Place::Word { .. }, Scalar::I128) => {
+                (CellPlace::Half { .. }, _) => cx.builder.convert(stored, *part),
+                (CellPlace::Word { .. }, Scalar::I128) => {
                     let signed = cx.builder.bitcast(stored, Scalar::I64);
                     cx.builder.convert(signed, Scalar::I128)
                 }
-                (Place::Word { .. }, part) => cx.builder.bitcast(stored, *part),
+                (CellPlace::Word { .. }, part) => cx.builder.bitcast(stored, *part),
             });
         }
         Some(parts)

@@ -12,7 +12,7 @@ use crate::context::{Argument, Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::roles::Source;
 use crate::plan::JoinKind;
-use crate::program::Rows;
+use crate::program::RowCount;
 use crate::table::joined::Joined;
 
 /// All rows of a join's store, with the store's columns.
@@ -26,7 +26,7 @@ impl fmt::Display for StoredRows {
 }
 
 impl Source for StoredRows {
-    fn rows(&self) -> Rows {
+    fn rows(&self) -> RowCount {
         self.0.store.rows()
     }
 
@@ -60,7 +60,7 @@ impl fmt::Display for KeptRows {
 }
 
 impl Source for KeptRows {
-    fn rows(&self) -> Rows {
+    fn rows(&self) -> RowCount {
         self.0.store.rows()
     }
 

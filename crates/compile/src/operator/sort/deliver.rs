@@ -11,7 +11,7 @@ use super::SortOperator;
 use crate::context::{Argument, Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::roles::Source;
-use crate::program::Rows;
+use crate::program::RowCount;
 use crate::table::joined::Joined;
 use crate::table::stored::StoredColumn;
 
@@ -26,8 +26,8 @@ impl fmt::Display for SortedRows {
 }
 
 impl Source for SortedRows {
-    fn rows(&self) -> Rows {
-        Rows::Counted(self.0.delivered)
+    fn rows(&self) -> RowCount {
+        RowCount::Counted(self.0.delivered)
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {

@@ -36,40 +36,40 @@ const INITIAL_ROWS: u64 = 4 << 20;
 
 /// What rows are sorted by.
 #[derive(Debug, Clone)]
-enum Order {
+enum SortedBy {
     /// Keys.
     Words(Words),
     /// Whatever brings equal keys together.
     Groups(GroupWord),
 }
 
-impl Order {
+impl SortedBy {
     fn count(&self) -> usize {
         match self {
-            Order::Words(words) => words.count(),
-            Order::Groups(_) => 1,
+            SortedBy::Words(words) => words.count(),
+            SortedBy::Groups(_) => 1,
         }
     }
 
     fn is_exact(&self) -> bool {
         match self {
-            Order::Words(words) => words.is_exact(),
-            Order::Groups(_) => true,
+            SortedBy::Words(words) => words.is_exact(),
+            SortedBy::Groups(_) => true,
         }
     }
 
     /// The columns that the words are made of.
     fn columns(&self) -> Vec<usize> {
         match self {
-            Order::Words(words) => words.columns().collect(),
-            Order::Groups(word) => (0..word.keys()).collect(),
+            SortedBy::Words(words) => words.columns().collect(),
+            SortedBy::Groups(word) => (0..word.keys()).collect(),
         }
     }
 
     fn word(&self, cx: &mut Context<'_>, index: usize) -> Result<V, Unsupported> {
         match self {
-            Order::Words(words) => words.word(cx, index),
-            Order::Groups(word) => word.word(cx),
+            SortedBy::Words(words) => words.word(cx, index),
+            SortedBy::Groups(word) => word.word(cx),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Order {
 #[derive(Debug, Clone)]
 pub struct SortOperator {
     columns: Vec<StoredColumn>,
-    words: Order,
+    words: SortedBy,
     /// One state of one `u64` a row for each word.
     word_states: Vec<usize>,
     /// State that counts the stored rows, one `u64`.
@@ -109,7 +109,7 @@ impl SortOperator {
             _ => Err(Unsupported("a sort key that is not a column".into())),
         };
         let keys = keys.iter().map(key).collect::<Result<Vec<_>, _>>()?;
-        let order = Order::Words(Words::plan(&keys, columns)?);
+        let order = SortedBy::Words(Words::plan(&keys, columns)?);
         SortOperator::declare(order, fetch, columns, size, states)
     }
 
@@ -120,12 +120,12 @@ impl SortOperator {
         size: (u64, usize),
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
-        let order = Order::Groups(GroupWord::plan(&columns[..keys.min(columns.len())]));
+        let order = SortedBy::Groups(GroupWord::plan(&columns[..keys.min(columns.len())]));
         SortOperator::declare(order, None, columns, size, states)
     }
 
     fn declare(
-        words: Order,
+        words: SortedBy,
         fetch: Option<usize>,
         columns: &[ColumnInfo],
         (row_bound, branches): (u64, usize),

@@ -8,7 +8,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
 use super::SortOperator;
-use super::top::{self, Heap};
+use super::top::{self, TopHeap};
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
@@ -55,7 +55,7 @@ impl Sink for SortRows {
         }
         let serial = cx.shape.is_serial();
         let wanted = sort.fetch.filter(|wanted| serial && (1..=top::MAX_ROWS).contains(wanted));
-        let heap = wanted.map(|wanted| Heap::begin(cx, wanted));
+        let heap = wanted.map(|wanted| TopHeap::begin(cx, wanted));
         let positional = job.keeps_all && sort.single && heap.is_none();
         if positional {
             sort.count_all(cx, job.rows);
@@ -82,7 +82,7 @@ impl SortOperator {
 struct SortEmitter<'s> {
     sort: &'s SortOperator,
     /// Bounds the first rows, where only these are wanted.
-    heap: Option<Heap>,
+    heap: Option<TopHeap>,
     /// A row's place is its number in the source.
     positional: bool,
     needed: &'s BTreeSet<usize>,

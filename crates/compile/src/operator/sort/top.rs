@@ -12,7 +12,7 @@ pub const MAX_ROWS: u64 = 4096;
 
 /// A worker's heap.
 #[derive(Debug, Clone)]
-pub struct Heap {
+pub struct TopHeap {
     /// `u64`s in shared memory.
     array: V,
     /// k, `u32`.
@@ -23,9 +23,9 @@ pub struct Heap {
     kept: Var,
 }
 
-impl Heap {
+impl TopHeap {
     /// Before the row loop: a heap full of the largest word there is.
-    pub fn begin(cx: &mut Context<'_>, rows: u64) -> Heap {
+    pub fn begin(cx: &mut Context<'_>, rows: u64) -> TopHeap {
         let capacity = rows.next_power_of_two().max(1) as u32;
         let array = cx.builder.shared("smallest", Pointee::Scalar(Scalar::U64), capacity);
         let limit = cx.constant(Constant::Int(Scalar::U32, rows.into()));
@@ -43,7 +43,7 @@ impl Heap {
         let next = cx.builder.add(current, one);
         cx.builder.assign(position, next);
         cx.end();
-        Heap { array, limit, bound, kept }
+        TopHeap { array, limit, bound, kept }
     }
 
     /// Opens `if` for a row that may be among the first: one whose word is below the bound, or equal to it where other

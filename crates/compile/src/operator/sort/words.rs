@@ -41,9 +41,9 @@ pub struct WordKey {
 }
 
 #[derive(Debug, Clone)]
-struct Field {
+struct WordField {
     key: WordKey,
-    part: Part,
+    part: WordPart,
     bits: u32,
     /// Bits before it.
     offset: u32,
@@ -51,7 +51,7 @@ struct Field {
 
 /// What of a key a field holds.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum WordPart {
     /// Whether it is NULL.
     Null,
     Boolean,
@@ -68,7 +68,7 @@ enum Part {
 /// Keys, laid out.
 #[derive(Debug, Clone)]
 pub struct Words {
-    fields: Vec<Field>,
+    fields: Vec<WordField>,
     bits: u32,
     has_text: bool,
 }
@@ -84,7 +84,7 @@ impl Words {
             let parts = parts_of(info)?;
             // Also where all that is not NULL is one value.
             if info.nullable && info.data_type != DataType::Null {
-                words.push(key, Part::Null, 1);
+                words.push(key, WordPart::Null, 1);
             }
             words.has_text |= info.data_type == DataType::Utf8;
             for (part, bits) in parts {
@@ -94,8 +94,8 @@ impl Words {
         Ok(words)
     }
 
-    fn push(&mut self, key: &WordKey, part: Part, bits: u32) {
-        self.fields.push(Field { key: key.clone(), part, bits, offset: self.bits });
+    fn push(&mut self, key: &WordKey, part: WordPart, bits: u32) {
+        self.fields.push(WordField { key: key.clone(), part, bits, offset: self.bits });
         self.bits += bits;
     }
 
@@ -135,37 +135,37 @@ impl Words {
     }
 }
 
-fn parts_of(info: &ColumnInfo) -> Result<Vec<(Part, u32)>, Unsupported> {
+fn parts_of(info: &ColumnInfo) -> Result<Vec<(WordPart, u32)>, Unsupported> {
     Ok(match &info.data_type {
         DataType::Null => Vec::new(),
         DataType::Interval => return Err(Unsupported("intervals as sort keys".into())),
-        DataType::Boolean => vec![(Part::Boolean, 1)],
-        DataType::Float32 => vec![(Part::Float, 32)],
-        DataType::Float64 => vec![(Part::Float, 64)],
-        DataType::Utf8 => vec![(Part::Head, HEAD_BITS), (Part::Tail, TAIL_BITS)],
+        DataType::Boolean => vec![(WordPart::Boolean, 1)],
+        DataType::Float32 => vec![(WordPart::Float, 32)],
+        DataType::Float64 => vec![(WordPart::Float, 64)],
+        DataType::Utf8 => vec![(WordPart::Head, HEAD_BITS), (WordPart::Tail, TAIL_BITS)],
         data_type => {
             let range = info.range.or_else(|| data_type.full_range());
             let span = range.and_then(|range| range.max.checked_sub(range.min).map(|span| (range, span)));
             match span {
                 Some((range, span)) if (0..=u64::MAX.into()).contains(&span) => match span {
                     0 => Vec::new(),
-                    _ => vec![(Part::Integer(range), i128::BITS - span.leading_zeros())],
+                    _ => vec![(WordPart::Integer(range), i128::BITS - span.leading_zeros())],
                 },
-                _ => vec![(Part::High, 64), (Part::Low, 64)],
+                _ => vec![(WordPart::High, 64), (WordPart::Low, 64)],
             }
         }
     })
 }
 
-impl Field {
+impl WordField {
     fn value(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
         let value = cx.column(self.key.column)?;
-        if let Part::Null = self.part {
+        if let WordPart::Null = self.part {
             return Ok(self.null_flag(cx, &value));
         }
         let bits = match (&value.repr, self.part) {
-            (Repr::Text(text), Part::Head) => text_bytes(cx, text, 0, HEAD_BYTES),
-            (Repr::Text(text), Part::Tail) => {
+            (Repr::Text(text), WordPart::Head) => text_bytes(cx, text, 0, HEAD_BYTES),
+            (Repr::Text(text), WordPart::Tail) => {
                 let bytes = text_bytes(cx, text, HEAD_BYTES, EXACT_TEXT_BYTES - HEAD_BYTES);
                 let shift = cx.builder.u64(LENGTH_BITS.into());
                 let bytes = cx.builder.binary(BinaryOp::Shl, bytes, shift);
@@ -209,10 +209,10 @@ impl Field {
     }
 }
 
-fn scalar_bits(cx: &mut Context<'_>, value: V, part: Part) -> V {
+fn scalar_bits(cx: &mut Context<'_>, value: V, part: WordPart) -> V {
     match part {
-        Part::Float => float_bits(cx, value),
-        Part::Integer(range) => {
+        WordPart::Float => float_bits(cx, value),
+        WordPart::Integer(range) => {
             let narrow = range.within(Range::new(i64::MIN, i64::MAX));
             let register = if narrow { Scalar::I64 } else { Scalar::I128 };
             let value = cx.builder.convert(value, register);
@@ -225,7 +225,7 @@ fn scalar_bits(cx: &mut Context<'_>, value: V, part: Part) -> V {
             };
             cx.builder.convert(distance, Scalar::U64)
         }
-        Part::High => {
+        WordPart::High => {
             let value = cx.builder.convert(value, Scalar::I128);
             let shift = cx.builder.int(Scalar::I128, 64);
             let high = cx.builder.binary(BinaryOp::Shr, value, shift);
@@ -233,11 +233,13 @@ fn scalar_bits(cx: &mut Context<'_>, value: V, part: Part) -> V {
             let sign = cx.builder.u64(1 << 63);
             cx.builder.binary(BinaryOp::Xor, high, sign)
         }
-        Part::Low => {
+        WordPart::Low => {
             let value = cx.builder.convert(value, Scalar::I128);
             cx.builder.convert(value, Scalar::U64)
         }
-        Part::Null | Part::Boolean | Part::Head | Part::Tail => cx.builder.convert(value, Scalar::U64),
+        WordPart::Null | WordPart::Boolean | WordPart::Head | WordPart::Tail => {
+            cx.builder.convert(value, Scalar::U64)
+        }
     }
 }
 

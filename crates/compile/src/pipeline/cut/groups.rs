@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Cut, Open, Rows, computes};
+use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::Expr;
@@ -20,7 +20,7 @@ impl Cut<'_> {
         input: &Plan,
         keys: &[Expr],
         aggregates: &[Aggregate],
-    ) -> Result<Rows, Unsupported> {
+    ) -> Result<OpenRows, Unsupported> {
         let rows = self.open(input)?;
         if !self.choices.micro_model.counts_places() {
             return self.aggregate_rows(rows, keys, aggregates);
@@ -46,7 +46,7 @@ impl Cut<'_> {
 
     /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
     /// (HorseQC, Table 4, B1 and C1: what is materialised is filtered).
-    fn materialized(&mut self, mut rows: Rows, exprs: &[Expr]) -> Result<Rows, Unsupported> {
+    fn materialized(&mut self, mut rows: OpenRows, exprs: &[Expr]) -> Result<OpenRows, Unsupported> {
         rows.columns = columns_of(exprs, &rows.columns);
         rows.push(Project(exprs.to_vec()));
         self.materialize(&mut rows)?;
@@ -54,7 +54,7 @@ impl Cut<'_> {
     }
 
     /// C1's global sort: keys and arguments are stored, and delivered group by group.
-    fn sorted(&mut self, mut rows: Rows, exprs: &[Expr], sort: SortOperator) -> Rows {
+    fn sorted(&mut self, mut rows: OpenRows, exprs: &[Expr], sort: SortOperator) -> OpenRows {
         let bound = rows.bound();
         rows.push(Project(exprs.to_vec()));
         let sort = Arc::new(sort);
@@ -62,15 +62,15 @@ impl Cut<'_> {
         let (columns, sorting) = (sort.infos(), sort.sorting(None));
         let mut open = Open::new(SortedRows(sort), bound);
         open.sorted = Some(sorting);
-        Rows { branches: vec![open], columns }
+        OpenRows { branches: vec![open], columns }
     }
 
     fn aggregate_rows(
         &mut self,
-        rows: Rows,
+        rows: OpenRows,
         keys: &[Expr],
         aggregates: &[Aggregate],
-    ) -> Result<Rows, Unsupported> {
+    ) -> Result<OpenRows, Unsupported> {
         let site = format!("aggregate{}", self.next_aggregate);
         self.next_aggregate += 1;
         let input = Input {
@@ -93,7 +93,7 @@ impl Cut<'_> {
         let (columns, bound) = (operator.columns(), operator.row_bound());
         // Groups lie anywhere in their table: all of them may be one thread's.
         let open = Open::new(Groups(operator), bound);
-        Ok(Rows { branches: vec![open], columns })
+        Ok(OpenRows { branches: vec![open], columns })
     }
 }
 

@@ -54,12 +54,12 @@ const NOWHERE: i64 = -1;
 /// Resolution of groups among threads.
 #[derive(Debug, Clone, Copy)]
 pub struct Segments {
-    form: Form,
+    form: SegmentForm,
 }
 
 /// Who reduces what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum SegmentForm {
     /// A warp its rows, which it sorts.
     Warp,
     /// A block its rows, which it sorts.
@@ -73,7 +73,7 @@ enum Form {
 /// What a thread has in a round, in one kernel.
 #[derive(Debug, Clone)]
 pub struct Round {
-    form: Form,
+    form: SegmentForm,
     /// `i64`.
     slot: Var,
     /// The parts of each cell.
@@ -93,7 +93,7 @@ impl Segments {
     ) -> Result<Option<Segments>, Unsupported> {
         let threads = shape.block_threads;
         if input.is_sorted {
-            let form = if threads == 1 { Form::SortedWorker } else { Form::SortedWarp };
+            let form = if threads == 1 { SegmentForm::SortedWorker } else { SegmentForm::SortedWarp };
             return Ok(Some(Segments { form }));
         }
         let warp = match () {
@@ -127,8 +127,8 @@ impl Segments {
         })?;
         Ok(match chosen {
             SegmentSum::Off => None,
-            SegmentSum::Warp => Some(Segments { form: Form::Warp }),
-            SegmentSum::Block => Some(Segments { form: Form::Block }),
+            SegmentSum::Warp => Some(Segments { form: SegmentForm::Warp }),
+            SegmentSum::Block => Some(Segments { form: SegmentForm::Block }),
         })
     }
 
@@ -136,29 +136,33 @@ impl Segments {
     pub fn admits(&self, cells: &Cells, shape: &LaunchShape) -> Result<(), String> {
         let (threads, lanes) = (shape.block_threads, shape.lanes);
         match self.form {
-            Form::Warp if !lanes.is_power_of_two() => Err("lanes are no power of two".into()),
-            Form::Block if !threads.is_power_of_two() => Err("threads are no power of two".into()),
-            Form::Block if Shared::bytes(cells, threads) > SHARED_LIMIT.min(shape.shared_bytes.into()) => {
+            SegmentForm::Warp if !lanes.is_power_of_two() => Err("lanes are no power of two".into()),
+            SegmentForm::Block if !threads.is_power_of_two() => Err("threads are no power of two".into()),
+            SegmentForm::Block
+                if Shared::bytes(cells, threads) > SHARED_LIMIT.min(shape.shared_bytes.into()) =>
+            {
                 Err("rows of a block do not fit its memory".into())
             }
-            Form::Warp | Form::Block | Form::SortedWarp | Form::SortedWorker => Ok(()),
+            SegmentForm::Warp | SegmentForm::Block | SegmentForm::SortedWarp | SegmentForm::SortedWorker => {
+                Ok(())
+            }
         }
     }
 
     /// Who resolves, for people.
     pub fn place(&self) -> &'static str {
         match self.form {
-            Form::Warp => "segments in warps",
-            Form::Block => "segments in blocks",
-            Form::SortedWarp | Form::SortedWorker => "segments",
+            SegmentForm::Warp => "segments in warps",
+            SegmentForm::Block => "segments in blocks",
+            SegmentForm::SortedWarp | SegmentForm::SortedWorker => "segments",
         }
     }
 
     /// Before the row loop.
     pub fn begin(&self, cx: &mut Context<'_>, cells: &Cells) -> Round {
-        let shared = (self.form == Form::Block).then(|| Shared::declare(cx, cells));
+        let shared = (self.form == SegmentForm::Block).then(|| Shared::declare(cx, cells));
         let b = &mut *cx.builder;
-        let skips = matches!(self.form, Form::Warp | Form::Block).then(|| {
+        let skips = matches!(self.form, SegmentForm::Warp | SegmentForm::Block).then(|| {
             let none = b.u32(0);
             b.var_of("skips", none)
         });
@@ -173,7 +177,7 @@ impl Segments {
 impl Round {
     /// Before a row.
     pub fn open(&self, cx: &mut Context<'_>) {
-        if self.form != Form::SortedWorker {
+        if self.form != SegmentForm::SortedWorker {
             let nowhere = cx.builder.i64(NOWHERE);
             cx.builder.assign(self.slot, nowhere);
         }
@@ -187,7 +191,7 @@ impl Round {
         (slot, values): (V, &[Vec<V>]),
         apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
     ) {
-        if self.form != Form::SortedWorker {
+        if self.form != SegmentForm::SortedWorker {
             cx.builder.assign(self.slot, slot);
             return assign(cx, &self.parts, values);
         }
@@ -212,7 +216,7 @@ impl Round {
         apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>]),
     ) {
         match (self.form, self.skips) {
-            (Form::SortedWorker, _) => return,
+            (SegmentForm::SortedWorker, _) => return,
             (_, Some(skips)) => resolve_or_skip(cx, cells, self, skips),
             _ => {
                 let own = cx.builder.read(self.slot);
@@ -225,7 +229,7 @@ impl Round {
 
     /// After the row loop.
     pub fn end(&self, cx: &mut Context<'_>, apply: impl FnOnce(&mut Context<'_>, V, &[Vec<V>])) {
-        if self.form == Form::SortedWorker {
+        if self.form == SegmentForm::SortedWorker {
             add_own(cx, self, apply);
         }
     }
