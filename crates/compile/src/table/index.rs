@@ -9,16 +9,21 @@
 //! bucket (`Buckets`), which takes a second pass over the store ([`Index::fill`]), or, where [`Wants::chained`], each row has
 //! the number of the next. All rows that a search gives have its keys.
 
+mod build;
+mod search;
+
+pub use self::search::Search;
+
 use std::fmt;
 
-use kelpie_kir::builder::{V, Var};
+use kelpie_kir::builder::V;
 use kelpie_kir::{CompareOp, Scalar, Type};
 
-use super::bounds::{Bounds, KeyBounds};
+use super::bounds::KeyBounds;
 use super::buckets::Buckets;
-use super::probing::{Known, OpenTable, place_of};
+use super::probing::OpenTable;
 use super::rows::RowStore;
-use super::slots::{Slots, is_taken};
+use super::slots::Slots;
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::is_wide;
@@ -41,7 +46,7 @@ const ALWAYS_DIRECT_SLOTS: u64 = 1 << 16;
 #[derive(Debug, Clone)]
 pub struct Index {
     kind: Kind,
-    /// SlotRows with equal keys exist at most once: [`Index::insert`] reports a broken promise.
+    /// Rows with equal keys exist at most once: [`Index::insert`] reports a broken promise.
     pub unique: bool,
     null_equal: bool,
     /// Whether some side's values of each key go beyond 64 bits.
@@ -61,7 +66,7 @@ pub struct Wants {
     pub unique: bool,
     /// Only whether there is a row with the keys.
     pub first_only: bool,
-    /// SlotRows with a key are chained, not in a bucket. On a CPU that is faster wherever it was measured (TPC-H, SF 1, 2 cores):
+    /// Rows with a key are chained, not in a bucket. On a CPU that is faster wherever it was measured (TPC-H, SF 1, 2 cores):
     /// the second pass and the prefix sum over all slots make an index take 1.4 times (2.7 million rows) to 4 times as long
     /// (Q9: 0.3 million rows over 6 million slots), and a probe gains less than a tenth, as what is chained is in its caches
     /// alike. On a SIMT device each step of a chain is a transaction of its own.
@@ -100,14 +105,6 @@ impl fmt::Display for Index {
             (Kind::Hashed { rows: SlotRows::One, .. }, _) => "hash",
         })
     }
-}
-
-/// A search for the rows of a key: `cursor` (`u32`) is 0 where there is none left. Else it is the place of the next one + 1,
-/// or, where there are buckets, its position + 1.
-#[derive(Debug, Clone, Copy)]
-pub struct Search {
-    /// What comes next.
-    pub cursor: Var,
 }
 
 impl Index {
@@ -207,266 +204,6 @@ impl Index {
     /// sum before that.
     pub fn prefix_sum(&self) -> Option<usize> {
         self.buckets().map(|buckets| buckets.offsets())
-    }
-
-    // ---- building
-
-    /// Before the row loop.
-    pub fn begin(&self, cx: &mut Context<'_>) -> Option<Bounds> {
-        self.bounds.map(|bounds| bounds.begin(cx))
-    }
-
-    /// After the row loop.
-    pub fn end(&self, cx: &mut Context<'_>, bounds: Option<Bounds>) {
-        if let (Some(state), Some(bounds)) = (self.bounds, bounds) {
-            state.end(cx, bounds);
-        }
-    }
-
-    /// Opens `if` a key (one, not of a hashed index) may be in the index: a runtime filter by the bitmap. `None` where
-    /// there is no bitmap.
-    pub fn begin_if_taken(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<Option<usize>, Unsupported> {
-        let Kind::Direct { min, max, slots: Slots::Single { bits, .. } | Slots::Exists { bits } } = self.kind
-        else {
-            return Ok(None);
-        };
-        let value = scalar_of(key)?;
-        let mut opened = 1;
-        if let Some(live) = live(cx, key, value, (min, max)) {
-            cx.begin_if(live);
-            opened += 1;
-        }
-        let slot = offset_from(cx, value, min);
-        let taken = is_taken(cx, bits, slot);
-        cx.begin_if(taken);
-        Ok(Some(opened))
-    }
-
-    /// Whether there is a bitmap.
-    pub fn has_bitmap(&self) -> bool {
-        matches!(self.kind, Kind::Direct { slots: Slots::Single { .. } | Slots::Exists { .. }, .. })
-    }
-
-    /// Adds the row at `place` (`i64`), whose keys are the first columns of the current row, or counts it into its bucket.
-    /// SlotRows with a NULL key are left out unless NULLs are equal.
-    pub fn insert(
-        &self,
-        cx: &mut Context<'_>,
-        store: &RowStore,
-        place: V,
-        bounds: Option<Bounds>,
-    ) -> Result<(), Unsupported> {
-        let keys = self.keys_of_row(cx)?;
-        let opened = self.leave_out_nulls(cx, &keys);
-        if let ([key], Some(bounds)) = (keys.as_slice(), bounds) {
-            bounds.widen(cx, key)?;
-        }
-        match self.kind {
-            Kind::All => {}
-            Kind::Direct { min, slots, .. } => {
-                let value = scalar_of(&keys[0])?;
-                let slot = offset_from(cx, value, min);
-                slots.insert(cx, slot, place, self.broken);
-            }
-            Kind::Hashed { table, rows } => {
-                let known = match (rows, self.broken) {
-                    (SlotRows::One, Some(broken)) => Known::Report(broken),
-                    (SlotRows::One | SlotRows::Buckets(_), _) => Known::LeaveOut,
-                    (SlotRows::Chained(next), _) => Known::Chain(next),
-                };
-                let slot = table.claim(cx, store, (&keys, &self.wide), place, known)?;
-                if let SlotRows::Buckets(buckets) = rows {
-                    let slot = cx.builder.read(slot);
-                    buckets.count(cx, slot, place);
-                }
-            }
-        }
-        if opened {
-            cx.end();
-        }
-        Ok(())
-    }
-
-    /// Puts the row at `place` (`i64`), which is the current row and is counted, into its bucket.
-    pub fn fill(&self, cx: &mut Context<'_>, place: V) -> Result<(), Unsupported> {
-        let buckets = self.buckets().ok_or_else(|| Unsupported::internal("an index without buckets"))?;
-        let keys = self.keys_of_row(cx)?;
-        let opened = self.leave_out_nulls(cx, &keys);
-        match self.kind {
-            Kind::Direct { min, .. } => {
-                let value = scalar_of(&keys[0])?;
-                let slot = offset_from(cx, value, min);
-                buckets.put(cx, slot, place);
-            }
-            Kind::Hashed { table, .. } => {
-                let slot = buckets.noted_slot(cx, place);
-                let slot = slot.ok_or_else(|| Unsupported::internal("a bucket's slot"))?;
-                let (begin, is_first) = buckets.put(cx, slot, place);
-                // From now on the slot leads to the bucket.
-                cx.begin_if(is_first);
-                let one = cx.builder.u32(1);
-                let number = cx.builder.add(begin, one);
-                table.renumber(cx, slot, number);
-                cx.end();
-            }
-            Kind::All => cx.impossible("buckets of an index without keys"),
-        }
-        if opened {
-            cx.end();
-        }
-        Ok(())
-    }
-
-    /// Opens `if` no key is NULL, unless NULLs are equal to each other.
-    fn leave_out_nulls(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> bool {
-        match self.all_valid(cx, keys) {
-            Some(valid) if !self.null_equal || matches!(self.kind, Kind::Direct { .. }) => {
-                cx.begin_if(valid);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn keys_of_row(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        (0..self.wide.len()).map(|index| cx.column(index)).collect()
-    }
-
-    // ---- probing
-
-    /// Begins the search for rows whose keys equal `keys`.
-    pub fn search(
-        &self,
-        cx: &mut Context<'_>,
-        store: &RowStore,
-        keys: &[Lowered],
-    ) -> Result<Search, Unsupported> {
-        let zero = cx.builder.u32(0);
-        let cursor = cx.builder.var_of("cursor", zero);
-        let valid = if self.null_equal { None } else { self.all_valid(cx, keys) };
-        match self.kind {
-            Kind::All => {
-                let count = cx.argument(
-                    "place_count",
-                    Type::global(Scalar::U64),
-                    Argument::State(store.place_count()),
-                );
-                let count = cx.builder.load(count);
-                let count = cx.builder.convert(count, Scalar::U32);
-                cx.builder.assign(cursor, count);
-            }
-            Kind::Direct { min, max, slots } => {
-                let value = scalar_of(&keys[0])?;
-                let live = live(cx, &keys[0], value, (min, max));
-                if let Some(live) = live {
-                    cx.begin_if(live);
-                }
-                let slot = offset_from(cx, value, min);
-                slots.search(cx, slot, cursor);
-                if live.is_some() {
-                    cx.end();
-                }
-            }
-            Kind::Hashed { table, rows } => {
-                if let Some(valid) = valid {
-                    cx.begin_if(valid);
-                }
-                table.find(cx, store, (keys, &self.wide), cursor, |cx, number| match rows {
-                    SlotRows::Buckets(buckets) => buckets.place_at(cx, number),
-                    SlotRows::One | SlotRows::Chained(_) => place_of(cx, number),
-                })?;
-                if valid.is_some() {
-                    cx.end();
-                }
-            }
-        }
-        Ok(Search { cursor })
-    }
-
-    /// Takes the next row: its place (`i64`). Leaves the innermost loop where there is none.
-    pub fn advance(&self, cx: &mut Context<'_>, search: Search) -> V {
-        let current = cx.builder.read(search.cursor);
-        let zero = cx.builder.u32(0);
-        let none = cx.builder.eq(current, zero);
-        cx.builder.break_if(none);
-        let (place, following) = match (self.kind, self.buckets()) {
-            (_, Some(buckets)) => buckets.step(cx, current),
-            (Kind::All, None) => {
-                let one = cx.builder.u32(1);
-                (place_of(cx, current), cx.builder.sub(current, one))
-            }
-            (
-                Kind::Hashed { rows: SlotRows::Chained(next), .. }
-                | Kind::Direct { slots: Slots::Chained { next, .. }, .. },
-                None,
-            ) => {
-                let place = place_of(cx, current);
-                let next = array(cx, "next", next);
-                (place, cx.builder.element(next, place))
-            }
-            _ => (place_of(cx, current), zero),
-        };
-        cx.builder.assign(search.cursor, following);
-        place
-    }
-
-    /// Whether several rows may have a key.
-    fn has_several(&self) -> bool {
-        match self.kind {
-            Kind::Direct { slots, .. } => matches!(slots, Slots::Many(_) | Slots::Chained { .. }),
-            Kind::Hashed { rows, .. } => !matches!(rows, SlotRows::One),
-            Kind::All => true,
-        }
-    }
-
-    /// Opens `if` a search has found a row, which is the first of several with the key: its place (`i64`). `None` where no
-    /// key has several.
-    pub fn begin_if_several(&self, cx: &mut Context<'_>, search: Search) -> Option<V> {
-        if !self.is_built() || !self.has_several() {
-            return None;
-        }
-        let cursor = cx.builder.read(search.cursor);
-        let zero = cx.builder.u32(0);
-        let found = cx.builder.ne(cursor, zero);
-        cx.begin_if(found);
-        Some(match self.buckets() {
-            Some(buckets) => buckets.place_at(cx, cursor),
-            None => place_of(cx, cursor),
-        })
-    }
-
-    /// Where no key has two rows that a search gives: whether there is one (`bool`), and its place (`i64`, else 0).
-    pub fn only(&self, cx: &mut Context<'_>, search: Search) -> Option<(V, V)> {
-        if self.has_several() {
-            return None;
-        }
-        let cursor = cx.builder.read(search.cursor);
-        let (zero, one) = (cx.builder.u32(0), cx.builder.u32(1));
-        let found = cx.builder.ne(cursor, zero);
-        let place = cx.builder.sub(cursor, one);
-        let place = cx.builder.select(found, place, zero);
-        Some((found, cx.builder.convert(place, Scalar::I64)))
-    }
-
-    /// Whether no key is NULL; `None` where none can be.
-    fn all_valid(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Option<V> {
-        let mut all: Option<V> = None;
-        for valid in keys.iter().filter_map(|key| key.valid) {
-            all = Some(match all {
-                Some(all) => cx.builder.and(all, valid),
-                None => valid,
-            });
-        }
-        all
-    }
-}
-
-/// Whether a key that is looked up is within bounds and not NULL; `None` where it always is. One side is never NULL: a NULL
-/// of the other equals nothing, whatever the rule.
-fn live(cx: &mut Context<'_>, key: &Lowered, value: V, bounds: (i128, i128)) -> Option<V> {
-    match (in_range(cx, value, key.range, bounds), key.valid) {
-        (Some(within), Some(valid)) => Some(cx.builder.and(within, valid)),
-        (within, valid) => within.or(valid),
     }
 }
 

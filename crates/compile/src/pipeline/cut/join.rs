@@ -1,0 +1,100 @@
+//! A join in pipelines: the build side into a store, the store into an index, and the probe side.
+
+use std::sync::Arc;
+
+use super::Cut;
+use super::open::{Open, OpenRows};
+use crate::context::Unsupported;
+use crate::expr::{Expr, ExprKind};
+use crate::operator::join::{
+    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, Probe, StoreBuildSide, StoredRows,
+};
+use crate::operator::project::Project;
+use crate::plan::{Join, JoinKind};
+use crate::program::Purpose;
+use crate::types::Literal;
+use crate::variant::Site;
+use crate::variant::axes::Pruning;
+
+impl Cut<'_> {
+    /// Whether a finished build side leaves out rows of the probe side's scans.
+    fn prunes(&self, site: &Site<'_>, operator: &JoinOperator) -> Result<bool, Unsupported> {
+        if operator.filtering_key().is_none() {
+            return Ok(false);
+        }
+        let rule = (Pruning::On, "rows that are left out cost nothing");
+        Ok(site.choose(rule, |_| Ok(()))? == Pruning::On)
+    }
+
+    pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
+        let ordinal = self.next_join;
+        self.next_join += 1;
+        let build = self.open(&join.build)?;
+        let before_probe = self.done.len();
+        let mut probe = self.open(&join.probe)?;
+        let after_probe = self.done.len();
+        let build_bound = build.bound();
+        let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
+        let layout = self.layout();
+        let site = format!("join{ordinal}");
+        let site = Site { chooser: self.chooser, name: &site };
+        let operator = JoinOperator::plan(
+            (join, ordinal, site),
+            (&build.columns, build_bound),
+            &probe.columns,
+            (unique, self.shape.is_serial(), self.choices.direct_bytes),
+            (layout, self.states.of(Purpose::Table)),
+        )?;
+        let operator = Arc::new(operator);
+        let build_fields = build.columns.len();
+        let filtered = build.branches.iter().any(Open::is_filtered);
+        self.close(build.branches, Arc::new(StoreBuildSide(Arc::clone(&operator))));
+        let stored = || Open::new(StoredRows(Arc::clone(&operator)), build_bound);
+        if operator.index().is_built() {
+            self.close(vec![stored()], Arc::new(IndexRows(Arc::clone(&operator))));
+        }
+        if operator.index().prefix_sum().is_some() {
+            // Buckets are filled in the group in which they are counted.
+            let group = self.next_group.saturating_sub(1);
+            self.end(stored(), Arc::new(FillBuckets(Arc::clone(&operator))), (group, false), Vec::new());
+        }
+        // The build side goes first: where it is empty, nothing of the probe side may run.
+        self.done[before_probe..].rotate_left(after_probe - before_probe);
+        if operator.needs_build_rows() {
+            let rows = operator.store().row_count();
+            let built = self.done.len() - after_probe;
+            let inside = self.done[before_probe + built..].iter_mut().map(|pipeline| &mut pipeline.skips);
+            inside.for_each(|skips| skips.push(rows));
+            probe.branches.iter_mut().for_each(|open| open.skip_if_empty(rows));
+        }
+        let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
+        if self.prunes(&site, &operator)? {
+            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));
+        }
+        if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
+            self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
+            return Ok(OpenRows { branches: vec![kept], columns: operator.columns().to_vec() });
+        }
+        let expansion = operator.expansion(build_bound);
+        for open in &mut probe.branches {
+            open.steps.push(Arc::new(Probe(Arc::clone(&operator))));
+            open.bound = open.bound.saturating_mul(expansion);
+            // What a thread sees is no longer a share of a table's rows.
+            open.shared_out = open.shared_out.filter(|_| expansion == 1);
+        }
+        let mut rows =
+            self.end_operator(OpenRows { branches: probe.branches, columns: operator.columns().to_vec() })?;
+        if let JoinKind::BuildOuter | JoinKind::FullOuter = join.kind {
+            let nulls = join.probe.fields().into_iter().map(|field| Expr {
+                kind: ExprKind::Literal(Literal::Null),
+                data_type: field.data_type,
+                nullable: true,
+            });
+            let own = operator.columns()[..build_fields].iter().enumerate();
+            let own = own.map(|(index, info)| Expr::column(index, info.data_type.clone(), info.nullable));
+            let exprs = own.chain(nulls).collect();
+            rows.branches.push(Open { steps: vec![Arc::new(Project(exprs))], ..kept });
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,150 @@
+//! Pipelines that are not closed by a sink yet.
+
+use std::sync::Arc;
+
+use super::computes;
+use crate::expr::{Expr, ExprKind};
+use crate::layout::ColumnInfo;
+use crate::operator::join::{JoinOperator, Prefilter};
+use crate::operator::materialize::MaterializedRows;
+use crate::operator::roles::{Source, Step};
+use crate::program::{Prune, Sorting};
+use crate::shape::LaunchShape;
+use crate::table::rows::RowStore;
+
+/// An open pipeline: its rows flow on.
+pub(super) struct Open {
+    /// The pipelines before it in its chain.
+    pub(super) before: Vec<ChainPart>,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) steps: Vec<Arc<dyn Step>>,
+    /// An upper bound of its rows.
+    pub(super) bound: u64,
+    /// The source's rows, at most, where the grid shares them out among its threads and each becomes one row at most.
+    pub(super) shared_out: Option<u64>,
+    pub(super) prunes: Vec<Prune>,
+    /// Counts of build rows without one of which nothing is delivered.
+    pub(super) skips: Vec<usize>,
+    /// The sort that makes the order of the source.
+    pub(super) sorted: Option<Sorting>,
+}
+
+impl Open {
+    /// An open pipeline without steps.
+    pub(super) fn new(source: impl Source + 'static, bound: u64) -> Open {
+        let (before, steps, prunes, skips) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Open { before, source: Arc::new(source), steps, bound, shared_out: None, prunes, skips, sorted: None }
+    }
+
+    /// As [`Open::new`], of a source whose rows the grid shares out among its threads.
+    pub(super) fn shared_out(source: impl Source + 'static, rows: u64) -> Open {
+        Open { shared_out: Some(rows), ..Open::new(source, rows) }
+    }
+
+    /// An upper bound of the rows that one thread brings to the sink.
+    pub(super) fn thread_bound(&self, shape: &LaunchShape) -> u64 {
+        self.shared_out.map_or(self.bound, |rows| shape.rows_of_thread(rows))
+    }
+
+    /// Ends it in memory, from where it goes on.
+    pub(super) fn materialize(&mut self, rows: Arc<RowStore>) {
+        let bound = self.bound;
+        let after = MaterializedRows(Arc::clone(&rows));
+        let after = match rows.is_dense() {
+            true => Open::shared_out(after, bound),
+            false => Open::new(after, bound),
+        };
+        let Open { mut before, source, steps, prunes, skips, shared_out, sorted, .. } =
+            std::mem::replace(self, after);
+        before.push(ChainPart {
+            source,
+            steps,
+            prunes,
+            skips: skips.clone(),
+            rows,
+            bound,
+            shared_out,
+            sorted,
+        });
+        (self.before, self.skips) = (before, skips);
+    }
+
+    /// Nothing is delivered where a build side, whose rows are counted by the state `rows`, is empty.
+    pub(super) fn skip_if_empty(&mut self, rows: usize) {
+        self.before.iter_mut().for_each(|part| part.skips.push(rows));
+        self.skips.push(rows);
+    }
+
+    /// The column of the scan that an expression is after the steps.
+    pub(super) fn scan_column(&self, expr: &Expr) -> Option<usize> {
+        let ExprKind::Column(mut column) = expr.kind else { return None };
+        if !self.source.is_scan() {
+            return None;
+        }
+        for step in self.steps.iter().rev() {
+            column = step.below(column)?;
+        }
+        Some(column)
+    }
+
+    /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where the join is not
+    /// the first and its build side is `filtered`, by its bitmap.
+    pub(super) fn filter_early(&mut self, operator: &Arc<JoinOperator>, filtered: bool) {
+        let Some(column) = operator.filtering_key().and_then(|key| self.scan_column(key)) else { return };
+        if let Some(bounds) = operator.index().bounds() {
+            self.prunes.push(Prune { column, bounds });
+        }
+        let keeps_columns = |step: &Arc<dyn Step>| step.columns(&[]).is_none();
+        let is_first = self.steps.iter().all(|step| keeps_columns(step) || step.projection().is_some());
+        if is_first || !filtered || !operator.index().has_bitmap() {
+            return;
+        }
+        let position = self.steps.iter().position(|step| !keeps_columns(step)).unwrap_or(self.steps.len());
+        self.steps.insert(position, Arc::new(Prefilter { join: Arc::clone(operator), column }));
+    }
+
+    /// Whether each of the source's rows becomes one row at most, without a loop.
+    pub(super) fn is_single(&self) -> bool {
+        !self.steps.iter().any(|step| step.expands())
+    }
+
+    /// Whether all its rows lie in memory, as columns.
+    pub(super) fn is_stored_whole(&self) -> bool {
+        let passes = |step: &Arc<dyn Step>| step.projection().is_some_and(|exprs| !computes(exprs));
+        (self.source.is_scan() || self.source.is_materialized()) && self.steps.iter().all(passes)
+    }
+
+    /// Whether some of the source's rows may have been dropped.
+    pub(super) fn is_filtered(&self) -> bool {
+        !self.source.is_scan() || self.steps.iter().any(|step| step.projection().is_none())
+    }
+}
+
+/// A pipeline that ends in memory, for the next one of its chain.
+pub(super) struct ChainPart {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) steps: Vec<Arc<dyn Step>>,
+    pub(super) prunes: Vec<Prune>,
+    pub(super) skips: Vec<usize>,
+    pub(super) rows: Arc<RowStore>,
+    pub(super) bound: u64,
+    pub(super) shared_out: Option<u64>,
+    pub(super) sorted: Option<Sorting>,
+}
+
+/// The rows of a plan: those of one or several open pipelines, whose columns agree.
+pub(super) struct OpenRows {
+    pub(super) branches: Vec<Open>,
+    pub(super) columns: Vec<ColumnInfo>,
+}
+
+impl OpenRows {
+    pub(super) fn bound(&self) -> u64 {
+        self.branches.iter().fold(0, |sum, open| sum.saturating_add(open.bound))
+    }
+
+    pub(super) fn push(&mut self, step: impl Step + 'static) {
+        let step: Arc<dyn Step> = Arc::new(step);
+        self.branches.iter_mut().for_each(|open| open.steps.push(Arc::clone(&step)));
+    }
+}

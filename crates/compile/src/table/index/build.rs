@@ -1,0 +1,108 @@
+//! Building an index: rows are added by their keys, counted into buckets, and filled into them.
+
+use kelpie_kir::builder::V;
+
+use super::{Index, Kind, SlotRows, offset_from, scalar_of};
+use crate::context::{Context, Lowered, Unsupported};
+use crate::table::bounds::Bounds;
+use crate::table::probing::Known;
+use crate::table::rows::RowStore;
+
+impl Index {
+    /// Before the row loop.
+    pub fn begin(&self, cx: &mut Context<'_>) -> Option<Bounds> {
+        self.bounds.map(|bounds| bounds.begin(cx))
+    }
+
+    /// After the row loop.
+    pub fn end(&self, cx: &mut Context<'_>, bounds: Option<Bounds>) {
+        if let (Some(state), Some(bounds)) = (self.bounds, bounds) {
+            state.end(cx, bounds);
+        }
+    }
+
+    /// Adds the row at `place` (`i64`), whose keys are the first columns of the current row, or counts it into its bucket.
+    /// Rows with a NULL key are left out unless NULLs are equal.
+    pub fn insert(
+        &self,
+        cx: &mut Context<'_>,
+        store: &RowStore,
+        place: V,
+        bounds: Option<Bounds>,
+    ) -> Result<(), Unsupported> {
+        let keys = self.keys_of_row(cx)?;
+        let opened = self.leave_out_nulls(cx, &keys);
+        if let ([key], Some(bounds)) = (keys.as_slice(), bounds) {
+            bounds.widen(cx, key)?;
+        }
+        match self.kind {
+            Kind::All => {}
+            Kind::Direct { min, slots, .. } => {
+                let value = scalar_of(&keys[0])?;
+                let slot = offset_from(cx, value, min);
+                slots.insert(cx, slot, place, self.broken);
+            }
+            Kind::Hashed { table, rows } => {
+                let known = match (rows, self.broken) {
+                    (SlotRows::One, Some(broken)) => Known::Report(broken),
+                    (SlotRows::One | SlotRows::Buckets(_), _) => Known::LeaveOut,
+                    (SlotRows::Chained(next), _) => Known::Chain(next),
+                };
+                let slot = table.claim(cx, store, (&keys, &self.wide), place, known)?;
+                if let SlotRows::Buckets(buckets) = rows {
+                    let slot = cx.builder.read(slot);
+                    buckets.count(cx, slot, place);
+                }
+            }
+        }
+        if opened {
+            cx.end();
+        }
+        Ok(())
+    }
+
+    /// Puts the row at `place` (`i64`), which is the current row and is counted, into its bucket.
+    pub fn fill(&self, cx: &mut Context<'_>, place: V) -> Result<(), Unsupported> {
+        let buckets = self.buckets().ok_or_else(|| Unsupported::internal("an index without buckets"))?;
+        let keys = self.keys_of_row(cx)?;
+        let opened = self.leave_out_nulls(cx, &keys);
+        match self.kind {
+            Kind::Direct { min, .. } => {
+                let value = scalar_of(&keys[0])?;
+                let slot = offset_from(cx, value, min);
+                buckets.put(cx, slot, place);
+            }
+            Kind::Hashed { table, .. } => {
+                let slot = buckets.noted_slot(cx, place);
+                let slot = slot.ok_or_else(|| Unsupported::internal("a bucket's slot"))?;
+                let (begin, is_first) = buckets.put(cx, slot, place);
+                // From now on the slot leads to the bucket.
+                cx.begin_if(is_first);
+                let one = cx.builder.u32(1);
+                let number = cx.builder.add(begin, one);
+                table.renumber(cx, slot, number);
+                cx.end();
+            }
+            Kind::All => cx.impossible("buckets of an index without keys"),
+        }
+        if opened {
+            cx.end();
+        }
+        Ok(())
+    }
+
+    /// Opens `if` no key is NULL, unless NULLs are equal to each other.
+    fn leave_out_nulls(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> bool {
+        match self.all_valid(cx, keys) {
+            Some(valid) if !self.null_equal || matches!(self.kind, Kind::Direct { .. }) => {
+                cx.begin_if(valid);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn keys_of_row(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
+        (0..self.wide.len()).map(|index| cx.column(index)).collect()
+    }
+}
