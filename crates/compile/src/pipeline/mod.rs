@@ -9,6 +9,8 @@ mod memory;
 mod row;
 mod selection;
 mod speculation;
+#[cfg(test)]
+mod tests;
 mod variants;
 mod wide;
 

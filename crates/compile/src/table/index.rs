@@ -301,3 +301,38 @@ fn wide_type(cx: &mut Context<'_>, value: V) -> Scalar {
         _ => Scalar::I64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(data_type: DataType, range: Option<Range>) -> ColumnInfo {
+        ColumnInfo { data_type, nullable: false, range, dictionary: None }
+    }
+
+    #[test]
+    fn an_integer_of_a_small_range_is_a_slot() {
+        let days = Range { min: -719_528, max: 10_000 };
+        assert_eq!(direct_range(&key(DataType::Date32, Some(days))), Ok((days, 729_529)));
+        let widest = Range { min: i128::from(i64::MIN), max: i128::from(i64::MIN) + 9 };
+        assert_eq!(direct_range(&key(DataType::Int64, Some(widest))), Ok((widest, 10)));
+    }
+
+    #[test]
+    fn what_is_no_slot_has_a_reason() {
+        let most = Some(Range { min: i64::MIN.into(), max: i64::MAX.into() });
+        let beyond = Some(Range { min: i128::MIN, max: i128::MAX });
+        for (key, reason) in [
+            (key(DataType::Float64, None), "keys of Float64 are no slots"),
+            (key(DataType::Int64, None), "the range of the keys is not known"),
+            (key(DataType::Int64, most), "the range of the keys has more than 268435456 values"),
+            (
+                key(DataType::Decimal128 { precision: 38, scale: 0 }, beyond),
+                "the range of the keys is not known",
+            ),
+        ] {
+            let lacks = direct_range(&key).expect_err("no slot");
+            assert_eq!(lacks.to_lowercase(), reason.to_lowercase());
+        }
+    }
+}

@@ -130,3 +130,39 @@ impl PackedKey {
         cx.builder.convert(wide, register)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Range;
+
+    fn integer(min: i128, max: i128, nullable: bool) -> ColumnInfo {
+        ColumnInfo { data_type: DataType::Int64, nullable, range: Some(Range { min, max }), dictionary: None }
+    }
+
+    fn places(columns: &[ColumnInfo]) -> Option<Vec<(u32, u32)>> {
+        pack(columns).map(|keys| keys.iter().map(|key| (key.shift, key.bits)).collect())
+    }
+
+    #[test]
+    fn keys_lie_side_by_side_in_as_many_bits_as_their_ranges_need() {
+        let keys = [integer(-3, 4, false), integer(0, 0, false), integer(10, 11, true)];
+        assert_eq!(places(&keys), Some(vec![(0, 3), (3, 0), (3, 2)]));
+        let flag = ColumnInfo { data_type: DataType::Boolean, nullable: true, range: None, dictionary: None };
+        let text = ColumnInfo {
+            data_type: DataType::Utf8,
+            nullable: false,
+            range: None,
+            dictionary: Some((0, 1, 5)),
+        };
+        assert_eq!(places(&[flag, text]), Some(vec![(0, 2), (2, 3)]));
+    }
+
+    #[test]
+    fn one_bit_is_left_for_a_slot_that_is_taken() {
+        assert_eq!(places(&[integer(0, (1 << 63) - 1, false)]), Some(vec![(0, 63)]));
+        assert_eq!(places(&[integer(0, (1 << 63) - 1, true)]), None);
+        assert_eq!(places(&[integer(i64::MIN.into(), i64::MAX.into(), false)]), None);
+        assert_eq!(places(&[integer(i128::MIN, i128::MAX, false)]), None);
+    }
+}

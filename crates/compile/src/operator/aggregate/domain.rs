@@ -83,8 +83,8 @@ fn domain(keys: &[ColumnInfo], limit: u64) -> Result<(Vec<DenseKey>, u64), Strin
     let mut stride = 1u64;
     let mut dense = Vec::new();
     for key in keys {
-        let (min, values) =
-            values_of(key).ok_or_else(|| format!("the range of a key of {} is not known", key.data_type))?;
+        let (min, values) = values_of(key)
+            .ok_or_else(|| format!("a key of {} has no known range of less than 64 bits", key.data_type))?;
         dense.push(DenseKey { min, values, nullable: key.nullable, stride });
         let own = values.checked_add(u64::from(key.nullable));
         stride = own
@@ -93,4 +93,47 @@ fn domain(keys: &[ColumnInfo], limit: u64) -> Result<(Vec<DenseKey>, u64), Strin
             .ok_or_else(|| format!("the keys have more than {most} values"))?;
     }
     Ok((dense, stride))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(range: Option<(i128, i128)>, nullable: bool) -> ColumnInfo {
+        let range = range.map(|(min, max)| Range { min, max });
+        ColumnInfo { data_type: DataType::Int32, nullable, range, dictionary: None }
+    }
+
+    #[test]
+    fn each_key_has_a_stride_and_null_a_place_of_its_own() {
+        let text = ColumnInfo {
+            data_type: DataType::Utf8,
+            nullable: false,
+            range: None,
+            dictionary: Some((0, 0, 7)),
+        };
+        let (keys, slots) = domain(&[key(Some((-1, 3)), true), text], u64::MAX).expect("a dense domain");
+        assert_eq!(slots, 42);
+        let strides: Vec<_> = keys.iter().map(|key| (key.min, key.values, key.stride)).collect();
+        assert_eq!(strides, [(-1, 5, 1), (0, 7, 6)]);
+    }
+
+    #[test]
+    fn a_domain_that_is_too_large_or_unknown_has_a_reason() {
+        let thousand = || key(Some((0, 999)), false);
+        assert!(domain(&[thousand(), thousand()], u64::MAX).is_ok());
+        let lacks = domain(&[thousand(), thousand()], 500_000).expect_err("too many slots");
+        assert_eq!(lacks, "the keys have more than 500000 values");
+        let lacks = domain(&[thousand(), key(Some((i64::MIN.into(), i64::MAX.into())), false)], u64::MAX);
+        assert!(lacks.is_err_and(|lacks| lacks.contains("no known range")));
+        assert!(domain(&[key(None, false)], u64::MAX).is_err_and(|lacks| lacks.contains("no known range")));
+    }
+
+    #[test]
+    fn the_rule_wants_no_table_much_larger_than_the_input() {
+        let keys = DenseKeys::of(&[key(Some((0, 99_999)), false)], u64::MAX);
+        assert_eq!(keys.lacks(), None);
+        assert!(keys.suits(1_000_000).is_some());
+        assert!(keys.suits(10_000).is_none());
+    }
 }
