@@ -27,7 +27,7 @@ use crate::program::{Growth, OutputLayout, Purpose, ScanInfo, States};
 use crate::shape::LaunchShape;
 use crate::table::rows::{Layout, RowStore};
 use crate::variant::Chooser;
-use crate::variant::axes::SortPlace;
+use crate::variant::axes::{CountPlaces, SortPlace};
 
 /// A cut plan.
 pub(crate) struct Pipelines {
@@ -59,7 +59,7 @@ pub(crate) fn pipelines(
         next_group: 0,
         counts: None,
     };
-    if choices.micro_model.counts_places() {
+    if cut.count_places()? == CountPlaces::On {
         let class = cut.states.class(1, Growth::Fixed);
         cut.counts = Some(cut.states.state("counts", 4, class));
     }
@@ -118,6 +118,15 @@ impl Cut<'_> {
         let layout = output.layout();
         self.close(rows.branches, Arc::new(output));
         Ok(layout)
+    }
+
+    /// Whether rows that are written densely are counted before.
+    fn count_places(&self) -> Result<CountPlaces, Unsupported> {
+        let rule = match self.choices.micro_model.counts_places() {
+            true => (CountPlaces::On, "the micro model counts, then writes"),
+            false => (CountPlaces::Off, "places are found while rows are written"),
+        };
+        self.chooser.choose("writes", rule, |_| Ok(()))
     }
 
     /// Who puts the result's rows in order.

@@ -17,7 +17,7 @@ mod wide;
 pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
-    CapacityClass, CompiledKernel, CompiledPipeline, Counting, Growth, HostAction, OutputColumn,
+    CapacityClass, CompiledKernel, CompiledPipeline, Counting, Fill, Growth, HostAction, OutputColumn,
     OutputLayout, OutputStorage, Program, Prune, Purpose, RowCount, ScanInfo, Sorting, State, Task, When,
 };
 

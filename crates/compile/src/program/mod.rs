@@ -12,6 +12,7 @@ use crate::layout::ColumnLayout;
 use crate::shape::LaunchShape;
 use crate::types::DataType;
 use crate::variant::Genome;
+use crate::variant::axes::SlotFill;
 
 /// What the compiler must know of a scan's data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -223,13 +224,43 @@ pub struct CapacityClass {
 pub enum Growth {
     /// Never too small.
     Fixed,
-    /// A hash table: to four times the slots (always a power of two), where the state (one `u64`) counts entries in at
-    /// least half of them.
-    Table(usize),
+    /// A hash table: to four times the slots (always a power of two), where the state (one `u64`) counts as many entries as
+    /// there may be.
+    Table(usize, Fill),
     /// An output: the state (one `u64`) counted what was needed.
     Counted(usize),
-    /// Never too small: the next power of two above twice what the state (one `u64`) has counted.
-    Sized(usize),
+    /// Never too small: the next power of two of slots for as many entries as the state (one `u64`) has counted.
+    Sized(usize, Fill),
+}
+
+/// The share of a hash table's slots that may be taken: a number of quarters or halves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fill {
+    /// So many
+    pub taken: u64,
+    /// of so many slots, a power of two.
+    pub of: u64,
+}
+
+impl Fill {
+    /// The share that percents of the axis `slot_fill` are.
+    pub(crate) fn of(percent: SlotFill) -> Fill {
+        match percent.0 {
+            25 => Fill { taken: 1, of: 4 },
+            75 => Fill { taken: 3, of: 4 },
+            _ => Fill { taken: 1, of: 2 },
+        }
+    }
+
+    /// Slots for so many entries; not rounded.
+    pub fn slots(self, entries: u64) -> u64 {
+        entries.saturating_mul(self.of).div_ceil(self.taken)
+    }
+
+    /// Entries that so many slots may have, which are a power of two.
+    pub fn entries(self, slots: u64) -> u64 {
+        (slots / self.of).saturating_mul(self.taken)
+    }
 }
 
 /// Where the result lies.

@@ -27,11 +27,11 @@ use super::slots::Slots;
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::is_wide;
-use crate::program::Growth;
 use crate::program::States;
+use crate::program::{Fill, Growth};
 use crate::types::{DataType, Range};
 use crate::variant::Site;
-use crate::variant::axes::{IndexForm, IndexRows};
+use crate::variant::axes::{IndexForm, IndexRows, SlotFill};
 
 /// Most slots of a direct-addressed index.
 const DIRECT_LIMIT: u64 = 1 << 28;
@@ -133,7 +133,9 @@ impl Index {
                 Kind::Direct { min, max, slots: Slots::plan(slots, store, wants, states) }
             }
             (_, None) => {
-                let table = OpenTable::plan(store, states);
+                let half = (SlotFill(50), "short searches, in twice the slots");
+                let fill = Fill::of(site.choose(half, |_| Ok(()))?);
+                let table = OpenTable::plan(store, fill, states);
                 let rows = match (unique || first_only, chained) {
                     (true, _) => SlotRows::One,
                     (false, true) => SlotRows::Chained(states.state("next", 4, store.class)),

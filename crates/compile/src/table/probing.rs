@@ -13,7 +13,7 @@ use super::rows::RowStore;
 use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::lower::hashing::hash_keys;
 use crate::program::Growth;
-use crate::program::States;
+use crate::program::{Fill, States};
 
 /// The slots.
 #[derive(Debug, Clone, Copy)]
@@ -60,8 +60,8 @@ impl Start {
 
 impl OpenTable {
     /// Declares the slots of an index over a store.
-    pub(crate) fn plan(store: &RowStore, states: &mut States) -> OpenTable {
-        let class = states.class(1, Growth::Sized(store.place_count()));
+    pub(crate) fn plan(store: &RowStore, fill: Fill, states: &mut States) -> OpenTable {
+        let class = states.class(1, Growth::Sized(store.place_count(), fill));
         OpenTable { class, words: states.state("slots", 4, class) }
     }
 

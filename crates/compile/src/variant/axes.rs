@@ -174,6 +174,34 @@ axis!(
     }
 );
 
+axis!(
+    /// In which order rows come to their groups: `pipeline/cut/groups`.
+    GroupOrder, "group_order", Plan, "in which order rows come to an aggregation with keys",
+    {
+        /// As the source has them (C2, C3).
+        Arrival = "arrival",
+        /// Sorted, so that rows of a group come one after the other (C1).
+        Sorted = "sorted",
+    }
+);
+
+axis!(
+    /// Whether the places of rows that are written densely are counted by a kernel of its own before (A1): `pipeline/cut`.
+    CountPlaces, "count_places", Plan, "whether a kernel counts rows before another writes them",
+    {
+        /// They are not: `write_places` says how rows find their places.
+        Off = "off",
+        /// They are.
+        On = "on",
+    }
+);
+
+numbers!(
+    /// How full a hash table may be: `operator/aggregate/hash`, `table/probing`.
+    SlotFill, "slot_fill", Plan, "percent of a hash table's slots that may be taken",
+    [25 = "25", 50 = "50", 75 = "75"]
+);
+
 numbers!(
     /// Rows of a batch of a CPU's worker, whose selection vector should stay in the first-level cache: `pipeline/selection`.
     SelectionRows, "selection_rows", Chunk, "rows for which a CPU's worker makes one selection vector",
@@ -228,6 +256,9 @@ pub const ALL: &[Axis] = &[
     Predication::AXIS,
     WritePlaces::AXIS,
     RowLoop::AXIS,
+    GroupOrder::AXIS,
+    CountPlaces::AXIS,
+    SlotFill::AXIS,
     SelectionRows::AXIS,
     MorselRows::AXIS,
     ThreadRows::AXIS,

@@ -53,7 +53,7 @@ impl<'a> StateStore<'a> {
             // Where memory is short, tables are only as large as they must be.
             let alike = known.alike.filter(|alike| most.is_none() && alike.len() == capacities.len());
             let growing =
-                |class: &CapacityClass| matches!(class.growth, Growth::Table(_) | Growth::Counted(_));
+                |class: &CapacityClass| matches!(class.growth, Growth::Table(..) | Growth::Counted(_));
             for ((class, capacity), alike) in
                 program.classes.iter().zip(&mut capacities).zip(alike.iter().flatten())
             {
@@ -104,8 +104,10 @@ impl<'a> StateStore<'a> {
 
     /// Gives a class the size that follows from what ran before.
     pub fn size(&mut self, class: usize) -> Result<(), EngineError> {
-        if let Growth::Sized(counter) = self.program.classes[class].growth {
-            let slots = self.read_word(counter)?.saturating_mul(2).max(16).next_power_of_two();
+        if let Growth::Sized(counter, fill) = self.program.classes[class].growth {
+            // One slot more than entries ends every search.
+            let entries = self.read_word(counter)?;
+            let slots = fill.slots(entries).max(entries.saturating_add(1)).max(16).next_power_of_two();
             self.resize(class, slots);
         }
         Ok(())
@@ -116,10 +118,12 @@ impl<'a> StateStore<'a> {
     pub fn grow(&mut self, class: usize, is_partial: bool) -> Result<bool, EngineError> {
         let capacity = self.capacities[class];
         let needed = match self.program.classes[class].growth {
-            Growth::Fixed | Growth::Sized(_) => return Ok(false),
+            Growth::Fixed | Growth::Sized(..) => return Ok(false),
             // Another table of the pipeline may be the one that is full.
-            Growth::Table(count) if self.read_word(count)? < capacity / 2 => return Ok(false),
-            Growth::Table(_) => capacity.saturating_mul(4),
+            Growth::Table(count, fill) if self.read_word(count)? < fill.entries(capacity) => {
+                return Ok(false);
+            }
+            Growth::Table(..) => capacity.saturating_mul(4),
             Growth::Counted(counter) => match self.read_word(counter)? {
                 counted if counted > capacity && is_partial => counted.max(capacity.saturating_mul(2)),
                 counted => counted,
@@ -139,9 +143,10 @@ impl<'a> StateStore<'a> {
         let slack = (u64::from(workers.max().unwrap_or(0)) + 1) * FITTING_SLACK;
         for (class, capacity) in self.program.classes.iter().zip(&mut capacities) {
             let fits = match class.growth {
-                Growth::Fixed | Growth::Sized(_) => continue,
-                Growth::Table(counter) => {
-                    self.read_word(counter)?.saturating_mul(4).max(64).checked_next_power_of_two()
+                Growth::Fixed | Growth::Sized(..) => continue,
+                Growth::Table(counter, fill) => {
+                    let slots = fill.slots(self.read_word(counter)?);
+                    slots.saturating_mul(2).max(64).checked_next_power_of_two()
                 }
                 Growth::Counted(counter) => {
                     let used = self.read_word(counter)?;
@@ -285,7 +290,7 @@ fn initial(program: &Program, most: Option<u64>) -> Vec<u64> {
     let classes = program.classes.iter().enumerate();
     let initial = classes.map(|(index, class)| match (class.growth, most) {
         (Growth::Counted(_), Some(most)) => class.initial.min(most / element_bytes(index)).max(1),
-        (Growth::Table(_), Some(most)) => {
+        (Growth::Table(..), Some(most)) => {
             let slots = (most / element_bytes(index)).max(64);
             class.initial.min(slots.next_power_of_two() / 2).max(64)
         }

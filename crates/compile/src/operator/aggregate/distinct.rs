@@ -4,8 +4,8 @@
 use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
-use super::declare;
 use super::hash::KeyTable;
+use super::{Input, declare};
 use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
@@ -25,11 +25,10 @@ impl DistinctSet {
     pub fn plan(
         argument: &Expr,
         keys: &[ColumnInfo],
-        input: &[ColumnInfo],
-        row_bound: u64,
+        input: &Input<'_>,
         states: &mut declare::States,
     ) -> Result<DistinctSet, Unsupported> {
-        let info = column_of(argument, input);
+        let info = column_of(argument, input.columns);
         let data_type = match info.data_type {
             DataType::Float32 => DataType::Int32,
             DataType::Float64 => DataType::Int64,
@@ -38,7 +37,8 @@ impl DistinctSet {
         // NULL is never put into the set.
         let own = ColumnInfo { data_type, nullable: false, ..info };
         let columns: Vec<ColumnInfo> = keys.iter().cloned().chain([own]).collect();
-        Ok(DistinctSet { argument: argument.clone(), table: KeyTable::plan(&columns, 0, row_bound, states)? })
+        let table = KeyTable::plan(&columns, 0, (input.row_bound, input.fill()?), states)?;
+        Ok(DistinctSet { argument: argument.clone(), table })
     }
 
     /// States to clear before the launch.

@@ -11,7 +11,7 @@ use super::{declare, group_pointer};
 use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, mix};
-use crate::program::Growth;
+use crate::program::{Fill, Growth};
 use crate::table::packed::{OCCUPIED, PackedKey, pack};
 use crate::table::stored::StoredColumn;
 
@@ -34,6 +34,8 @@ pub struct KeyTable {
     stride: u32,
     /// State that counts the keys.
     pub count: usize,
+    /// How many of the slots may be taken.
+    fill: Fill,
     keys: Keys,
     columns: Vec<ColumnInfo>,
 }
@@ -69,12 +71,12 @@ impl KeyTable {
     pub fn plan(
         columns: &[ColumnInfo],
         words: u32,
-        row_bound: u64,
+        (row_bound, fill): (u64, Fill),
         states: &mut declare::States,
     ) -> Result<KeyTable, Unsupported> {
-        let slots = row_bound.saturating_mul(2).clamp(64, INITIAL_SLOTS).next_power_of_two();
+        let slots = fill.slots(row_bound).clamp(64, INITIAL_SLOTS).next_power_of_two();
         let count = states.counter("group_count");
-        let class = states.class(slots, Growth::Table(count));
+        let class = states.class(slots, Growth::Table(count, fill));
         let keys = match pack(columns) {
             Some(packed) => Keys::Packed(packed),
             None => {
@@ -84,7 +86,7 @@ impl KeyTable {
         };
         let stride = 1 + words;
         let slots = states.state("groups", 8 * stride, class);
-        Ok(KeyTable { class, slots, stride, count, keys, columns: columns.to_vec() })
+        Ok(KeyTable { class, slots, stride, count, fill, keys, columns: columns.to_vec() })
     }
 
     pub fn zeroed(&self) -> Vec<usize> {
@@ -133,8 +135,8 @@ impl KeyTable {
         cx.builder.break_loop();
     }
 
-    /// To the next slot. A probe that has seen every slot ends: a table without a free one has long been half full, and who
-    /// filled its first half has asked for a larger one.
+    /// To the next slot. A probe that has seen every slot ends: a table without a free one has long been too full, and who
+    /// put in the last key that there may be has asked for a larger one.
     fn advance(&self, cx: &mut Context<'_>, probe: &Probe) {
         let b = &mut *cx.builder;
         let (one, slot, steps) = (b.i64(1), b.read(probe.slot), b.read(probe.steps));
@@ -154,14 +156,12 @@ impl KeyTable {
         let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(self.count));
         let b = &mut *cx.builder;
         let keys = b.atomic_load(count, Scope::Device);
-        let keys = b.bitcast(keys, Scalar::I64);
-        let two = b.i64(2);
-        let doubled = b.mul(keys, two);
-        let full = b.ge(doubled, probe.capacity);
-        b.break_if(full);
+        let (keys, most) = self.sides(cx, keys, probe);
+        let full = cx.builder.ge(keys, most);
+        cx.builder.break_if(full);
     }
 
-    /// Counts a new key. The one that fills the first half of the slots, which are a power of two, asks for a larger table: on
+    /// Counts a new key. The last one that there may be, of slots that are a power of two, asks for a larger table: on
     /// a GPU the status word is host memory, which takes many threads seconds.
     fn count_key(&self, cx: &mut Context<'_>, probe: &Probe) {
         let yes = cx.builder.bool(true);
@@ -171,13 +171,28 @@ impl KeyTable {
         let one = b.u64(1);
         let keys = b.atomic(AtomicOp::Add, count, one, Scope::Device);
         let keys = b.add(keys, one);
+        let (keys, most) = self.sides(cx, keys, probe);
+        let is_last = cx.builder.eq(keys, most);
+        cx.builder.begin_if(is_last);
+        cx.builder.report(Status::Grow as u32);
+        cx.builder.end();
+    }
+
+    /// The number of keys (`u64`) beside the number of slots, both (`i64`) multiplied so that they are equal where there are
+    /// as many keys as there may be.
+    fn sides(&self, cx: &mut Context<'_>, keys: V, probe: &Probe) -> (V, V) {
+        let b = &mut *cx.builder;
         let keys = b.bitcast(keys, Scalar::I64);
-        let two = b.i64(2);
-        let doubled = b.mul(keys, two);
-        let half = b.eq(doubled, probe.capacity);
-        b.begin_if(half);
-        b.report(Status::Grow as u32);
-        b.end();
+        let of = b.i64(self.fill.of as i64);
+        let keys = b.mul(keys, of);
+        let slots = match self.fill.taken {
+            1 => probe.capacity,
+            taken => {
+                let taken = b.i64(taken as i64);
+                b.mul(probe.capacity, taken)
+            }
+        };
+        (keys, slots)
     }
 
     fn probe_packed(

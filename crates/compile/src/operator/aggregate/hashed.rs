@@ -47,7 +47,7 @@ impl Strategy for HashedKeys<'_> {
         _on: (&LaunchShape, &Choices<'_>),
         states: &mut declare::States,
     ) -> Result<Box<dyn GroupTable>, Unsupported> {
-        let table = KeyTable::plan(self.0, cells.words(), input.row_bound, states)?;
+        let table = KeyTable::plan(self.0, cells.words(), (input.row_bound, input.fill()?), states)?;
         Ok(Box::new(HashGroups { table, row_bound: input.row_bound }))
     }
 }

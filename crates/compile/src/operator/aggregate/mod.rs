@@ -33,6 +33,7 @@ mod source;
 mod tables;
 mod threads;
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use kelpie_kir::builder::V;
@@ -52,9 +53,10 @@ use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::column_of;
 use crate::plan::Aggregate;
-use crate::program::Growth;
+use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
 use crate::variant::Site;
+use crate::variant::axes::SlotFill;
 
 pub(crate) use crate::program as declare;
 
@@ -84,6 +86,20 @@ pub(crate) struct Input<'a> {
     pub is_single: bool,
     /// Rows of one group come together.
     pub is_sorted: bool,
+    /// What hash tables of the aggregation may have taken, once it is chosen.
+    pub fill: OnceCell<Fill>,
+}
+
+impl Input<'_> {
+    /// How many of the slots of the aggregation's hash tables may be taken.
+    fn fill(&self) -> Result<Fill, Unsupported> {
+        if let Some(fill) = self.fill.get() {
+            return Ok(*fill);
+        }
+        let half = (SlotFill(50), "short searches, in twice the slots");
+        let fill = Fill::of(self.site.choose(half, |_| Ok(()))?);
+        Ok(*self.fill.get_or_init(|| fill))
+    }
 }
 
 impl fmt::Display for AggregateOperator {
@@ -117,8 +133,7 @@ impl AggregateOperator {
             _ => tables::of_keys(&key_columns, &mut cells, input, on, states)?,
         };
         let sets = cells.distinct.iter();
-        let sets =
-            sets.map(|argument| DistinctSet::plan(argument, &key_columns, input.columns, row_bound, states));
+        let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, states));
         let sets = sets.collect::<Result<_, _>>()?;
         let groups = groups_known(&key_columns).min(row_bound);
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };

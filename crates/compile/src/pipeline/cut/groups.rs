@@ -1,18 +1,21 @@
 //! Aggregations: their input as the micro model wants it, and the kernels after them.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::Expr;
+use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::{AddToGroups, AggregateOperator, Groups, Input, ReduceSums};
 use crate::operator::project::Project;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::{Aggregate, Plan};
-use crate::program::Purpose;
+use crate::program::{Purpose, States};
 use crate::variant::Site;
+use crate::variant::axes::GroupOrder;
 
 impl Cut<'_> {
     pub(super) fn aggregate(
@@ -22,19 +25,14 @@ impl Cut<'_> {
         aggregates: &[Aggregate],
     ) -> Result<OpenRows, Unsupported> {
         let rows = self.open(input)?;
-        if !self.choices.micro_model.counts_places() {
-            return self.aggregate_rows(rows, keys, aggregates);
-        }
         let (exprs, own_keys, own_aggregates) = over_columns(keys, aggregates);
-        if !keys.is_empty() {
-            let infos = columns_of(&exprs, &rows.columns);
+        let infos = columns_of(&exprs, &rows.columns);
+        if !keys.is_empty() && self.group_order(keys.len(), &infos, &rows)? == GroupOrder::Sorted {
             let size = (rows.bound(), rows.branches.len());
             let states = self.states.of(Purpose::Store);
-            // Keys that cannot be stored are grouped as they come.
-            if let Ok(sort) = SortOperator::plan_groups(keys.len(), &infos, size, states) {
-                let rows = self.sorted(rows, &exprs, sort);
-                return self.aggregate_rows(rows, &own_keys, &own_aggregates);
-            }
+            let sort = SortOperator::plan_groups(keys.len(), &infos, size, states)?;
+            let rows = self.sorted(rows, &exprs, sort);
+            return self.aggregate_rows(rows, &own_keys, &own_aggregates);
         }
         let is_ready = |open: &Open| open.is_stored_whole() && !computes(&exprs);
         if self.choices.micro_model != MicroModel::MultiPass || rows.branches.iter().all(is_ready) {
@@ -42,6 +40,27 @@ impl Cut<'_> {
         }
         let rows = self.materialized(rows, &exprs)?;
         self.aggregate_rows(rows, &own_keys, &own_aggregates)
+    }
+
+    /// In which order rows come to groups; they are sorted only where the keys and arguments can be stored.
+    fn group_order(
+        &self,
+        keys: usize,
+        infos: &[ColumnInfo],
+        rows: &OpenRows,
+    ) -> Result<GroupOrder, Unsupported> {
+        let size = (rows.bound(), rows.branches.len());
+        let lacks = SortOperator::plan_groups(keys, infos, size, &mut States::default()).err();
+        let rule = match (self.choices.micro_model.counts_places(), &lacks) {
+            (true, None) => (GroupOrder::Sorted, "the micro model sorts, then reduces"),
+            (true, Some(_)) => (GroupOrder::Arrival, "the keys or arguments cannot be stored"),
+            (false, _) => (GroupOrder::Arrival, "a table takes rows in any order"),
+        };
+        let site = format!("aggregate{}", self.next_aggregate);
+        self.chooser.choose(&site, rule, |value| match (value, &lacks) {
+            (GroupOrder::Sorted, Some(lacks)) => Err(lacks.to_string()),
+            _ => Ok(()),
+        })
     }
 
     /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
@@ -80,6 +99,7 @@ impl Cut<'_> {
             thread_rows: rows.branches.iter().map(|open| open.thread_bound(self.shape)).max().unwrap_or(0),
             is_single: rows.branches.iter().all(Open::is_single),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
+            fill: OnceCell::new(),
         };
         let (shape, choices) = (self.shape, self.choices);
         let states = self.states.of(Purpose::Table);
