@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
-use kelpie_datafusion::{KelpieSession, QueryTiming};
+use kelpie_datafusion::{Group, KelpieSession, QueryTiming};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::args::{QueryArguments, Script};
@@ -253,25 +253,40 @@ impl Runner {
     }
 }
 
-/// `12.3 ms: plan 1.0, compile 0.0, transfer 0.0, kernel 11.0, result 0.1 on …`, and what was not compiled.
+/// `12.3 ms on …: plan 1.0 (parse 0.2, …), host 0.3, kernels 11.0`, and what was not compiled. What took no time is left out.
 pub fn timing_text(timing: &QueryTiming) -> String {
     let ms = |ns: u64| ns as f64 / 1e6;
-    let kept = if timing.plan_kept { " (kept)" } else { "" };
-    let mut text = format!("time: {:.2} ms (plan {:.2}{kept}", ms(timing.total_ns), ms(timing.plan_ns));
+    let mut text = format!("time: {:.2} ms", ms(timing.total_ns));
     if let Some(device) = &timing.device {
-        text.push_str(&format!(
-            ", compile {:.2}, transfer {:.2}, kernel {:.3}, result {:.2}) on {device}",
-            ms(timing.compile_ns),
-            ms(timing.transfer_ns),
-            ms(timing.kernel_ns),
-            ms(timing.result_ns),
-        ));
-    } else {
-        text.push(')');
+        text.push_str(&format!(" on {device}"));
+    }
+    let groups = Group::ALL.into_iter().filter(|group| timing.split.of_group(*group) > 0);
+    let groups: Vec<String> = groups.map(|group| group_text(timing, group)).collect();
+    if !groups.is_empty() {
+        text.push_str(&format!(": {}", groups.join(", ")));
     }
     for reason in &timing.reasons {
         text.push_str("\nnot compiled: ");
         text.push_str(reason);
+    }
+    text
+}
+
+/// `plan 1.0 (parse 0.2, logical 0.8)`.
+fn group_text(timing: &QueryTiming, group: Group) -> String {
+    let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
+    let name = match group {
+        Group::Plan if timing.plan_kept => "plan (kept)",
+        group => group.name(),
+    };
+    let mut text = format!("{name} {}", ms(timing.split.of_group(group)));
+    let phases: Vec<String> = group
+        .phases()
+        .filter(|phase| timing.split.of(*phase) > 0)
+        .map(|phase| format!("{} {}", phase.name(), ms(timing.split.of(phase))))
+        .collect();
+    if group.phases().count() > 1 && phases.len() > 1 {
+        text.push_str(&format!(" ({})", phases.join(", ")));
     }
     text
 }

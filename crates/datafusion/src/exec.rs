@@ -33,6 +33,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
+use crate::clock::PlanClock;
 use crate::deep::{protect, with_room};
 use crate::kept::fresh;
 use crate::options::{Fallback, KelpieOptions};
@@ -62,6 +63,8 @@ pub struct KelpieExec {
     fell_back: Arc<AtomicBool>,
     /// What EXPLAIN says of the variants, where the plan is explained.
     foreseen: Option<String>,
+    /// What planning it took, where a session measures that.
+    planning: Option<PlanClock>,
 }
 
 /// What an execution did.
@@ -116,6 +119,7 @@ impl KelpieExec {
             run: Arc::default(),
             fell_back: Arc::default(),
             foreseen: None,
+            planning: PlanClock::lent(),
         }
     }
 
@@ -204,6 +208,7 @@ impl KelpieExec {
             run: Arc::default(),
             fell_back: Arc::clone(&self.fell_back),
             foreseen: self.foreseen.clone(),
+            planning: self.planning.clone(),
         }
     }
 
@@ -302,7 +307,8 @@ impl DisplayAs for KelpieExec {
             write!(f, "\n{indent}* {line}")?;
         }
         if let Some(run) = run {
-            for line in report::run_lines(&run) {
+            let planning = self.planning.as_ref().map(PlanClock::split);
+            for line in report::run_lines(&run, planning) {
                 write!(f, "\n{indent}* {line}")?;
             }
         }

@@ -13,8 +13,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use kelpie_engine::Engine;
+use kelpie_engine::{Engine, Phase};
 
+use crate::clock::{timed, timed_future};
 use crate::float_statistics::keep_floats_from_statistics;
 use crate::join_order::JoinOrderRule;
 use crate::kept::{KeptPlans, Planned, Request};
@@ -148,14 +149,14 @@ impl KelpiePlanner {
     /// A physical plan of an optimized logical one: a copy of the one that is kept, or a new one, which is then kept where that
     /// can be.
     pub async fn plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Planned> {
-        let Some(request) = Request::of(plan, session).await else {
+        let Some(request) = timed_future(Phase::Find, Request::of(plan, session)).await else {
             return self.plan_anew(plan, session).await.map(Planned::once);
         };
-        match self.kept.find(&request) {
+        match timed(Phase::Find, || self.kept.find(&request)) {
             Some(planned) => Ok(planned),
             None => {
                 let physical = self.plan_anew(plan, session).await?;
-                self.kept.keep(request, physical)
+                timed(Phase::Find, || self.kept.keep(request, physical))
             }
         }
     }

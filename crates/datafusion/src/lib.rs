@@ -4,6 +4,7 @@
 //! DataFusion's. [`install`] adds it to a session in one line. [`KelpieSession`] is a `SessionContext` with the rule, its options (`kelpie.*`) and tables of local
 //! files. Values, types and errors are DataFusion's.
 
+mod clock;
 mod cores;
 mod deep;
 mod derived;
@@ -32,6 +33,7 @@ mod whole_writes;
 pub use exec::KelpieExec;
 pub use install::install;
 pub use join_order::JoinOrderRule;
+pub use kelpie_engine::{Group, Phase, Split};
 pub use options::{Fallback, KelpieOptions};
 pub use rule::KelpieRule;
 pub use running::RunningQuery;

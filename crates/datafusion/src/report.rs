@@ -14,7 +14,7 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
     ReplaceChildrenOptions, SendableRecordBatchStream,
 };
-use kelpie_engine::{Choice, Foreseen, QueryMetrics, Traffic};
+use kelpie_engine::{Choice, Foreseen, Group, QueryMetrics, Split, Traffic};
 
 use crate::derived::Derived;
 use crate::exec::Run;
@@ -148,7 +148,7 @@ fn chosen(choices: &[Choice]) -> String {
 }
 
 /// One line a pipeline of an execution.
-pub(crate) fn run_lines(run: &Run) -> Vec<String> {
+pub(crate) fn run_lines(run: &Run, planning: Option<Split>) -> Vec<String> {
     if let Some(reason) = &run.fallback {
         return vec![format!("ran on DataFusion's operators: {reason}")];
     }
@@ -199,8 +199,27 @@ pub(crate) fn run_lines(run: &Run) -> Vec<String> {
         time(m.kernel_ns),
         time(m.result_ns),
     ));
+    let mut split = planning.unwrap_or_default();
+    split += m.split;
+    lines.push(format!("time: {}", split_text(&split)));
     lines.extend(meter_line(m));
     lines
+}
+
+/// `compile=3.1ms (generate=1.0ms, build=2.1ms), host=20.0us`: where time went.
+fn split_text(split: &Split) -> String {
+    let part = |group: Group| {
+        let phases = group.phases().filter(|phase| split.of(*phase) > 0);
+        let phases: Vec<_> =
+            phases.map(|phase| format!("{}={}", phase.name(), time(split.of(phase)))).collect();
+        let all = format!("{}={}", group.name(), time(split.of_group(group)));
+        match phases.len() {
+            0 | 1 => all,
+            _ => format!("{all} ({})", phases.join(", ")),
+        }
+    };
+    let groups = Group::ALL.into_iter().filter(|group| split.of_group(*group) > 0);
+    groups.map(part).collect::<Vec<_>>().join(", ")
 }
 
 /// What the query accessed, and the times that no kernel beats.

@@ -19,8 +19,9 @@ use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use kelpie_compile::expr::ExprKind;
 use kelpie_compile::plan::Plan;
-use kelpie_engine::Engine;
+use kelpie_engine::{Engine, Phase};
 
+use crate::clock::timed;
 use crate::deep::{Shape, protect, with_room};
 use crate::exec::KelpieExec;
 use crate::options::{Fallback, KelpieOptions};
@@ -67,18 +68,21 @@ impl PhysicalOptimizerRule for KelpieRule {
     }
 
     fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
-        let options = KelpieOptions::of(config);
-        if !options.enabled {
-            return protect(plan);
-        }
-        let (plan, reasons) = with_room(&plan, || self.optimize_query(Arc::clone(&plan), &options))?;
-        let plan = protect(plan)?;
-        note_reasons(&plan, reasons);
-        Ok(plan)
+        timed(Phase::Rule, || self.replaced(plan, &KelpieOptions::of(config)))
     }
 }
 
 impl KelpieRule {
+    fn replaced(&self, plan: Node, options: &KelpieOptions) -> Result<Node> {
+        if !options.enabled {
+            return protect(plan);
+        }
+        let (plan, reasons) = with_room(&plan, || self.optimize_query(Arc::clone(&plan), options))?;
+        let plan = protect(plan)?;
+        note_reasons(&plan, reasons);
+        Ok(plan)
+    }
+
     /// The plan with what compiles replaced, and every reason why the rest is not.
     fn optimize_query(&self, plan: Node, options: &KelpieOptions) -> Result<(Node, Vec<String>)> {
         if let Some(input) = wrapped(&plan) {

@@ -10,7 +10,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use futures::StreamExt;
-use kelpie_engine::Engine;
+use kelpie_engine::{Engine, Phase, Split};
 use parking_lot::Mutex;
 
 use crate::deep::with_room;
@@ -31,7 +31,23 @@ pub struct RunningQuery {
     /// Where the session keeps the timing of its last query.
     pub(crate) last: Arc<Mutex<Option<QueryTiming>>>,
     pub(crate) start: Instant,
-    pub(crate) plan_ns: u64,
+    /// Where the time of planning went.
+    pub(crate) split: Split,
+    pub(crate) taking: Taking,
+}
+
+/// How long whoever takes the rows was busy with them.
+#[derive(Debug, Default)]
+pub(crate) struct Taking {
+    /// Since when the last rows are out.
+    since: Option<Instant>,
+    time_ns: u64,
+}
+
+impl Taking {
+    fn asked(&mut self) {
+        self.time_ns += self.since.take().map_or(0, |since| since.elapsed().as_nanos() as u64);
+    }
 }
 
 impl std::fmt::Debug for RunningQuery {
@@ -48,7 +64,10 @@ impl RunningQuery {
 
     /// The next rows; nothing after the last.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        match self.stream.next().await.transpose() {
+        self.taking.asked();
+        let next = self.stream.next().await.transpose();
+        self.taking.since = Some(Instant::now());
+        match next {
             Ok(next) => Ok(next),
             Err(error) => Err(match misfit(&error, &self.planned.plan).await {
                 Some(misfit) => DataFusionError::Execution(misfit.to_string()),
@@ -58,7 +77,8 @@ impl RunningQuery {
     }
 
     /// What it took, once its last rows have come.
-    pub fn finish(self) -> QueryTiming {
+    pub fn finish(mut self) -> QueryTiming {
+        self.taking.asked();
         let timing = with_room(&self.planned.plan, || self.timing());
         *self.last.lock() = Some(timing.clone());
         timing
@@ -66,8 +86,9 @@ impl RunningQuery {
 
     fn timing(&self) -> QueryTiming {
         let total_ns = self.start.elapsed().as_nanos() as u64;
-        let plan_kept = self.planned.is_reused;
-        let mut timing = QueryTiming { plan_ns: self.plan_ns, plan_kept, total_ns, ..QueryTiming::default() };
+        let (plan_kept, plan_ns) = (self.planned.is_reused, self.split.total());
+        let mut timing = QueryTiming { plan_ns, plan_kept, total_ns, ..QueryTiming::default() };
+        let mut parts = Split::default();
         timing.reasons = match &self.planned.kept {
             Some(kept) => kept.reasons().to_vec(),
             None => uncompiled_reasons(&self.planned.plan, &self.engine, &self.options),
@@ -78,6 +99,7 @@ impl RunningQuery {
             any = true;
             let Some(run) = exec.last_run() else { return };
             let metrics = run.metrics;
+            parts += metrics.split;
             timing.compile_ns += metrics.compile_ns;
             timing.transfer_ns += metrics.transfer_ns;
             timing.transfer_bytes += metrics.transfer_bytes;
@@ -99,7 +121,22 @@ impl RunningQuery {
             }
         });
         timing.compiled &= any;
+        timing.split = self.charged(parts, total_ns);
         timing
+    }
+
+    /// All of the query's time, where compiled parts took theirs. Parts that run at once share the time that there is.
+    fn charged(&self, parts: Split, total_ns: u64) -> Split {
+        let mut split = self.split;
+        let running = total_ns.saturating_sub(split.total());
+        split += if parts.total() > running { parts.scaled_to(running) } else { parts };
+        let left = total_ns.saturating_sub(split.total());
+        let taking = self.taking.time_ns.min(left);
+        split.add(Phase::Taking, taking);
+        // Where everything is compiled, nothing else happens but that rows go from thread to thread.
+        let is_whole = self.planned.plan.is::<KelpieExec>();
+        split.add(if is_whole { Phase::Host } else { Phase::Operators }, left - taking);
+        split
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
@@ -18,9 +18,10 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
-use kelpie_engine::{Engine, ExplainStage, QueryError, QueryMetrics};
+use kelpie_engine::{Engine, ExplainStage, Phase, QueryError, QueryMetrics, Split};
 use parking_lot::Mutex;
 
+use crate::clock::{PlanClock, timed, timed_future};
 use crate::deep::{Depth, Held, MOST_LEVELS, Room, balance, with_room};
 use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, Broken, LocalFiles, LocalTables};
@@ -29,7 +30,7 @@ use crate::kept::{KeptStatements, Named, Planned, Ready, Repeatable};
 use crate::names::replanned;
 use crate::options::KelpieOptions;
 use crate::rule::{KelpieRule, uncompiled_reasons};
-use crate::running::RunningQuery;
+use crate::running::{RunningQuery, Taking};
 
 /// How a session is built.
 #[derive(Debug, Clone, Default)]
@@ -63,9 +64,20 @@ pub enum Stage {
     Code,
 }
 
+impl QueryTiming {
+    /// Lets the query end later: whoever took its rows was busy with them until then.
+    pub fn end_at(&mut self, since_start: Duration) {
+        let total_ns = since_start.as_nanos() as u64;
+        self.split.add(Phase::Taking, total_ns.saturating_sub(self.total_ns));
+        self.total_ns = self.total_ns.max(total_ns);
+    }
+}
+
 /// Where the time of a query went, in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueryTiming {
+    /// Where all of it went: the parts add up to `total_ns`. Several of the others are parts of it.
+    pub split: Split,
     /// Parsing and planning; finding the plan where it was kept.
     pub plan_ns: u64,
     /// Whether the plan was kept from an earlier query.
@@ -226,11 +238,13 @@ impl KelpieSession {
 
     /// Plans a statement and starts it; its rows come as they are asked for. Dropping it cancels the query.
     pub async fn start(&self, sql: &str) -> Result<RunningQuery> {
-        let start = Instant::now();
-        let (planned, task) = match self.statements.find(sql, &self.context).await {
+        let (start, clock) = (Instant::now(), PlanClock::default());
+        let found = self.statements.find(sql, &self.context).await;
+        clock.charge(Phase::Find, start.elapsed());
+        let (planned, task) = match found {
             Some(Ready { plan, kept, task }) => (Planned { plan, kept: Some(kept), is_reused: true }, task),
             None => {
-                let depth = self.depth(sql)?;
+                let depth = clock.timed(Phase::Parse, || self.depth(sql))?;
                 let planning = Planning {
                     context: self.context.clone(),
                     kept_levels: Arc::clone(&self.kept),
@@ -238,14 +252,17 @@ impl KelpieSession {
                     levels: depth.parsed,
                     text: sql.to_string(),
                 };
-                self.room(depth).run(planning.run()).await?
+                let clock = clock.clone();
+                self.room(depth).run(async move { clock.lend(planning.run()).await }).await?
             }
         };
-        let plan_ns = start.elapsed().as_nanos() as u64;
+        let planning = start.elapsed();
+        let left = if planned.is_reused && planned.kept.is_some() { Phase::Find } else { Phase::Physical };
+        let split = clock.finish(planning, left);
         let options = KelpieOptions::of(task.session_config().options());
         let stream = execute_stream(Arc::clone(&planned.plan), task)?;
         let (engine, last) = (Arc::clone(&self.engine), Arc::clone(&self.last));
-        Ok(RunningQuery { planned, stream, engine, options, last, start, plan_ns })
+        Ok(RunningQuery { planned, stream, engine, options, last, start, split, taking: Taking::default() })
     }
 
     fn depth(&self, sql: &str) -> Result<Depth> {
@@ -390,9 +407,10 @@ impl Planning {
     /// A plan, and what to run it in.
     async fn run(self) -> Result<(Planned, Arc<TaskContext>)> {
         let state = self.context.state();
-        let statement = parsed(&state, &self.text)?;
-        let named = Named::of(&state, &statement).await;
-        let (state, plan) = match logical_plan(&state, statement, &self.text).await? {
+        let statement = timed(Phase::Parse, || parsed(&state, &self.text))?;
+        let named = timed_future(Phase::Find, Named::of(&state, &statement)).await;
+        let logical = logical_plan(&state, statement, &self.text);
+        let (state, plan) = match timed_future(Phase::Logical, logical).await? {
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
                 if keeps_a_plan(&plan) {
                     self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
@@ -407,7 +425,7 @@ impl Planning {
             plan => (state, plan),
         };
         let environment = self.statements.environment(&state);
-        let is_repeatable = Repeatable::of(&plan).is_some();
+        let is_repeatable = timed(Phase::Find, || Repeatable::of(&plan).is_some());
         let planned = physical_plan(&state, &plan).await?;
         if let (Some(kept), Ok(named), true) = (&planned.kept, named, is_repeatable) {
             self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
@@ -426,7 +444,10 @@ impl Planning {
 
 async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Planned> {
     match KelpiePlanner::of(state) {
-        Some(planner) => planner.plan(&state.optimize(plan)?, state).await,
+        Some(planner) => {
+            let optimized = timed(Phase::Logical, || state.optimize(plan))?;
+            planner.plan(&optimized, state).await
+        }
         // A planner of the embedder's is around it.
         None => state.create_physical_plan(plan).await.map(Planned::once),
     }

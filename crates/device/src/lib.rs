@@ -177,10 +177,25 @@ impl BlockShape {
     }
 }
 
+/// Where the time went that a kernel took to make, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BuildTimes {
+    /// To its source text.
+    pub print_ns: u64,
+    /// To machine code.
+    pub build_ns: u64,
+    /// To where it can be launched, from the disk too.
+    pub load_ns: u64,
+}
+
 /// A compiled kernel of one device.
 pub trait Kernel: Send + Sync + Debug {
     /// Time to compile, in nanoseconds; 0 where a cache had it.
     fn compile_ns(&self) -> u64;
+    /// Where the time went that it took to make it for whoever asked; all 0 where it was there.
+    fn build_times(&self) -> BuildTimes {
+        BuildTimes { build_ns: self.compile_ns(), ..BuildTimes::default() }
+    }
     /// For the device's own use.
     fn as_any(&self) -> &dyn std::any::Any;
 }

@@ -25,7 +25,9 @@ use crate::memory_source::MemorySource;
 use crate::query::{Engine, begin_query, ends_a_stage, rows_of_a_stage, with_key_columns, with_scalars};
 use crate::source::TableSource;
 use crate::stage::{self, Ahead, Loaded, Movement, Outcome, PipelineKernels, Prepared, Setting};
-use crate::{DeviceChoice, ExplainStage, MacroModel, QueryMetrics, QueryOptions, host, meter, result};
+use crate::{
+    DeviceChoice, ExplainStage, MacroModel, Phase, QueryMetrics, QueryOptions, Split, host, meter, result,
+};
 
 /// One query on its way.
 pub(crate) struct Execution<'a> {
@@ -398,7 +400,9 @@ impl Execution<'_> {
                 prepared
             }
         };
-        self.metrics.compile_ns += start.elapsed().as_nanos() as u64;
+        let time_ns = start.elapsed().as_nanos() as u64;
+        self.metrics.split.add(Phase::Generate, time_ns);
+        self.metrics.compile_ns += time_ns;
         Ok(found)
     }
 
@@ -414,8 +418,12 @@ impl Execution<'_> {
     /// Compiles the kernels of a program that are not compiled yet; the time that each pipeline's took, in nanoseconds.
     fn compile(&mut self, prepared: &Prepared) -> Result<Vec<u64>, EngineError> {
         let start = Instant::now();
-        let times = stage::compile_all(self.stream.as_ref(), &prepared.kernels)?;
-        self.metrics.compile_ns += start.elapsed().as_nanos() as u64;
+        let (times, taken) = stage::compile_all(self.stream.as_ref(), &prepared.kernels)?;
+        let time_ns = start.elapsed().as_nanos() as u64;
+        let mut waited = Split::default();
+        waited.share(time_ns, &taken, Phase::Load);
+        self.metrics.split += waited;
+        self.metrics.compile_ns += time_ns;
         Ok(times)
     }
 }

@@ -21,12 +21,14 @@ mod query;
 mod result;
 mod sorting;
 pub mod source;
+mod split;
 mod stack;
 mod stage;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 pub use bandwidth::Rates;
@@ -40,6 +42,7 @@ pub use kelpie_compile::{MicroModel, Resolution};
 pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
 pub use meter::Traffic;
 pub use source::TableSource;
+pub use split::{Group, Phase, Split};
 
 /// `kelpie.device`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -203,6 +206,8 @@ pub struct QueryMetrics {
     pub kernel_ns: u64,
     /// Time to bring the result to the host, in nanoseconds (sort and limit included).
     pub result_ns: u64,
+    /// Where all of its time went.
+    pub split: Split,
     /// Bytes of the columns that it reads, as stored, wherever they were.
     pub input_bytes: u64,
     /// Bytes of its result, as Arrow holds it.
@@ -220,6 +225,17 @@ pub struct QueryMetrics {
 }
 
 impl QueryMetrics {
+    /// Charges all of a query's time: until now, the split only had what phases took in their threads.
+    pub(crate) fn charge(&mut self, elapsed: Duration) {
+        let taken = std::mem::take(&mut self.split);
+        self.split.share(self.compile_ns, &taken.only(Group::Compile), Phase::Generate);
+        self.split.share(self.transfer_ns, &taken.only(Group::Read), Phase::Open);
+        self.split.add(Phase::Kernels, self.kernel_ns);
+        self.split.add(Phase::Result, self.result_ns);
+        let elapsed_ns = elapsed.as_nanos() as u64;
+        self.split.add(Phase::Host, elapsed_ns.saturating_sub(self.split.total()));
+    }
+
     /// Bytes accessed in the device's memory, which may be the host's. With the meter only.
     pub fn memory_bytes(&self) -> Option<u64> {
         let (traffic, rates) = (self.traffic?, self.rates?);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kelpie_compile::pipeline::Purpose;
 use kelpie_device::{
-    Accessed, BlockShape, Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Kernel,
+    Accessed, BlockShape, Buffer, BuildTimes, CopyTicket, Device, DeviceError, Download, HostCopy, Kernel,
     KernelArgument, Launch, LaunchReport, QueryStream,
 };
 use kelpie_kir::meter::{counter_words, metered};
@@ -109,6 +109,10 @@ struct MeteredKernel(Arc<dyn Kernel>);
 impl Kernel for MeteredKernel {
     fn compile_ns(&self) -> u64 {
         self.0.compile_ns()
+    }
+
+    fn build_times(&self) -> BuildTimes {
+        self.0.build_times()
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Unsupported;
@@ -125,9 +126,11 @@ impl Engine {
     /// Runs a query and collects its rows in one batch. Blocks; call it from a thread that may. For answers of any size
     /// there is [`Engine::stream`].
     pub fn execute(&self, query: &Query, cancel: &CancelToken) -> Result<QueryOutput, EngineError> {
+        let start = Instant::now();
         let mut rows = Collected::default();
-        let metrics = self.run(query, cancel, &mut rows)?;
+        let mut metrics = self.run(query, cancel, &mut rows)?;
         let batch = rows.into_one(&result::arrow_schema(&query.plan.fields()))?;
+        metrics.charge(start.elapsed());
         Ok(QueryOutput { batch, metrics })
     }
 
@@ -142,9 +145,13 @@ impl Engine {
         cancel: &CancelToken,
         consumer: &mut dyn FnMut(RecordBatch) -> Result<(), EngineError>,
     ) -> Result<QueryMetrics, EngineError> {
+        let (start, mut waited) = (Instant::now(), Duration::ZERO);
         let mut stopped = None;
         let mut consume = |batch| {
-            consumer(batch).map_err(|error| {
+            let handed_out = Instant::now();
+            let taken = consumer(batch);
+            waited += handed_out.elapsed();
+            taken.map_err(|error| {
                 stopped = Some(error);
                 EngineError::Cancelled
             })
@@ -152,6 +159,10 @@ impl Engine {
         let mut rows = Outlet::new(batches, cancel, &mut consume);
         let outcome = self.run(query, cancel, &mut rows);
         let rows = rows.delivered();
+        let outcome = outcome.map(|mut metrics| {
+            metrics.charge(start.elapsed().saturating_sub(waited));
+            metrics
+        });
         match (outcome, stopped) {
             (Err(_), Some(error)) => Err(error),
             (Err(EngineError::Cancelled), None) => Err(EngineError::Cancelled),
@@ -354,16 +365,34 @@ fn check(plan: &Plan, reasons: &mut Vec<String>) {
         _ => {
             let plan = cut_stages(plan, reasons);
             let infos: Vec<ScanInfo> = stage::scans(&plan).into_iter().map(assume).collect();
-            for target in [Target::cpu(1), Target::simt(32, 256, 48 << 10, 1024)] {
-                let model = MicroModel::Resolution;
-                let compiled = pipeline::compile(&plan, &infos, &target, model, &BTreeSet::new());
-                if let Err(Unsupported(reason)) = compiled
-                    && !reasons.contains(&reason)
-                {
-                    reasons.push(reason);
+            let duplicates = BTreeSet::new();
+            let choices = Choices::new(MicroModel::Resolution, &duplicates);
+            // Only where something is refused are kernels made, which tell the reasons as they are.
+            match pipeline::check(&plan, &infos, &Target::cpu(1), &choices) {
+                Ok(()) => debug_assert_eq!(refusals(&plan, &infos, &choices), Vec::<String>::new()),
+                Err(_) => {
+                    let found = refusals(&plan, &infos, &choices);
+                    found.into_iter().for_each(|reason| add_reason(reasons, reason));
                 }
             }
         }
+    }
+}
+
+/// What speaks against making the kernels of a stage, for processors and for GPUs.
+fn refusals(plan: &Plan, infos: &[ScanInfo], choices: &Choices<'_>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for target in [Target::cpu(1), Target::simt(32, 256, 48 << 10, 1024)] {
+        if let Err(Unsupported(reason)) = pipeline::compile_with(plan, infos, &target, choices) {
+            add_reason(&mut reasons, reason);
+        }
+    }
+    reasons
+}
+
+fn add_reason(reasons: &mut Vec<String>, reason: String) {
+    if !reasons.contains(&reason) {
+        reasons.push(reason);
     }
 }
 

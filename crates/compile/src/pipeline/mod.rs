@@ -1,6 +1,7 @@
 //! From a plan to pipelines: each has one source, steps, and one sink, and becomes one kernel (HorseQC, section 4).
 
 mod body;
+mod check;
 mod columns;
 mod cut;
 mod kernel;
@@ -14,6 +15,7 @@ mod tests;
 mod variants;
 mod wide;
 
+pub use self::check::check;
 pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{

@@ -23,7 +23,9 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
+use crate::clock::timed_future;
 use crate::options::KelpieOptions;
+use kelpie_engine::Phase;
 
 use format::{Format, KNOWN};
 pub(crate) use misfit::{Misfit, find as find_misfit};
@@ -109,6 +111,10 @@ impl LocalEntry {
     }
 
     async fn table(&self, session: &SessionSlot) -> Result<Arc<dyn TableProvider>> {
+        timed_future(Phase::Statistics, self.current(session)).await
+    }
+
+    async fn current(&self, session: &SessionSlot) -> Result<Arc<dyn TableProvider>> {
         let mut made = self.made.lock().await;
         let files = self.source.files()?;
         let infer_rows = session.ask(|state| KelpieOptions::of(state.config_options()).infer_rows)?;

@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::config::ConfigOptions;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchemaBuilder;
 use datafusion::error::Result;
 use datafusion::execution::cache::cache_manager::FileStatisticsCache;
@@ -16,11 +19,15 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+
+use kelpie_engine::Phase;
 
 use super::at;
 use super::format::{Kind, check_parquet_footer};
 use super::hive::Wanted;
 use super::source::{DataFile, Source};
+use crate::clock::timed_future;
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
 #[derive(Debug)]
@@ -36,6 +43,18 @@ pub(super) struct LocalTable {
     statistics: Option<Arc<FileStatisticsCache>>,
     /// The files when the table was made.
     listing: ListingTable,
+    /// All of its files, as they were when it was scanned last.
+    scanned: Mutex<Option<Arc<Scanned>>>,
+}
+
+/// A scan of all files of a table: their statistics are read and summed once, however often they are scanned.
+#[derive(Debug)]
+struct Scanned {
+    files: Vec<DataFile>,
+    /// Those of the session that scanned.
+    options: Arc<ConfigOptions>,
+    /// Without projection, filter and limit.
+    scan: FileScanConfig,
 }
 
 impl LocalTable {
@@ -86,7 +105,30 @@ impl LocalTable {
             schema,
             statistics,
             listing,
+            scanned: Mutex::default(),
         })
+    }
+
+    /// A scan of files, all of them, for a session; nothing where it is not one of files.
+    async fn scan_of_all(&self, session: &dyn Session, files: &[DataFile]) -> Result<Option<Arc<Scanned>>> {
+        let options = session.config().options();
+        let known = self.scanned.lock().clone();
+        let is_same = |known: &Arc<Scanned>| known.files == files && Arc::ptr_eq(&known.options, options);
+        if let Some(known) = known.filter(is_same) {
+            return Ok(Some(known));
+        }
+        let scan = self.listing_of(files)?.scan(session, None, &[], None).await?;
+        let Some(scan) = scan.downcast_ref::<DataSourceExec>() else { return Ok(None) };
+        let Some(scan) = scan.data_source().downcast_ref::<FileScanConfig>() else { return Ok(None) };
+        let (files, options) = (files.to_vec(), Arc::clone(options));
+        let scanned = Arc::new(Scanned { files, options, scan: scan.clone() });
+        *self.scanned.lock() = Some(Arc::clone(&scanned));
+        Ok(Some(scanned))
+    }
+
+    fn listing_of(&self, files: &[DataFile]) -> Result<ListingTable> {
+        let LocalTable { source, reader, partitions, file_schema, statistics, .. } = self;
+        listing(source, reader, partitions, file_schema, statistics, files)
     }
 }
 
@@ -186,19 +228,29 @@ impl TableProvider for LocalTable {
         'd: 'e,
         Self: 'e,
     {
-        Box::pin(async move {
+        let scan = async move {
             // A view or a prepared statement may be older than the files.
             let files = self.source.files()?;
-            let LocalTable { source, reader, partitions, file_schema, statistics, .. } = self;
-            let listing = listing(source, reader, partitions, file_schema, statistics, &files)?;
-            match source {
-                Source::Pattern(_) if !partitions.is_empty() => {
-                    let wanted = Wanted { projection, filters, limit };
-                    self.scan_with_values(session, &listing, &files, wanted).await
-                }
-                _ => listing.scan(session, projection, filters, limit).await,
+            if matches!(self.source, Source::Pattern(_)) && !self.partitions.is_empty() {
+                let wanted = Wanted { projection, filters, limit };
+                return self.scan_with_values(session, &self.listing_of(&files)?, &files, wanted).await;
             }
-        })
+            // Values of folders leave out files, and a limit those that are not needed for it.
+            if self.partitions.is_empty()
+                && limit.is_none()
+                && let Some(all) = self.scan_of_all(session, &files).await?
+            {
+                // A new source: one that is shared would add up what several queries did.
+                let source = self.reader.file_source(all.scan.file_source().table_schema().clone());
+                let scan = FileScanConfigBuilder::from(all.scan.clone())
+                    .with_source(source)
+                    .with_projection_indices(projection.cloned())?
+                    .build();
+                return self.reader.create_physical_plan(session, scan).await;
+            }
+            self.listing_of(&files)?.scan(session, projection, filters, limit).await
+        };
+        Box::pin(timed_future(Phase::Statistics, scan))
     }
 
     fn insert_into<'a, 'b, 'c>(

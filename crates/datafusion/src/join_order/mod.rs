@@ -32,10 +32,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 
+use crate::clock::timed;
 use crate::deep::{Shape, with_room};
 use crate::options::KelpieOptions;
 use flatten::{Flat, is_tree, map_leaves};
 use graph::NodeSet;
+use kelpie_engine::Phase;
 use rebuild::Rebuild;
 use statistics::Estimator;
 
@@ -93,7 +95,7 @@ impl PhysicalOptimizerRule for JoinOrderRule {
             // What is not compiled for its size is not ordered either: both take time that grows faster than the plan.
             true if Shape::of(&plan).refusal().is_none() => {
                 let planning = Planning { config, estimator: &self.estimator };
-                with_room(&plan, || ordered(&plan, planning))
+                timed(Phase::JoinOrder, || with_room(&plan, || ordered(&plan, planning)))
             }
             true => Ok(plan),
             false => Ok(plan),

@@ -15,7 +15,7 @@ use super::driver::Context;
 use crate::cache::ModuleCache;
 use crate::disk_cache::DiskCache;
 use crate::nvrtc::{self, Nvrtc};
-use crate::{BlockShape, DeviceError, Kernel};
+use crate::{BlockShape, BuildTimes, DeviceError, Kernel};
 
 /// Modules kept in memory.
 const MODULES: usize = 1024;
@@ -75,11 +75,16 @@ impl Compiled {
 pub struct CudaKernel {
     pub compiled: Arc<Compiled>,
     compile_ns: u64,
+    times: BuildTimes,
 }
 
 impl Kernel for CudaKernel {
     fn compile_ns(&self) -> u64 {
         self.compile_ns
+    }
+
+    fn build_times(&self) -> BuildTimes {
+        self.times
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -123,38 +128,52 @@ impl Compiler {
         };
         let mut slot = slot.lock();
         if let Some(compiled) = slot.iter().find(|compiled| compiled.shape == shape) {
-            return Ok(CudaKernel { compiled: compiled.clone(), compile_ns: 0 });
+            let times = BuildTimes::default();
+            return Ok(CudaKernel { compiled: compiled.clone(), compile_ns: 0, times });
         }
-        let (compiled, compile_ns) = self.compile_fresh(module, name, shape)?;
+        let (compiled, times) = self.compile_fresh(module, name, shape)?;
         let compiled = Arc::new(compiled);
         slot.push(compiled.clone());
-        Ok(CudaKernel { compiled, compile_ns })
+        let BuildTimes { print_ns, build_ns, load_ns } = times;
+        // What the disk had was not compiled.
+        let compile_ns = if build_ns == 0 { 0 } else { print_ns + build_ns + load_ns };
+        Ok(CudaKernel { compiled, compile_ns, times })
     }
 
-    /// From the disk, or from NVRTC; and the time that the latter took, in nanoseconds.
+    /// From the disk, or from NVRTC; and where the time went.
     fn compile_fresh(
         &self,
         module: &ValidModule,
         name: &str,
         shape: BlockShape,
-    ) -> Result<(Compiled, u64), DeviceError> {
-        let start = Instant::now();
+    ) -> Result<(Compiled, BuildTimes), DeviceError> {
+        let mut times = BuildTimes::default();
+        let mut since = Instant::now();
+        let mut lap = || {
+            let now = Instant::now();
+            (now - std::mem::replace(&mut since, now)).as_nanos() as u64
+        };
         let options = Options { kernel: Some(name.to_string()), ..options(shape) };
         let source = cuda::print_with(module, &options).map_err(|error| self.error(name, error))?;
         let (major, minor) = self.nvrtc.version();
         let key =
             format!("{} nvrtc {major}.{minor} {}\n{source}", self.architecture, nvrtc::OPTIONS.join(" "));
+        times.print_ns = lap();
         // An entry that the driver does not take is as good as none.
         if let Some(compiled) =
             self.disk.read(&key).and_then(|cubin| self.load((module, name), shape, &cubin).ok())
         {
-            return Ok((compiled, 0));
+            times.load_ns = lap();
+            return Ok((compiled, times));
         }
+        times.load_ns = lap();
         let compiled = self.nvrtc.compile(&source, &self.architecture, name);
         let cubin = compiled.map_err(|error| self.error(name, error))?;
+        times.build_ns = lap();
         self.disk.write(&key, &cubin);
         let compiled = self.load((module, name), shape, &cubin)?;
-        Ok((compiled, start.elapsed().as_nanos() as u64))
+        times.load_ns += lap();
+        Ok((compiled, times))
     }
 
     fn load(

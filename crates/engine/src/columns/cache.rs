@@ -12,6 +12,7 @@ use super::read::{self, Wanted, source_error, too_large};
 use super::{LoadReport, Placement, ResidentColumn, store};
 use crate::error::EngineError;
 use crate::source::{ColumnKey, Lease, TableSource};
+use crate::{Phase, Split};
 
 /// Tables whose rows were counted that are remembered.
 const COUNTED_TABLES: usize = 64;
@@ -184,7 +185,7 @@ impl ColumnCache {
         watch: &Watch<'_>,
     ) -> Result<(Vec<Arc<ResidentColumn>>, LoadReport), EngineError> {
         let started = Instant::now();
-        let mut loaded_bytes = 0;
+        let (mut loaded_bytes, mut split) = (0, Split::default());
         let mut found = HashMap::new();
         match source.identity() {
             None => {
@@ -192,7 +193,8 @@ impl ColumnCache {
                 missing.sort_unstable();
                 missing.dedup();
                 let tell = |layouts| watch.tell(columns, &found, (&missing, layouts));
-                let loaded = self.read(device, source, &missing, (placement, 0), (&tell, watch.cancel))?;
+                let held = (placement, 0);
+                let loaded = self.read(device, source, &missing, held, (&tell, watch.cancel), &mut split)?;
                 for (column, resident) in loaded {
                     loaded_bytes += resident.stored_bytes();
                     found.insert(column, resident);
@@ -207,13 +209,19 @@ impl ColumnCache {
                     // Columns that are not kept are read in the same pass.
                     let beside = std::mem::take(&mut fresh);
                     let read = (columns, beside.as_slice());
-                    loaded_bytes +=
-                        self.fulfil(claim, read, device, (source, placement), &mut found, watch)?;
+                    loaded_bytes += self.fulfil(
+                        claim,
+                        read,
+                        device,
+                        (source, placement),
+                        (&mut found, &mut split),
+                        watch,
+                    )?;
                 }
                 let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
                 let tell = |layouts| watch.tell(columns, &found, (&fresh, layouts));
                 let held = (placement, held_bytes);
-                let loaded = self.read(device, source, &fresh, held, (&tell, watch.cancel))?;
+                let loaded = self.read(device, source, &fresh, held, (&tell, watch.cancel), &mut split)?;
                 for (column, resident) in loaded {
                     loaded_bytes += resident.stored_bytes();
                     found.insert(column, resident);
@@ -223,7 +231,10 @@ impl ColumnCache {
         let resident: Option<Vec<_>> = columns.iter().map(|column| found.get(column).cloned()).collect();
         let resident = resident.ok_or_else(|| EngineError::Internal("a column was not loaded".into()))?;
         self.check_rows(device, source, &resident)?;
-        Ok((resident, LoadReport { loaded_bytes, time_ns: started.elapsed().as_nanos() as u64 }))
+        let time_ns = started.elapsed().as_nanos() as u64;
+        // Looking for columns, and waiting for others.
+        split.add(Phase::Open, time_ns.saturating_sub(split.total()));
+        Ok((resident, LoadReport { loaded_bytes, time_ns, split }))
     }
 
     /// Collects what is cached, and undertakes to read what nobody is reading; else waits for those who do. `None`
@@ -298,7 +309,7 @@ impl ColumnCache {
         (columns, fresh): (&[usize], &[usize]),
         device: &Arc<dyn Device>,
         (source, placement): (&dyn TableSource, Placement),
-        found: &mut HashMap<usize, Arc<ResidentColumn>>,
+        (found, split): (&mut HashMap<usize, Arc<ResidentColumn>>, &mut Split),
         watch: &Watch<'_>,
     ) -> Result<u64, EngineError> {
         let claimed = claim.keys.iter().map(|(_, column)| *column);
@@ -306,7 +317,7 @@ impl ColumnCache {
         let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
         let tell = |layouts| watch.tell(columns, found, (&missing, layouts));
         let held = (placement, held_bytes);
-        let loaded = self.read(device, source, &missing, held, (&tell, watch.cancel))?;
+        let loaded = self.read(device, source, &missing, held, (&tell, watch.cancel), split)?;
         let bytes = loaded.iter().map(|(_, column)| column.stored_bytes()).sum();
         found.extend(loaded.iter().cloned());
         let lease = source.lease();
@@ -332,6 +343,7 @@ impl ColumnCache {
         columns: &[usize],
         (placement, held_bytes): (Placement, u64),
         (tell, cancel): (&Seen<'_>, &CancelToken),
+        split: &mut Split,
     ) -> Result<Vec<(usize, Arc<ResidentColumn>)>, EngineError> {
         if columns.is_empty() {
             return Ok(Vec::new());
@@ -340,9 +352,12 @@ impl ColumnCache {
             columns.iter().map(|column| Wanted::new(source, *column)).collect::<Result<Vec<_>, _>>()?;
         let budget = device.memory().1;
         let limit = if placement == Placement::Device { budget } else { u64::MAX };
-        let parts = read::read(device.as_ref(), source, columns, &wanted, limit, (tell, cancel))?;
+        let parts = read::read(device.as_ref(), source, columns, &wanted, limit, (tell, cancel), split)?;
+        let encoding = Instant::now();
         let plans = wanted.iter().zip(parts).map(|(wanted, parts)| store::plan(wanted, parts));
         let plans = plans.collect::<Result<Vec<_>, _>>()?;
+        split.add(Phase::Encode, encoding.elapsed().as_nanos() as u64);
+        let uploading = Instant::now();
         let bytes: u64 = plans.iter().map(store::Planned::bytes).sum();
         let on_host = match placement {
             Placement::Device => false,
@@ -372,6 +387,7 @@ impl ColumnCache {
             resident.push((*column, Arc::new(placed)));
         }
         store::run_tasks(device.as_ref(), tasks, cancel)?;
+        split.add(Phase::Upload, uploading.elapsed().as_nanos() as u64);
         Ok(resident)
     }
 

@@ -13,6 +13,8 @@ use kelpie_compile::layout::ColumnLayout;
 use kelpie_compile::types::Range;
 use kelpie_device::Buffer;
 
+use crate::Split;
+
 /// A column of every row of a table in device memory.
 #[derive(Debug, Clone)]
 pub struct ResidentColumn {
@@ -75,6 +77,8 @@ pub struct LoadReport {
     pub loaded_bytes: u64,
     /// Time, in nanoseconds.
     pub time_ns: u64,
+    /// Where it went.
+    pub split: Split,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{Buffer, NullBuffer};
@@ -19,6 +20,7 @@ use super::integers::IntegerChunk;
 use super::text::TextPartition;
 use crate::error::EngineError;
 use crate::source::{Expected, TableSource};
+use crate::{Phase, Split};
 
 /// How a type is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,10 +195,58 @@ struct Reader<'a> {
     bytes: AtomicU64,
     limit_bytes: u64,
     rows: AtomicU64,
+    clock: Clock,
     /// Rows of the table, where they are known, and after how many of them it is looked at.
     all_rows: u64,
     glance_after: Option<u64>,
     seen: &'a Seen<'a>,
+}
+
+/// Where the time of a pass goes. Batches come from several threads.
+struct Clock {
+    start: Instant,
+    /// Until the first batch came, in nanoseconds; 0 while none has.
+    first_ns: AtomicU64,
+    /// When each partition's last batch was encoded, since the start; 0 while none was.
+    done_ns: Vec<AtomicU64>,
+    /// Between the batches of a partition, and encoding them: of all partitions.
+    decode_ns: AtomicU64,
+    encode_ns: AtomicU64,
+}
+
+impl Clock {
+    fn new(partitions: usize) -> Clock {
+        let zero = || AtomicU64::new(0);
+        let done_ns = (0..partitions).map(|_| zero()).collect();
+        Clock { start: Instant::now(), first_ns: zero(), done_ns, decode_ns: zero(), encode_ns: zero() }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Notes that a partition's batch, which came at some time, is encoded.
+    fn encoded(&self, partition: usize, came_ns: u64) {
+        let _ = self.first_ns.compare_exchange(0, came_ns, Ordering::Relaxed, Ordering::Relaxed);
+        let now = self.now();
+        self.encode_ns.fetch_add(now.saturating_sub(came_ns), Ordering::Relaxed);
+        let Some(done) = self.done_ns.get(partition) else { return };
+        let before = done.swap(now, Ordering::Relaxed);
+        if before > 0 {
+            self.decode_ns.fetch_add(came_ns.saturating_sub(before), Ordering::Relaxed);
+        }
+    }
+
+    /// Charges the time of the whole pass.
+    fn charge(&self, split: &mut Split) {
+        let all = self.now();
+        let open = self.first_ns.load(Ordering::Relaxed).min(all);
+        let mut taken = Split::default();
+        taken.add(Phase::Decode, self.decode_ns.load(Ordering::Relaxed));
+        taken.add(Phase::Encode, self.encode_ns.load(Ordering::Relaxed));
+        split.add(Phase::Open, open);
+        split.share(all - open, &taken, Phase::Decode);
+    }
 }
 
 /// Reads columns in one pass, for a device: for each column its parts, by partition. More than `limit_bytes` are an error.
@@ -207,6 +257,7 @@ pub(super) fn read(
     wanted: &[Wanted],
     limit_bytes: u64,
     (seen, cancel): (&Seen<'_>, &CancelToken),
+    split: &mut Split,
 ) -> Result<Vec<Vec<PartitionColumn>>, EngineError> {
     let new_parts =
         || Mutex::new(wanted.iter().map(|wanted| PartitionColumn::new(wanted.kind)).collect::<Vec<_>>());
@@ -226,6 +277,7 @@ pub(super) fn read(
         bytes: AtomicU64::new(0),
         limit_bytes,
         rows: AtomicU64::new(0),
+        clock: Clock::new(source.partitions()),
         all_rows: rows.unwrap_or_default(),
         glance_after,
         seen,
@@ -241,6 +293,7 @@ pub(super) fn read(
         }
         source.read(columns, &consumer, cancel)
     })?;
+    reader.clock.charge(split);
     if cancel.is_cancelled() {
         return Err(EngineError::Cancelled);
     }
@@ -276,6 +329,7 @@ impl Reader<'_> {
             }
         }
         let rows = batch.num_rows() as u64;
+        let came_ns = self.clock.now();
         let mut parts = parts.lock();
         let mut bytes = 0;
         for ((array, wanted), part) in batch.columns().iter().zip(self.wanted).zip(parts.iter_mut()) {
@@ -287,6 +341,7 @@ impl Reader<'_> {
             return Err(too_large(self.source, self.wanted, read, 0, self.limit_bytes));
         }
         drop(parts);
+        self.clock.encoded(partition, came_ns);
         let before = self.rows.fetch_add(rows, Ordering::Relaxed);
         if self.glance_after.is_some_and(|after| before < after && before + rows >= after) {
             self.glance();

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use kelpie_compile::pipeline::{CompiledKernel, CompiledPipeline};
-use kelpie_device::{BlockShape, Device, Kernel, QueryStream};
+use kelpie_device::{BlockShape, BuildTimes, Device, Kernel, QueryStream};
 use kelpie_kir::{Target, ValidModule, validate_for};
 use parking_lot::Mutex;
 
 use super::block_shape;
 use crate::error::EngineError;
 use crate::identity::Digest;
+use crate::{Phase, Split};
 
 /// Entries of which nobody may hold anything any more, before they are looked for.
 const ENTRIES: usize = 1024;
@@ -136,15 +137,16 @@ impl KernelVariants {
 }
 
 /// Compiles those of some pipelines' kernels that are not compiled yet, side by side; the time that each pipeline's took, in
-/// nanoseconds.
+/// nanoseconds, and what all of them took in their threads.
 pub fn compile_all(
     stream: &dyn QueryStream,
     kernels: &[Arc<PipelineKernels>],
-) -> Result<Vec<u64>, EngineError> {
+) -> Result<(Vec<u64>, Split), EngineError> {
     let each = kernels.iter().enumerate();
     let all = each.flat_map(|(index, kernels)| kernels.each().map(move |kernel| (index, kernel)));
     let missing: Vec<_> = all.filter(|(_, kernel)| !kernel.is_compiled()).collect();
-    let compile = |kernel: &LazyKernel| kernel.get(stream).map(|kernel| kernel.compile_ns());
+    let compile =
+        |kernel: &LazyKernel| kernel.get(stream).map(|kernel| (kernel.compile_ns(), kernel.build_times()));
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let others: Vec<_> =
             missing.iter().skip(1).map(|(_, kernel)| scope.spawn(move || compile(kernel))).collect();
@@ -153,9 +155,13 @@ pub fn compile_all(
         let others = others.into_iter().map(|handle| handle.join().unwrap_or_else(panicked));
         first.into_iter().chain(others).collect()
     });
-    let mut times = vec![0; kernels.len()];
-    for ((index, _), time) in missing.iter().zip(outcomes) {
-        times[*index] += time?;
+    let (mut times, mut taken) = (vec![0; kernels.len()], Split::default());
+    for ((index, _), outcome) in missing.iter().zip(outcomes) {
+        let (time_ns, BuildTimes { print_ns, build_ns, load_ns }) = outcome?;
+        times[*index] += time_ns;
+        taken.add(Phase::Print, print_ns);
+        taken.add(Phase::Build, build_ns);
+        taken.add(Phase::Load, load_ns);
     }
-    Ok(times)
+    Ok((times, taken))
 }

@@ -152,6 +152,7 @@ pub fn load(
         let watch = Watch { cancel, seen: &seen };
         let (resident, report) = cache.load(device, source.as_ref(), &scan.columns, placement, &watch)?;
         metrics.transfer_ns += report.time_ns;
+        metrics.split += report.split;
         metrics.transfer_bytes += report.loaded_bytes;
         let rows = resident.first().map_or(0, |column| column.rows);
         metrics.input_bytes += resident.iter().map(|column| column.stored_bytes()).sum::<u64>();

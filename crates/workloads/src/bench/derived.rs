@@ -275,7 +275,7 @@ async fn timed(session: &KelpieSession, sql: &str) -> Result<FirstRun> {
     let start = Instant::now();
     let result = session.sql(sql).await?;
     let mut timing = result.timing;
-    timing.total_ns = start.elapsed().as_nanos() as u64;
+    timing.end_at(start.elapsed());
     let rows = shown(&result.batches)?;
     Ok(FirstRun { split: Split::of(&timing), compiled: timing.compiled, device: timing.device, rows })
 }
@@ -338,9 +338,9 @@ async fn measure(
 
 /// The run with the median time.
 fn median(runs: &[FirstRun]) -> Split {
-    let mut splits: Vec<Split> = runs.iter().map(|run| run.split).collect();
+    let mut splits: Vec<Split> = runs.iter().map(|run| run.split.clone()).collect();
     splits.sort_by(|a, b| a.total_ms.total_cmp(&b.total_ms));
-    splits.get(splits.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+    splits.get(splits.len().saturating_sub(1) / 2).cloned().unwrap_or_default()
 }
 
 /// Runs a case once in a new process that keeps its kernels in a folder.

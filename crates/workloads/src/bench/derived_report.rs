@@ -61,10 +61,10 @@ impl DerivedReport {
         );
         for case in cases {
             let runs = [
-                ("first", case.first),
-                ("on disk", case.on_disk),
-                ("hot", case.derived),
-                ("plain", case.plain),
+                ("first", &case.first),
+                ("on disk", &case.on_disk),
+                ("hot", &case.derived),
+                ("plain", &case.plain),
             ];
             for (run, split) in runs {
                 let Split { total_ms, plan_ms, compile_ms, transfer_ms, kernel_ms, result_ms, .. } = split;

@@ -191,7 +191,7 @@ async fn run_own(session: &KelpieSession, sql: &str, cold: bool) -> Result<OwnRu
     let start = Instant::now();
     let result = session.sql(sql).await?;
     let mut timing = result.timing;
-    timing.total_ns = start.elapsed().as_nanos() as u64;
+    timing.end_at(start.elapsed());
     Ok(OwnRun { timing, batches: result.batches })
 }
 

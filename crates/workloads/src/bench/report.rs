@@ -1,15 +1,16 @@
 //! What a benchmark found, as data and as text.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use datafusion::arrow::array::RecordBatch;
-use kelpie_datafusion::QueryTiming;
+use kelpie_datafusion::{Group, Phase, QueryTiming};
 use serde::{Deserialize, Serialize};
 
 use super::{BenchOptions, Machine};
 
 /// Where the time of a run went, in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Split {
     /// All of it.
     pub total_ms: f64,
@@ -19,10 +20,16 @@ pub struct Split {
     pub compile_ms: f64,
     /// Reading columns and moving them to the device.
     pub transfer_ms: f64,
+    /// What the engine does between kernels.
+    pub host_ms: f64,
     /// Running kernels.
     pub kernel_ms: f64,
     /// Bringing the result to the host.
     pub result_ms: f64,
+    /// DataFusion's operators around what is compiled, and whoever took the rows.
+    pub around_ms: f64,
+    /// All of it, by phase.
+    pub phases_ms: BTreeMap<String, f64>,
     /// Bytes moved to the device.
     pub transfer_bytes: u64,
     /// Bytes that the kernels read, as stored on the device.
@@ -32,13 +39,18 @@ pub struct Split {
 impl Split {
     pub(super) fn of(timing: &QueryTiming) -> Split {
         let ms = |ns: u64| ns as f64 / 1e6;
+        let group = |group: Group| ms(timing.split.of_group(group));
+        let phases = Phase::ALL.into_iter().filter(|phase| timing.split.of(*phase) > 0);
         Split {
             total_ms: ms(timing.total_ns),
-            plan_ms: ms(timing.plan_ns),
-            compile_ms: ms(timing.compile_ns),
-            transfer_ms: ms(timing.transfer_ns),
-            kernel_ms: ms(timing.kernel_ns),
-            result_ms: ms(timing.result_ns),
+            plan_ms: group(Group::Plan),
+            compile_ms: group(Group::Compile),
+            transfer_ms: group(Group::Read),
+            host_ms: group(Group::Host),
+            kernel_ms: group(Group::Kernels),
+            result_ms: group(Group::Result),
+            around_ms: group(Group::Around),
+            phases_ms: phases.map(|phase| (phase.name().to_string(), ms(timing.split.of(phase)))).collect(),
             transfer_bytes: timing.transfer_bytes,
             kernel_bytes: timing.kernel_bytes_read,
         }
@@ -260,12 +272,13 @@ impl Report {
         let mut text = self.head();
         let _ = write!(
             text,
-            "{:>7} {:>10} {:>8} {:>8} {:>9} {:>10} {:>8} {:>7} | {:>10} {:>8}",
+            "{:>7} {:>10} {:>8} {:>8} {:>9} {:>8} {:>10} {:>8} {:>7} | {:>10} {:>8}",
             "query",
             "total ms",
             "plan",
             "compile",
-            "transfer",
+            "read",
+            "host",
             "kernel",
             "result",
             "GB/s",
@@ -308,18 +321,19 @@ impl Report {
     fn push_query(&self, query: &QueryReport, text: &mut String) {
         let mark = if query.compiled || query.error.is_some() { " " } else { NOT_COMPILED };
         if query.error.is_some() {
-            let _ = write!(text, "{:>6}{mark} {:>10} {:>55} | {:>10} {:>8}", query.name, "error", "", "", "");
+            let _ = write!(text, "{:>6}{mark} {:>10} {:>64} | {:>10} {:>8}", query.name, "error", "", "", "");
         } else {
             let (s, unseen) = (&query.median, &query.unseen);
             let bandwidth = s.kernel_gb_per_s().map_or("-".into(), |b| format!("{b:.1}"));
             let _ = write!(
                 text,
-                "{:>6}{mark} {:>10.2} {:>8.2} {:>8.2} {:>9.2} {:>10.3} {:>8.2} {bandwidth:>7} | {:>10.2} {:>8.2}",
+                "{:>6}{mark} {:>10.2} {:>8.2} {:>8.2} {:>9.2} {:>8.2} {:>10.3} {:>8.2} {bandwidth:>7} | {:>10.2} {:>8.2}",
                 query.name,
                 s.total_ms,
                 s.plan_ms,
                 s.compile_ms,
                 s.transfer_ms,
+                s.host_ms,
                 s.kernel_ms,
                 s.result_ms,
                 unseen.total_ms,
@@ -339,7 +353,7 @@ impl Report {
         let own: Vec<f64> = right().map(|query| query.median.total_ms).collect();
         let unseen: Vec<f64> = right().map(|query| query.unseen.total_ms).collect();
         let (own, unseen) = (number(sum(&own)), number(sum(&unseen)));
-        let _ = write!(text, "{name:>7} {own:>10} {:>55} | {unseen:>10} {:>8}", "", "");
+        let _ = write!(text, "{name:>7} {own:>10} {:>64} | {unseen:>10} {:>8}", "", "");
         for index in 0..self.peers.len() {
             let answered = || right().filter_map(|query| Some((query, query.peers.get(index)?.total_ms?)));
             let peer = sum(&answered().map(|(_, peer)| peer).collect::<Vec<_>>());
@@ -413,9 +427,12 @@ mod tests {
     use crate::Workload;
 
     fn timing(total_ms: u64, compiled: bool) -> QueryTiming {
+        let mut split = kelpie_datafusion::Split::default();
+        split.add(Phase::Kernels, 1_000_000);
+        split.add(Phase::Host, (total_ms - 1) * 1_000_000);
         QueryTiming {
             total_ns: total_ms * 1_000_000,
-            kernel_ns: 1_000_000,
+            split,
             kernel_bytes_read: 2_000_000,
             compiled,
             reasons: if compiled { Vec::new() } else { vec!["hash join".into(), "window".into()] },

@@ -1,0 +1,93 @@
+//! Where the time of planning goes.
+//!
+//! A session lends its clock to the task that plans; what stands deep inside of DataFusion's planning charges its own time to
+//! that. Planning is one task, so no two of these run at once, and what they took can be subtracted from the whole. Where nobody
+//! has lent a clock, nothing is measured.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use kelpie_engine::{Phase, Split};
+use parking_lot::Mutex;
+
+/// What planning has taken so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PlanClock(Arc<Mutex<Split>>);
+
+tokio::task_local! {
+    static CLOCK: PlanClock;
+}
+
+impl PlanClock {
+    /// Lends the clock to a future.
+    pub async fn lend<T>(&self, planning: impl Future<Output = T>) -> T {
+        CLOCK.scope(self.clone(), planning).await
+    }
+
+    /// The clock that this task was lent.
+    pub fn lent() -> Option<PlanClock> {
+        CLOCK.try_with(PlanClock::clone).ok()
+    }
+
+    /// Ends planning, which took so long; what was charged to no phase belongs to one of them.
+    pub fn finish(&self, all: Duration, left: Phase) -> Split {
+        let mut split = self.0.lock();
+        let rest = (all.as_nanos() as u64).saturating_sub(split.total());
+        split.add(left, rest);
+        *split
+    }
+
+    /// What planning has taken so far.
+    pub fn split(&self) -> Split {
+        *self.0.lock()
+    }
+
+    /// Charges time to a phase.
+    pub fn charge(&self, phase: Phase, time: Duration) {
+        self.0.lock().add(phase, time.as_nanos() as u64);
+    }
+
+    /// As [`timed`], on this clock.
+    pub fn timed<T>(&self, phase: Phase, work: impl FnOnce() -> T) -> T {
+        let before = self.0.lock().total();
+        let start = Instant::now();
+        let done = work();
+        let all = start.elapsed().as_nanos() as u64;
+        let mut split = self.0.lock();
+        // What was charged within it is not charged twice.
+        let within = split.total() - before;
+        split.add(phase, all.saturating_sub(within));
+        done
+    }
+}
+
+/// Does something, and charges it to a phase.
+pub(crate) fn timed<T>(phase: Phase, work: impl FnOnce() -> T) -> T {
+    match PlanClock::lent() {
+        Some(clock) => clock.timed(phase, work),
+        None => work(),
+    }
+}
+
+/// A future whose work is charged to a phase; what it waits for is not.
+pub(crate) fn timed_future<F: Future>(phase: Phase, future: F) -> Timed<F> {
+    Timed { phase, future: Box::pin(future) }
+}
+
+/// See [`timed_future`].
+pub(crate) struct Timed<F> {
+    phase: Phase,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Timed<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let phase = self.phase;
+        timed(phase, || self.future.as_mut().poll(context))
+    }
+}
