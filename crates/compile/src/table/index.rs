@@ -39,8 +39,10 @@ const DIRECT_LIMIT: u64 = 1 << 28;
 const SLOT_BYTES: u64 = 4;
 /// Slots a row that a direct-addressed index may have, at most.
 const DIRECT_SLOTS_PER_ROW: u64 = 8;
-/// Slots that a direct-addressed index may have whatever the rows: they stay in a second-level cache, and a lookup is one load.
-const ALWAYS_DIRECT_SLOTS: u64 = 1 << 16;
+/// Slots that a direct-addressed index may have whatever the rows. On a CPU they stay in a second-level cache, and a lookup is one
+/// load; a GPU's first-level cache has the hash table of few rows, and not them.
+const LEAST_SLOTS_ON_CPU: u64 = 1 << 16;
+const LEAST_SLOTS_ON_SIMT: u64 = 1 << 10;
 
 /// An index over the first columns of a store, which are its keys.
 #[derive(Debug, Clone)]
@@ -71,6 +73,8 @@ pub struct Wants {
     /// (Q9: 0.3 million rows over 6 million slots), and a probe gains less than a tenth, as what is chained is in its caches
     /// alike. On a SIMT device each step of a chain is a transaction of its own.
     pub chained: bool,
+    /// Workers are single threads, with caches of their own: a CPU's.
+    pub serial: bool,
     /// Bytes that a direct-addressed index may take.
     pub direct_bytes: Option<u64>,
 }
@@ -225,7 +229,8 @@ fn form(
         Some(most) if slots * SLOT_BYTES > most => Err(format!("memory for {slots} slots")),
         _ => Ok((range, slots)),
     });
-    let most = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(ALWAYS_DIRECT_SLOTS);
+    let least = if wants.serial { LEAST_SLOTS_ON_CPU } else { LEAST_SLOTS_ON_SIMT };
+    let most = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(least);
     let rule = match &direct {
         Ok((_, slots)) if *slots <= most => (IndexForm::Direct, "a dense range of keys"),
         Ok(_) => (IndexForm::Hash, "a sparse range of keys"),

@@ -74,7 +74,7 @@ impl JoinOperator {
         (join, ordinal, site): (&Join, usize, Site<'_>),
         (build, build_bound): (&[ColumnInfo], u64),
         probe: &[ColumnInfo],
-        (unique, chained, direct_bytes): (bool, bool, Option<u64>),
+        (unique, serial, direct_bytes): (bool, bool, Option<u64>),
         (layout, states): (Layout, &mut States),
     ) -> Result<JoinOperator, Unsupported> {
         let kind = join.kind;
@@ -93,7 +93,8 @@ impl JoinOperator {
         let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
         let first_only = join.residual.is_none()
             && matches!(kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
-        let wants = Wants { null_equal: join.null_equal, unique, first_only, chained, direct_bytes };
+        let null_equal = join.null_equal;
+        let wants = Wants { null_equal, unique, first_only, chained: serial, serial, direct_bytes };
         let index = Index::plan(&store, &probe_infos, build_bound, (wants, site), states)?;
         let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
         let nulls = join.null_aware.then(|| {
