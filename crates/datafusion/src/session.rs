@@ -253,7 +253,8 @@ impl KelpieSession {
                     text: sql.to_string(),
                 };
                 let clock = clock.clone();
-                self.room(depth).run(async move { clock.lend(planning.run()).await }).await?
+                // Boxed where it runs: the future of planning is large, and whoever asks may have a small stack.
+                self.room(depth).run(async move { clock.lend(Box::pin(planning.run())).await }).await?
             }
         };
         let planning = start.elapsed();
