@@ -73,7 +73,7 @@ impl Context<'_> {
         match layout.storage {
             Storage::Fixed { scalar, has_base } => {
                 let data = self.argument("data", Type::global(scalar), part(ColumnPart::Data));
-                let stored = self.load_elements(data, row);
+                let stored = self.once((scan, column), false, |cx| cx.load_elements(data, row));
                 let value = self.widen((scan, column), stored, layout.range, has_base, data_type);
                 let range = match data_type.is_float() {
                     true => None,
@@ -110,7 +110,7 @@ impl Context<'_> {
         let range = layout.range.filter(|_| scalar.is_integer() && scalar.bits() <= 32)?;
         let part = |part| Argument::Column { scan, column, part };
         let data = self.argument("data", Type::global(scalar), part(ColumnPart::Data));
-        let value = self.load_elements(data, row);
+        let value = self.once((scan, column), false, |cx| cx.load_elements(data, row));
         let valid = layout.has_nulls.then(|| self.load_validity((scan, column), row));
         if !has_base {
             return Some(StoredIntegers { value, valid, base: None, bounds: range });
@@ -131,7 +131,11 @@ impl Context<'_> {
         Text { code: Some(code), ..self.load_text(bytes, offsets, value) }
     }
 
-    fn load_validity(&mut self, (scan, column): (usize, usize), row: V) -> V {
+    fn load_validity(&mut self, column: (usize, usize), row: V) -> V {
+        self.once(column, true, |cx| cx.load_validity_bits(column, row))
+    }
+
+    fn load_validity_bits(&mut self, (scan, column): (usize, usize), row: V) -> V {
         let bitmap = self.argument(
             "validity",
             Type::global(Scalar::U8),

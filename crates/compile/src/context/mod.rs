@@ -39,6 +39,8 @@ pub struct Context<'a> {
     pub(crate) in_memo: bool,
     /// The current row stands for so many rows from it on: see `context::wide`.
     wide: Option<u8>,
+    /// What of a wide row's columns was loaded: by scan and position, and whether it is the validity.
+    wide_loads: HashMap<(usize, usize, bool), V>,
     /// Conditions on dictionary columns, by scan and position, that the kernel computes once an entry.
     memos: Vec<((usize, usize), Expr)>,
     arguments: Vec<Argument>,
@@ -74,6 +76,7 @@ impl<'a> Context<'a> {
             dry_run: false,
             in_memo: false,
             wide: None,
+            wide_loads: HashMap::new(),
             memos: Vec::new(),
             arguments: Vec::new(),
             layers: Vec::new(),

@@ -40,11 +40,32 @@ impl Context<'_> {
     /// The row that is begun next stands for [`WIDE_ROWS`] rows, until [`Context::end_wide`].
     pub(crate) fn begin_wide(&mut self) {
         self.wide = Some(WIDE_ROWS);
+        self.wide_loads.clear();
     }
 
     /// Rows are single ones again.
     pub(crate) fn end_wide(&mut self) {
         self.wide = None;
+        self.wide_loads.clear();
+    }
+
+    /// A part of a column, loaded once for a wide row however it is asked for: as it is stored, or widened. There are no
+    /// blocks in the code of a wide row that a value could be out of.
+    pub(super) fn once(
+        &mut self,
+        (scan, column): (usize, usize),
+        is_validity: bool,
+        load: impl FnOnce(&mut Self) -> V,
+    ) -> V {
+        let key = (scan, column, is_validity);
+        match self.wide_loads.get(&key) {
+            Some(known) if self.wide.is_some() => *known,
+            _ => {
+                let loaded = load(self);
+                self.wide_loads.insert(key, loaded);
+                loaded
+            }
+        }
     }
 
     /// A value of the current row with one element a row, where it is wide: a vector or mask also where all are the same.
