@@ -55,6 +55,12 @@ pub(crate) trait RowReceiver {
     fn skip(&mut self, _rows: u64) -> u64 {
         0
     }
+    /// The rows that are wanted, by their number, where that is known before they come; others may come as well.
+    fn wanted(&self) -> Range<u64> {
+        0..u64::MAX
+    }
+    /// The first `rows` rows of those that are still to come do not come; none of them is wanted.
+    fn leave_out(&mut self, _rows: u64) {}
     /// Whether no more rows are wanted.
     fn is_full(&self) -> bool {
         false
@@ -135,9 +141,18 @@ impl RowReceiver for Outlet<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     pub(crate) batches: Vec<RecordBatch>,
+    /// The rows for which whoever takes these asks, where not all.
+    wanted: Option<Range<u64>>,
+    /// Rows before those that came.
+    pub(crate) left_out: u64,
 }
 
 impl Collected {
+    /// For whoever wants these rows.
+    pub(crate) fn wanting(wanted: Range<u64>) -> Collected {
+        Collected { wanted: Some(wanted), ..Collected::default() }
+    }
+
     /// All rows in one batch; an error where that has more text than Arrow's arrays hold.
     pub(crate) fn into_one(mut self, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
         match (self.batches.pop(), self.batches.is_empty()) {
@@ -155,6 +170,12 @@ impl RowReceiver for Collected {
     fn take(&mut self, batch: RecordBatch) -> Result<(), EngineError> {
         self.batches.push(batch);
         Ok(())
+    }
+    fn wanted(&self) -> Range<u64> {
+        self.wanted.clone().unwrap_or(0..u64::MAX)
+    }
+    fn leave_out(&mut self, rows: u64) {
+        self.left_out += rows;
     }
     fn delivered(&self) -> u64 {
         0
@@ -209,6 +230,16 @@ impl RowReceiver for Window<'_> {
         self.taken += inner;
         own + inner
     }
+    fn wanted(&self) -> Range<u64> {
+        let inner = self.rows.wanted();
+        let place = |row: u64| self.wanted.start.saturating_add(row);
+        place(inner.start)..place(inner.end).min(self.wanted.end)
+    }
+    fn leave_out(&mut self, rows: u64) {
+        let before = self.taken.max(self.wanted.start);
+        self.taken = self.taken.saturating_add(rows);
+        self.rows.leave_out(self.taken.saturating_sub(before));
+    }
     fn is_full(&self) -> bool {
         self.taken >= self.wanted.end || self.rows.is_full()
     }
@@ -235,6 +266,12 @@ impl RowReceiver for Mapped<'_> {
     }
     fn skip(&mut self, rows: u64) -> u64 {
         self.rows.skip(rows)
+    }
+    fn wanted(&self) -> Range<u64> {
+        self.rows.wanted()
+    }
+    fn leave_out(&mut self, rows: u64) {
+        self.rows.leave_out(rows);
     }
     fn is_full(&self) -> bool {
         self.rows.is_full()

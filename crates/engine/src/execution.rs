@@ -175,7 +175,9 @@ impl Execution<'_> {
         if is_complete == Some(true) {
             return stage::run(prepared, plan, setting, &mut self.metrics, out);
         }
-        let mut rows = Collected::default();
+        // Rows that the host puts in order are all wanted.
+        let wanted = is_complete.map_or(0..u64::MAX, |_| out.wanted());
+        let mut rows = Collected::wanting(wanted);
         let outcome = stage::run(prepared, plan, setting, &mut self.metrics, &mut rows)?;
         if let Outcome::Duplicate(_) = outcome {
             return Ok(outcome);
@@ -188,7 +190,9 @@ impl Execution<'_> {
                 let sort = |batch| host::sort_ties(batch, keys, EXACT_TEXT_BYTES as usize);
                 let runs = rows.batches.iter().map(sort).collect::<Result<Vec<_>, _>>()?;
                 self.metrics.result_ns += start.elapsed().as_nanos() as u64;
-                host::merge(&schema, &runs, keys, *fetch, out)?;
+                out.leave_out(rows.left_out);
+                let fetch = fetch.map(|fetch| fetch.saturating_sub(rows.left_out as usize));
+                host::merge(&schema, &runs, keys, fetch, out)?;
             }
         }
         Ok(outcome)

@@ -1,13 +1,14 @@
-//! Runs the device-wide primitives of `compile::primitives`: prefix sum and radix sort.
+//! Runs the device-wide primitives of `compile::primitives`: prefix sum, radix sort and selection by rank.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use kelpie_compile::primitives::reduce::{self, Reduction};
-use kelpie_compile::primitives::{radix, scan, segments};
+use kelpie_compile::primitives::{radix, scan, segments, select};
 use kelpie_compile::shape::LaunchShape;
-use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};
+use kelpie_device::{Buffer, CancelToken, DeviceError, Download, Kernel, KernelArgument, QueryStream};
 use kelpie_kir::{Module, Scalar, TypeError, ValidModule, validate};
+use parking_lot::Mutex;
 
 use crate::columns::ColumnCache;
 use crate::error::EngineError;
@@ -30,8 +31,6 @@ pub(crate) struct Primitives<'a> {
     /// Makes room by evicting columns.
     cache: &'a ColumnCache,
     cancel: &'a CancelToken,
-    scan: ValidModule,
-    radix: ValidModule,
     /// By name: a sort launches each many times.
     kernels: HashMap<&'static str, Arc<dyn Kernel>>,
     /// Time of all launches, in nanoseconds.
@@ -52,6 +51,7 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
     Ok(vec![
         scan::module(shape, Scalar::U32)?,
         radix::module(shape)?,
+        select::module(shape)?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
     ])
@@ -60,6 +60,33 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
 fn valid(module: Result<Module, TypeError>) -> Result<ValidModule, EngineError> {
     let module = module.map_err(|error| EngineError::Internal(format!("a primitive: {error}")))?;
     validate(module).map_err(|error| EngineError::Internal(format!("a primitive: {error}")))
+}
+
+/// Kernels that are made together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Family {
+    Scan,
+    Radix,
+    Select,
+}
+
+/// Modules by shape: they depend on nothing else, and each sort asks for them.
+type Modules = Mutex<HashMap<(LaunchShape, Family), Arc<ValidModule>>>;
+
+/// The module of a family.
+fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, EngineError> {
+    static MODULES: LazyLock<Modules> = LazyLock::new(Modules::default);
+    let key = (shape.clone(), family);
+    if let Some(module) = MODULES.lock().get(&key) {
+        return Ok(Arc::clone(module));
+    }
+    let module = Arc::new(valid(match family {
+        Family::Scan => scan::module(shape, Scalar::U32),
+        Family::Radix => radix::module(shape),
+        Family::Select => select::module(shape),
+    })?);
+    MODULES.lock().insert(key, Arc::clone(&module));
+    Ok(module)
 }
 
 fn whole(buffer: &Buffer) -> KernelArgument {
@@ -76,10 +103,9 @@ impl<'a> Primitives<'a> {
         stream: &'a dyn QueryStream,
         cache: &'a ColumnCache,
         cancel: &'a CancelToken,
-    ) -> Result<Primitives<'a>, EngineError> {
+    ) -> Primitives<'a> {
         let shape = LaunchShape::of(stream.device().target());
-        let (scan, radix) = (valid(scan::module(&shape, Scalar::U32))?, valid(radix::module(&shape))?);
-        Ok(Primitives { stream, shape, cache, cancel, scan, radix, kernels: HashMap::new(), time_ns: 0 })
+        Primitives { stream, shape, cache, cancel, kernels: HashMap::new(), time_ns: 0 }
     }
 
     pub(crate) fn stream(&self) -> &dyn QueryStream {
@@ -111,8 +137,16 @@ impl<'a> Primitives<'a> {
         if let Some(kernel) = self.kernels.get(name) {
             return Ok(Arc::clone(kernel));
         }
-        let module = if matches!(name, scan::SUMS | scan::APPLY) { &self.scan } else { &self.radix };
-        let kernel = self.stream.compile_for(module, name, block_shape(&self.shape))?;
+        let module = match name {
+            scan::SUMS | scan::APPLY => module(&self.shape, Family::Scan)?,
+            select::COUNTS
+            | select::COLLECT
+            | select::GATHER_LISTED
+            | select::TEXT_COMMON
+            | select::TEXT_WORDS => module(&self.shape, Family::Select)?,
+            _ => module(&self.shape, Family::Radix)?,
+        };
+        let kernel = self.stream.compile_for(&module, name, block_shape(&self.shape))?;
         self.kernels.insert(name, Arc::clone(&kernel));
         Ok(kernel)
     }
@@ -150,7 +184,7 @@ impl<'a> Primitives<'a> {
         let mut first = None;
         let mut is_identity = true;
         for (index, word) in words.iter().enumerate().rev() {
-            let mut bits = self.varying(word, &pass)?;
+            let (mut bits, _) = self.varying(word, rows)?;
             if bits == 0 {
                 continue;
             }
@@ -166,57 +200,67 @@ impl<'a> Primitives<'a> {
         Ok(Sorted { order: pass.order, first })
     }
 
-    fn begin_sort(&mut self, rows: u64) -> Result<Pass, EngineError> {
+    fn tiles(&self, rows: u64) -> Tiles {
         let (threads, blocks) = (u64::from(self.shape.block_threads), u64::from(self.shape.most_blocks));
         let least = if self.shape.is_serial() { CPU_TILE } else { threads * ELEMENTS_PER_THREAD };
         // Whole chunks of the block, as many tiles as blocks run at a time.
         let tile_rows = rows.div_ceil(blocks).max(least).next_multiple_of(threads);
-        let tiles = rows.div_ceil(tile_rows).max(1);
+        Tiles { rows, tile_rows, count: rows.div_ceil(tile_rows).max(1) }
+    }
+
+    /// Launches a kernel over all tiles of rows; `own`: its arguments after `rows` and `tile_rows`.
+    fn over(&mut self, name: &'static str, tiles: Tiles, own: &[KernelArgument]) -> Result<(), EngineError> {
+        let kernel = self.kernel(name)?;
+        let mut arguments = vec![integer(Scalar::I64, tiles.rows), integer(Scalar::I64, tiles.tile_rows)];
+        arguments.extend_from_slice(own);
+        self.launch(kernel.as_ref(), tiles.count, &arguments)
+    }
+
+    fn begin_sort(&mut self, rows: u64) -> Result<Pass, EngineError> {
+        let tiles = self.tiles(rows);
         let pass = Pass {
-            rows,
-            tile_rows,
             tiles,
             order: self.allocate(rows * 4)?,
             spare_order: self.allocate(rows * 4)?,
             keys: [self.allocate(rows * 8)?, self.allocate(rows * 8)?],
-            counts: self.allocate(u64::from(radix::DIGITS) * tiles * 4)?,
+            counts: self.allocate(u64::from(radix::DIGITS) * tiles.count * 4)?,
         };
-        let kernel = self.kernel(radix::IOTA)?;
-        self.launch(kernel.as_ref(), tiles, &pass.arguments([whole(&pass.order)]))?;
+        self.over(radix::IOTA, tiles, &[whole(&pass.order)])?;
         Ok(pass)
     }
 
-    /// The bits in which the keys differ.
-    fn varying(&mut self, keys: &Buffer, pass: &Pass) -> Result<u64, EngineError> {
+    /// The bits in which the keys differ, and the first key.
+    pub(crate) fn varying(&mut self, keys: &Buffer, rows: u64) -> Result<(u64, u64), EngineError> {
+        if rows == 0 {
+            return Ok((0, 0));
+        }
         let bits = self.allocate(8)?;
         self.stream.fill(&bits, 0, 8, 0)?;
-        let kernel = self.kernel(radix::VARYING)?;
-        self.launch(kernel.as_ref(), pass.tiles, &pass.arguments([whole(keys), whole(&bits)]))?;
-        let mut word = [0; 8];
-        self.stream.download(&bits, 0, &mut word)?;
-        Ok(u64::from_le_bytes(word))
+        self.over(radix::VARYING, self.tiles(rows), &[whole(keys), whole(&bits)])?;
+        let (mut word, mut first) = ([0; 8], [0; 8]);
+        self.stream.download_many(&mut [
+            Download { buffer: &bits, offset: 0, data: &mut word },
+            Download { buffer: keys, offset: 0, data: &mut first },
+        ])?;
+        Ok((u64::from_le_bytes(word), u64::from_le_bytes(first)))
     }
 
     /// A word in the order so far.
     fn gather(&mut self, word: &Buffer, pass: &mut Pass) -> Result<Buffer, EngineError> {
-        let kernel = self.kernel(radix::GATHER)?;
         let [keys, _] = &pass.keys;
-        let arguments = pass.arguments([whole(word), whole(&pass.order), whole(keys)]);
-        self.launch(kernel.as_ref(), pass.tiles, &arguments)?;
+        self.over(radix::GATHER, pass.tiles, &[whole(word), whole(&pass.order), whole(keys)])?;
         Ok(Arc::clone(keys))
     }
 
     /// Sorts by one digit; the keys in the new order.
     fn digit(&mut self, keys: &Buffer, shift: u32, pass: &mut Pass) -> Result<Buffer, EngineError> {
-        let (shift, tiles) = (integer(Scalar::U32, shift.into()), integer(Scalar::I64, pass.tiles));
-        let kernel = self.kernel(radix::COUNT)?;
-        let arguments = pass.arguments([whole(keys), shift.clone(), whole(&pass.counts), tiles.clone()]);
-        self.launch(kernel.as_ref(), pass.tiles, &arguments)?;
-        self.exclusive_scan(&pass.counts, u64::from(radix::DIGITS) * pass.tiles)?;
+        let (shift, tiles) = (integer(Scalar::U32, shift.into()), integer(Scalar::I64, pass.tiles.count));
+        let own = [whole(keys), shift.clone(), whole(&pass.counts), tiles.clone()];
+        self.over(radix::COUNT, pass.tiles, &own)?;
+        self.exclusive_scan(&pass.counts, u64::from(radix::DIGITS) * pass.tiles.count)?;
         let [a, b] = &pass.keys;
         let out = Arc::clone(if Arc::ptr_eq(keys, a) { b } else { a });
-        let kernel = self.kernel(radix::SCATTER)?;
-        let arguments = pass.arguments([
+        let own = [
             whole(keys),
             whole(&pass.order),
             shift,
@@ -224,32 +268,32 @@ impl<'a> Primitives<'a> {
             tiles,
             whole(&out),
             whole(&pass.spare_order),
-        ]);
-        self.launch(kernel.as_ref(), pass.tiles, &arguments)?;
+        ];
+        self.over(radix::SCATTER, pass.tiles, &own)?;
         std::mem::swap(&mut pass.order, &mut pass.spare_order);
         Ok(out)
     }
 }
 
+/// How rows are shared out: a tile is a block's.
+#[derive(Debug, Clone, Copy)]
+struct Tiles {
+    rows: u64,
+    tile_rows: u64,
+    count: u64,
+}
+
 /// The buffers of a sort.
 #[derive(Debug)]
 struct Pass {
-    rows: u64,
-    tile_rows: u64,
-    tiles: u64,
+    tiles: Tiles,
     order: Buffer,
     spare_order: Buffer,
     keys: [Buffer; 2],
     counts: Buffer,
 }
 
-impl Pass {
-    fn arguments<const N: usize>(&self, own: [KernelArgument; N]) -> Vec<KernelArgument> {
-        let mut all = vec![integer(Scalar::I64, self.rows), integer(Scalar::I64, self.tile_rows)];
-        all.extend(own);
-        all
-    }
-}
-
+mod ranks;
+pub(crate) use self::ranks::Rows;
 #[cfg(test)]
 mod tests;

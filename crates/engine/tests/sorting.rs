@@ -399,6 +399,88 @@ fn skips_and_fetches_of_a_sort() {
     }
 }
 
+/// Texts that words of sort keys hardly tell apart.
+fn alike(kind: usize, row: usize) -> Option<String> {
+    let random = mixed(row) >> 8;
+    let long = "http://www.example.com/a/long/beginning/that/all/have/";
+    match kind {
+        0 => None,
+        1 => Some("all the same, and longer than fifteen bytes".into()),
+        2 => Some(format!("{long}{}", random % 1000)),
+        3 => Some("prefix of it ".repeat((random % 6) as usize)),
+        4 => Some(format!("fifteen bytes: {}é", "\0".repeat((random % 4) as usize))),
+        _ => (random % 5 > 0).then(|| format!("{}{}", ["", long, "zz"][random as usize % 3], random % 50)),
+    }
+}
+
+/// A row's number, a text of a kind, and a number with few values.
+fn alike_table(kind: usize, rows: usize) -> (Arc<Table>, Plan) {
+    let fields =
+        [("id", DataType::Int64, false), ("text", DataType::Utf8, true), ("few", DataType::Int64, true)];
+    let fields = fields.map(|(name, data_type, nullable)| Field { name: name.into(), data_type, nullable });
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(0..rows as i64)),
+        Arc::new(StringArray::from_iter((0..rows).map(|row| alike(kind, row)))),
+        Arc::new(Int64Array::from_iter((0..rows).map(|row| (row % 7 > 0).then_some(row as i64 % 3)))),
+    ];
+    let types = [ArrowType::Int64, ArrowType::Utf8, ArrowType::Int64];
+    let of =
+        |(field, data_type): (&Field, ArrowType)| ArrowField::new(&field.name, data_type, field.nullable);
+    let schema = Arc::new(Schema::new(fields.iter().zip(types).map(of).collect::<Vec<_>>()));
+    let batch = RecordBatch::try_new(schema, columns).unwrap();
+    let scan = Scan { source: 0, table: "t".into(), columns: vec![0, 1, 2], fields: fields.to_vec() };
+    (Arc::new(Table(vec![batch])), Plan::Scan(scan))
+}
+
+/// Some ranks of an order whose words hardly tell rows apart: only these are given, whoever puts them in order.
+#[test]
+fn ranks_of_texts_that_are_alike() {
+    for (device, rows, host_sort_rows, top_k) in [
+        (DeviceChoice::Cpu, 6000, Some(0), "select"),
+        (DeviceChoice::Cpu, 6000, Some(0), "sort"),
+        (DeviceChoice::Cpu, 6000, None, "select"),
+        (DeviceChoice::Simt, 200, Some(0), "select"),
+    ] {
+        let engine = Engine::new();
+        let mut options = options(device, host_sort_rows);
+        options.variants.set("top_k", top_k).unwrap();
+        for kind in 0..6 {
+            let (source, scan) = alike_table(kind, rows);
+            for (number, keys) in [&[1][..], &[1, 2], &[2, 1], &[2, 1, 0]].into_iter().enumerate() {
+                let flip = |index: usize| (number + index + kind).is_multiple_of(2);
+                let keys: Vec<_> = keys.iter().map(|key| (*key, flip(*key), flip(key / 2 + 1))).collect();
+                let windows = [
+                    (0, 1),
+                    (0, 10),
+                    (7, 10),
+                    (rows / 2, 5),
+                    (rows - 3, 10),
+                    (rows, 5),
+                    (0, rows + 5),
+                    (3, 0),
+                ];
+                for (skip, fetch) in windows {
+                    let place = format!("{device:?} {top_k} kind {kind} {keys:?} {skip} {fetch}");
+                    let plan = limit(sort(&scan, &keys, Some(skip + fetch)), skip, Some(fetch));
+                    let found = run(&engine, &plan, &source, &options).batch;
+                    let wanted = expected(&source.0[0], &keys);
+                    let skip = skip.min(rows);
+                    let wanted = wanted.slice(skip, fetch.min(rows - skip));
+                    let columns: Vec<usize> = keys.iter().map(|key| key.0).collect();
+                    assert_eq!(rows_of(&found, &columns), rows_of(&wanted, &columns), "{place}");
+                    let input = rows_of(&source.0[0], &[0, 1, 2]);
+                    let ids = found.column(0).as_primitive::<arrow::datatypes::Int64Type>();
+                    let mut seen = std::collections::HashSet::new();
+                    for (row, text) in rows_of(&found, &[0, 1, 2]).into_iter().enumerate() {
+                        assert_eq!(text, input[ids.value(row) as usize], "{place}");
+                        assert!(seen.insert(ids.value(row)), "{place}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn no_rows() {
     let engine = Engine::new();

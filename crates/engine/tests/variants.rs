@@ -81,7 +81,10 @@ fn compare(device: DeviceChoice, sizes: [usize; 2], every: usize) -> Tally {
             let options = QueryOptions { variants: force(&genome), ..options.clone() };
             match try_run(&engine, &plan, &sources, &options) {
                 Ok(output) => {
-                    assert_eq!(rows_of(&output.batch, ordered), expected, "{name}: {:?}", options.variants)
+                    assert_eq!(rows_of(&output.batch, ordered), expected, "{name}: {:?}", options.variants);
+                    // A choice may come with another: how the first rows are found, where the device sorts.
+                    let chosen = output.metrics.variants.iter();
+                    tally.values.extend(chosen.map(|choice| (choice.axis.name, choice.value)));
                 }
                 Err(error) if may_lack(&genome) && error.to_string().contains("is not possible") => {
                     tally.impossible += 1;

@@ -126,6 +126,7 @@ impl OutputOperator {
                     offsets: states.state(&field.name, 8, self.rows),
                     lengths: states.state(&field.name, 4, self.rows),
                     heap,
+                    used: cursor,
                 }
             }
             _ => {
@@ -190,7 +191,7 @@ impl OutputOperator {
                 let value = cx.builder.convert(*value, scalar);
                 cx.builder.store(pointer, value);
             }
-            (OutputStorage::Text { offsets, lengths, heap }, Repr::Text(text)) => {
+            (OutputStorage::Text { offsets, lengths, heap, .. }, Repr::Text(text)) => {
                 let Some(heap) = self.heaps.iter().find(|known| known.state == heap) else {
                     return cx.impossible("a column of text without a heap");
                 };

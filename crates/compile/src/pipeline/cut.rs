@@ -27,7 +27,7 @@ use crate::program::{Growth, OutputLayout, Purpose, ScanInfo, States};
 use crate::shape::LaunchShape;
 use crate::table::rows::{Layout, RowStore};
 use crate::variant::Chooser;
-use crate::variant::axes::{CountPlaces, SortPlace};
+use crate::variant::axes::{CountPlaces, SortPlace, TopRows};
 
 /// A cut plan.
 pub(crate) struct Pipelines {
@@ -142,6 +142,18 @@ impl Cut<'_> {
         })
     }
 
+    /// How the first rows of an order are found.
+    fn top_rows(&self, fetch: Option<usize>) -> Result<TopRows, Unsupported> {
+        let rule = match fetch {
+            Some(_) => (TopRows::Select, "only some rows of the order are wanted"),
+            None => (TopRows::Sort, "all rows are wanted"),
+        };
+        self.chooser.choose("sort", rule, |value| match (value, fetch) {
+            (TopRows::Select, None) => Err("all rows are wanted".into()),
+            _ => Ok(()),
+        })
+    }
+
     /// Stores the rows for a sort, and delivers them from there.
     fn sort(
         &mut self,
@@ -151,10 +163,11 @@ impl Cut<'_> {
     ) -> Result<OutputLayout, Unsupported> {
         let bound = rows.bound();
         let size = (bound, rows.branches.len());
+        let fetch = (fetch, self.top_rows(fetch)? == TopRows::Select);
         let operator = SortOperator::plan(keys, fetch, &rows.columns, size, self.states.of(Purpose::Store))?;
         let operator = Arc::new(operator);
         self.close(rows.branches, Arc::new(SortRows(Arc::clone(&operator))));
-        let bound = fetch.map_or(bound, |fetch| bound.min(fetch as u64));
+        let bound = fetch.0.map_or(bound, |fetch| bound.min(fetch as u64));
         let (fields, infos) = (plan.fields(), operator.infos());
         let states = self.states.of(Purpose::Output);
         let output = OutputOperator::plan_ordered(&fields, &infos, bound, operator.delivered(), states)?;

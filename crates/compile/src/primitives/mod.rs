@@ -1,5 +1,5 @@
-//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, reduction and reduction of
-//! segments. What sorting, sorted relational algebra and partitioning are made of (HorseQC, section 4 and appendix C;
+//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, selection by rank, reduction and
+//! reduction of segments. What sorting, sorted relational algebra and partitioning are made of (HorseQC, section 4 and appendix C;
 //! M-BSP relational algebra).
 //!
 //! Every kernel works on *tiles* of consecutive elements. A tile is one block's; blocks take tiles `grid_dim` apart, so
@@ -9,6 +9,7 @@ pub mod radix;
 pub mod reduce;
 pub mod scan;
 pub mod segments;
+pub mod select;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, Builtin, Scalar, Type};

@@ -104,7 +104,7 @@ fn gather(b: &mut Builder) {
 }
 
 /// The digit of a key at `shift`, `u32`.
-fn digit_of(b: &mut Builder, key: V, shift: V) -> V {
+pub(super) fn digit_of(b: &mut Builder, key: V, shift: V) -> V {
     let shift = b.convert(shift, Scalar::U64);
     let shifted = b.binary(BinaryOp::Shr, key, shift);
     let mask = b.u64(u64::from(DIGITS) - 1);

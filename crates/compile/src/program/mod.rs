@@ -54,6 +54,10 @@ pub struct Sorting {
     pub words: Vec<usize>,
     /// Whether the words decide the order: else rows whose words are equal are to be compared by their columns.
     pub is_exact: bool,
+    /// The texts among the keys, which the words may leave undecided, in the order of their words.
+    pub texts: Vec<SortedText>,
+    /// Where few rows are wanted, they are selected by their rank, and the others are not sorted.
+    pub selects: bool,
     /// State of one `u32` a row: to be filled with the rows' places in order.
     pub order: usize,
     /// State of one `u64`: to be set to the number of rows that are delivered.
@@ -62,6 +66,17 @@ pub struct Sorting {
     pub class: Option<usize>,
     /// At most this many rows are wanted.
     pub fetch: Option<u64>,
+}
+
+/// A text among the keys of a sort.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SortedText {
+    /// The word (its number) that ends what the words have of it.
+    pub word: usize,
+    /// The later texts are the first.
+    pub descending: bool,
+    /// States of `u64` and `u32` a row: the address and the length in bytes. Not there where texts are stored as codes.
+    pub stored: Option<(usize, usize)>,
 }
 
 /// A kernel, and what it is given.
@@ -300,6 +315,8 @@ pub enum OutputStorage {
         lengths: usize,
         /// State of bytes.
         heap: usize,
+        /// State of one `u64`: how many of these are taken.
+        used: usize,
     },
     /// NULL in every row.
     Null,

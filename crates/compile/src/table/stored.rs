@@ -99,6 +99,14 @@ impl StoredColumn {
         first.into_iter().chain(second).chain(self.validity)
     }
 
+    /// Where the addresses and lengths of texts are, where it has such.
+    pub fn text_states(&self) -> Option<(usize, usize)> {
+        match self.form {
+            StoredForm::Text { addresses, lengths } => Some((addresses, lengths)),
+            _ => None,
+        }
+    }
+
     /// Whether one of its states is among `used`.
     pub fn is_used(&self, used: &BTreeSet<usize>) -> bool {
         self.states().any(|state| used.contains(&state))

@@ -136,6 +136,18 @@ axis!(
 );
 
 axis!(
+    /// How rows of an order are found where only some are wanted: `pipeline/cut`. The engine sorts all the same where those
+    /// are many.
+    TopRows, "top_k", Plan, "how the rows of a sort with a limit are found",
+    {
+        /// By their rank: keys are counted by their digits until few are left.
+        Select = "select",
+        /// All rows are sorted.
+        Sort = "sort",
+    }
+);
+
+axis!(
     /// How dead rows flow: `pipeline/body`.
     Predication, "predication", Chunk, "whether rows that a filter drops are branched around or carried along with a flag",
     {
@@ -253,6 +265,7 @@ pub const ALL: &[Axis] = &[
     IndexRows::AXIS,
     Pruning::AXIS,
     SortPlace::AXIS,
+    TopRows::AXIS,
     Predication::AXIS,
     WritePlaces::AXIS,
     RowLoop::AXIS,

@@ -45,7 +45,7 @@ fn prefix_sums() {
     for device in devices() {
         let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
         let stream = Arc::clone(&device).begin_query().unwrap();
-        let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel).unwrap();
+        let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
         // One tile, several, and several tiles of sums.
         for (rows, tile_rows) in
             [(0, 8), (1, 8), (7, 8), (8, 8), (9, 8), (65, 8), (500, 8), (1000, 1), (777, 64)]
@@ -73,7 +73,7 @@ fn prefix_sums() {
 fn sorts(device: &Arc<dyn Device>, rows: usize, name: &str, words: &[Vec<u64>]) {
     let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
     let stream = Arc::clone(device).begin_query().unwrap();
-    let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel).unwrap();
+    let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
     let bytes = |word: &Vec<u64>| word.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
     let buffers: Vec<Buffer> = words.iter().map(|word| upload(stream.as_ref(), &bytes(word))).collect();
     let sorted = primitives.sort(&buffers, rows as u64).unwrap();
@@ -201,7 +201,7 @@ fn reduces_arrays_and_segments() {
     for device in devices() {
         let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
         let stream = Arc::clone(&device).begin_query().unwrap();
-        let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel).unwrap();
+        let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
         for of in REDUCTIONS {
             // Rows, rows a tile, elements a run at most: runs within a warp, over warps and tiles, and one for all.
             for (rows, tile_rows, run) in

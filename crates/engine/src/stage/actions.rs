@@ -10,7 +10,7 @@ use super::Setting;
 use super::run::{Run, Verdict};
 use crate::error::EngineError;
 use crate::primitives::Primitives;
-use crate::sorting::RowOrder;
+use crate::sorting::{KeyText, MOST_SELECTED, Places, RowOrder, SELECTED_ROWS, Selector};
 use crate::{PipelineMetrics, sorting};
 
 /// The pipeline for which actions are carried out, and what they find.
@@ -73,7 +73,7 @@ impl Run<'_> {
     }
 
     /// The primitives, on this run's stream.
-    pub fn primitives(&self) -> Result<Primitives<'_>, EngineError> {
+    pub fn primitives(&self) -> Primitives<'_> {
         let Setting { stream, cache, cancel, .. } = self.setting;
         Primitives::new(stream, cache, cancel)
     }
@@ -81,39 +81,84 @@ impl Run<'_> {
     /// Replaces the elements of a state of `u32` by their exclusive prefix sum; the time on the device, in nanoseconds.
     fn sum_up(&mut self, state: usize) -> Result<u64, EngineError> {
         let (buffer, rows) = (self.store.buffer(state)?, self.store.capacity_of(state));
-        let mut primitives = self.primitives()?;
+        let mut primitives = self.primitives();
         primitives.exclusive_scan(&buffer, rows)?;
         Ok(primitives.time_ns)
     }
 
-    /// Computes the order of a sort's rows, and how many are delivered; the time on the device or host, in nanoseconds.
+    /// Computes the order of a sort's rows, as far as it is wanted, and how many are delivered; the time on the device or
+    /// host, in nanoseconds.
     fn order(&mut self, sorting: &Sorting) -> Result<u64, EngineError> {
         let start = Instant::now();
         let rows = self.store.read_word(sorting.rows)?;
-        let order = if rows <= self.prepared.host_order_rows {
-            let parts: Vec<_> = sorting.words.iter().map(|word| (*word, rows as usize * 8)).collect();
-            sorting::on_host(sorting, &self.store.read(&parts)?, rows as usize)
-        } else {
-            let words = sorting.words.iter().map(|word| self.store.buffer(*word));
-            let words = words.collect::<Result<Vec<_>, _>>()?;
-            sorting::on_device(sorting, &mut self.primitives()?, &words, rows)?
+        let most = sorting.fetch.map_or(rows, |fetch| fetch.min(rows));
+        // What is not the result is wanted as a whole.
+        let wanted = sorting.class.map_or(0..u64::MAX, |_| self.drained.wanted.clone());
+        let wanted = wanted.start.min(most)..wanted.end.min(most);
+        let order = match wanted.is_empty() {
+            true => RowOrder::empty(),
+            false => self.order_of(sorting, rows, wanted)?,
         };
-        let delivered = match order {
-            RowOrder::Host(order) => {
-                let bytes: Vec<u8> = order.iter().flat_map(|place| place.to_le_bytes()).collect();
+        let delivered = match order.places {
+            Places::Host(places) => {
+                let bytes: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
                 let buffer = self.store.buffer(sorting.order)?;
                 self.setting.stream.upload(&buffer, 0, &bytes)?;
-                order.len() as u64
+                places.len() as u64
             }
-            RowOrder::Device(order, delivered) => {
-                self.store.replace(sorting.order, order);
-                delivered
+            Places::Device(places, count) => {
+                self.store.replace(sorting.order, places);
+                count
             }
         };
+        self.drained.left_out = order.start;
         self.store.set_word(sorting.delivered, delivered)?;
         if let Some(class) = sorting.class {
             self.store.resize(class, delivered.max(self.store.capacity(class)));
         }
         Ok(start.elapsed().as_nanos() as u64)
+    }
+
+    /// The rows of some ranks, of which there is one at least.
+    fn order_of(
+        &mut self,
+        sorting: &Sorting,
+        rows: u64,
+        wanted: Range<u64>,
+    ) -> Result<RowOrder, EngineError> {
+        sorting::check_rows(rows)?;
+        let words = sorting.words.iter().map(|word| self.store.buffer(*word));
+        let words = words.collect::<Result<Vec<_>, _>>()?;
+        let mut texts = Vec::new();
+        for text in &sorting.texts {
+            let stored = match text.stored {
+                Some((addresses, lengths)) => {
+                    Some((self.store.buffer(addresses)?, self.store.buffer(lengths)?))
+                }
+                None => None,
+            };
+            texts.push(KeyText { word: text.word, descending: text.descending, stored });
+        }
+        let few = wanted.end - wanted.start;
+        let on_host = rows <= self.prepared.host_order_rows;
+        // The host has to compare all texts that words do not tell apart: better few of them.
+        let is_free = on_host && (sorting.is_exact || rows <= SELECTED_ROWS || !sorting.selects);
+        let host_rows = SELECTED_ROWS.min(self.prepared.host_order_rows).max(few);
+        let mut primitives = self.primitives();
+        let mut selector =
+            Selector { primitives: &mut primitives, words: &words, texts: &texts, host_rows, steps: 0 };
+        if is_free {
+            return Ok(selector.on_host(rows, wanted)?.into());
+        }
+        if sorting.selects
+            && few <= MOST_SELECTED
+            && let Some(picked) = selector.select(rows, wanted.clone())?
+        {
+            return Ok(picked.into());
+        }
+        match on_host {
+            true => Ok(selector.on_host(rows, wanted)?.into()),
+            false => sorting::on_device(sorting, &mut primitives, &words, rows, wanted),
+        }
     }
 }

@@ -69,7 +69,7 @@ impl Run<'_> {
         let buffer = self.store.buffer(counts)?;
         let offset = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(4);
         self.setting.stream.fill(&buffer, offset, 4, 0)?;
-        let mut primitives = self.primitives()?;
+        let mut primitives = self.primitives();
         primitives.exclusive_scan(&buffer, rows + 1)?;
         metrics.run_ns += primitives.time_ns;
         let mut sum = [0; 4];

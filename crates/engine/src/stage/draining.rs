@@ -1,12 +1,13 @@
 //! A result that leaves the device while the stage still runs: how it is cut into blocks, and when its rows go out.
 
-use std::time::Instant;
+use std::ops::Range;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::context::Status;
 use kelpie_compile::pipeline::{CompiledPipeline, Growth, Purpose};
 use kelpie_compile::types::Field;
+use kelpie_device::DeviceKind;
 use kelpie_kir::{Expr, Function, Literal, Module, Stmt, uses};
 
 use super::actions::Occasion;
@@ -52,6 +53,10 @@ pub(super) struct Drained {
     pub most_bytes: u64,
     /// Rows of a block of the source, where the result is too large to be made at once.
     pub block_rows: Option<u64>,
+    /// The rows that are wanted of a result that has an order.
+    pub wanted: Range<u64>,
+    /// How many rows of its order come before those that are made.
+    pub left_out: u64,
 }
 
 impl Drained {
@@ -67,6 +72,8 @@ impl Drained {
             reading: Reading::default(),
             most_bytes: 0,
             block_rows: None,
+            wanted: 0..u64::MAX,
+            left_out: 0,
         }
     }
 
@@ -133,23 +140,25 @@ impl Run<'_> {
 
     /// Hands the first `rows` rows of the result that lie on the device to `out`.
     pub(super) fn read_result(&self, rows: u64, out: &mut dyn RowReceiver) -> Result<Reading, EngineError> {
-        let reader = ResultReader {
+        self.with_reader(|reader| reader.deliver(rows, out))
+    }
+
+    fn with_reader<R>(&self, read: impl FnOnce(ResultReader<'_>) -> R) -> R {
+        read(ResultReader {
             layout: &self.prepared.program.output,
             schema: &self.drained.schema,
             read: &|parts| self.store.read_ranges(parts),
-        };
-        reader.deliver(rows, out)
+            bytes: &|state| self.store.existing(state).map(|buffer| buffer.bytes() as u64),
+            is_far: self.setting.stream.device().kind() != DeviceKind::Cpu,
+        })
     }
 
     /// Hands all that is left of the result to `out`.
     pub(super) fn finish(&mut self, out: &mut dyn RowReceiver) -> Result<Reading, EngineError> {
-        let start = Instant::now();
-        let rows = self.store.read_word(self.prepared.program.output.count)?;
-        let counted_ns = start.elapsed().as_nanos() as u64;
         self.hand_over(out)?;
-        let mut reading = self.read_result(rows, out)?;
+        out.leave_out(self.drained.left_out);
+        let mut reading = self.with_reader(|reader| reader.deliver_all(out))?;
         reading += self.drained.reading;
-        reading.time_ns += counted_ns;
         Ok(reading)
     }
 

@@ -234,6 +234,7 @@ pub fn run(
     let mut run = Run::new(prepared, setting, known, &plan.fields());
     run.drained.most_bytes = out.batches().device_bytes;
     run.drained.block_rows = *prepared.block_rows.lock();
+    run.drained.wanted = out.wanted();
     let mut first = 0;
     for group in program.pipelines.chunk_by(|a, b| a.group == b.group) {
         let (reports, duplicate) = run.group(first, group, out)?;

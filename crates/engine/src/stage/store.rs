@@ -12,7 +12,7 @@ use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, Query
 use super::Setting;
 use crate::columns::ColumnCache;
 use crate::delivery::reserve;
-use crate::error::{EngineError, FallbackReason};
+use crate::error::EngineError;
 use crate::heap::{HeapMark, TextHeap};
 
 /// Elements that a state keeps free a CPU worker, beside a quarter of what it held: a worker may leave a part of a chunk of
@@ -221,20 +221,6 @@ impl<'a> StateStore<'a> {
         Ok(self.stream.upload(&buffer, 0, &value.to_le_bytes())?)
     }
 
-    /// The first bytes of each of several states, with one wait.
-    pub fn read(&self, parts: &[(usize, usize)]) -> Result<Vec<Vec<u8>>, EngineError> {
-        let read = parts.iter().map(|(_, bytes)| host_bytes(*bytes));
-        let mut read = read.collect::<Result<Vec<_>, _>>()?;
-        let mut downloads = Vec::new();
-        for ((state, _), data) in parts.iter().zip(&mut read) {
-            if let Some(buffer) = &self.buffers[*state] {
-                downloads.push(Download { buffer, offset: 0, data });
-            }
-        }
-        self.stream.download_many(&mut downloads)?;
-        Ok(read)
-    }
-
     /// Bytes of several states, with one wait, as Arrow wants them.
     pub fn read_ranges(&self, parts: &[(usize, Range<usize>)]) -> Result<Vec<MutableBuffer>, EngineError> {
         let mut read = Vec::with_capacity(parts.len());
@@ -297,25 +283,4 @@ fn initial(program: &Program, most: Option<u64>) -> Vec<u64> {
         _ => class.initial,
     });
     initial.collect()
-}
-
-/// Host memory for a part of a state.
-fn host_bytes(bytes: usize) -> Result<Vec<u8>, EngineError> {
-    let what = "a state that is brought to the host";
-    let mut data: Vec<u8> = Vec::new();
-    data.try_reserve_exact(bytes).map_err(|_| FallbackReason::HostMemory { bytes: bytes as u64, what })?;
-    data.extend(std::iter::repeat_n(0, bytes));
-    Ok(data)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{EngineError, FallbackReason, host_bytes};
-
-    #[test]
-    fn what_the_host_has_no_memory_for_is_a_reason_to_fall_back() {
-        assert_eq!(host_bytes(3).expect("three bytes"), [0; 3]);
-        let error = host_bytes(isize::MAX as usize).expect_err("no host has this");
-        assert!(matches!(error, EngineError::Fallback(FallbackReason::HostMemory { .. })), "{error}");
-    }
 }

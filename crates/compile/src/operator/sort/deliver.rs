@@ -53,5 +53,7 @@ impl Source for SortedRows {
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
         let columns = columns.iter().filter_map(|column| self.0.columns.get(*column));
         states.extend(columns.flat_map(StoredColumn::states));
+        let stored = self.0.texts().into_iter().filter_map(|text| text.stored);
+        states.extend(stored.flat_map(|(addresses, lengths)| [addresses, lengths]));
     }
 }

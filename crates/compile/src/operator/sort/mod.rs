@@ -20,13 +20,13 @@ use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 pub(crate) use self::deliver::SortedRows;
 use self::groups::GroupWord;
 pub(crate) use self::store::SortRows;
-use self::words::{WordKey, Words};
+use self::words::{WordKey, WordText, Words};
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::ExprKind;
 use crate::layout::ColumnInfo;
 use crate::plan::SortKey;
 use crate::program::States;
-use crate::program::{Growth, Sorting};
+use crate::program::{Growth, SortedText, Sorting};
 use crate::table::places::Dense;
 use crate::table::report_growth;
 use crate::table::stored::StoredColumn;
@@ -89,15 +89,18 @@ pub struct SortOperator {
     /// State of one `u64`: how many rows are delivered.
     delivered: usize,
     fetch: Option<u64>,
+    /// Few rows are selected by their rank.
+    selects: bool,
     /// One pipeline stores all rows.
     single: bool,
 }
 
 impl SortOperator {
-    /// Declares the states. `fetch`: at most this many rows are delivered. `branches`: pipelines that store rows.
+    /// Declares the states. `fetch`: at most this many rows are delivered, and whether they are selected by their rank where
+    /// they are few. `branches`: pipelines that store rows.
     pub(crate) fn plan(
         keys: &[SortKey],
-        fetch: Option<usize>,
+        (fetch, selects): (Option<usize>, bool),
         columns: &[ColumnInfo],
         size: (u64, usize),
         states: &mut States,
@@ -109,8 +112,16 @@ impl SortOperator {
             _ => Err(Unsupported("a sort key that is not a column".into())),
         };
         let keys = keys.iter().map(key).collect::<Result<Vec<_>, _>>()?;
-        let order = SortedBy::Words(Words::plan(&keys, columns)?);
-        SortOperator::declare(order, fetch, columns, size, states)
+        let mut columns = columns.to_vec();
+        if selects {
+            // What the words leave undecided is looked up by the texts' addresses.
+            for key in &keys {
+                columns.get_mut(key.column).into_iter().for_each(|info| info.dictionary = None);
+            }
+        }
+        let order = SortedBy::Words(Words::plan(&keys, &columns)?);
+        let sort = SortOperator::declare(order, fetch, &columns, size, states)?;
+        Ok(SortOperator { selects, ..sort })
     }
 
     /// Declares the states of a sort that brings rows together whose first `keys` columns are equal.
@@ -143,6 +154,7 @@ impl SortOperator {
             order: states.state("order", 4, class),
             delivered: states.counter("delivered_rows"),
             fetch: fetch.map(|rows| rows as u64),
+            selects: false,
             single: branches == 1,
         })
     }
@@ -158,11 +170,24 @@ impl SortOperator {
             rows: self.count,
             words: self.word_states.clone(),
             is_exact: self.words.is_exact(),
+            texts: self.texts(),
+            selects: self.selects,
             order: self.order,
             delivered: self.delivered,
             class,
             fetch: self.fetch,
         }
+    }
+
+    /// The texts among the keys.
+    fn texts(&self) -> Vec<SortedText> {
+        let SortedBy::Words(words) = &self.words else { return Vec::new() };
+        let text = |text: &WordText| {
+            let column = self.columns.get(text.key.column).filter(|_| self.selects);
+            let stored = column.and_then(StoredColumn::text_states);
+            SortedText { word: text.word, descending: text.key.descending, stored }
+        };
+        words.texts().iter().map(text).collect()
     }
 
     /// The state that says how many rows are delivered.

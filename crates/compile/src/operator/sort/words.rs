@@ -10,7 +10,9 @@
 //! | text | 127: the first 15 bytes, then the length, which is at most 16 |
 //!
 //! Descending keys are complemented. So NULLs are equal, and two texts may be: those of 16 bytes or more that begin with
-//! the same 15. Everything else is exact.
+//! the same 15. Everything else is exact. A text has two words of its own, with the place of its NULL as their first bit: what
+//! comes after it only decides where the text does, and who looks further into texts (the engine's selection of rows by
+//! rank) does so between the two. The lowest bits of the second word are the length ([`is_cut`]).
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
@@ -18,6 +20,7 @@ use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
 use crate::context::{Case, Constant, Context, Lowered, Repr, Text, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::output::map_case;
+use crate::primitives::select::big_endian;
 use crate::types::{DataType, Range};
 
 /// Bytes of a text whose keys are exact, at most. Texts of more bytes are equal where the first 15 are.
@@ -28,6 +31,12 @@ const HEAD_BITS: u32 = 64;
 const TAIL_BITS: u32 = 63;
 const LENGTH_BITS: u32 = 7;
 const HEAD_BYTES: u32 = 8;
+
+/// Whether the text that ends in a word is longer than what the words have of it.
+pub fn is_cut(word: u64, descending: bool) -> bool {
+    let word = if descending { !word } else { word };
+    word & ((1 << LENGTH_BITS) - 1) == u64::from(EXACT_TEXT_BYTES) + 1
+}
 
 /// One key.
 #[derive(Debug, Clone)]
@@ -70,25 +79,39 @@ enum WordPart {
 pub struct Words {
     fields: Vec<WordField>,
     bits: u32,
-    has_text: bool,
+    texts: Vec<WordText>,
+}
+
+/// A text among keys.
+#[derive(Debug, Clone)]
+pub(super) struct WordText {
+    pub key: WordKey,
+    /// The word that ends it.
+    pub word: usize,
 }
 
 impl Words {
     /// Lays keys over `columns` out.
     pub(crate) fn plan(keys: &[WordKey], columns: &[ColumnInfo]) -> Result<Words, Unsupported> {
-        let mut words = Words { fields: Vec::new(), bits: 0, has_text: false };
+        let mut words = Words { fields: Vec::new(), bits: 0, texts: Vec::new() };
         for key in keys {
             let info = columns
                 .get(key.column)
                 .ok_or_else(|| Unsupported(format!("sort key {} is not a column", key.column)))?;
             let parts = parts_of(info)?;
+            let is_text = info.data_type == DataType::Utf8;
+            if is_text {
+                words.bits = words.bits.next_multiple_of(64) + u32::from(!info.nullable);
+            }
             // Also where all that is not NULL is one value.
             if info.nullable && info.data_type != DataType::Null {
                 words.push(key, WordPart::Null, 1);
             }
-            words.has_text |= info.data_type == DataType::Utf8;
             for (part, bits) in parts {
                 words.push(key, part, bits);
+            }
+            if is_text {
+                words.texts.push(WordText { key: key.clone(), word: words.bits as usize / 64 - 1 });
             }
         }
         Ok(words)
@@ -106,7 +129,12 @@ impl Words {
 
     /// Whether rows whose words are equal have equal keys.
     pub fn is_exact(&self) -> bool {
-        !self.has_text
+        self.texts.is_empty()
+    }
+
+    /// The texts among the keys.
+    pub(super) fn texts(&self) -> &[WordText] {
+        &self.texts
     }
 
     /// The columns that they are made of.
@@ -261,7 +289,7 @@ fn float_bits(cx: &mut Context<'_>, value: V) -> V {
     b.convert(ordered, Scalar::U64)
 }
 
-/// Bytes `from..from + count` of a text as a big-endian number; 0 beyond its end.
+/// Bytes `from..from + count` of a text as a big-endian number, at most 8; 0 beyond its end.
 fn text_bytes(cx: &mut Context<'_>, text: &Text, from: u32, count: u32) -> V {
     let name = match text.case {
         Case::Keep => "sort_bytes",
@@ -291,6 +319,23 @@ fn bytes_function(cx: &mut Context<'_>, case: Case) {
     let [data, length, from, count] = [0, 1, 2, 3].map(|index| cx.builder.param(index));
     let zero = cx.builder.u64(0);
     let word = cx.builder.var_of("word", zero);
+    if let Case::Keep = case {
+        let eight = cx.builder.u32(8);
+        let reach = cx.builder.add(from, eight);
+        let is_long = cx.builder.ge(length, reach);
+        cx.begin_if(is_long);
+        let b = &mut *cx.builder;
+        let first = b.offset(data, from);
+        let loaded = b.load_bytes(first);
+        let loaded = big_endian(b, loaded);
+        // Bytes behind the last one that is asked for.
+        let behind = b.sub(eight, count);
+        let behind = b.mul(behind, eight);
+        let behind = b.convert(behind, Scalar::U64);
+        let loaded = b.binary(BinaryOp::Shr, loaded, behind);
+        b.return_value(loaded);
+        cx.end();
+    }
     let end = cx.builder.add(from, count);
     let position = cx.builder.var_of("position", from);
     cx.begin_loop();
