@@ -286,7 +286,7 @@ impl ResultReader<'_> {
             *length == 0 || offset.saturating_add(u64::from(*length)) <= text.known.len() as u64
         };
         let (ranges, read) = match spans.iter().all(is_known) {
-            true => (vec![0..text.known.len() as u64], vec![text.known.clone()]),
+            true => (std::iter::once(0..text.known.len() as u64).collect(), vec![text.known.clone()]),
             false => {
                 let ranges = ranges_of(&spans, needed);
                 let of = |range: &Range<u64>| (text.heap, range.start as usize..range.end as usize);

@@ -78,7 +78,7 @@ fn words_by_rank() {
         let rows = if device.kind() == kelpie_device::DeviceKind::Cpu { 70_000 } else { 400 };
         let column = |map: &dyn Fn(u64) -> u64| (0..rows).map(|row| map(mixed(row))).collect::<Vec<u64>>();
         let (all, few) = (column(&|x| x), column(&|x| x % 3));
-        let (high, constant) = (column(&|x| x % 7 << 61), vec![42; rows as usize]);
+        let (high, constant) = (column(&|x| (x % 7) << 61), vec![42; rows as usize]);
         let skewed = column(&|x| if x % 10 == 0 { x } else { 1 << 40 });
         let extremes = column(&|x| [0, u64::MAX, 1 << 63, 255, 256][(x % 5) as usize]);
         let lists = [
@@ -124,16 +124,19 @@ fn words_of(text: &[u8], descending: bool) -> [u64; 2] {
     [(number >> 64) as u64, number as u64]
 }
 
+/// What makes texts of numbers, and its name.
+type Maker = (&'static str, Box<dyn Fn(u64) -> String>);
+
 #[test]
 fn texts_by_rank() {
-    let long = "http://www.example.com/the/same/beginning/of/all/";
-    let makers: Vec<(&str, Box<dyn Fn(u64) -> String>)> = vec![
+    const LONG: &str = "http://www.example.com/the/same/beginning/of/all/";
+    let makers: Vec<Maker> = vec![
         ("equal", Box::new(|_| "the same text, longer than its words".into())),
-        ("long prefix", Box::new(|x| format!("{long}{:04}", x % 3000))),
+        ("long prefix", Box::new(|x| format!("{LONG}{:04}", x % 3000))),
         ("prefixes", Box::new(|x| "abcdefghij".repeat((x % 9) as usize))),
         ("zeros", Box::new(|x| format!("fifteen bytes: {}", "\0".repeat((x % 5) as usize)))),
-        ("ends and goes on", Box::new(|x| format!("{long}{}", "é\u{10ffff}".repeat((x % 4) as usize)))),
-        ("mixed", Box::new(|x| if x % 4 == 0 { format!("{x:x}") } else { format!("{long}{}", x % 11) })),
+        ("ends and goes on", Box::new(|x| format!("{LONG}{}", "é\u{10ffff}".repeat((x % 4) as usize)))),
+        ("mixed", Box::new(|x| if x % 4 == 0 { format!("{x:x}") } else { format!("{LONG}{}", x % 11) })),
     ];
     for device in devices() {
         let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
