@@ -7,6 +7,7 @@
 //! its arguments together, and it is a value: a [`Launch`], which only `unsafe` code can make ([`Launch::new`]), and which running
 //! uses up. Everything else here is safe, as compiling runs nothing.
 
+mod access;
 mod arguments;
 mod cache;
 pub mod cpu;

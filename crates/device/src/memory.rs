@@ -8,8 +8,9 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::Mutex;
 
+use crate::access::{Access, Reading};
 use crate::{Buffer, DeviceError, Memory};
 
 /// Alignment of every block, in bytes: a cache line.
@@ -293,20 +294,20 @@ pub(crate) struct HostMemory {
     /// It counts in the budget.
     is_charged: bool,
     pool: Arc<HostPool>,
-    /// Held alone by who writes from the host, and together by who reads and by launches: so uploads and fills meet neither
-    /// each other nor a kernel. What kernels of one launch do to each other is theirs to order, by atomics.
-    access: RwLock<()>,
+    /// Held for their bytes by those who write from the host, and by all who read and by launches: so uploads and fills meet
+    /// neither each other nor a kernel. What kernels of one launch do to each other is theirs to order, by atomics.
+    access: Access,
 }
 
 impl HostMemory {
     fn new(block: Block, bytes: usize, is_charged: bool, pool: &Arc<HostPool>) -> HostMemory {
         let (block, pool) = (Some(block), Arc::clone(pool));
-        HostMemory { block, bytes, is_charged, pool, access: RwLock::new(()) }
+        HostMemory { block, bytes, is_charged, pool, access: Access::default() }
     }
 
     /// Keeps uploads and fills of the host away from the memory of a launch. Once a buffer and in one order, so that no two
     /// launches wait for each other's writers.
-    pub(crate) fn in_launch(mut memory: Vec<&HostMemory>) -> Vec<RwLockReadGuard<'_, ()>> {
+    pub(crate) fn in_launch(mut memory: Vec<&HostMemory>) -> Vec<Reading<'_>> {
         memory.sort_unstable_by_key(|memory| memory.as_ptr() as usize);
         memory.dedup_by_key(|memory| memory.as_ptr() as usize);
         memory.into_iter().map(|memory| memory.access.read()).collect()
@@ -340,9 +341,9 @@ impl HostMemory {
 
     pub(crate) fn upload(&self, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         self.check("upload", offset, data.len())?;
-        let _alone = self.access.write();
+        let _alone = self.access.write(offset..offset + data.len());
         // SAFETY: checked against the block; `data` is borrowed, so it does not overlap memory that only pointers reach; the
-        // lock keeps everybody else away.
+        // lock keeps everybody else away from these bytes.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.as_ptr().add(offset), data.len()) };
         Ok(())
     }
@@ -358,8 +359,8 @@ impl HostMemory {
 
     pub(crate) fn fill(&self, offset: usize, bytes: usize, value: u8) -> Result<(), DeviceError> {
         self.check("fill", offset, bytes)?;
-        let _alone = self.access.write();
-        // SAFETY: checked against the block; the lock keeps everybody else away.
+        let _alone = self.access.write(offset..offset + bytes);
+        // SAFETY: checked against the block; the lock keeps everybody else away from these bytes.
         unsafe { std::ptr::write_bytes(self.as_ptr().add(offset), value, bytes) };
         Ok(())
     }
