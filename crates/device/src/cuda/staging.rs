@@ -10,8 +10,9 @@ use super::driver::Context;
 use super::stream::{Event, Pinned, Stream};
 use crate::DeviceError;
 
-/// Bytes of one pinned buffer. Large enough that the copy's start costs nothing, small enough to overlap soon.
-const CHUNK_BYTES: usize = 16 << 20;
+/// Bytes of one pinned buffer. Large enough that the copy's start costs nothing, small enough to overlap soon; and the system
+/// takes milliseconds to pin ten times as much, which a process's first query waits for.
+const CHUNK_BYTES: usize = 4 << 20;
 /// Pairs of buffers, and so copies at the same time. More threads wait: pinned memory is taken from everybody.
 const MAX_PAIRS: usize = 4;
 
