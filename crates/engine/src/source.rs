@@ -24,8 +24,8 @@ pub enum ColumnKey {
     Computed(u64),
 }
 
-/// What a column will most likely be like, known before it is read. It may be wrong: it only decides what code is compiled
-/// while the column is read, and that is used where it fits what was read.
+/// What a column will most likely be like, known before it is read. It may be wrong: it only decides what code is compiled and
+/// where values are written while the column is read, and that is used where it fits what was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// Bounds of the values that are not NULL, where they are integers inside.
@@ -62,6 +62,11 @@ pub trait TableSource: Send + Sync + std::fmt::Debug {
     fn exact_rows(&self) -> Option<u64>;
     /// Partitions that `read` delivers.
     fn partitions(&self) -> usize;
+    /// Rows of each partition, where they are known before it is read: then columns of which enough is expected are written to
+    /// their places while they are read. A partition that has others after all costs time, but no more.
+    fn partition_rows(&self) -> Option<Vec<u64>> {
+        None
+    }
     /// Reads some columns of every row, in parallel; batches have exactly these columns in this order.
     fn read(
         &self,

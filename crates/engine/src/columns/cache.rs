@@ -8,6 +8,7 @@ use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use parking_lot::{Condvar, Mutex};
 
 use super::glance::{Seen, Watch};
+use super::placing::{PartitionRows, Promised};
 use super::read::{self, Wanted, source_error, too_large};
 use super::{LoadReport, Placement, ResidentColumn, store};
 use crate::error::EngineError;
@@ -348,21 +349,28 @@ impl ColumnCache {
         if columns.is_empty() {
             return Ok(Vec::new());
         }
-        let wanted =
+        let mut wanted =
             columns.iter().map(|column| Wanted::new(source, *column)).collect::<Result<Vec<_>, _>>()?;
+        self.give_places(device, source, &mut wanted, (placement, held_bytes));
         let budget = device.memory().1;
         let limit = if placement == Placement::Device { budget } else { u64::MAX };
         let parts = read::read(device.as_ref(), source, columns, &wanted, limit, (tell, cancel), split)?;
         let encoding = Instant::now();
-        let plans = wanted.iter().zip(parts).map(|(wanted, parts)| store::plan(wanted, parts));
+        let plans = wanted.iter_mut().zip(parts).map(|(wanted, parts)| {
+            let plan = store::plan(wanted, parts, device.as_ref());
+            // A place where it does not stay makes room.
+            wanted.place = None;
+            plan
+        });
         let plans = plans.collect::<Result<Vec<_>, _>>()?;
         split.add(Phase::Encode, encoding.elapsed().as_nanos() as u64);
         let uploading = Instant::now();
         let bytes: u64 = plans.iter().map(store::Planned::bytes).sum();
+        let placed: u64 = plans.iter().map(store::Planned::placed_bytes).sum();
         let on_host = match placement {
             Placement::Device => false,
             Placement::Host => true,
-            Placement::Either => !self.leaves_room(device, bytes),
+            Placement::Either => !self.leaves_room(device, bytes.saturating_sub(placed)),
         };
         if !on_host {
             if bytes.saturating_add(held_bytes) > budget {
@@ -389,6 +397,40 @@ impl ColumnCache {
         store::run_tasks(device.as_ref(), tasks, cancel)?;
         split.add(Phase::Upload, uploading.elapsed().as_nanos() as u64);
         Ok(resident)
+    }
+
+    /// Gives columns their places on the device before they are read, where it is known how they will be stored and that they
+    /// will be stored there.
+    fn give_places(
+        &self,
+        device: &Arc<dyn Device>,
+        source: &dyn TableSource,
+        wanted: &mut [Wanted],
+        (placement, held_bytes): (Placement, u64),
+    ) {
+        let rows = source.partition_rows().filter(|rows| rows.len() == source.partitions());
+        let Some(partitions) = rows.and_then(|rows| PartitionRows::new(&rows)) else { return };
+        let promised: Vec<_> = wanted.iter().map(Promised::of).collect();
+        let bytes_of = |promised: &Promised| promised.bytes(partitions.rows());
+        let bytes: u64 = promised.iter().flatten().map(|promised| bytes_of(promised) as u64).sum();
+        // As much again is left to columns of which nothing is known.
+        let others = if promised.iter().all(Option::is_some) { 0 } else { bytes };
+        let most = bytes.saturating_add(others).saturating_add(held_bytes);
+        let fits = match placement {
+            Placement::Host => false,
+            Placement::Device => most <= device.memory().1,
+            Placement::Either => self.leaves_room(device, bytes.saturating_add(others)),
+        };
+        if !fits || bytes == 0 {
+            return;
+        }
+        self.make_room(device, bytes);
+        for (wanted, promised) in wanted.iter_mut().zip(promised) {
+            let Some(promised) = promised else { continue };
+            // Without a place it is stored once it is read.
+            let buffer = self.allocate(device, bytes_of(&promised)).ok();
+            wanted.place = buffer.map(|buffer| promised.at(buffer, &partitions));
+        }
     }
 
     /// Whether columns of `bytes` bytes, with what is in use and cannot be evicted, leave a part of the budget for the state

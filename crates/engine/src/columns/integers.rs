@@ -5,7 +5,10 @@ use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::ArrowPrimitiveType;
 use kelpie_compile::layout::Storage;
 use kelpie_compile::types::Range;
+use kelpie_device::{Device, DeviceError};
 use kelpie_kir::Scalar;
+
+use super::placing::{Placing, get, put};
 
 /// How a range is stored: value = stored + base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,8 @@ enum Stored {
     I32(Vec<i32>),
     I64(Vec<i64>),
     I128(Vec<i128>),
+    /// They were written to the column's place, at this width.
+    Placed(Scalar),
 }
 
 /// The integers of a batch.
@@ -57,6 +62,9 @@ pub(super) struct IntegerChunk {
     /// The values with their bounds and base; `None` where all are NULL.
     values: Option<(Stored, Range, i128)>,
 }
+
+/// Where a partition writes a column's values while it is read, if that is known.
+pub(super) type WritesTo<'a> = (Option<&'a mut Placing>, &'a dyn Device);
 
 /// A native integer of Arrow.
 trait Native: Copy {
@@ -114,25 +122,65 @@ impl Native for i128 {
 
 impl IntegerChunk {
     /// Encodes an array of a type that is an integer inside.
-    pub(super) fn encode<T>(array: &PrimitiveArray<T>) -> IntegerChunk
+    pub(super) fn encode<T>(
+        array: &PrimitiveArray<T>,
+        writes_to: WritesTo<'_>,
+    ) -> Result<IntegerChunk, DeviceError>
     where
         T: ArrowPrimitiveType,
         T::Native: NativeValue,
     {
-        T::Native::encode(array.values(), array.nulls())
+        T::Native::encode(array.values(), array.nulls(), writes_to)
     }
 
     /// Encodes booleans as 0 and 1.
-    pub(super) fn encode_booleans(array: &BooleanArray) -> IntegerChunk {
+    pub(super) fn encode_booleans(
+        array: &BooleanArray,
+        writes_to: WritesTo<'_>,
+    ) -> Result<IntegerChunk, DeviceError> {
         let bits = match array.nulls() {
             Some(nulls) => array.values() & nulls.inner(),
             None => array.values().clone(),
         };
-        let valid = array.len() - array.null_count();
+        let (rows, valid) = (array.len(), array.len() - array.null_count());
+        if valid == 0 {
+            return IntegerChunk::without_values(rows, writes_to);
+        }
         let set = bits.count_set_bits();
         let range = Range::new(u8::from(set == valid), u8::from(set > 0));
-        let values = (valid > 0).then(|| (Stored::U8(bits.iter().map(u8::from).collect()), range, 0));
-        IntegerChunk { rows: array.len(), values }
+        // What is under a NULL is a value of the batch too.
+        let values = if set == valid { vec![1; rows] } else { bits.iter().map(u8::from).collect() };
+        IntegerChunk::of_values(&values, range, writes_to)
+    }
+
+    /// Values, of which none is NULL and some may be.
+    fn of_values<T: Native>(
+        values: &[T],
+        range: Range,
+        (placing, device): WritesTo<'_>,
+    ) -> Result<IntegerChunk, DeviceError> {
+        let rows = values.len();
+        let stored = match placing {
+            Some(placing) if placing.takes(rows, Some(range)) => {
+                let width = placing.width();
+                placing.push(device, rows, |out| put_integers(values, width, out))?;
+                (Stored::Placed(width.scalar), range, width.base)
+            }
+            Some(placing) => {
+                placing.skip(device, rows)?;
+                narrow(values, range)
+            }
+            None => narrow(values, range),
+        };
+        Ok(IntegerChunk { rows, values: Some(stored) })
+    }
+
+    /// Rows that are all NULL.
+    fn without_values(rows: usize, (placing, device): WritesTo<'_>) -> Result<IntegerChunk, DeviceError> {
+        if let Some(placing) = placing {
+            placing.skip(device, rows)?;
+        }
+        Ok(IntegerChunk { rows, values: None })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -144,6 +192,26 @@ impl IntegerChunk {
         self.values.as_ref().map(|(_, range, _)| *range)
     }
 
+    /// Whether its values were written to the column's place.
+    pub(super) fn is_placed(&self) -> bool {
+        matches!(self.values, Some((Stored::Placed(_), ..)))
+    }
+
+    /// Takes values that were written back, given the bytes of its rows there.
+    pub(super) fn take_back(&mut self, bytes: &[u8]) {
+        if let Some((stored, ..)) = &mut self.values
+            && let Stored::Placed(scalar) = stored
+        {
+            *stored = match scalar {
+                Scalar::U8 => Stored::U8(bytes.to_vec()),
+                Scalar::U16 => Stored::U16(get(bytes, u16::from_ne_bytes)),
+                Scalar::I32 => Stored::I32(get(bytes, i32::from_ne_bytes)),
+                Scalar::I64 => Stored::I64(get(bytes, i64::from_ne_bytes)),
+                _ => Stored::I128(get(bytes, i128::from_ne_bytes)),
+            };
+        }
+    }
+
     /// Bytes of the values.
     pub(super) fn bytes(&self) -> usize {
         let width = self.values.as_ref().map_or(0, |(stored, _, _)| match stored {
@@ -152,6 +220,7 @@ impl IntegerChunk {
             Stored::I32(_) => 4,
             Stored::I64(_) => 8,
             Stored::I128(_) => 16,
+            Stored::Placed(scalar) => scalar.bytes() as usize,
         });
         self.rows * width
     }
@@ -159,32 +228,44 @@ impl IntegerChunk {
 
 /// Integers of Arrow that [`IntegerChunk::encode`] takes.
 pub(super) trait NativeValue: Sized {
-    fn encode(values: &[Self], nulls: Option<&NullBuffer>) -> IntegerChunk;
+    fn encode(
+        values: &[Self],
+        nulls: Option<&NullBuffer>,
+        writes_to: WritesTo<'_>,
+    ) -> Result<IntegerChunk, DeviceError>;
 }
 
 impl<T: Native> NativeValue for T {
-    fn encode(values: &[T], nulls: Option<&NullBuffer>) -> IntegerChunk {
-        let rows = values.len();
-        match nulls.filter(|nulls| nulls.null_count() > 0) {
-            None => IntegerChunk { rows, values: narrow(values) },
+    fn encode(
+        values: &[T],
+        nulls: Option<&NullBuffer>,
+        writes_to: WritesTo<'_>,
+    ) -> Result<IntegerChunk, DeviceError> {
+        let filled: Vec<T>;
+        let values = match nulls.filter(|nulls| nulls.null_count() > 0) {
+            None => values,
             Some(nulls) => {
                 // A value under a NULL becomes a value of the batch, so that it costs no width.
-                let valid = nulls.valid_indices().next().and_then(|index| values.get(index));
-                let values = valid.and_then(|filler| {
-                    let pairs = values.iter().zip(nulls.iter());
-                    narrow(
-                        &pairs.map(|(value, valid)| if valid { *value } else { *filler }).collect::<Vec<_>>(),
-                    )
-                });
-                IntegerChunk { rows, values }
+                let filler = nulls.valid_indices().next().and_then(|index| values.get(index));
+                let pairs = values.iter().zip(nulls.iter());
+                filled = match filler {
+                    Some(filler) => {
+                        pairs.map(|(value, valid)| if valid { *value } else { *filler }).collect()
+                    }
+                    None => return IntegerChunk::without_values(values.len(), writes_to),
+                };
+                &filled
             }
+        };
+        match T::bounds(values) {
+            Some(range) => IntegerChunk::of_values(values, range, writes_to),
+            None => IntegerChunk::without_values(0, writes_to),
         }
     }
 }
 
-/// Values at their narrowest width.
-fn narrow<T: Native>(values: &[T]) -> Option<(Stored, Range, i128)> {
-    let range = T::bounds(values)?;
+/// Values at their narrowest width, with their bounds and their base.
+fn narrow<T: Native>(values: &[T], range: Range) -> (Stored, Range, i128) {
     let Width { scalar, base } = Width::of(range);
     // Where the difference fits the width, so do its lower bits: arithmetic modulo 2^64 is exact.
     let low = base as i64;
@@ -195,7 +276,19 @@ fn narrow<T: Native>(values: &[T]) -> Option<(Stored, Range, i128)> {
         Scalar::I64 => Stored::I64(values.iter().map(|v| v.low().wrapping_sub(low)).collect()),
         _ => Stored::I128(values.iter().map(|v| v.wide()).collect()),
     };
-    Some((stored, range, base))
+    (stored, range, base)
+}
+
+/// Writes values at a width that holds all of them.
+fn put_integers<T: Native>(values: &[T], width: Width, out: &mut [u8]) {
+    let low = width.base as i64;
+    match width.scalar {
+        Scalar::U8 => put(values, out, |v| [v.low().wrapping_sub(low) as u8]),
+        Scalar::U16 => put(values, out, |v| (v.low().wrapping_sub(low) as u16).to_ne_bytes()),
+        Scalar::I32 => put(values, out, |v| (v.low().wrapping_sub(low) as i32).to_ne_bytes()),
+        Scalar::I64 => put(values, out, |v| v.low().wrapping_sub(low).to_ne_bytes()),
+        _ => put(values, out, |v| v.wide().to_ne_bytes()),
+    }
 }
 
 /// The chunks as one buffer of a width that holds every value of them; `filler` is the stored value of NULLs in
@@ -225,6 +318,8 @@ fn widen<T: Copy>(chunks: Vec<IntegerChunk>, base: i128, filler: T, of: impl Fn(
             Stored::I64(values) => out.extend(values.iter().map(|v| of(v.wrapping_add(shift)))),
             // A chunk this wide makes the whole column as wide; the lower bits are right in any case.
             Stored::I128(values) => out.extend(values.iter().map(|v| of((*v as i64).wrapping_add(shift)))),
+            // Taken back before, or not among the chunks.
+            Stored::Placed(_) => out.resize(out.len() + chunk.rows, filler),
         }
     }
     out
@@ -243,6 +338,7 @@ fn widen_128(chunks: Vec<IntegerChunk>, filler: i128) -> Vec<i128> {
             Stored::I32(values) => out.extend(values.iter().map(|v| base + i128::from(*v))),
             Stored::I64(values) => out.extend(values.iter().map(|v| base + i128::from(*v))),
             Stored::I128(values) => out.extend(values),
+            Stored::Placed(_) => out.resize(out.len() + chunk.rows, filler),
         }
     }
     out

@@ -3,6 +3,7 @@
 mod cache;
 mod glance;
 mod integers;
+mod placing;
 mod read;
 mod store;
 mod text;

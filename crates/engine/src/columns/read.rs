@@ -16,7 +16,8 @@ use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
 use super::glance::{self, Glance, Seen};
-use super::integers::IntegerChunk;
+use super::integers::{IntegerChunk, WritesTo};
+use super::placing::{Place, Placing};
 use super::text::TextPartition;
 use crate::error::EngineError;
 use crate::source::{Expected, TableSource};
@@ -39,6 +40,8 @@ pub(super) struct Wanted {
     data_type: DataType,
     pub(super) kind: Kind,
     pub(super) expected: Option<Expected>,
+    /// Where it will lie, if that is known before it is read.
+    pub(super) place: Option<Place>,
     /// Set once the column has too many distinct texts for a dictionary.
     raw_text: AtomicBool,
 }
@@ -59,6 +62,7 @@ impl Wanted {
             data_type: field.data_type().clone(),
             kind,
             expected: source.expected(index),
+            place: None,
             raw_text: AtomicBool::new(false),
         })
     }
@@ -103,8 +107,26 @@ pub(super) fn kind_of(data_type: &DataType) -> Option<Kind> {
 #[derive(Debug)]
 pub(super) enum Values {
     Integers(Vec<IntegerChunk>),
-    Floats(Vec<Buffer>),
+    Floats(Vec<FloatChunk>),
     Text(TextPartition),
+}
+
+/// The floats of a batch.
+#[derive(Debug)]
+pub(super) enum FloatChunk {
+    Values(Buffer),
+    /// They were written to the column's place; how many.
+    Placed(usize),
+}
+
+impl FloatChunk {
+    /// How many, of so many bytes each.
+    pub(super) fn rows(&self, width: usize) -> usize {
+        match self {
+            FloatChunk::Values(values) => values.len() / width,
+            FloatChunk::Placed(rows) => *rows,
+        }
+    }
 }
 
 /// One column of one partition.
@@ -113,16 +135,20 @@ pub(super) struct PartitionColumn {
     pub(super) values: Values,
     /// Rows and NULLs of each batch.
     pub(super) validity: Vec<(usize, Option<NullBuffer>)>,
+    /// Where values are written while the column is read.
+    pub(super) placing: Option<Placing>,
 }
 
 impl PartitionColumn {
-    fn new(kind: Kind) -> PartitionColumn {
-        let values = match kind {
+    /// The part of a column that is in a partition.
+    fn new(wanted: &Wanted, partition: usize) -> PartitionColumn {
+        let values = match wanted.kind {
             Kind::Integer => Values::Integers(Vec::new()),
             Kind::Float(_) => Values::Floats(Vec::new()),
             Kind::Text => Values::Text(TextPartition::default()),
         };
-        PartitionColumn { values, validity: Vec::new() }
+        let placing = wanted.place.as_ref().and_then(|place| place.of_partition(partition));
+        PartitionColumn { values, validity: Vec::new(), placing }
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -130,39 +156,73 @@ impl PartitionColumn {
     }
 
     /// Adds a batch; the bytes that it will take at least, or `None` where the array is not of the kind.
-    fn push(&mut self, array: &ArrayRef, wanted: &Wanted) -> Option<usize> {
+    fn push(
+        &mut self,
+        array: &ArrayRef,
+        wanted: &Wanted,
+        device: &dyn Device,
+    ) -> Result<Option<usize>, DeviceError> {
+        let writes_to = (self.placing.as_mut(), device);
         let bytes = match &mut self.values {
             Values::Integers(chunks) => {
-                let chunk = encode_integers(array)?;
+                let Some(chunk) = encode_integers(array, writes_to)? else { return Ok(None) };
                 let bytes = chunk.bytes();
                 chunks.push(chunk);
                 bytes
             }
             Values::Floats(chunks) => {
-                let buffer = match array.data_type() {
-                    DataType::Float32 => array.as_primitive_opt::<Float32Type>()?.values().inner().clone(),
-                    _ => array.as_primitive_opt::<Float64Type>()?.values().inner().clone(),
-                };
-                let bytes = buffer.len();
-                chunks.push(buffer);
-                bytes
+                let Some(floats) = floats(array) else { return Ok(None) };
+                chunks.push(encode_floats(floats, array.len(), writes_to)?);
+                floats.len()
             }
-            Values::Text(partition) => partition.push(array, &wanted.raw_text)?,
+            Values::Text(partition) => match partition.push(array, &wanted.raw_text) {
+                Some(bytes) => bytes,
+                None => return Ok(None),
+            },
         };
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         self.validity.push((array.len(), nulls));
-        Some(bytes)
+        Ok(Some(bytes))
     }
 }
 
-fn encode_integers(array: &ArrayRef) -> Option<IntegerChunk> {
+/// The bytes of floats.
+fn floats(array: &ArrayRef) -> Option<&Buffer> {
+    Some(match array.data_type() {
+        DataType::Float32 => array.as_primitive_opt::<Float32Type>()?.values().inner(),
+        _ => array.as_primitive_opt::<Float64Type>()?.values().inner(),
+    })
+}
+
+fn encode_floats(
+    floats: &Buffer,
+    rows: usize,
+    (placing, device): WritesTo<'_>,
+) -> Result<FloatChunk, DeviceError> {
+    match placing {
+        Some(placing) if placing.takes(rows, None) => {
+            placing.push(device, rows, |out| {
+                out.iter_mut().zip(floats.as_slice()).for_each(|(out, byte)| *out = *byte);
+            })?;
+            return Ok(FloatChunk::Placed(rows));
+        }
+        Some(placing) => placing.skip(device, rows)?,
+        None => {}
+    }
+    Ok(FloatChunk::Values(floats.clone()))
+}
+
+/// `None` where the array is of no type that is an integer inside.
+fn encode_integers(array: &ArrayRef, writes_to: WritesTo<'_>) -> Result<Option<IntegerChunk>, DeviceError> {
     macro_rules! encode {
         ($type:ty) => {
-            IntegerChunk::encode(array.as_primitive_opt::<$type>()?)
+            array.as_primitive_opt::<$type>().map(|array| IntegerChunk::encode(array, writes_to))
         };
     }
-    Some(match array.data_type() {
-        DataType::Boolean => IntegerChunk::encode_booleans(array.as_boolean_opt()?),
+    let chunk = match array.data_type() {
+        DataType::Boolean => {
+            array.as_boolean_opt().map(|array| IntegerChunk::encode_booleans(array, writes_to))
+        }
         DataType::Int8 => encode!(Int8Type),
         DataType::Int16 => encode!(Int16Type),
         DataType::Int32 => encode!(Int32Type),
@@ -177,8 +237,9 @@ fn encode_integers(array: &ArrayRef) -> Option<IntegerChunk> {
         DataType::Timestamp(TimeUnit::Microsecond, _) => encode!(TimestampMicrosecondType),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => encode!(TimestampNanosecondType),
         DataType::Decimal128(_, _) => encode!(Decimal128Type),
-        _ => return None,
-    })
+        _ => None,
+    };
+    chunk.transpose()
 }
 
 pub(super) fn source_error(source: &dyn TableSource, message: impl Into<String>) -> EngineError {
@@ -187,6 +248,7 @@ pub(super) fn source_error(source: &dyn TableSource, message: impl Into<String>)
 
 /// One pass over a source.
 struct Reader<'a> {
+    device: &'a dyn Device,
     source: &'a dyn TableSource,
     wanted: &'a [Wanted],
     cancel: &'a CancelToken,
@@ -259,9 +321,11 @@ pub(super) fn read(
     (seen, cancel): (&Seen<'_>, &CancelToken),
     split: &mut Split,
 ) -> Result<Vec<Vec<PartitionColumn>>, EngineError> {
-    let new_parts =
-        || Mutex::new(wanted.iter().map(|wanted| PartitionColumn::new(wanted.kind)).collect::<Vec<_>>());
-    let partitions = (0..source.partitions()).map(|_| new_parts()).collect();
+    let new_parts = |partition| {
+        let parts = wanted.iter().map(|wanted| PartitionColumn::new(wanted, partition));
+        Mutex::new(parts.collect::<Vec<_>>())
+    };
+    let partitions = (0..source.partitions()).map(new_parts).collect();
     let rows = source.exact_rows();
     let mut glance_after = glance::rows_before(rows);
     let expected = wanted.iter().map(Wanted::expected_layout).collect::<Option<Vec<_>>>();
@@ -270,6 +334,7 @@ pub(super) fn read(
         glance_after = None;
     }
     let reader = Reader {
+        device,
         source,
         wanted,
         cancel,
@@ -333,7 +398,7 @@ impl Reader<'_> {
         let mut parts = parts.lock();
         let mut bytes = 0;
         for ((array, wanted), part) in batch.columns().iter().zip(self.wanted).zip(parts.iter_mut()) {
-            let pushed = part.push(array, wanted);
+            let pushed = part.push(array, wanted, self.device)?;
             bytes += pushed.ok_or_else(|| error(format!("column {} cannot be read", wanted.name)))? as u64;
         }
         let read = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;

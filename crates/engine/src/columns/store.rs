@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use super::ResidentColumn;
 use super::Zone;
 use super::integers::{self, IntegerChunk, Width};
-use super::read::{Kind, PartitionColumn, Values, Wanted};
+use super::placing::Place;
+use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
 use crate::error::EngineError;
 
@@ -38,12 +39,14 @@ pub(super) struct Planned {
     values: PlannedValues,
     validity: Vec<(usize, Option<NullBuffer>)>,
     zones: Vec<Zone>,
+    /// Where its values are, if they were written while it was read.
+    place: Option<Buffer>,
 }
 
 #[derive(Debug)]
 enum PlannedValues {
     Integers(Vec<IntegerChunk>, Width),
-    Floats(Vec<HostBuffer>, usize),
+    Floats(Vec<FloatChunk>, usize),
     /// The dictionary, and by partition its codes' codes there.
     Codes {
         entries: Interner,
@@ -54,37 +57,97 @@ enum PlannedValues {
 }
 
 /// Decides a column's layout.
-pub(super) fn plan(wanted: &Wanted, parts: Vec<PartitionColumn>) -> Result<Planned, EngineError> {
+pub(super) fn plan(
+    wanted: &Wanted,
+    mut parts: Vec<PartitionColumn>,
+    device: &dyn Device,
+) -> Result<Planned, EngineError> {
     let rows = parts.iter().map(PartitionColumn::rows).sum();
-    let (mut validity, mut chunks, mut buffers, mut texts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let place = placed(wanted, &mut parts, device)?;
+    let (mut validity, mut chunks, mut floats, mut texts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for part in parts {
         validity.extend(part.validity);
         match part.values {
             Values::Integers(more) => chunks.extend(more),
-            Values::Floats(more) => buffers.extend(more),
+            Values::Floats(more) => floats.extend(more),
             Values::Text(partition) => texts.push(partition),
         }
     }
     let has_nulls = validity.iter().any(|(_, nulls)| nulls.is_some());
     let mut planned = match wanted.kind {
-        Kind::Integer => plan_integers(chunks, rows),
+        Kind::Integer => plan_integers(chunks, rows, place.as_ref()),
         Kind::Float(scalar) => {
             let width = scalar.bytes() as usize;
             let storage = Storage::Fixed { scalar, has_base: false };
-            Planned::new(storage, rows, rows as u64 * width as u64, PlannedValues::Floats(buffers, width))
+            Planned::new(storage, rows, rows as u64 * width as u64, PlannedValues::Floats(floats, width))
         }
         Kind::Text => plan_text(&wanted.name, texts, rows)?,
     };
     planned.layout.has_nulls = has_nulls;
     planned.validity = validity;
+    planned.place = place.map(|place| place.buffer);
     Ok(planned)
 }
 
-fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize) -> Planned {
+/// Ends what was written while the column was read. The column's place, if it can stay there; else what was written is taken
+/// back.
+fn placed(
+    wanted: &Wanted,
+    parts: &mut [PartitionColumn],
+    device: &dyn Device,
+) -> Result<Option<Place>, DeviceError> {
+    let Some(place) = &wanted.place else { return Ok(None) };
+    let mut as_promised = true;
+    let mut range = None;
+    for part in parts.iter_mut() {
+        as_promised &= match &mut part.placing {
+            Some(placing) => placing.end(device)?,
+            None => part.rows() == 0,
+        };
+        if let Values::Integers(chunks) = &part.values {
+            range = chunks.iter().filter_map(IntegerChunk::range).chain(range).reduce(Range::union);
+        }
+    }
+    if as_promised && place.serves(range) {
+        return Ok(Some(place.clone()));
+    }
+    for part in parts {
+        let Some(placing) = &part.placing else { continue };
+        let bytes = HostBuffer::from_vec(placing.written(device)?);
+        let width = place.value_bytes();
+        // The bytes of so many rows from one on; those that were written are there.
+        let slice = |row: usize, rows: usize| {
+            let start = (row * width).min(bytes.len());
+            bytes.slice_with_length(start, (rows * width).min(bytes.len() - start))
+        };
+        let mut row = 0;
+        match &mut part.values {
+            Values::Integers(chunks) => {
+                for chunk in chunks {
+                    chunk.take_back(&slice(row, chunk.rows()));
+                    row += chunk.rows();
+                }
+            }
+            Values::Floats(chunks) => {
+                for chunk in chunks {
+                    let rows = chunk.rows(width);
+                    if let FloatChunk::Placed(_) = chunk {
+                        *chunk = FloatChunk::Values(slice(row, rows));
+                    }
+                    row += rows;
+                }
+            }
+            Values::Text(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) -> Planned {
     let zones = chunks.iter().map(|chunk| Zone { rows: chunk.rows() as u64, range: chunk.range() }).collect();
     let range = chunks.iter().filter_map(IntegerChunk::range).reduce(Range::union);
     let range = range.unwrap_or(Range { min: 0, max: 0 });
-    let width = Width::of(range);
+    let width = place.map_or_else(|| Width::of(range), |place| place.width);
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
     let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
     planned.layout.range = Some(range);
@@ -169,7 +232,13 @@ impl Planned {
             values,
             validity: Vec::new(),
             zones: Vec::new(),
+            place: None,
         }
+    }
+
+    /// Bytes of it that lie on the device already.
+    pub(super) fn placed_bytes(&self) -> u64 {
+        self.place.as_ref().map_or(0, |buffer| buffer.bytes() as u64)
     }
 
     /// Bytes of all buffers.
@@ -190,8 +259,12 @@ impl Planned {
         (on_host, allocate): (bool, &dyn Fn(bool, usize) -> Result<Buffer, DeviceError>),
         tasks: &mut Vec<Task>,
     ) -> Result<ResidentColumn, DeviceError> {
-        let Planned { layout, rows, base, data_bytes, offset_bytes, values, validity, zones } = self;
-        let data = allocate(on_host, data_bytes as usize)?;
+        let Planned { layout, rows, base, data_bytes, offset_bytes, values, validity, zones, place } = self;
+        let on_host = on_host && place.is_none();
+        let data = match place {
+            Some(buffer) => buffer,
+            None => allocate(on_host, data_bytes as usize)?,
+        };
         let validity = match layout.has_nulls {
             true => {
                 let buffer = allocate(on_host, rows.div_ceil(8))?;
@@ -238,14 +311,14 @@ impl PlannedValues {
             PlannedValues::Integers(chunks, width) => {
                 // NULLs of batches without a value: any value in range.
                 let filler = layout.range.map_or(0, |range| range.min.wrapping_sub(base));
-                for (row, run) in runs(chunks, 0, IntegerChunk::rows) {
+                for (row, run) in runs(chunks, IntegerChunk::rows, IntegerChunk::is_placed) {
                     let offset = row * width.scalar.bytes() as usize;
                     push(offset, Work::Integers { run, width, filler });
                 }
             }
-            PlannedValues::Floats(buffers, width) => {
-                let rows_of = |buffer: &HostBuffer| buffer.len() / width;
-                for (row, run) in runs(buffers, 0, rows_of) {
+            PlannedValues::Floats(chunks, width) => {
+                let is_placed = |chunk: &FloatChunk| matches!(chunk, FloatChunk::Placed(_));
+                for (row, run) in runs(chunks, |chunk| chunk.rows(width), is_placed) {
                     push(row * width, Work::Copies(run));
                 }
             }
@@ -253,7 +326,7 @@ impl PlannedValues {
                 let mut row = 0;
                 for (remap, chunks) in partitions {
                     let rows: usize = chunks.iter().map(TextChunk::rows).sum();
-                    for (row, run) in runs(chunks, row, TextChunk::rows) {
+                    for (row, run) in text_runs(chunks, row) {
                         let offset = row * code.bytes() as usize;
                         push(offset, Work::Codes { run, code, remap: remap.clone() });
                     }
@@ -265,7 +338,7 @@ impl PlannedValues {
                 let (mut row, mut byte) = (0, 0u64);
                 for (entries, chunks) in partitions {
                     let rows: usize = chunks.iter().map(TextChunk::rows).sum();
-                    for (row, run) in runs(chunks, row, TextChunk::rows) {
+                    for (row, run) in text_runs(chunks, row) {
                         let bytes: u64 = run.iter().map(|chunk| chunk.text_bytes(&entries)).sum();
                         let ends = Ends { buffer: offsets.clone(), offset: (row + 1) * width, width };
                         push(byte as usize, Work::Texts { run, entries: entries.clone(), start: byte, ends });
@@ -278,16 +351,25 @@ impl PlannedValues {
     }
 }
 
-/// Chunks in runs of about [`TASK_ROWS`] rows, each with its first row.
-fn runs<C>(chunks: Vec<C>, mut row: usize, rows_of: impl Fn(&C) -> usize) -> Vec<(usize, Vec<C>)> {
+/// Chunks in runs of about [`TASK_ROWS`] rows, each with its first row, without those that are at their place.
+fn runs<C>(
+    chunks: Vec<C>,
+    rows_of: impl Fn(&C) -> usize,
+    is_placed: impl Fn(&C) -> bool,
+) -> Vec<(usize, Vec<C>)> {
     let mut runs: Vec<(usize, Vec<C>)> = Vec::new();
-    let mut rows = TASK_ROWS;
+    let (mut row, mut rows) = (0, TASK_ROWS);
     for chunk in chunks {
+        let more = rows_of(&chunk);
+        if is_placed(&chunk) {
+            // What comes next lies elsewhere.
+            (row, rows) = (row + more, TASK_ROWS);
+            continue;
+        }
         if rows >= TASK_ROWS {
             runs.push((row, Vec::new()));
             rows = 0;
         }
-        let more = rows_of(&chunk);
         rows += more;
         row += more;
         if let Some((_, run)) = runs.last_mut() {
@@ -295,6 +377,12 @@ fn runs<C>(chunks: Vec<C>, mut row: usize, rows_of: impl Fn(&C) -> usize) -> Vec
         }
     }
     runs
+}
+
+/// A partition's texts in runs, given its first row.
+fn text_runs(chunks: Vec<TextChunk>, first_row: usize) -> impl Iterator<Item = (usize, Vec<TextChunk>)> {
+    let runs = runs(chunks, TextChunk::rows, |_| false);
+    runs.into_iter().map(move |(row, run)| (first_row + row, run))
 }
 
 /// A part of a column to encode and to write at a place.
@@ -309,7 +397,7 @@ pub(super) struct Task {
 #[derive(Debug)]
 enum Work {
     Integers { run: Vec<IntegerChunk>, width: Width, filler: i128 },
-    Copies(Vec<HostBuffer>),
+    Copies(Vec<FloatChunk>),
     Codes { run: Vec<TextChunk>, code: Scalar, remap: Arc<[u16]> },
     Texts { run: Vec<TextChunk>, entries: Arc<Interner>, start: u64, ends: Ends },
     Validity(Vec<(usize, Option<NullBuffer>)>),
@@ -332,7 +420,8 @@ impl Task {
             Work::Integers { run, width, filler } => {
                 device.upload(&buffer, offset, &integers::store(run, width, filler))
             }
-            Work::Copies(run) => run.into_iter().try_for_each(|part| {
+            Work::Copies(run) => run.into_iter().try_for_each(|chunk| {
+                let FloatChunk::Values(part) = chunk else { return Ok(()) };
                 device.upload(&buffer, offset, &part)?;
                 offset += part.len();
                 Ok(())

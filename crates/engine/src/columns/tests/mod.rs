@@ -2,6 +2,7 @@
 
 mod caching;
 mod glance;
+mod placing;
 mod values;
 
 use std::sync::Arc;
@@ -50,6 +51,8 @@ struct TestTable {
     rows: Option<u64>,
     /// What it says of its columns.
     expected: Vec<Option<Expected>>,
+    /// How many rows it says that each partition has.
+    partition_rows: Option<Vec<u64>>,
 }
 
 impl TestTable {
@@ -80,6 +83,7 @@ impl TestTable {
             lease: None,
             rows: None,
             expected: Vec::new(),
+            partition_rows: None,
         }
     }
 
@@ -119,6 +123,10 @@ impl TableSource for TestTable {
 
     fn partitions(&self) -> usize {
         self.partitions.len()
+    }
+
+    fn partition_rows(&self) -> Option<Vec<u64>> {
+        self.partition_rows.clone()
     }
 
     fn read(
