@@ -1,7 +1,7 @@
 //! Tables that the engine reads through DataFusion's readers.
 
 use std::fmt::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -11,8 +11,7 @@ use datafusion::common::stats::Precision;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::{
-    ArrowSource, CsvSource, FileGroup, FileGroupPartitioner, FileScanConfig, FileScanConfigBuilder,
-    FileSource, ParquetSource,
+    ArrowSource, CsvSource, FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
 };
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
@@ -29,15 +28,8 @@ use crate::derived::reading::{Reading, pruning};
 use crate::derived::sharing::Sharing;
 use crate::expected;
 use crate::memory_identity::{self, MemoryIdentity};
+use crate::parts::{Parts, PartsData};
 use crate::whole_files::whole_files;
-
-/// A file is not split below this many bytes a partition.
-const SMALLEST_SPLIT_BYTES: usize = 1 << 20;
-/// A file of CSV below this size is not split: where a range begins, a line feed inside of quotes ends a row. DataFusion, which
-/// splits from this size on, asks that `newlines_in_values` is set for larger files.
-const SMALLEST_SPLIT_CSV: usize = 10 << 20;
-/// Batches in memory are handed on in pieces of at most this many rows, and not spread over threads below it.
-const PIECE_ROWS: usize = 1 << 16;
 
 /// A table of a plan: every column and every row, whatever the plan's scan leaves out.
 #[derive(Debug)]
@@ -201,59 +193,11 @@ impl ScanTable {
 
     /// The table as the engine reads it, in a query's task context and on a runtime.
     pub(crate) fn bind(self: &Arc<Self>, context: Arc<TaskContext>, runtime: Handle) -> Arc<dyn TableSource> {
-        let cores = thread::available_parallelism().map_or(1, |n| n.get());
-        let (mut groups, mut pieces) = (Vec::new(), Vec::new());
-        match &self.data {
-            Data::Files(config) if can_split(config) => groups = split(config, cores),
-            Data::Files(config) => {
-                let files = config.file_groups.iter().flat_map(FileGroup::iter);
-                groups = files.map(|file| FileGroup::new(vec![file.clone()])).collect();
-            }
-            Data::Memory(partitions) => pieces = spread(partitions, cores),
-        }
         let derived = self.derived.iter().map(|derived| Arc::clone(derived.field()));
         let fields: Vec<_> = self.schema.fields().iter().cloned().chain(derived).collect();
         let schema = Arc::new(Schema::new(fields));
-        Arc::new(BoundTable { table: Arc::clone(self), schema, groups, pieces, context, runtime })
+        Arc::new(BoundTable { table: Arc::clone(self), schema, parts: OnceLock::new(), context, runtime })
     }
-}
-
-/// Batches in pieces for every core, in order.
-fn spread(partitions: &[Vec<RecordBatch>], cores: usize) -> Vec<Vec<RecordBatch>> {
-    let rows: usize = partitions.iter().flatten().map(RecordBatch::num_rows).sum();
-    let parts = (rows / PIECE_ROWS).clamp(1, cores);
-    let rows_each = rows.div_ceil(parts).max(1);
-    let mut pieces = vec![Vec::new(); parts];
-    let mut first = 0;
-    for batch in partitions.iter().flatten() {
-        for start in (0..batch.num_rows()).step_by(PIECE_ROWS) {
-            let piece = batch.slice(start, PIECE_ROWS.min(batch.num_rows() - start));
-            if let Some(part) = pieces.get_mut((first / rows_each).min(parts - 1)) {
-                first += piece.num_rows();
-                part.push(piece);
-            }
-        }
-    }
-    pieces
-}
-
-/// Whether a part of a file can be read alone: not of one that is compressed, nor where a line feed may stand in a value.
-fn can_split(config: &FileScanConfig) -> bool {
-    !config.file_compression_type.is_compressed() && config.file_source().supports_repartitioning()
-}
-
-/// Byte ranges for every core, in file order.
-fn split(config: &FileScanConfig, cores: usize) -> Vec<FileGroup> {
-    let groups = &config.file_groups;
-    let smallest = if config.file_source().is::<CsvSource>() { SMALLEST_SPLIT_CSV } else { 0 };
-    let bytes: u64 = groups.iter().flat_map(FileGroup::iter).map(|file| file.effective_size()).sum();
-    let parts = (bytes as usize / SMALLEST_SPLIT_BYTES).clamp(1, cores);
-    FileGroupPartitioner::new()
-        .with_target_partitions(parts)
-        .with_repartition_file_min_size(smallest)
-        .repartition_file_groups(groups)
-        .filter(|_| parts > 1)
-        .unwrap_or_else(|| groups.clone())
 }
 
 /// The source without projection and predicate, and what of its format decides the values read.
@@ -309,10 +253,8 @@ struct BoundTable {
     table: Arc<ScanTable>,
     /// The data's columns and the derived ones.
     schema: SchemaRef,
-    /// Of files.
-    groups: Vec<FileGroup>,
-    /// Of batches in memory.
-    pieces: Vec<Vec<RecordBatch>>,
+    /// Made when it is read.
+    parts: OnceLock<Parts>,
     context: Arc<TaskContext>,
     runtime: Handle,
 }
@@ -360,10 +302,12 @@ impl TableSource for BoundTable {
     }
 
     fn partitions(&self) -> usize {
-        match &self.table.data {
-            Data::Files(_) => self.groups.len(),
-            Data::Memory(_) => self.pieces.len(),
-        }
+        self.parts().count()
+    }
+
+    fn partition_rows(&self) -> Option<Vec<u64>> {
+        // Of a narrowed table it is not known how many rows are left.
+        self.parts().rows.clone().filter(|_| self.table.conditions.is_empty())
     }
 
     fn read(
@@ -398,6 +342,19 @@ fn check(cancel: &CancelToken) -> Result<(), EngineError> {
 }
 
 impl BoundTable {
+    fn parts(&self) -> &Parts {
+        self.parts.get_or_init(|| {
+            let threads = thread::available_parallelism().map_or(1, |n| n.get());
+            match &self.table.data {
+                Data::Memory(partitions) => Parts::of_batches(partitions, threads),
+                Data::Files(config) => {
+                    let footers = self.context.runtime_env().cache_manager.get_file_metadata_cache();
+                    Parts::of_files(config, footers.as_ref(), threads)
+                }
+            }
+        })
+    }
+
     fn read_stored(
         &self,
         columns: &[usize],
@@ -405,28 +362,34 @@ impl BoundTable {
         sharing: Option<&Sharing<'_>>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
-        match &self.table.data {
-            Data::Memory(_) => {
+        match (&self.table.data, &self.parts().data) {
+            (Data::Files(config), PartsData::Files(groups)) => {
+                self.read_files(config, groups, columns, consumer, (sharing, cancel))
+            }
+            (_, PartsData::Batches(pieces)) => {
                 let read = |partition: usize| {
-                    let pieces: &[RecordBatch] = self.pieces.get(partition).map_or(&[], Vec::as_slice);
-                    for batch in pieces {
+                    for batch in pieces.get(partition).into_iter().flatten() {
                         check(cancel)?;
                         consumer(partition, batch.project(columns)?)?;
                     }
                     Ok(())
                 };
-                match self.pieces.len() {
+                match pieces.len() {
                     1 => read(0),
                     partitions => on_all_cores(partitions, &read, sharing),
                 }
             }
-            Data::Files(config) => self.read_files(config, columns, consumer, (sharing, cancel)),
+            (Data::Memory(_), PartsData::Files(_)) => Err(EngineError::Internal(format!(
+                "files are read of {}, which is in memory",
+                self.table.name
+            ))),
         }
     }
 
     fn read_files(
         &self,
         config: &FileScanConfig,
+        groups: &[FileGroup],
         columns: &[usize],
         consumer: &BatchConsumer<'_>,
         (sharing, cancel): (Option<&Sharing<'_>>, &CancelToken),
@@ -436,13 +399,13 @@ impl BoundTable {
         let source = pruned_source(&plain, &self.table);
         let config = FileScanConfigBuilder::from(config.clone())
             .with_source(source)
-            .with_file_groups(self.groups.clone())
+            .with_file_groups(groups.to_vec())
             .with_projection_indices(Some(columns.to_vec()))
             .map_err(|error| self.error(None, &error))?
             .build();
         let scan = DataSourceExec::from_data_source(config);
         let read = |partition| self.read_partition(&scan, partition, consumer, cancel);
-        on_all_cores(self.groups.len(), &read, sharing)
+        on_all_cores(groups.len(), &read, sharing)
     }
 
     fn read_partition(
@@ -465,10 +428,8 @@ impl BoundTable {
 
     /// An error that names the files that were being read.
     fn error(&self, partition: Option<usize>, error: &DataFusionError) -> EngineError {
-        let group = partition.and_then(|partition| self.groups.get(partition));
-        let files: Vec<String> = group
-            .map(|group| group.iter().map(|file| format!("/{}", file.object_meta.location)).collect())
-            .unwrap_or_default();
+        let files = partition.map_or(&[] as &[_], |partition| self.parts().files(partition));
+        let files: Vec<String> = files.iter().map(|file| format!("/{}", file.object_meta.location)).collect();
         let shown = match files.len() {
             0 => String::new(),
             1..=3 => format!("{}: ", files.join(", ")),

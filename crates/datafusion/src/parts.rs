@@ -1,0 +1,334 @@
+//! How a table's rows are shared out among threads.
+//!
+//! Where the footers of Parquet files are at hand (DataFusion keeps those that it has read for its statistics), parts are rows:
+//! about as many for each thread wherever row groups begin, and it is known before they are read which rows they are. A reader
+//! skips the pages that come before its rows, but reads a dictionary again. Other files are cut into ranges of bytes.
+
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
+use datafusion::datasource::physical_plan::parquet::metadata::CachedParquetMetaData;
+use datafusion::datasource::physical_plan::{
+    CsvSource, FileGroup, FileGroupPartitioner, FileScanConfig, ParquetSource,
+};
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+
+/// A file is not split below this many bytes a partition.
+const SMALLEST_SPLIT_BYTES: usize = 1 << 20;
+/// A file of CSV below this size is not split: where a range begins, a line feed inside of quotes ends a row. DataFusion, which
+/// splits from this size on, asks that `newlines_in_values` is set for larger files.
+const SMALLEST_SPLIT_CSV: usize = 10 << 20;
+/// Batches in memory are handed on in pieces of at most this many rows, and not spread over threads below it.
+const PIECE_ROWS: usize = 1 << 16;
+/// Rows of a part of Parquet files at least: reading a dictionary again is a small part of reading them.
+const SMALLEST_PART_ROWS: u64 = 1 << 17;
+/// Parts of Parquet files a thread: who is held up leaves some to others.
+const PARTS_A_THREAD: usize = 2;
+
+/// A table's rows by partition, in order.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) data: PartsData,
+    /// Rows of each, where they are known.
+    pub(crate) rows: Option<Vec<u64>>,
+}
+
+/// What each partition reads.
+#[derive(Debug)]
+pub(crate) enum PartsData {
+    Files(Vec<FileGroup>),
+    Batches(Vec<Vec<RecordBatch>>),
+}
+
+impl Parts {
+    /// Of batches in memory.
+    pub(crate) fn of_batches(partitions: &[Vec<RecordBatch>], threads: usize) -> Parts {
+        let pieces = spread(partitions, threads);
+        let rows_of = |batches: &Vec<RecordBatch>| batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        let rows = Some(pieces.iter().map(rows_of).collect());
+        Parts { data: PartsData::Batches(pieces), rows }
+    }
+
+    /// Of the files of a scan, with the footers at hand.
+    pub(crate) fn of_files(config: &FileScanConfig, footers: &FileMetadataCache, threads: usize) -> Parts {
+        if let Some(parts) = by_rows(config, footers, threads) {
+            return parts;
+        }
+        let groups = match can_split(config) {
+            true => split(config, threads),
+            false => {
+                let files = config.file_groups.iter().flat_map(FileGroup::iter);
+                files.map(|file| FileGroup::new(vec![file.clone()])).collect()
+            }
+        };
+        Parts { data: PartsData::Files(groups), rows: None }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        match &self.data {
+            PartsData::Files(groups) => groups.len(),
+            PartsData::Batches(pieces) => pieces.len(),
+        }
+    }
+
+    /// The files that a partition reads.
+    pub(crate) fn files(&self, partition: usize) -> &[PartitionedFile] {
+        match &self.data {
+            PartsData::Files(groups) => groups.get(partition).map_or(&[], FileGroup::files),
+            PartsData::Batches(_) => &[],
+        }
+    }
+}
+
+/// Batches in pieces for every thread, in order.
+fn spread(partitions: &[Vec<RecordBatch>], threads: usize) -> Vec<Vec<RecordBatch>> {
+    let rows: usize = partitions.iter().flatten().map(RecordBatch::num_rows).sum();
+    let parts = (rows / PIECE_ROWS).clamp(1, threads);
+    let rows_each = rows.div_ceil(parts).max(1);
+    let mut pieces = vec![Vec::new(); parts];
+    let mut first = 0;
+    for batch in partitions.iter().flatten() {
+        for start in (0..batch.num_rows()).step_by(PIECE_ROWS) {
+            let piece = batch.slice(start, PIECE_ROWS.min(batch.num_rows() - start));
+            if let Some(part) = pieces.get_mut((first / rows_each).min(parts - 1)) {
+                first += piece.num_rows();
+                part.push(piece);
+            }
+        }
+    }
+    pieces
+}
+
+/// Whether a part of a file can be read alone: not of one that is compressed, nor where a line feed may stand in a value.
+fn can_split(config: &FileScanConfig) -> bool {
+    !config.file_compression_type.is_compressed() && config.file_source().supports_repartitioning()
+}
+
+/// How many parts the bytes of a scan's files are worth.
+fn parts_of_bytes(config: &FileScanConfig, most: usize) -> usize {
+    let files = config.file_groups.iter().flat_map(FileGroup::iter);
+    let bytes: u64 = files.map(|file| file.effective_size()).sum();
+    (bytes as usize / SMALLEST_SPLIT_BYTES).clamp(1, most)
+}
+
+/// Byte ranges for every thread, in file order.
+fn split(config: &FileScanConfig, threads: usize) -> Vec<FileGroup> {
+    let groups = &config.file_groups;
+    let smallest = if config.file_source().is::<CsvSource>() { SMALLEST_SPLIT_CSV } else { 0 };
+    let parts = parts_of_bytes(config, threads);
+    FileGroupPartitioner::new()
+        .with_target_partitions(parts)
+        .with_repartition_file_min_size(smallest)
+        .repartition_file_groups(groups)
+        .filter(|_| parts > 1)
+        .unwrap_or_else(|| groups.clone())
+}
+
+/// Rows of Parquet files for every thread, in file order; `None` where a footer is not at hand.
+fn by_rows(config: &FileScanConfig, footers: &FileMetadataCache, threads: usize) -> Option<Parts> {
+    config.file_source().downcast_ref::<ParquetSource>()?;
+    let files: Vec<_> = config.file_groups.iter().flat_map(FileGroup::iter).collect();
+    let row_groups = files.iter().map(|file| row_groups(file, footers));
+    let row_groups = row_groups.collect::<Option<Vec<Vec<u64>>>>()?;
+    let rows_of_files: Vec<u64> = row_groups.iter().map(|rows| rows.iter().sum()).collect();
+    let rows: u64 = rows_of_files.iter().sum();
+    let most = usize::try_from(rows / SMALLEST_PART_ROWS).ok()?.clamp(1, threads * PARTS_A_THREAD);
+    let bounds = bounds(&row_groups.concat(), parts_of_bytes(config, most));
+    let part = |bounds: &[u64]| {
+        let &[first, end] = bounds else { return FileGroup::default() };
+        rows_from(&files, &rows_of_files, first, end)
+    };
+    let groups = bounds.windows(2).map(part).collect();
+    let rows = bounds.windows(2).map(|bounds| bounds.iter().rev().copied().reduce(|end, first| end - first));
+    Some(Parts { data: PartsData::Files(groups), rows: rows.collect() })
+}
+
+/// Rows of a file's row groups, where its footer is at hand and all of it is read.
+fn row_groups(file: &PartitionedFile, footers: &FileMetadataCache) -> Option<Vec<u64>> {
+    if file.range.is_some() || !file.extensions.is_empty() {
+        return None;
+    }
+    let entry = footers.get(&file.object_meta.location)?;
+    if !entry.is_valid_for(&file.object_meta) {
+        return None;
+    }
+    let footer = entry.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
+    let row_groups = footer.parquet_metadata().row_groups().iter();
+    row_groups.map(|group| u64::try_from(group.num_rows()).ok()).collect()
+}
+
+/// Where about equal parts of all rows begin, and the last one ends: where a row group does, if one does nearby.
+fn bounds(row_groups: &[u64], parts: usize) -> Vec<u64> {
+    let ends = row_groups.iter().scan(0, |end, rows| {
+        *end += rows;
+        Some(*end)
+    });
+    let ends: Vec<u64> = ends.collect();
+    let rows = ends.last().copied().unwrap_or(0);
+    let parts = parts.max(1) as u64;
+    let nearby = rows / parts / 8;
+    let bound = |part: u64| {
+        let even = (u128::from(rows) * u128::from(part) / u128::from(parts)) as u64;
+        let at = ends.partition_point(|end| *end < even);
+        let around = ends.get(at.saturating_sub(1)..).unwrap_or(&[]).iter().take(2);
+        let nearest = around.min_by_key(|end| end.abs_diff(even)).copied();
+        nearest.filter(|end| end.abs_diff(even) <= nearby).unwrap_or(even)
+    };
+    let mut bounds: Vec<u64> = [0].into_iter().chain((1..parts).map(bound)).chain([rows]).collect();
+    bounds.dedup();
+    // A table without rows has one part too.
+    if bounds.len() < 2 { vec![0, rows] } else { bounds }
+}
+
+/// The files with the rows from `first` on and before `end`, of all rows, and which of theirs these are.
+fn rows_from(files: &[&PartitionedFile], rows_of_files: &[u64], first: u64, end: u64) -> FileGroup {
+    let mut before = 0;
+    let mut group = Vec::new();
+    for (file, rows) in files.iter().zip(rows_of_files) {
+        let (from, to) = (first.max(before) - before, end.min(before + rows).saturating_sub(before));
+        before += rows;
+        if from >= to {
+            continue;
+        }
+        let file = (*file).clone();
+        if to - from == *rows {
+            group.push(file);
+            continue;
+        }
+        let selectors = [
+            RowSelector::skip(from as usize),
+            RowSelector::select((to - from) as usize),
+            RowSelector::skip((rows - to) as usize),
+        ];
+        let selectors: Vec<_> = selectors.into_iter().filter(|selector| selector.row_count > 0).collect();
+        group.push(file.with_extension(ParquetRowSelection::new(RowSelection::from(selectors))));
+    }
+    FileGroup::new(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::{Array, AsArray};
+    use datafusion::arrow::datatypes::{Float64Type, Int64Type};
+    use datafusion::datasource::physical_plan::FileScanConfigBuilder;
+    use datafusion::datasource::source::DataSourceExec;
+    use datafusion::physical_plan::ExecutionPlan;
+    use futures::StreamExt;
+
+    use super::*;
+    use crate::whole_files::whole_files;
+    use crate::{KelpieSession, SessionOptions};
+
+    #[test]
+    fn parts_are_even_and_begin_with_row_groups_nearby() {
+        assert_eq!(bounds(&[], 4), [0, 0]);
+        assert_eq!(bounds(&[0, 0], 4), [0, 0]);
+        assert_eq!(bounds(&[5], 1), [0, 5]);
+        assert_eq!(bounds(&[100], 4), [0, 25, 50, 75, 100]);
+        assert_eq!(bounds(&[26, 22, 52], 4), [0, 26, 48, 75, 100], "ends of row groups are near");
+        assert_eq!(bounds(&[20, 80], 2), [0, 50, 100]);
+        assert_eq!(bounds(&[1], 3), [0, 1]);
+        assert_eq!(bounds(&[u64::MAX / 2, u64::MAX / 2], 2), [0, u64::MAX / 2, u64::MAX - 1]);
+        for (groups, parts) in [(20, 16), (20, 32), (7, 3), (160, 16), (3, 40)] {
+            let bounds = bounds(&vec![1 << 20; groups], parts);
+            let sizes: Vec<u64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            let even = ((groups << 20) / parts) as u64;
+            assert_eq!(sizes.iter().sum::<u64>(), (groups << 20) as u64);
+            assert!(
+                sizes.iter().all(|size| size.abs_diff(even) <= even / 4 + 1),
+                "{groups} {parts} {sizes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_are_read_from_row_to_row() {
+        let files: Vec<PartitionedFile> = (0..4).map(|n| PartitionedFile::new(format!("f{n}"), 1)).collect();
+        let files: Vec<&PartitionedFile> = files.iter().collect();
+        let rows = [10, 0, 20, 5];
+        let read = |first, end| -> Vec<(String, Option<(usize, usize)>)> {
+            let group = rows_from(&files, &rows, first, end);
+            let selected = |file: &PartitionedFile| {
+                file.extension::<ParquetRowSelection>().map(|selection| {
+                    let selectors = selection.selection().iter().collect::<Vec<_>>();
+                    let skipped =
+                        selectors.first().filter(|first| first.skip).map_or(0, |first| first.row_count);
+                    (skipped, selection.selection().row_count())
+                })
+            };
+            group.iter().map(|file| (file.object_meta.location.to_string(), selected(file))).collect()
+        };
+        assert_eq!(read(0, 35), [("f0".into(), None), ("f2".into(), None), ("f3".into(), None)]);
+        assert_eq!(read(3, 10), [("f0".into(), Some((3, 7)))]);
+        assert_eq!(read(0, 12), [("f0".into(), None), ("f2".into(), Some((0, 2)))]);
+        assert_eq!(read(12, 31), [("f2".into(), Some((2, 18))), ("f3".into(), Some((0, 1)))]);
+        assert!(read(35, 35).is_empty());
+    }
+
+    /// Two files with row groups of odd sizes, read in parts of rows: every row once and in order, and as many as were counted.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn parts_of_parquet_files_are_all_their_rows_in_order() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let session = KelpieSession::new(SessionOptions::default()).expect("a session");
+        for (file, first, last, group) in [("a", 0, 419_999, 70_001), ("b", 420_000, 619_999, 1_000_000)] {
+            let rows = format!(
+                "select value as n, case when value % 5 > 0 then value * 7 end as m, concat('text ', value % 1000) as t,
+                [value, value + 1] as l, cast(value as double) as f from generate_series({first}, {last}) as r(value)"
+            );
+            let options = format!(
+                "options ('format.max_row_group_size' '{group}', 'format.data_page_row_count_limit' '3001')"
+            );
+            let path = folder.path().join(format!("{file}.parquet"));
+            let copied = format!("copy ({rows}) to '{}' stored as parquet {options}", path.display());
+            session.sql(&copied).await.expect("written");
+        }
+        session.register_path("t", folder.path()).await.expect("registered");
+        let context = session.context().task_ctx();
+        let plan = session.context().sql("select n, m, t, l, f from t").await.expect("planned");
+        let mut plan = plan.create_physical_plan().await.expect("planned");
+        while let [child] = plan.children().as_slice() {
+            plan = Arc::clone(child);
+        }
+        let scan = plan.downcast_ref::<DataSourceExec>().expect("a scan");
+        let config = scan.data_source().downcast_ref::<FileScanConfig>().expect("of files");
+        let footers = context.runtime_env().cache_manager.get_file_metadata_cache();
+        let files = FileGroup::new(whole_files(&config.file_groups));
+        let config = FileScanConfigBuilder::from(config.clone())
+            .with_file_groups(vec![files])
+            .with_preserve_order(true)
+            .build();
+        for threads in [1, 2, 7] {
+            let parts = Parts::of_files(&config, footers.as_ref(), threads);
+            let rows = parts.rows.clone().expect("they are counted");
+            // 620,000 rows are worth four parts.
+            assert_eq!(rows.len(), [0, 2, 4, 0, 0, 0, 0, 4][threads], "{rows:?}");
+            let PartsData::Files(groups) = parts.data else { panic!("files") };
+            let config = FileScanConfigBuilder::from(config.clone()).with_file_groups(groups).build();
+            let scan = DataSourceExec::from_data_source(config);
+            let mut next = 0i64;
+            for (partition, rows) in rows.into_iter().enumerate() {
+                let first = next;
+                let mut stream = scan.execute(partition, Arc::clone(&context)).expect("opened");
+                while let Some(batch) = stream.next().await {
+                    let batch = batch.expect("a batch");
+                    let column = |name: &str| batch.column_by_name(name).expect("the column");
+                    let lists = column("l").as_list::<i32>();
+                    let ends = lists.values().as_primitive::<Int64Type>();
+                    for row in 0..batch.num_rows() {
+                        assert_eq!(column("n").as_primitive::<Int64Type>().value(row), next);
+                        assert_eq!(column("m").is_null(row), next % 5 == 0);
+                        assert_eq!(column("t").as_string_view().value(row), format!("text {}", next % 1000));
+                        assert_eq!(ends.value(lists.value_offsets()[row] as usize + 1), next + 1);
+                        assert_eq!(column("f").as_primitive::<Float64Type>().value(row), next as f64);
+                        next += 1;
+                    }
+                }
+                assert_eq!((next - first) as u64, rows, "partition {partition} of {threads}");
+            }
+            assert_eq!(next, 620_000);
+        }
+    }
+}
