@@ -32,7 +32,8 @@ pub enum Storage {
         /// `U32`, or `U64` above 4 GiB.
         offset: Scalar,
     },
-    /// Text by code: row i is entry `codes[i]` of a dictionary laid out as `Text` with `U32` offsets. Entries are distinct.
+    /// Text by code: row i is entry `codes[i]` of a dictionary laid out as `Text` with `U32` offsets. Entries are distinct
+    /// and in the order of their bytes, so that codes have the texts' order.
     Dictionary {
         /// `U8`, `U16` or `U32`.
         code: Scalar,

@@ -112,15 +112,8 @@ impl SortOperator {
             _ => Err(Unsupported("a sort key that is not a column".into())),
         };
         let keys = keys.iter().map(key).collect::<Result<Vec<_>, _>>()?;
-        let mut columns = columns.to_vec();
-        if selects {
-            // What the words leave undecided is looked up by the texts' addresses.
-            for key in &keys {
-                columns.get_mut(key.column).into_iter().for_each(|info| info.dictionary = None);
-            }
-        }
-        let order = SortedBy::Words(Words::plan(&keys, &columns)?);
-        let sort = SortOperator::declare(order, fetch, &columns, size, states)?;
+        let order = SortedBy::Words(Words::plan(&keys, columns)?);
+        let sort = SortOperator::declare(order, fetch, columns, size, states)?;
         Ok(SortOperator { selects, ..sort })
     }
 

@@ -7,7 +7,8 @@
 //! | integers, dates, timestamps, decimals | value − minimum, as many as the range needs (128 where unknown) |
 //! | `Boolean` | 1 |
 //! | floats | 32 or 64: IEEE 754 total order, as Arrow's |
-//! | text | 127: the first 15 bytes, then the length, which is at most 16 |
+//! | text of a dictionary | its code, as many as the entries need |
+//! | other text | 127: the first 15 bytes, then the length, which is at most 16 |
 //!
 //! Descending keys are complemented. So NULLs are equal, and two texts may be: those of 16 bytes or more that begin with
 //! the same 15. Everything else is exact. A text has two words of its own, with the place of its NULL as their first bit: what
@@ -72,6 +73,8 @@ enum WordPart {
     Low,
     Head,
     Tail,
+    /// The code of a dictionary's entry, whose entries are in order.
+    Code,
 }
 
 /// Keys, laid out.
@@ -99,7 +102,7 @@ impl Words {
                 .get(key.column)
                 .ok_or_else(|| Unsupported(format!("sort key {} is not a column", key.column)))?;
             let parts = parts_of(info)?;
-            let is_text = info.data_type == DataType::Utf8;
+            let is_text = info.data_type == DataType::Utf8 && info.dictionary.is_none();
             if is_text {
                 words.bits = words.bits.next_multiple_of(64) + u32::from(!info.nullable);
             }
@@ -164,6 +167,10 @@ impl Words {
 }
 
 fn parts_of(info: &ColumnInfo) -> Result<Vec<(WordPart, u32)>, Unsupported> {
+    if let Some((_, _, entries)) = info.dictionary {
+        let bits = u32::BITS - entries.saturating_sub(1).leading_zeros();
+        return Ok(if bits == 0 { Vec::new() } else { vec![(WordPart::Code, bits)] });
+    }
     Ok(match &info.data_type {
         DataType::Null => Vec::new(),
         DataType::Interval => return Err(Unsupported("intervals as sort keys".into())),
@@ -192,6 +199,11 @@ impl WordField {
             return Ok(self.null_flag(cx, &value));
         }
         let bits = match (&value.repr, self.part) {
+            (Repr::Text(text), WordPart::Code) => {
+                let code =
+                    text.code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
+                cx.builder.convert(code.value, Scalar::U64)
+            }
             (Repr::Text(text), WordPart::Head) => text_bytes(cx, text, 0, HEAD_BYTES),
             (Repr::Text(text), WordPart::Tail) => {
                 let bytes = text_bytes(cx, text, HEAD_BYTES, EXACT_TEXT_BYTES - HEAD_BYTES);
@@ -265,7 +277,7 @@ fn scalar_bits(cx: &mut Context<'_>, value: V, part: WordPart) -> V {
             let value = cx.builder.convert(value, Scalar::I128);
             cx.builder.convert(value, Scalar::U64)
         }
-        WordPart::Null | WordPart::Boolean | WordPart::Head | WordPart::Tail => {
+        WordPart::Null | WordPart::Boolean | WordPart::Head | WordPart::Tail | WordPart::Code => {
             cx.builder.convert(value, Scalar::U64)
         }
     }
