@@ -10,7 +10,7 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, HostAction, Program, ScanInfo, Task};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::primitives::reduce::{self, Reduction};
-use kelpie_compile::primitives::{radix, scan, segments, select};
+use kelpie_compile::primitives::{radix, scan, segments, select, ties};
 use kelpie_compile::shape::{LaunchShape, ShapeChoices};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::{MicroModel, Resolution};
@@ -454,6 +454,7 @@ fn kernels_in_blocks_of_every_size_pass_nvrtc() {
             scan::module(&shape, Scalar::U32).expect("valid"),
             radix::module(&shape).expect("valid"),
             select::module(&shape).expect("valid"),
+            ties::module().expect("valid"),
             reduce::module(&shape, Scalar::U64, Reduction::Sum).expect("valid"),
             segments::module(&shape, Scalar::F64, Reduction::Sum).expect("valid"),
         ];

@@ -61,6 +61,8 @@ pub(crate) trait RowReceiver {
     }
     /// The first `rows` rows of those that are still to come do not come; none of them is wanted.
     fn leave_out(&mut self, _rows: u64) {}
+    /// Rows of a sort that may have left some of the order to whoever takes them come in order.
+    fn come_in_order(&mut self) {}
     /// Whether no more rows are wanted.
     fn is_full(&self) -> bool {
         false
@@ -141,18 +143,11 @@ impl RowReceiver for Outlet<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     pub(crate) batches: Vec<RecordBatch>,
-    /// The rows for which whoever takes these asks, where not all.
-    wanted: Option<Range<u64>>,
     /// Rows before those that came.
     pub(crate) left_out: u64,
 }
 
 impl Collected {
-    /// For whoever wants these rows.
-    pub(crate) fn wanting(wanted: Range<u64>) -> Collected {
-        Collected { wanted: Some(wanted), ..Collected::default() }
-    }
-
     /// All rows in one batch; an error where that has more text than Arrow's arrays hold.
     pub(crate) fn into_one(mut self, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
         match (self.batches.pop(), self.batches.is_empty()) {
@@ -170,9 +165,6 @@ impl RowReceiver for Collected {
     fn take(&mut self, batch: RecordBatch) -> Result<(), EngineError> {
         self.batches.push(batch);
         Ok(())
-    }
-    fn wanted(&self) -> Range<u64> {
-        self.wanted.clone().unwrap_or(0..u64::MAX)
     }
     fn leave_out(&mut self, rows: u64) {
         self.left_out += rows;
@@ -251,6 +243,59 @@ impl RowReceiver for Window<'_> {
     }
     fn piece_bytes(&self) -> u64 {
         self.rows.piece_bytes()
+    }
+}
+
+/// Passes the rows of a sort on where they come in order, and keeps them where some of it is left to be done.
+pub(crate) struct Undecided<'a> {
+    out: &'a mut dyn RowReceiver,
+    is_decided: bool,
+    /// What is kept, and how many rows come before it.
+    pub(crate) kept: Collected,
+}
+
+impl<'a> Undecided<'a> {
+    pub(crate) fn new(out: &'a mut dyn RowReceiver) -> Undecided<'a> {
+        Undecided { out, is_decided: false, kept: Collected::default() }
+    }
+
+    /// The rows that are to be put in order, if any are.
+    pub(crate) fn left(self) -> Option<Collected> {
+        (!self.is_decided).then_some(self.kept)
+    }
+
+    fn next(&mut self) -> &mut dyn RowReceiver {
+        if self.is_decided { self.out } else { &mut self.kept }
+    }
+}
+
+impl RowReceiver for Undecided<'_> {
+    fn take(&mut self, batch: RecordBatch) -> Result<(), EngineError> {
+        self.next().take(batch)
+    }
+    fn skip(&mut self, rows: u64) -> u64 {
+        self.next().skip(rows)
+    }
+    fn wanted(&self) -> Range<u64> {
+        self.out.wanted()
+    }
+    fn leave_out(&mut self, rows: u64) {
+        self.next().leave_out(rows);
+    }
+    fn come_in_order(&mut self) {
+        self.is_decided = true;
+    }
+    fn is_full(&self) -> bool {
+        self.is_decided && self.out.is_full()
+    }
+    fn delivered(&self) -> u64 {
+        self.out.delivered()
+    }
+    fn batches(&self) -> Batches {
+        if self.is_decided { self.out.batches() } else { self.kept.batches() }
+    }
+    fn piece_bytes(&self) -> u64 {
+        if self.is_decided { self.out.piece_bytes() } else { self.kept.piece_bytes() }
     }
 }
 

@@ -17,7 +17,7 @@ use kelpie_compile::variant::Genome;
 use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 use kelpie_kir::text;
 
-use crate::delivery::{Collected, Mapped, RowReceiver, Window, take_cut};
+use crate::delivery::{Collected, Mapped, RowReceiver, Undecided, Window, take_cut};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::identity::{self, Digest};
@@ -175,25 +175,25 @@ impl Execution<'_> {
         if is_complete == Some(true) {
             return stage::run(prepared, plan, setting, &mut self.metrics, out);
         }
-        // Rows that the host puts in order are all wanted.
-        let wanted = is_complete.map_or(0..u64::MAX, |_| out.wanted());
-        let mut rows = Collected::wanting(wanted);
-        let outcome = stage::run(prepared, plan, setting, &mut self.metrics, &mut rows)?;
-        if let Outcome::Duplicate(_) = outcome {
+        let schema = result::arrow_schema(&plan.fields());
+        if is_complete.is_none() {
+            let mut rows = Collected::default();
+            let outcome = stage::run(prepared, plan, setting, &mut self.metrics, &mut rows)?;
+            if let Outcome::Done = outcome {
+                self.sort_on_host(&schema, &rows.batches, keys, *fetch, out)?;
+            }
             return Ok(outcome);
         }
-        let schema = result::arrow_schema(&plan.fields());
-        match is_complete {
-            None => self.sort_on_host(&schema, &rows.batches, keys, *fetch, out)?,
-            Some(_) => {
-                let start = Instant::now();
-                let sort = |batch| host::sort_ties(batch, keys, EXACT_TEXT_BYTES as usize);
-                let runs = rows.batches.iter().map(sort).collect::<Result<Vec<_>, _>>()?;
-                self.metrics.result_ns += start.elapsed().as_nanos() as u64;
-                out.leave_out(rows.left_out);
-                let fetch = fetch.map(|fetch| fetch.saturating_sub(rows.left_out as usize));
-                host::merge(&schema, &runs, keys, fetch, out)?;
-            }
+        let mut rows = Undecided::new(out);
+        let outcome = stage::run(prepared, plan, setting, &mut self.metrics, &mut rows)?;
+        if let (Outcome::Done, Some(Collected { batches, left_out })) = (&outcome, rows.left()) {
+            let start = Instant::now();
+            let sort = |batch| host::sort_ties(batch, keys, EXACT_TEXT_BYTES as usize);
+            let runs = batches.iter().map(sort).collect::<Result<Vec<_>, _>>()?;
+            self.metrics.result_ns += start.elapsed().as_nanos() as u64;
+            out.leave_out(left_out);
+            let fetch = fetch.map(|fetch| fetch.saturating_sub(left_out as usize));
+            host::merge(&schema, &runs, keys, fetch, out)?;
         }
         Ok(outcome)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use kelpie_compile::primitives::reduce::{self, Reduction};
-use kelpie_compile::primitives::{radix, scan, segments, select};
+use kelpie_compile::primitives::{radix, scan, segments, select, ties as ties_kernels};
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Download, Kernel, KernelArgument, QueryStream};
 use kelpie_kir::{Module, Scalar, TypeError, ValidModule, validate};
@@ -52,6 +52,7 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         scan::module(shape, Scalar::U32)?,
         radix::module(shape)?,
         select::module(shape)?,
+        ties_kernels::module()?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
     ])
@@ -68,6 +69,7 @@ enum Family {
     Scan,
     Radix,
     Select,
+    Ties,
 }
 
 /// Modules by shape: they depend on nothing else, and each sort asks for them.
@@ -84,6 +86,7 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
         Family::Scan => scan::module(shape, Scalar::U32),
         Family::Radix => radix::module(shape),
         Family::Select => select::module(shape),
+        Family::Ties => ties_kernels::module(),
     })?);
     MODULES.lock().insert(key, Arc::clone(&module));
     Ok(module)
@@ -144,6 +147,14 @@ impl<'a> Primitives<'a> {
             | select::GATHER_LISTED
             | select::TEXT_COMMON
             | select::TEXT_WORDS => module(&self.shape, Family::Select)?,
+            ties_kernels::SPLIT
+            | ties_kernels::OPEN
+            | ties_kernels::TAKE
+            | ties_kernels::VARYING_IN
+            | ties_kernels::GROUPS
+            | ties_kernels::MOVE
+            | ties_kernels::WRITE
+            | ties_kernels::COMMON_IN => module(&self.shape, Family::Ties)?,
             _ => module(&self.shape, Family::Radix)?,
         };
         let kernel = self.stream.compile_for(&module, name, block_shape(&self.shape))?;
@@ -294,6 +305,7 @@ struct Pass {
 }
 
 mod ranks;
+mod ties;
 pub(crate) use self::ranks::Rows;
 #[cfg(test)]
 mod tests;

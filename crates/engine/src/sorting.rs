@@ -7,8 +7,7 @@ mod tests;
 
 use std::ops::Range;
 
-use kelpie_compile::pipeline::Sorting;
-use kelpie_device::Buffer;
+use kelpie_device::{Buffer, DeviceError};
 
 pub(crate) use self::select::{KeyText, Picked, Selector};
 use crate::error::{EngineError, FallbackReason};
@@ -38,33 +37,41 @@ pub(crate) struct RowOrder {
     /// How many rows come before them.
     pub(crate) start: u64,
     pub(crate) places: Places,
+    /// Whether texts are taken into account: else rows that words do not tell apart are still to be put in order.
+    pub(crate) is_decided: bool,
 }
 
 impl RowOrder {
     /// Nothing.
     pub(crate) fn empty() -> RowOrder {
-        RowOrder { start: 0, places: Places::Host(Vec::new()) }
+        RowOrder { start: 0, places: Places::Host(Vec::new()), is_decided: true }
     }
 }
 
 impl From<Picked> for RowOrder {
     fn from(picked: Picked) -> RowOrder {
-        RowOrder { start: picked.start, places: Places::Host(picked.places) }
+        let Picked { start, places, is_decided } = picked;
+        RowOrder { start, places: Places::Host(places), is_decided }
     }
 }
 
-/// Sorts `rows` rows by their words on the device. What is given of them are those whose ranks are wanted, and those that may
-/// have these ranks where words do not decide.
+/// Sorts `rows` rows by their words and texts on the device. What is given of them are those whose ranks are wanted, and
+/// where that does not decide, those that may have these ranks.
 pub(crate) fn on_device(
-    sorting: &Sorting,
+    texts: &[KeyText],
     primitives: &mut Primitives<'_>,
     words: &[Buffer],
     rows: u64,
     wanted: Range<u64>,
 ) -> Result<RowOrder, EngineError> {
     let Sorted { order, first } = primitives.sort(words, rows)?;
+    let is_decided = match primitives.resolve_ties(&order, words, texts, rows) {
+        // The host compares texts where there is no memory for it here.
+        Err(EngineError::Device(DeviceError::OutOfMemory { .. })) => false,
+        outcome => outcome?,
+    };
     let ranks = match first {
-        _ if sorting.is_exact => wanted,
+        _ if is_decided => wanted,
         Some(first) => {
             let start = if wanted.start == 0 { 0 } else { primitives.start_of_tie(&first, wanted.start)? };
             start..primitives.end_of_tie(&first, wanted.end.max(1) - 1, rows)?
@@ -76,7 +83,7 @@ pub(crate) fn on_device(
         0 => order,
         start => primitives.part_of_order(&order, start, count)?,
     };
-    Ok(RowOrder { start: ranks.start, places: Places::Device(order, count) })
+    Ok(RowOrder { start: ranks.start, places: Places::Device(order, count), is_decided })
 }
 
 /// A number of rows that places of 32 bits can tell apart.

@@ -487,6 +487,27 @@ fn ranks_of_texts_that_are_alike() {
     }
 }
 
+/// All rows, put in order by the device: groups of texts that their words do not tell apart are within longer keys.
+#[test]
+fn orders_of_texts_that_are_alike() {
+    for (device, rows) in [(DeviceChoice::Cpu, 5000), (DeviceChoice::Simt, 120)] {
+        let engine = Engine::new();
+        for kind in 6..12 {
+            let (source, scan) = alike_table(kind, rows);
+            // The text twice, so that what one leaves undecided is decided before the other.
+            let input = project(&scan, &[0, 1, 2, 1]);
+            let batch = source.0[0].project(&[0, 1, 2, 1]).unwrap();
+            for (number, keys) in [&[1][..], &[1, 2], &[2, 1, 0], &[1, 2, 3, 0]].into_iter().enumerate() {
+                let flip = |index: usize| (number + index + kind).is_multiple_of(2);
+                let keys: Vec<_> = keys.iter().map(|key| (*key, flip(*key), flip(key / 2 + 1))).collect();
+                let found =
+                    run(&engine, &sort(&input, &keys, None), &source, &options(device, Some(0))).batch;
+                check(&found, &batch, &keys, None, &format!("{device:?} kind {kind} {keys:?}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn no_rows() {
     let engine = Engine::new();

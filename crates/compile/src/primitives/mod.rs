@@ -1,5 +1,5 @@
-//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, selection by rank, reduction and
-//! reduction of segments. What sorting, sorted relational algebra and partitioning are made of (HorseQC, section 4 and appendix C;
+//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, ties within an order, selection by
+//! rank, reduction and reduction of segments. What sorting, sorted relational algebra and partitioning are made of (HorseQC, section 4 and appendix C;
 //! M-BSP relational algebra).
 //!
 //! Every kernel works on *tiles* of consecutive elements. A tile is one block's; blocks take tiles `grid_dim` apart, so
@@ -10,6 +10,7 @@ pub mod reduce;
 pub mod scan;
 pub mod segments;
 pub mod select;
+pub mod ties;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, Builtin, Scalar, Type};
@@ -18,6 +19,17 @@ use kelpie_kir::{BinaryOp, Builder, Builtin, Scalar, Type};
 fn param(b: &mut Builder, name: &str, ty: impl Into<Type>) -> V {
     let index = b.add_param(name, ty.into());
     b.param(index)
+}
+
+/// Begins a kernel over tiles; its parameters `rows` and `tile_rows`.
+fn begin(b: &mut Builder, name: &str) -> (V, V) {
+    b.begin_kernel(name);
+    (param(b, "rows", Scalar::I64), param(b, "tile_rows", Scalar::I64))
+}
+
+/// Adds a parameter for an array.
+fn array(b: &mut Builder, name: &str, scalar: Scalar) -> V {
+    param(b, name, Type::global(scalar))
 }
 
 /// A builtin as `i64`.

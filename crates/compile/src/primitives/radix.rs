@@ -16,10 +16,10 @@
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{
-    AtomicOp, BinaryOp, Builder, Builtin, Expr, Module, Pointee, Scalar, Scope, Type, TypeError, UnaryOp,
+    AtomicOp, BinaryOp, Builder, Builtin, Expr, Module, Pointee, Scalar, Scope, TypeError, UnaryOp,
 };
 
-use super::{for_chunks, for_elements, for_table, for_tiles, param};
+use super::{array, begin, for_chunks, for_elements, for_table, for_tiles, param};
 use crate::shape::LaunchShape;
 
 /// Bits of a digit.
@@ -46,15 +46,6 @@ pub fn module(shape: &LaunchShape) -> Result<Module, TypeError> {
     count(&mut b, shape);
     scatter(&mut b, shape);
     b.finish()
-}
-
-fn begin(b: &mut Builder, name: &str) -> (V, V) {
-    b.begin_kernel(name);
-    (param(b, "rows", Scalar::I64), param(b, "tile_rows", Scalar::I64))
-}
-
-fn array(b: &mut Builder, name: &str, scalar: Scalar) -> V {
-    param(b, name, Type::global(scalar))
 }
 
 fn iota(b: &mut Builder) {

@@ -20,7 +20,7 @@ use kelpie_kir::{
 };
 
 use super::radix::{DIGITS, digit_of};
-use super::{for_chunks, for_elements, for_table, for_tiles, param};
+use super::{array, begin, for_chunks, for_elements, for_table, for_tiles, param};
 use crate::shape::LaunchShape;
 
 /// Counts keys of a range by a digit.
@@ -48,15 +48,6 @@ pub fn module(shape: &LaunchShape) -> Result<Module, TypeError> {
     text_common(&mut b);
     text_words(&mut b);
     b.finish()
-}
-
-fn begin(b: &mut Builder, name: &str) -> (V, V) {
-    b.begin_kernel(name);
-    (param(b, "rows", Scalar::I64), param(b, "tile_rows", Scalar::I64))
-}
-
-fn array(b: &mut Builder, name: &str, scalar: Scalar) -> V {
-    param(b, name, Type::global(scalar))
 }
 
 /// A range of keys.

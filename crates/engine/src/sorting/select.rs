@@ -52,6 +52,16 @@ pub(crate) struct Picked {
     /// How many rows come before them.
     pub(crate) start: u64,
     pub(crate) places: Vec<u32>,
+    /// They are those that are wanted, and in order: nothing is left to be compared.
+    pub(crate) is_decided: bool,
+}
+
+impl Picked {
+    /// Adds the rows that follow.
+    fn append(&mut self, next: Picked) {
+        self.places.extend(next.places);
+        self.is_decided &= next.is_decided;
+    }
 }
 
 /// What rows are told apart by.
@@ -182,13 +192,13 @@ impl Selector<'_, '_> {
         };
         if middle > 0 {
             let between = range.with_digits(shift, (from + 1, to - 1), middle);
-            picked.places.extend(self.collected(keyed, between, 0..middle)?.places);
+            picked.append(self.collected(keyed, between, 0..middle)?);
         }
         let last = range.with_digits(shift, (to, to), counts[to]);
         let Some(last) = self.within(keyed, last, 0..wanted.end - counts[from] - middle)? else {
             return Ok(None);
         };
-        picked.places.extend(last.places);
+        picked.append(last);
         Ok(Some(picked))
     }
 
@@ -228,7 +238,7 @@ impl Selector<'_, '_> {
                 let rows = self.part(keyed, range, wanted.end - wanted.start)?;
                 let (mut places, _) = self.primitives.to_host(&rows, &[])?;
                 places.truncate((wanted.end - wanted.start) as usize);
-                Ok(Some(Picked { start: wanted.start, places }))
+                Ok(Some(Picked { start: wanted.start, places, is_decided: true }))
             }
         }
     }
@@ -265,9 +275,10 @@ impl Selector<'_, '_> {
         }
         let (places, keys) = self.primitives.to_host(rows, &buffers)?;
         let part = HostPart { keys: &keys, level, word, texts: self.texts };
-        let (ranks, order) = part.ranks(rows.count as usize, wanted.start as usize..wanted.end as usize);
+        let (start, order) = part.ranks(rows.count as usize, wanted.start as usize..wanted.end as usize);
+        let is_decided = !order.windows(2).any(|pair| part.is_undecided(pair[0], pair[1]));
         let places = order.into_iter().filter_map(|row| places.get(row as usize).copied()).collect();
-        Ok(Picked { start: ranks.start as u64, places })
+        Ok(Picked { start: start as u64, places, is_decided })
     }
 }
 
@@ -300,12 +311,12 @@ struct HostPart<'h> {
 }
 
 impl HostPart<'_> {
-    /// Rows in order, and which ranks they have: those that are wanted, and around them all that the keys do not tell from the
+    /// Rows in order, and the rank of the first: those that are wanted, and around them all that the keys do not tell from the
     /// first or the last.
-    fn ranks(&self, count: usize, wanted: Range<usize>) -> (Range<usize>, Vec<u32>) {
+    fn ranks(&self, count: usize, wanted: Range<usize>) -> (usize, Vec<u32>) {
         let wanted = wanted.start.min(count)..wanted.end.min(count);
         let Some(first) = self.keys.first().filter(|_| !wanted.is_empty()) else {
-            return (wanted.start..wanted.start, Vec::new());
+            return (wanted.start, Vec::new());
         };
         let mut order: Vec<(u64, u32)> = first.iter().copied().zip(0..).collect();
         let compare = |a: &(u64, u32), b: &(u64, u32)| {
@@ -325,8 +336,7 @@ impl HostPart<'_> {
         while start > 0 && self.is_undecided(order[start - 1].1, order[start].1) {
             start -= 1;
         }
-        let end = if wanted.end < count { order.len() } else { count };
-        (start..end, order[start..].iter().map(|(_, row)| *row).collect())
+        (start, order[start..].iter().map(|(_, row)| *row).collect())
     }
 
     /// Whether two rows are equal up to a text of which there is more than the keys have.

@@ -188,6 +188,14 @@ fn texts_by_rank() {
                     let what = format!("{} {name} {range:?} {descending}", device.name());
                     let picked =
                         selector.select(rows, range.clone()).unwrap().unwrap_or_else(|| panic!("{what}"));
+                    if picked.is_decided {
+                        assert_eq!(
+                            (picked.start, picked.places.len() as u64),
+                            (range.start, range.end - range.start),
+                            "{what}"
+                        );
+                        assert!(picked.places.is_sorted_by(|a, b| compare(a, b).is_le()), "{what}");
+                    }
                     // No more than what the host may put in order comes beside the wanted rows.
                     let end = picked.start + picked.places.len() as u64;
                     assert!(picked.start <= range.start && end >= range.end, "{what}");

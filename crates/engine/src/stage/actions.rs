@@ -111,7 +111,7 @@ impl Run<'_> {
                 count
             }
         };
-        self.drained.left_out = order.start;
+        (self.drained.left_out, self.drained.is_decided) = (order.start, order.is_decided);
         self.store.set_word(sorting.delivered, delivered)?;
         if let Some(class) = sorting.class {
             self.store.resize(class, delivered.max(self.store.capacity(class)));
@@ -158,7 +158,7 @@ impl Run<'_> {
         }
         match on_host {
             true => Ok(selector.on_host(rows, wanted)?.into()),
-            false => sorting::on_device(sorting, &mut primitives, &words, rows, wanted),
+            false => sorting::on_device(&texts, &mut primitives, &words, rows, wanted),
         }
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct Drained {
     pub wanted: Range<u64>,
     /// How many rows of its order come before those that are made.
     pub left_out: u64,
+    /// Rows that have an order come in it.
+    pub is_decided: bool,
 }
 
 impl Drained {
@@ -74,6 +76,7 @@ impl Drained {
             block_rows: None,
             wanted: 0..u64::MAX,
             left_out: 0,
+            is_decided: false,
         }
     }
 
@@ -156,6 +159,9 @@ impl Run<'_> {
     /// Hands all that is left of the result to `out`.
     pub(super) fn finish(&mut self, out: &mut dyn RowReceiver) -> Result<Reading, EngineError> {
         self.hand_over(out)?;
+        if self.drained.is_decided {
+            out.come_in_order();
+        }
         out.leave_out(self.drained.left_out);
         let mut reading = self.with_reader(|reader| reader.deliver_all(out))?;
         reading += self.drained.reading;

@@ -33,10 +33,13 @@ const TAIL_BITS: u32 = 63;
 const LENGTH_BITS: u32 = 7;
 const HEAD_BYTES: u32 = 8;
 
+/// The bits of a word that ends a text which have the text's length.
+pub const CUT_BITS: u64 = (1 << LENGTH_BITS) - 1;
+
 /// Whether the text that ends in a word is longer than what the words have of it.
 pub fn is_cut(word: u64, descending: bool) -> bool {
     let word = if descending { !word } else { word };
-    word & ((1 << LENGTH_BITS) - 1) == u64::from(EXACT_TEXT_BYTES) + 1
+    word & CUT_BITS == u64::from(EXACT_TEXT_BYTES) + 1
 }
 
 /// One key.
