@@ -4,8 +4,10 @@
 //!
 //! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`).
 //!
-//! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`]).
+//! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`],
+//! `beginning`).
 
+mod beginning;
 mod deliver;
 mod groups;
 mod store;
@@ -55,6 +57,14 @@ impl SortedBy {
         match self {
             SortedBy::Words(words) => words.is_exact(),
             SortedBy::Groups(_) => true,
+        }
+    }
+
+    /// The first key, where it is a text that is no code.
+    fn leading_text(&self) -> Option<&WordKey> {
+        match self {
+            SortedBy::Words(words) => words.leading_text(),
+            SortedBy::Groups(_) => None,
         }
     }
 

@@ -8,6 +8,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
 use super::SortOperator;
+use super::beginning::Beginning;
 use super::top::{self, TopHeap};
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
@@ -56,11 +57,13 @@ impl Sink for SortRows {
         let serial = cx.shape.is_serial();
         let wanted = sort.fetch.filter(|wanted| serial && (1..=top::MAX_ROWS).contains(wanted));
         let heap = wanted.map(|wanted| TopHeap::begin(cx, wanted));
+        let leading = sort.words.leading_text().filter(|_| heap.is_some());
+        let beginning = leading.map(|key| Beginning::begin(cx, key));
         let positional = job.keeps_all && sort.single && heap.is_none();
         if positional {
             sort.count_all(cx, job.rows);
         }
-        Ok(Box::new(SortEmitter { sort, heap, positional, needed: job.needed }))
+        Ok(Box::new(SortEmitter { sort, heap, beginning, positional, needed: job.needed }))
     }
 }
 
@@ -83,6 +86,8 @@ struct SortEmitter<'s> {
     sort: &'s SortOperator,
     /// Bounds the first rows, where only these are wanted.
     heap: Option<TopHeap>,
+    /// What their texts have in common, where these come first among the keys.
+    beginning: Option<Beginning>,
     /// A row's place is its number in the source.
     positional: bool,
     needed: &'s BTreeSet<usize>,
@@ -95,8 +100,16 @@ impl Emitter for SortEmitter<'_> {
             let place = if self.positional { row } else { sort.take(cx) };
             return sort.store(cx, place, None, self.needed);
         };
+        let bounded = self.beginning.as_ref().map(|beginning| beginning.word(cx)).transpose()?.flatten();
+        if let Some((word, always)) = bounded {
+            heap.begin_if_kept(cx, word, false, Some(always));
+            let place = sort.take(cx);
+            sort.store(cx, place, None, self.needed)?;
+            cx.end();
+            return Ok(());
+        }
         let word = sort.words.word(cx, 0)?;
-        heap.begin_if_kept(cx, word, sort.words.is_exact() && sort.words.count() == 1);
+        heap.begin_if_kept(cx, word, sort.words.is_exact() && sort.words.count() == 1, None);
         let place = sort.take(cx);
         sort.store(cx, place, Some(word), self.needed)?;
         cx.end();

@@ -47,13 +47,18 @@ impl TopHeap {
     }
 
     /// Opens `if` for a row that may be among the first: one whose word is below the bound, or equal to it where other
-    /// words may decide (not `exact`), and every row while there are not k. Notes its word.
-    pub fn begin_if_kept(&self, cx: &mut Context<'_>, word: V, exact: bool) {
+    /// words may decide (not `exact`), and every row while there are not k. Notes its word. `always`: a row that has none and
+    /// is kept.
+    pub fn begin_if_kept(&self, cx: &mut Context<'_>, word: V, exact: bool, always: Option<V>) {
         let (bound, kept) = (cx.builder.read(self.bound), cx.builder.read(self.kept));
-        let below = cx.builder.lt(word, bound);
-        let few = cx.builder.lt(kept, self.limit);
+        let (mut below, mut few) = (cx.builder.lt(word, bound), cx.builder.lt(kept, self.limit));
+        if let Some(always) = always {
+            let counts = cx.builder.not(always);
+            (below, few) = (cx.builder.and(below, counts), cx.builder.and(few, counts));
+        }
         let passes = if exact { below } else { cx.builder.compare(CompareOp::Le, word, bound) };
-        let passes = cx.builder.binary(kelpie_kir::BinaryOp::Or, passes, few);
+        let passes = cx.builder.or(passes, few);
+        let passes = always.map_or(passes, |always| cx.builder.or(passes, always));
         cx.begin_if(passes);
         cx.begin_if(few);
         let one = cx.builder.u32(1);

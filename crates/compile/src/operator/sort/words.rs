@@ -138,6 +138,12 @@ impl Words {
         self.texts.is_empty()
     }
 
+    /// The first key, where it is a text that is no code.
+    pub(super) fn leading_text(&self) -> Option<&WordKey> {
+        let text = self.texts.first().filter(|text| text.word == 1)?;
+        Some(&text.key)
+    }
+
     /// The texts among the keys.
     pub(super) fn texts(&self) -> &[WordText] {
         &self.texts
@@ -306,7 +312,13 @@ fn float_bits(cx: &mut Context<'_>, value: V) -> V {
 
 /// Bytes `from..from + count` of a text as a big-endian number, at most 8; 0 beyond its end.
 fn text_bytes(cx: &mut Context<'_>, text: &Text, from: u32, count: u32) -> V {
-    let name = match text.case {
+    let (from, count) = (cx.builder.u32(from), cx.builder.u32(count));
+    bytes_at(cx, text.case, [text.data, text.length, from, count])
+}
+
+/// The same of the bytes and the length of a text, and where to begin and how many bytes to take (`u32`).
+pub(super) fn bytes_at(cx: &mut Context<'_>, case: Case, arguments: [V; 4]) -> V {
+    let name = match case {
         Case::Keep => "sort_bytes",
         Case::Upper => "sort_bytes_upper",
         Case::Lower => "sort_bytes_lower",
@@ -322,12 +334,11 @@ fn text_bytes(cx: &mut Context<'_>, text: &Text, from: u32, count: u32) -> V {
                 ("count", Type::U32),
             ];
             cx.builder.begin_function(name, &params, Some(Scalar::U64.into()));
-            bytes_function(cx, text.case);
+            bytes_function(cx, case);
             cx.builder.end_function()
         }
     };
-    let (from, count) = (cx.builder.u32(from), cx.builder.u32(count));
-    cx.builder.call(function, &[text.data, text.length, from, count])
+    cx.builder.call(function, &arguments)
 }
 
 fn bytes_function(cx: &mut Context<'_>, case: Case) {
