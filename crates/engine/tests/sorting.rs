@@ -253,7 +253,9 @@ fn check(
     let columns: Vec<usize> = keys.iter().map(|key| key.0).collect();
     let mut wanted = rows_of(&expected(batch, keys), &columns);
     wanted.truncate(fetch.unwrap_or(usize::MAX));
-    assert_eq!(rows_of(found, &columns), wanted, "{place}");
+    let found_keys = rows_of(found, &columns);
+    let differs = found_keys.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
+    assert!(found_keys == wanted, "{place}: row {differs:?} of {} and {}", found_keys.len(), wanted.len());
     let all: Vec<usize> = (0..batch.num_columns()).collect();
     let input = rows_of(batch, &all);
     let ids = found.column(0).as_primitive::<arrow::datatypes::Int64Type>();

@@ -277,20 +277,7 @@ fn text_common(b: &mut Builder) {
         let (data, length) = texts.of(b, element);
         let known = b.read(least);
         let end = b.binary(BinaryOp::Min, length, known);
-        let position = b.var_of("position", from);
-        b.begin_loop();
-        let current = b.read(position);
-        let done = b.ge(current, end);
-        b.break_if(done);
-        let (left, right) = (b.offset(first, current), b.offset(data, current));
-        let (left, right) = (b.load(left), b.load(right));
-        let differs = b.ne(left, right);
-        b.break_if(differs);
-        let one = b.u32(1);
-        let next = b.add(current, one);
-        b.assign(position, next);
-        b.end();
-        let same = b.read(position);
+        let same = same_bytes(b, (first, data), from, end);
         b.assign(least, same);
     });
     let least = b.read(least);
@@ -307,8 +294,10 @@ fn text_words(b: &mut Builder) {
     let keys = array(b, "keys", Scalar::U64);
     for_elements(b, rows, tile_rows, |b, element| {
         let (data, length) = texts.of(b, element);
-        let left = b.sub(length, from);
-        let data = b.offset(data, from);
+        // Equal texts may end before what others of them have in common.
+        let start = b.binary(BinaryOp::Min, from, length);
+        let left = b.sub(length, start);
+        let data = b.offset(data, start);
         let none = b.u64(0);
         let bytes = b.var_of("bytes", none);
         let longest = b.u32(ENDS as u32);
@@ -350,6 +339,28 @@ fn text_words(b: &mut Builder) {
         b.store(pointer, key);
     });
     b.end_kernel();
+}
+
+/// The first byte (`u32`) from `from` on in which two texts differ, or `end`: eight at a time, then one by one.
+pub(crate) fn same_bytes(b: &mut Builder, (left, right): (V, V), from: V, end: V) -> V {
+    let position = b.var_of("position", from);
+    for step in [8, 1] {
+        b.begin_loop();
+        let (current, step_bytes) = (b.read(position), b.u32(step));
+        let next = b.add(current, step_bytes);
+        let ends = b.lt(end, next);
+        b.break_if(ends);
+        let (left, right) = (b.offset(left, current), b.offset(right, current));
+        let (left, right) = match step {
+            8 => (b.load_bytes(left), b.load_bytes(right)),
+            _ => (b.load(left), b.load(right)),
+        };
+        let differs = b.ne(left, right);
+        b.break_if(differs);
+        b.assign(position, next);
+        b.end();
+    }
+    b.read(position)
 }
 
 /// Eight bytes that were loaded with the first one lowest, as a number with the first one highest.

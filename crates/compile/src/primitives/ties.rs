@@ -17,6 +17,7 @@ use kelpie_kir::{
     AtomicOp, BinaryOp, Builder, CompareOp, Module, Pointee, Scalar, Scope, Space, Type, TypeError,
 };
 
+use super::select::same_bytes;
 use super::{array, begin, for_elements};
 
 /// Begins groups where keys differ.
@@ -221,20 +222,7 @@ fn common_in(b: &mut Builder) {
         let known = b.read(least);
         let shorter = b.binary(BinaryOp::Min, left_length, right_length);
         let end = b.binary(BinaryOp::Min, shorter, known);
-        let position = b.var_of("position", from);
-        b.begin_loop();
-        let current = b.read(position);
-        let done = b.ge(current, end);
-        b.break_if(done);
-        let (left, right) = (b.offset(left, current), b.offset(right, current));
-        let (left, right) = (b.load(left), b.load(right));
-        let differs = b.ne(left, right);
-        b.break_if(differs);
-        let one = b.u32(1);
-        let next = b.add(current, one);
-        b.assign(position, next);
-        b.end();
-        let same = b.read(position);
+        let same = same_bytes(b, (left, right), from, end);
         // Equal texts have everything in common.
         let longer = b.binary(BinaryOp::Max, left_length, right_length);
         let differ = b.compare(CompareOp::Lt, same, longer);

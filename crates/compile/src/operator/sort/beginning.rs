@@ -8,6 +8,7 @@ use kelpie_kir::{BinaryOp, Pointee, Scalar, Space, Type};
 
 use super::words::{WordKey, bytes_at};
 use crate::context::{Case, Context, Repr, Unsupported};
+use crate::primitives::select::same_bytes;
 
 /// Texts by which a worker finds what they have in common. All of them are kept.
 const FIRST_TEXTS: u32 = 64;
@@ -149,37 +150,14 @@ impl Beginning {
                 let bytes = Type::global(Scalar::U8);
                 let params = [("data", bytes), ("reference", bytes), ("most", Type::U32)];
                 cx.builder.begin_function("same_bytes", &params, Some(Scalar::U32.into()));
-                same_bytes_function(cx);
+                let [data, reference, most] = [0, 1, 2].map(|index| cx.builder.param(index));
+                let zero = cx.builder.u32(0);
+                let same = same_bytes(cx.builder, (data, reference), zero, most);
+                cx.builder.return_value(same);
                 cx.builder.end_function()
             }
         };
         let most = cx.builder.binary(BinaryOp::Min, common, length);
         cx.builder.call(function, &[data, reference, most])
     }
-}
-
-/// The first of `most` bytes in which two texts differ: eight at a time, then one by one.
-fn same_bytes_function(cx: &mut Context<'_>) {
-    let [data, reference, most] = [0, 1, 2].map(|index| cx.builder.param(index));
-    let zero = cx.builder.u32(0);
-    let position = cx.builder.var_of("position", zero);
-    for step in [8, 1] {
-        cx.begin_loop();
-        let b = &mut *cx.builder;
-        let (current, step_bytes) = (b.read(position), b.u32(step));
-        let next = b.add(current, step_bytes);
-        let ends = b.lt(most, next);
-        b.break_if(ends);
-        let (own, other) = (b.offset(data, current), b.offset(reference, current));
-        let (own, other) = match step {
-            8 => (b.load_bytes(own), b.load_bytes(other)),
-            _ => (b.load(own), b.load(other)),
-        };
-        let differs = b.ne(own, other);
-        b.break_if(differs);
-        b.assign(position, next);
-        cx.end();
-    }
-    let position = cx.builder.read(position);
-    cx.builder.return_value(position);
 }

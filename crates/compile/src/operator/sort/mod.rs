@@ -186,8 +186,7 @@ impl SortOperator {
     fn texts(&self) -> Vec<SortedText> {
         let SortedBy::Words(words) = &self.words else { return Vec::new() };
         let text = |text: &WordText| {
-            let column = self.columns.get(text.key.column).filter(|_| self.selects);
-            let stored = column.and_then(StoredColumn::text_states);
+            let stored = self.columns.get(text.key.column).and_then(StoredColumn::text_states);
             SortedText { word: text.word, descending: text.key.descending, stored }
         };
         words.texts().iter().map(text).collect()
