@@ -408,10 +408,10 @@ fn alike(kind: usize, row: usize) -> Option<String> {
     let long = "http://www.example.com/a/long/beginning/that/all/have/";
     match kind {
         // What begins otherwise comes late.
-        12 if row % 1000 > 200 && random % 16 == 0 => {
+        12 if row % 1000 > 200 && random.is_multiple_of(16) => {
             let others =
                 ["", "a", "http://www.example.com/a/lo", "http://x", "zz", "http://www.example.com/a/long/z"];
-            (random % 9 > 0).then(|| others[(random >> 8) as usize % others.len()].to_string())
+            (!random.is_multiple_of(9)).then(|| others[(random >> 8) as usize % others.len()].to_string())
         }
         12 => Some(format!("{long}{random:x}")),
         6.. if row % 8 < 5 => Some(format!("{long}{random:x}")),
