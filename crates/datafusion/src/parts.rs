@@ -50,9 +50,13 @@ impl Parts {
         Parts { data: PartsData::Batches(pieces), rows }
     }
 
-    /// Of the files of a scan, with the footers at hand.
-    pub(crate) fn of_files(config: &FileScanConfig, footers: &FileMetadataCache, threads: usize) -> Parts {
-        if let Some(parts) = by_rows(config, footers, threads) {
+    /// Of the files of a scan; with the footers at hand, if all rows are wanted.
+    pub(crate) fn of_files(
+        config: &FileScanConfig,
+        footers: Option<&FileMetadataCache>,
+        threads: usize,
+    ) -> Parts {
+        if let Some(parts) = footers.and_then(|footers| by_rows(config, footers, threads)) {
             return parts;
         }
         let groups = match can_split(config) {
@@ -301,7 +305,7 @@ mod tests {
             .with_preserve_order(true)
             .build();
         for threads in [1, 2, 7] {
-            let parts = Parts::of_files(&config, footers.as_ref(), threads);
+            let parts = Parts::of_files(&config, Some(footers.as_ref()), threads);
             let rows = parts.rows.clone().expect("they are counted");
             // 620,000 rows are worth four parts.
             assert_eq!(rows.len(), [0, 2, 4, 0, 0, 0, 0, 4][threads], "{rows:?}");

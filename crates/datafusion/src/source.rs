@@ -349,7 +349,9 @@ impl BoundTable {
                 Data::Memory(partitions) => Parts::of_batches(partitions, threads),
                 Data::Files(config) => {
                     let footers = self.context.runtime_env().cache_manager.get_file_metadata_cache();
-                    Parts::of_files(config, footers.as_ref(), threads)
+                    // A narrowed table leaves out row groups and pages by itself.
+                    let footers = Some(footers.as_ref()).filter(|_| self.table.conditions.is_empty());
+                    Parts::of_files(config, footers, threads)
                 }
             }
         })
