@@ -1,8 +1,9 @@
 //! How a table's rows are shared out among threads.
 //!
-//! Where the footers of Parquet files are at hand (DataFusion keeps those that it has read for its statistics), parts are rows:
-//! about as many for each thread wherever row groups begin, and it is known before they are read which rows they are. A reader
-//! skips the pages that come before its rows, but reads a dictionary again. Other files are cut into ranges of bytes.
+//! Where the footers of Parquet files are at hand (DataFusion keeps those that it has read for its statistics), parts are rows,
+//! and it is known before they are read which: whole row groups as long as every thread gets as many, then even parts of what is
+//! left, so that all threads end together. A reader skips the pages that come before its rows, but reads a dictionary again.
+//! Other files are cut into ranges of bytes.
 
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::listing::PartitionedFile;
@@ -23,8 +24,6 @@ const SMALLEST_SPLIT_CSV: usize = 10 << 20;
 const PIECE_ROWS: usize = 1 << 16;
 /// Rows of a part of Parquet files at least: reading a dictionary again is a small part of reading them.
 const SMALLEST_PART_ROWS: u64 = 1 << 17;
-/// Parts of Parquet files a thread: who is held up leaves some to others.
-const PARTS_A_THREAD: usize = 2;
 
 /// A table's rows by partition, in order.
 #[derive(Debug)]
@@ -137,7 +136,7 @@ fn by_rows(config: &FileScanConfig, footers: &FileMetadataCache, threads: usize)
     let row_groups = row_groups.collect::<Option<Vec<Vec<u64>>>>()?;
     let rows_of_files: Vec<u64> = row_groups.iter().map(|rows| rows.iter().sum()).collect();
     let rows: u64 = rows_of_files.iter().sum();
-    let most = usize::try_from(rows / SMALLEST_PART_ROWS).ok()?.clamp(1, threads * PARTS_A_THREAD);
+    let most = usize::try_from(rows / SMALLEST_PART_ROWS).ok()?.clamp(1, threads);
     let bounds = bounds(&row_groups.concat(), parts_of_bytes(config, most));
     let part = |bounds: &[u64]| {
         let &[first, end] = bounds else { return FileGroup::default() };
@@ -163,7 +162,7 @@ fn row_groups(file: &PartitionedFile, footers: &FileMetadataCache) -> Option<Vec
 }
 
 /// Where about equal parts of all rows begin, and the last one ends: where a row group does, if one does nearby.
-fn bounds(row_groups: &[u64], parts: usize) -> Vec<u64> {
+fn even_bounds(row_groups: &[u64], parts: usize) -> Vec<u64> {
     let ends = row_groups.iter().scan(0, |end, rows| {
         *end += rows;
         Some(*end)
@@ -182,6 +181,35 @@ fn bounds(row_groups: &[u64], parts: usize) -> Vec<u64> {
     let mut bounds: Vec<u64> = [0].into_iter().chain((1..parts).map(bound)).chain([rows]).collect();
     bounds.dedup();
     // A table without rows has one part too.
+    if bounds.len() < 2 { vec![0, rows] } else { bounds }
+}
+
+/// Where parts begin, and the last one ends: as many rounds of whole row groups as go round, then the rest in even parts.
+fn bounds(row_groups: &[u64], threads: usize) -> Vec<u64> {
+    let rows: u64 = row_groups.iter().sum();
+    let share = rows / threads as u64;
+    let largest = row_groups.iter().copied().max().unwrap_or(0);
+    let most = largest.max(share / 2);
+    // Ends of parts of whole row groups, and of how many row groups.
+    let mut ends: Vec<(u64, usize)> = Vec::new();
+    let (mut first, mut end) = (0, 0);
+    for (at, group) in row_groups.iter().enumerate() {
+        if end - first + group > most && end > first {
+            ends.push((end, at));
+            first = end;
+        }
+        end += group;
+    }
+    ends.push((end, row_groups.len()));
+    let whole = if largest > share { 0 } else { ends.len() / threads * threads };
+    ends.truncate(whole);
+    let (end, at) = ends.last().copied().unwrap_or((0, 0));
+    let rest = row_groups.get(at..).unwrap_or(&[]);
+    let rest_rows = rows - end;
+    let parts = usize::try_from(rest_rows / SMALLEST_PART_ROWS).unwrap_or(threads).clamp(1, threads);
+    let rest = even_bounds(rest, parts).into_iter().map(|bound| end + bound);
+    let mut bounds: Vec<u64> = [0].into_iter().chain(ends.iter().map(|(end, _)| *end)).chain(rest).collect();
+    bounds.dedup();
     if bounds.len() < 2 { vec![0, rows] } else { bounds }
 }
 
@@ -228,16 +256,16 @@ mod tests {
 
     #[test]
     fn parts_are_even_and_begin_with_row_groups_nearby() {
-        assert_eq!(bounds(&[], 4), [0, 0]);
-        assert_eq!(bounds(&[0, 0], 4), [0, 0]);
-        assert_eq!(bounds(&[5], 1), [0, 5]);
-        assert_eq!(bounds(&[100], 4), [0, 25, 50, 75, 100]);
-        assert_eq!(bounds(&[26, 22, 52], 4), [0, 26, 48, 75, 100], "ends of row groups are near");
-        assert_eq!(bounds(&[20, 80], 2), [0, 50, 100]);
-        assert_eq!(bounds(&[1], 3), [0, 1]);
-        assert_eq!(bounds(&[u64::MAX / 2, u64::MAX / 2], 2), [0, u64::MAX / 2, u64::MAX - 1]);
+        assert_eq!(even_bounds(&[], 4), [0, 0]);
+        assert_eq!(even_bounds(&[0, 0], 4), [0, 0]);
+        assert_eq!(even_bounds(&[5], 1), [0, 5]);
+        assert_eq!(even_bounds(&[100], 4), [0, 25, 50, 75, 100]);
+        assert_eq!(even_bounds(&[26, 22, 52], 4), [0, 26, 48, 75, 100], "ends of row groups are near");
+        assert_eq!(even_bounds(&[20, 80], 2), [0, 50, 100]);
+        assert_eq!(even_bounds(&[1], 3), [0, 1]);
+        assert_eq!(even_bounds(&[u64::MAX / 2, u64::MAX / 2], 2), [0, u64::MAX / 2, u64::MAX - 1]);
         for (groups, parts) in [(20, 16), (20, 32), (7, 3), (160, 16), (3, 40)] {
-            let bounds = bounds(&vec![1 << 20; groups], parts);
+            let bounds = even_bounds(&vec![1 << 20; groups], parts);
             let sizes: Vec<u64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
             let even = ((groups << 20) / parts) as u64;
             assert_eq!(sizes.iter().sum::<u64>(), (groups << 20) as u64);
@@ -245,6 +273,36 @@ mod tests {
                 sizes.iter().all(|size| size.abs_diff(even) <= even / 4 + 1),
                 "{groups} {parts} {sizes:?}"
             );
+        }
+    }
+
+    #[test]
+    fn whole_row_groups_go_first_and_the_rest_is_even() {
+        let sizes = |groups: &[u64], threads: usize| -> Vec<u64> {
+            let bounds = bounds(groups, threads);
+            bounds.windows(2).map(|pair| pair[1] - pair[0]).collect()
+        };
+        assert_eq!(sizes(&[], 4), [0]);
+        assert_eq!(sizes(&[0, 0], 4), [0]);
+        assert_eq!(sizes(&[7], 4), [7]);
+        let million = 1 << 20;
+        let whole = vec![million; 16];
+        assert_eq!(sizes(&[million; 16], 16), whole);
+        assert_eq!(sizes(&[million; 20], 16), [whole.clone(), vec![million / 4; 16]].concat());
+        assert_eq!(sizes(&[million; 60], 16), [vec![million; 48], vec![million * 3 / 4; 16]].concat());
+        assert_eq!(sizes(&[million; 3], 2), [million, million, million / 2, million / 2]);
+        // Fewer row groups than threads, and one that is too large.
+        assert_eq!(sizes(&[million; 4], 16), vec![million / 4; 16]);
+        assert_eq!(sizes(&[8 * million, million, million], 2), [5 * million, 5 * million]);
+        // Small ones are gathered.
+        let small = sizes(&[20_000; 1000], 16);
+        assert!(small.iter().all(|rows| *rows <= 640_000) && small.len() <= 34, "{small:?}");
+        assert_eq!(small.iter().sum::<u64>(), 20_000_000);
+        for threads in 1..20 {
+            let groups: Vec<u64> = (0..57).map(|n| n * 7919 % 200_000).collect();
+            let sizes = sizes(&groups, threads);
+            assert_eq!(sizes.iter().sum::<u64>(), groups.iter().sum::<u64>());
+            assert!(sizes.len() <= 5 * threads, "{threads}: {sizes:?}");
         }
     }
 
@@ -307,8 +365,7 @@ mod tests {
         for threads in [1, 2, 7] {
             let parts = Parts::of_files(&config, Some(footers.as_ref()), threads);
             let rows = parts.rows.clone().expect("they are counted");
-            // 620,000 rows are worth four parts.
-            assert_eq!(rows.len(), [0, 2, 4, 0, 0, 0, 0, 4][threads], "{rows:?}");
+            assert_eq!(rows.len(), [0, 3, 4, 0, 0, 0, 0, 4][threads], "{rows:?}");
             let PartsData::Files(groups) = parts.data else { panic!("files") };
             let config = FileScanConfigBuilder::from(config.clone()).with_file_groups(groups).build();
             let scan = DataSourceExec::from_data_source(config);
