@@ -225,8 +225,6 @@ pub trait Device: Send + Sync + Debug {
     /// Memory of the host that this device's kernels address too, outside of the budget: for data that has no room on
     /// the device.
     fn allocate_host(&self, bytes: usize) -> Result<Buffer, DeviceError>;
-    /// Large copies from the host will follow soon: makes what they need meanwhile.
-    fn expect_uploads(&self) {}
     /// Copies from the host.
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError>;
     /// Copies to the host.

@@ -240,10 +240,6 @@ impl Device for CudaDevice {
         Ok(Arc::new(self.pool.allocate_host(bytes)?))
     }
 
-    fn expect_uploads(&self) {
-        self.staging.make_ready();
-    }
-
     fn upload(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         let target = self.range("a copy to the device", buffer, offset, data.len())?;
         if let Some((target, _alone)) = self.host_part(buffer, offset) {

@@ -11,8 +11,8 @@ use super::stream::{Event, Pinned, Stream};
 use crate::DeviceError;
 
 /// Bytes of one pinned buffer. Large enough that the copy's start costs nothing, small enough to overlap soon; and the system
-/// takes milliseconds to pin ten times as much, which a process's first query waits for.
-const CHUNK_BYTES: usize = 4 << 20;
+/// takes half a millisecond to pin a megabyte, in which no other thread of the process can map memory.
+const CHUNK_BYTES: usize = 2 << 20;
 /// Pairs of buffers, and so copies at the same time. More threads wait: pinned memory is taken from everybody.
 const MAX_PAIRS: usize = 4;
 
@@ -55,13 +55,15 @@ impl Pair {
 }
 
 impl Staging {
-    /// No pair yet: the first copy makes one.
+    /// With all pairs, where memory can be pinned: threads that read a first column would wait for that.
     pub fn new(context: Arc<Context>) -> Staging {
-        Staging { context, state: Mutex::default(), returned: Condvar::new() }
+        let staging = Staging { context, state: Mutex::default(), returned: Condvar::new() };
+        staging.make_ready();
+        staging
     }
 
-    /// Makes all pairs that are not there yet: the system takes milliseconds to pin a buffer's memory.
-    pub fn make_ready(&self) {
+    /// Makes all pairs that are not there yet.
+    fn make_ready(&self) {
         loop {
             let mut state = self.state.lock();
             if state.made >= MAX_PAIRS {

@@ -2,7 +2,6 @@
 //! of the table is already narrow.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -351,13 +350,7 @@ pub(super) fn read(
     let consumer = |partition, batch| {
         reader.take(partition, batch).inspect_err(|_| rejected.store(true, Ordering::Relaxed))
     };
-    thread::scope(|scope| {
-        if glance::rows_before(rows).is_some() {
-            // Where there is no thread for it, the first copies take longer.
-            let _ = thread::Builder::new().spawn_scoped(scope, || device.expect_uploads());
-        }
-        source.read(columns, &consumer, cancel)
-    })?;
+    source.read(columns, &consumer, cancel)?;
     reader.clock.charge(split);
     if cancel.is_cancelled() {
         return Err(EngineError::Cancelled);
