@@ -1,12 +1,18 @@
 //! Work on all cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use kelpie_engine::EngineError;
 
 use crate::derived::sharing::Sharing;
+
+/// Cores that this process may use. Asked of the system once: it answers from several files, which takes longer than a small query.
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, |n| n.get()))
+}
 
 /// One thread a core takes partition after partition; the first error stops all. Threads that find none left, where there is
 /// something to share all cores, help those that read.
@@ -15,7 +21,7 @@ pub(crate) fn on_all_cores(
     read: &(dyn Fn(usize) -> Result<(), EngineError> + Sync),
     sharing: Option<&Sharing<'_>>,
 ) -> Result<(), EngineError> {
-    let cores = thread::available_parallelism().map_or(1, |n| n.get());
+    let cores = cores();
     let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
     let fail = |error| {
         next.store(partitions, Ordering::Relaxed);

@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
@@ -22,7 +21,7 @@ use kelpie_engine::source::{BatchConsumer, ColumnKey, Expected, Lease};
 use kelpie_engine::{CancelToken, EngineError, TableSource};
 use tokio::runtime::Handle;
 
-use crate::cores::on_all_cores;
+use crate::cores::{cores, on_all_cores};
 use crate::derived::Derived;
 use crate::derived::reading::{Reading, pruning};
 use crate::derived::sharing::Sharing;
@@ -344,7 +343,7 @@ fn check(cancel: &CancelToken) -> Result<(), EngineError> {
 impl BoundTable {
     fn parts(&self) -> &Parts {
         self.parts.get_or_init(|| {
-            let threads = thread::available_parallelism().map_or(1, |n| n.get());
+            let threads = cores();
             match &self.table.data {
                 Data::Memory(partitions) => Parts::of_batches(partitions, threads),
                 Data::Files(config) => {

@@ -84,6 +84,12 @@ impl std::fmt::Debug for SessionSlot {
     }
 }
 
+/// The files that a table was made of, where it is one of local files.
+pub(crate) fn made_of(table: &dyn TableProvider) -> Option<&[DataFile]> {
+    let table: &dyn Any = table;
+    table.downcast_ref::<LocalTable>().map(|table| table.made_of.as_slice())
+}
+
 /// The files that a table would read now, where it is one of local files.
 pub(crate) fn listed_now(table: &dyn TableProvider) -> Option<Result<Vec<DataFile>>> {
     let table: &dyn Any = table;
@@ -97,10 +103,9 @@ struct LocalEntry {
     made: tokio::sync::Mutex<Option<Made>>,
 }
 
-/// A table, and what it was made of.
+/// A table, and how it was made.
 #[derive(Debug)]
 struct Made {
-    files: Vec<DataFile>,
     infer_rows: Option<usize>,
     table: Arc<LocalTable>,
 }
@@ -118,13 +123,14 @@ impl LocalEntry {
         let mut made = self.made.lock().await;
         let files = self.source.files()?;
         let infer_rows = session.ask(|state| KelpieOptions::of(state.config_options()).infer_rows)?;
-        let current = made.as_ref().filter(|made| made.files == files && made.infer_rows == infer_rows);
+        let is_current = |made: &&Made| made.table.made_of == files && made.infer_rows == infer_rows;
+        let current = made.as_ref().filter(is_current);
         if let Some(made) = current {
             return Ok(Arc::clone(&made.table) as _);
         }
         let state = session.ask(SessionState::clone)?;
         let table = Arc::new(LocalTable::of(&state, &self.source, &files, infer_rows).await?);
-        *made = Some(Made { files, infer_rows, table: Arc::clone(&table) });
+        *made = Some(Made { infer_rows, table: Arc::clone(&table) });
         Ok(table)
     }
 }

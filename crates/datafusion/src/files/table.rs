@@ -33,6 +33,8 @@ use crate::clock::timed_future;
 #[derive(Debug)]
 pub(super) struct LocalTable {
     pub source: Source,
+    /// The files that it was made of.
+    pub made_of: Vec<DataFile>,
     pub reader: Arc<dyn FileFormat>,
     /// The columns that names of folders give.
     pub partitions: Vec<(String, DataType)>,
@@ -99,6 +101,7 @@ impl LocalTable {
         let listing = listing(source, &reader, &partitions, &file_schema, &statistics, files)?;
         Ok(LocalTable {
             source: source.clone(),
+            made_of: files.to_vec(),
             reader,
             partitions,
             file_schema,
