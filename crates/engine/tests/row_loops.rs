@@ -346,3 +346,50 @@ fn blocks_begin_anywhere() {
         }
     }
 }
+
+/// Rows whose key is beyond the bounds of a build side are not selected: what the join gives is the same. Build sides that
+/// filters have narrowed to a few keys, to one, to none; keys of all types, signs and bases, with NULLs.
+#[test]
+fn windows_of_keys_give_what_looking_up_gives() {
+    let (engine, mut random, mut windows) = (Engine::new(), Random(5), 0);
+    let sources = [table(3001), table(77), table(8)];
+    for query in 0..240 {
+        let key = random.pick(&[0, 2, 3, 4, 4, 5, 6, 6, 6, 7]);
+        let narrow = |random: &mut Random| {
+            let ops = [CompareOp::Lt, CompareOp::Ge, CompareOp::Eq];
+            let op = random.pick(&ops);
+            let limit = constant(random, &fields()[key].data_type);
+            boolean(ExprKind::Compare(op, Box::new(column(key)), Box::new(limit)))
+        };
+        let (a, b) = (narrow(&mut random), narrow(&mut random));
+        let predicate = boolean(ExprKind::And(Box::new(a), Box::new(b)));
+        let build = Plan::Filter { input: Box::new(scan()), predicate };
+        let kind = random.pick(&[
+            JoinKind::Inner,
+            JoinKind::ProbeSemi,
+            JoinKind::ProbeAnti,
+            JoinKind::ProbeOuter,
+            JoinKind::BuildSemi,
+        ]);
+        let probe = filter(&mut random);
+        let joined = join(kind, build, probe, &[(key, key)], false);
+        let plan =
+            aggregate(joined, &[], &[(AggregateFunction::Count, None), (AggregateFunction::Sum, Some(4))]);
+        let source = &sources[query % sources.len()];
+        let (device, threads) = (DeviceChoice::Cpu, Some(2));
+        let base = QueryOptions { device, threads, ..QueryOptions::default() };
+        let with = |row_loop: &str, window: &str| {
+            let mut variants = forced(row_loop);
+            variants.set("key_windows", window).expect("an axis and its value");
+            QueryOptions { variants, ..base.clone() }
+        };
+        let expected = outcome(&engine, &plan, source, &with("single", "off"));
+        let options = with("selected", "on");
+        assert_eq!(outcome(&engine, &plan, source, &options), expected, "query {query}: {plan:?}");
+        if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &options) {
+            let took = |choice: &kelpie_engine::Choice| choice.axis.name == "key_windows";
+            windows += usize::from(output.metrics.variants.iter().any(took));
+        }
+    }
+    assert!(windows >= 40, "{windows}");
+}

@@ -14,6 +14,7 @@ mod speculation;
 mod tests;
 mod variants;
 mod wide;
+mod windows;
 
 pub use self::check::check;
 pub use crate::choices::Choices;

@@ -6,6 +6,7 @@ use kelpie_kir::{BinaryOp, Scalar};
 
 use super::body::Body;
 use super::row::{Pass, for_range};
+use super::windows::Window;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::table::places::Dense;
@@ -44,6 +45,7 @@ impl Body<'_> {
         selection: V,
         use_batch: &mut dyn FnMut(&mut Context<'_>, &Batch) -> Result<(), Unsupported>,
     ) -> Result<(), Unsupported> {
+        let windows = self.variants.windows.iter().map(|prune| Window::begin(cx, prune)).collect::<Vec<_>>();
         let batch = cx.builder.var_of("batch", start);
         cx.begin_loop();
         let from = cx.builder.read(batch);
@@ -55,7 +57,7 @@ impl Body<'_> {
         let none = cx.builder.i64(0);
         let selected = cx.builder.var_of("selected", none);
         match &self.variants.wide_filters {
-            Some(filters) => self.select_wide(cx, filters, (from, to), (selection, selected))?,
+            Some(filters) => self.select_wide(cx, (filters, &windows), (from, to), (selection, selected))?,
             None => {
                 for_range(cx, "row", from, to, |cx, row| self.select(cx, row, from, selection, selected))?
             }

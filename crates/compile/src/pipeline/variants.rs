@@ -10,10 +10,11 @@ use super::wide::{WideFilters, supports_all};
 use crate::context::Unsupported;
 use crate::operator::filter::Filter;
 use crate::operator::roles::Job;
+use crate::program::Prune;
 use crate::shape::LaunchShape;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
-use crate::variant::axes::{MorselRows, Predication, RowLoop, SelectionRows, WritePlaces};
+use crate::variant::axes::{KeyWindows, MorselRows, Predication, RowLoop, SelectionRows, WritePlaces};
 use crate::{MicroModel, Resolution};
 
 /// What was chosen for a pipeline.
@@ -25,6 +26,8 @@ pub(super) struct ChunkVariants<'a> {
     /// Every row of a table comes to the sink.
     pub keeps_all: bool,
     pub row_loop: RowLoop,
+    /// Keys that are compared with the bounds of finished build sides where a selection vector is made.
+    pub windows: Vec<Prune>,
     /// The filters' part for wide rows, which makes the selection vector, where there is one.
     pub wide_filters: Option<WideFilters>,
     pub selection: SelectionRows,
@@ -64,6 +67,7 @@ impl<'a> ChunkVariants<'a> {
             None => flags = facts.predication(&speculation)?,
         }
         let (row_loop, wide_filters) = facts.row_loop(&speculation, places, is_counted)?;
+        let windows = facts.windows(wide_filters.is_some())?;
         let (mut selection, mut morsel) = (SelectionRows(1024), MorselRows(65536));
         let chooser = environment.chooser;
         if places == WritePlaces::Selection || row_loop == RowLoop::Selected {
@@ -84,6 +88,7 @@ impl<'a> ChunkVariants<'a> {
             places,
             keeps_all,
             row_loop,
+            windows,
             wide_filters,
             selection,
             morsel,
@@ -192,6 +197,17 @@ impl Facts<'_> {
             _ => Ok(()),
         })?;
         Ok((chosen, filters.ok().filter(|_| chosen == RowLoop::Selected)))
+    }
+
+    /// The keys that are compared with bounds of build sides where rows are selected several at once.
+    fn windows(&self, are_selected: bool) -> Result<Vec<Prune>, Unsupported> {
+        let prunes = &self.pipeline.prunes;
+        if prunes.is_empty() || !are_selected {
+            return Ok(Vec::new());
+        }
+        let rule = (KeyWindows::On, "comparing several keys costs less than looking one up");
+        let chosen = self.environment.chooser.choose(self.site, rule, |_| Ok(()))?;
+        Ok(if chosen == KeyWindows::On { prunes.clone() } else { Vec::new() })
     }
 
     /// Whether rows come with a flag to a sink that does more than to write densely: that saves a branch which a processor

@@ -8,6 +8,7 @@ use super::Pipeline;
 use super::body::Body;
 use super::row::for_range;
 use super::speculation::Speculation;
+use super::windows::Window;
 use crate::context::{Context, Unsupported, WIDE_ROWS};
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
@@ -86,9 +87,18 @@ impl WideFilters {
     }
 
     /// Binds the row and computes the part for wide rows of all conditions, over a wide row or a single one: a mask or `bool`.
-    fn passes(&self, cx: &mut Context<'_>, pipeline: &Pipeline, row: V) -> Result<V, Unsupported> {
+    ///
+    /// The windows of keys are left out for single ones: they only spare looking up what is not there.
+    fn passes(
+        &self,
+        cx: &mut Context<'_>,
+        pipeline: &Pipeline,
+        (row, windows): (V, &[Window]),
+    ) -> Result<V, Unsupported> {
         pipeline.source.bind(cx, row)?;
-        let mut passes = None;
+        let windows = if cx.wide().is_some() { windows } else { &[] };
+        let within = windows.iter().filter_map(|window| window.holds(cx)).collect::<Vec<_>>();
+        let mut passes = within.into_iter().reduce(|a, b| cx.builder.and(a, b));
         for (parts, step) in self.parts.iter().zip(&pipeline.steps) {
             if let Some(exprs) = step.projection() {
                 cx.push_projection(exprs);
@@ -238,7 +248,7 @@ impl Body<'_> {
     pub(super) fn select_wide(
         &self,
         cx: &mut Context<'_>,
-        filters: &WideFilters,
+        (filters, windows): (&WideFilters, &[Window]),
         (from, to): (V, V),
         (selection, selected): (V, Var),
     ) -> Result<(), Unsupported> {
@@ -247,7 +257,7 @@ impl Body<'_> {
             if is_wide {
                 cx.begin_wide();
             }
-            let passes = filters.passes(cx, self.pipeline, row);
+            let passes = filters.passes(cx, self.pipeline, (row, windows));
             cx.end_wide();
             let passes = passes?;
             let b = &mut *cx.builder;

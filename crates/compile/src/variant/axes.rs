@@ -208,6 +208,17 @@ axis!(
     }
 );
 
+axis!(
+    /// Whether keys are compared with the bounds of a build side where a selection vector is made: `pipeline/windows`.
+    KeyWindows, "key_windows", Chunk, "whether keys beyond a build side's bounds are not selected",
+    {
+        /// They are compared.
+        On = "on",
+        /// They are not.
+        Off = "off",
+    }
+);
+
 numbers!(
     /// How full a hash table may be: `operator/aggregate/hash`, `table/probing`.
     SlotFill, "slot_fill", Plan, "percent of a hash table's slots that may be taken",
@@ -271,6 +282,7 @@ pub const ALL: &[Axis] = &[
     RowLoop::AXIS,
     GroupOrder::AXIS,
     CountPlaces::AXIS,
+    KeyWindows::AXIS,
     SlotFill::AXIS,
     SelectionRows::AXIS,
     MorselRows::AXIS,
