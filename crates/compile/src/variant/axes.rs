@@ -226,6 +226,12 @@ numbers!(
 );
 
 numbers!(
+    /// Groups of which a block keeps sums in its own memory: `operator/aggregate/near`.
+    NearGroups, "near_groups", Plan, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
+    [0 = "0", 256 = "256", 1024 = "1024", 4096 = "4096"]
+);
+
+numbers!(
     /// Rows of a batch of a CPU's worker, whose selection vector should stay in the first-level cache: `pipeline/selection`.
     SelectionRows, "selection_rows", Chunk, "rows for which a CPU's worker makes one selection vector",
     [256 = "256", 1024 = "1024", 4096 = "4096"]
@@ -272,6 +278,7 @@ pub const ALL: &[Axis] = &[
     Placement::AXIS,
     SingleSum::AXIS,
     SegmentSum::AXIS,
+    NearGroups::AXIS,
     IndexForm::AXIS,
     IndexRows::AXIS,
     Pruning::AXIS,

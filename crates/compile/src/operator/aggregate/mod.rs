@@ -24,6 +24,7 @@ mod functions;
 mod groups;
 mod hash;
 mod hashed;
+mod near;
 mod reading;
 mod reduce;
 mod segments;
@@ -42,6 +43,7 @@ use self::cells::combine_memory;
 use self::distinct::DistinctSet;
 use self::functions::Cells;
 use self::groups::GroupTable;
+use self::near::NearCopies;
 pub(crate) use self::reduce::ReduceSums;
 use self::segments::Segments;
 use self::single::SingleGroup;
@@ -70,6 +72,7 @@ pub struct AggregateOperator {
     /// One an argument of [`Cells::distinct`].
     sets: Vec<DistinctSet>,
     segments: Option<Segments>,
+    near: Option<NearCopies>,
 }
 
 /// What an aggregation knows of its input.
@@ -108,6 +111,9 @@ impl fmt::Display for AggregateOperator {
         if let Some(segments) = &self.segments {
             write!(f, ", {}", segments.place())?;
         }
+        if self.near.is_some() {
+            f.write_str(", near copies")?;
+        }
         match self.sets.len() {
             0 => f.write_str(")"),
             1 => f.write_str(", distinct values)"),
@@ -137,7 +143,9 @@ impl AggregateOperator {
         let sets = sets.collect::<Result<_, _>>()?;
         let groups = groups_known(&key_columns).min(row_bound);
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
-        Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, segments })
+        let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
+        let near = if has_near { NearCopies::plan(&cells, row_bound, input.site, on)? } else { None };
+        Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, segments, near })
     }
 
     /// What is known of the result's columns: keys, then aggregates.

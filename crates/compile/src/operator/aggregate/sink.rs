@@ -8,7 +8,9 @@ use kelpie_kir::builder::V;
 
 use super::cells::CellOp;
 use super::extremes::keep_better;
+use super::functions::Cells;
 use super::groups::{GroupEmitter, Located};
+use super::near::NearTable;
 use super::segments::Round;
 use super::{AggregateOperator, distinct};
 use crate::context::{Context, Unsupported};
@@ -71,12 +73,14 @@ impl Sink for AddToGroups {
         cx: &mut Context<'_>,
         job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        let AggregateOperator { cells, table, segments, .. } = &*self.0;
+        let AggregateOperator { cells, table, segments, near, .. } = &*self.0;
         // Rows that come sorted have their texts stored.
         if segments.is_none() && cells.cells.iter().any(|cell| !cell.op.is_plain()) {
             cx.declare_scratch();
         }
         let groups = table.begin(cx, cells, job.thread_rows);
+        let near = near.map(|near| near.begin(cx, cells));
+        let groups = Adder { groups, near, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
         let strides = job.flags && !job.wide && !cx.shape.is_serial();
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
@@ -87,12 +91,41 @@ impl Sink for AddToGroups {
 /// An aggregation in one kernel.
 struct AggregateEmitter<'s> {
     plan: &'s AggregateOperator,
-    groups: Box<dyn GroupEmitter + 's>,
+    groups: Adder<'s>,
     /// What neighbours have for the same groups, where they add it up before.
     round: Option<Round>,
     /// Rows that a thread prepares before it adds the first to its group: their loads are in flight together.
     rows_at_once: i64,
     prepared: Vec<PreparedRow>,
+}
+
+/// The groups in one kernel, and near copies of some.
+struct Adder<'s> {
+    groups: Box<dyn GroupEmitter + 's>,
+    near: Option<NearTable>,
+    cells: &'s Cells,
+}
+
+impl Adder<'_> {
+    /// Adds contributions to the group in `slot`, or to its near copy.
+    fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
+        match (&self.near, slot) {
+            (Some(near), Some(slot)) => near.add(cx, self.cells, slot, values, &self.far()),
+            _ => self.groups.add(cx, slot, values),
+        }
+    }
+
+    /// After the last row.
+    fn end(&self, cx: &mut Context<'_>) {
+        if let Some(near) = &self.near {
+            near.end(cx, self.cells, &self.far());
+        }
+        self.groups.end(cx);
+    }
+
+    fn far(&self) -> impl Fn(&mut Context<'_>, V, &[Vec<V>]) {
+        |cx, slot, values| self.groups.add(cx, Some(slot), values)
+    }
 }
 
 /// A row that was prepared: the slot of its group where there are several, and its contribution to each cell (the cell's
@@ -121,8 +154,8 @@ impl Emitter for AggregateEmitter<'_> {
             cx.clear_scratch();
         }
         let (plan, rows_at_once) = (self.plan, self.rows_at_once);
-        let (groups, round, prepared) = (&*self.groups, &self.round, &mut self.prepared);
-        groups.locate(cx, &plan.keys, flow, &mut |cx, located| {
+        let (groups, round, prepared) = (&self.groups, &self.round, &mut self.prepared);
+        groups.groups.locate(cx, &plan.keys, flow, &mut |cx, located| {
             let row = prepare(cx, plan, located)?;
             match rows_at_once {
                 1 => add(cx, plan, (groups, round.as_ref()), &row),
@@ -135,7 +168,7 @@ impl Emitter for AggregateEmitter<'_> {
     }
 
     fn end_round(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        let (groups, cells) = (&*self.groups, &self.plan.cells);
+        let (groups, cells) = (&self.groups, &self.plan.cells);
         for row in std::mem::take(&mut self.prepared) {
             add(cx, self.plan, (groups, self.round.as_ref()), &row)?;
         }
@@ -146,11 +179,11 @@ impl Emitter for AggregateEmitter<'_> {
     }
 
     fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        let groups = &*self.groups;
-        groups.end(cx);
+        let groups = &self.groups;
         if let Some(round) = &self.round {
             round.end(cx, |cx, slot, values| groups.add(cx, Some(slot), values));
         }
+        groups.end(cx);
         Ok(())
     }
 }
@@ -179,10 +212,10 @@ fn prepare(
 fn add(
     cx: &mut Context<'_>,
     plan: &AggregateOperator,
-    (groups, round): (&dyn GroupEmitter, Option<&Round>),
+    (groups, round): (&Adder<'_>, Option<&Round>),
     row: &PreparedRow,
 ) -> Result<(), Unsupported> {
-    let values = kept(cx, plan, groups, row)?;
+    let values = kept(cx, plan, &*groups.groups, row)?;
     match (round, row.slot) {
         (Some(round), Some(slot)) => {
             round.note(cx, &plan.cells, (slot, &values), |cx, slot, values| {

@@ -46,7 +46,8 @@ use crate::{MicroModel, Resolution};
 const GROUPS_PER_THREAD: u64 = 256;
 /// Rounds that pass without resolution after one that found few rows in common.
 const SKIPPED_ROUNDS: u32 = 63;
-/// Most shared memory of a block, in bytes: several blocks should fit a multiprocessor of an NVIDIA GPU.
+/// Most shared memory of a block, in bytes: several blocks should fit a multiprocessor of an NVIDIA GPU. At most half of it, as
+/// near copies take the other half.
 const SHARED_LIMIT: u64 = 48 << 10;
 /// The slot of a thread without a row.
 const NOWHERE: i64 = -1;
@@ -103,7 +104,7 @@ impl Segments {
             () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => Err("texts are not added up"),
             () => Ok(()),
         };
-        let fits = Shared::bytes(cells, threads) <= SHARED_LIMIT.min(shape.shared_bytes.into());
+        let fits = Shared::bytes(cells, threads) <= SHARED_LIMIT.min((shape.shared_bytes / 2).into());
         let block = match (warp, fits) {
             (Ok(()), false) => Err("rows of a block do not fit its memory"),
             (Ok(()), true) if !threads.is_power_of_two() => Err("threads are no power of two"),
@@ -139,7 +140,7 @@ impl Segments {
             SegmentForm::Warp if !lanes.is_power_of_two() => Err("lanes are no power of two".into()),
             SegmentForm::Block if !threads.is_power_of_two() => Err("threads are no power of two".into()),
             SegmentForm::Block
-                if Shared::bytes(cells, threads) > SHARED_LIMIT.min(shape.shared_bytes.into()) =>
+                if Shared::bytes(cells, threads) > SHARED_LIMIT.min((shape.shared_bytes / 2).into()) =>
             {
                 Err("rows of a block do not fit its memory".into())
             }
