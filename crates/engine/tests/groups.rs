@@ -375,6 +375,32 @@ fn twenty_thousand_groups() {
     compare(&rows(25_000, 20_000, false), &[1], &devices(2)[1..2]);
 }
 
+/// Blocks keep sums of some groups near: of all of them, of the heavy ones, of the first, of none.
+#[test]
+fn near_copies_of_groups() {
+    let engine = Engine::new();
+    let mut all = Vec::new();
+    for (copies, table) in [("256", "hash"), ("256", "direct"), ("0", "hash")] {
+        let mut variants = kelpie_engine::Forced::default();
+        for (axis, value) in [("near_groups", copies), ("group_table", table), ("placement", "global")] {
+            variants.set(axis, value).expect("an axis and its value");
+        }
+        let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
+        let resolving = configurations(&devices(2)).into_iter();
+        all.extend(resolving.filter(|options| options.micro_model == MicroModel::Resolution).map(with));
+    }
+    for (count, groups, skew) in [(400, 3, false), (700, 200, true), (1_500, 1_100, false)] {
+        compare_with(&rows(count, groups, skew), &[0, 1], &all);
+    }
+    let source = table(&rows(300, 7, false));
+    for options in &all {
+        let output = run(&engine, &plan(Some(1), true), &source, options);
+        let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        let near = format!("{:?}", options.variants).contains("256");
+        assert_eq!(names.iter().any(|name| name.contains("near copies")), near, "{names:?}, {options:?}");
+    }
+}
+
 /// Blocks of rows stream through the device, or each kernel's rows through the host.
 #[test]
 fn rows_in_blocks() {
