@@ -1,7 +1,7 @@
 //! Which files a name stands for: a file, all of a folder, or those that match a pattern.
 
 use std::collections::HashSet;
-use std::fs::{self, Metadata};
+use std::fs::{self, DirEntry, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -58,7 +58,7 @@ impl Source {
         let mut files = Vec::new();
         match self {
             Source::File(path) => files.push(data_file(path)?.ok_or_else(|| unknown(path))?),
-            Source::Folder(path) => collect(path, &mut HashSet::new(), &mut files)?,
+            Source::Folder(path) => collect(path, &mut HashSet::from([path.clone()]), &mut files)?,
             Source::Pattern(pattern) => {
                 for path in matches(pattern)? {
                     let found = fs::metadata(&path).map_err(|error| at(&path, error))?;
@@ -185,26 +185,37 @@ pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
 
 /// A data file, or nothing where the name is not that of one.
 fn data_file(path: &Path) -> Result<Option<DataFile>> {
+    match Format::of(path) {
+        Some(_) => data_file_of(path, &fs::metadata(path).map_err(|error| at(path, error))?),
+        None => Ok(None),
+    }
+}
+
+/// As [`data_file`], of a path that was looked at.
+fn data_file_of(path: &Path, metadata: &Metadata) -> Result<Option<DataFile>> {
     let Some(format) = Format::of(path) else { return Ok(None) };
-    let metadata = fs::metadata(path).map_err(|error| at(path, error))?;
     match metadata.is_file() {
-        true => Ok(Some(DataFile::new(path.to_path_buf(), format, &metadata))),
+        true => Ok(Some(DataFile::new(path.to_path_buf(), format, metadata))),
         // A pipe, for one, would be waited for.
         false => Err(at(path, "not a file")),
     }
 }
 
-/// Data files of a folder and of its sub-folders, hidden ones left out, each folder once.
+/// Data files of a folder and of its sub-folders, hidden ones left out, each folder once. Every query looks at its files, so the
+/// system is asked for each of them once.
 fn collect(folder: &Path, seen: &mut HashSet<PathBuf>, files: &mut Vec<DataFile>) -> Result<()> {
-    if !seen.insert(absolute(folder)?) {
-        return Ok(());
-    }
-    for path in entries(folder)? {
-        match fs::metadata(&path) {
-            Ok(found) if found.is_dir() => collect(&path, seen, files)?,
+    for (path, entry) in shown(folder)? {
+        let is_plain = entry.file_type().is_ok_and(|kind| kind.is_file());
+        match if is_plain { entry.metadata() } else { fs::metadata(&path) } {
+            Ok(found) if found.is_dir() => {
+                if seen.insert(absolute(&path)?) {
+                    collect(&path, seen, files)?;
+                }
+            }
+            Ok(found) => files.extend(data_file_of(&path, &found)?),
             // A broken link is only missed where its name is that of data.
             Err(error) if Format::of(&path).is_some() => return Err(at(&path, error)),
-            _ => files.extend(data_file(&path)?),
+            Err(_) => {}
         }
     }
     Ok(())
@@ -212,14 +223,19 @@ fn collect(folder: &Path, seen: &mut HashSet<PathBuf>, files: &mut Vec<DataFile>
 
 /// What is in a folder, hidden entries left out, in order.
 pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
+    Ok(shown(folder)?.into_iter().map(|(path, _)| path).collect())
+}
+
+fn shown(folder: &Path) -> Result<Vec<(PathBuf, DirEntry)>> {
+    let mut shown = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| at(folder, error))? {
-        let path = entry.map_err(|error| at(folder, error))?.path();
+        let entry = entry.map_err(|error| at(folder, error))?;
+        let path = entry.path();
         let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['.', '_']));
         if !hidden {
-            paths.push(path);
+            shown.push((path, entry));
         }
     }
-    paths.sort();
-    Ok(paths)
+    shown.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(shown)
 }
