@@ -5,6 +5,7 @@ use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
 use super::hash::KeyTable;
+use super::key_count::KeyCount;
 use super::{Input, declare};
 use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::expr::Expr;
@@ -51,8 +52,18 @@ impl DistinctSet {
         self.table.class
     }
 
+    /// What counts the values in a kernel, before its row loop.
+    pub(super) fn begin(&self, cx: &mut Context<'_>) -> KeyCount {
+        self.table.begin(cx)
+    }
+
     /// Whether the current row's value is new in its group (`bool`); false where it is NULL or the row is not `active`.
-    fn insert(&self, cx: &mut Context<'_>, keys: &[Lowered], active: Option<V>) -> Result<V, Unsupported> {
+    fn insert(
+        &self,
+        cx: &mut Context<'_>,
+        count: &KeyCount,
+        (keys, active): (&[Lowered], Option<V>),
+    ) -> Result<V, Unsupported> {
         let argument = lower(cx, &self.argument)?;
         let live = match (active, argument.valid) {
             (Some(a), Some(b)) => cx.builder.and(a, b),
@@ -70,7 +81,7 @@ impl DistinctSet {
         let no = cx.builder.bool(false);
         let is_new = cx.builder.var_of("is_new", no);
         cx.begin_if(live);
-        let probe = self.table.insert(cx, &values)?;
+        let probe = self.table.insert(cx, count, &values)?;
         let new = cx.builder.read(probe.is_new);
         cx.builder.assign(is_new, new);
         cx.end();
@@ -78,14 +89,14 @@ impl DistinctSet {
     }
 }
 
-/// Puts the current row's values into the sets: whether each is new.
-pub fn insert(
+/// Puts the current row's values into the sets, which are counted by `counts`: whether each is new. `row`: the group's keys, and
+/// whether the row is live.
+pub(super) fn insert(
     cx: &mut Context<'_>,
-    sets: &[DistinctSet],
-    keys: &[Lowered],
-    active: Option<V>,
+    (sets, counts): (&[DistinctSet], &[KeyCount]),
+    row: (&[Lowered], Option<V>),
 ) -> Result<Vec<V>, Unsupported> {
-    sets.iter().map(|set| set.insert(cx, keys, active)).collect()
+    sets.iter().zip(counts).map(|(set, count)| set.insert(cx, count, row)).collect()
 }
 
 /// Floats are equal where their bits are: -0.0 and 0.0 are two values here, as in DataFusion, though they are one group.

@@ -5,10 +5,11 @@
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, Scalar, Scope};
 
+use super::key_count::KeyCount;
 use super::{declare, group_pointer};
-use crate::context::{Argument, Context, Lowered, Status, Unsupported};
+use crate::context::{Context, Lowered, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, mix};
 use crate::program::{Fill, Growth};
@@ -93,11 +94,21 @@ impl KeyTable {
         vec![self.slots, self.count]
     }
 
+    /// What counts the keys in a kernel that puts some in, before its row loop.
+    pub(super) fn begin(&self, cx: &mut Context<'_>) -> KeyCount {
+        KeyCount::begin(cx, self.slots, self.count, self.fill)
+    }
+
     /// Finds the slot of a key, which is put into a free one where the table does not have it.
-    pub fn insert(&self, cx: &mut Context<'_>, values: &[Lowered]) -> Result<Probe, Unsupported> {
+    pub(super) fn insert(
+        &self,
+        cx: &mut Context<'_>,
+        count: &KeyCount,
+        values: &[Lowered],
+    ) -> Result<Probe, Unsupported> {
         match &self.keys {
-            Keys::Packed(packed) => self.probe_packed(cx, packed, values),
-            Keys::Stored(stored) => self.probe_stored(cx, stored, values),
+            Keys::Packed(packed) => self.probe_packed(cx, count, (packed, values)),
+            Keys::Stored(stored) => self.probe_stored(cx, count, (stored, values)),
         }
     }
 
@@ -113,8 +124,7 @@ impl KeyTable {
         cx.builder.offset(entry, one)
     }
 
-    fn begin_probe(&self, cx: &mut Context<'_>, hash: V) -> Probe {
-        let capacity = cx.argument("capacity", Scalar::I64, Argument::StateCapacity(self.slots));
+    fn begin_probe(cx: &mut Context<'_>, hash: V, capacity: V) -> Probe {
         let b = &mut *cx.builder;
         let hash = b.bitcast(hash, Scalar::I64);
         let one = b.i64(1);
@@ -150,56 +160,18 @@ impl KeyTable {
         b.break_if(everywhere);
     }
 
-    /// Leaves the loop where the table is full: who filled it has said so. (Not by the status word, which is host memory: a
-    /// GPU would read it over the link for every new key.)
-    fn leave_if_full(&self, cx: &mut Context<'_>, probe: &Probe) {
-        let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(self.count));
-        let b = &mut *cx.builder;
-        let keys = b.atomic_load(count, Scope::Device);
-        let (keys, most) = self.sides(cx, keys, probe);
-        let full = cx.builder.ge(keys, most);
-        cx.builder.break_if(full);
-    }
-
-    /// Counts a new key. The last one that there may be, of slots that are a power of two, asks for a larger table: on
-    /// a GPU the status word is host memory, which takes many threads seconds.
-    fn count_key(&self, cx: &mut Context<'_>, probe: &Probe) {
+    /// The probe has put its key in.
+    fn take(&self, cx: &mut Context<'_>, probe: &Probe, count: &KeyCount) {
         let yes = cx.builder.bool(true);
         cx.builder.assign(probe.is_new, yes);
-        let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(self.count));
-        let b = &mut *cx.builder;
-        let one = b.u64(1);
-        let keys = b.atomic(AtomicOp::Add, count, one, Scope::Device);
-        let keys = b.add(keys, one);
-        let (keys, most) = self.sides(cx, keys, probe);
-        let is_last = cx.builder.eq(keys, most);
-        cx.builder.begin_if(is_last);
-        cx.builder.report(Status::Grow as u32);
-        cx.builder.end();
-    }
-
-    /// The number of keys (`u64`) beside the number of slots, both (`i64`) multiplied so that they are equal where there are
-    /// as many keys as there may be.
-    fn sides(&self, cx: &mut Context<'_>, keys: V, probe: &Probe) -> (V, V) {
-        let b = &mut *cx.builder;
-        let keys = b.bitcast(keys, Scalar::I64);
-        let of = b.i64(self.fill.of as i64);
-        let keys = b.mul(keys, of);
-        let slots = match self.fill.taken {
-            1 => probe.capacity,
-            taken => {
-                let taken = b.i64(taken as i64);
-                b.mul(probe.capacity, taken)
-            }
-        };
-        (keys, slots)
+        count.add(cx);
     }
 
     fn probe_packed(
         &self,
         cx: &mut Context<'_>,
-        keys: &[PackedKey],
-        values: &[Lowered],
+        count: &KeyCount,
+        (keys, values): (&[PackedKey], &[Lowered]),
     ) -> Result<Probe, Unsupported> {
         let mut entry = cx.builder.u64(OCCUPIED);
         for (key, value) in keys.iter().zip(values) {
@@ -207,7 +179,7 @@ impl KeyTable {
             entry = cx.builder.or(entry, bits);
         }
         let hash = mix(cx, entry);
-        let probe = self.begin_probe(cx, hash);
+        let probe = Self::begin_probe(cx, hash, count.capacity);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
         let pointer = self.entry(cx, slot);
@@ -216,11 +188,11 @@ impl KeyTable {
         let zero = cx.builder.u64(0);
         let empty = cx.builder.eq(current, zero);
         cx.begin_if(empty);
-        self.leave_if_full(cx, &probe);
+        count.leave_if_full(cx);
         let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, entry, Scope::Device);
         let won = cx.builder.eq(old, zero);
         cx.begin_if(won);
-        self.count_key(cx, &probe);
+        self.take(cx, &probe, count);
         self.succeed(cx, &probe);
         cx.end();
         cx.builder.assign(seen, old);
@@ -238,8 +210,8 @@ impl KeyTable {
     fn probe_stored(
         &self,
         cx: &mut Context<'_>,
-        keys: &[StoredColumn],
-        values: &[Lowered],
+        count: &KeyCount,
+        (keys, values): (&[StoredColumn], &[Lowered]),
     ) -> Result<Probe, Unsupported> {
         let wide = self.columns.iter().map(is_wide);
         let pairs: Vec<_> = values.iter().zip(wide).collect();
@@ -248,7 +220,7 @@ impl KeyTable {
         let hashed = cx.builder.and(hash, mask);
         let state = cx.builder.u64(READY);
         let ready = cx.builder.or(hashed, state);
-        let probe = self.begin_probe(cx, hash);
+        let probe = Self::begin_probe(cx, hash, count.capacity);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
         let pointer = self.entry(cx, slot);
@@ -257,7 +229,7 @@ impl KeyTable {
         let (empty_state, busy) = (cx.builder.u64(EMPTY), cx.builder.u64(BUSY));
         let empty = cx.builder.eq(current, empty_state);
         cx.begin_if(empty);
-        self.leave_if_full(cx, &probe);
+        count.leave_if_full(cx);
         let old = cx.builder.atomic(AtomicOp::CompareExchange(empty_state), pointer, busy, Scope::Device);
         let won = cx.builder.eq(old, empty_state);
         cx.begin_if(won);
@@ -266,7 +238,7 @@ impl KeyTable {
         }
         cx.builder.fence();
         cx.builder.atomic_discard(AtomicOp::Exchange, pointer, ready, Scope::Device);
-        self.count_key(cx, &probe);
+        self.take(cx, &probe, count);
         self.succeed(cx, &probe);
         cx.end();
         cx.builder.assign(seen, old);

@@ -7,6 +7,7 @@ use kelpie_kir::builder::V;
 
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::hash::KeyTable;
+use super::key_count::KeyCount;
 use super::tables::Strategy;
 use super::{Cells, Input, declare, update_group, word_pointer};
 use crate::choices::Choices;
@@ -96,8 +97,8 @@ impl GroupTable for HashGroups {
         false
     }
 
-    fn begin<'s>(&'s self, _cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
-        Box::new(HashEmitter { table: &self.table, cells })
+    fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
+        Box::new(HashEmitter { table: &self.table, count: self.table.begin(cx), cells })
     }
 
     fn present(&self, cx: &mut Context<'_>, _cells: &Cells, slot: V) -> Option<V> {
@@ -116,6 +117,7 @@ impl GroupTable for HashGroups {
 /// The groups in one kernel.
 struct HashEmitter<'s> {
     table: &'s KeyTable,
+    count: KeyCount,
     cells: &'s Cells,
 }
 
@@ -128,7 +130,7 @@ impl GroupEmitter for HashEmitter<'_> {
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
         let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
-        let probe = self.table.insert(cx, &values)?;
+        let probe = self.table.insert(cx, &self.count, &values)?;
         let found = cx.builder.read(probe.found);
         cx.begin_if(found);
         let slot = cx.builder.read(probe.slot);
@@ -149,5 +151,7 @@ impl GroupEmitter for HashEmitter<'_> {
         Some(cx.builder.atomic_load(pointer, Scope::Device))
     }
 
-    fn end(&self, _cx: &mut Context<'_>) {}
+    fn end(&self, cx: &mut Context<'_>) {
+        self.count.end(cx);
+    }
 }

@@ -24,6 +24,7 @@ mod functions;
 mod groups;
 mod hash;
 mod hashed;
+mod key_count;
 mod near;
 mod reading;
 mod reduce;

@@ -32,10 +32,13 @@ const LEAST_ROWS: u64 = 1 << 16;
 const BLOCK_BYTES: u64 = 40 << 10;
 /// Most bytes of a worker's copies on a CPU: they should stay in the second-level cache.
 const WORKER_BYTES: u64 = 192 << 10;
-/// A thread looks for copies as long as its credit is not below zero. It begins with this, which is also the most.
-const CREDIT: i32 = 1 << 10;
+/// A thread of a SIMT device looks for copies as long as its credit is not below zero. It begins with this, which is also the
+/// most. There are many threads, so that each sees few rows.
+const THREAD_CREDIT: i32 = 48;
+/// The same of a CPU's worker.
+const WORKER_CREDIT: i32 = 1 << 12;
 /// Credit for a row whose group has a copy; one that has none costs one.
-const GAIN: i32 = 8;
+const GAIN: i32 = 16;
 /// Spreads neighbouring slots (Knuth, The Art of Computer Programming, volume 3, section 6.4: multiplicative hashing).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -87,8 +90,9 @@ impl NearCopies {
         let table = cx.builder.shared("near_groups", Pointee::Scalar(Scalar::U64), words);
         clear(cx, table, Scalar::U64, words);
         cx.builder.barrier();
-        let credit = cx.builder.i32(CREDIT);
-        NearTable { copies: self.0, table, credit: cx.builder.var_of("credit", credit) }
+        let most = if cx.shape.block_threads == 1 { WORKER_CREDIT } else { THREAD_CREDIT };
+        let credit = cx.builder.i32(most);
+        NearTable { copies: self.0, table, credit: cx.builder.var_of("credit", credit), most }
     }
 }
 
@@ -104,6 +108,8 @@ pub(super) struct NearTable {
     /// `ptr<shared, u64>`.
     table: V,
     credit: Var,
+    /// The most credit.
+    most: i32,
 }
 
 /// Adds contributions to the group in a slot of the table of all.
@@ -196,7 +202,7 @@ impl NearTable {
     fn settle(&self, cx: &mut Context<'_>, change: i32) {
         let b = &mut *cx.builder;
         let (credit, change) = (b.read(self.credit), b.i32(change));
-        let (least, most) = (b.i32(-1), b.i32(CREDIT));
+        let (least, most) = (b.i32(-1), b.i32(self.most));
         let credit = b.add(credit, change);
         let credit = b.binary(BinaryOp::Max, credit, least);
         let credit = b.binary(BinaryOp::Min, credit, most);

@@ -10,6 +10,7 @@ use super::cells::CellOp;
 use super::extremes::keep_better;
 use super::functions::Cells;
 use super::groups::{GroupEmitter, Located};
+use super::key_count::KeyCount;
 use super::near::NearTable;
 use super::segments::Round;
 use super::{AggregateOperator, distinct};
@@ -79,12 +80,20 @@ impl Sink for AddToGroups {
             cx.declare_scratch();
         }
         let groups = table.begin(cx, cells, job.thread_rows);
+        let counts = self.0.sets.iter().map(|set| set.begin(cx)).collect();
         let near = near.map(|near| near.begin(cx, cells));
         let groups = Adder { groups, near, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
         let strides = job.flags && !job.wide && !cx.shape.is_serial();
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
-        Ok(Box::new(AggregateEmitter { plan: &self.0, groups, round, rows_at_once, prepared: Vec::new() }))
+        Ok(Box::new(AggregateEmitter {
+            plan: &self.0,
+            groups,
+            counts,
+            round,
+            rows_at_once,
+            prepared: Vec::new(),
+        }))
     }
 }
 
@@ -92,6 +101,8 @@ impl Sink for AddToGroups {
 struct AggregateEmitter<'s> {
     plan: &'s AggregateOperator,
     groups: Adder<'s>,
+    /// What counts the values of the sets.
+    counts: Vec<KeyCount>,
     /// What neighbours have for the same groups, where they add it up before.
     round: Option<Round>,
     /// Rows that a thread prepares before it adds the first to its group: their loads are in flight together.
@@ -155,8 +166,9 @@ impl Emitter for AggregateEmitter<'_> {
         }
         let (plan, rows_at_once) = (self.plan, self.rows_at_once);
         let (groups, round, prepared) = (&self.groups, &self.round, &mut self.prepared);
+        let counts = &self.counts;
         groups.groups.locate(cx, &plan.keys, flow, &mut |cx, located| {
-            let row = prepare(cx, plan, located)?;
+            let row = prepare(cx, (plan, counts), located)?;
             match rows_at_once {
                 1 => add(cx, plan, (groups, round.as_ref()), &row),
                 _ => {
@@ -184,6 +196,7 @@ impl Emitter for AggregateEmitter<'_> {
             round.end(cx, |cx, slot, values| groups.add(cx, Some(slot), values));
         }
         groups.end(cx);
+        self.counts.iter().for_each(|count| count.end(cx));
         Ok(())
     }
 }
@@ -191,7 +204,7 @@ impl Emitter for AggregateEmitter<'_> {
 /// Everything that only reads, but for sets of distinct values.
 fn prepare(
     cx: &mut Context<'_>,
-    plan: &AggregateOperator,
+    (plan, counts): (&AggregateOperator, &[KeyCount]),
     located: Located,
 ) -> Result<PreparedRow, Unsupported> {
     let Located { slot, active, keys } = located;
@@ -202,7 +215,7 @@ fn prepare(
                 Some(keys) => keys,
                 None => plan.keys.iter().map(|key| lower(cx, key)).collect::<Result<_, _>>()?,
             };
-            distinct::insert(cx, &plan.sets, &keys, active)?
+            distinct::insert(cx, (&plan.sets, counts), (&keys, active))?
         }
     };
     Ok(PreparedRow { slot, values: plan.cells.contributions(cx, active, &is_new)? })
