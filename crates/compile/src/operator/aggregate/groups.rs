@@ -107,6 +107,12 @@ pub trait GroupEmitter {
     /// looked at.
     fn current(&self, cx: &mut Context<'_>, slot: Option<V>, index: usize) -> Option<V>;
 
+    /// Whether the table is known to be full, so that the rows that are left are not looked at (`bool`, the same for all threads
+    /// of a warp).
+    fn is_full(&self, _cx: &mut Context<'_>) -> Option<V> {
+        None
+    }
+
     /// After the row loop.
     fn end(&self, cx: &mut Context<'_>);
 }

@@ -151,6 +151,10 @@ impl GroupEmitter for HashEmitter<'_> {
         Some(cx.builder.atomic_load(pointer, Scope::Device))
     }
 
+    fn is_full(&self, cx: &mut Context<'_>) -> Option<V> {
+        Some(self.count.is_full(cx))
+    }
+
     fn end(&self, cx: &mut Context<'_>) {
         self.count.end(cx);
     }

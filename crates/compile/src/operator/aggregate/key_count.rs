@@ -6,7 +6,7 @@
 //! less than a sixteenth of the slots. At the end of the kernel the device's counter is exact.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, BinaryOp, Builtin, CompareOp, Pointee, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Builtin, CompareOp, Expr, Pointee, Scalar, Scope, Type};
 
 use super::threads::clear;
 use crate::context::{Argument, Context, Status};
@@ -18,7 +18,7 @@ const SLOTS_A_UNKNOWN_KEY: i64 = 16;
 /// The counter of a table in one kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyCount {
-    /// `ptr<shared, u32>`: the keys that the block has put in.
+    /// `ptr<shared, u32>`: the keys that the block has put in, and whether it has found the table full.
     own: V,
     /// `u32`, at least 1: how many of them others are told of together.
     step: V,
@@ -33,8 +33,8 @@ impl KeyCount {
     /// Before the row loop. `slots`: the state of the slots.
     pub fn begin(cx: &mut Context<'_>, slots: usize, state: usize, fill: Fill) -> KeyCount {
         let name = format!("new_keys_{state}");
-        let own = cx.builder.shared(&name, Pointee::Scalar(Scalar::U32), 1);
-        clear(cx, own, Scalar::U32, 1);
+        let own = cx.builder.shared(&name, Pointee::Scalar(Scalar::U32), 2);
+        clear(cx, own, Scalar::U32, 2);
         cx.builder.barrier();
         let capacity = cx.argument("capacity", Scalar::I64, Argument::StateCapacity(slots));
         let b = &mut *cx.builder;
@@ -77,7 +77,30 @@ impl KeyCount {
         let keys = cx.builder.atomic_load(count, Scope::Device);
         let (keys, most) = self.sides(cx, keys);
         let full = cx.builder.ge(keys, most);
-        cx.builder.break_if(full);
+        cx.begin_if(full);
+        let (flag, yes) = (self.full(cx), cx.builder.u32(1));
+        match cx.shape.block_threads {
+            1 => cx.builder.store(flag, yes),
+            _ => cx.builder.atomic_discard(AtomicOp::Exchange, flag, yes, Scope::Block),
+        }
+        cx.builder.break_loop();
+        cx.end();
+    }
+
+    /// Whether the block has found the table full (`bool`, the same for all threads of a warp): all of the kernel's work is done
+    /// again with a larger one. Needs uniform control flow of the warp.
+    pub fn is_full(&self, cx: &mut Context<'_>) -> V {
+        let flag = self.full(cx);
+        let b = &mut *cx.builder;
+        let zero = b.u32(0);
+        let flag = if cx.shape.block_threads == 1 { b.load(flag) } else { b.atomic_load(flag, Scope::Block) };
+        let full = b.ne(flag, zero);
+        if cx.shape.lanes > 1 { b.value(Expr::Any(full)) } else { full }
+    }
+
+    fn full(&self, cx: &mut Context<'_>) -> V {
+        let one = cx.builder.i32(1);
+        cx.builder.offset(self.own, one)
     }
 
     /// After the row loop: what others do not know of yet.

@@ -151,6 +151,16 @@ impl Emitter for AggregateEmitter<'_> {
         self.rows_at_once
     }
 
+    /// Where a table is full. Not where threads of a block wait for each other in a round.
+    fn is_done(&self, cx: &mut Context<'_>) -> Option<V> {
+        if self.round.as_ref().is_some_and(Round::is_of_block) {
+            return None;
+        }
+        let groups = self.groups.groups.is_full(cx);
+        let sets: Vec<V> = self.counts.iter().map(|count| count.is_full(cx)).collect();
+        groups.into_iter().chain(sets).reduce(|a, b| cx.builder.or(a, b))
+    }
+
     fn begin_round(&mut self, cx: &mut Context<'_>) {
         if self.rows_at_once > 1 {
             cx.clear_scratch();

@@ -176,6 +176,11 @@ impl Segments {
 }
 
 impl Round {
+    /// Whether the threads of a block wait for each other in each round.
+    pub fn is_of_block(&self) -> bool {
+        self.form == SegmentForm::Block
+    }
+
     /// Before a row.
     pub fn open(&self, cx: &mut Context<'_>) {
         if self.form != SegmentForm::SortedWorker {
