@@ -137,13 +137,13 @@ pub(crate) fn derived_lines(translated: &Translated) -> Vec<String> {
 /// What is known of the variants before anything is read.
 pub(crate) fn foreseen_line(foreseen: &Foreseen) -> String {
     match foreseen {
-        Foreseen::Genome(genome) => format!("variants, by what is known now: {}", chosen(&genome.0)),
+        Foreseen::Genome(genome) => format!("variants, by what is known now: {}", chosen(genome.0.iter())),
         Foreseen::After(what) => format!("variants are chosen when {what}"),
     }
 }
 
-fn chosen(choices: &[Choice]) -> String {
-    let chosen = choices.iter().map(|choice| format!("{}={}", choice.qualified(), choice.value));
+fn chosen<'a>(choices: impl Iterator<Item = &'a Choice>) -> String {
+    let chosen = choices.map(|choice| format!("{}={}", choice.qualified(), choice.value));
     chosen.collect::<Vec<_>>().join(", ")
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn run_lines(run: &Run, planning: Option<Split>) -> Vec<String> {
     let mut lines: Vec<String> = pipelines.iter().enumerate().map(line).collect();
     let m = &run.metrics;
     if !m.variants.is_empty() {
-        lines.push(format!("variants: {}", chosen(&m.variants)));
+        lines.push(format!("variants: {}", chosen(m.choices())));
     }
     lines.extend(m.steps.iter().map(|step| format!("memory: {step}")));
     lines.push(format!(

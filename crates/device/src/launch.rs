@@ -60,6 +60,8 @@ impl<'a> Launch<'a> {
     /// - it keeps to buffers among the arguments (reads may reach 64 bytes beyond their end), to memory that outlives the launch
     ///   and whose addresses lie in them, and to its own arrays in shared memory. So sizes and positions among the arguments are
     ///   those of the buffers beside them, and so are the positions and addresses that lie in the buffers;
+    /// - what an earlier launch of the same query leaves may be among what it relies on, also where that one is deferred
+    ///   ([`QueryStream::defer`](crate::QueryStream::defer)): if that one fails, this one does nothing;
     /// - its threads do not race, and while it runs nobody else writes memory that it reads, or reads memory that it writes,
     ///   but by atomics: copies by other threads of the host count. (Uploads and fills of a CPU's buffers wait for the launch.)
     pub unsafe fn new(

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use arguments::{check_arguments, kernel_params};
 pub use launch::{Accessed, KernelArgument, LaneActivity, Launch, LaunchReport};
 use parking_lot::Mutex;
-pub use query::{CopyTicket, Download, HostCopy, QueryStream};
+pub use query::{CopyTicket, Download, HostCopy, QueryStream, Settled};
 
 use kelpie_kir::{Target, ValidModule};
 

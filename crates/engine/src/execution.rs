@@ -50,6 +50,9 @@ impl Execution<'_> {
     /// Hands the rows of a plan to `out`, in their order where they have one.
     pub(crate) fn run(&mut self, plan: &Plan, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
         match plan {
+            Plan::Sort { input, keys, .. } if are_columns(keys) && is_one_stage(input) => {
+                self.sort_stage(plan, out)
+            }
             Plan::Sort { input, keys, fetch } => self.sort(input, keys, *fetch, out),
             Plan::Limit { input, skip, fetch } => self.limit(input, *skip, *fetch, out),
             Plan::Scalars { .. } => {
@@ -65,6 +68,7 @@ impl Execution<'_> {
                 let map = |batch: &RecordBatch| host::columns(batch, exprs, &schema);
                 self.run(input, &mut Mapped { rows: out, map: &map })
             }
+            _ if is_one_stage(plan) => self.stage(plan, out),
             _ => {
                 let plan = self.materialize(plan)?;
                 self.stage(&plan, out)
@@ -127,12 +131,16 @@ impl Execution<'_> {
             true => Ok(batch.project(&without_keys)?),
             false => Ok(batch.clone()),
         };
-        let mut out = Mapped { rows: out, map: &map };
-        match (self.stage(&plan, &mut out), &plan) {
-            (Err(EngineError::Unsupported(_)), Plan::Sort { input, keys, .. }) => {
+        self.sort_stage(&plan, &mut Mapped { rows: out, map: &map })
+    }
+
+    /// Carries out a sort by columns whose input is one stage; on the host what does not compile.
+    fn sort_stage(&mut self, plan: &Plan, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
+        match (self.stage(plan, out), plan) {
+            (Err(EngineError::Unsupported(_)), Plan::Sort { input, keys, fetch }) => {
                 let schema = result::arrow_schema(&input.fields());
                 let rows = self.collect_stage(input)?;
-                self.sort_on_host(&schema, &rows, keys, fetch, &mut out)
+                self.sort_on_host(&schema, &rows, keys, *fetch, out)
             }
             (outcome, _) => outcome,
         }
@@ -235,10 +243,12 @@ impl Execution<'_> {
     /// Compiles and runs a plan without sort and limit but on top. Where device memory is short, with more and more effort.
     /// Only until rows went out: then nothing may make them again.
     pub(crate) fn stage(&mut self, plan: &Plan, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
-        let (device, model) = (&self.device, self.options.macro_model);
-        let key = identity::effort(plan, (&device.name(), device.memory().1), model);
-        let known = self.engine.efforts.lock().get(&key).copied().unwrap_or_default();
-        let mut effort = known.max(self.least_effort);
+        let (device, model) = (Arc::clone(&self.device), self.options.macro_model);
+        let key = || identity::effort(plan, (&device.name(), device.memory().1), model);
+        // Mostly nothing is known, and no plan is to be hashed for that.
+        let nothing_known = self.engine.efforts.lock().is_empty();
+        let known = if nothing_known { None } else { self.engine.efforts.lock().get(&key()).copied() };
+        let mut effort = known.unwrap_or_default().max(self.least_effort);
         let mut last = None;
         loop {
             let pipelines = self.metrics.pipelines.len();
@@ -267,7 +277,7 @@ impl Execution<'_> {
             self.metrics.pipelines.truncate(pipelines);
             let Some(next) = effort.next() else { return self.elsewhere(plan, error, out) };
             self.metrics.steps.push(format!("{error}; now {next}"));
-            self.engine.efforts.lock().insert(key, next);
+            self.engine.efforts.lock().insert(key(), next);
             (effort, last) = (next, Some(error));
         }
     }
@@ -336,8 +346,7 @@ impl Execution<'_> {
         out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
         let infos = stage::describe(loaded);
-        // Whether keys are unique is the data's, however it is computed.
-        let data = identity::data(plan, &infos);
+        let data = self.data(plan, &infos);
         loop {
             let duplicates = self.engine.broken.lock().get(&data).cloned().unwrap_or_default();
             let prepared = self.prepare(plan, &infos, &duplicates, movement.initial_bytes)?;
@@ -352,7 +361,7 @@ impl Execution<'_> {
             }
             match outcome {
                 Outcome::Done => {
-                    self.metrics.variants.extend_from_slice(&prepared.program.genome.0);
+                    self.metrics.variants.push(Arc::clone(&prepared.genome));
                     return Ok(());
                 }
                 Outcome::Duplicate(join) if duplicates.contains(&join) => {
@@ -364,6 +373,17 @@ impl Execution<'_> {
                 }
             }
         }
+    }
+
+    /// What a stage runs over: whether keys are unique is the data's, however it is computed. Known plans are hashed once.
+    fn data(&self, plan: &Plan, infos: &[ScanInfo]) -> Digest {
+        let exact = Digest::of(&(plan, infos));
+        if let Some(data) = self.engine.data.lock().get(&exact) {
+            return *data;
+        }
+        let data = identity::data(plan, infos);
+        self.engine.remember_data(exact, data);
+        data
     }
 
     /// The program of a stage; its kernels may not be compiled yet.
@@ -430,6 +450,16 @@ impl Execution<'_> {
         self.metrics.compile_ns += time_ns;
         Ok(times)
     }
+}
+
+/// Whether a plan has no sort, limit or scalar subquery in it.
+fn is_one_stage(plan: &Plan) -> bool {
+    !matches!(plan, Plan::Sort { .. } | Plan::Limit { .. } | Plan::Scalars { .. })
+        && plan.inputs().into_iter().all(is_one_stage)
+}
+
+fn are_columns(keys: &[SortKey]) -> bool {
+    keys.iter().all(|key| matches!(key.expr.kind, ExprKind::Column(_)))
 }
 
 /// Appends the choices of a program: what was chosen and why, and each other value with what it lacks.

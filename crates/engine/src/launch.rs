@@ -5,7 +5,8 @@ use kelpie_device::{CancelToken, DeviceError, Kernel, KernelArgument, Launch, La
 
 use crate::error::EngineError;
 
-/// Runs a kernel on a grid of `blocks` blocks (of the shape for which it was compiled), unless the query is cancelled, and waits for it. Whatever work a query gives to
+/// Runs a kernel on a grid of `blocks` blocks (of the shape for which it was compiled), unless the query is cancelled, and waits for it where the stream
+/// does not defer launches. Whatever work a query gives to
 /// its device comes through here: kernels of plans (`stage/launcher`), primitives, and the measurement of bandwidth.
 pub(crate) fn submit(
     stream: &dyn QueryStream,
@@ -38,7 +39,9 @@ pub(crate) fn launch(
     // which is passed beside them, windows are over the rows that are passed, codes and offsets in columns were made
     // by `columns`. That emitted kernels then keep to their buffers and do not race is what the interpreter checks, access
     // by access, in the tests of every operator; values that index a table are clamped besides. Buffers that a kernel writes
-    // belong to one run of one query, whose operations are in order, and columns are not written once they are made.
+    // belong to one run of one query, whose operations are in order, and columns are not written once they are made. Where
+    // launches are deferred (`stage/deferral`), numbers of rows are what a state held the last time: kernels go no further than what
+    // it holds now, tables are sized and filled by the same number, and nothing runs after a launch that failed.
     let launch = unsafe { Launch::new(kernel, blocks, arguments, cancel) };
     stream.launch(launch)
 }

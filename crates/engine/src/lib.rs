@@ -37,7 +37,7 @@ pub use error::{EngineError, FallbackReason, QueryError};
 pub use foresee::Foreseen;
 pub use kelpie_compile::plan::Plan;
 pub use kelpie_compile::shape::ShapeChoices;
-pub use kelpie_compile::variant::{self, Choice, Forced};
+pub use kelpie_compile::variant::{self, Choice, Forced, Genome};
 pub use kelpie_compile::{MicroModel, Resolution};
 pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
 pub use meter::Traffic;
@@ -218,13 +218,20 @@ pub struct QueryMetrics {
     pub rates: Option<Rates>,
     /// What was done because memory was too small, and why, in order.
     pub steps: Vec<String>,
+    /// Launches that were not waited for one by one, as their stages had run before.
+    pub deferred: u64,
     /// One a pipeline, in order.
     pub pipelines: Vec<PipelineMetrics>,
     /// The variants that were chosen, stage by stage: sites of two stages may have one name.
-    pub variants: Vec<Choice>,
+    pub variants: Vec<Arc<Genome>>,
 }
 
 impl QueryMetrics {
+    /// The variants that were chosen, of all stages.
+    pub fn choices(&self) -> impl Iterator<Item = &Choice> {
+        self.variants.iter().flat_map(|genome| &genome.0)
+    }
+
     /// Charges all of a query's time: until now, the split only had what phases took in their threads.
     pub(crate) fn charge(&mut self, elapsed: Duration) {
         let taken = std::mem::take(&mut self.split);

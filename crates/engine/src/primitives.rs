@@ -22,6 +22,9 @@ const CPU_TILE: u64 = 16 << 10;
 /// Elements of a tile of a prefix sum a thread.
 const SCAN_PER_THREAD: u64 = 16;
 
+/// Compiled kernels of primitives.
+pub(crate) type KernelsByName = Mutex<HashMap<&'static str, Arc<dyn Kernel>>>;
+
 /// Primitives of one query.
 #[derive(Debug)]
 pub(crate) struct Primitives<'a> {
@@ -32,7 +35,7 @@ pub(crate) struct Primitives<'a> {
     cache: &'a ColumnCache,
     cancel: &'a CancelToken,
     /// By name: a sort launches each many times.
-    kernels: HashMap<&'static str, Arc<dyn Kernel>>,
+    kernels: Arc<KernelsByName>,
     /// Time of all launches, in nanoseconds.
     pub(crate) time_ns: u64,
 }
@@ -108,7 +111,12 @@ impl<'a> Primitives<'a> {
         cancel: &'a CancelToken,
     ) -> Primitives<'a> {
         let shape = LaunchShape::of(stream.device().target());
-        Primitives { stream, shape, cache, cancel, kernels: HashMap::new(), time_ns: 0 }
+        Primitives { stream, shape, cache, cancel, kernels: Arc::default(), time_ns: 0 }
+    }
+
+    /// With the kernels that others have compiled on the same device, for the same kind of stream.
+    pub(crate) fn sharing(self, kernels: &Arc<KernelsByName>) -> Primitives<'a> {
+        Primitives { kernels: Arc::clone(kernels), ..self }
     }
 
     pub(crate) fn stream(&self) -> &dyn QueryStream {
@@ -137,7 +145,7 @@ impl<'a> Primitives<'a> {
     }
 
     fn kernel(&mut self, name: &'static str) -> Result<Arc<dyn Kernel>, EngineError> {
-        if let Some(kernel) = self.kernels.get(name) {
+        if let Some(kernel) = self.kernels.lock().get(name) {
             return Ok(Arc::clone(kernel));
         }
         let module = match name {
@@ -158,7 +166,7 @@ impl<'a> Primitives<'a> {
             _ => module(&self.shape, Family::Radix)?,
         };
         let kernel = self.stream.compile_for(&module, name, block_shape(&self.shape))?;
-        self.kernels.insert(name, Arc::clone(&kernel));
+        self.kernels.lock().insert(name, Arc::clone(&kernel));
         Ok(kernel)
     }
 

@@ -51,6 +51,8 @@ pub struct Engine {
     pub(crate) variants: KernelVariants,
     /// The joins of a stage whose build side has a key twice, by its data.
     pub(crate) broken: Mutex<HashMap<Digest, BTreeSet<usize>>>,
+    /// What stages run over, by their plans with all constants and what is known of their columns.
+    pub(crate) data: Mutex<HashMap<Digest, Digest>>,
     /// The capacities of state that fit, by the program without its constants.
     sizes: Mutex<HashMap<Digest, Sizes>>,
     /// What stages that memory was too small for took in the end.
@@ -266,6 +268,15 @@ impl Engine {
             sizes.retain(|_, known| Arc::strong_count(known) > 1);
         }
         Arc::clone(sizes.entry(program).or_default())
+    }
+
+    /// Keeps what a stage runs over.
+    pub(crate) fn remember_data(&self, stage: Digest, data: Digest) {
+        let mut known = self.data.lock();
+        if known.len() >= SIZES_LIMIT {
+            known.clear();
+        }
+        known.insert(stage, data);
     }
 
     pub(crate) fn known(&self, key: Digest) -> Option<Arc<Prepared>> {

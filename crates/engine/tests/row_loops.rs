@@ -297,7 +297,7 @@ fn compare(device: DeviceChoice, sizes: &[usize], count: usize, seed: u64) -> [u
             if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &options) {
                 let took =
                     |choice: &kelpie_engine::Choice| choice.axis.name == "row_loop" && choice.value == value;
-                possible[index] += usize::from(output.metrics.variants.iter().any(took));
+                possible[index] += usize::from(output.metrics.choices().any(took));
             }
         }
     }
@@ -388,7 +388,7 @@ fn windows_of_keys_give_what_looking_up_gives() {
         assert_eq!(outcome(&engine, &plan, source, &options), expected, "query {query}: {plan:?}");
         if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &options) {
             let took = |choice: &kelpie_engine::Choice| choice.axis.name == "key_windows";
-            windows += usize::from(output.metrics.variants.iter().any(took));
+            windows += usize::from(output.metrics.choices().any(took));
         }
     }
     assert!(windows >= 40, "{windows}");

@@ -57,7 +57,7 @@ fn compare(device: DeviceChoice, sizes: [usize; 2], every: usize) -> Tally {
         let options = QueryOptions { device, threads: Some(2), ..QueryOptions::default() };
         let output = run(&engine, &plan, &sources, &options);
         let expected = rows_of(&output.batch, ordered);
-        let choices = output.metrics.variants;
+        let choices: Vec<Choice> = output.metrics.choices().cloned().collect();
         tally.values.extend(choices.iter().map(|choice| (choice.axis.name, choice.value)));
         let mut genomes = Vec::new();
         for choice in &choices {
@@ -83,7 +83,7 @@ fn compare(device: DeviceChoice, sizes: [usize; 2], every: usize) -> Tally {
                 Ok(output) => {
                     assert_eq!(rows_of(&output.batch, ordered), expected, "{name}: {:?}", options.variants);
                     // A choice may come with another: how the first rows are found, where the device sorts.
-                    let chosen = output.metrics.variants.iter();
+                    let chosen = output.metrics.choices();
                     tally.values.extend(chosen.map(|choice| (choice.axis.name, choice.value)));
                 }
                 Err(error) if may_lack(&genome) && error.to_string().contains("is not possible") => {

@@ -12,6 +12,8 @@ use super::{Options, STATIC_SHARED_LIMIT, symbol, types, uses};
 
 /// The status word's name.
 pub const STATUS: &str = "kelpie_status";
+/// The name of the status word of the launch before.
+const BEFORE: &str = "kelpie_before";
 
 /// Prints one function.
 pub struct FunctionPrinter<'a> {
@@ -189,6 +191,14 @@ pub fn print_kernel(
         (None, _) => Ok(()),
     };
     let (name, parameters) = (symbol(&kernel.name), printer.parameters(true));
-    let _ = write!(text, "{name}({parameters}) {{\n{}}}\n", printer.out);
+    let _ = write!(text, "{name}({parameters}, const u32* {BEFORE}) {{\n{}{}}}\n", gate(), printer.out);
     text
+}
+
+/// A launch does nothing where the one before it has failed, and has failed as well. All threads read the same value, as
+/// nobody writes that word any more.
+fn gate() -> String {
+    format!(
+        "    if (const u32 before = *{BEFORE}) {{\n        if (blockIdx.x == 0 && threadIdx.x == 0) *{STATUS} = before;\n        return;\n    }}\n"
+    )
 }

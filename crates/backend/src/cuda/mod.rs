@@ -1,7 +1,9 @@
 //! Prints KIR as CUDA C++ for NVRTC: one translation unit without includes.
 //!
-//! A kernel `name` becomes `extern "C" __global__ void kernel_name(…, unsigned int* kelpie_status)`; the status word is
-//! the last parameter, which the launcher zeroes before and reads after. Device functions and structs are prefixed
+//! A kernel `name` becomes `extern "C" __global__ void kernel_name(…, u32* kelpie_status, const u32* kelpie_before)`. The
+//! launcher zeroes the status word before and reads it after. `kelpie_before` is the status word of the launch before it, which
+//! has ended: where that is not 0, the kernel takes it as its own status and does nothing. So launches may follow each other
+//! before anybody has looked at their status. Device functions and structs are prefixed
 //! too (`fn_name`, `struct_name`), so that no name of a module meets one of CUDA; parameters and variables keep theirs.
 //!
 //! The text must be compiled with `--device-int128 --fmad=false`: a contracted `a * b + c` would not equal the CPU's.

@@ -16,7 +16,7 @@ use super::wide::for_wide_range;
 use crate::context::{Argument, Context, Unsupported, WIDE_ROWS};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Sink};
-use crate::program::Counting;
+use crate::program::{Counting, RowCount};
 use crate::variant::axes::{RowLoop, WritePlaces};
 
 /// One kernel of a pipeline.
@@ -37,7 +37,7 @@ impl Body<'_> {
         sink: &dyn Sink,
         counting: Option<&Counting>,
     ) -> Result<(), Unsupported> {
-        let rows = cx.argument("rows", Scalar::I64, Argument::RowCount);
+        let rows = self.source_rows(cx);
         if sink.emit_alone(cx, rows)? {
             return Ok(());
         }
@@ -53,6 +53,21 @@ impl Body<'_> {
             self.morsels(cx, &job, sink, &mut *emitter)?;
         }
         emitter.end(cx)
+    }
+
+    /// The end of the rows that are worked on. On a GPU a launch need not wait until the host knows how many rows earlier
+    /// kernels have stored: it may be told what they stored the last time. So no kernel goes beyond those that there are.
+    fn source_rows(&self, cx: &mut Context<'_>) -> V {
+        let rows = cx.argument("rows", Scalar::I64, Argument::RowCount);
+        let source = self.pipeline.sink.own_rows().unwrap_or_else(|| self.pipeline.source.rows());
+        let RowCount::Counted(counter) = source else { return rows };
+        if cx.shape.is_serial() {
+            return rows;
+        }
+        let counter = cx.argument("stored_rows", Type::global(Scalar::U64), Argument::State(counter));
+        let stored = cx.builder.load_read_only(counter);
+        let stored = cx.builder.bitcast(stored, Scalar::I64);
+        cx.builder.binary(BinaryOp::Min, rows, stored)
     }
 
     /// `for base in (block * threads ..).step_by(grid * threads)`: the loop is uniform in the block, the row is not.

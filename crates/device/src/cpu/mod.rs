@@ -145,7 +145,7 @@ impl Device for CpuDevice {
     }
 
     fn begin_query(self: Arc<Self>) -> Result<Box<dyn QueryStream>, DeviceError> {
-        Ok(Box::new(Immediate(self)))
+        Ok(Box::new(Immediate::new(self)))
     }
 }
 

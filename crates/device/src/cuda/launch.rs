@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
+use cudarc::driver::sys::CUdeviceptr;
 use parking_lot::Mutex;
 
+use super::deferred::Deferred;
 use super::driver::Context;
 use super::kernel::{Compiled, CudaKernel};
 use super::memory::{CudaMemory, Pool};
@@ -18,12 +19,8 @@ use crate::{Buffer, DeviceError, KernelArgument, Launch, LaunchReport, check_arg
 
 /// The status of a cancelled launch.
 const CANCELLED: u32 = 1;
-/// A short kernel is waited for without giving up the processor.
-const SPIN: Duration = Duration::from_micros(200);
 /// Streams of a copier.
 pub const COPY_STREAMS: usize = 2;
-/// How often a longer one is asked for.
-const NAP: Duration = Duration::from_micros(50);
 
 /// The lanes of one device: as many as queries ever ran at the same time.
 #[derive(Debug)]
@@ -40,6 +37,8 @@ pub struct Lane {
     start: Event,
     stop: Event,
     status: Arc<StatusWord>,
+    /// For launches that are not waited for.
+    pub deferred: Deferred,
     /// Made when a query first streams blocks.
     pub copier: Option<Copier>,
     context: Arc<Context>,
@@ -127,8 +126,10 @@ impl Copier {
 
 impl Lane {
     fn new(context: &Arc<Context>) -> Result<Lane, DeviceError> {
+        let stream = Stream::new(context)?;
         Ok(Lane {
-            stream: Stream::new(context)?,
+            deferred: Deferred::new(context, &stream)?,
+            stream,
             start: Event::new(context)?,
             stop: Event::new(context)?,
             status: Arc::new(StatusWord(Pinned::new(context, 4)?)),
@@ -161,7 +162,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Runs a kernel after what is in the stream, and waits for it; one that is
+    /// Runs a kernel after what is in the stream, and waits for it, unless launches are deferred; one that is
     /// cancelled already is not started, and nothing is waited for (`None`).
     pub fn launch(
         &mut self,
@@ -184,13 +185,21 @@ impl Lane {
             return Ok(None);
         }
         self.context.enter()?;
-        self.start(compiled, launch.blocks(), arguments, &operation)?;
+        if self.deferred.is_on() {
+            self.start_deferred(compiled, launch.blocks(), arguments, &operation)?;
+            return Ok(Some(LaunchReport::default()));
+        }
+        self.status.word().store(0, Ordering::SeqCst);
+        self.start.record(&self.stream)?;
+        let words = (self.status.pointer(), self.deferred.zero());
+        self.start(compiled, launch.blocks(), (arguments, words), &operation)?;
+        self.stop.record(&self.stream)?;
         let status = Arc::clone(&self.status);
         let stop = Arc::new(move || {
             // What the kernel reported before stays.
             let _ = status.word().compare_exchange(0, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
         });
-        launch.cancel().while_watched(stop, || self.wait(&operation))?;
+        launch.cancel().while_watched(stop, || self.stop.wait(&operation))?;
         Ok(Some(LaunchReport {
             status: self.status.word().load(Ordering::SeqCst),
             time_ns: self.stop.since_ns(&self.start)?,
@@ -207,7 +216,7 @@ impl Lane {
         operation: &str,
     ) -> Result<Vec<u128>, DeviceError> {
         check_arguments(&self.context.name, &compiled.name, &compiled.params, arguments)?;
-        let mut bits = Vec::with_capacity(arguments.len() + 1);
+        let mut bits = Vec::with_capacity(arguments.len() + 2);
         for argument in arguments {
             bits.push(match argument {
                 KernelArgument::Scalar(_, value) => *value as u128,
@@ -228,19 +237,32 @@ impl Lane {
         Ok(bits)
     }
 
+    /// Starts a kernel that nobody waits for now.
+    fn start_deferred(
+        &mut self,
+        compiled: &Compiled,
+        blocks: u32,
+        arguments: Vec<u128>,
+        operation: &str,
+    ) -> Result<(), DeviceError> {
+        let Some(slot) = self.deferred.slot(&self.stream)? else { return Ok(()) };
+        self.deferred.measure(slot, 0, &self.stream)?;
+        self.start(compiled, blocks, (arguments, (slot.status, slot.before)), operation)?;
+        self.deferred.measure(slot, 1, &self.stream)
+    }
+
+    /// Starts a kernel with its own status word, which is 0, and that of the launch before.
     fn start(
         &self,
         compiled: &Compiled,
         blocks: u32,
-        mut arguments: Vec<u128>,
+        (mut arguments, (status, before)): (Vec<u128>, (CUdeviceptr, CUdeviceptr)),
         operation: &str,
     ) -> Result<(), DeviceError> {
-        arguments.push(u128::from(self.status.pointer()));
-        self.status.word().store(0, Ordering::SeqCst);
+        arguments.extend([u128::from(status), u128::from(before)]);
         let mut pointers: Vec<*mut c_void> =
             arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
-        self.start.record(&self.stream)?;
-        // SAFETY: there is one argument for each parameter and the status word, each at least as large as the
+        // SAFETY: there is one argument for each parameter and the status words, each at least as large as the
         // parameter; the driver copies them during the call. What the kernel does with its pointers is the caller's.
         let launched = unsafe {
             let grid = (blocks, 1, 1);
@@ -248,20 +270,6 @@ impl Lane {
             let shared = compiled.shared_bytes;
             result::launch_kernel(compiled.function, grid, block, shared, self.stream.handle, &mut pointers)
         };
-        self.context.check(operation, launched)?;
-        self.stop.record(&self.stream)
-    }
-
-    /// Waits for the kernel.
-    fn wait(&self, operation: &str) -> Result<(), DeviceError> {
-        let begun = Instant::now();
-        while !self.stop.is_done(operation)? {
-            if begun.elapsed() < SPIN {
-                std::hint::spin_loop();
-            } else {
-                std::thread::sleep(NAP);
-            }
-        }
-        Ok(())
+        self.context.check(operation, launched)
     }
 }

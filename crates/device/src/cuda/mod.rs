@@ -1,7 +1,7 @@
 //! NVIDIA GPUs, through the driver's interface, which is loaded at run time.
 //!
 //! A query has a stream of its own, in which its operations run in order. Every operation waits until it is done, but a
-//! query's fills: they are waited for together with what comes after them. An error that
+//! query's fills and the launches that it defers: they are waited for together with what comes after them. An error that
 //! loses the driver's context (a wild pointer in a kernel, say) fails the operation and every later one of this device,
 //! with a message that names the first cause; the process and other devices go on. Once everything of the lost context is
 //! dropped, the context is reset, and the device may be opened anew. Drivers do not promise that this helps: CUDA 13.0 on an
@@ -9,6 +9,7 @@
 
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
+mod deferred;
 mod driver;
 mod kernel;
 mod launch;

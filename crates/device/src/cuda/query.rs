@@ -8,7 +8,12 @@ use parking_lot::Mutex;
 use super::CudaDevice;
 use super::launch::{COPY_STREAMS, Lane, cancelled};
 use crate::query::TICKETS;
-use crate::{Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Launch, LaunchReport, QueryStream};
+use crate::{
+    Buffer, CopyTicket, Device, DeviceError, Download, HostCopy, Launch, LaunchReport, QueryStream, Settled,
+};
+
+/// Bytes that the driver takes at once, whatever is under way: it sends so few along with its commands.
+const SMALL_UPLOAD: usize = 16 << 10;
 
 /// A query on a GPU. Its stream goes back to the device when it ends.
 #[derive(Debug)]
@@ -60,6 +65,14 @@ impl QueryStream for CudaQuery {
             return Ok(());
         }
         self.in_lane(|lane, pending| {
+            if data.len() <= SMALL_UPLOAD {
+                self.device.context.enter()?;
+                pending.push(Arc::clone(buffer));
+                // SAFETY: `range` checked that the buffer has these bytes, and `pending` holds it until they are there. The
+                // driver has taken `data`, which is not pinned, when the call returns.
+                let copied = unsafe { result::memcpy_htod_async(target, data, lane.stream.handle) };
+                return self.device.context.check("a copy to the device", copied);
+            }
             self.device.staging.upload(Some(&lane.stream), target, data)?;
             pending.clear();
             Ok(())
@@ -88,7 +101,7 @@ impl QueryStream for CudaQuery {
         for Download { buffer, offset, data } in parts {
             let source = self.device.range("a copy from the device", buffer, *offset, data.len())?;
             match self.device.on_host(buffer, *offset) {
-                // Kernels are waited for, and fills of host memory are done at once.
+                // Kernels that write to host memory are waited for, and fills of it are done at once.
                 Some(_) => self.device.download(buffer, *offset, data)?,
                 None => pieces.push((source, &mut **data)),
             }
@@ -161,11 +174,43 @@ impl QueryStream for CudaQuery {
             let buffers = launch.arguments().iter().filter_map(|argument| argument.buffer());
             pending.extend(buffers.map(|(buffer, _)| Arc::clone(buffer)));
             let report = lane.launch(&self.device.pool, &launch)?;
-            if report.is_some() {
+            if report.is_some() && !lane.deferred.is_on() {
                 pending.clear();
             }
             Ok(report.unwrap_or_else(cancelled))
         })
+    }
+
+    fn defer(&self) -> Result<bool, DeviceError> {
+        self.in_lane(|lane, _| {
+            self.device.context.enter()?;
+            lane.deferred.begin(&lane.stream)?;
+            Ok(true)
+        })
+    }
+
+    fn deferred(&self) -> usize {
+        self.state.lock().lane.as_ref().map_or(0, |lane| lane.deferred.launches())
+    }
+
+    fn settle(&self, parts: &mut [Download<'_>]) -> Result<Settled, DeviceError> {
+        let mut pieces = Vec::with_capacity(parts.len());
+        for Download { buffer, offset, data } in &mut *parts {
+            let source = self.device.range("a copy from the device", buffer, *offset, data.len())?;
+            if self.device.on_host(buffer, *offset).is_some() {
+                let message = "memory of the host is not settled with launches";
+                return Err(self.device.context.failed("a copy from the device", message));
+            }
+            pieces.push((source, &mut **data));
+        }
+        let (settled, fitting) = self.in_lane(|lane, pending| {
+            self.device.context.enter()?;
+            let settled = lane.deferred.settle(&lane.stream, &mut pieces)?;
+            pending.clear();
+            Ok(settled)
+        })?;
+        self.download_many(&mut parts[fitting..])?;
+        Ok(settled)
     }
 }
 
@@ -178,6 +223,7 @@ impl Drop for CudaQuery {
         let settled = is_idle || self.device.context.enter().is_ok() && lane.settle().is_ok();
         // A stream that is in doubt is not used again.
         if settled {
+            lane.deferred.forget();
             self.device.lanes.give_back(lane);
         }
     }

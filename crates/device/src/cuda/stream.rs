@@ -1,12 +1,31 @@
 //! Owned streams, events and pinned host memory.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::result::{self, stream::StreamKind};
 use cudarc::driver::sys::{self, CUevent_flags, CUresult};
 
 use super::driver::Context;
 use crate::DeviceError;
+
+/// What is short is waited for without giving up the processor.
+const SPIN: Duration = Duration::from_millis(2);
+/// How often it is looked whether something longer is done.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Looks again and again until something is done.
+fn wait_until(is_done: impl Fn() -> Result<bool, DeviceError>) -> Result<(), DeviceError> {
+    let begun = Instant::now();
+    while !is_done()? {
+        if begun.elapsed() < SPIN {
+            std::hint::spin_loop();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
+    Ok(())
+}
 
 /// A stream, which waits for no other.
 #[derive(Debug)]
@@ -34,6 +53,18 @@ impl Stream {
         // SAFETY: both are alive and of one context.
         let waits = unsafe { result::stream::wait_event(self.handle, event.handle, flags) };
         self.context.check("waiting for another stream", waits)
+    }
+
+    /// Waits until everything in the stream is done; what is short, without giving up the processor.
+    pub fn wait(&self, operation: &str) -> Result<(), DeviceError> {
+        wait_until(|| {
+            // SAFETY: the stream is alive.
+            match unsafe { sys::cuStreamQuery(self.handle) }.result() {
+                Ok(()) => Ok(true),
+                Err(error) if error.0 == CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+                Err(error) => self.context.check(operation, Err(error)),
+            }
+        })
     }
 
     /// Waits until everything in the stream is done.
@@ -82,6 +113,11 @@ impl Event {
     pub fn synchronize(&self, operation: &str) -> Result<(), DeviceError> {
         // SAFETY: the event is alive.
         self.context.check(operation, unsafe { result::event::synchronize(self.handle) })
+    }
+
+    /// As [`Event::synchronize`]; what is short, without giving up the processor.
+    pub fn wait(&self, operation: &str) -> Result<(), DeviceError> {
+        wait_until(|| self.is_done(operation))
     }
 
     /// Whether what was recorded is done.

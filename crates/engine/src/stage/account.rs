@@ -37,15 +37,16 @@ impl Run<'_> {
                 _ => {}
             }
         }
-        metrics.rows_out = match pipeline.produced {
-            Some(counter) => {
-                let is_result = counter == self.prepared.program.output.count;
-                let drained = if is_result { self.drained.rows } else { 0 };
-                self.store.read_word(counter)? + drained
-            }
-            None => 1,
-        };
+        metrics.rows_out = self.rows_out(pipeline)?;
         Ok(())
+    }
+
+    /// Rows that a pipeline has made; one where nothing counts them.
+    pub fn rows_out(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
+        let Some(counter) = pipeline.produced else { return Ok(1) };
+        let is_result = counter == self.prepared.program.output.count;
+        let drained = if is_result { self.drained.rows } else { 0 };
+        Ok(self.store.glance(counter)? + drained)
     }
 }
 

@@ -57,10 +57,18 @@ impl Run<'_> {
             Task::Clear(state) => self.store.clear(*state)?,
             Task::Size(class) => self.store.size(*class)?,
             Task::PrefixSum(state) => at.metrics.run_ns += self.sum_up(*state)?,
-            Task::Sort(sorting) => at.metrics.run_ns += self.order(sorting)?,
-            Task::SkipIfEmpty(rows) if self.counted.get(rows) == Some(&0) => return Ok(Verdict::Skip),
+            Task::Sort(sorting) => {
+                at.metrics.run_ns += self.settled(|run| run.order(sorting))?;
+            }
+            Task::SkipIfEmpty(rows) if self.counted.get(rows) == Some(&0) => {
+                self.store.page.rely_on(*rows, 0);
+                return Ok(Verdict::Skip);
+            }
             Task::SkipIfEmpty(_) => {}
-            Task::Count(counting) => return self.count(counting, at),
+            Task::Count(counting) => {
+                self.settle()?;
+                return self.count(counting, at);
+            }
             Task::Advance(total) => match at.until.take() {
                 Some(until) => self.store.set_word(*total, until)?,
                 None => return Err(EngineError::Internal("rows were written but not counted".into())),
@@ -75,7 +83,7 @@ impl Run<'_> {
     /// The primitives, on this run's stream.
     pub fn primitives(&self) -> Primitives<'_> {
         let Setting { stream, cache, cancel, .. } = self.setting;
-        Primitives::new(stream, cache, cancel)
+        Primitives::new(stream, cache, cancel).sharing(&self.prepared.primitives)
     }
 
     /// Replaces the elements of a state of `u32` by their exclusive prefix sum; the time on the device, in nanoseconds.

@@ -56,27 +56,37 @@ impl Launcher<'_> {
             Argument::Constant(Constant::Bool(value)) => {
                 KernelArgument::Scalar(Scalar::Bool, i128::from(*value))
             }
-            Argument::Bytes(bytes) => match self.constants.get(bytes.as_ref()) {
-                Some(buffer) => whole(buffer),
-                None => {
-                    let buffer = store.allocate(bytes.len())?;
-                    self.setting.stream.upload(&buffer, 0, bytes)?;
-                    self.constants.insert(bytes.to_vec(), Arc::clone(&buffer));
-                    whole(&buffer)
-                }
-            },
+            Argument::Bytes(bytes) => whole(&self.constant(bytes, store)?),
             Argument::Heap(part) => store.heap_argument(*part, rows.end)?,
             Argument::Scratch { words, .. } => {
                 let bytes = *words as usize * 4;
                 let buffer = store.allocate(bytes)?;
-                self.setting.stream.device().fill(&buffer, 0, bytes, 0)?;
+                self.setting.stream.fill(&buffer, 0, bytes, 0)?;
                 whole(&buffer)
             }
-            Argument::State(state) => whole(&store.buffer(*state)?),
+            Argument::State(state) => {
+                let (buffer, offset) = store.place(*state)?;
+                if store.page.has(*state) {
+                    store.page.changed(*state);
+                }
+                KernelArgument::Buffer(buffer, offset as u64)
+            }
             Argument::StateCapacity(state) => {
                 KernelArgument::Scalar(Scalar::I64, i128::from(store.capacity_of(*state)))
             }
         })
+    }
+
+    /// The buffer with a constant of a kernel: it stays on the device as long as the program is kept.
+    fn constant(&self, bytes: &Arc<[u8]>, store: &StateStore<'_>) -> Result<Buffer, EngineError> {
+        if let Some(buffer) = self.constants.lock().get(bytes) {
+            return Ok(Arc::clone(buffer));
+        }
+        let buffer = store.allocate(bytes.len())?;
+        // Not in this query's stream: others use it too.
+        self.setting.stream.device().upload(&buffer, 0, bytes)?;
+        self.constants.lock().insert(Arc::clone(bytes), Arc::clone(&buffer));
+        Ok(buffer)
     }
 }
 

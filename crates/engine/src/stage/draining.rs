@@ -151,7 +151,7 @@ impl Run<'_> {
             layout: &self.prepared.program.output,
             schema: &self.drained.schema,
             read: &|parts| self.store.read_ranges(parts),
-            bytes: &|state| self.store.existing(state).map(|buffer| buffer.bytes() as u64),
+            bytes: &|state| self.store.existing_bytes(state),
             is_far: self.setting.stream.device().kind() != DeviceKind::Cpu,
         })
     }

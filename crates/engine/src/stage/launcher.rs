@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use kelpie_compile::context::ColumnPart;
 use kelpie_compile::pipeline::{CompiledKernel, Program};
 use kelpie_device::{Buffer, Kernel, KernelArgument};
+use parking_lot::Mutex;
 
 use super::Setting;
 use super::store::StateStore;
@@ -17,23 +19,27 @@ use crate::launch::submit;
 /// A part of a column: scan, column, part.
 pub(super) type PartName = (usize, usize, ColumnPart);
 
+/// Constants of a program on its device, by their bytes.
+pub type Constants = Mutex<HashMap<Arc<[u8]>, Buffer>>;
+
 /// What launches of one execution of a stage share.
 #[derive(Debug)]
 pub(super) struct Launcher<'a> {
     pub(super) setting: Setting<'a>,
     pub(super) program: &'a Program,
-    /// Bytes that were uploaded for kernels.
-    pub(super) constants: HashMap<Vec<u8>, Buffer>,
+    /// Bytes that were uploaded for the program's kernels.
+    pub(super) constants: &'a Constants,
     /// Where the columns of the block that runs are, if they stream.
     pub windows: HashMap<PartName, KernelArgument>,
 }
 
 impl<'a> Launcher<'a> {
-    pub fn new(program: &'a Program, setting: Setting<'a>) -> Launcher<'a> {
-        Launcher { setting, program, constants: HashMap::new(), windows: HashMap::new() }
+    pub fn new(program: &'a Program, constants: &'a Constants, setting: Setting<'a>) -> Launcher<'a> {
+        Launcher { setting, program, constants, windows: HashMap::new() }
     }
 
-    /// Launches a kernel over rows of its pipeline's source, and waits for it; the code that it reported.
+    /// Launches a kernel over rows of its pipeline's source, and waits for it; the code that it reported. Where launches are
+    /// deferred nobody waits, and the code is 0.
     pub fn launch(
         &mut self,
         (kernel, declared): (&dyn Kernel, &CompiledKernel),

@@ -9,7 +9,8 @@
 //!
 //! - [`run`]: the order of events: groups, chains, blocks, launches that are repeated, and so the occasions of actions;
 //! - [`actions`]: what an action means ([`counting`]: those before a dense write in several kernels);
-//! - [`store`]: the state: buffers, capacities, growth, the heap;
+//! - [`store`]: the state: buffers, capacities, growth, the heap; [`page`]: those parts of it that are small;
+//! - [`deferral`]: launches that nobody waits for, where the stage has run before;
 //! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
 //! - [`kernels`]: the kernels, of which a pipeline may have one a genome, compiled when they are wanted;
 //! - [`blocks`]: the blocks of a source, and the copies that bring them;
@@ -22,9 +23,11 @@ mod ahead;
 mod arguments;
 mod blocks;
 mod counting;
+mod deferral;
 mod draining;
 mod kernels;
 mod launcher;
+mod page;
 mod run;
 mod store;
 mod traffic;
@@ -39,15 +42,19 @@ use kelpie_device::{BlockShape, CancelToken, Device, QueryStream};
 use parking_lot::Mutex;
 
 pub use self::ahead::Ahead;
+use self::deferral::Foresight;
 pub use self::kernels::{KernelVariants, PipelineKernels, compile_all};
+use self::launcher::Constants;
+use self::page::Layout;
 use self::run::Run;
 use self::store::Known;
 use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, expected_layouts};
 use crate::delivery::RowReceiver;
 use crate::error::EngineError;
 use crate::identity::{self, Digest};
+use crate::primitives::KernelsByName;
 use crate::source::TableSource;
-use crate::{QueryMetrics, Transfer, sorting};
+use crate::{Genome, PipelineMetrics, QueryMetrics, Transfer, sorting};
 
 /// A program with its kernels on one device.
 #[derive(Debug)]
@@ -55,6 +62,8 @@ pub struct Prepared {
     /// What it was compiled for.
     pub device: Weak<dyn Device>,
     pub program: Program,
+    /// The variants that were chosen for it.
+    pub genome: Arc<Genome>,
     /// One a pipeline.
     pub kernels: Vec<Arc<PipelineKernels>>,
     /// Rows of a sort up to which the host computes the order.
@@ -65,6 +74,14 @@ pub struct Prepared {
     sizes: Sizes,
     /// Rows of a block of the source of a result that is too large to be made at once.
     block_rows: Mutex<Option<u64>>,
+    /// Which states lie in the page.
+    layout: Layout,
+    /// What the kernels are given that never changes.
+    constants: Constants,
+    /// The kernels of prefix sums and sorts.
+    primitives: Arc<KernelsByName>,
+    /// What the stage comes to, as far as it is known.
+    foresight: Foresight,
 }
 
 /// Capacities that fit, by class, once they are known: shared by programs that differ in constants only.
@@ -194,6 +211,11 @@ pub fn prepare(
     let host_order_rows = host_sort_rows.unwrap_or(sorting::HOST_ORDER_ROWS);
     Ok(Prepared {
         device: Arc::downgrade(device),
+        layout: Layout::of(&program),
+        genome: Arc::new(program.genome.clone()),
+        constants: Constants::default(),
+        primitives: Arc::default(),
+        foresight: Foresight::default(),
         program,
         kernels,
         host_order_rows,
@@ -220,7 +242,8 @@ pub struct Setting<'a> {
     pub cancel: &'a CancelToken,
 }
 
-/// Runs a prepared stage.
+/// Runs a prepared stage. Where it has run before, its launches are deferred; what comes of that is thrown away, and it runs
+/// step by step, if it is not what came of it before.
 pub fn run(
     prepared: &Prepared,
     plan: &Plan,
@@ -228,34 +251,98 @@ pub fn run(
     metrics: &mut QueryMetrics,
     out: &mut dyn RowReceiver,
 ) -> Result<Outcome, EngineError> {
-    let program = &prepared.program;
-    let learned = prepared.learned.lock().clone();
-    let known = Known { own: learned.clone(), alike: prepared.sizes.lock().clone() };
+    if let Some(foreseen) = prepared.foresight.of(&setting)
+        && setting.stream.defer()?
+    {
+        let mut run = begin(prepared, plan, setting, out);
+        run.store.page.foresee(foreseen);
+        let outcome = finish(&mut run, metrics, out);
+        if !run.is_deferred() {
+            prepared.foresight.came();
+            return outcome;
+        }
+        // Nothing has gone out. What still runs is over before its buffers are others'.
+        setting.stream.settle(&mut [])?;
+        if let Err(EngineError::Cancelled) = outcome {
+            return outcome;
+        }
+        prepared.foresight.missed();
+    }
+    finish(&mut begin(prepared, plan, setting, out), metrics, out)
+}
+
+fn begin<'a>(prepared: &'a Prepared, plan: &Plan, setting: Setting<'a>, out: &dyn RowReceiver) -> Run<'a> {
+    let known = Known { own: prepared.learned.lock().clone(), alike: prepared.sizes.lock().clone() };
     let mut run = Run::new(prepared, setting, known, &plan.fields());
     run.drained.most_bytes = out.batches().device_bytes;
     run.drained.block_rows = *prepared.block_rows.lock();
     run.drained.wanted = out.wanted();
-    let mut first = 0;
-    for group in program.pipelines.chunk_by(|a, b| a.group == b.group) {
-        let (reports, duplicate) = run.group(first, group, out)?;
-        metrics.kernel_ns += reports.iter().map(|report| report.run_ns).sum::<u64>();
-        metrics.pipelines.extend(reports);
+    run
+}
+
+fn finish(
+    run: &mut Run<'_>,
+    metrics: &mut QueryMetrics,
+    out: &mut dyn RowReceiver,
+) -> Result<Outcome, EngineError> {
+    let prepared = run.prepared;
+    let mut reports = Vec::new();
+    for group in prepared.program.pipelines.chunk_by(|a, b| a.group == b.group) {
+        let (of_group, duplicate) = run.group(reports.len(), group, out)?;
         if let Some(join) = duplicate {
+            account(run, reports, metrics);
             return Ok(Outcome::Duplicate(join));
         }
-        first += group.len();
+        reports.extend(of_group);
     }
-    // What was learned before is still right unless something grew. Where the result came in parts, less than all is known.
-    if run.drained.rows == 0 && learned.is_none_or(|learned| learned != run.store.capacities()) {
+    let was_deferred = run.is_deferred();
+    if !was_deferred {
+        learn(run, &reports)?;
+    }
+    // The first copy of the result waits for what is deferred.
+    let waited_ns = run.store.page.waited_ns();
+    let mut reading = run.finish(out)?;
+    let waited_ns = run.store.page.waited_ns() - waited_ns;
+    reading.time_ns = reading.time_ns.saturating_sub(waited_ns);
+    run.settle()?;
+    if was_deferred {
+        for (pipeline, report) in prepared.program.pipelines.iter().zip(&mut reports) {
+            report.rows_out = run.rows_out(pipeline)?;
+        }
+    }
+    account(run, reports, metrics);
+    metrics.result_ns += reading.time_ns;
+    metrics.output_bytes += reading.bytes;
+    Ok(Outcome::Done)
+}
+
+/// Keeps what a run has found, for the next one.
+fn learn(run: &Run<'_>, reports: &[PipelineMetrics]) -> Result<(), EngineError> {
+    let prepared = run.prepared;
+    if run.drained.block_rows.is_some() {
+        *prepared.block_rows.lock() = run.drained.block_rows;
+    }
+    // Where the result came in parts, less than all is known.
+    if run.drained.rows > 0 {
+        return Ok(());
+    }
+    // What was learned before is still right unless something grew.
+    let learned = prepared.learned.lock().clone();
+    if learned.is_none_or(|learned| learned != run.store.capacities()) {
         let fitting = run.store.fitting()?;
         *prepared.sizes.lock() = Some(fitting.clone());
         *prepared.learned.lock() = Some(fitting);
     }
-    if run.drained.block_rows.is_some() {
-        *prepared.block_rows.lock() = run.drained.block_rows;
+    if run.drained.block_rows.is_none() {
+        let kernel_ns = reports.iter().map(|report| report.run_ns).sum();
+        prepared.foresight.learn(run, kernel_ns)?;
     }
-    let reading = run.finish(out)?;
-    metrics.result_ns += reading.time_ns;
-    metrics.output_bytes += reading.bytes;
-    Ok(Outcome::Done)
+    Ok(())
+}
+
+/// Adds what the pipelines did.
+fn account(run: &Run<'_>, mut reports: Vec<PipelineMetrics>, metrics: &mut QueryMetrics) {
+    metrics.deferred += run.share_times(&mut reports);
+    metrics.kernel_ns += reports.iter().map(|report| report.run_ns).sum::<u64>();
+    metrics.pipelines.extend(reports);
 }

@@ -13,6 +13,7 @@ use kelpie_device::Kernel;
 use super::account::failure;
 use super::actions::Occasion;
 use super::blocks::Blocks;
+use super::deferral::Deferral;
 use super::draining::{Drained, Draining};
 use super::launcher::Launcher;
 use super::store::{Known, StateStore};
@@ -40,6 +41,8 @@ pub(super) struct Run<'a> {
     pub group: &'a [CompiledPipeline],
     /// What finished groups have counted, by state.
     pub counted: HashMap<usize, u64>,
+    /// The launches that were deferred, if any are.
+    pub deferral: Deferral,
 }
 
 /// How a chain, or one of its pipelines, ended.
@@ -85,11 +88,12 @@ impl<'a> Run<'a> {
         Run {
             setting,
             prepared,
-            store: StateStore::new(program, &setting, known),
-            launcher: Launcher::new(program, setting),
+            store: StateStore::new(program, &prepared.layout, &setting, known),
+            launcher: Launcher::new(program, &prepared.constants, setting),
             drained: Drained::new(fields),
             group: &[],
             counted: HashMap::new(),
+            deferral: Deferral::default(),
         }
     }
 
@@ -254,6 +258,10 @@ impl<'a> Run<'a> {
             || self.drained.block_rows.is_some()
             || self.setting.movement.initial_bytes.is_some();
         let drains = in_parts && appends;
+        // What leaves the device before the stage has ended must be right, and text is made as there is room for it.
+        if drains || makes_text(pipelines) {
+            self.settle()?;
+        }
         if drains {
             self.drained.waiting = self.store.read_word(self.prepared.program.output.count)?;
         }
@@ -315,7 +323,9 @@ impl<'a> Run<'a> {
         }
         at.metrics.rows_in += at.rows.end - at.rows.start;
         let kernel = self.prepared.kernels[at.index].main.get(self.setting.stream)?;
-        match self.launch_kernel((kernel.as_ref(), &at.pipeline.kernel), at)? {
+        let verdict = self.launch_kernel((kernel.as_ref(), &at.pipeline.kernel), at)?;
+        self.launched(at.index);
+        match verdict {
             Verdict::Done => self.perform(When::AfterLaunch, at),
             other => Ok(other),
         }
@@ -358,9 +368,7 @@ impl<'a> Run<'a> {
     /// Where the heap is to be set back to before each block: text that is made only for rows of the result, which have
     /// copies of it, need not stay.
     fn heap_mark(&self, chain: &[CompiledPipeline]) -> Result<Option<HeapMark>, EngineError> {
-        let makes_text = |argument: &Argument| matches!(argument, Argument::Heap(_));
-        let arguments = || chain.iter().flat_map(CompiledPipeline::all_arguments);
-        if chain.iter().any(|pipeline| pipeline.keeps_text) || !arguments().any(makes_text) {
+        if chain.iter().any(|pipeline| pipeline.keeps_text) || !makes_text(chain) {
             return Ok(None);
         }
         self.store.heap_mark().map(Some)
@@ -375,7 +383,7 @@ impl<'a> Run<'a> {
                 loaded.ok_or_else(missing)?.rows
             }
             RowCount::Class(class) => self.store.capacity(class),
-            RowCount::Counted(counter) => stored_rows(self.store.read_word(counter)?, &pipeline.name)?,
+            RowCount::Counted(counter) => stored_rows(self.store.at_most(counter)?, &pipeline.name)?,
         })
     }
 
@@ -389,13 +397,17 @@ impl<'a> Run<'a> {
                 continue;
             }
             let mut words = [0; 16];
-            if let Some(buffer) = self.store.existing(prune.bounds) {
-                self.setting.stream.download(buffer, 0, &mut words)?;
-            }
+            self.store.read_small(prune.bounds, &mut words)?;
             bounds.push((zones.as_slice(), prune::bounds(words)));
         }
         Ok(bounds)
     }
+}
+
+/// Whether kernels of a chain make text.
+fn makes_text(chain: &[CompiledPipeline]) -> bool {
+    let mut arguments = chain.iter().flat_map(CompiledPipeline::all_arguments);
+    arguments.any(|argument| matches!(argument, Argument::Heap(_)))
 }
 
 /// The rows of a store, which an index addresses by 31 bits.

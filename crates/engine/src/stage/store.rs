@@ -1,5 +1,5 @@
-//! The state of a running stage: a buffer a state, capacities by class, how they grow, and the heap for text that kernels
-//! make. Nothing here launches a kernel.
+//! The state of a running stage: a buffer a state, but those that are small share a page ([`page`](super::page)); capacities by
+//! class, how they grow, and the heap for text that kernels make. Nothing here launches a kernel.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use kelpie_compile::pipeline::{CapacityClass, Growth, Program};
 use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
 
 use super::Setting;
+use super::page::{Layout, Page};
 use crate::columns::ColumnCache;
 use crate::delivery::reserve;
 use crate::error::EngineError;
@@ -18,6 +19,9 @@ use crate::heap::{HeapMark, TextHeap};
 /// Elements that a state keeps free a CPU worker, beside a quarter of what it held: a worker may leave a part of a chunk of
 /// places unused (`table::rows`).
 const FITTING_SLACK: u64 = 1 << 10;
+
+/// Places that may be taken beyond those that were taken before, beside an eighth of them.
+const MORE_PLACES: u64 = 64;
 
 /// What is known of the capacities that fit.
 #[derive(Debug)]
@@ -40,13 +44,15 @@ pub(super) struct StateStore<'a> {
     capacities: Vec<u64>,
     /// By state; made when first asked for.
     buffers: Vec<Option<Buffer>>,
+    /// The states that are small.
+    pub page: Page<'a>,
     heap: TextHeap,
 }
 
 impl<'a> StateStore<'a> {
     /// A store without buffers. It starts with the capacities that are known to fit, else with what the program says, but no
     /// more bytes than the movement allows where less may do.
-    pub fn new(program: &'a Program, setting: &Setting<'a>, known: Known) -> StateStore<'a> {
+    pub fn new(program: &'a Program, layout: &Layout, setting: &Setting<'a>, known: Known) -> StateStore<'a> {
         let most = setting.movement.initial_bytes;
         let capacities = known.own.unwrap_or_else(|| {
             let mut capacities = initial(program, most);
@@ -68,6 +74,7 @@ impl<'a> StateStore<'a> {
             program,
             capacities,
             buffers: vec![None; program.states.len()],
+            page: Page::new(layout, setting.stream),
             heap: TextHeap::new(most),
         }
     }
@@ -98,6 +105,7 @@ impl<'a> StateStore<'a> {
         for (state, declared) in self.program.states.iter().enumerate() {
             if declared.class == class {
                 self.buffers[state] = None;
+                self.page.remove(state);
             }
         }
     }
@@ -106,7 +114,7 @@ impl<'a> StateStore<'a> {
     pub fn size(&mut self, class: usize) -> Result<(), EngineError> {
         if let Growth::Sized(counter, fill) = self.program.classes[class].growth {
             // One slot more than entries ends every search.
-            let entries = self.read_word(counter)?;
+            let entries = self.at_most(counter)?;
             let slots = fill.slots(entries).max(entries.saturating_add(1)).max(16).next_power_of_two();
             self.resize(class, slots);
         }
@@ -173,23 +181,50 @@ impl<'a> StateStore<'a> {
             })
     }
 
-    /// The buffer of a state.
+    /// The buffer of a state that has one of its own.
     pub fn buffer(&mut self, state: usize) -> Result<Buffer, EngineError> {
+        match self.place(state)? {
+            (buffer, 0) if !self.page.has(state) => Ok(buffer),
+            _ => {
+                let name = &self.program.states[state].name;
+                Err(EngineError::Internal(format!("state {name} has no buffer of its own")))
+            }
+        }
+    }
+
+    /// The buffer in which a state lies, and from which byte on.
+    pub fn place(&mut self, state: usize) -> Result<(Buffer, usize), EngineError> {
+        if let Some(offset) = self.page.offset(state) {
+            return Ok((self.page.buffer(self.device, self.cache)?, offset));
+        }
         if let Some(buffer) = &self.buffers[state] {
-            return Ok(Arc::clone(buffer));
+            return Ok((Arc::clone(buffer), 0));
         }
         let buffer = self.allocate(self.bytes(state)?)?;
         self.buffers[state] = Some(Arc::clone(&buffer));
-        Ok(buffer)
+        Ok((buffer, 0))
     }
 
-    /// The buffer of a state, if it has one.
-    pub fn existing(&self, state: usize) -> Option<&Buffer> {
-        self.buffers[state].as_ref()
+    /// As [`Self::place`], if the state has one.
+    fn existing(&self, state: usize) -> Option<(&Buffer, usize)> {
+        match self.page.offset(state) {
+            Some(offset) => self.page.existing().map(|page| (page, offset)),
+            None => self.buffers[state].as_ref().map(|buffer| (buffer, 0)),
+        }
+    }
+
+    /// Bytes for which a state has room now, if it has a place.
+    pub fn existing_bytes(&self, state: usize) -> Option<u64> {
+        let (buffer, _) = self.existing(state)?;
+        match self.page.has(state) {
+            true => self.bytes(state).ok().map(|bytes| bytes as u64),
+            false => Some(buffer.bytes() as u64),
+        }
     }
 
     /// Makes a buffer that was filled elsewhere that of a state.
     pub fn replace(&mut self, state: usize, buffer: Buffer) {
+        self.page.remove(state);
         self.buffers[state] = Some(buffer);
     }
 
@@ -202,23 +237,59 @@ impl<'a> StateStore<'a> {
 
     /// Sets every byte of a state to zero.
     pub fn clear(&mut self, state: usize) -> Result<(), EngineError> {
-        let (buffer, bytes) = (self.buffer(state)?, self.bytes(state)?);
-        Ok(self.stream.fill(&buffer, 0, bytes, 0)?)
+        let (buffer, offset) = self.place(state)?;
+        if self.page.is_clear(state) {
+            return Ok(());
+        }
+        self.stream.fill(&buffer, offset, self.bytes(state)?, 0)?;
+        self.page.cleared(state);
+        Ok(())
     }
 
     /// The value of a state of one `u64`.
     pub fn read_word(&self, state: usize) -> Result<u64, EngineError> {
         let mut bytes = [0; 8];
-        if let Some(buffer) = &self.buffers[state] {
-            self.stream.download(buffer, 0, &mut bytes)?;
-        }
+        self.read_small(state, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// The first bytes of a state; where launches are deferred, what they were the last time. Zeros where it has no buffer.
+    pub fn read_small(&self, state: usize, bytes: &mut [u8]) -> Result<(), EngineError> {
+        if self.page.has(state) {
+            return self.page.read(state, bytes);
+        }
+        if let Some((buffer, offset)) = self.existing(state) {
+            self.stream.download(buffer, offset, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// A number that the word of a state does not exceed: the word itself, where launches are not deferred. It is the same each
+    /// time, so that a table made for so many rows gets no more of them. Whether it was enough is found in the end.
+    pub fn at_most(&self, state: usize) -> Result<u64, EngineError> {
+        let Some(foreseen) = self.page.foreseen_word(state) else { return self.read_word(state) };
+        let is_sized =
+            |class: &CapacityClass| matches!(class.growth, Growth::Sized(counter, _) if counter == state);
+        // Places in tables of groups are given out as threads come to them: some more may be taken than the last time. A table
+        // that follows from the number stays as it was.
+        let most = match self.program.classes.iter().any(is_sized) {
+            true => foreseen,
+            false => foreseen.saturating_add(foreseen / 8).saturating_add(MORE_PLACES),
+        };
+        self.page.rely_on(state, most);
+        Ok(most)
+    }
+
+    /// What is known of the word of a state, for people; where launches are deferred, what it was the last time.
+    pub fn glance(&self, state: usize) -> Result<u64, EngineError> {
+        self.page.foreseen_word(state).map_or_else(|| self.read_word(state), Ok)
     }
 
     /// Sets a state of one `u64`.
     pub fn set_word(&mut self, state: usize, value: u64) -> Result<(), EngineError> {
-        let buffer = self.buffer(state)?;
-        Ok(self.stream.upload(&buffer, 0, &value.to_le_bytes())?)
+        let (buffer, offset) = self.place(state)?;
+        self.page.changed(state);
+        Ok(self.stream.upload(&buffer, offset, &value.to_le_bytes())?)
     }
 
     /// Bytes of several states, with one wait, as Arrow wants them.
@@ -230,11 +301,12 @@ impl<'a> StateStore<'a> {
         }
         let mut downloads = Vec::new();
         for ((state, range), data) in parts.iter().zip(&mut read) {
-            if let Some(buffer) = self.buffers[*state].as_ref().filter(|_| !range.is_empty()) {
-                downloads.push(Download { buffer, offset: range.start, data: data.as_slice_mut() });
+            if let Some((buffer, offset)) = self.existing(*state).filter(|_| !range.is_empty()) {
+                let offset = offset + range.start;
+                downloads.push(Download { buffer, offset, data: data.as_slice_mut() });
             }
         }
-        self.stream.download_many(&mut downloads)?;
+        self.page.download(downloads)?;
         Ok(read)
     }
 
