@@ -162,6 +162,10 @@ impl Run<'_> {
         if self.drained.is_decided {
             out.come_in_order();
         }
+        if self.drained.left_out > 0 {
+            // Whoever takes the rows is told once: a stage that comes to something else than was foreseen runs again.
+            self.settle()?;
+        }
         out.leave_out(self.drained.left_out);
         let mut reading = self.with_reader(|reader| reader.deliver_all(out))?;
         reading += self.drained.reading;
