@@ -95,7 +95,7 @@ impl KeyCount {
         let zero = b.u32(0);
         let flag = if cx.shape.block_threads == 1 { b.load(flag) } else { b.atomic_load(flag, Scope::Block) };
         let full = b.ne(flag, zero);
-        if cx.shape.lanes > 1 { b.value(Expr::Any(full)) } else { full }
+        if cx.shape.is_serial() { full } else { b.value(Expr::Any(full)) }
     }
 
     fn full(&self, cx: &mut Context<'_>) -> V {

@@ -52,7 +52,7 @@ pub(crate) use self::sink::AddToGroups;
 pub(crate) use self::source::Groups;
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Unsupported};
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::column_of;
 use crate::plan::Aggregate;
@@ -145,7 +145,9 @@ impl AggregateOperator {
         let groups = groups_known(&key_columns).min(row_bound);
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
-        let near = if has_near { NearCopies::plan(&cells, row_bound, input.site, on)? } else { None };
+        let columns_only = keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)));
+        let known = (row_bound, columns_only.then_some(groups));
+        let near = if has_near { NearCopies::plan(&cells, known, input.site, on)? } else { None };
         Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, segments, near })
     }
 

@@ -28,6 +28,9 @@ use crate::variant::{Site, Variant};
 const STEPS: i32 = 4;
 /// Rows from which on copies pay, at least: they are cleared and merged whatever comes.
 const LEAST_ROWS: u64 = 1 << 16;
+/// Groups for each copy, at most, where it is known how many there are: each copy is merged at the end, which costs as much as a
+/// row, and a block of a GPU may see few more rows than it has copies.
+const GROUPS_A_COPY: u64 = 2;
 /// Most bytes of a SIMT block's copies: several blocks should fit a multiprocessor of an NVIDIA GPU.
 const BLOCK_BYTES: u64 = 40 << 10;
 /// Most bytes of a worker's copies on a CPU: they should stay in the second-level cache.
@@ -47,10 +50,11 @@ const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 pub(super) struct NearCopies(u32);
 
 impl NearCopies {
-    /// Whether a block keeps copies of groups, and how many. `row_bound`: rows at most.
+    /// Whether a block keeps copies of groups, and how many. `row_bound`: rows at most. `groups`: how many there are about,
+    /// where all keys are columns, whose values are known.
     pub fn plan(
         cells: &Cells,
-        row_bound: u64,
+        (row_bound, groups): (u64, Option<u64>),
         site: Site<'_>,
         (shape, choices): (&LaunchShape, &Choices<'_>),
     ) -> Result<Option<NearCopies>, Unsupported> {
@@ -76,6 +80,9 @@ impl NearCopies {
                 (off, "the micro model has an atomic a row")
             }
             _ if row_bound < LEAST_ROWS => (off, "few rows"),
+            Some(copies) if groups.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY) => {
+                (off, "a block meets few of so many groups twice")
+            }
             Some(copies) => (copies, "groups that a block meets often are added up near"),
             None => (off, "a block's memory has no room"),
         };
