@@ -18,6 +18,8 @@ use crate::table::stored::StoredColumn;
 
 /// Slots of a table at the first launch, at most.
 const INITIAL_SLOTS: u64 = 1 << 16;
+/// Slots after which a probe looks whether the table is full, a power of two: few probes of one that is not are so long.
+const LONG_PROBE: i64 = 64;
 /// Entries of stored keys: empty, being written, or the key's hash (of which these bits are left out) and this bit.
 const EMPTY: u64 = 0;
 const BUSY: u64 = 1;
@@ -145,9 +147,10 @@ impl KeyTable {
         cx.builder.break_loop();
     }
 
-    /// To the next slot. A probe that has seen every slot ends: a table without a free one has long been too full, and who
-    /// put in the last key that there may be has asked for a larger one.
-    fn advance(&self, cx: &mut Context<'_>, probe: &Probe) {
+    /// To the next slot. A long probe looks whether the table is full: the threads of a GPU that put in a key at the same time
+    /// are more than a small table has slots, so that it may have no free one, at which the others would look. A probe that has
+    /// seen every slot ends.
+    fn advance(&self, cx: &mut Context<'_>, probe: &Probe, count: &KeyCount) {
         let b = &mut *cx.builder;
         let (one, slot, steps) = (b.i64(1), b.read(probe.slot), b.read(probe.steps));
         let next = b.add(slot, one);
@@ -158,6 +161,12 @@ impl KeyTable {
         b.assign(probe.steps, steps);
         let everywhere = b.ge(steps, probe.capacity);
         b.break_if(everywhere);
+        let (mask, zero) = (b.i64(LONG_PROBE - 1), b.i64(0));
+        let rest = b.and(steps, mask);
+        let is_long = b.eq(rest, zero);
+        cx.begin_if(is_long);
+        count.leave_if_full(cx);
+        cx.end();
     }
 
     /// The probe has put its key in.
@@ -202,7 +211,7 @@ impl KeyTable {
         cx.begin_if(same);
         self.succeed(cx, &probe);
         cx.end();
-        self.advance(cx, &probe);
+        self.advance(cx, &probe, count);
         cx.end();
         Ok(probe)
     }
@@ -259,7 +268,7 @@ impl KeyTable {
         self.succeed(cx, &probe);
         cx.end();
         cx.end();
-        self.advance(cx, &probe);
+        self.advance(cx, &probe, count);
         cx.end();
         cx.end();
         Ok(probe)
