@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use datafusion::catalog::{TableProvider, UrlTableFactory};
@@ -84,10 +85,20 @@ impl std::fmt::Debug for SessionSlot {
     }
 }
 
-/// The files that a table was made of, where it is one of local files.
-pub(crate) fn made_of(table: &dyn TableProvider) -> Option<&[DataFile]> {
+/// Counts the moments from which on somebody wants to know of files.
+static MOMENTS: AtomicU64 = AtomicU64::new(0);
+
+/// From now on: for [`looked_since`].
+pub(crate) fn moment() -> u64 {
+    MOMENTS.fetch_add(1, Ordering::SeqCst) + 1
+}
+
+/// The files of a table, where it is one of local files and was looked at since a moment: asking the system once more would take as
+/// long as all else that finds a plan.
+pub(crate) fn looked_since(table: &dyn TableProvider, moment: u64) -> Option<&[DataFile]> {
     let table: &dyn Any = table;
-    table.downcast_ref::<LocalTable>().map(|table| table.made_of.as_slice())
+    let table = table.downcast_ref::<LocalTable>()?;
+    (table.looked.load(Ordering::SeqCst) >= moment).then_some(table.made_of.as_slice())
 }
 
 /// The files that a table would read now, where it is one of local files.
@@ -121,11 +132,13 @@ impl LocalEntry {
 
     async fn current(&self, session: &SessionSlot) -> Result<Arc<dyn TableProvider>> {
         let mut made = self.made.lock().await;
+        let moment = MOMENTS.load(Ordering::SeqCst);
         let files = self.source.files()?;
         let infer_rows = session.ask(|state| KelpieOptions::of(state.config_options()).infer_rows)?;
         let is_current = |made: &&Made| made.table.made_of == files && made.infer_rows == infer_rows;
         let current = made.as_ref().filter(is_current);
         if let Some(made) = current {
+            made.table.looked.fetch_max(moment, Ordering::SeqCst);
             return Ok(Arc::clone(&made.table) as _);
         }
         let state = session.ask(SessionState::clone)?;

@@ -104,19 +104,9 @@ impl LocalTables {
         }
     }
 
-    /// Whether [`SchemaProvider::table`] looks at the files that a name stands for: the table that it gives is then made of those
-    /// that are there.
-    pub fn looks_at_files(&self, name: &str) -> bool {
-        let files = self.files.read();
-        matches!(self.meant_of(&files, name), Ok(Some(meant)) if files.contains_key(&meant))
-    }
-
     /// The name that is meant: this one, or the only one that differs in case.
     fn meant(&self, name: &str) -> Result<Option<String>> {
-        self.meant_of(&self.files.read(), name)
-    }
-
-    fn meant_of(&self, files: &BTreeMap<String, Arc<Named>>, name: &str) -> Result<Option<String>> {
+        let files = self.files.read();
         if files.contains_key(name) || self.others.table_exist(name) {
             return Ok(Some(name.to_string()));
         }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
@@ -35,6 +36,8 @@ pub(super) struct LocalTable {
     pub source: Source,
     /// The files that it was made of.
     pub made_of: Vec<DataFile>,
+    /// When these were last seen to be its files.
+    pub looked: AtomicU64,
     pub reader: Arc<dyn FileFormat>,
     /// The columns that names of folders give.
     pub partitions: Vec<(String, DataType)>,
@@ -102,6 +105,7 @@ impl LocalTable {
         Ok(LocalTable {
             source: source.clone(),
             made_of: files.to_vec(),
+            looked: AtomicU64::new(0),
             reader,
             partitions,
             file_schema,

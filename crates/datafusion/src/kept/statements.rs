@@ -1,6 +1,5 @@
 //! Statements of a session whose plans are kept, by their texts.
 
-use std::any::Any;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
@@ -18,9 +17,9 @@ use datafusion::sql::parser::Statement as ParsedStatement;
 use parking_lot::Mutex;
 
 use super::lru::Lru;
-use super::tables::{KnownTable, LookedAt, Seen};
+use super::tables::{KnownTable, Seen};
 use super::{KeptPlan, Node, Rule, are_same};
-use crate::files::LocalTables;
+use crate::files;
 use crate::options::KelpieOptions;
 
 /// Longer texts are not kept: what is in them takes longer than planning them.
@@ -116,27 +115,23 @@ impl Named {
         self.0.iter().map(|(reference, _)| state.schema_for_ref(reference.clone()).ok()).collect()
     }
 
-    /// The tables whose files were looked at, where the names still stand for the same; `None` where one does not.
-    async fn look(&self, schemas: Vec<Option<Arc<dyn SchemaProvider>>>) -> Option<LookedAt> {
-        let mut looked = LookedAt::default();
+    /// Whether the names still stand for the same.
+    async fn are_same(&self, schemas: Vec<Option<Arc<dyn SchemaProvider>>>) -> bool {
         for ((reference, known), schema) in self.0.iter().zip(schemas) {
-            let table = match &schema {
-                Some(schema) => schema.table(reference.table()).await.ok()?,
-                None => None,
+            let table = match schema {
+                Some(schema) => schema.table(reference.table()).await,
+                None => Ok(None),
             };
-            match (table, known) {
-                (Some(table), Some(known)) if ptr::addr_eq(Arc::as_ptr(&table), known.as_ptr()) => {
-                    let schema: Option<&dyn Any> = schema.as_ref().map(|schema| schema.as_ref() as _);
-                    let files = schema.and_then(|schema| schema.downcast_ref::<LocalTables>());
-                    if files.is_some_and(|files| files.looks_at_files(reference.table())) {
-                        looked.0.push(table);
-                    }
-                }
-                (None, None) => {}
-                _ => return None,
+            let is_same = match (table, known) {
+                (Ok(Some(table)), Some(known)) => ptr::addr_eq(Arc::as_ptr(&table), known.as_ptr()),
+                (Ok(None), None) => true,
+                _ => false,
+            };
+            if !is_same {
+                return false;
             }
         }
-        Some(looked)
+        true
     }
 }
 
@@ -181,14 +176,11 @@ impl KeptStatements {
             let schemas = statement.named.schemas(&state);
             (statement, environment, schemas)
         };
-        let looked = match statement.plan.is_worn() {
-            true => None,
-            false => statement.named.look(schemas).await,
-        };
-        let is_current = match looked {
-            Some(looked) => self.has_same_data(&statement.plan, &looked, context).await,
-            None => false,
-        };
+        // Most tables look at their files when they are named.
+        let since = files::moment();
+        let is_current = !statement.plan.is_worn()
+            && statement.named.are_same(schemas).await
+            && self.has_same_data(&statement.plan, since, context).await;
         match is_current.then(|| statement.plan.copy()).flatten() {
             Some(plan) => {
                 Some(Ready { plan, kept: Arc::clone(&statement.plan), task: Arc::clone(&environment.task) })
@@ -200,12 +192,12 @@ impl KeptStatements {
         }
     }
 
-    async fn has_same_data(&self, plan: &KeptPlan, looked: &LookedAt, context: &SessionContext) -> bool {
+    async fn has_same_data(&self, plan: &KeptPlan, since: u64, context: &SessionContext) -> bool {
         // Only an object store is asked in the name of a session, and copying that takes time.
         let state = plan.tables.iter().any(KnownTable::is_listed).then(|| context.state());
         let session = state.as_ref().map(|state| state as &dyn Session);
         for table in &plan.tables {
-            if !table.is_unchanged(session, looked).await {
+            if !table.is_unchanged(session, since).await {
                 return false;
             }
         }

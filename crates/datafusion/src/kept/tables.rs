@@ -12,7 +12,7 @@ use datafusion::datasource::{MemTable, TableType};
 use datafusion::object_store::ObjectMeta;
 use futures::TryStreamExt;
 
-use crate::files::{DataFile, listed_now, made_of};
+use crate::files::{DataFile, listed_now, looked_since};
 use crate::memory_identity::identify;
 
 /// A table, which may be dropped while its plan is kept, and its data when the plan was made.
@@ -64,13 +64,13 @@ impl KnownTable {
     }
 
     /// Whether it is there, with the same data. The session is needed for one that is listed.
-    pub async fn is_unchanged(&self, session: Option<&dyn Session>, looked: &LookedAt) -> bool {
-        match self.provider.upgrade() {
-            Some(provider) if looked.has(&provider) => {
-                matches!(&self.version, Version::Files(files) if made_of(provider.as_ref()) == Some(files))
-            }
-            Some(provider) => Version::of(provider.as_ref(), session).await.as_ref() == Some(&self.version),
-            None => false,
+    ///
+    /// Files that were looked at since a moment are not looked at again.
+    pub async fn is_unchanged(&self, session: Option<&dyn Session>, since: u64) -> bool {
+        let Some(provider) = self.provider.upgrade() else { return false };
+        match (looked_since(provider.as_ref(), since), &self.version) {
+            (Some(now), Version::Files(files)) => now == files,
+            _ => Version::of(provider.as_ref(), session).await.as_ref() == Some(&self.version),
         }
     }
 
@@ -89,16 +89,6 @@ impl KnownTable {
         });
         // While rows are being added nothing is known.
         now.is_some_and(|now| now != version)
-    }
-}
-
-/// Tables of files that are, as was just looked, the files they were made of: asking the system again would take as long as finding a plan.
-#[derive(Default)]
-pub(super) struct LookedAt(pub Vec<Arc<dyn TableProvider>>);
-
-impl LookedAt {
-    fn has(&self, provider: &Arc<dyn TableProvider>) -> bool {
-        self.0.iter().any(|looked| ptr::addr_eq(Arc::as_ptr(looked), Arc::as_ptr(provider)))
     }
 }
 
