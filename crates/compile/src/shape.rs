@@ -9,6 +9,8 @@ use kelpie_kir::Target;
 const ROWS_PER_THREAD: u32 = 4;
 /// Rows that a CPU's worker should have, at least, for its start to pay.
 const WORKER_ROWS: u64 = 16 << 10;
+/// Bytes of shared memory that are left to counters of hash tables, eight a table.
+const COUNTER_BYTES: u32 = 512;
 /// Threads of a block, at most.
 const MOST_THREADS: u32 = 1024;
 
@@ -45,6 +47,11 @@ pub struct LaunchShape {
 }
 
 impl LaunchShape {
+    /// Bytes of shared memory for tables of an operator: some are left to counters of hash tables beside them.
+    pub fn table_bytes(&self) -> u32 {
+        self.shared_bytes - (self.shared_bytes / 16).min(COUNTER_BYTES)
+    }
+
     /// The shape that suits most kernels of a device.
     pub fn of(target: &Target) -> LaunchShape {
         LaunchShape::with_threads(target, target.block_threads.max(1))

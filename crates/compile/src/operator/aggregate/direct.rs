@@ -68,7 +68,7 @@ impl fmt::Display for DirectTable {
 
 /// Whether a block's tables fit its memory.
 fn tables_fit(bytes: u64, shape: &LaunchShape) -> Result<(), String> {
-    let most = shape.shared_bytes;
+    let most = shape.table_bytes();
     match bytes <= most.into() {
         true => Ok(()),
         false => Err(format!("tables of {bytes} bytes do not fit a block's {most}")),
@@ -89,7 +89,7 @@ impl DirectTable {
         let state = states.state("groups", 8 * cells.words(), class);
         let is_simt = shape.block_threads > 1;
         let limit =
-            u64::from(shape.shared_bytes).min(if is_simt { BLOCK_TABLES_BYTES } else { WORKER_TABLE_BYTES });
+            u64::from(shape.table_bytes()).min(if is_simt { BLOCK_TABLES_BYTES } else { WORKER_TABLE_BYTES });
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
         let block_bytes = (slots + 1) * u64::from(cells.words()) * 8;
         let rule = match choices.micro_model {

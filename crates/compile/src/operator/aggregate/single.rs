@@ -154,7 +154,9 @@ impl GroupTable for SingleGroup {
     fn admits(&self, cells: &Cells, shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {
         match self.method {
             Method::Atomic | Method::Warp => Ok(()),
-            Method::Block | Method::Passes { .. } if tree_bytes(cells, shape) > shape.shared_bytes.into() => {
+            Method::Block | Method::Passes { .. }
+                if tree_bytes(cells, shape) > shape.table_bytes().into() =>
+            {
                 Err("a tree over so many threads does not fit a block's memory".into())
             }
             Method::Block => Ok(()),

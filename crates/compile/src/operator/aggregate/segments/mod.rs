@@ -104,7 +104,8 @@ impl Segments {
             () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => Err("texts are not added up"),
             () => Ok(()),
         };
-        let fits = Shared::bytes(cells, threads) <= SHARED_LIMIT.min((shape.shared_bytes / 2).into());
+        let fits = Shared::bytes(cells, threads)
+            <= SHARED_LIMIT.min((shape.table_bytes() - shape.shared_bytes / 2).into());
         let block = match (warp, fits) {
             (Ok(()), false) => Err("rows of a block do not fit its memory"),
             (Ok(()), true) if !threads.is_power_of_two() => Err("threads are no power of two"),
@@ -140,7 +141,8 @@ impl Segments {
             SegmentForm::Warp if !lanes.is_power_of_two() => Err("lanes are no power of two".into()),
             SegmentForm::Block if !threads.is_power_of_two() => Err("threads are no power of two".into()),
             SegmentForm::Block
-                if Shared::bytes(cells, threads) > SHARED_LIMIT.min((shape.shared_bytes / 2).into()) =>
+                if Shared::bytes(cells, threads)
+                    > SHARED_LIMIT.min((shape.table_bytes() - shape.shared_bytes / 2).into()) =>
             {
                 Err("rows of a block do not fit its memory".into())
             }
