@@ -5,40 +5,25 @@
 //! in order: a build side that a filter has narrowed to one year leaves a seventh of seven years' rows.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
+use kelpie_kir::{BinaryOp, CompareOp, Scalar};
 
-use crate::context::{Argument, Context, StoredIntegers};
+use crate::context::{Context, StoredIntegers};
 use crate::program::Prune;
+use crate::table::bounds::{KeyBounds, Loaded};
 use crate::types::Range;
 
-/// The bounds of a build side's keys in a kernel, `i64` and both inclusive. The lower one is above the upper one where the
-/// build side has no row.
+/// The bounds of a build side's keys, and the column of the scan that is compared with them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    /// Position of the key's column in the scan.
+    /// Its position in the scan.
     column: usize,
-    least: V,
-    greatest: V,
+    bounds: Loaded,
 }
 
 impl Window {
     /// Loads the bounds: before the row loop, as they do not change.
     pub(super) fn begin(cx: &mut Context<'_>, prune: &Prune) -> Window {
-        let words = cx.argument("key_bounds", Type::global(Scalar::U64), Argument::State(prune.bounds));
-        let b = &mut *cx.builder;
-        let mut word = |index| {
-            let index = b.i64(index);
-            let pointer = b.offset(words, index);
-            b.load(pointer)
-        };
-        let (order, complement) = (word(0), word(1));
-        let complement = b.not(complement);
-        let mut value = |order| {
-            let value = b.bitcast(order, Scalar::I64);
-            let top = b.i64(i64::MIN);
-            b.binary(BinaryOp::Xor, value, top)
-        };
-        Window { column: prune.column, least: value(complement), greatest: value(order) }
+        Window { column: prune.column, bounds: KeyBounds(prune.bounds).load(cx) }
     }
 
     /// Which rows of the wide row that begins are within: a mask. `None` where the column is not stored as narrow integers.
@@ -54,8 +39,8 @@ impl Window {
         };
         // What the column has is stored, so these are too; a window beside all of it becomes one that is empty.
         let (first, last) = (bound(bounds.min), bound(bounds.max));
-        let least = b.binary(BinaryOp::Max, self.least, first);
-        let greatest = b.binary(BinaryOp::Min, self.greatest, last);
+        let least = b.binary(BinaryOp::Max, self.bounds.least, first);
+        let greatest = b.binary(BinaryOp::Min, self.bounds.greatest, last);
         let is_empty = b.lt(greatest, least);
         let mut limit = |limit, where_empty| {
             let limit = base.map_or(limit, |base| b.sub(limit, base));

@@ -103,6 +103,27 @@ pub(super) fn digit_of(b: &mut Builder, key: V, shift: V) -> V {
     b.convert(digit, Scalar::U32)
 }
 
+/// A block's table of digits, all of them counted zero times. Ends without a barrier.
+pub(super) fn clear_digits(b: &mut Builder, table: V) {
+    for_table(b, DIGITS, |b, digit| {
+        let (pointer, zero) = (b.offset(table, digit), b.u32(0));
+        b.store(pointer, zero);
+    });
+}
+
+/// Counts the digit of a key at `shift` in a block's table.
+pub(super) fn count_digit(b: &mut Builder, shape: &LaunchShape, table: V, (key, shift): (V, V)) {
+    let digit = digit_of(b, key, shift);
+    let (pointer, one) = (b.offset(table, digit), b.u32(1));
+    if shape.is_serial() {
+        let old = b.load(pointer);
+        let new = b.add(old, one);
+        b.store(pointer, new);
+    } else {
+        b.atomic_discard(AtomicOp::Add, pointer, one, Scope::Block);
+    }
+}
+
 /// The place of a digit of a tile in the counts: `digit * tiles + tile`.
 fn cell(b: &mut Builder, digit: V, tiles: V, tile: V) -> V {
     let digit = b.convert(digit, Scalar::I64);
@@ -116,23 +137,12 @@ fn count(b: &mut Builder, shape: &LaunchShape) {
     let (counts, tiles) = (array(b, "counts", Scalar::U32), param(b, "tiles", Scalar::I64));
     let table = b.shared("table", Pointee::Scalar(Scalar::U32), DIGITS);
     for_tiles(b, rows, tile_rows, |b, tile, from, to| {
-        for_table(b, DIGITS, |b, digit| {
-            let (pointer, zero) = (b.offset(table, digit), b.u32(0));
-            b.store(pointer, zero);
-        });
+        clear_digits(b, table);
         b.barrier();
         for_chunks(b, from, to, |b, element, live| {
             b.begin_if(live);
             let key = b.element(keys, element);
-            let digit = digit_of(b, key, shift);
-            let (pointer, one) = (b.offset(table, digit), b.u32(1));
-            if shape.is_serial() {
-                let old = b.load(pointer);
-                let new = b.add(old, one);
-                b.store(pointer, new);
-            } else {
-                b.atomic_discard(AtomicOp::Add, pointer, one, Scope::Block);
-            }
+            count_digit(b, shape, table, (key, shift));
             b.end();
         });
         b.barrier();

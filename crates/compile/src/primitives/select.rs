@@ -19,7 +19,7 @@ use kelpie_kir::{
     Space, Type, TypeError, UnaryOp,
 };
 
-use super::radix::{DIGITS, digit_of};
+use super::radix::{DIGITS, clear_digits, count_digit};
 use super::{array, begin, for_chunks, for_elements, for_table, for_tiles, param};
 use crate::shape::LaunchShape;
 
@@ -76,24 +76,13 @@ fn counts(b: &mut Builder, shape: &LaunchShape) {
     let range = KeyRange::of_params(b);
     let (shift, counts) = (param(b, "shift", Scalar::U32), array(b, "counts", Scalar::U32));
     let table = b.shared("table", Pointee::Scalar(Scalar::U32), DIGITS);
-    for_table(b, DIGITS, |b, digit| {
-        let (pointer, zero) = (b.offset(table, digit), b.u32(0));
-        b.store(pointer, zero);
-    });
+    clear_digits(b, table);
     b.barrier();
     for_elements(b, rows, tile_rows, |b, element| {
         let key = b.element(range.keys, element);
         let counted = range.has(b, key);
         b.begin_if(counted);
-        let digit = digit_of(b, key, shift);
-        let (pointer, one) = (b.offset(table, digit), b.u32(1));
-        if shape.is_serial() {
-            let old = b.load(pointer);
-            let new = b.add(old, one);
-            b.store(pointer, new);
-        } else {
-            b.atomic_discard(AtomicOp::Add, pointer, one, Scope::Block);
-        }
+        count_digit(b, shape, table, (key, shift));
         b.end();
     });
     b.barrier();

@@ -1,6 +1,6 @@
 //! The bounds of the only key of an index: a runtime filter for the scan of the probe side.
 
-use kelpie_kir::builder::Var;
+use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Type};
 
 use super::index::scalar_of;
@@ -40,6 +40,25 @@ impl KeyBounds {
         }
     }
 
+    /// Loads the bounds once they are finished.
+    pub(crate) fn load(self, cx: &mut Context<'_>) -> Loaded {
+        let words = cx.argument("key_bounds", Type::global(Scalar::U64), Argument::State(self.0));
+        let b = &mut *cx.builder;
+        let mut word = |index| {
+            let index = b.i64(index);
+            let pointer = b.offset(words, index);
+            b.load(pointer)
+        };
+        let (order, complement) = (word(0), word(1));
+        let complement = b.not(complement);
+        let mut value = |order| {
+            let value = b.bitcast(order, Scalar::I64);
+            let top = b.i64(i64::MIN);
+            b.binary(BinaryOp::Xor, value, top)
+        };
+        Loaded { least: value(complement), greatest: value(order) }
+    }
+
     /// After the row loop.
     pub fn end(self, cx: &mut Context<'_>, bounds: Bounds) {
         let words = cx.argument("key_bounds", Type::global(Scalar::U64), Argument::State(self.0));
@@ -54,6 +73,13 @@ impl KeyBounds {
             cx.end();
         }
     }
+}
+
+/// The bounds of a finished build side's keys, `i64` and both inclusive. The lower one is above the upper one where it has no row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Loaded {
+    pub least: V,
+    pub greatest: V,
 }
 
 impl Bounds {

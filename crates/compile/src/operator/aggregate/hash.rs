@@ -1,6 +1,7 @@
 //! Hash grouping by open addressing with linear probing (Karnagel et al.; design, section 3). Keys of up to 63 bits are
 //! packed with an occupied bit into one word that a single compare-and-swap claims; other keys are published by a
-//! state word: empty, busy, ready. A full table reports [`Status::Grow`], and the engine runs the pipeline again.
+//! state word: empty, busy, ready. The keys are counted by [`KeyCount`], which asks for a larger table where this one is full: the
+//! engine then runs the pipeline again.
 
 use std::fmt;
 

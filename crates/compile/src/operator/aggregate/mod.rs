@@ -7,9 +7,8 @@
 //! `operator_at_a_time` blocks leave sums that a second kernel reduces (B1), and the input is sorted so that groups come
 //! one after the other (C1).
 //! Groups found by hashing, and direct-addressed ones too many for local memory, are in one table under both. On a SIMT
-//! device the threads of a warp or block first add up what they have for the same groups (C3, `segments`). On a CPU with
-//! few workers the atomics of one table cost little beside the cache miss of a random group, which tables of each worker
-//! would not save.
+//! device the threads of a warp or block first add up what they have for the same groups (C3, `segments`). Of the groups that it
+//! meets often a block, or a CPU's worker, keeps copies in its own memory (`near`), which are merged at the end.
 //!
 //! What a group keeps is a list of `cells`, which `functions` derives from the aggregates and `reading` turns into
 //! results; arguments that are DISTINCT have sets of their values (`distinct`).
