@@ -13,6 +13,7 @@ use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{radix, scan, segments, select, ties};
 use kelpie_compile::shape::{LaunchShape, ShapeChoices};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
+use kelpie_compile::variant::Forced;
 use kelpie_compile::{MicroModel, Resolution};
 use kelpie_kir::{Scalar, Target, text, validate};
 
@@ -486,6 +487,44 @@ fn kernels_in_blocks_of_every_size_pass_nvrtc() {
             if seen.insert(source.clone()) {
                 let compiled = nvrtc.compile(&source, "sm_90", "shaped");
                 assert!(compiled.is_ok(), "{threads} threads: {:?}\n{source}", compiled.err());
+            }
+        }
+    }
+}
+
+/// Lanes that exchange rows, in whole warps and in less than one.
+#[test]
+fn kernels_that_exchange_rows_pass_nvrtc() {
+    let nvrtc = match kelpie_device::nvrtc::get() {
+        Ok(nvrtc) => nvrtc,
+        Err(error) => return kelpie_device::testing::skip("nvrtc", &error),
+    };
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let duplicates = BTreeSet::from([0]);
+    let mut seen = std::collections::HashSet::new();
+    for (query, threads) in [
+        (selection(), None),
+        (joined(), None),
+        (joined(), Some(8)),
+        (groups(&[7, 8]), None),
+        (sorted(), None),
+        (made(Some(7)), None),
+    ] {
+        for refill in ["filters", "all"] {
+            let mut forced = Forced::default();
+            forced.set("lane_refill", refill).expect("an axis and its value");
+            let shape = ShapeChoices { block_threads: threads, ..ShapeChoices::default() };
+            let choices =
+                Choices { forced: &forced, shape, ..Choices::new(MicroModel::Resolution, &duplicates) };
+            let infos = [query.1.clone(), query.1.clone()];
+            let program = pipeline::compile_with(&query.0, &infos, &gpu, &choices).expect("it compiles");
+            for module in program.pipelines.into_iter().flat_map(CompiledPipeline::into_modules) {
+                let module = validate(module).expect("valid");
+                let source = kelpie_backend::cuda::print(&module).expect("prints");
+                if seen.insert(source.clone()) {
+                    let compiled = nvrtc.compile(&source, "sm_90", "exchanges");
+                    assert!(compiled.is_ok(), "{refill}: {:?}\n{source}", compiled.err());
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ mod common;
 #[path = "common/plans.rs"]
 mod plans;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
 
 use kelpie_engine::variant::axes;
@@ -77,7 +77,14 @@ fn compare(device: DeviceChoice, sizes: [usize; 2], every: usize) -> Tally {
         let may_lack = |genome: &[(&Choice, _)]| {
             genome.len() > 1 || genome.iter().any(|(choice, _)| same(choice.qualified()) > 1)
         };
-        for genome in genomes {
+        // What a value leaves open besides is tried with it.
+        let mut genomes: VecDeque<Vec<(Choice, &'static str)>> = genomes
+            .into_iter()
+            .map(|genome| genome.into_iter().map(|(choice, value)| (choice.clone(), value)).collect())
+            .collect();
+        while let Some(genome) = genomes.pop_front() {
+            let genome: Vec<(&Choice, &'static str)> =
+                genome.iter().map(|(choice, value)| (choice, *value)).collect();
             let options = QueryOptions { variants: force(&genome), ..options.clone() };
             match try_run(&engine, &plan, &sources, &options) {
                 Ok(output) => {
@@ -85,6 +92,16 @@ fn compare(device: DeviceChoice, sizes: [usize; 2], every: usize) -> Tally {
                     // A choice may come with another: how the first rows are found, where the device sorts.
                     let chosen = output.metrics.choices();
                     tally.values.extend(chosen.map(|choice| (choice.axis.name, choice.value)));
+                    if let [(choice, value)] = genome[..] {
+                        let is_new =
+                            |new: &&Choice| choices.iter().all(|known| known.qualified() != new.qualified());
+                        for new in output.metrics.choices().filter(is_new) {
+                            let others = new.possible().filter(|value| *value != new.value);
+                            genomes.extend(
+                                others.map(|other| vec![(choice.clone(), value), (new.clone(), other)]),
+                            );
+                        }
+                    }
                 }
                 Err(error) if may_lack(&genome) && error.to_string().contains("is not possible") => {
                     tally.impossible += 1;

@@ -7,8 +7,8 @@ use kelpie_kir::{Scalar, Type};
 
 use super::row::missing;
 use super::{
-    Argument, Case, ColumnPart, Context, DictionaryCode, Lowered, Origin, Repr, RowLayer, StoredIntegers,
-    Text, Unsupported, register_of,
+    Argument, Case, ColumnPart, Context, DictionaryCode, Lowered, Moved, Origin, Repr, RowLayer,
+    StoredIntegers, Text, Unsupported, register_of,
 };
 use crate::layout::{ColumnLayout, Storage};
 use crate::types::{DataType, Range};
@@ -35,6 +35,15 @@ impl RowLayer for ScanRow {
 
     fn range(&self, column: usize, _below: &dyn Fn(usize) -> Option<Range>) -> Option<Range> {
         self.layouts.get(column)?.range.or_else(|| self.types.get(column)?.full_range())
+    }
+
+    fn registers(&self, _column: usize) -> Vec<V> {
+        vec![self.row]
+    }
+
+    fn moved(&self, moved: &Moved) -> Option<Rc<dyn RowLayer>> {
+        let (layouts, types) = (self.layouts.clone(), self.types.clone());
+        Some(Rc::new(ScanRow { scan: self.scan, layouts, types, row: moved.of(self.row) }))
     }
 
     fn has_codes(&self, column: usize) -> bool {

@@ -1,5 +1,6 @@
 //! What lowering works on: the builder, the kernel's arguments, the target, and the current row.
 
+mod carried;
 mod dictionary;
 mod load;
 mod row;
@@ -19,6 +20,7 @@ use crate::expr::Expr;
 use crate::shape::LaunchShape;
 use crate::types::Range;
 
+pub(crate) use self::carried::{CarriedRow, Moved};
 pub(crate) use self::row::{Origin, RowLayer};
 pub use self::value::{Case, DictionaryCode, Lowered, Repr, Text, register_of, register_type};
 pub(crate) use self::wide::{StoredIntegers, WIDE_ROWS};

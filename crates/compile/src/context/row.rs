@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use kelpie_kir::builder::V;
 
-use super::{Context, DictionaryCode, Lowered, StoredIntegers, Unsupported};
+use super::{Context, DictionaryCode, Lowered, Moved, StoredIntegers, Unsupported};
 use crate::expr::{Expr, ExprKind, columns_read};
 use crate::types::Range;
 
@@ -33,6 +33,16 @@ pub(crate) trait RowLayer: fmt::Debug {
 
     /// Bounds of a column that lies in memory or is computed, given those of the layer below.
     fn range(&self, column: usize, below: &dyn Fn(usize) -> Option<Range>) -> Option<Range>;
+
+    /// The registers that a column stands on which lies in memory.
+    fn registers(&self, _column: usize) -> Vec<V> {
+        Vec::new()
+    }
+
+    /// The layer on other registers; `None`: it stands on none itself.
+    fn moved(&self, _moved: &Moved) -> Option<Rc<dyn RowLayer>> {
+        None
+    }
 
     /// Whether a column that lies in memory is one of codes of a dictionary.
     fn has_codes(&self, _column: usize) -> bool {
@@ -65,6 +75,10 @@ impl RowLayer for Values {
 
     fn range(&self, column: usize, _below: &dyn Fn(usize) -> Option<Range>) -> Option<Range> {
         self.0.get(column)?.range
+    }
+
+    fn moved(&self, moved: &Moved) -> Option<Rc<dyn RowLayer>> {
+        Some(Rc::new(Values(self.0.iter().map(|value| value.moved(moved)).collect())))
     }
 }
 

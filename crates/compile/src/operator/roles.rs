@@ -104,6 +104,11 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
         false
     }
 
+    /// Whether it may drop a row.
+    fn drops(&self) -> bool {
+        self.condition().is_some()
+    }
+
     /// Whether it may make several rows of one.
     fn expands(&self) -> bool {
         false

@@ -10,6 +10,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope, Type};
 
 use super::Pipeline;
+use super::lanes::Turn;
 use super::row::{Pass, clamp, for_range};
 use super::variants::ChunkVariants;
 use super::wide::for_wide_range;
@@ -44,7 +45,9 @@ impl Body<'_> {
         let &ChunkVariants { flags, places, keeps_all, .. } = self.variants;
         let wide = self.variants.row_loop == RowLoop::Wide;
         // Wide rows begin where memory is aligned: what a thread sees of them is no share of the table's rows.
-        let thread_rows = if wide { self.pipeline.bound } else { self.pipeline.thread_bound(&cx.shape) };
+        let last_turns = self.variants.points.last_turns();
+        let thread_rows =
+            if wide { self.pipeline.bound } else { self.pipeline.thread_bound(&cx.shape, last_turns) };
         let job = Job { rows, counting, needed: self.needed, flags, wide, keeps_all, places, thread_rows };
         let mut emitter = sink.begin(cx, &job)?;
         if !cx.shape.is_serial() {
@@ -103,9 +106,18 @@ impl Body<'_> {
             false => b.add(offset, first),
         };
         let base = b.var_of("base", base);
+        let points = &self.variants.points;
+        let end = match points.is_empty() {
+            true => job.rows,
+            false => {
+                let turns = b.i64(points.last_turns() as i64);
+                let more = b.mul(stride, turns);
+                b.add(job.rows, more)
+            }
+        };
         cx.begin_loop();
         let current = cx.builder.read(base);
-        let done = cx.builder.ge(current, job.rows);
+        let done = cx.builder.ge(current, end);
         cx.builder.break_if(done);
         Self::break_if_enough(cx, emitter);
         let thread = if job.wide { cx.builder.mul(thread, count) } else { thread };
@@ -113,6 +125,15 @@ impl Body<'_> {
         emitter.begin_round(cx);
         match emitter.rows_at_once() {
             _ if job.wide => self.rows_of_thread(cx, row, (first, job), emitter)?,
+            1 if !points.is_empty() => {
+                let (in_range, is_last) = (cx.builder.lt(row, job.rows), cx.builder.ge(current, job.rows));
+                self.row_by_points(cx, Turn { row, in_range, is_last }, emitter)?;
+            }
+            _ if !points.is_empty() => {
+                return Err(Unsupported::internal(
+                    "lanes exchange rows, of which a thread has several at once",
+                ));
+            }
             1 => self.guarded_row(cx, row, job, emitter)?,
             count => self.several_rows(cx, row, (job.rows, threads, count), emitter)?,
         }

@@ -15,15 +15,16 @@ impl Pipeline {
         self.shared_out.map_or(u64::MAX, |rows| shape.rows_of_thread(rows))
     }
 
-    /// An upper bound of the rows that one thread brings to the sink.
-    pub(super) fn thread_bound(&self, shape: &LaunchShape) -> u64 {
-        self.shared_out.map_or(self.bound, |rows| shape.rows_of_thread(rows))
+    /// An upper bound of the rows that one thread brings to the sink, where its row loop has `last_turns` more.
+    pub(super) fn thread_bound(&self, shape: &LaunchShape, last_turns: u64) -> u64 {
+        let shared = |rows| shape.rows_of_thread(rows).saturating_add(last_turns);
+        self.shared_out.map_or(self.bound, shared)
     }
 
     /// Whether its kernel can be launched in a shape, or what it lacks.
-    fn admits(&self, target: &Target, choices: &ShapeChoices) -> Result<(), String> {
+    fn admits(&self, target: &Target, choices: &ShapeChoices, last_turns: u64) -> Result<(), String> {
         let shape = LaunchShape::new(target, choices)?;
-        self.sink.admits(&shape, self.thread_bound(&shape))
+        self.sink.admits(&shape, self.thread_bound(&shape, last_turns))
     }
 }
 
@@ -34,7 +35,7 @@ pub(super) fn choose(
     pipeline: &Pipeline,
     target: &Target,
     (base, asked): (&LaunchShape, &ShapeChoices),
-    takes_several: bool,
+    (takes_several, last_turns): (bool, u64),
 ) -> Result<LaunchShape, Unsupported> {
     // A kernel over rows of its own has one block's work or none of its shape.
     if pipeline.sink.own_rows().is_some() {
@@ -45,14 +46,14 @@ pub(super) fn choose(
     if !base.is_serial() && asked.block_threads.is_none() && BlockThreads::ALL.contains(&threads) {
         let with = |threads: BlockThreads| ShapeChoices { block_threads: Some(threads.0 as u32), ..*asked };
         let rule = (threads, "the device's");
-        chosen = with(site.choose(rule, |threads| pipeline.admits(target, &with(threads)))?);
+        chosen = with(site.choose(rule, |threads| pipeline.admits(target, &with(threads), last_turns))?);
     }
     let rows = ThreadRows(base.rows_per_thread.into());
     if !base.is_serial() && takes_several && asked.thread_rows.is_none() && ThreadRows::ALL.contains(&rows) {
         let before = chosen;
         let with = |rows: ThreadRows| ShapeChoices { thread_rows: Some(rows.0 as u32), ..before };
         let rule = (rows, "their loads hide each other's latency");
-        chosen = with(site.choose(rule, |rows| pipeline.admits(target, &with(rows)))?);
+        chosen = with(site.choose(rule, |rows| pipeline.admits(target, &with(rows), last_turns))?);
     }
     if asked.blocks.is_none() {
         let filling = LaunchShape::new(target, &chosen).map_err(Unsupported)?.most_blocks;
@@ -61,7 +62,7 @@ pub(super) fn choose(
         let rule = (Blocks::Fill, "as many as run at a time");
         chosen = with(site.choose(rule, |blocks| match blocks {
             Blocks::Double if base.is_serial() => Err("a CPU has no more workers".into()),
-            _ => pipeline.admits(target, &with(blocks)),
+            _ => pipeline.admits(target, &with(blocks), last_turns),
         })?);
     }
     LaunchShape::new(target, &chosen).map_err(Unsupported)

@@ -5,6 +5,7 @@ mod check;
 mod columns;
 mod cut;
 mod kernel;
+mod lanes;
 mod launches;
 mod memory;
 mod row;

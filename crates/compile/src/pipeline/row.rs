@@ -13,6 +13,8 @@ use crate::operator::roles::{Emitter, Next, Step};
 pub(super) enum Pass {
     /// All.
     Whole,
+    /// None: the row is bound, and steps follow elsewhere.
+    None,
     /// Those up to the last filter.
     Filters,
     /// The projections; the row has passed the filters.
@@ -90,6 +92,7 @@ impl Body<'_> {
         let Some(step) = steps.get(index) else { return next(cx, flow) };
         let is_left_out = match pass {
             Pass::Whole => false,
+            Pass::None => true,
             Pass::Filters => steps[index..].iter().all(|step| step.condition().is_none()),
             Pass::Projections => step.condition().is_some(),
             Pass::Rest => matches!(self.variants.rest(index), Some(None)) && step.condition().is_some(),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Pipeline;
 use super::kernel::Environment;
+use super::lanes::Points;
 use super::launches;
 use super::speculation::Speculation;
 use super::wide::{WideFilters, supports_all};
@@ -14,7 +15,9 @@ use crate::program::Prune;
 use crate::shape::LaunchShape;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
-use crate::variant::axes::{KeyWindows, MorselRows, Predication, RowLoop, SelectionRows, WritePlaces};
+use crate::variant::axes::{
+    KeyWindows, LaneRefill, MorselRows, Predication, RefillThreshold, RowLoop, SelectionRows, WritePlaces,
+};
 use crate::{MicroModel, Resolution};
 
 /// What was chosen for a pipeline.
@@ -26,6 +29,8 @@ pub(super) struct ChunkVariants<'a> {
     /// Every row of a table comes to the sink.
     pub keeps_all: bool,
     pub row_loop: RowLoop,
+    /// Where lanes of a warp exchange rows.
+    pub points: Points,
     /// Keys that are compared with the bounds of finished build sides where a selection vector is made.
     pub windows: Vec<Prune>,
     /// The filters' part for wide rows, which makes the selection vector, where there is one.
@@ -48,13 +53,16 @@ impl<'a> ChunkVariants<'a> {
         is_counted: bool,
         environment: &Environment<'_>,
     ) -> Result<ChunkVariants<'a>, Unsupported> {
+        let is_simt = !environment.shape.is_serial();
+        let points = points(site, pipeline, (is_counted, is_simt), environment)?;
         let facts = Facts {
             site,
             pipeline,
             environment,
-            diverges: pipeline.steps.iter().any(|step| step.diverges()),
+            diverges: points.diverge(pipeline),
+            exchanges: !points.is_empty(),
             keeps_all: pipeline.keeps_all() && !is_counted,
-            is_simt: !environment.shape.is_serial(),
+            is_simt,
         };
         let speculation = Speculation::of(pipeline);
         let (mut flags, mut places) = (false, WritePlaces::Atomic);
@@ -81,13 +89,15 @@ impl<'a> ChunkVariants<'a> {
         let takes_several = flags && row_loop != RowLoop::Wide && pipeline.sink.target().is_none();
         let base = (environment.shape, environment.asked);
         let site = Site { chooser, name: site };
-        let shape = launches::choose(&site, pipeline, environment.target, base, takes_several)?;
+        let turns = (takes_several, points.last_turns());
+        let shape = launches::choose(&site, pipeline, environment.target, base, turns)?;
         let keeps_all = facts.keeps_all;
         Ok(ChunkVariants {
             flags,
             places,
             keeps_all,
             row_loop,
+            points,
             windows,
             wide_filters,
             selection,
@@ -103,13 +113,49 @@ impl<'a> ChunkVariants<'a> {
     }
 }
 
+/// Chooses where lanes of a warp exchange rows.
+fn points(
+    site: &str,
+    pipeline: &Pipeline,
+    (is_counted, is_simt): (bool, bool),
+    environment: &Environment<'_>,
+) -> Result<Points, Unsupported> {
+    let none = Points::default();
+    if !pipeline.steps.iter().any(|step| step.drops()) {
+        return Ok(none);
+    }
+    let at = |refill| -> Result<Points, String> {
+        match refill {
+            LaneRefill::Off => return Ok(Points::default()),
+            _ if !is_simt => return Err("a CPU's worker is one thread".into()),
+            _ if is_counted => return Err("places are counted a row of the table".into()),
+            _ => {}
+        }
+        let points = Points { refills: Points::refills(pipeline, refill)?, ..Points::default() };
+        let bound = pipeline.thread_bound(environment.shape, points.last_turns());
+        pipeline.sink.admits(environment.shape, bound)?;
+        Ok(points)
+    };
+    let chooser = environment.chooser;
+    let rule = (LaneRefill::Off, "a warp's buffer costs more than idle lanes");
+    let chosen = chooser.choose(site, rule, |refill| at(refill).map(|_| ()))?;
+    let mut points = at(chosen).map_err(Unsupported)?;
+    if !points.is_empty() {
+        let rule = (RefillThreshold(28), "seven of eight lanes, as DogQC has it");
+        points.threshold = chooser.choose(site, rule, |_| Ok(()))?.0;
+    }
+    Ok(points)
+}
+
 /// What the choices follow from.
 struct Facts<'a> {
     site: &'a str,
     pipeline: &'a Pipeline,
     environment: &'a Environment<'a>,
-    /// A step branches or loops whatever the flow is.
+    /// A step branches or loops whatever the flow is, and lanes do not come together behind it.
     diverges: bool,
+    /// Lanes exchange rows.
+    exchanges: bool,
     /// Every row of a table comes to the sink.
     keeps_all: bool,
     is_simt: bool,
@@ -171,16 +217,22 @@ impl Facts<'_> {
             filters => filters,
         };
         let needed = BTreeSet::new();
-        let wide = supports_all(pipeline, speculation, on, |rows| Job {
-            rows,
-            counting: None,
-            needed: &needed,
-            flags: true,
-            wide: true,
-            keeps_all: false,
-            places: WritePlaces::Atomic,
-            thread_rows: u64::MAX,
-        });
+        let wide = || {
+            supports_all(pipeline, speculation, on, |rows| Job {
+                rows,
+                counting: None,
+                needed: &needed,
+                flags: true,
+                wide: true,
+                keeps_all: false,
+                places: WritePlaces::Atomic,
+                thread_rows: u64::MAX,
+            })
+        };
+        let wide = match self.exchanges {
+            true => Err("lanes exchange rows, of which each has one".into()),
+            false => wide(),
+        };
         let rule = match (&wide, &filters) {
             _ if environment.micro_model != MicroModel::Resolution => {
                 (RowLoop::Single, "the micro model takes one row at a time")
@@ -213,7 +265,10 @@ impl Facts<'_> {
     /// Whether rows come with a flag to a sink that does more than to write densely: that saves a branch which a processor
     /// would predict badly.
     fn predication(&self, speculation: &Speculation<'_>) -> Result<bool, Unsupported> {
-        let takes = !self.diverges && self.pipeline.sink.takes_flags(&|expr| speculation.of_result(expr));
+        // Where lanes exchange rows nobody has looked at what those without one have in their registers.
+        let takes = !self.diverges
+            && !self.exchanges
+            && self.pipeline.sink.takes_flags(&|expr| speculation.of_result(expr));
         let rule = match takes {
             true => (Predication::Flags, "expressions are cheap and cannot fail"),
             false => (Predication::Branches, "dead rows must not be computed"),

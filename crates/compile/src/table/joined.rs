@@ -5,7 +5,7 @@ use std::rc::Rc;
 use kelpie_kir::builder::V;
 
 use super::stored::StoredColumn;
-use crate::context::{Context, Lowered, Origin, RowLayer, Unsupported};
+use crate::context::{Context, Lowered, Moved, Origin, RowLayer, Unsupported};
 use crate::types::Range;
 
 /// Where a column of a joined row comes from.
@@ -30,6 +30,18 @@ impl Joined {
     /// A stored column at a place.
     pub fn stored(column: &StoredColumn, place: V, present: Option<V>) -> Joined {
         Joined::Stored { column: Box::new(column.clone()), place, present }
+    }
+
+    fn moved(&self, moved: &Moved) -> Joined {
+        match self {
+            Joined::Below(below) => Joined::Below(*below),
+            Joined::Stored { column, place, present } => Joined::Stored {
+                column: column.clone(),
+                place: moved.of(*place),
+                present: present.map(|present| moved.of(present)),
+            },
+            Joined::Value(value) => Joined::Value(value.moved(moved)),
+        }
     }
 }
 
@@ -59,6 +71,17 @@ impl RowLayer for JoinedRow {
             }
             Joined::Below(_) | Joined::Value(_) => None,
         }
+    }
+
+    fn registers(&self, column: usize) -> Vec<V> {
+        match self.0.get(column) {
+            Some(Joined::Stored { place, present, .. }) => [*place].into_iter().chain(*present).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn moved(&self, moved: &Moved) -> Option<Rc<dyn RowLayer>> {
+        Some(Rc::new(JoinedRow(self.0.iter().map(|column| column.moved(moved)).collect())))
     }
 
     fn has_codes(&self, column: usize) -> bool {

@@ -219,6 +219,25 @@ axis!(
     }
 );
 
+axis!(
+    /// Where idle lanes of a warp are refilled with rows of other turns: `pipeline/lanes`.
+    LaneRefill, "lane_refill", Chunk, "behind which steps idle lanes of a warp are given rows that waited",
+    {
+        /// Nowhere: a warp goes on with the rows that it has.
+        Off = "off",
+        /// Behind filters.
+        Filters = "filters",
+        /// Behind whatever drops rows: filters, runtime filters, joins with one match.
+        All = "all",
+    }
+);
+
+numbers!(
+    /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`.
+    RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
+    [8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
+);
+
 numbers!(
     /// How full a hash table may be: `operator/aggregate/hash`, `table/probing`.
     SlotFill, "slot_fill", Plan, "percent of a hash table's slots that may be taken",
@@ -290,6 +309,8 @@ pub const ALL: &[Axis] = &[
     GroupOrder::AXIS,
     CountPlaces::AXIS,
     KeyWindows::AXIS,
+    LaneRefill::AXIS,
+    RefillThreshold::AXIS,
     SlotFill::AXIS,
     SelectionRows::AXIS,
     MorselRows::AXIS,

@@ -57,6 +57,10 @@ impl Step for Prefilter {
         columns.iter().copied().chain([self.column]).collect()
     }
 
+    fn drops(&self) -> bool {
+        true
+    }
+
     fn diverges(&self) -> bool {
         true
     }

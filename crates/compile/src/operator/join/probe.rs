@@ -81,6 +81,11 @@ impl Step for Probe {
         true
     }
 
+    fn drops(&self) -> bool {
+        use JoinKind::*;
+        matches!(self.0.kind, Inner | BuildOuter | ProbeSemi | ProbeAnti)
+    }
+
     fn expands(&self) -> bool {
         !self.0.is_single()
     }
