@@ -510,9 +510,11 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
         (sorted(), None),
         (made(Some(7)), None),
     ] {
-        for refill in ["filters", "all"] {
+        for (refill, expansion) in [("filters", "lane"), ("all", "lane"), ("off", "warp"), ("all", "packed")]
+        {
             let mut forced = Forced::default();
             forced.set("lane_refill", refill).expect("an axis and its value");
+            forced.set("expansion", expansion).expect("an axis and its value");
             let shape = ShapeChoices { block_threads: threads, ..ShapeChoices::default() };
             let choices =
                 Choices { forced: &forced, shape, ..Choices::new(MicroModel::Resolution, &duplicates) };
@@ -523,7 +525,7 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
                 let source = kelpie_backend::cuda::print(&module).expect("prints");
                 if seen.insert(source.clone()) {
                     let compiled = nvrtc.compile(&source, "sm_90", "exchanges");
-                    assert!(compiled.is_ok(), "{refill}: {:?}\n{source}", compiled.err());
+                    assert!(compiled.is_ok(), "{refill}, {expansion}: {:?}\n{source}", compiled.err());
                 }
             }
         }

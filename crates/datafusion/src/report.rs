@@ -183,6 +183,13 @@ pub(crate) fn run_lines(run: &Run, planning: Option<Split>) -> Vec<String> {
         if let Some(activity) = p.lane_activity {
             line.push_str(&format!(", lane_activity={:.1} %", activity * 100.0));
         }
+        let lanes = |lanes: &kelpie_engine::LaneProfile| {
+            let (rows, warps, mean) = (lanes.rows(), lanes.warps(), lanes.mean());
+            format!("{rows} rows in {warps} warps ({mean:.1} lanes) at {}", lanes.step)
+        };
+        if !p.lanes.is_empty() {
+            line.push_str(&format!(", lanes: {}", p.lanes.iter().map(lanes).collect::<Vec<_>>().join("; ")));
+        }
         line
     };
     let mut lines: Vec<String> = pipelines.iter().enumerate().map(line).collect();

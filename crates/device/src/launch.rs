@@ -1,6 +1,8 @@
 //! Launches: a kernel, its arguments, and the promise that the two fit.
 #![expect(unsafe_code, reason = "who makes a launch answers for what its kernel does to memory")]
 
+use std::collections::BTreeMap;
+
 use kelpie_kir::Scalar;
 
 use crate::{Buffer, CancelToken, Kernel};
@@ -132,10 +134,12 @@ impl std::ops::AddAssign for Accessed {
 }
 
 /// How well the lanes of the warps were used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneActivity {
     /// Statements executed, one a warp.
     pub warp_steps: u64,
     /// Statements executed, one an active lane.
     pub lane_steps: u64,
+    /// By the number of a `mark`: of each number of lanes, from one on, how often so many came by together.
+    pub marks: BTreeMap<u32, Vec<u64>>,
 }

@@ -189,6 +189,34 @@ pub struct PipelineMetrics {
     pub wall_ns: u64,
     /// Share of active lanes, where the device counts it.
     pub lane_activity: Option<f64>,
+    /// How many lanes of warps had rows at its steps and its sink, where the device counts them.
+    pub lanes: Vec<LaneProfile>,
+}
+
+/// The lanes that had rows where a step, or the sink, of a pipeline begins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaneProfile {
+    /// The step: `filter`, or the sink.
+    pub step: String,
+    /// Of each number of lanes, from one on, the warps that came with rows in so many.
+    pub by_lanes: Vec<u64>,
+}
+
+impl LaneProfile {
+    /// How often a warp came with rows.
+    pub fn warps(&self) -> u64 {
+        self.by_lanes.iter().sum()
+    }
+
+    /// Rows that came.
+    pub fn rows(&self) -> u64 {
+        (1..).zip(&self.by_lanes).map(|(lanes, warps)| lanes * warps).sum()
+    }
+
+    /// The lanes that had rows, on average.
+    pub fn mean(&self) -> f64 {
+        self.rows() as f64 / self.warps().max(1) as f64
+    }
 }
 
 /// What a query did.

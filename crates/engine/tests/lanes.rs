@@ -15,8 +15,9 @@ use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::CompareOp;
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan};
-use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, ShapeChoices, TableSource};
+use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, ShapeChoices, TableSource};
 use plans::{aggregate, filter, join, project, rows_of, run, scan};
 
 use crate::common::Table;
@@ -103,13 +104,23 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
             ways.push((vec![("lane_refill", refill), ("refill_threshold", threshold)], lanes));
         }
     }
+    for (index, expansion) in ["warp", "packed"].into_iter().enumerate() {
+        for (number, refill) in ["off", "filters", "all"].into_iter().enumerate() {
+            for more in 0..2 {
+                let lanes = [4, 8, 32, 3, 5][(index + 2 * number + more) % 5];
+                let rows = [("index_rows", "buckets"), ("index_form", "hash")];
+                let forced = [("lane_refill", refill), ("expansion", expansion), rows[more]];
+                ways.push((forced.into(), lanes));
+            }
+        }
+    }
     ways
 }
 
 #[test]
 fn exchanged_rows_are_the_same_rows() {
     let engine = Engine::new();
-    let mut refilled = 0;
+    let (mut exchanged, mut shared) = (0, 0);
     for sizes in [[0, 5], [1, 1], [170, 60]] {
         let sources = sizes.map(skewed);
         for (name, plan) in plans() {
@@ -130,11 +141,116 @@ fn exchanged_rows_are_the_same_rows() {
                 let has = |(axis, value): &(&str, &str)| {
                     output.metrics.choices().any(|choice| choice.axis.name == *axis && choice.value == *value)
                 };
-                refilled += usize::from(variants.iter().all(has));
+                exchanged += usize::from(variants.iter().all(has));
+                shared += usize::from(has(&("expansion", "packed")) || has(&("expansion", "warp")));
                 let rows = rows_of(&output.batch, false);
                 assert_eq!(rows, expected, "{name}: {variants:?} in warps of {lanes}, {sizes:?}");
             }
         }
     }
-    assert!(refilled > 1000, "{refilled}");
+    assert!(exchanged > 1000 && shared > 300, "{exchanged}, {shared}");
+}
+
+/// Runs a plan in one block of the interpreter, in warps of 32 lanes.
+fn profiled(plan: &Plan, sources: &[Arc<dyn TableSource>], variants: &[(&str, &str)]) -> QueryOutput {
+    let options = QueryOptions {
+        device: DeviceChoice::Simt,
+        shape: ShapeChoices { blocks: Some(1), ..ShapeChoices::default() },
+        variants: forced(variants),
+        ..QueryOptions::default()
+    };
+    run(&Engine::new(), plan, sources, &options)
+}
+
+/// The lanes that have rows behind a filter which keeps 9 % of them, on average (DogQC, section 5.2).
+#[test]
+fn refilled_warps_are_nearly_full() {
+    let rows = 20_000;
+    // Rows whose number, scattered, is below 9 % of all.
+    let schema = Schema::new(vec![ArrowField::new("k", ArrowType::Int64, true)]);
+    let scattered = (0..rows as i64).map(|row| Some(row * 7919 % rows as i64));
+    let column: ArrayRef = Arc::new(Int64Array::from_iter(scattered));
+    let batch = RecordBatch::try_new(Arc::new(schema), vec![column]).expect("a batch");
+    let sources: [Arc<dyn TableSource>; 1] = [Arc::new(Table(vec![batch]))];
+    let field = Field { name: "k".into(), data_type: DataType::Int64, nullable: true };
+    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0], fields: vec![field] });
+    let kept = filter(scan, 0, CompareOp::Lt, i128::from(rows as i64 * 9 / 100));
+    let plan = aggregate(kept, &[], &[(AggregateFunction::Sum, Some(0), false)]);
+    let mean = |variants: &[(&str, &str)]| {
+        let output = profiled(&plan, &sources, variants);
+        let lanes = &output.metrics.pipelines[0].lanes;
+        let sink = lanes.last().expect("a sink");
+        assert_eq!((lanes[0].rows(), sink.rows()), (rows, rows * 9 / 100), "{lanes:?}");
+        sink.mean()
+    };
+    let off = [("row_loop", "single"), ("predication", "branches"), ("lane_refill", "off")];
+    assert!(mean(&off) < 4.0, "{}", mean(&off));
+    for (threshold, least) in [("16", 16.0), ("24", 24.0), ("28", 28.0), ("32", 31.0)] {
+        let on = [("lane_refill", "filters"), ("refill_threshold", threshold)];
+        assert!(mean(&on) >= least, "{threshold}: {}", mean(&on));
+    }
+}
+
+/// A table of one column of keys.
+fn keys(keys: impl Iterator<Item = i64>) -> Arc<dyn TableSource> {
+    let schema = Schema::new(vec![ArrowField::new("k", ArrowType::Int64, true)]);
+    let column: ArrayRef = Arc::new(Int64Array::from_iter(keys.map(Some)));
+    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), vec![column]).expect("a batch")]))
+}
+
+/// The sum of the probe side's keys over a join on the only column; and the lanes that have rows at the sum, on average.
+fn mean_behind_join(matches: &[usize], variants: &[(&str, &str)]) -> f64 {
+    let one = |source| {
+        let fields = vec![Field { name: "k".into(), data_type: DataType::Int64, nullable: true }];
+        Plan::Scan(Scan { source, table: "t".into(), columns: vec![0], fields })
+    };
+    let build = matches.iter().enumerate().flat_map(|(key, count)| (0..*count).map(move |_| key as i64));
+    // Rows of a key do not stand side by side.
+    let mut build: Vec<i64> = build.collect();
+    build.sort_by_key(|key| key.wrapping_mul(0x5851_f42d_4c95_7f2d));
+    let sources = [keys(build.into_iter()), keys(0..matches.len() as i64)];
+    let joined = join(JoinKind::Inner, one(0), one(1), &[(0, 0)], false);
+    let plan = aggregate(joined, &[], &[(AggregateFunction::Sum, Some(1), false)]);
+    let mut forced = vec![("predication", "branches")];
+    forced.extend(variants);
+    let output = profiled(&plan, &sources, &forced);
+    let expected: usize = matches.iter().enumerate().map(|(key, count)| key * count).sum();
+    assert_eq!(rows_of(&output.batch, false), [expected.to_string()], "{variants:?}");
+    let probe = output.metrics.pipelines.last().filter(|last| last.lanes.len() > 1);
+    let probe = probe.or_else(|| output.metrics.pipelines.iter().rev().nth(1)).expect("a probe side");
+    let sink = probe.lanes.last().expect("a sink");
+    assert_eq!(sink.rows(), matches.iter().sum::<usize>() as u64, "{}: {:?}", probe.name, probe.lanes);
+    sink.mean()
+}
+
+/// Each key of the build side 32 times, and keys by Zipf's law with z = 0.75 (DogQC, section 5.1).
+#[test]
+fn matches_fill_warps() {
+    let packed = [("expansion", "packed"), ("lane_refill", "all")];
+    let even = vec![32; 640];
+    let law = |count: usize, rows: f64| {
+        let weights: Vec<f64> = (1..=count).map(|rank| (rank as f64).powf(-0.75)).collect();
+        let all: f64 = weights.iter().sum();
+        let mut keys: Vec<usize> =
+            weights.iter().map(|weight| (weight / all * rows).round() as usize).collect();
+        // Frequent keys are not neighbours.
+        keys.sort_by_key(|count| count.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 7);
+        keys
+    };
+    let zipf = law(4000, 16_000.0);
+    let means = |matches: &[usize]| {
+        [&[("expansion", "lane")][..], &[("expansion", "warp")], &[("expansion", "packed")], &packed]
+            .map(|variants| mean_behind_join(matches, variants))
+    };
+    let [lane, warp, dealt, refilled] = means(&even);
+    assert!(
+        lane > 31.9 && warp > 31.9 && dealt > 31.9 && refilled > 31.9,
+        "{lane} {warp} {dealt} {refilled}"
+    );
+    let [lane, warp, dealt, refilled] = means(&zipf);
+    println!("lanes with rows: {lane:.1}, by leaders {warp:.1}, packed {dealt:.1}, refilled {refilled:.1}");
+    assert!(
+        lane < 8.0 && warp < 16.0 && dealt > 26.0 && refilled >= 28.0,
+        "{lane} {warp} {dealt} {refilled}"
+    );
 }

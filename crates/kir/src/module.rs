@@ -477,6 +477,8 @@ pub enum Stmt {
     /// Orders this thread's memory accesses before those after it, as others on the device see them: all that publication
     /// needs. A store before and a load after it may still change places.
     Fence,
+    /// Does nothing: who profiles a kernel counts the threads that come by together, by this number.
+    Mark(u32),
     /// Reads shared memory at an address uniform in the block, between two barriers: the result is uniform in the block.
     UniformLoad {
         /// A pointer to a scalar in shared memory.

@@ -57,6 +57,7 @@ impl Stmt {
             | Stmt::Continue
             | Stmt::Barrier
             | Stmt::Fence
+            | Stmt::Mark(_)
             | Stmt::Return(None) => Vec::new(),
             Stmt::Assign { value, .. } | Stmt::Return(Some(value)) => vec![*value],
             Stmt::If { condition, .. } => vec![*condition],
@@ -91,6 +92,7 @@ impl Stmt {
             | Stmt::Continue
             | Stmt::Barrier
             | Stmt::Fence
+            | Stmt::Mark(_)
             | Stmt::Return(_)
             | Stmt::Report { .. }
             | Stmt::Trap { .. } => None,

@@ -14,6 +14,8 @@ pub struct Target {
     /// Bytes of the widest vector that the device handles in one instruction: a machine register, or a wide load. Longer
     /// vectors are split. 0 where the device has no vectors: [`validate_for`](crate::validate_for) then rejects them.
     pub vector_bytes: u32,
+    /// Whether the device counts the threads that come by a `mark`: kernels have marks then.
+    pub counts_marks: bool,
 }
 
 /// Bytes of a vector register of every CPU, and of a wide load of every GPU, that has vectors at all.
@@ -28,12 +30,20 @@ impl Target {
             shared_bytes: 1 << 20,
             resident_blocks: workers.max(1),
             vector_bytes: VECTOR_BYTES,
+            counts_marks: false,
         }
     }
 
     /// A SIMT device (a GPU, or the interpreter): `lanes` in lock step.
     pub fn simt(lanes: u32, block_threads: u32, shared_bytes: u32, resident_blocks: u32) -> Target {
-        Target { lanes, block_threads, shared_bytes, resident_blocks, vector_bytes: VECTOR_BYTES }
+        Target {
+            lanes,
+            block_threads,
+            shared_bytes,
+            resident_blocks,
+            vector_bytes: VECTOR_BYTES,
+            counts_marks: false,
+        }
     }
 
     /// Whether kernels may use vectors and masks.

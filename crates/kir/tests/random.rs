@@ -86,7 +86,7 @@ fn use_the_whole_language() {
     }
     let both = "neg not popcount clz ffs floor ceil trunc round_even abs sqrt add sub mul div rem and or xor shl shr min \
         max mul_hi overflow.add overflow.sub overflow.mul eq ne lt le gt ge select convert bitcast offset field load \
-        load.ro load_bytes read shared param if loop break continue barrier fence store return call splat iota load_vector \
+        load.ro load_bytes read shared param if loop break continue barrier fence mark store return call splat iota load_vector \
         load_vector.ro store_vector compress lane reduce.add reduce.min reduce.max reduce.any reduce.all reduce.count \
         mask_bits bits_mask first_lanes";
     let pairs = [

@@ -56,6 +56,7 @@ kernel all_of_it(x: ptr<global, i32>, n: i64, table: ptr<global, Table>) {
   atomic cas block %15, %22, %1
   barrier
   fence
+  mark 7
   %24 = uniform_load %12
   %25 = call hash(%24)
   call nothing()

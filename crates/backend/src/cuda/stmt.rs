@@ -56,6 +56,7 @@ impl FunctionPrinter<'_> {
             Stmt::AtomicLoad { pointer, result, .. } => self.atomic_load(*pointer, *result),
             Stmt::Barrier => self.line("__syncthreads();"),
             Stmt::Fence => self.line("__threadfence();"),
+            Stmt::Mark(_) => {}
             Stmt::UniformLoad { pointer, result } => {
                 self.line("__syncthreads();");
                 let code = self.place(*pointer);

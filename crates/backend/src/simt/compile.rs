@@ -495,6 +495,7 @@ fn effect(body: &Body<'_>, stmt: &Stmt) -> Op {
             Op::UniformLoad { access: body.access(*pointer), to: slot(*result), pointer: slot(*pointer) }
         }
         Stmt::Barrier => Op::Barrier,
+        Stmt::Mark(number) => Op::Mark(*number),
         Stmt::Report { code } => Op::Report { code: slot(*code), leave: false },
         Stmt::Trap { code } => Op::Report { code: slot(*code), leave: true },
         Stmt::Fence

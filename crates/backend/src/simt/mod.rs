@@ -22,6 +22,8 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use kelpie_kir::ValidModule;
 
 pub use memory::{AllocationId, Memory};
@@ -59,8 +61,25 @@ pub enum Argument {
     Pointer(u64),
 }
 
+/// The threads that came by a `mark`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Passages {
+    /// Of each number of lanes, how often so many came together; from one lane on.
+    pub by_lanes: Vec<u64>,
+}
+
+impl Passages {
+    fn count(&mut self, lanes: u32) {
+        let Some(index) = lanes.checked_sub(1).map(|index| index as usize) else { return };
+        if self.by_lanes.len() <= index {
+            self.by_lanes.resize(index + 1, 0);
+        }
+        self.by_lanes[index] += 1;
+    }
+}
+
 /// What a launch did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// The status word: 0 is success, 1 cancelled, else what the kernel reported first.
     pub status: u32,
@@ -68,6 +87,8 @@ pub struct Report {
     pub warp_steps: u64,
     /// Statements executed, one an active lane.
     pub lane_steps: u64,
+    /// By the number of a `mark`, who came by.
+    pub marks: BTreeMap<u32, Passages>,
 }
 
 /// Why a launch cannot go on. Places are a function and the number of a statement in it, counted in the order of the text.

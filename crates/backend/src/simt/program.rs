@@ -266,6 +266,8 @@ pub(super) enum Op {
     Barrier,
     /// Orders memory accesses.
     Fence,
+    /// Counts the active lanes.
+    Mark(u32),
     /// Sets the status word; `leave`: and leaves the kernel.
     Report {
         code: Slot,

@@ -308,6 +308,10 @@ impl Grid<'_> {
                     races.fence(*block * self.warps_per_block + index as u32);
                 }
             }
+            Op::Mark(number) => {
+                let lanes = warp.active.count_ones();
+                self.report.marks.entry(number).or_default().count(lanes);
+            }
             Op::Report { code, leave } => {
                 let codes = warp.registers.row(code);
                 let code = super::access::lanes_of(warp.active).next().map(|lane| codes[lane].get() as u32);

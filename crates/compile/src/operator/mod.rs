@@ -14,6 +14,7 @@
 pub mod aggregate;
 pub(crate) mod count;
 mod dense;
+pub(crate) mod expand;
 pub(crate) mod filter;
 pub mod join;
 pub(crate) mod lanes;

@@ -20,6 +20,7 @@ use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::program::{Counting, HostAction, RowCount};
 use crate::shape::LaunchShape;
+use crate::table::index::Positions;
 use crate::table::places::{Dense, DenseTarget};
 use crate::variant::axes::WritePlaces;
 
@@ -113,6 +114,23 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
     fn expands(&self) -> bool {
         false
     }
+
+    /// Its form in which other lanes take the rows that it makes of one, where it has one; or why not.
+    fn expansion(&self) -> Result<&dyn Expansion, String> {
+        Err("it makes one row of one".into())
+    }
+}
+
+/// A step that makes a row for each number of a range, all of which are known before: other lanes can make them.
+pub(crate) trait Expansion {
+    /// Sets the range of the current row, in `u32`. It is empty before.
+    fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported>;
+
+    /// The columns before the step that the rows of a range need, where `behind` are read of them.
+    fn needed(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize>;
+
+    /// Makes the row with a number (`u32`) of the current row's range the current one, and lets it go on if it does.
+    fn item(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported>;
 }
 
 /// Where the rows of a pipeline go.

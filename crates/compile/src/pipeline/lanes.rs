@@ -7,66 +7,85 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_kir::Type;
 use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{Scalar, Type};
 
 use super::Pipeline;
 use super::body::Body;
-use super::row::Pass;
+use super::row::{Pass, mark};
 use crate::context::{CarriedRow, Context, Unsupported};
 use crate::operator::Flow;
+use crate::operator::expand::{self, Ranges};
 use crate::operator::refill::Refill;
-use crate::operator::roles::{Emitter, Next, Step};
-use crate::variant::axes::LaneRefill;
+use crate::operator::roles::{Emitter, Expansion, Next, Step};
+use crate::table::index::Positions;
+use crate::variant::axes::{LaneRefill, MatchLanes};
+
+/// What lanes do at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Point {
+    /// Those without a row are given rows that waited.
+    Refill,
+    /// They take the rows that the step here makes of the warp's rows.
+    Expand(MatchLanes),
+}
 
 /// The points of a pipeline.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Points {
-    /// The numbers of the steps before which lanes are refilled.
-    pub refills: Vec<usize>,
+    /// What lanes do before the step of a number, or in its place, in order.
+    at: Vec<(usize, Point)>,
     /// Of 32 lanes, those with rows at which a warp goes on.
     pub threshold: u64,
 }
 
 impl Points {
-    /// Where lanes of a pipeline are refilled; or why they are not.
-    pub(super) fn refills(pipeline: &Pipeline, refill: LaneRefill) -> Result<Vec<usize>, String> {
-        let is_wanted = |step: &dyn Step| match refill {
+    /// The points of a pipeline.
+    pub(super) fn of(pipeline: &Pipeline, refill: LaneRefill, matches: MatchLanes) -> Points {
+        let is_wanted = |step: &dyn Step, expands: bool| match refill {
             LaneRefill::Off => false,
             LaneRefill::Filters => step.condition().is_some(),
-            LaneRefill::All => step.drops(),
+            LaneRefill::All => step.drops() || expands,
         };
-        let mut refills = Vec::new();
-        // Behind a step that makes several rows of one lanes are in loops of their own.
-        let steps = pipeline.steps.iter().take_while(|step| !step.expands());
-        for (index, step) in steps.enumerate() {
+        let mut at = Vec::new();
+        for (index, step) in pipeline.steps.iter().enumerate() {
+            let expands = step.expands();
+            if expands {
+                // Behind a step that makes several rows of one for its lane alone, lanes are in loops of their own.
+                if matches == MatchLanes::Lane || step.expansion().is_err() {
+                    break;
+                }
+                at.push((index, Point::Expand(matches)));
+            }
             // Of filters one behind the other only the last one counts.
             let next = pipeline.steps.get(index + 1);
             let goes_on = step.condition().is_some() && next.is_some_and(|next| next.condition().is_some());
-            if is_wanted(&**step) && !goes_on {
-                refills.push(index + 1);
+            if is_wanted(&**step, expands) && !goes_on {
+                at.push((index + 1, Point::Refill));
             }
         }
-        match refills.is_empty() {
-            true => Err("no step before the first expansion drops rows".into()),
-            false => Ok(refills),
-        }
+        Points { at, threshold: 0 }
     }
 
     /// Turns of the row loop behind the last row of the source, for rows that wait: each point gives its rows to the next
     /// one.
     pub(super) fn last_turns(&self) -> u64 {
-        self.refills.len() as u64
+        self.at.iter().filter(|(_, point)| *point == Point::Refill).count() as u64
     }
 
     /// Whether threads may be apart where rows come to the sink.
     pub(super) fn diverge(&self, pipeline: &Pipeline) -> bool {
-        let first = self.refills.last().copied().unwrap_or(0);
+        let first = self.at.last().map_or(0, |(at, point)| at + usize::from(*point != Point::Refill));
         pipeline.steps[first..].iter().any(|step| step.diverges())
     }
 
+    /// Whether a warp may be in a loop of its own where rows come to the sink.
+    pub(super) fn expand(&self) -> bool {
+        self.at.iter().any(|(_, point)| *point != Point::Refill)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.refills.is_empty()
+        self.at.is_empty()
     }
 }
 
@@ -75,6 +94,19 @@ struct Arrived {
     live: Var,
     row: CarriedRow,
     registers: Vec<Var>,
+}
+
+impl Arrived {
+    fn registers(&self, cx: &mut Context<'_>) -> Vec<V> {
+        self.registers.iter().map(|register| cx.builder.read(*register)).collect()
+    }
+}
+
+/// Where a row is on its way: the number of the next point, and of the next step.
+#[derive(Clone, Copy)]
+struct Way {
+    point: usize,
+    step: usize,
 }
 
 /// A turn of the row loop.
@@ -99,35 +131,84 @@ impl Body<'_> {
         let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| {
             self.enter(cx, turn.row, Flow::Branch, Pass::None, next)
         };
-        self.behind_point(cx, 0, (turn.in_range, bind), turn, emitter)?;
+        self.together(cx, Way { point: 0, step: 0 }, (turn.in_range, bind), turn, emitter)?;
         cx.end_row();
         Ok(())
     }
 
-    /// The steps from number `from` on, where the lanes of a warp are together. A lane has a row where `active`, which
-    /// `bind` makes the current one.
-    fn behind_point(
+    /// What follows where the lanes of a warp are together. A lane has a row where `active`, which `bind` makes the current
+    /// one.
+    fn together(
         &self,
         cx: &mut Context<'_>,
-        from: usize,
+        way: Way,
         (active, bind): (V, &mut Bind<'_>),
         turn: Turn,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
-        let points = &self.variants.points;
-        let Some(at) = points.refills.iter().copied().find(|at| *at > from) else {
-            return self.to_sink(cx, from, (active, bind), turn, emitter);
+        match self.variants.points.at.get(way.point) {
+            None => self.to_sink(cx, way.step, (active, bind), turn, emitter),
+            Some((at, Point::Refill)) => {
+                let columns = self.read_behind(*at);
+                let arrived = self.to_point(cx, way.step..*at, (active, bind), &columns, &mut |_| Ok(()))?;
+                let registers = arrived.registers(cx);
+                let types: Vec<Type> = registers.iter().map(|register| cx.builder.ty(*register)).collect();
+                let refill = Refill::new(cx, &types, self.variants.points.threshold);
+                let live = cx.builder.read(arrived.live);
+                let (live, registers) = refill.emit(cx, live, &registers, turn.is_last);
+                let next = Way { point: way.point + 1, step: *at };
+                cx.with_carried(&arrived.row, &registers, |cx| {
+                    let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| next(cx, Flow::Branch);
+                    self.together(cx, next, (live, bind), turn, emitter)
+                })
+            }
+            Some((at, Point::Expand(matches))) => {
+                let step = &self.pipeline.steps[*at];
+                let expansion = step.expansion().map_err(Unsupported::internal)?;
+                let from = Way { step: *at, ..way };
+                self.expand(cx, (way.step, from, *matches), expansion, (active, bind), turn, emitter)
+            }
+        }
+    }
+
+    /// The steps from number `first` on, and the rows that an expansion makes, each in the lane that takes it.
+    fn expand(
+        &self,
+        cx: &mut Context<'_>,
+        (first, way, matches): (usize, Way, MatchLanes),
+        expansion: &dyn Expansion,
+        (active, bind): (V, &mut Bind<'_>),
+        turn: Turn,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        let columns = expansion.needed(&self.read_behind(way.step + 1));
+        let zero = cx.builder.u32(0);
+        let [begin, count] = ["range", "matches"].map(|name| cx.builder.var(name, Scalar::U32));
+        cx.builder.assign(begin, zero);
+        cx.builder.assign(count, zero);
+        let range = Positions { begin, count };
+        let arrived = self.to_point(cx, first..way.step, (active, bind), &columns, &mut |cx| {
+            mark(cx, way.step, Flow::Branch);
+            expansion.range(cx, range)
+        })?;
+        let registers = arrived.registers(cx);
+        let (begin, count) = (cx.builder.read(begin), cx.builder.read(count));
+        let ranges = Ranges { begin, count, registers: &registers };
+        // Rows that wait behind the expansion are reached although there is nothing to expand.
+        let points = &self.variants.points.at[way.point..];
+        let waits = points.iter().any(|(_, point)| *point == Point::Refill);
+        let once = if waits { turn.is_last } else { cx.builder.bool(false) };
+        let next_way = Way { point: way.point + 1, step: way.step + 1 };
+        let taken = &mut |cx: &mut Context<'_>, active: V, number: V, registers: &[V]| {
+            cx.with_carried(&arrived.row, registers, |cx| {
+                let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.item(cx, number, next);
+                self.together(cx, next_way, (active, bind), turn, emitter)
+            })
         };
-        let arrived = self.to_point(cx, from..at, (active, bind))?;
-        let registers: Vec<V> = arrived.registers.iter().map(|register| cx.builder.read(*register)).collect();
-        let types: Vec<Type> = registers.iter().map(|register| cx.builder.ty(*register)).collect();
-        let refill = Refill::new(cx, &types, points.threshold);
-        let live = cx.builder.read(arrived.live);
-        let (live, registers) = refill.emit(cx, live, &registers, turn.is_last);
-        cx.with_carried(&arrived.row, &registers, |cx| {
-            let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| next(cx, Flow::Branch);
-            self.behind_point(cx, at, (live, bind), turn, emitter)
-        })
+        match matches {
+            MatchLanes::Packed => expand::packed(cx, &ranges, once, taken),
+            MatchLanes::Warp | MatchLanes::Lane => expand::by_leaders(cx, &ranges, once, taken),
+        }
     }
 
     /// The last steps, and the sink.
@@ -140,38 +221,47 @@ impl Body<'_> {
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
         let end = self.pipeline.steps.len();
-        if self.variants.flags {
-            let flow = Flow::Flag { active: Some(active) };
-            return self.segment(cx, from..end, flow, &mut |cx, flow| emitter.row(cx, turn.row, flow));
+        let mut sink = |cx: &mut Context<'_>, flow| {
+            mark(cx, end, flow);
+            emitter.row(cx, turn.row, flow)
+        };
+        if !self.variants.flags {
+            cx.begin_if(active);
+            bind(cx, &mut |cx, flow| self.segment(cx, from..end, flow, &mut sink))?;
+            cx.end();
+            return Ok(());
         }
-        cx.begin_if(active);
-        bind(cx, &mut |cx, flow| {
-            self.segment(cx, from..end, flow, &mut |cx, flow| emitter.row(cx, turn.row, flow))
-        })?;
-        cx.end();
-        Ok(())
+        // The sink wants lanes together.
+        let columns = self.read_behind(from);
+        let arrived = self.to_point(cx, from..from, (active, bind), &columns, &mut |_| Ok(()))?;
+        let (live, registers) = (cx.builder.read(arrived.live), arrived.registers(cx));
+        cx.with_carried(&arrived.row, &registers, |cx| {
+            self.segment(cx, from..end, Flow::Flag { active: Some(live) }, &mut sink)
+        })
     }
 
-    /// The steps up to a point, in branches that are closed there.
+    /// The steps up to a point, in branches that are closed there. Of the row `columns` are read behind it; `at_end` emits what
+    /// else is done with the row.
     fn to_point(
         &self,
         cx: &mut Context<'_>,
         steps: std::ops::Range<usize>,
         (active, bind): (V, &mut Bind<'_>),
+        columns: &BTreeSet<usize>,
+        at_end: &mut dyn FnMut(&mut Context<'_>) -> Result<(), Unsupported>,
     ) -> Result<Arrived, Unsupported> {
-        let columns = self.read_behind(steps.end);
         let (no, yes) = (cx.builder.bool(false), cx.builder.bool(true));
         let live = cx.builder.var_of("arrived", no);
         let mut arrived = None;
         cx.begin_if(active);
         bind(cx, &mut |cx, flow| {
             self.segment(cx, steps.clone(), flow, &mut |cx, _| {
-                let row = cx.carried(&columns)?;
+                let row = cx.carried(columns)?;
                 let carry = |register: &V| cx.builder.var_of("carried", *register);
                 let registers = row.registers().iter().map(carry).collect();
                 cx.builder.assign(live, yes);
                 arrived = Some(Arrived { live, row, registers });
-                Ok(())
+                at_end(cx)
             })
         })?;
         cx.end();
@@ -188,6 +278,7 @@ impl Body<'_> {
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
         let Some(step) = self.pipeline.steps[..steps.end].get(steps.start) else { return next(cx, flow) };
+        mark(cx, steps.start, flow);
         step.consume(cx, flow, false, &mut |cx, flow| {
             self.segment(cx, steps.start + 1..steps.end, flow, next)
         })

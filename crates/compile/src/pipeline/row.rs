@@ -1,7 +1,7 @@
 //! A row on its way: bound to its source, through the steps, into the sink.
 
-use kelpie_kir::BinaryOp;
 use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Type};
 
 use super::body::Body;
 use crate::context::{Context, Unsupported};
@@ -44,7 +44,10 @@ impl Body<'_> {
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
         emitter.begin_row(cx);
-        self.enter(cx, row, flow, pass, &mut |cx, flow| emitter.row(cx, row, flow))?;
+        self.enter(cx, row, flow, pass, &mut |cx, flow| {
+            mark(cx, self.pipeline.steps.len(), flow);
+            emitter.row(cx, row, flow)
+        })?;
         cx.end_row();
         emitter.end_row(cx, row);
         Ok(())
@@ -105,9 +108,27 @@ impl Body<'_> {
             _ => None,
         };
         let step = rest.map_or(&**step, |rest| rest as &dyn Step);
+        mark(cx, index, flow);
         step.consume(cx, flow, self.variants.speculation.of_step(index), &mut |cx, flow| {
             self.steps(cx, index + 1, flow, pass, next)
         })
+    }
+}
+
+/// Lets the device count the lanes that come with rows to the step of this number, or behind the last one to the sink.
+pub(super) fn mark(cx: &mut Context<'_>, step: usize, flow: Flow) {
+    if !cx.target.counts_marks {
+        return;
+    }
+    match flow.active() {
+        // Several rows of a lane, some of which may be there.
+        Some(active) if cx.builder.ty(active) != Type::BOOL => {}
+        Some(active) => {
+            cx.begin_if(active);
+            cx.builder.mark(step as u32);
+            cx.end();
+        }
+        None => cx.builder.mark(step as u32),
     }
 }
 

@@ -16,7 +16,8 @@ use crate::shape::LaunchShape;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
 use crate::variant::axes::{
-    KeyWindows, LaneRefill, MorselRows, Predication, RefillThreshold, RowLoop, SelectionRows, WritePlaces,
+    KeyWindows, LaneRefill, MatchLanes, MorselRows, Predication, RefillThreshold, RowLoop, SelectionRows,
+    WritePlaces,
 };
 use crate::{MicroModel, Resolution};
 
@@ -61,6 +62,7 @@ impl<'a> ChunkVariants<'a> {
             environment,
             diverges: points.diverge(pipeline),
             exchanges: !points.is_empty(),
+            is_in_warps: points.expand(),
             keeps_all: pipeline.keeps_all() && !is_counted,
             is_simt,
         };
@@ -120,27 +122,41 @@ fn points(
     (is_counted, is_simt): (bool, bool),
     environment: &Environment<'_>,
 ) -> Result<Points, Unsupported> {
-    let none = Points::default();
-    if !pipeline.steps.iter().any(|step| step.drops()) {
-        return Ok(none);
-    }
-    let at = |refill| -> Result<Points, String> {
-        match refill {
-            LaneRefill::Off => return Ok(Points::default()),
-            _ if !is_simt => return Err("a CPU's worker is one thread".into()),
-            _ if is_counted => return Err("places are counted a row of the table".into()),
-            _ => {}
-        }
-        let points = Points { refills: Points::refills(pipeline, refill)?, ..Points::default() };
-        let bound = pipeline.thread_bound(environment.shape, points.last_turns());
-        pipeline.sink.admits(environment.shape, bound)?;
-        Ok(points)
-    };
     let chooser = environment.chooser;
+    let exchanges = || match () {
+        () if !is_simt => Err("a CPU's worker is one thread"),
+        () if is_counted => Err("places are counted a row of the table"),
+        () => Ok(()),
+    };
+    let mut matches = MatchLanes::Lane;
+    if let Some(step) = pipeline.steps.iter().find(|step| step.expands()) {
+        let rule = (MatchLanes::Lane, "few keys have many matches");
+        matches = chooser.choose(site, rule, |matches| match matches {
+            MatchLanes::Lane => Ok(()),
+            MatchLanes::Warp | MatchLanes::Packed => {
+                exchanges()?;
+                step.expansion().map(|_| ())
+            }
+        })?;
+    }
+    if !pipeline.steps.iter().any(|step| step.drops()) {
+        return Ok(Points::of(pipeline, LaneRefill::Off, matches));
+    }
     let rule = (LaneRefill::Off, "a warp's buffer costs more than idle lanes");
-    let chosen = chooser.choose(site, rule, |refill| at(refill).map(|_| ()))?;
-    let mut points = at(chosen).map_err(Unsupported)?;
-    if !points.is_empty() {
+    let refill = chooser.choose(site, rule, |refill| {
+        if refill == LaneRefill::Off {
+            return Ok(());
+        }
+        exchanges()?;
+        let points = Points::of(pipeline, refill, matches);
+        if points.last_turns() == 0 {
+            return Err("no such step before the first expansion".into());
+        }
+        let bound = pipeline.thread_bound(environment.shape, points.last_turns());
+        pipeline.sink.admits(environment.shape, bound)
+    })?;
+    let mut points = Points::of(pipeline, refill, matches);
+    if refill != LaneRefill::Off {
         let rule = (RefillThreshold(28), "seven of eight lanes, as DogQC has it");
         points.threshold = chooser.choose(site, rule, |_| Ok(()))?.0;
     }
@@ -156,6 +172,8 @@ struct Facts<'a> {
     diverges: bool,
     /// Lanes exchange rows.
     exchanges: bool,
+    /// Warps are in loops of their own where rows come to the sink.
+    is_in_warps: bool,
     /// Every row of a table comes to the sink.
     keeps_all: bool,
     is_simt: bool,
@@ -172,7 +190,7 @@ impl Facts<'_> {
             }
             _ if self.diverges => (WritePlaces::Atomic, "threads are not together behind a join"),
             _ if !resolves => (WritePlaces::Atomic, "the micro model has an atomic a row"),
-            (true, Resolution::WorkEfficient) if written.limit.is_none() => {
+            (true, Resolution::WorkEfficient) if written.limit.is_none() && !self.is_in_warps => {
                 (WritePlaces::Block, "resolution = work_efficient")
             }
             (true, _) => (WritePlaces::Warp, "one atomic for a warp"),
@@ -189,6 +207,7 @@ impl Facts<'_> {
             WritePlaces::Block if written.limit.is_some() => {
                 Err("a block is not together under a limit".into())
             }
+            WritePlaces::Block if self.is_in_warps => Err("warps take matches each for itself".into()),
             WritePlaces::Selection if self.is_simt => Err("only a CPU's worker makes selections".into()),
             WritePlaces::Selection if !is_staged => Err("only the result is written from selections".into()),
             WritePlaces::Warp | WritePlaces::Block | WritePlaces::Selection => Ok(()),

@@ -126,8 +126,15 @@ impl Buckets {
         cx.builder.load(pointer)
     }
 
+    /// The place (`i64`) of the row at a position (`u32`).
+    pub fn place_of_position(&self, cx: &mut Context<'_>, position: V) -> V {
+        let one = cx.builder.u32(1);
+        let cursor = cx.builder.add(position, one);
+        self.place_at(cx, cursor)
+    }
+
     /// Where a slot's bucket begins and ends, `u32`.
-    fn bounds(&self, cx: &mut Context<'_>, slot: V) -> (V, V) {
+    pub fn bounds(&self, cx: &mut Context<'_>, slot: V) -> (V, V) {
         let pointer = address(cx, self.offsets, slot);
         let begin = cx.builder.load(pointer);
         let one = cx.builder.i64(1);

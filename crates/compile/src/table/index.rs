@@ -10,8 +10,10 @@
 //! the number of the next. All rows that a search gives have its keys.
 
 mod build;
+mod ranges;
 mod search;
 
+pub use self::ranges::Positions;
 pub use self::search::Search;
 
 use std::fmt;

@@ -125,7 +125,7 @@ impl OpenTable {
     }
 
     /// Sets `cursor` to the number in the slot of the keys; leaves it where there is none. `place` gives the place of a row
-    /// with the keys of a slot, by the slot's number (`u32`).
+    /// with the keys of a slot, by the slot's number (`u32`). The slot (`i64`).
     pub fn find(
         &self,
         cx: &mut Context<'_>,
@@ -133,7 +133,7 @@ impl OpenTable {
         (keys, wide): (&[Lowered], &[bool]),
         cursor: Var,
         place: impl FnOnce(&mut Context<'_>, V) -> V,
-    ) -> Result<(), Unsupported> {
+    ) -> Result<Var, Unsupported> {
         let start = self.start(cx, keys, wide);
         cx.begin_loop();
         let slot = cx.builder.read(start.slot);
@@ -153,7 +153,7 @@ impl OpenTable {
         cx.end();
         advance(cx, start, slot);
         cx.end();
-        Ok(())
+        Ok(start.slot)
     }
 
     /// Replaces the number of a slot (`i64`) that is taken by another one (`u32`, not 0); nobody else uses the slot.

@@ -232,6 +232,19 @@ axis!(
     }
 );
 
+axis!(
+    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`.
+    MatchLanes, "expansion", Chunk, "which lanes take the rows that a join with several matches makes of one",
+    {
+        /// The row's own, one after the other.
+        Lane = "lane",
+        /// All of its warp, row by row.
+        Warp = "warp",
+        /// All of its warp, the matches of all of the warp's rows one behind the other.
+        Packed = "packed",
+    }
+);
+
 numbers!(
     /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`.
     RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
@@ -309,6 +322,7 @@ pub const ALL: &[Axis] = &[
     GroupOrder::AXIS,
     CountPlaces::AXIS,
     KeyWindows::AXIS,
+    MatchLanes::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
     SlotFill::AXIS,

@@ -50,6 +50,7 @@ impl SimtDevice {
         let lanes = lanes.clamp(1, 32);
         let block_threads = block_threads.clamp(lanes, 1024) / lanes * lanes;
         let target = Target::simt(lanes, block_threads, SHARED_BYTES, resident_blocks.max(1));
+        let target = Target { counts_marks: true, ..target };
         let space = Space::new(DEVICE, default_limit());
         Arc::new(SimtDevice { target, detect_races, space, launches: AtomicU64::new(0) })
     }
@@ -185,7 +186,8 @@ impl Device for SimtDevice {
         let cancelled = || launch.cancel().is_cancelled();
         let report = self.space.launch(|memory| kernel.program.run(&arguments, memory, &config, &cancelled));
         let report = report.map_err(|fault| failed(&kernel.name, fault.to_string()))?;
-        let activity = LaneActivity { warp_steps: report.warp_steps, lane_steps: report.lane_steps };
+        let marks = report.marks.into_iter().map(|(number, passages)| (number, passages.by_lanes)).collect();
+        let activity = LaneActivity { warp_steps: report.warp_steps, lane_steps: report.lane_steps, marks };
         let time_ns = started.elapsed().as_nanos() as u64;
         Ok(LaunchReport { status: report.status, time_ns, activity: Some(activity), accessed: Vec::new() })
     }

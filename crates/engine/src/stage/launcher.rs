@@ -1,7 +1,7 @@
 //! Launches of a stage's kernels: from what a kernel asks for to what it is given, one launch, and its status. Every kernel of
 //! a compiled plan is launched here; what happens with its status is decided by [`run`](super::run).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 
 use super::Setting;
 use super::store::StateStore;
-use crate::PipelineMetrics;
 use crate::error::EngineError;
 use crate::launch::submit;
+use crate::{LaneProfile, PipelineMetrics};
 
 /// A part of a column: scan, column, part.
 pub(super) type PartName = (usize, usize, ColumnPart);
@@ -59,9 +59,20 @@ impl<'a> Launcher<'a> {
         if let Some(activity) = report.activity {
             let possible = activity.warp_steps.saturating_mul(u64::from(declared.shape.lanes)).max(1);
             metrics.lane_activity = Some(activity.lane_steps as f64 / possible as f64);
+            metrics.lanes = profile(&metrics.name, activity.marks);
         }
         Ok(report.status)
     }
+}
+
+/// Who came by the marks of a pipeline's kernel, which are numbered as what stands behind the arrows of its name.
+fn profile(name: &str, marks: BTreeMap<u32, Vec<u64>>) -> Vec<LaneProfile> {
+    let steps: Vec<&str> = name.split(" → ").skip(1).collect();
+    let of = |(number, by_lanes): (u32, Vec<u64>)| {
+        let step = steps.get(number as usize).map_or_else(String::new, |step| (*step).to_string());
+        LaneProfile { step, by_lanes }
+    };
+    marks.into_iter().map(of).collect()
 }
 
 /// Blocks of a launch over so many rows, by the kernel's shape. What its code relies on is looked at here once more: sums that

@@ -55,6 +55,10 @@ impl Generator {
             }
             87..92 if context.uniform => self.together(),
             92..94 => self.builder.fence(),
+            94..96 => {
+                let number = self.random.below(4) as u32;
+                self.builder.mark(number);
+            }
             _ => self.memory_effect(),
         }
     }

@@ -321,6 +321,7 @@ impl<'a> Parser<'a> {
             "continue" => Stmt::Continue,
             "barrier" => Stmt::Barrier,
             "fence" => Stmt::Fence,
+            "mark" => Stmt::Mark(self.parsed("a number", |text| text.parse().ok())?),
             "store" => {
                 let (pointer, value) = self.two_values()?;
                 Stmt::Store { pointer, value }

@@ -285,7 +285,8 @@ impl Body<'_> {
             | Stmt::Break
             | Stmt::Continue
             | Stmt::Barrier
-            | Stmt::Fence => Ok(()),
+            | Stmt::Fence
+            | Stmt::Mark(_) => Ok(()),
         }
     }
 

@@ -184,6 +184,7 @@ impl Walk<'_> {
             | Stmt::StoreVector { .. }
             | Stmt::Barrier
             | Stmt::Fence
+            | Stmt::Mark(_)
             | Stmt::Report { .. } => {}
         }
         Ok(Jumps::NONE)

@@ -10,6 +10,7 @@
 //! engine compiles again without it.
 
 mod build;
+mod expand;
 mod mark;
 mod prefilter;
 mod probe;

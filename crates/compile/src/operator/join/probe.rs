@@ -13,7 +13,7 @@ use crate::expr::columns_read;
 use crate::layout::ColumnInfo;
 use crate::lower::{lower, lower_condition};
 use crate::operator::Flow;
-use crate::operator::roles::{Next, Step};
+use crate::operator::roles::{Expansion, Next, Step};
 use crate::plan::JoinKind;
 use crate::table::index::Search;
 use crate::table::joined::Joined;
@@ -88,6 +88,11 @@ impl Step for Probe {
 
     fn expands(&self) -> bool {
         !self.0.is_single()
+    }
+
+    fn expansion(&self) -> Result<&dyn Expansion, String> {
+        self.0.can_share_matches()?;
+        Ok(&*self.0)
     }
 }
 
@@ -250,7 +255,7 @@ impl JoinOperator {
     }
 
     /// Opens the blocks in which the candidate at `place` is a match; the pair is the current row in them.
-    fn begin_match(&self, cx: &mut Context<'_>, place: V) -> Result<usize, Unsupported> {
+    pub(super) fn begin_match(&self, cx: &mut Context<'_>, place: V) -> Result<usize, Unsupported> {
         let mut opened = 0;
         if !self.index.is_built()
             && let Some(taken) = self.store.is_taken(cx, place)
@@ -268,7 +273,7 @@ impl JoinOperator {
     }
 
     /// Closes what [`JoinOperator::begin_match`] has opened, and forgets the pair.
-    fn end_match(&self, cx: &mut Context<'_>, opened: usize) {
+    pub(super) fn end_match(&self, cx: &mut Context<'_>, opened: usize) {
         for _ in 0..opened {
             cx.end();
         }
@@ -276,7 +281,7 @@ impl JoinOperator {
     }
 
     /// The columns of a pair: the build side's at `place`, then the probe side's.
-    fn pair(&self, place: V, present: Option<V>) -> Vec<Joined> {
+    pub(super) fn pair(&self, place: V, present: Option<V>) -> Vec<Joined> {
         let mut columns = self.build_columns(place, present);
         columns.extend((0..self.probe_width).map(Joined::Below));
         columns

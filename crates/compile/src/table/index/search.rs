@@ -171,7 +171,7 @@ impl Index {
 
 /// Whether a key that is looked up is within bounds and not NULL; `None` where it always is. One side is never NULL: a NULL
 /// of the other equals nothing, whatever the rule.
-fn live(cx: &mut Context<'_>, key: &Lowered, value: V, bounds: (i128, i128)) -> Option<V> {
+pub(super) fn live(cx: &mut Context<'_>, key: &Lowered, value: V, bounds: (i128, i128)) -> Option<V> {
     match (in_range(cx, value, key.range, bounds), key.valid) {
         (Some(within), Some(valid)) => Some(cx.builder.and(within, valid)),
         (within, valid) => within.or(valid),

@@ -1,0 +1,84 @@
+//! The matches of a row as a range of the index's positions, which the lanes of a warp share (DogQC, section 3.2).
+
+use std::collections::BTreeSet;
+
+use kelpie_kir::builder::V;
+
+use super::JoinOperator;
+use crate::context::{Context, Unsupported};
+use crate::expr::columns_read;
+use crate::operator::Flow;
+use crate::operator::roles::{Expansion, Next};
+use crate::plan::JoinKind;
+use crate::table::index::Positions;
+
+/// The position that stands for no row at all: buckets have less than 2³¹.
+const NONE: u32 = u32::MAX;
+
+impl JoinOperator {
+    /// Whether other lanes can take its pairs; or why not.
+    pub(super) fn can_share_matches(&self) -> Result<(), String> {
+        use JoinKind::*;
+        match self.kind {
+            Inner | BuildOuter => {}
+            ProbeOuter | FullOuter if self.residual.is_none() => {}
+            ProbeOuter | FullOuter => {
+                return Err("which rows have no match is known after all candidates".into());
+            }
+            _ => return Err("only whether there is a match counts".into()),
+        }
+        self.index.has_positions(&self.store)
+    }
+
+    /// Whether a row without a match goes on.
+    fn keeps_unmatched(&self) -> bool {
+        matches!(self.kind, JoinKind::ProbeOuter | JoinKind::FullOuter)
+    }
+}
+
+impl Expansion for JoinOperator {
+    fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported> {
+        let keys = self.keys_of_probe(cx)?;
+        self.index.find_positions(cx, &self.store, &keys, range)?;
+        if self.keeps_unmatched() {
+            let b = &mut *cx.builder;
+            let (zero, one, none) = (b.u32(0), b.u32(1), b.u32(NONE));
+            let count = b.read(range.count);
+            let is_alone = b.eq(count, zero);
+            cx.begin_if(is_alone);
+            cx.builder.assign(range.begin, none);
+            cx.builder.assign(range.count, one);
+            cx.end();
+        }
+        Ok(())
+    }
+
+    fn needed(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let residual: BTreeSet<usize> = self.residual.iter().flat_map(columns_read).collect();
+        behind.union(&residual).filter_map(|column| column.checked_sub(self.places.len())).collect()
+    }
+
+    fn item(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported> {
+        if self.keeps_unmatched() {
+            let (none, first) = (cx.builder.u32(NONE), cx.builder.i64(0));
+            let found = cx.builder.ne(number, none);
+            let place = cx.builder.var_of("match", first);
+            cx.begin_if(found);
+            let own = self.index.place_at_position(cx, number);
+            cx.builder.assign(place, own);
+            self.mark(cx, own);
+            cx.end();
+            let place = cx.builder.read(place);
+            cx.push_joined(self.pair(place, Some(found)));
+            next(cx, Flow::Branch)?;
+            cx.pop_layer();
+            return Ok(());
+        }
+        let place = self.index.place_at_position(cx, number);
+        let opened = self.begin_match(cx, place)?;
+        self.mark(cx, place);
+        next(cx, Flow::Branch)?;
+        self.end_match(cx, opened);
+        Ok(())
+    }
+}
