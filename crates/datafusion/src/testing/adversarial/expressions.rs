@@ -25,6 +25,8 @@ pub(super) struct Expressions {
     pub guarded: bool,
     /// Whether what is made is an element of an IN list: see [`Expressions::allows`].
     pub in_list: bool,
+    /// Whether what is made is an operand of arithmetic: see [`Expressions::leaf`].
+    pub in_arithmetic: bool,
 }
 
 impl Expressions {
@@ -108,11 +110,15 @@ impl Expressions {
         Node::expression(kind, format!("{alias}{name}"), Vec::new())
     }
 
+    /// A literal or a column. A literal NaN is no operand of arithmetic: where the other operand is NaN too, IEEE 754 leaves open which
+    /// of the two is the result, and comparisons in DataFusion tell NaN of different signs apart.
     fn leaf(&mut self, kind: Kind) -> Node {
-        match self.once_in(5) {
-            true => Node::expression(kind, self.one(kind.literals()), Vec::new()),
-            false => self.column(kind),
+        if !self.once_in(5) {
+            return self.column(kind);
         }
+        let literal = self.one(kind.literals());
+        let replaced = self.in_arithmetic && literal.contains("NaN");
+        Node::expression(kind, if replaced { "1.5" } else { literal }, Vec::new())
     }
 
     /// The placeholders of a pattern replaced by operands; columns that it names get an alias.
@@ -120,8 +126,10 @@ impl Expressions {
         let (mut text, mut children) = (String::new(), Vec::new());
         let mut letters = pattern.chars().peekable();
         while let Some(letter) = letters.next() {
-            let around = self.in_list;
+            let around = (self.in_list, self.in_arithmetic);
             self.in_list |= text.contains(" IN (");
+            self.in_arithmetic = kind == Kind::Float
+                && [" + ", " - ", " * ", " / ", " % "].iter().any(|sign| pattern.contains(sign));
             let operand = match (letter, letters.peek()) {
                 ('%', Some('n')) => Some(Node::text(self.below(12).to_string())),
                 ('%', Some('s')) => Some(self.short_text()),
@@ -129,7 +137,7 @@ impl Expressions {
                 ('%', Some(next)) => Kind::of(*next).map(|kind| self.operand(kind, depth)),
                 _ => None,
             };
-            self.in_list = around;
+            (self.in_list, self.in_arithmetic) = around;
             match operand {
                 Some(operand) => {
                     letters.next();

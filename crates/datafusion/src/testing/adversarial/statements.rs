@@ -57,7 +57,14 @@ impl Statements {
         let mut rng = Rng::with_seed(seed);
         // A query that fails says little: most cannot. Without guards, a failure of DataFusion must be one of Kelpie.
         let limits = Limits { failing: rng.u8(0..5) < 2, guards: rng.u8(0..4) > 0 };
-        let e = Expressions { rng, limits, aliases: vec![""], guarded: false, in_list: false };
+        let e = Expressions {
+            rng,
+            limits,
+            aliases: vec![""],
+            guarded: false,
+            in_list: false,
+            in_arithmetic: false,
+        };
         Statements { e, inexact: false, is_set: false }
     }
 
