@@ -216,14 +216,14 @@ pub struct BenchArguments {
 
 #[derive(Debug, Args)]
 pub struct ExperimentArguments {
-    /// horseqc-1 to horseqc-6, single-aggregate, table-1 or table-3.
-    #[arg(value_parser = parse::<Experiment>)]
-    pub experiment: Experiment,
+    /// horseqc-1 to horseqc-6, single-aggregate, table-1, table-3, groupby-4 and others that begin so, or groupby for all of these.
+    #[arg(value_name = "EXPERIMENT")]
+    pub experiment: ExperimentNames,
     /// Folder of the data, in folders such as `ssb-sf1`, which are made where they are missing; the user's cache folder where
     /// absent.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Scale factor of the data; several, such as `1,2,4`, for horseqc-5.
+    /// Scale factor of the data; several, such as `1,2,4`, for horseqc-5; 1 is 335 million rows for groupby.
     #[arg(long, value_delimiter = ',', default_value = "1", value_parser = parse_scale, allow_negative_numbers = true)]
     pub scale: Vec<f64>,
     /// Only these queries or positions: `1.1,4.3`, `16,64`.
@@ -246,6 +246,18 @@ pub struct ExperimentArguments {
     /// Folder for the findings: `<experiment>.json` and `<experiment>.svg`.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub output: PathBuf,
+}
+
+/// The experiments that a name stands for.
+#[derive(Debug, Clone)]
+pub struct ExperimentNames(pub Vec<Experiment>);
+
+impl std::str::FromStr for ExperimentNames {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Experiment::named(name).map(ExperimentNames)
+    }
 }
 
 impl SettingArguments {

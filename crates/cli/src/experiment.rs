@@ -31,7 +31,7 @@ pub async fn run(arguments: ExperimentArguments) -> Result<ExitCode> {
         None => cache_folder()?,
     };
     let options = ExperimentOptions {
-        experiment: arguments.experiment,
+        experiments: arguments.experiment.0,
         data,
         scales: arguments.scale,
         only: arguments.only,
@@ -44,14 +44,16 @@ pub async fn run(arguments: ExperimentArguments) -> Result<ExitCode> {
     let folder = &arguments.output;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let spinner = Spinner(Progress::spinner("starting"));
-    let findings = experiments::run(&options, &spinner).await?;
+    let all = experiments::run(&options, &spinner).await?;
     drop(spinner);
-    write!(std::io::stdout(), "{}", findings.to_text())?;
-    let json = serde_json::to_string_pretty(&findings)? + "\n";
-    for (ending, content) in [("json", json), ("svg", findings.to_svg())] {
-        let path = folder.join(format!("{}.{ending}", findings.experiment));
-        std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
-        writeln!(std::io::stdout(), "{}", path.display())?;
+    for findings in all {
+        write!(std::io::stdout(), "{}", findings.to_text())?;
+        let json = serde_json::to_string_pretty(&findings)? + "\n";
+        for (ending, content) in [("json", json), ("svg", findings.to_svg())] {
+            let path = folder.join(format!("{}.{ending}", findings.experiment));
+            std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+            writeln!(std::io::stdout(), "{}", path.display())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -103,6 +103,36 @@ fn experiments_give_findings_and_plots() {
 }
 
 #[test]
+fn groupings_run_on_a_table_in_memory_and_one_name_stands_for_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let scale = ["--scale", "0.0002", "--only", "8,64,1000", "--output", path];
+    let fixed = ["experiment", "groupby", "--data", path, "--device", "cpu", "--runs", "1", "--threads", "2"];
+    let output = kelpie(&[&fixed[..], &scale].concat());
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    for (name, series_name, points) in [
+        ("groupby-4", "3 columns, one hash table", 2),
+        ("groupby-7", "75 %", 2),
+        ("groupby-10", "rules", 2),
+        ("groupby-11", "direct, block", 2),
+        ("groupby-13", "sort", 2),
+        ("groupby-keys", "heavy, rules", 1),
+    ] {
+        let text = fs::read_to_string(folder.path().join(format!("{name}.json"))).unwrap();
+        let findings: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(findings["notes"], Value::Array(Vec::new()), "{name}");
+        assert_eq!(findings["data"][0]["tables"]["atable"], 67_000, "{name}");
+        let found = series(&findings, series_name);
+        assert_eq!(found.len(), points, "{name}: {findings}");
+        assert!(numbers(&found, "kernel_ms").iter().all(|ms| *ms > 0.0), "{name}");
+        let plot = fs::read_to_string(folder.path().join(format!("{name}.svg"))).unwrap();
+        assert!(plot.contains(&format!(">{series_name}<")), "{name}");
+    }
+    assert!(!fs::read_dir(folder.path()).unwrap().any(|entry| entry.unwrap().path().is_dir()));
+}
+
+#[test]
 fn what_cannot_be_measured_is_a_note() {
     let folder = tempfile::tempdir().unwrap();
     let more = ["--only", "0.5", "--set", "kelpie.enabled=false"];

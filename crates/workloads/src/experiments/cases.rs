@@ -1,6 +1,7 @@
 //! The queries of the experiments.
 
-use super::{Experiment, Point};
+use super::lab::Data;
+use super::{Experiment, Point, grouping};
 use crate::Workload;
 
 /// A position of an experiment: a query.
@@ -12,6 +13,17 @@ pub struct Case {
     pub position: Option<f64>,
     /// The query.
     pub sql: String,
+    /// What is set for it.
+    pub settings: Vec<(String, String)>,
+    /// What tells it apart from other cases at its position.
+    pub series: Option<String>,
+}
+
+impl Case {
+    /// A query without settings.
+    pub fn new(label: impl ToString, position: Option<f64>, sql: String) -> Case {
+        Case { label: label.to_string(), position, sql, settings: Vec::new(), series: None }
+    }
 }
 
 /// Half widths of the range of quantities around 25: selectivities 0 to 1, as quantities are 1 to 50, uniformly.
@@ -55,25 +67,31 @@ const PASSES: [(&str, f64); 25] = [
 ];
 
 /// The cases of an experiment on one data set; of these, the ones that are wanted.
-pub fn of(experiment: Experiment, workload: Workload, scale: f64, only: &[String]) -> Vec<Case> {
-    let all = match experiment {
-        Experiment::Selection => HALF_WIDTHS.map(|half| selection(half, false)).to_vec(),
-        Experiment::SingleAggregate => HALF_WIDTHS.map(|half| selection(half, true)).to_vec(),
-        Experiment::Groups => GROUPS.map(groups).to_vec(),
-        Experiment::StarJoin => {
-            vec![Case { label: scale.to_string(), position: Some(scale), sql: STAR_JOIN.into() }]
-        }
-        Experiment::Passes => queries(workload, &format!("{} ", workload.name())),
-        _ => queries(workload, ""),
+pub fn of(experiment: Experiment, data: Data, scale: f64, only: &[String]) -> Vec<Case> {
+    let all = match (experiment, data) {
+        (Experiment::Grouping(figure), _) => grouping::cases(figure, scale),
+        (_, Data::Workload(workload)) => of_workload(experiment, workload, scale),
+        (_, Data::Grouping) => Vec::new(),
     };
     all.into_iter().filter(|case| only.is_empty() || only.contains(&case.label)).collect()
 }
 
+fn of_workload(experiment: Experiment, workload: Workload, scale: f64) -> Vec<Case> {
+    match experiment {
+        Experiment::Selection => HALF_WIDTHS.map(|half| selection(half, false)).to_vec(),
+        Experiment::SingleAggregate => HALF_WIDTHS.map(|half| selection(half, true)).to_vec(),
+        Experiment::Groups => GROUPS.map(groups).to_vec(),
+        Experiment::StarJoin => {
+            vec![Case::new(scale, Some(scale), STAR_JOIN.into())]
+        }
+        Experiment::Passes => queries(workload, &format!("{} ", workload.name())),
+        _ => queries(workload, ""),
+    }
+}
+
 fn queries(workload: Workload, prefix: &str) -> Vec<Case> {
-    let query = |(name, sql): (String, &str)| Case {
-        label: format!("{prefix}{name}"),
-        position: None,
-        sql: sql.trim_end().trim_end_matches(';').into(),
+    let query = |(name, sql): (String, &str)| {
+        Case::new(format!("{prefix}{name}"), None, sql.trim_end().trim_end_matches(';').into())
     };
     workload.queries().into_iter().map(query).collect()
 }
@@ -84,11 +102,8 @@ fn selection(half: i32, sum: bool) -> Case {
     let (low, high) = (25 - half, 25 + half);
     let revenue = "lo_extendedprice * lo_discount + lo_tax";
     let column = if sum { format!("sum({revenue}) as revenue") } else { format!("{revenue} as revenue") };
-    Case {
-        label: selectivity.to_string(),
-        position: Some(selectivity),
-        sql: format!("select {column}\nfrom lineorder\nwhere lo_quantity between {low} and {high}"),
-    }
+    let sql = format!("select {column}\nfrom lineorder\nwhere lo_quantity between {low} and {high}");
+    Case::new(selectivity, Some(selectivity), sql)
 }
 
 /// Query 2 (figure 26).
@@ -96,7 +111,7 @@ fn groups(groups: u32) -> Case {
     let sql = format!(
         "select sum(lo_extendedprice), lo_orderkey % {groups} as x\nfrom lineorder\ngroup by lo_orderkey % {groups}"
     );
-    Case { label: groups.to_string(), position: Some(groups.into()), sql }
+    Case::new(groups, Some(groups.into()), sql)
 }
 
 /// What the paper has at a position, where that does not depend on the machine.
@@ -111,10 +126,11 @@ pub fn of_the_paper(experiment: Experiment, case: &Case) -> Option<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::Figure;
 
     #[test]
     fn positions_are_what_the_paper_has() {
-        let all = |experiment, workload| of(experiment, workload, 1.0, &[]);
+        let all = |experiment, workload| of(experiment, Data::Workload(workload), 1.0, &[]);
         let selections = all(Experiment::Selection, Workload::Ssb);
         let positions: Vec<f64> = selections.iter().filter_map(|case| case.position).collect();
         assert_eq!(positions, [0.0, 0.02, 0.1, 0.18, 0.3, 0.38, 0.5, 0.58, 0.7, 0.78, 1.0]);
@@ -125,11 +141,12 @@ mod tests {
             [Workload::Ssb, Workload::Tpch].into_iter().flat_map(|w| all(Experiment::Passes, w)).collect();
         let known = passes.iter().filter_map(|case| of_the_paper(Experiment::Passes, case)).count();
         assert_eq!((passes.len(), known), (35, PASSES.len()));
-        let one = of(Experiment::Ssb, Workload::Ssb, 1.0, &["3.1".into()]);
+        let one = of(Experiment::Ssb, Data::Workload(Workload::Ssb), 1.0, &["3.1".into()]);
         assert_eq!(one.len(), 1);
-        for experiment in Experiment::ALL {
-            assert_eq!(experiment.name().parse(), Ok(experiment));
+        for experiment in Experiment::all() {
+            assert_eq!(Experiment::named(experiment.name()), Ok(vec![experiment]));
         }
-        assert!("horseqc-7".parse::<Experiment>().is_err_and(|error| error.contains("table-3")));
+        assert!(Experiment::named("horseqc-7").is_err_and(|error| error.contains("table-3")));
+        assert!(Experiment::named("groupby").is_ok_and(|all| all.len() == Figure::ALL.len()));
     }
 }

@@ -7,7 +7,7 @@ use kelpie_datafusion::QueryTiming;
 use serde::Serialize;
 
 use super::plot::{Chart, Line};
-use super::{Experiment, ExperimentOptions, Measure};
+use super::{Experiment, Measure};
 
 /// What an experiment found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -175,8 +175,7 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 impl Findings {
-    pub(super) fn new(options: &ExperimentOptions) -> Findings {
-        let experiment = options.experiment;
+    pub(super) fn new(experiment: Experiment, runs: usize) -> Findings {
         let measure = experiment.measure();
         Findings {
             experiment: experiment.name(),
@@ -184,7 +183,7 @@ impl Findings {
             paper: experiment.paper(),
             device: None,
             data: Vec::new(),
-            runs: options.runs,
+            runs,
             x: experiment.positions(),
             y: match measure {
                 Measure::Kernels => "kernel time, ms",

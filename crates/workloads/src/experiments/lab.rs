@@ -8,37 +8,58 @@ use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
 use tokio::time::timeout;
 
 use super::cases::Case;
+use super::grouping;
 use super::{DataReport, DeviceReport, Experiment, ExperimentOptions, Findings, Listener, Measure, Point};
 use crate::Workload;
 use crate::bench::{DataFusionPeer, Package, PeerKind, PythonPeer};
 
-/// An execution model: a name and the settings that force it.
+/// What an experiment runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Data {
+    /// The files of a benchmark.
+    Workload(Workload),
+    /// The table of [`grouping::table`], in memory.
+    Grouping,
+}
+
+/// The options that force variants begin so.
+const VARIANT: &str = "kelpie.variant.";
+
+/// An execution model, or variants: a name and the settings that force it.
 #[derive(Debug, Clone)]
 pub struct Model {
     pub name: String,
-    settings: Vec<(&'static str, String)>,
+    settings: Vec<(String, String)>,
 }
 
 impl Model {
     /// `resolution:simd`, or a micro model without a resolution.
     pub fn micro(name: &str) -> Model {
         let (model, resolution) = name.split_once(':').unwrap_or((name, "simd"));
-        let settings = vec![("kelpie.micro_model", model.into()), ("kelpie.resolution", resolution.into())];
-        Model { name: name.into(), settings }
+        let settings = [("kelpie.micro_model", model), ("kelpie.resolution", resolution)];
+        Model::new(name, &settings)
+    }
+
+    /// Values of axes.
+    pub fn variants(name: &str, values: &[(&str, &str)]) -> Model {
+        let settings = values.iter().map(|(axis, value)| (format!("{VARIANT}{axis}"), (*value).into()));
+        Model { name: name.into(), settings: settings.collect() }
+    }
+
+    fn new(name: &str, settings: &[(&str, &str)]) -> Model {
+        let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        Model { name: name.into(), settings: settings.collect() }
     }
 
     /// The batch macro model with blocks of a size.
     pub fn blocks(size: &str) -> Model {
-        let settings = vec![
-            ("kelpie.macro_model", "batch".into()),
-            ("kelpie.transfer", "copy".into()),
-            ("kelpie.block_bytes", size.into()),
-        ];
-        Model { name: format!("blocks of {size}"), settings }
+        let settings =
+            [("kelpie.macro_model", "batch"), ("kelpie.transfer", "copy"), ("kelpie.block_bytes", size)];
+        Model::new(&format!("blocks of {size}"), &settings)
     }
 
     pub fn macro_model(name: &str) -> Model {
-        Model { name: format!("kelpie {name}"), settings: vec![("kelpie.macro_model", name.into())] }
+        Model::new(&format!("kelpie {name}"), &[("kelpie.macro_model", name)])
     }
 }
 
@@ -50,36 +71,59 @@ enum Peer {
 /// A session on one data set.
 pub struct Lab<'a> {
     options: &'a ExperimentOptions,
-    workload: Workload,
+    data: Data,
+    /// The folder of a benchmark's files.
     folder: std::path::PathBuf,
     session: KelpieSession,
     peers: Vec<(PeerKind, Peer)>,
     device: Option<DeviceReport>,
+    /// Options of axes that the last point set.
+    forced: Vec<String>,
 }
 
 impl<'a> Lab<'a> {
-    /// A session on a benchmark's data, which is made where it is missing.
+    /// A session on a data set. A benchmark's files are made where they are missing.
     pub async fn open(
         options: &'a ExperimentOptions,
-        workload: Workload,
+        data: Data,
         scale: f64,
         listener: &dyn Listener,
     ) -> Result<Lab<'a>> {
-        listener.step(&format!("data of {} at scale {scale}", workload.name()));
-        let folder =
-            workload.generate_once(&options.data, scale, options.threads, &|rows| listener.data(rows))?;
         let own = [("kelpie.fallback".to_string(), "deny".to_string())];
         let threads = ("kelpie.threads".to_string(), options.threads.to_string());
         let settings = std::iter::once(threads).chain(options.settings.iter().cloned()).chain(own).collect();
         let session = KelpieSession::new(SessionOptions { engine: None, settings })?;
-        session.register_dir(&folder).await?;
-        Ok(Lab { options, workload, folder, session, peers: Vec::new(), device: None })
+        let mut folder = options.data.clone();
+        match data {
+            Data::Workload(workload) => {
+                listener.step(&format!("data of {} at scale {scale}", workload.name()));
+                let progress = |rows| listener.data(rows);
+                folder = workload.generate_once(&options.data, scale, options.threads, &progress)?;
+                session.register_dir(&folder).await?;
+            }
+            Data::Grouping => {
+                listener.step(&format!("{} rows", grouping::rows(scale)));
+                let table = grouping::table(grouping::rows(scale), options.threads)?;
+                session.context().register_table(grouping::TABLE, table)?;
+            }
+        }
+        let (peers, device, forced) = (Vec::new(), None, Vec::new());
+        Ok(Lab { options, data, folder, session, peers, device, forced })
+    }
+
+    /// The positions that are wanted; all where empty.
+    pub fn only(&self) -> &'a [String] {
+        &self.options.only
     }
 
     /// What the data is.
     pub async fn describe(&self, scale: f64) -> Result<DataReport> {
-        let mut report = DataReport { workload: self.workload.name(), scale, tables: Default::default() };
-        for table in self.workload.tables() {
+        let (workload, tables) = match self.data {
+            Data::Workload(workload) => (workload.name(), workload.tables()),
+            Data::Grouping => ("groupby", [grouping::TABLE].as_slice()),
+        };
+        let mut report = DataReport { workload, scale, tables: Default::default() };
+        for table in tables {
             let answer = self.session.context().sql(&format!("select count(*) from {table}")).await;
             let batches = answer?.collect().await?;
             let count = batches.first().context("a count without a row")?;
@@ -95,20 +139,26 @@ impl<'a> Lab<'a> {
     }
 
     /// Measures a query under a model.
-    pub async fn measure(&mut self, case: &Case, model: &Model) -> Point {
-        let mut point = Point::new(&model.name, &case.label, case.position);
-        if let Err(error) = self.try_measure(case, model, &mut point).await {
+    pub async fn measure(&mut self, experiment: Experiment, case: &Case, model: &Model) -> Point {
+        let series =
+            case.series.iter().chain([&model.name]).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let mut point = Point::new(&series, &case.label, case.position);
+        if let Err(error) = self.try_measure(experiment, case, model, &mut point).await {
             point.note = Some(format!("{error:#}"));
         }
         point
     }
 
-    async fn try_measure(&mut self, case: &Case, model: &Model, point: &mut Point) -> Result<()> {
-        for (name, value) in &model.settings {
-            self.session.set(name, value)?;
-        }
+    async fn try_measure(
+        &mut self,
+        experiment: Experiment,
+        case: &Case,
+        model: &Model,
+        point: &mut Point,
+    ) -> Result<()> {
+        self.set(case, model)?;
         self.session.set("kelpie.meter", "false")?;
-        if self.options.experiment.measure() != Measure::Passes {
+        if experiment.measure() != Measure::Passes {
             let (first, rows) = self.run(&case.sql).await?;
             point.rows = Some(rows);
             point.kernels = Some(first.parts.iter().map(|part| part.pipelines.len()).sum());
@@ -118,13 +168,32 @@ impl<'a> Lab<'a> {
             }
             point.set_runs(&runs);
         }
-        self.session.set("kelpie.meter", "true")?;
-        let metered = self.run(&case.sql).await;
-        self.session.set("kelpie.meter", "false")?;
-        let (metered, rows) = metered.context("with the meter")?;
-        point.rows = Some(rows);
-        point.set_traffic(&metered);
-        self.device = DeviceReport::of(&metered).or(self.device.take());
+        // The device and its rates are known from a run with the meter only.
+        if experiment.counts_bytes() || self.device.is_none() {
+            self.session.set("kelpie.meter", "true")?;
+            let metered = self.run(&case.sql).await;
+            self.session.set("kelpie.meter", "false")?;
+            let (metered, rows) = metered.context("with the meter")?;
+            point.rows = Some(rows);
+            if experiment.counts_bytes() {
+                point.set_traffic(&metered);
+            }
+            self.device = DeviceReport::of(&metered).or(self.device.take());
+        }
+        Ok(())
+    }
+
+    /// Sets what a point asks for. Axes that the one before forced are left to their rules.
+    fn set(&mut self, case: &Case, model: &Model) -> Result<()> {
+        for name in std::mem::take(&mut self.forced) {
+            self.session.set(&name, "rule")?;
+        }
+        for (name, value) in model.settings.iter().chain(&case.settings) {
+            if name.starts_with(VARIANT) {
+                self.forced.push(name.clone());
+            }
+            self.session.set(name, value)?;
+        }
         Ok(())
     }
 
@@ -144,11 +213,11 @@ impl<'a> Lab<'a> {
     }
 
     /// Starts the peers where the experiment has them; one that cannot be started is a note.
-    pub async fn start_peers(&mut self, findings: &mut Findings) {
-        if self.options.experiment != Experiment::EndToEnd {
+    pub async fn start_peers(&mut self, experiment: Experiment, findings: &mut Findings) {
+        let (Experiment::EndToEnd, Data::Workload(workload)) = (experiment, self.data) else {
             return;
-        }
-        let (tables, threads) = (self.workload.tables(), self.options.threads);
+        };
+        let (tables, threads) = (workload.tables(), self.options.threads);
         for &kind in &self.options.against {
             let started = match kind {
                 PeerKind::DuckDb => {

@@ -1,21 +1,23 @@
 //! The experiments of HorseQC (Funke et al., SIGMOD 2018, sections 8.4 to 8.9, appendix G, tables 1 and 3): the same queries
-//! under different execution models, with the floors that memory and link set.
+//! under different execution models, with the floors that memory and link set. And those of Karnagel et al. (`grouping`): one
+//! grouping under different variants.
 //!
 //! Kernel times are taken in runs without the meter, bytes in one run with it.
 
 mod cases;
 mod findings;
+mod grouping;
 mod lab;
 mod plot;
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Result;
 
 pub use self::findings::{DataReport, DeviceReport, Findings, Point};
-use self::lab::{Lab, Model};
+pub use self::grouping::Figure;
+use self::lab::{Data, Lab, Model};
 use crate::bench::PeerKind;
 use crate::{Progress, Workload};
 
@@ -40,6 +42,8 @@ pub enum Experiment {
     Passes,
     /// Time, throughput and memory bandwidth per query (appendix G.2, table 3).
     SsbMetrics,
+    /// A grouping under variants (Karnagel et al.).
+    Grouping(Figure),
 }
 
 /// What is measured of a query.
@@ -53,19 +57,39 @@ pub enum Measure {
     Passes,
 }
 
+/// Those of HorseQC.
+const HORSEQC: [Experiment; 9] = [
+    Experiment::Selection,
+    Experiment::Groups,
+    Experiment::Ssb,
+    Experiment::Tpch,
+    Experiment::StarJoin,
+    Experiment::EndToEnd,
+    Experiment::SingleAggregate,
+    Experiment::Passes,
+    Experiment::SsbMetrics,
+];
+
 impl Experiment {
     /// Every experiment.
-    pub const ALL: [Experiment; 9] = [
-        Experiment::Selection,
-        Experiment::Groups,
-        Experiment::Ssb,
-        Experiment::Tpch,
-        Experiment::StarJoin,
-        Experiment::EndToEnd,
-        Experiment::SingleAggregate,
-        Experiment::Passes,
-        Experiment::SsbMetrics,
-    ];
+    pub fn all() -> impl Iterator<Item = Experiment> {
+        HORSEQC.into_iter().chain(Figure::ALL.map(Experiment::Grouping))
+    }
+
+    /// Those that a name stands for: an experiment, or `groupby` for all whose names begin so.
+    pub fn named(name: &str) -> Result<Vec<Experiment>, String> {
+        if name == "groupby" {
+            return Ok(Figure::ALL.map(Experiment::Grouping).to_vec());
+        }
+        let found = Experiment::all().find(|experiment| experiment.name() == name);
+        found.map(|experiment| vec![experiment]).ok_or_else(|| {
+            let known: Vec<_> = Experiment::all().map(Experiment::name).collect();
+            format!(
+                "unknown experiment `{name}`: {} and groupby (all that begin so) are known",
+                known.join(", ")
+            )
+        })
+    }
 
     /// Its name, as users write it.
     pub fn name(self) -> &'static str {
@@ -79,6 +103,7 @@ impl Experiment {
             Experiment::SingleAggregate => "single-aggregate",
             Experiment::Passes => "table-1",
             Experiment::SsbMetrics => "table-3",
+            Experiment::Grouping(figure) => figure.name(),
         }
     }
 
@@ -94,6 +119,7 @@ impl Experiment {
             Experiment::SingleAggregate => "A single sum: how it is reduced",
             Experiment::Passes => "Passes over memory of operators at a time",
             Experiment::SsbMetrics => "Star Schema Benchmark: resolution, work-efficient",
+            Experiment::Grouping(figure) => figure.title(),
         }
     }
 
@@ -109,6 +135,7 @@ impl Experiment {
             Experiment::SingleAggregate => "HorseQC, appendix G.1, figure 27",
             Experiment::Passes => "HorseQC, section 2.3, table 1",
             Experiment::SsbMetrics => "HorseQC, appendix G.2, table 3",
+            Experiment::Grouping(figure) => figure.paper(),
         }
     }
 
@@ -126,18 +153,25 @@ impl Experiment {
         match self {
             Experiment::Selection | Experiment::SingleAggregate => "selectivity",
             Experiment::Groups => "groups",
+            Experiment::Grouping(figure) => figure.positions(),
             Experiment::StarJoin => "scale factor",
             _ => "query",
         }
     }
 
-    /// The benchmarks whose data it needs.
-    fn workloads(self) -> &'static [Workload] {
+    /// The data that it needs.
+    fn data(self) -> &'static [Data] {
         match self {
-            Experiment::Tpch | Experiment::EndToEnd => &[Workload::Tpch],
-            Experiment::Passes => &[Workload::Ssb, Workload::Tpch],
-            _ => &[Workload::Ssb],
+            Experiment::Tpch | Experiment::EndToEnd => &[Data::Workload(Workload::Tpch)],
+            Experiment::Passes => &[Data::Workload(Workload::Ssb), Data::Workload(Workload::Tpch)],
+            Experiment::Grouping(_) => &[Data::Grouping],
+            _ => &[Data::Workload(Workload::Ssb)],
         }
+    }
+
+    /// Whether bytes are counted at each point. Those of the paper on grouping compare times only, at many points of much data.
+    fn counts_bytes(self) -> bool {
+        !matches!(self, Experiment::Grouping(_))
     }
 
     /// The execution models that it compares.
@@ -164,29 +198,19 @@ impl Experiment {
             }
             Experiment::Passes => micro(&["operator_at_a_time"]),
             Experiment::SsbMetrics => micro(&["resolution:work_efficient"]),
+            Experiment::Grouping(figure) => figure.models(),
         }
-    }
-}
-
-impl FromStr for Experiment {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Experiment::ALL.into_iter().find(|experiment| experiment.name() == name).ok_or_else(|| {
-            let known = Experiment::ALL.map(Experiment::name).join(", ");
-            format!("unknown experiment `{name}`: {known} are known")
-        })
     }
 }
 
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct ExperimentOptions {
-    /// Which experiment.
-    pub experiment: Experiment,
-    /// The folder of the folders with data (`ssb-sf1`, ...), which are made where they are missing.
+    /// Which experiments: not none.
+    pub experiments: Vec<Experiment>,
+    /// The folder of the folders with data (`ssb-sf1`, ...), which are made where they are missing. Groupings need none.
     pub data: PathBuf,
-    /// Scale factors; experiments but the fifth take the first.
+    /// Scale factors; experiments but the fifth take the first. That of groupings is 335 million rows.
     pub scales: Vec<f64>,
     /// Names of queries, or positions (`0.5`); all where empty.
     pub only: Vec<String>,
@@ -210,34 +234,54 @@ pub trait Listener: Sync {
     fn data(&self, progress: Progress);
 }
 
-/// Runs an experiment.
-pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result<Findings> {
-    let experiment = options.experiment;
-    let mut findings = Findings::new(options);
-    let scales = match experiment {
-        Experiment::StarJoin => options.scales.as_slice(),
-        _ => options.scales.get(..1).unwrap_or_default(),
-    };
-    for &scale in scales {
-        for &workload in experiment.workloads() {
-            let mut lab = Lab::open(options, workload, scale, listener).await?;
-            findings.data.push(lab.describe(scale).await?);
-            lab.start_peers(&mut findings).await;
-            for case in cases::of(experiment, workload, scale, &options.only) {
-                for model in experiment.models() {
-                    listener.step(&format!("{} {}, {}", experiment.positions(), case.label, model.name));
-                    let point = lab.measure(&case, &model).await;
-                    findings.add(point, lab.device());
-                }
-                for point in lab.peers(&case, listener).await {
-                    findings.add(point, None);
-                }
-                findings.points.extend(cases::of_the_paper(experiment, &case));
+/// Runs experiments one after the other; what each found.
+pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result<Vec<Findings>> {
+    let mut all = Vec::new();
+    // Data in memory is kept for the next experiment.
+    let mut kept = None;
+    for &experiment in &options.experiments {
+        let mut findings = Findings::new(experiment, options.runs);
+        let scales = match experiment {
+            Experiment::StarJoin => options.scales.as_slice(),
+            _ => options.scales.get(..1).unwrap_or_default(),
+        };
+        for &scale in scales {
+            for &data in experiment.data() {
+                let mut lab = match kept.take() {
+                    Some(lab) if data == Data::Grouping => lab,
+                    _ => Lab::open(options, data, scale, listener).await?,
+                };
+                measure(experiment, (&mut lab, data, scale), &mut findings, listener).await?;
+                kept = (data == Data::Grouping).then_some(lab);
             }
         }
+        findings.finish();
+        all.push(findings);
     }
-    findings.finish();
-    Ok(findings)
+    Ok(all)
+}
+
+/// Measures the cases of an experiment on one data set.
+async fn measure(
+    experiment: Experiment,
+    (lab, data, scale): (&mut Lab<'_>, Data, f64),
+    findings: &mut Findings,
+    listener: &dyn Listener,
+) -> Result<()> {
+    findings.data.push(lab.describe(scale).await?);
+    lab.start_peers(experiment, findings).await;
+    for case in cases::of(experiment, data, scale, lab.only()) {
+        for model in experiment.models() {
+            listener.step(&format!("{} {}, {}", experiment.positions(), case.label, model.name));
+            let point = lab.measure(experiment, &case, &model).await;
+            findings.add(point, lab.device());
+        }
+        for point in lab.peers(&case, listener).await {
+            findings.add(point, None);
+        }
+        findings.points.extend(cases::of_the_paper(experiment, &case));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -255,7 +299,7 @@ mod tests {
     async fn a_run_that_takes_too_long_is_given_up_and_the_next_goes_on() {
         let data = tempfile::tempdir().unwrap();
         let options = ExperimentOptions {
-            experiment: Experiment::SsbMetrics,
+            experiments: vec![Experiment::SsbMetrics],
             data: data.path().into(),
             scales: vec![0.001],
             only: vec!["1.1".into(), "2.1".into()],
@@ -265,14 +309,14 @@ mod tests {
             against: Vec::new(),
             settings: vec![("kelpie.device".into(), "cpu".into())],
         };
-        let findings = run(&options, &Silent).await.unwrap();
+        let findings = run(&options, &Silent).await.unwrap().remove(0);
         assert_eq!(findings.points.len(), 2);
         for point in &findings.points {
             assert!(point.note.as_ref().unwrap().contains("given up after"), "{point:?}");
         }
         assert!(findings.to_text().contains("left out: query 2.1"), "{}", findings.to_text());
         let options = ExperimentOptions { time_limit: Duration::from_secs(60), ..options };
-        let findings = run(&options, &Silent).await.unwrap();
+        let findings = run(&options, &Silent).await.unwrap().remove(0);
         assert!(findings.notes.is_empty(), "{:?}", findings.notes);
         let text = findings.to_text();
         assert!(text.contains("memory, GB/s") && text.contains("input, GB/s"), "{text}");

@@ -1,0 +1,250 @@
+//! The experiments of Karnagel et al. (“Optimizing GPU-accelerated Group-By and Aggregation”, ADMS 2015): one grouping under
+//! different variants, over numbers of groups. Each is a figure of the paper, but the last.
+//!
+//! The scale factor 1 is the paper's 335 million rows. A grouping is wrapped into a count of its groups and a sum of their rows, so
+//! that up to 200 million groups need not come to the host: every group is looked at all the same.
+
+mod data;
+
+pub use self::data::{TABLE, rows, table};
+use super::cases::Case;
+use super::lab::Model;
+
+/// A figure of the paper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Figure {
+    /// 4: columns that are accessed.
+    Columns,
+    /// 5: regions of behaviour.
+    Regions,
+    /// 7: how full tables are.
+    Fill,
+    /// 8: threads of a block and blocks, for three numbers of groups.
+    Grids,
+    /// 9: three grids.
+    BestGrids,
+    /// 10: the rules.
+    Rules,
+    /// 11: whose memory tables are in.
+    Placement,
+    /// 13: tables and sorts.
+    Orders,
+    /// Not in the paper: sums, counts and maxima by keys of different distributions.
+    Keys,
+}
+
+/// Axes and values.
+type Values = &'static [(&'static str, &'static str)];
+
+/// What the paper begins with (section 3): one table in the device's memory, an atomic for each row.
+const INITIAL: Values =
+    &[("group_table", "hash"), ("near_groups", "0"), ("segments", "off"), ("slot_fill", "50")];
+/// Groups of most figures.
+const COARSE: [u32; 12] =
+    [1, 8, 64, 512, 4096, 32_768, 262_144, 1_000_000, 4_000_000, 16_000_000, 64_000_000, 200_000_000];
+/// Groups of figure 11.
+const FEW: [u32; 13] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 1024, 8192];
+/// Groups of figure 8: one of each kind of behaviour that the paper found.
+const GRID_GROUPS: [(&str, u32); 3] = [("1K", 1000), ("1M", 1_000_000), ("200M", 200_000_000)];
+/// Groups of the distributions of keys.
+const KEY_GROUPS: [u32; 6] = [1000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000];
+
+impl Figure {
+    /// Every figure.
+    pub const ALL: [Figure; 9] = [
+        Figure::Columns,
+        Figure::Regions,
+        Figure::Fill,
+        Figure::Grids,
+        Figure::BestGrids,
+        Figure::Rules,
+        Figure::Placement,
+        Figure::Orders,
+        Figure::Keys,
+    ];
+
+    /// Its name, as users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Figure::Columns => "groupby-4",
+            Figure::Regions => "groupby-5",
+            Figure::Fill => "groupby-7",
+            Figure::Grids => "groupby-8",
+            Figure::BestGrids => "groupby-9",
+            Figure::Rules => "groupby-10",
+            Figure::Placement => "groupby-11",
+            Figure::Orders => "groupby-13",
+            Figure::Keys => "groupby-keys",
+        }
+    }
+
+    /// What it shows.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Figure::Columns => "One hash table: columns that are accessed",
+            Figure::Regions => "One hash table: regions of behaviour",
+            Figure::Fill => "One hash table: how full it is",
+            Figure::Grids => "One hash table: threads of a block and blocks",
+            Figure::BestGrids => "One hash table: three grids",
+            Figure::Rules => "One hash table, and what the rules choose",
+            Figure::Placement => "Few groups: whose memory their table is in",
+            Figure::Orders => "Tables and sorts",
+            Figure::Keys => "Sum, count and maximum by keys of different distributions",
+        }
+    }
+
+    /// Where the paper has it.
+    pub(super) fn paper(self) -> &'static str {
+        match self {
+            Figure::Columns => "Karnagel et al., section 3, figure 4",
+            Figure::Regions => "Karnagel et al., section 3, figure 5",
+            Figure::Fill => "Karnagel et al., section 4, figure 7",
+            Figure::Grids => "Karnagel et al., section 4, figure 8",
+            Figure::BestGrids => "Karnagel et al., section 4, figure 9",
+            Figure::Rules => "Karnagel et al., section 4, figure 10",
+            Figure::Placement => "Karnagel et al., section 5.1, figure 11",
+            Figure::Orders => "Karnagel et al., section 5.2, figure 13",
+            Figure::Keys => "not in the paper",
+        }
+    }
+
+    /// What the positions of its points are.
+    pub(super) fn positions(self) -> &'static str {
+        match self {
+            Figure::Grids => "groups, blocks",
+            _ => "groups",
+        }
+    }
+
+    /// What it compares at each position.
+    pub(super) fn models(self) -> Vec<Model> {
+        let rules = || Model::variants("rules", &[]);
+        let and = |name: &str, values: Values| Model::variants(name, &[INITIAL, values].concat());
+        match self {
+            Figure::Columns | Figure::Regions => vec![and("one hash table", &[])],
+            Figure::Fill => ["25", "50", "75"]
+                .map(|fill| {
+                    let values = INITIAL.iter().filter(|(axis, _)| *axis != "slot_fill").copied();
+                    let values: Vec<_> = values.chain([("slot_fill", fill)]).collect();
+                    Model::variants(&format!("{fill} %"), &values)
+                })
+                .to_vec(),
+            Figure::Grids => ["8", "32", "128", "512", "1024"]
+                .map(|threads| {
+                    let name = format!("{threads} threads a block");
+                    Model::variants(&name, &[INITIAL, &[("block_threads", threads)]].concat())
+                })
+                .to_vec(),
+            Figure::BestGrids => vec![
+                and("1024 threads a block", &[("block_threads", "1024")]),
+                and("64, quarter", &[("block_threads", "64"), ("blocks", "quarter")]),
+                and("8, quarter", &[("block_threads", "8"), ("blocks", "quarter")]),
+            ],
+            Figure::Rules => vec![and("one hash table", &[]), rules()],
+            Figure::Placement => vec![
+                and("hash, device", &[]),
+                Model::variants("hash, block", &[("group_table", "hash"), ("near_groups", "1024")]),
+                Model::variants("direct, device", &[("placement", "global"), ("near_groups", "0")]),
+                Model::variants("direct, block", &[("placement", "block")]),
+                Model::variants("direct, thread", &[("placement", "thread")]),
+                rules(),
+            ],
+            Figure::Orders => vec![
+                and("one hash table", &[]),
+                Model::variants("sort", &[("group_order", "sorted")]),
+                Model::variants("direct", &[("group_table", "direct"), ("near_groups", "0")]),
+                rules(),
+            ],
+            Figure::Keys => vec![rules(), Model::variants("hash", &[("group_table", "hash")])],
+        }
+    }
+}
+
+/// The cases of a figure at a scale.
+pub fn cases(figure: Figure, scale: f64) -> Vec<Case> {
+    // The paper has up to 200 million groups of 335 million rows. With a group a row there would be little to group.
+    let most = rows(scale) * 3 / 5;
+    let possible = |groups: &u32| u64::from(*groups) <= most;
+    let over = |groups: &[u32], columns| -> Vec<Case> {
+        groups.iter().copied().filter(possible).map(|groups| count(groups, columns)).collect()
+    };
+    match figure {
+        Figure::Columns => (1..=4)
+            .flat_map(|columns| {
+                let series = Some(format!("{columns} columns"));
+                let of = |case| Case { series: series.clone(), ..case };
+                over(&COARSE, columns).into_iter().map(of).collect::<Vec<_>>()
+            })
+            .collect(),
+        Figure::Grids => GRID_GROUPS
+            .iter()
+            .filter(|(_, groups)| possible(groups))
+            .flat_map(|(name, groups)| {
+                ["one", "quarter", "half", "fill", "double"].map(|blocks| Case {
+                    label: format!("{name}, {blocks}"),
+                    position: None,
+                    settings: vec![("kelpie.variant.blocks".into(), blocks.into())],
+                    ..count(*groups, 1)
+                })
+            })
+            .collect(),
+        Figure::Placement => over(&FEW, 1),
+        Figure::Regions | Figure::Rules | Figure::Orders => {
+            let powers: Vec<u32> = (0..=27).map(|power| 1 << power).chain([200_000_000]).collect();
+            over(&powers, 1)
+        }
+        Figure::Keys => KEY_GROUPS
+            .iter()
+            .filter(|groups| possible(groups))
+            .flat_map(|groups| ["uniform", "sorted", "zipf", "heavy"].map(|keys| sums(keys, *groups)))
+            .collect(),
+        Figure::Fill | Figure::BestGrids => over(&COARSE, 1),
+    }
+}
+
+/// Query B: rows of each group, and sums of further columns.
+fn count(groups: u32, columns: usize) -> Case {
+    let sums: String = (2..=columns).map(|column| format!(", sum(col{column}) as s{column}")).collect();
+    let outer: String = (2..=columns).map(|column| format!(", sum(s{column})")).collect();
+    let sql = format!(
+        "select count(*), sum(c){outer}\nfrom (select count(*) as c{sums} from {TABLE} group by col1 % {groups})"
+    );
+    Case::new(groups, Some(groups.into()), sql)
+}
+
+/// Sum, count and maximum by a key of a distribution with so many groups.
+fn sums(keys: &str, groups: u32) -> Case {
+    let key = match keys {
+        "sorted" => format!("ascending / {}", data::KEYS / groups),
+        "zipf" => format!("zipf % {groups}"),
+        // One group has a quarter of the rows.
+        "heavy" => format!("case when col4 % 4 = 0 then 77 else col1 % {groups} end"),
+        _ => format!("col1 % {groups}"),
+    };
+    let sql = format!(
+        "select count(*), sum(s), sum(c), max(m)\n\
+         from (select sum(col2) as s, count(*) as c, max(col3) as m from {TABLE} group by {key})"
+    );
+    Case { series: Some(keys.into()), ..Case::new(groups, Some(groups.into()), sql) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_cases_at_every_scale_and_each_has_a_name_of_its_own() {
+        for figure in Figure::ALL {
+            for scale in [1.0, 0.1, 0.0001] {
+                let cases = cases(figure, scale);
+                assert!(!cases.is_empty(), "{figure:?} at {scale}");
+                let mut labels: Vec<_> = cases.iter().map(|case| (&case.label, &case.series)).collect();
+                labels.sort();
+                labels.dedup();
+                assert_eq!(labels.len(), cases.len(), "{figure:?} at {scale}");
+            }
+        }
+        assert_eq!(cases(Figure::Regions, 1.0).len(), 29);
+        assert!(cases(Figure::Columns, 1.0)[47].sql.contains("sum(s2), sum(s3), sum(s4)"));
+    }
+}
