@@ -5,9 +5,12 @@
 //! idle at the end of each range. *Packed*: the ranges of the warp are laid one behind the other, by a prefix sum of their
 //! lengths, and dealt to the lanes; each lane finds the row of its number by a search in the sums. Lanes are idle at the end
 //! of the last range only.
+//!
+//! Where all that counts of a row's new rows is whether there is one, lanes test them for each other, and the row stays in its
+//! lane ([`any_by_leaders`], [`any_packed`]).
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Builtin, Expr as Kir, Scalar, ShuffleMode, UnaryOp};
+use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, ShuffleMode, UnaryOp};
 
 use super::lanes::{ballot, read_lane};
 use crate::context::{Context, Unsupported};
@@ -26,6 +29,9 @@ pub(crate) struct Ranges<'r> {
 /// uniform control flow of the warp.
 pub(crate) type Taken<'t> = dyn FnMut(&mut Context<'_>, V, V, &[V]) -> Result<(), Unsupported> + 't;
 
+/// As [`Taken`], of a test: gives whether it holds (`bool`), which it does not where there is no number.
+pub(crate) type Test<'t> = dyn FnMut(&mut Context<'_>, V, V, &[V]) -> Result<V, Unsupported> + 't;
+
 /// Deals ranges out one by one. `once`: `taken` is passed through at least once (`bool`, the same in the warp), without numbers
 /// where there are none.
 pub(crate) fn by_leaders(
@@ -33,6 +39,58 @@ pub(crate) fn by_leaders(
     ranges: &Ranges<'_>,
     once: V,
     taken: &mut Taken<'_>,
+) -> Result<(), Unsupported> {
+    for_leaders(cx, ranges, once, |cx, led, once| {
+        for_warps(cx, led.count, once, |cx, active, index| {
+            let index = cx.builder.convert(index, Scalar::U32);
+            let number = cx.builder.add(led.begin, index);
+            taken(cx, active, number, &led.registers)
+        })
+    })
+}
+
+/// Whether a test holds for any number of this lane's range (`bool`); of each range no more is looked at once one is found.
+pub(crate) fn any_by_leaders(
+    cx: &mut Context<'_>,
+    ranges: &Ranges<'_>,
+    test: &mut Test<'_>,
+) -> Result<V, Unsupported> {
+    let no = cx.builder.bool(false);
+    let found = cx.builder.var_of("found", no);
+    for_leaders(cx, ranges, no, |cx, led, once| {
+        for_warps(cx, led.count, once, |cx, active, index| {
+            let index = cx.builder.convert(index, Scalar::U32);
+            let number = cx.builder.add(led.begin, index);
+            let holds = test(cx, active, number, &led.registers)?;
+            let b = &mut *cx.builder;
+            let any = b.value(Kir::Any(holds));
+            let (own, before) = (b.and(led.leads, any), b.read(found));
+            let now = b.or(before, own);
+            b.assign(found, now);
+            b.break_if(any);
+            Ok(())
+        })
+    })?;
+    Ok(cx.builder.read(found))
+}
+
+/// The range of a leader, in all lanes.
+struct Led {
+    /// Whether it is this lane's, `bool`.
+    leads: V,
+    /// `u32`.
+    begin: V,
+    /// `u64`.
+    count: V,
+    registers: Vec<V>,
+}
+
+/// `for` every lane with a range. `once` as of [`by_leaders`]; `body` is given whether it still is to be so.
+fn for_leaders(
+    cx: &mut Context<'_>,
+    ranges: &Ranges<'_>,
+    once: V,
+    body: impl FnOnce(&mut Context<'_>, &Led, V) -> Result<(), Unsupported>,
 ) -> Result<(), Unsupported> {
     let left = cx.builder.var_of("left", ranges.count);
     let again = cx.builder.var_of("again", once);
@@ -59,11 +117,7 @@ pub(crate) fn by_leaders(
     let (count, begin) = (read_lane(cx, own, leader), read_lane(cx, ranges.begin, leader));
     let registers: Vec<V> = ranges.registers.iter().map(|value| read_lane(cx, *value, leader)).collect();
     let count = cx.builder.convert(count, Scalar::U64);
-    for_warps(cx, count, once, |cx, active, index| {
-        let index = cx.builder.convert(index, Scalar::U32);
-        let number = cx.builder.add(begin, index);
-        taken(cx, active, number, &registers)
-    })?;
+    body(cx, &Led { leads, begin, count, registers }, once)?;
     cx.end();
     Ok(())
 }
@@ -75,31 +129,97 @@ pub(crate) fn packed(
     once: V,
     taken: &mut Taken<'_>,
 ) -> Result<(), Unsupported> {
-    let lanes = cx.shape.lanes;
-    let b = &mut *cx.builder;
-    let (lane, count) = (b.builtin(Builtin::LaneId), b.convert(ranges.count, Scalar::U64));
-    let (mut sum, zero) = (count, b.u64(0));
-    let mut step = 1;
-    while step < lanes {
-        let distance = b.u32(step);
-        let other = b.value(Kir::Shuffle { mode: ShuffleMode::Up, value: sum, lane: distance });
-        let is_there = b.ge(lane, distance);
-        let other = b.select(is_there, other, zero);
-        sum = b.add(sum, other);
-        step *= 2;
+    let sums = Sums::of(cx, ranges);
+    for_warps(cx, sums.total, once, |cx, active, index| {
+        let (number, registers) = sums.deal(cx, ranges, index);
+        taken(cx, active, number, &registers)
+    })
+}
+
+/// As [`any_by_leaders`], the numbers of all ranges dealt out; all are looked at.
+pub(crate) fn any_packed(
+    cx: &mut Context<'_>,
+    ranges: &Ranges<'_>,
+    test: &mut Test<'_>,
+) -> Result<V, Unsupported> {
+    let no = cx.builder.bool(false);
+    let found = cx.builder.var_of("found", no);
+    let sums = Sums::of(cx, ranges);
+    for_warps(cx, sums.total, no, |cx, active, index| {
+        let (number, registers) = sums.deal(cx, ranges, index);
+        let holds = test(cx, active, number, &registers)?;
+        let mask = ballot(cx, holds);
+        let own = sums.own_lanes(cx, index);
+        let b = &mut *cx.builder;
+        let (hits, zero, before) = (b.and(mask, own), b.u32(0), b.read(found));
+        let any = b.ne(hits, zero);
+        let now = b.or(before, any);
+        b.assign(found, now);
+        Ok(())
+    })?;
+    Ok(cx.builder.read(found))
+}
+
+/// Ranges laid one behind the other.
+struct Sums {
+    /// Numbers in the ranges of the lanes before this one, `u64`.
+    before: V,
+    /// The same with this lane's.
+    sum: V,
+    /// In all ranges.
+    total: V,
+}
+
+impl Sums {
+    fn of(cx: &mut Context<'_>, ranges: &Ranges<'_>) -> Sums {
+        let lanes = cx.shape.lanes;
+        let b = &mut *cx.builder;
+        let (lane, count) = (b.builtin(Builtin::LaneId), b.convert(ranges.count, Scalar::U64));
+        let (mut sum, zero) = (count, b.u64(0));
+        let mut step = 1;
+        while step < lanes {
+            let distance = b.u32(step);
+            let other = b.value(Kir::Shuffle { mode: ShuffleMode::Up, value: sum, lane: distance });
+            let is_there = b.ge(lane, distance);
+            let other = b.select(is_there, other, zero);
+            sum = b.add(sum, other);
+            step *= 2;
+        }
+        let (before, last) = (b.sub(sum, count), b.u32(lanes - 1));
+        Sums { before, sum, total: read_lane(cx, sum, last) }
     }
-    let (before, last) = (b.sub(sum, count), b.u32(lanes - 1));
-    let total = read_lane(cx, sum, last);
-    for_warps(cx, total, once, |cx, active, index| {
-        let owner = owner(cx, sum, index);
-        let (before, begin) = (read_lane(cx, before, owner), read_lane(cx, ranges.begin, owner));
-        let registers: Vec<V> = ranges.registers.iter().map(|value| read_lane(cx, *value, owner)).collect();
+
+    /// The number (`u32`) at an index (`u64`) of all ranges, and the registers of its row.
+    fn deal(&self, cx: &mut Context<'_>, ranges: &Ranges<'_>, index: V) -> (V, Vec<V>) {
+        let owner = owner(cx, self.sum, index);
+        let (before, begin) = (read_lane(cx, self.before, owner), read_lane(cx, ranges.begin, owner));
+        let registers = ranges.registers.iter().map(|value| read_lane(cx, *value, owner)).collect();
         let b = &mut *cx.builder;
         let within = b.sub(index, before);
         let within = b.convert(within, Scalar::U32);
-        let number = b.add(begin, within);
-        taken(cx, active, number, &registers)
-    })
+        (b.add(begin, within), registers)
+    }
+
+    /// A bit (`u32`) of each lane that is dealt a number of this lane's range, where it is dealt that at `index`.
+    fn own_lanes(&self, cx: &mut Context<'_>, index: V) -> V {
+        let b = &mut *cx.builder;
+        let (lane, width) = (b.builtin(Builtin::LaneId), b.u64(cx.shape.lanes.into()));
+        let lane = b.convert(lane, Scalar::U64);
+        let base = b.sub(index, lane);
+        let end = b.add(base, width);
+        let one = b.u64(1);
+        // The bits below an index, as far as it is in this turn.
+        let mut below = |index| {
+            let index = b.binary(BinaryOp::Max, index, base);
+            let index = b.binary(BinaryOp::Min, index, end);
+            let lanes = b.sub(index, base);
+            let bit = b.binary(BinaryOp::Shl, one, lanes);
+            b.sub(bit, one)
+        };
+        let (before, with) = (below(self.before), below(self.sum));
+        let own = b.binary(BinaryOp::Xor, before, with);
+        b.convert(own, Scalar::U32)
+    }
 }
 
 /// The lane (`u32`) in whose range a number (`u64`) falls, by the sums of the ranges up to each lane's: as many lanes are before it

@@ -131,6 +131,21 @@ pub(crate) trait Expansion {
 
     /// Makes the row with a number (`u32`) of the current row's range the current one, and lets it go on if it does.
     fn item(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported>;
+
+    /// Whether all that counts of the new rows is if one goes on: then the row itself goes on, by [`Expansion::decided`].
+    fn only_decides(&self) -> bool {
+        false
+    }
+
+    /// The columns before the step that the row itself needs, where it goes on and `behind` are read of it.
+    fn kept(&self, _behind: &BTreeSet<usize>) -> BTreeSet<usize> {
+        BTreeSet::new()
+    }
+
+    /// Lets the row itself go on, or not, where it is known if one of the new rows does (`bool`).
+    fn decided(&self, _cx: &mut Context<'_>, _found: V, _next: &mut Next<'_>) -> Result<(), Unsupported> {
+        Err(Unsupported::internal("new rows go on, and not the row itself"))
+    }
 }
 
 /// Where the rows of a pipeline go.

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use kelpie_kir::Type;
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{Scalar, Type};
 
 use super::Pipeline;
 use super::body::Body;
@@ -50,12 +50,11 @@ impl Points {
         let mut at = Vec::new();
         for (index, step) in pipeline.steps.iter().enumerate() {
             let expands = step.expands();
-            if expands {
-                // Behind a step that makes several rows of one for its lane alone, lanes are in loops of their own.
-                if matches == MatchLanes::Lane || step.expansion().is_err() {
-                    break;
-                }
+            if matches != MatchLanes::Lane && step.expansion().is_ok() {
                 at.push((index, Point::Expand(matches)));
+            } else if expands {
+                // Behind a step that makes several rows of one for its lane alone, lanes are in loops of their own.
+                break;
             }
             // Of filters one behind the other only the last one counts.
             let next = pipeline.steps.get(index + 1);
@@ -98,8 +97,26 @@ struct Arrived {
 
 impl Arrived {
     fn registers(&self, cx: &mut Context<'_>) -> Vec<V> {
-        self.registers.iter().map(|register| cx.builder.read(*register)).collect()
+        read_all(cx, &self.registers)
     }
+}
+
+fn read_all(cx: &mut Context<'_>, registers: &[Var]) -> Vec<V> {
+    registers.iter().map(|register| cx.builder.read(*register)).collect()
+}
+
+/// The current row as far as `columns` of it are read later, and variables with what it stands on.
+fn carry(cx: &mut Context<'_>, columns: &BTreeSet<usize>) -> Result<(CarriedRow, Vec<Var>), Unsupported> {
+    let row = cx.carried(columns)?;
+    let registers = row.registers().iter().map(|register| cx.builder.var_of("carried", *register)).collect();
+    Ok((row, registers))
+}
+
+/// A range without numbers.
+fn new_range(cx: &mut Context<'_>) -> Positions {
+    let zero = cx.builder.u32(0);
+    let [begin, count] = ["range", "matches"].map(|name| cx.builder.var_of(name, zero));
+    Positions { begin, count }
 }
 
 /// Where a row is on its way: the number of the next point, and of the next step.
@@ -166,6 +183,10 @@ impl Body<'_> {
                 let step = &self.pipeline.steps[*at];
                 let expansion = step.expansion().map_err(Unsupported::internal)?;
                 let from = Way { step: *at, ..way };
+                if expansion.only_decides() {
+                    let place = (way.step, from, *matches);
+                    return self.decide(cx, place, expansion, (active, bind), turn, emitter);
+                }
                 self.expand(cx, (way.step, from, *matches), expansion, (active, bind), turn, emitter)
             }
         }
@@ -182,17 +203,13 @@ impl Body<'_> {
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
         let columns = expansion.needed(&self.read_behind(way.step + 1));
-        let zero = cx.builder.u32(0);
-        let [begin, count] = ["range", "matches"].map(|name| cx.builder.var(name, Scalar::U32));
-        cx.builder.assign(begin, zero);
-        cx.builder.assign(count, zero);
-        let range = Positions { begin, count };
+        let range = new_range(cx);
         let arrived = self.to_point(cx, first..way.step, (active, bind), &columns, &mut |cx| {
             mark(cx, way.step, Flow::Branch);
             expansion.range(cx, range)
         })?;
         let registers = arrived.registers(cx);
-        let (begin, count) = (cx.builder.read(begin), cx.builder.read(count));
+        let (begin, count) = (cx.builder.read(range.begin), cx.builder.read(range.count));
         let ranges = Ranges { begin, count, registers: &registers };
         // Rows that wait behind the expansion are reached although there is nothing to expand.
         let points = &self.variants.points.at[way.point..];
@@ -209,6 +226,54 @@ impl Body<'_> {
             MatchLanes::Packed => expand::packed(cx, &ranges, once, taken),
             MatchLanes::Warp | MatchLanes::Lane => expand::by_leaders(cx, &ranges, once, taken),
         }
+    }
+
+    /// As [`Body::expand`], where all that counts is whether one of the new rows goes on.
+    fn decide(
+        &self,
+        cx: &mut Context<'_>,
+        (first, way, matches): (usize, Way, MatchLanes),
+        expansion: &dyn Expansion,
+        (active, bind): (V, &mut Bind<'_>),
+        turn: Turn,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        let behind = self.read_behind(way.step + 1);
+        let range = new_range(cx);
+        let mut tested = None;
+        let (needed, kept) = (expansion.needed(&behind), expansion.kept(&behind));
+        let arrived = self.to_point(cx, first..way.step, (active, bind), &kept, &mut |cx| {
+            mark(cx, way.step, Flow::Branch);
+            tested = Some(carry(cx, &needed)?);
+            expansion.range(cx, range)
+        })?;
+        let (row, registers) = tested.ok_or_else(|| Unsupported::internal("an expansion of no row"))?;
+        let registers = read_all(cx, &registers);
+        let (begin, count) = (cx.builder.read(range.begin), cx.builder.read(range.count));
+        let ranges = Ranges { begin, count, registers: &registers };
+        let test = &mut |cx: &mut Context<'_>, active: V, number: V, registers: &[V]| {
+            let (no, yes) = (cx.builder.bool(false), cx.builder.bool(true));
+            let holds = cx.builder.var_of("holds", no);
+            cx.begin_if(active);
+            cx.with_carried(&row, registers, |cx| {
+                expansion.item(cx, number, &mut |cx, _| {
+                    cx.builder.assign(holds, yes);
+                    Ok(())
+                })
+            })?;
+            cx.end();
+            Ok(cx.builder.read(holds))
+        };
+        let found = match matches {
+            MatchLanes::Packed => expand::any_packed(cx, &ranges, test)?,
+            MatchLanes::Warp | MatchLanes::Lane => expand::any_by_leaders(cx, &ranges, test)?,
+        };
+        let (live, registers) = (cx.builder.read(arrived.live), arrived.registers(cx));
+        let next_way = Way { point: way.point + 1, step: way.step + 1 };
+        cx.with_carried(&arrived.row, &registers, |cx| {
+            let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.decided(cx, found, next);
+            self.together(cx, next_way, (live, bind), turn, emitter)
+        })
     }
 
     /// The last steps, and the sink.
@@ -256,9 +321,7 @@ impl Body<'_> {
         cx.begin_if(active);
         bind(cx, &mut |cx, flow| {
             self.segment(cx, steps.clone(), flow, &mut |cx, _| {
-                let row = cx.carried(columns)?;
-                let carry = |register: &V| cx.builder.var_of("carried", *register);
-                let registers = row.registers().iter().map(carry).collect();
+                let (row, registers) = carry(cx, columns)?;
                 cx.builder.assign(live, yes);
                 arrived = Some(Arrived { live, row, registers });
                 at_end(cx)

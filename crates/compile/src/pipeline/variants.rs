@@ -129,7 +129,7 @@ fn points(
         () => Ok(()),
     };
     let mut matches = MatchLanes::Lane;
-    if let Some(step) = pipeline.steps.iter().find(|step| step.expands()) {
+    if let Some(step) = pipeline.steps.iter().find(|step| step.expands() || step.expansion().is_ok()) {
         let rule = (MatchLanes::Lane, "few keys have many matches");
         matches = chooser.choose(site, rule, |matches| match matches {
             MatchLanes::Lane => Ok(()),

@@ -25,7 +25,8 @@ impl JoinOperator {
             ProbeOuter | FullOuter => {
                 return Err("which rows have no match is known after all candidates".into());
             }
-            _ => return Err("only whether there is a match counts".into()),
+            ProbeSemi | ProbeAnti | ProbeMark if self.residual.is_some() => {}
+            _ => return Err("the first candidate is a match".into()),
         }
         self.index.has_positions(&self.store)
     }
@@ -55,6 +56,8 @@ impl Expansion for JoinOperator {
 
     fn needed(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
         let residual: BTreeSet<usize> = self.residual.iter().flat_map(columns_read).collect();
+        let none = BTreeSet::new();
+        let behind = if self.only_decides() { &none } else { behind };
         behind.union(&residual).filter_map(|column| column.checked_sub(self.places.len())).collect()
     }
 
@@ -80,5 +83,17 @@ impl Expansion for JoinOperator {
         next(cx, Flow::Branch)?;
         self.end_match(cx, opened);
         Ok(())
+    }
+
+    fn only_decides(&self) -> bool {
+        matches!(self.kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark)
+    }
+
+    fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
+        behind.iter().filter_map(|column| self.probe_column(*column)).collect()
+    }
+
+    fn decided(&self, cx: &mut Context<'_>, found: V, next: &mut Next<'_>) -> Result<(), Unsupported> {
+        self.go_on_if(cx, found, next)
     }
 }

@@ -147,6 +147,16 @@ impl JoinOperator {
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
         let (found, _) = self.first_match(cx, search)?;
+        self.go_on_if(cx, found, next)
+    }
+
+    /// Semi, anti, mark: the row itself, given whether it has a match (`bool`).
+    pub(super) fn go_on_if(
+        &self,
+        cx: &mut Context<'_>,
+        found: V,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
         let passes = match self.kind {
             JoinKind::ProbeSemi => found,
             JoinKind::ProbeAnti => cx.builder.not(found),
