@@ -128,6 +128,10 @@ fn exchanged_rows_are_the_same_rows() {
                 QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
             let expected = rows_of(&run(&engine, &plan, &sources, &options).batch, false);
             for (index, (variants, lanes)) in ways().into_iter().enumerate() {
+                // Few rows are in one turn whatever is forced.
+                if sizes[0] < 2 && index % 3 != 0 {
+                    continue;
+                }
                 // One block has all rows: its warps have many turns.
                 let blocks = Some(1 + index as u32 % 2);
                 let options = QueryOptions {
