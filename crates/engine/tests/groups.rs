@@ -401,6 +401,41 @@ fn near_copies_of_groups() {
     }
 }
 
+/// Rows come into parts before they come to their groups: of several sizes, under skew, that flow over into the places for any part,
+/// and in more groups than the first table has slots for.
+#[test]
+fn groups_in_parts() {
+    let engine = Engine::new();
+    let options = |devices: usize, parts: &str, table: &str| {
+        let mut variants = kelpie_engine::Forced::default();
+        for (axis, value) in [("group_parts", parts), ("group_table", table)] {
+            variants.set(axis, value).expect("an axis and its value");
+        }
+        let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
+        let resolving = configurations(&self::devices(devices)).into_iter();
+        let is_local = |options: &QueryOptions| options.micro_model == MicroModel::Resolution;
+        resolving.filter(is_local).map(with).collect::<Vec<_>>()
+    };
+    for (parts, table, keys) in [("16", "hash", &[0, 1, 2, 3][..]), ("64", "direct", &[0]), ("256", "hash", &[1])]
+    {
+        let all = options(4, parts, table);
+        compare_with(&rows(1, 1, false), keys, &all);
+        compare_with(&rows(700, 1, false), keys, &all);
+        compare_with(&rows(700, 90, true), keys, &all);
+        compare_with(&rows(1_500, 1_400, false), keys, &options(2, parts, table));
+    }
+    compare_with(&rows(60_000, 40_000, false), &[1, 2], &options(1, "64", "hash"));
+    compare_with(&rows(30_000, 20_000, true), &[1], &options(2, "16", "hash"));
+    let source = self::table(&rows(300, 7, false));
+    for options in &options(2, "16", "hash") {
+        let output = run(&engine, &plan(Some(1), true), &source, options);
+        let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        assert!(names.iter().any(|name| name.contains("into 16 parts")), "{names:?}, {options:?}");
+    }
+    let nothing = run(&engine, &plan(Some(1), true), &self::table(&[]), &options(1, "16", "hash")[0]);
+    assert_eq!(nothing.batch.num_rows(), 0);
+}
+
 /// Blocks of rows stream through the device, or each kernel's rows through the host.
 #[test]
 fn rows_in_blocks() {

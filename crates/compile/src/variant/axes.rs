@@ -252,6 +252,12 @@ numbers!(
 );
 
 numbers!(
+    /// Into how many parts rows are brought before they are added to groups: `pipeline/cut/groups`.
+    GroupParts, "group_parts", Plan, "parts of a table of groups that rows are brought into before, one part after the other",
+    [1 = "1", 16 = "16", 64 = "64", 256 = "256"]
+);
+
+numbers!(
     /// How full a hash table may be: `operator/aggregate/hash`, `table/probing`.
     SlotFill, "slot_fill", Plan, "percent of a hash table's slots that may be taken",
     [25 = "25", 50 = "50", 75 = "75"]
@@ -320,6 +326,7 @@ pub const ALL: &[Axis] = &[
     WritePlaces::AXIS,
     RowLoop::AXIS,
     GroupOrder::AXIS,
+    GroupParts::AXIS,
     CountPlaces::AXIS,
     KeyWindows::AXIS,
     MatchLanes::AXIS,

@@ -219,6 +219,14 @@ impl GroupTable for DirectTable {
         self.is_local()
     }
 
+    fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<V, Unsupported> {
+        let slot = self.slot(cx, keys)?;
+        let used = u64::BITS - self.slots.saturating_sub(1).leading_zeros();
+        let shift = cx.builder.i64(used.saturating_sub(bits).into());
+        let part = cx.builder.binary(BinaryOp::Shr, slot, shift);
+        Ok(cx.builder.convert(part, Scalar::U32))
+    }
+
     fn admits(&self, cells: &Cells, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
         let CellMemory::Threads = self.place else { return Ok(()) };
         let bytes = ThreadTables::plan(self.slots + 1, cells, thread_rows, shape).bytes();

@@ -37,6 +37,11 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether dead rows can be taken with their flag, without a branch.
     fn takes_flags(&self) -> bool;
 
+    /// Of the current row: the highest `bits` bits, at least one, of where its group is in the table (`u32`).
+    fn part(&self, _cx: &mut Context<'_>, _keys: &[Expr], _bits: u32) -> Result<V, Unsupported> {
+        Err(Unsupported::internal("parts of a single group"))
+    }
+
     /// Whether rows may be added as wide rows; or why not.
     fn takes_wide_rows(&self) -> Result<(), String> {
         Err("several rows at once are added to one group only".into())

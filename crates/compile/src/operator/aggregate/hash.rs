@@ -6,7 +6,7 @@
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, Scalar, Scope};
+use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 
 use super::key_count::KeyCount;
 use super::{declare, group_pointer};
@@ -127,12 +127,16 @@ impl KeyTable {
         cx.builder.offset(entry, one)
     }
 
+    /// Looks first at the slot whose number is the same share of all slots as the hash is of all hashes (Lemire 2016): so keys that
+    /// agree in the highest bits of their hashes are neighbours in a table of any size ([`Self::part`]).
     fn begin_probe(cx: &mut Context<'_>, hash: V, capacity: V) -> Probe {
         let b = &mut *cx.builder;
-        let hash = b.bitcast(hash, Scalar::I64);
-        let one = b.i64(1);
-        let mask = b.sub(capacity, one);
-        let start = b.and(hash, mask);
+        let half = b.u64(u64::from(u64::BITS / 2));
+        let high = b.binary(BinaryOp::Shr, hash, half);
+        let slots = b.bitcast(capacity, Scalar::U64);
+        let product = b.mul(high, slots);
+        let start = b.binary(BinaryOp::Shr, product, half);
+        let start = b.bitcast(start, Scalar::I64);
         let slot = b.var_of("slot", start);
         let no = b.bool(false);
         let found = b.var_of("found", no);
@@ -177,17 +181,35 @@ impl KeyTable {
         count.add(cx);
     }
 
+    /// The highest `bits` bits of a key's hash (`u32`), and so of its slot.
+    pub(super) fn part(&self, cx: &mut Context<'_>, values: &[Lowered], bits: u32) -> Result<V, Unsupported> {
+        let hash = self.hash(cx, values)?;
+        let shift = cx.builder.u64(u64::from(u64::BITS - bits));
+        let part = cx.builder.binary(BinaryOp::Shr, hash, shift);
+        Ok(cx.builder.convert(part, Scalar::U32))
+    }
+
+    fn hash(&self, cx: &mut Context<'_>, values: &[Lowered]) -> Result<V, Unsupported> {
+        match &self.keys {
+            Keys::Packed(packed) => {
+                let entry = packed_entry(cx, packed, values)?;
+                Ok(mix(cx, entry))
+            }
+            Keys::Stored(_) => {
+                let wide = self.columns.iter().map(is_wide);
+                let pairs: Vec<_> = values.iter().zip(wide).collect();
+                Ok(hash_keys(cx, &pairs))
+            }
+        }
+    }
+
     fn probe_packed(
         &self,
         cx: &mut Context<'_>,
         count: &KeyCount,
         (keys, values): (&[PackedKey], &[Lowered]),
     ) -> Result<Probe, Unsupported> {
-        let mut entry = cx.builder.u64(OCCUPIED);
-        for (key, value) in keys.iter().zip(values) {
-            let bits = key.encode(cx, value)?;
-            entry = cx.builder.or(entry, bits);
-        }
+        let entry = packed_entry(cx, keys, values)?;
         let hash = mix(cx, entry);
         let probe = Self::begin_probe(cx, hash, count.capacity);
         cx.begin_loop();
@@ -223,9 +245,7 @@ impl KeyTable {
         count: &KeyCount,
         (keys, values): (&[StoredColumn], &[Lowered]),
     ) -> Result<Probe, Unsupported> {
-        let wide = self.columns.iter().map(is_wide);
-        let pairs: Vec<_> = values.iter().zip(wide).collect();
-        let hash = hash_keys(cx, &pairs);
+        let hash = self.hash(cx, values)?;
         let mask = cx.builder.u64(!((1 << STATE_BITS) - 1));
         let hashed = cx.builder.and(hash, mask);
         let state = cx.builder.u64(READY);
@@ -306,4 +326,14 @@ impl KeyTable {
         let valid = loaded.valid.filter(|_| key.info().nullable);
         Lowered { valid, ..loaded }
     }
+}
+
+/// The entry of packed keys.
+fn packed_entry(cx: &mut Context<'_>, keys: &[PackedKey], values: &[Lowered]) -> Result<V, Unsupported> {
+    let mut entry = cx.builder.u64(OCCUPIED);
+    for (key, value) in keys.iter().zip(values) {
+        let bits = key.encode(cx, value)?;
+        entry = cx.builder.or(entry, bits);
+    }
+    Ok(entry)
 }

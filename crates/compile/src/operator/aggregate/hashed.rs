@@ -97,6 +97,11 @@ impl GroupTable for HashGroups {
         false
     }
 
+    fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<V, Unsupported> {
+        let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
+        self.table.part(cx, &values, bits)
+    }
+
     fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
         Box::new(HashEmitter { table: &self.table, count: self.table.begin(cx), cells })
     }

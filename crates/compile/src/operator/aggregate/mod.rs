@@ -25,6 +25,7 @@ mod hash;
 mod hashed;
 mod key_count;
 mod near;
+pub(crate) mod partition;
 mod reading;
 mod reduce;
 mod segments;
@@ -170,6 +171,11 @@ impl AggregateOperator {
         let contributions = self.cells.cells.iter().filter_map(|cell| cell.contribution.argument());
         self.keys.iter().chain(&self.cells.distinct).chain(contributions)
     }
+}
+
+/// How many values a key has at most, NULL among them, where that is known.
+pub(crate) fn values_known(key: &ColumnInfo) -> Option<u64> {
+    domain::values_of(key).map(|(_, values)| values.saturating_add(key.nullable.into()))
 }
 
 /// Upper bound of the groups by the keys whose number of values is known.

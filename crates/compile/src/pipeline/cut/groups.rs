@@ -9,13 +9,16 @@ use crate::context::Unsupported;
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
-use crate::operator::aggregate::{AddToGroups, AggregateOperator, Groups, Input, ReduceSums};
+use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore};
+use crate::operator::aggregate::{
+    AddToGroups, AggregateOperator, Groups, Input, ReduceSums, values_known,
+};
 use crate::operator::project::Project;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::{Aggregate, Plan};
 use crate::program::{Purpose, States};
 use crate::variant::Site;
-use crate::variant::axes::GroupOrder;
+use crate::variant::axes::{GroupOrder, GroupParts};
 
 impl Cut<'_> {
     pub(super) fn aggregate(
@@ -33,6 +36,12 @@ impl Cut<'_> {
             let sort = SortOperator::plan_groups(keys.len(), &infos, size, states)?;
             let rows = self.sorted(rows, &exprs, sort);
             return self.aggregate_rows(rows, &own_keys, &own_aggregates);
+        }
+        if !keys.is_empty() {
+            let parts = self.group_parts((keys.len(), aggregates.len()), &infos, &rows)?;
+            if parts.0 > 1 {
+                return self.in_parts(rows, (&exprs, &infos), parts, (&own_keys, &own_aggregates));
+            }
         }
         let is_ready = |open: &Open| open.is_stored_whole() && !computes(&exprs);
         if self.choices.micro_model != MicroModel::MultiPass || rows.branches.iter().all(is_ready) {
@@ -63,6 +72,59 @@ impl Cut<'_> {
         })
     }
 
+    /// Into how many parts rows are brought before.
+    fn group_parts(
+        &self,
+        (keys, aggregates): (usize, usize),
+        infos: &[ColumnInfo],
+        rows: &OpenRows,
+    ) -> Result<GroupParts, Unsupported> {
+        let is_serial = self.shape.is_serial();
+        let size = part_size(rows);
+        let lacks = match () {
+            () if !is_serial && !rows.branches.iter().all(Open::is_single) => {
+                Some("a join may make several rows of one, and a block finds places for as many rows at a time as it has threads".into())
+            }
+            () => PartStore::lacks(infos, size, self.shape),
+        };
+        let groups = infos[..keys.min(infos.len())].iter().map(values_known);
+        let groups = groups.reduce(|all, own| Some(all?.saturating_mul(own?))).flatten();
+        let groups = groups.map(|groups| groups.min(size.row_bound));
+        let off = GroupParts(1);
+        let rule = match groups {
+            _ if lacks.is_some() => (off, "rows cannot be stored in parts"),
+            _ if self.choices.micro_model != MicroModel::Resolution => {
+                (off, "the micro model adds rows as they come")
+            }
+            None => (off, "it is not known how many groups there are"),
+            Some(groups) => partition::rule(groups, aggregates, size.row_bound, self.shape),
+        };
+        let site = format!("aggregate{}", self.next_aggregate);
+        self.chooser.choose(&site, rule, |value: GroupParts| match &lacks {
+            Some(lacks) if value != off => Err(lacks.clone()),
+            _ => Ok(()),
+        })
+    }
+
+    /// Rows come into parts, and part after part to their groups.
+    fn in_parts(
+        &mut self,
+        mut rows: OpenRows,
+        (exprs, infos): (&[Expr], &[ColumnInfo]),
+        parts: GroupParts,
+        (keys, aggregates): (&[Expr], &[Aggregate]),
+    ) -> Result<OpenRows, Unsupported> {
+        let (size, bound) = (part_size(&rows), rows.bound());
+        let states = self.states.of(Purpose::Store);
+        let store = Arc::new(PartStore::plan(infos, size, parts, self.shape, states)?);
+        rows.push(Project(exprs.to_vec()));
+        let stored = Open::new(PartRows(Arc::clone(&store)), bound);
+        let stored = OpenRows { branches: vec![stored], columns: store.infos() };
+        let groups = self.plan_aggregate(&stored, keys, aggregates)?;
+        self.close(rows.branches, Arc::new(IntoParts { store, groups: Arc::clone(&groups) }));
+        Ok(self.add_to_groups(stored, groups))
+    }
+
     /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
     /// (HorseQC, Table 4, B1 and C1: what is materialised is filtered).
     fn materialized(&mut self, mut rows: OpenRows, exprs: &[Expr]) -> Result<OpenRows, Unsupported> {
@@ -90,6 +152,16 @@ impl Cut<'_> {
         keys: &[Expr],
         aggregates: &[Aggregate],
     ) -> Result<OpenRows, Unsupported> {
+        let operator = self.plan_aggregate(&rows, keys, aggregates)?;
+        Ok(self.add_to_groups(rows, operator))
+    }
+
+    fn plan_aggregate(
+        &mut self,
+        rows: &OpenRows,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let site = format!("aggregate{}", self.next_aggregate);
         self.next_aggregate += 1;
         let input = Input {
@@ -104,7 +176,11 @@ impl Cut<'_> {
         let (shape, choices) = (self.shape, self.choices);
         let states = self.states.of(Purpose::Table);
         let operator = AggregateOperator::plan(keys, aggregates, &input, (shape, choices), states)?;
-        let operator = Arc::new(operator);
+        Ok(Arc::new(operator))
+    }
+
+    /// Ends rows in their groups, and goes on with these.
+    fn add_to_groups(&mut self, rows: OpenRows, operator: Arc<AggregateOperator>) -> OpenRows {
         self.close(rows.branches, Arc::new(AddToGroups(Arc::clone(&operator))));
         if operator.has_partials() {
             let open = Open::new(Groups(Arc::clone(&operator)), 1);
@@ -113,8 +189,13 @@ impl Cut<'_> {
         let (columns, bound) = (operator.columns(), operator.row_bound());
         // Groups lie anywhere in their table: all of them may be one thread's.
         let open = Open::new(Groups(operator), bound);
-        Ok(OpenRows { branches: vec![open], columns })
+        OpenRows { branches: vec![open], columns }
     }
+}
+
+/// How many rows come into parts.
+fn part_size(rows: &OpenRows) -> PartSize {
+    PartSize { row_bound: rows.bound(), is_exact: !rows.branches.iter().any(Open::is_filtered) }
 }
 
 /// The keys and arguments as a projection, then keys and aggregates over its columns.

@@ -1,0 +1,177 @@
+//! Rows brought into parts before they come to their groups: rows whose groups lie near each other in the table are together,
+//! so that while a part is added up, the groups that are updated stay in a cache (a GPU's second level, a CPU's own).
+//!
+//! The part of a row is given by the highest bits of the place that its group has ([`GroupTable::part`]): of the hash, or of the
+//! place of a direct-addressed table. One kernel writes keys and arguments of aggregates to the part's places ([`write`]), the next
+//! reads them part after part ([`read`]) into the table of all groups, which is the one that there would be without parts:
+//! everything behind it stays as it is.
+//!
+//! An answer never depends on the order of rows. So parts have a fixed share of the places, and what a part has no place for
+//! goes to places that are for any ([`primitives::partition`](crate::primitives::partition)).
+//!
+//! [`GroupTable::part`]: super::groups::GroupTable::part
+
+mod held;
+mod read;
+mod write;
+
+pub(crate) use self::read::PartRows;
+pub(crate) use self::write::IntoParts;
+use crate::context::{Argument, Context, Unsupported};
+use crate::layout::ColumnInfo;
+use crate::primitives::partition::{CURSOR_STRIDE, Layout, MOST_PLACES, PLACES_OF, PLACES_OF_OVERFLOW};
+use crate::program::{Growth, States};
+use crate::shape::LaunchShape;
+use crate::table::stored::StoredColumn;
+use crate::variant::axes::GroupParts;
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{Scalar, Type};
+
+/// Rows for which there are places at the first launch, at most, where it is not known how many there will be.
+const INITIAL_ROWS: u64 = 16 << 20;
+/// Places that a CPU's worker takes at a time.
+const CHUNK: u32 = 1 << CHUNK_SHIFT;
+const CHUNK_SHIFT: u32 = 6;
+/// Places beside those for rows, a part: where rows are few, a part has less than its share of them.
+const SPARE: u64 = 16;
+
+/// Rows in parts.
+#[derive(Debug)]
+pub struct PartStore {
+    columns: Vec<StoredColumn>,
+    parts: u32,
+    class: usize,
+    /// State of [`CURSOR_STRIDE`] `u32` a part, and as many for the overflow: the first counts the places that are taken.
+    cursors: usize,
+    /// State that counts the places that all rows may need, one `u64`.
+    wanted: usize,
+    /// State of one `u64`: the end of the places that are taken.
+    end: usize,
+    /// State that counts the rows, one `u64`.
+    rows: usize,
+    /// State of one byte a place, in the class of the columns. On a CPU the first ones tell of each chunk how many rows it has.
+    fills: usize,
+}
+
+/// Bytes of a table of groups from which on parts pay, and that a part of it should have at most: on a GPU, and on a CPU.
+const LEAST_AND_PART: (u64, u64) = (128 << 20, 16 << 20);
+const LEAST_AND_PART_OF_CPU: (u64, u64) = (16 << 20, 4 << 20);
+/// Rows of a group, on average, from which on parts pay.
+const ROWS_A_GROUP: u64 = 2;
+
+/// How many rows come into parts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PartSize {
+    /// At most.
+    pub row_bound: u64,
+    /// There are exactly so many.
+    pub is_exact: bool,
+}
+
+/// Places for so many rows.
+fn places(rows: u64) -> u64 {
+    (rows.saturating_mul(PLACES_OF) / PLACES_OF_OVERFLOW).saturating_add(1)
+}
+
+/// Rows that a part may have beside its share: what workers leave of chunks.
+fn spare(parts: u64, shape: &LaunchShape) -> u64 {
+    let chunks = u64::from(shape.workers()) * u64::from(CHUNK);
+    parts * chunks.max(SPARE)
+}
+
+impl PartStore {
+    /// Why rows cannot come into parts.
+    pub(crate) fn lacks(columns: &[ColumnInfo], size: PartSize, shape: &LaunchShape) -> Option<String> {
+        let most = GroupParts::most();
+        if places(size.row_bound.saturating_add(spare(most, shape))) > MOST_PLACES {
+            return Some(format!("more than {MOST_PLACES} places"));
+        }
+        let mut states = States::default();
+        columns.iter().find_map(|info| StoredColumn::plan(info, 0, &mut states).err()).map(|lacks| lacks.to_string())
+    }
+
+    /// Declares the states.
+    pub(crate) fn plan(
+        columns: &[ColumnInfo],
+        size: PartSize,
+        GroupParts(parts): GroupParts,
+        shape: &LaunchShape,
+        states: &mut States,
+    ) -> Result<PartStore, Unsupported> {
+        let wanted = states.counter("wanted_places");
+        let rows = if size.is_exact { size.row_bound } else { size.row_bound.min(INITIAL_ROWS) };
+        let initial = places(rows.saturating_add(spare(parts, shape)));
+        let class = states.class(initial, Growth::Counted(wanted));
+        let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
+        let columns = columns.collect::<Result<_, _>>()?;
+        let cursor_words = (parts + 1) * u64::from(CURSOR_STRIDE);
+        let cursor_class = states.class(cursor_words, Growth::Fixed);
+        let parts = u32::try_from(parts).map_err(Unsupported::internal)?;
+        Ok(PartStore {
+            columns,
+            parts,
+            class,
+            cursors: states.state("part_cursors", 4, cursor_class),
+            wanted,
+            end: states.counter("part_end"),
+            rows: states.counter("part_rows"),
+            fills: states.state("chunk_rows", 1, class),
+        })
+    }
+
+    /// What is known of the columns.
+    pub(crate) fn infos(&self) -> Vec<ColumnInfo> {
+        self.columns.iter().map(|column| column.info().clone()).collect()
+    }
+
+    /// Bits of a part's number.
+    fn bits(&self) -> u32 {
+        self.parts.ilog2()
+    }
+
+    /// Where the parts are.
+    fn layout(&self, cx: &mut Context<'_>) -> Layout {
+        let capacity = cx.argument("part_capacity", Scalar::I64, Argument::StateCapacity(self.fills));
+        let chunk = if cx.shape.is_serial() { CHUNK } else { 1 };
+        Layout::of(cx.builder, capacity, self.parts, chunk)
+    }
+
+    fn cursors(&self, cx: &mut Context<'_>) -> V {
+        cx.argument("part_cursors", Type::global(Scalar::U32), Argument::State(self.cursors))
+    }
+
+    fn fills(&self, cx: &mut Context<'_>) -> V {
+        cx.argument("chunk_rows", Type::global(Scalar::U8), Argument::State(self.fills))
+    }
+
+    fn counter(cx: &mut Context<'_>, state: usize) -> V {
+        cx.argument("part_counter", Type::global(Scalar::U64), Argument::State(state))
+    }
+}
+
+/// Into how many parts rows are to be brought where they have about so many groups; and why.
+pub(crate) fn rule(
+    groups: u64,
+    aggregates: usize,
+    rows: u64,
+    shape: &LaunchShape,
+) -> (GroupParts, &'static str) {
+    // A slot has a word for its key, and half of the slots are free, at least.
+    let bytes = groups.saturating_mul(16 * (2 + aggregates as u64));
+    let (least, part) = if shape.is_serial() { LEAST_AND_PART_OF_CPU } else { LEAST_AND_PART };
+    match () {
+        () if bytes < least => (GroupParts(1), "the groups fit a cache"),
+        () if rows < groups.saturating_mul(ROWS_A_GROUP) => (GroupParts(1), "few rows a group"),
+        () if bytes / 64 <= part => (GroupParts(64), "a part's groups fit a cache"),
+        () => (GroupParts(256), "a part's groups fit a cache"),
+    }
+}
+
+impl GroupParts {
+    /// The greatest number of parts.
+    fn most() -> u64 {
+        use crate::variant::Variant;
+        GroupParts::ALL.iter().map(|parts| parts.0).max().unwrap_or(1)
+    }
+}

@@ -1,0 +1,185 @@
+//! Bringing rows into parts: what a kernel needs that writes each row into one of several parts of an array, in one pass.
+//!
+//! The array of `capacity` places is laid out as parts of equal size and, behind them, room that any part may use
+//! ([`Layout`]): so neither how many rows a part will have nor how they are distributed has to be known before. Rows that are
+//! spread by a hash fill their parts evenly; where one part has most of the rows, these flow over, and all that suffers is
+//! the order. Overflow has [`PLACES_OF_OVERFLOW`] of [`PLACES_OF`] places, so that a row finds a place whatever the others do,
+//! where there are [`PLACES_OF`] / [`PLACES_OF_OVERFLOW`] places for each row.
+//!
+//! In a block ([`BlockParts`]) each thread counts its rows in a histogram in shared memory, which gives each row its rank among the
+//! block's rows of the part; then one thread a part takes places for all of them with one atomic, and neighbouring ranks are
+//! neighbouring places.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{AtomicOp, BinaryOp, Builder, Pointee, Scalar, Scope};
+
+use super::for_table;
+
+/// Places that the parts have of [`PLACES_OF`].
+const PLACES_OF_PARTS: i64 = 5;
+/// Places that any part may use.
+pub const PLACES_OF_OVERFLOW: u64 = 4;
+/// All of them.
+pub const PLACES_OF: u64 = PLACES_OF_PARTS as u64 + PLACES_OF_OVERFLOW;
+/// Places at most: their numbers have 31 bits.
+pub const MOST_PLACES: u64 = (1 << 31) - 1;
+/// Words from one part's cursor to the next, so that they lie in different sectors of the cache.
+pub const CURSOR_STRIDE: u32 = 8;
+
+/// Where the parts are in an array. All values are `u32`.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// How many parts there are.
+    pub parts: u32,
+    /// Places of each part.
+    pub part_places: V,
+    /// The first place behind the parts.
+    pub overflow: V,
+    /// Places from there on.
+    pub overflow_places: V,
+}
+
+impl Layout {
+    /// The layout of an array of `capacity` (`i64`) places, all sizes multiples of `chunk`.
+    pub fn of(b: &mut Builder, capacity: V, parts: u32, chunk: u32) -> Layout {
+        let most = b.i64(MOST_PLACES as i64);
+        let capacity = b.binary(BinaryOp::Min, capacity, most);
+        let unit = b.i64(i64::from(parts) * PLACES_OF as i64);
+        let units = b.div(capacity, unit);
+        let share = b.i64(PLACES_OF_PARTS);
+        let part_places = b.mul(units, share);
+        let whole = b.i64(-i64::from(chunk));
+        let part_places = b.and(part_places, whole);
+        let count = b.i64(parts.into());
+        let overflow = b.mul(part_places, count);
+        let rest = b.sub(capacity, overflow);
+        let rest = b.and(rest, whole);
+        let mut narrow = |value| b.convert(value, Scalar::U32);
+        Layout {
+            parts,
+            part_places: narrow(part_places),
+            overflow: narrow(overflow),
+            overflow_places: narrow(rest),
+        }
+    }
+}
+
+/// The cursor of part `part` (`u32`): how many places of it are taken, or were asked for. The one behind the last part's is
+/// that of the overflow.
+pub fn cursor(b: &mut Builder, cursors: V, part: V) -> V {
+    let stride = b.u32(CURSOR_STRIDE);
+    let index = b.mul(part, stride);
+    b.offset(cursors, index)
+}
+
+/// A block's histogram of parts, and the places that it took for them.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockParts {
+    parts: u32,
+    /// Shared, `u32` a part: rows.
+    counts: V,
+    /// Shared, `u32` a part: the number, among all rows of the part, of the block's first.
+    firsts: V,
+    /// Shared, `u32` a part: what makes such a number a place in the overflow.
+    shifts: V,
+}
+
+/// What a thread took.
+#[derive(Debug, Clone, Copy)]
+pub struct Taken {
+    /// Rows, `u32`.
+    pub rows: V,
+    /// The end of the places, `u32`.
+    pub end: V,
+    /// Whether the first place that there is not is among those that were asked for, `bool`.
+    pub is_first_beyond: V,
+}
+
+impl BlockParts {
+    /// Declares it, with no rows. Ends without a barrier.
+    pub fn begin(b: &mut Builder, parts: u32) -> BlockParts {
+        let mut array = |name| b.shared(name, Pointee::Scalar(Scalar::U32), parts);
+        let (counts, firsts, shifts) = (array("part_counts"), array("part_firsts"), array("part_shifts"));
+        for_table(b, parts, |b, part| {
+            let (pointer, none) = (b.offset(counts, part), b.u32(0));
+            b.store(pointer, none);
+        });
+        BlockParts { parts, counts, firsts, shifts }
+    }
+
+    /// Counts a row of a part (`u32`); its rank, `u32`.
+    pub fn rank(&self, b: &mut Builder, part: V) -> V {
+        let (pointer, one) = (b.offset(self.counts, part), b.u32(1));
+        b.atomic(AtomicOp::Add, pointer, one, Scope::Block)
+    }
+
+    /// Takes places for the rows that were counted: a thread calls `each` for each part of which it took some. At uniform control
+    /// flow, between two barriers. No row is counted then.
+    pub fn take(&self, b: &mut Builder, layout: &Layout, cursors: V, each: impl FnOnce(&mut Builder, Taken)) {
+        for_table(b, self.parts, |b, part| {
+            let counter = b.offset(self.counts, part);
+            let (rows, none) = (b.load(counter), b.u32(0));
+            let any = b.ne(rows, none);
+            b.begin_if(any);
+            b.store(counter, none);
+            let number = b.convert(part, Scalar::U32);
+            let own = cursor(b, cursors, number);
+            let first = b.atomic(AtomicOp::Add, own, rows, Scope::Device);
+            let pointer = b.offset(self.firsts, part);
+            b.store(pointer, first);
+            let after = b.add(first, rows);
+            let inside = b.binary(BinaryOp::Min, after, layout.part_places);
+            let start = b.mul(number, layout.part_places);
+            let end = b.add(start, inside);
+            let end = b.var_of("end", end);
+            let no = b.bool(false);
+            let is_first = b.var_of("is_first_beyond", no);
+            let flows_over = b.lt(layout.part_places, after);
+            b.begin_if(flows_over);
+            let from = b.binary(BinaryOp::Max, first, layout.part_places);
+            let count = b.sub(after, from);
+            let last = b.u32(self.parts);
+            let shared = cursor(b, cursors, last);
+            let taken = b.atomic(AtomicOp::Add, shared, count, Scope::Device);
+            let place = b.add(layout.overflow, taken);
+            let shift = b.sub(place, from);
+            let pointer = b.offset(self.shifts, part);
+            b.store(pointer, shift);
+            let after = b.add(taken, count);
+            let inside = b.binary(BinaryOp::Min, after, layout.overflow_places);
+            let overflow_end = b.add(layout.overflow, inside);
+            b.assign(end, overflow_end);
+            let beyond = b.lt(layout.overflow_places, after);
+            let had_room = b.ge(layout.overflow_places, taken);
+            let is_the_first = b.and(beyond, had_room);
+            b.assign(is_first, is_the_first);
+            b.end();
+            let (end, is_first_beyond) = (b.read(end), b.read(is_first));
+            each(b, Taken { rows, end, is_first_beyond });
+            b.end();
+        });
+    }
+
+    /// The place (`u32`) of a row by its part and rank, once places were taken, and whether there is such a place.
+    pub fn place(&self, b: &mut Builder, layout: &Layout, (part, rank): (V, V)) -> (V, V) {
+        let pointer = b.offset(self.firsts, part);
+        let first = b.load(pointer);
+        let number = b.add(first, rank);
+        let start = b.mul(part, layout.part_places);
+        let place = b.add(start, number);
+        let place = b.var_of("place", place);
+        let yes = b.bool(true);
+        let exists = b.var_of("exists", yes);
+        let flows_over = b.ge(number, layout.part_places);
+        b.begin_if(flows_over);
+        let pointer = b.offset(self.shifts, part);
+        let shift = b.load(pointer);
+        let elsewhere = b.add(number, shift);
+        b.assign(place, elsewhere);
+        let end = b.add(layout.overflow, layout.overflow_places);
+        let fits = b.lt(elsewhere, end);
+        b.assign(exists, fits);
+        b.end();
+        (b.read(place), b.read(exists))
+    }
+}
