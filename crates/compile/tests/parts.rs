@@ -1,0 +1,108 @@
+//! Rows in parts before they come to their groups: the kernels of blocks and of a CPU's workers validate, and NVRTC accepts those of
+//! a GPU.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+use std::collections::BTreeSet;
+
+use kelpie_backend::cuda;
+use kelpie_compile::expr::Expr;
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Range};
+use kelpie_compile::variant::Forced;
+use kelpie_compile::MicroModel;
+use kelpie_device::nvrtc;
+use kelpie_kir::{Scalar, Target, validate};
+
+fn field(name: &str, data_type: DataType, nullable: bool) -> Field {
+    Field { name: name.into(), data_type, nullable }
+}
+
+/// A table of a key of `groups` values, a value, a NULL or small value, and a text.
+fn table(groups: i128) -> (Plan, ScanInfo) {
+    let fields = vec![
+        field("k", DataType::Int64, false),
+        field("v", DataType::Int64, false),
+        field("q", DataType::Int32, true),
+        field("t", DataType::Utf8, true),
+    ];
+    let fixed = |scalar, has_nulls, max| ColumnLayout {
+        storage: Storage::Fixed { scalar, has_base: false },
+        has_nulls,
+        range: Some(Range { min: 0, max }),
+    };
+    let text = ColumnLayout { storage: Storage::Text { offset: Scalar::U32 }, has_nulls: true, range: None };
+    let layouts = vec![
+        fixed(Scalar::U32, false, groups - 1),
+        fixed(Scalar::U32, false, 1_000_000),
+        fixed(Scalar::U8, true, 49),
+        text,
+    ];
+    let scan = Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields };
+    (Plan::Scan(scan), ScanInfo { rows: 100_000_000, layouts })
+}
+
+fn grouped(groups: i128, keys: &[usize]) -> (Plan, ScanInfo) {
+    let (scan, info) = table(groups);
+    let column = |index: usize| {
+        let field = &scan.fields()[index];
+        Expr::column(index, field.data_type.clone(), field.nullable)
+    };
+    let aggregate = |function, argument: Option<usize>, data_type| Aggregate {
+        function,
+        argument: argument.map(column),
+        distinct: false,
+        field: field(&format!("{function:?}"), data_type, true),
+    };
+    let keys: Vec<Expr> = keys.iter().copied().map(column).collect();
+    let aggregates = vec![
+        aggregate(AggregateFunction::Sum, Some(1), DataType::Int64),
+        aggregate(AggregateFunction::Count, None, DataType::Int64),
+        aggregate(AggregateFunction::Max, Some(2), DataType::Int32),
+    ];
+    let names = keys.iter().map(|_| "key".to_string()).collect();
+    (Plan::Aggregate { input: Box::new(scan), keys, aggregates, names }, info)
+}
+
+fn compile(query: &(Plan, ScanInfo), target: &Target, forced: &Forced) -> Program {
+    let duplicates = BTreeSet::new();
+    let choices = Choices { forced, ..Choices::new(MicroModel::Resolution, &duplicates) };
+    pipeline::compile_with(&query.0, &[query.1.clone()], target, &choices).expect("the plan compiles")
+}
+
+fn parts(program: &Program) -> (&'static str, String) {
+    let mut choices = program.genome.of("aggregate0");
+    let choice = choices.find(|choice| choice.axis.name == "group_parts").expect("an aggregation with keys");
+    (choice.value, choice.reason.clone())
+}
+
+#[test]
+fn kernels_of_parts_are_accepted() {
+    let mut forced = Forced::default();
+    forced.set("group_parts", "64").expect("an axis and its value");
+    for target in [Target::simt(32, 256, 227 << 10, 1056), Target::simt(4, 8, 48 << 10, 4), Target::cpu(2)] {
+        for keys in [&[0][..], &[0, 2], &[3]] {
+            let program = compile(&grouped(10_000_000, keys), &target, &forced);
+            assert_eq!(parts(&program).0, "64");
+            for pipeline in program.pipelines {
+                let name = pipeline.name.clone();
+                for module in pipeline.into_modules() {
+                    let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
+                    if target.lanes != 32 {
+                        continue;
+                    }
+                    let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
+                    match nvrtc::get() {
+                        Err(error) => eprintln!("skipped: {error}"),
+                        Ok(nvrtc) => {
+                            let compiled = nvrtc.compile(&source, "sm_90", "parts");
+                            assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
