@@ -21,6 +21,11 @@ use crate::table::stored::StoredColumn;
 const INITIAL_SLOTS: u64 = 1 << 16;
 /// Slots after which a probe looks whether the table is full, a power of two: few probes of one that is not are so long.
 const LONG_PROBE: i64 = 64;
+/// Slots that a probe sees before it takes the table for full, a multiple of [`LONG_PROBE`]: among keys that lie anywhere, of which there
+/// are as many as there may be, none is so long.
+const LONGEST_PROBE: i64 = 1024;
+/// A table of so many times the slots for all rows does not grow because of long probes: it would not help.
+const MOST_OVER_ROWS: u64 = 4;
 /// Entries of stored keys: empty, being written, or the key's hash (of which these bits are left out) and this bit.
 const EMPTY: u64 = 0;
 const BUSY: u64 = 1;
@@ -40,6 +45,8 @@ pub struct KeyTable {
     pub count: usize,
     /// How many of the slots may be taken.
     fill: Fill,
+    /// A table of fewer slots grows where probes are too long.
+    most_slots: i64,
     keys: Keys,
     columns: Vec<ColumnInfo>,
 }
@@ -89,8 +96,10 @@ impl KeyTable {
             }
         };
         let stride = 1 + words;
+        let most_slots = fill.slots(row_bound).saturating_mul(MOST_OVER_ROWS);
+        let most_slots = i64::try_from(most_slots).unwrap_or(i64::MAX);
         let slots = states.state("groups", 8 * stride, class);
-        Ok(KeyTable { class, slots, stride, count, fill, keys, columns: columns.to_vec() })
+        Ok(KeyTable { class, slots, stride, count, fill, most_slots, keys, columns: columns.to_vec() })
     }
 
     pub fn zeroed(&self) -> Vec<usize> {
@@ -171,6 +180,13 @@ impl KeyTable {
         let is_long = b.eq(rest, zero);
         cx.begin_if(is_long);
         count.leave_if_full(cx);
+        let b = &mut *cx.builder;
+        let (longest, most) = (b.i64(LONGEST_PROBE), b.i64(self.most_slots));
+        let (is_too_long, may_grow) = (b.ge(steps, longest), b.lt(probe.capacity, most));
+        let crowded = b.and(is_too_long, may_grow);
+        cx.begin_if(crowded);
+        count.leave_as_full(cx);
+        cx.end();
         cx.end();
     }
 

@@ -78,13 +78,37 @@ impl KeyCount {
         let (keys, most) = self.sides(cx, keys);
         let full = cx.builder.ge(keys, most);
         cx.begin_if(full);
+        self.note_full(cx);
+        cx.builder.break_loop();
+        cx.end();
+    }
+
+    /// Leaves the innermost loop, and has the table taken for full: a search that came so far finds keys too close together. So it is
+    /// where rows come part by part, and a table that is still small has no more slots for the first part.
+    pub fn leave_as_full(&self, cx: &mut Context<'_>) {
+        let count = self.all(cx);
+        let b = &mut *cx.builder;
+        let slots = b.bitcast(self.capacity, Scalar::U64);
+        let (taken, of, one) = (b.u64(self.fill.taken), b.u64(self.fill.of), b.u64(1));
+        let slots = b.mul(slots, taken);
+        let most = b.div(slots, of);
+        let most = b.add(most, one);
+        let before = b.atomic(AtomicOp::Max, count, most, Scope::Device);
+        let is_first = b.lt(before, most);
+        b.begin_if(is_first);
+        b.report(Status::Grow as u32);
+        b.end();
+        self.note_full(cx);
+        cx.builder.break_loop();
+    }
+
+    /// The block has found the table full.
+    fn note_full(&self, cx: &mut Context<'_>) {
         let (flag, yes) = (self.full(cx), cx.builder.u32(1));
         match cx.shape.block_threads {
             1 => cx.builder.store(flag, yes),
             _ => cx.builder.atomic_discard(AtomicOp::Exchange, flag, yes, Scope::Block),
         }
-        cx.builder.break_loop();
-        cx.end();
     }
 
     /// Whether the block has found the table full (`bool`, the same for all threads of a warp): all of the kernel's work is done
