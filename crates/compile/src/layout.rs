@@ -53,4 +53,6 @@ pub struct ColumnInfo {
     pub range: Option<Range>,
     /// The scan, column and entries of the dictionary where it is an unchanged dictionary column.
     pub dictionary: Option<(usize, usize, u32)>,
+    /// How many values there are about, where these are many and equal ones are far from each other.
+    pub scattered: Option<u64>,
 }

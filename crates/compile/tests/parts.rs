@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;
+use kelpie_compile::MicroModel;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
 use kelpie_compile::variant::Forced;
-use kelpie_compile::MicroModel;
 use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
 
@@ -41,7 +41,7 @@ fn table(groups: i128) -> (Plan, ScanInfo) {
         text,
     ];
     let scan = Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (Plan::Scan(scan), ScanInfo { rows: 100_000_000, layouts })
+    (Plan::Scan(scan), ScanInfo { rows: 100_000_000, layouts, scattered: Vec::new() })
 }
 
 fn grouped(groups: i128, keys: &[usize]) -> (Plan, ScanInfo) {

@@ -416,7 +416,8 @@ fn groups_in_parts() {
         let is_local = |options: &QueryOptions| options.micro_model == MicroModel::Resolution;
         resolving.filter(is_local).map(with).collect::<Vec<_>>()
     };
-    for (parts, table, keys) in [("16", "hash", &[0, 1, 2, 3][..]), ("64", "direct", &[0]), ("256", "hash", &[1])]
+    for (parts, table, keys) in
+        [("16", "hash", &[0, 1, 2, 3][..]), ("64", "direct", &[0]), ("256", "hash", &[1])]
     {
         let all = options(4, parts, table);
         compare_with(&rows(1, 1, false), keys, &all);

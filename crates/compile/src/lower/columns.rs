@@ -17,5 +17,11 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         return column.clone();
     }
     let range = infer_range(expr, &|index| input.get(index).and_then(|column| column.range));
-    ColumnInfo { data_type: expr.data_type.clone(), nullable: expr.nullable, range, dictionary: None }
+    ColumnInfo {
+        data_type: expr.data_type.clone(),
+        nullable: expr.nullable,
+        range,
+        dictionary: None,
+        scattered: None,
+    }
 }

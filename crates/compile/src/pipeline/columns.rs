@@ -12,8 +12,10 @@ pub(crate) fn of_scan(scan: usize, node: &Scan, info: &ScanInfo) -> Vec<ColumnIn
             Storage::Dictionary { entries, .. } => Some((scan, column, entries)),
             _ => None,
         };
+        let scattered = info.scattered.get(column).copied().flatten();
         let range = if field.data_type.is_float() { None } else { layout.range };
-        ColumnInfo { data_type: field.data_type.clone(), nullable: layout.has_nulls, range, dictionary }
+        let data_type = field.data_type.clone();
+        ColumnInfo { data_type, nullable: layout.has_nulls, range, dictionary, scattered }
     };
     node.fields.iter().zip(&info.layouts).enumerate().map(describe).collect()
 }
@@ -25,5 +27,11 @@ pub(crate) fn unify(a: &ColumnInfo, b: &ColumnInfo) -> ColumnInfo {
         _ => None,
     };
     // Codes are of use only where no other rows are among them.
-    ColumnInfo { data_type: a.data_type.clone(), nullable: a.nullable || b.nullable, range, dictionary: None }
+    ColumnInfo {
+        data_type: a.data_type.clone(),
+        nullable: a.nullable || b.nullable,
+        range,
+        dictionary: None,
+        scattered: None,
+    }
 }

@@ -21,6 +21,8 @@ pub struct ScanInfo {
     pub rows: u64,
     /// Layout of each column of the scan.
     pub layouts: Vec<ColumnLayout>,
+    /// Of columns that have many values, equal ones far from each other, about how many; of no column where there is none.
+    pub scattered: Vec<Option<u64>>,
 }
 
 /// A compiled query.

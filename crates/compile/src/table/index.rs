@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     fn key(data_type: DataType, range: Option<Range>) -> ColumnInfo {
-        ColumnInfo { data_type, nullable: false, range, dictionary: None }
+        ColumnInfo { data_type, nullable: false, range, dictionary: None, scattered: None }
     }
 
     #[test]

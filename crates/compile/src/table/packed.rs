@@ -148,12 +148,19 @@ mod tests {
     fn keys_lie_side_by_side_in_as_many_bits_as_their_ranges_need() {
         let keys = [integer(-3, 4, false), integer(0, 0, false), integer(10, 11, true)];
         assert_eq!(places(&keys), Some(vec![(0, 3), (3, 0), (3, 2)]));
-        let flag = ColumnInfo { data_type: DataType::Boolean, nullable: true, range: None, dictionary: None };
+        let flag = ColumnInfo {
+            data_type: DataType::Boolean,
+            nullable: true,
+            range: None,
+            dictionary: None,
+            scattered: None,
+        };
         let text = ColumnInfo {
             data_type: DataType::Utf8,
             nullable: false,
             range: None,
             dictionary: Some((0, 1, 5)),
+            scattered: None,
         };
         assert_eq!(places(&[flag, text]), Some(vec![(0, 2), (2, 3)]));
     }

@@ -9,6 +9,7 @@ use kelpie_device::{Device, DeviceError};
 use kelpie_kir::Scalar;
 
 use super::placing::{Placing, get, put};
+use super::spread;
 
 /// How a range is stored: value = stored + base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub(super) struct IntegerChunk {
     rows: usize,
     /// The values with their bounds and base; `None` where all are NULL.
     values: Option<(Stored, Range, i128)>,
+    /// Some of the values.
+    sample: Vec<i64>,
 }
 
 /// Where a partition writes a column's values while it is read, if that is known.
@@ -172,7 +175,7 @@ impl IntegerChunk {
             }
             None => narrow(values, range),
         };
-        Ok(IntegerChunk { rows, values: Some(stored) })
+        Ok(IntegerChunk { rows, values: Some(stored), sample: spread::sample(values, Native::low) })
     }
 
     /// Rows that are all NULL.
@@ -180,11 +183,16 @@ impl IntegerChunk {
         if let Some(placing) = placing {
             placing.skip(device, rows)?;
         }
-        Ok(IntegerChunk { rows, values: None })
+        Ok(IntegerChunk { rows, values: None, sample: Vec::new() })
     }
 
     pub(super) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Some of the values, in order.
+    pub(super) fn sample(&self) -> &[i64] {
+        &self.sample
     }
 
     /// Bounds of the values that are not NULL.

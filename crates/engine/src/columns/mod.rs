@@ -5,6 +5,7 @@ mod glance;
 mod integers;
 mod placing;
 mod read;
+mod spread;
 mod store;
 mod text;
 
@@ -37,6 +38,8 @@ pub struct ResidentColumn {
     pub dictionary: Option<(Buffer, Buffer)>,
     /// What is known of the column's rows, one part after the other; empty where nothing is.
     pub zones: Vec<Zone>,
+    /// About how many values there are, where these are many and equal ones are far from each other.
+    pub scattered: Option<u64>,
 }
 
 /// Some consecutive rows of a column.

@@ -17,6 +17,7 @@ use super::Zone;
 use super::integers::{self, IntegerChunk, Width};
 use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
+use super::spread;
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
 use crate::error::EngineError;
 
@@ -39,6 +40,7 @@ pub(super) struct Planned {
     values: PlannedValues,
     validity: Vec<(usize, Option<NullBuffer>)>,
     zones: Vec<Zone>,
+    scattered: Option<u64>,
     /// Where its values are, if they were written while it was read.
     place: Option<Buffer>,
 }
@@ -148,11 +150,13 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) 
     let range = chunks.iter().filter_map(IntegerChunk::range).reduce(Range::union);
     let range = range.unwrap_or(Range { min: 0, max: 0 });
     let width = place.map_or_else(|| Width::of(range), |place| place.width);
+    let scattered = spread::scattered(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
     let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
     planned.layout.range = Some(range);
     planned.base = width.base;
     planned.zones = zones;
+    planned.scattered = scattered;
     planned
 }
 
@@ -251,6 +255,7 @@ impl Planned {
             values,
             validity: Vec::new(),
             zones: Vec::new(),
+            scattered: None,
             place: None,
         }
     }
@@ -278,7 +283,18 @@ impl Planned {
         (on_host, allocate): (bool, &dyn Fn(bool, usize) -> Result<Buffer, DeviceError>),
         tasks: &mut Vec<Task>,
     ) -> Result<ResidentColumn, DeviceError> {
-        let Planned { layout, rows, base, data_bytes, offset_bytes, values, validity, zones, place } = self;
+        let Planned {
+            layout,
+            rows,
+            base,
+            data_bytes,
+            offset_bytes,
+            values,
+            validity,
+            zones,
+            scattered,
+            place,
+        } = self;
         let on_host = on_host && place.is_none();
         let data = match place {
             Some(buffer) => buffer,
@@ -312,7 +328,18 @@ impl Planned {
         }
         values.tasks(&data, offsets.as_ref().zip(offset_bytes), base, &layout, tasks);
         let rows = rows as u64;
-        Ok(ResidentColumn { layout, rows, on_host, base, data, validity, offsets, dictionary, zones })
+        Ok(ResidentColumn {
+            layout,
+            rows,
+            on_host,
+            base,
+            data,
+            validity,
+            offsets,
+            dictionary,
+            zones,
+            scattered,
+        })
     }
 }
 

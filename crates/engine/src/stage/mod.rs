@@ -156,7 +156,7 @@ pub fn load(
         }
         let known = describe(&loaded);
         let seen = |layouts| {
-            let this = source.exact_rows().map(|rows| ScanInfo { rows, layouts });
+            let this = source.exact_rows().map(|rows| ScanInfo { rows, layouts, scattered: Vec::new() });
             let later = scans.iter().skip(number).map(|scan| expected(scan, sources));
             let all = known.iter().cloned().map(Some).chain([this]).chain(later);
             let Some(infos) = all.collect::<Option<Vec<ScanInfo>>>() else { return };
@@ -181,14 +181,19 @@ pub fn load(
 /// What the compiler will most likely know of a scan that was not read yet.
 fn expected(scan: &Scan, sources: &[Arc<dyn TableSource>]) -> Option<ScanInfo> {
     let source = sources.get(scan.source)?.as_ref();
-    Some(ScanInfo { rows: source.exact_rows()?, layouts: expected_layouts(source, &scan.columns)? })
+    let layouts = expected_layouts(source, &scan.columns)?;
+    Some(ScanInfo { rows: source.exact_rows()?, layouts, scattered: Vec::new() })
 }
 
 /// What the compiler must know of loaded data.
 pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
-    let info = |data: &Loaded| ScanInfo {
-        rows: data.rows,
-        layouts: data.columns.iter().map(|column| column.layout.clone()).collect(),
+    let info = |data: &Loaded| {
+        let scattered: Vec<_> = data.columns.iter().map(|column| column.scattered).collect();
+        ScanInfo {
+            rows: data.rows,
+            layouts: data.columns.iter().map(|column| column.layout.clone()).collect(),
+            scattered: if scattered.iter().any(Option::is_some) { scattered } else { Vec::new() },
+        }
     };
     loaded.iter().map(info).collect()
 }

@@ -101,7 +101,7 @@ mod tests {
 
     fn key(range: Option<(i128, i128)>, nullable: bool) -> ColumnInfo {
         let range = range.map(|(min, max)| Range { min, max });
-        ColumnInfo { data_type: DataType::Int32, nullable, range, dictionary: None }
+        ColumnInfo { data_type: DataType::Int32, nullable, range, dictionary: None, scattered: None }
     }
 
     #[test]
@@ -111,6 +111,7 @@ mod tests {
             nullable: false,
             range: None,
             dictionary: Some((0, 0, 7)),
+            scattered: None,
         };
         let (keys, slots) = domain(&[key(Some((-1, 3)), true), text], u64::MAX).expect("a dense domain");
         assert_eq!(slots, 42);

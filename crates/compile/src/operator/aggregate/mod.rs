@@ -173,9 +173,13 @@ impl AggregateOperator {
     }
 }
 
-/// How many values a key has at most, NULL among them, where that is known.
-pub(crate) fn values_known(key: &ColumnInfo) -> Option<u64> {
-    domain::values_of(key).map(|(_, values)| values.saturating_add(key.nullable.into()))
+/// About how many groups of rows there are that are far from each other, where that is known: at least one key has many values, and
+/// of the others it is known how many they have.
+pub(crate) fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
+    let values = |key: &ColumnInfo| key.scattered.or_else(|| Some(domain::values_of(key)?.1));
+    let some = keys.iter().any(|key| key.scattered.is_some());
+    let all = keys.iter().map(values).reduce(|all, own| Some(all?.saturating_mul(own?)));
+    all.flatten().filter(|_| some)
 }
 
 /// Upper bound of the groups by the keys whose number of values is known.

@@ -85,7 +85,13 @@ impl Reading {
     /// What is known of the result.
     pub fn column(&self) -> ColumnInfo {
         let nullable = self.can_be_empty && !matches!(self.form, ResultForm::Count);
-        ColumnInfo { data_type: self.data_type.clone(), nullable, range: self.range, dictionary: None }
+        ColumnInfo {
+            data_type: self.data_type.clone(),
+            nullable,
+            range: self.range,
+            dictionary: None,
+            scattered: None,
+        }
     }
 
     /// The result.

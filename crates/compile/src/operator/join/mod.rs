@@ -237,7 +237,13 @@ fn keeps_build(kind: JoinKind) -> bool {
 
 fn columns(kind: JoinKind, build: &[ColumnInfo], probe: &[ColumnInfo]) -> Vec<ColumnInfo> {
     use JoinKind::*;
-    let mark = ColumnInfo { data_type: DataType::Boolean, nullable: false, range: None, dictionary: None };
+    let mark = ColumnInfo {
+        data_type: DataType::Boolean,
+        nullable: false,
+        range: None,
+        dictionary: None,
+        scattered: None,
+    };
     // A NULL that stands for a missing row has no code in a dictionary; a build column's place has one to read.
     let absent = |info: &ColumnInfo| ColumnInfo { nullable: true, dictionary: None, ..info.clone() };
     let nullable = |info: &ColumnInfo| ColumnInfo { nullable: true, ..info.clone() };

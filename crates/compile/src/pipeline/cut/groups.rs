@@ -11,7 +11,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore};
 use crate::operator::aggregate::{
-    AddToGroups, AggregateOperator, Groups, Input, ReduceSums, values_known,
+    AddToGroups, AggregateOperator, Groups, Input, ReduceSums, scattered_groups,
 };
 use crate::operator::project::Project;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
@@ -87,8 +87,7 @@ impl Cut<'_> {
             }
             () => PartStore::lacks(infos, size, self.shape),
         };
-        let groups = infos[..keys.min(infos.len())].iter().map(values_known);
-        let groups = groups.reduce(|all, own| Some(all?.saturating_mul(own?))).flatten();
+        let groups = scattered_groups(&infos[..keys.min(infos.len())]);
         let groups = groups.map(|groups| groups.min(size.row_bound));
         let off = GroupParts(1);
         let rule = match groups {
@@ -96,7 +95,7 @@ impl Cut<'_> {
             _ if self.choices.micro_model != MicroModel::Resolution => {
                 (off, "the micro model adds rows as they come")
             }
-            None => (off, "it is not known how many groups there are"),
+            None => (off, "not known to be many groups far from each other"),
             Some(groups) => partition::rule(groups, aggregates, size.row_bound, self.shape),
         };
         let site = format!("aggregate{}", self.next_aggregate);

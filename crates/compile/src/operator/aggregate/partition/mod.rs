@@ -88,7 +88,10 @@ impl PartStore {
             return Some(format!("more than {MOST_PLACES} places"));
         }
         let mut states = States::default();
-        columns.iter().find_map(|info| StoredColumn::plan(info, 0, &mut states).err()).map(|lacks| lacks.to_string())
+        columns
+            .iter()
+            .find_map(|info| StoredColumn::plan(info, 0, &mut states).err())
+            .map(|lacks| lacks.to_string())
     }
 
     /// Declares the states.

@@ -18,9 +18,7 @@ use crate::context::{Argument, Context, Status, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
-use crate::primitives::partition::{
-    BlockParts, Layout, PLACES_OF, PLACES_OF_OVERFLOW, cursor,
-};
+use crate::primitives::partition::{BlockParts, Layout, PLACES_OF, PLACES_OF_OVERFLOW, cursor};
 use crate::program::{HostAction, Task, When};
 use crate::table::stored::StoredColumn;
 

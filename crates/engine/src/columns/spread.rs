@@ -1,0 +1,88 @@
+//! How the values of a column are spread over its rows, by a sample: whether there are many, and equal ones far from each other. Then
+//! an aggregation by them meets groups in an order that no cache helps with.
+
+/// Values of a chunk that are looked at, at most.
+const OF_CHUNK: usize = 32;
+/// Values of a column that are looked at, at most.
+const OF_COLUMN: usize = 1 << 16;
+/// Rows of a column, and values of it, from which on it is of interest.
+const LEAST: u64 = 1 << 18;
+/// The share of the range that neighbours in the sample are apart at least, on average, where values are scattered. It would be
+/// a third for values in no order at all.
+const APART: f64 = 1.0 / 16.0;
+
+/// A sample of a chunk's values: some of them in order, by their lower 64 bits.
+pub(super) fn sample<T: Copy>(values: &[T], low: impl Fn(T) -> i64) -> Vec<i64> {
+    let step = values.len().div_ceil(OF_CHUNK).max(1);
+    values.iter().step_by(step).map(|value| low(*value)).collect()
+}
+
+/// About how many values a column of `rows` rows has, by samples of its chunks in order, where these are many and scattered.
+/// Rounded to a power of two: data that is read again should not be taken for another because of the sample.
+pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64) -> Option<u64> {
+    if rows < LEAST {
+        return None;
+    }
+    let all: Vec<i64> = samples.flatten().copied().collect();
+    let step = all.len().div_ceil(OF_COLUMN).max(1);
+    let mut sample: Vec<i64> = all.into_iter().step_by(step).collect();
+    let (least, greatest) = (*sample.iter().min()?, *sample.iter().max()?);
+    let range = greatest.abs_diff(least) as f64;
+    let distances: f64 = sample.windows(2).map(|pair| pair[0].abs_diff(pair[1]) as f64).sum();
+    if distances < range * APART * sample.len() as f64 {
+        return None;
+    }
+    let looked_at = sample.len() as u64;
+    sample.sort_unstable();
+    sample.dedup();
+    let values = distinct(looked_at, sample.len() as u64, rows);
+    (values >= LEAST).then(|| values.next_power_of_two())
+}
+
+/// About how many values there are where `seen` different ones are among `looked_at`, each as often as any other: of so many,
+/// `values * (1 - e^(-looked_at / values))` are expected to be seen.
+fn distinct(looked_at: u64, seen: u64, rows: u64) -> u64 {
+    let expected = |values: f64| values * -(-(looked_at as f64) / values).exp_m1();
+    let (mut low, mut high) = (seen as f64, rows as f64);
+    if high <= low || expected(high) <= seen as f64 {
+        return rows;
+    }
+    for _ in 0..64 {
+        let middle = f64::midpoint(low, high);
+        if expected(middle) < seen as f64 { low = middle } else { high = middle }
+    }
+    high as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The estimate for `rows` values by number, in chunks of 8192.
+    fn estimate(rows: u64, value: impl Fn(u64) -> i64) -> Option<u64> {
+        let values: Vec<i64> = (0..rows).map(value).collect();
+        let samples: Vec<Vec<i64>> = values.chunks(8192).map(|chunk| sample(chunk, |value| value)).collect();
+        scattered(samples.iter().map(Vec::as_slice), rows)
+    }
+
+    /// Numbers without a pattern.
+    fn mixed(number: u64) -> u64 {
+        let mixed = (number ^ (number >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 8
+    }
+
+    #[test]
+    fn many_scattered_values_are_counted() {
+        assert_eq!(estimate(2_000_000, |row| (mixed(row) % 700_000) as i64 * 7919), Some(1 << 20));
+        assert_eq!(estimate(2_000_000, |row| mixed(row) as i64), Some(1 << 21));
+    }
+
+    #[test]
+    fn few_values_and_values_in_order_are_not() {
+        assert_eq!(estimate(2_000_000, |row| (mixed(row) % 10_000) as i64 * 7919), None);
+        assert_eq!(estimate(2_000_000, |row| (row / 4) as i64), None);
+        assert_eq!(estimate(1_000, |row| mixed(row) as i64), None);
+        assert_eq!(estimate(2_000_000, |_| 7), None);
+        assert_eq!(scattered([].into_iter(), 2_000_000), None);
+    }
+}
