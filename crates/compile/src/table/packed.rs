@@ -137,7 +137,13 @@ mod tests {
     use crate::types::Range;
 
     fn integer(min: i128, max: i128, nullable: bool) -> ColumnInfo {
-        ColumnInfo { data_type: DataType::Int64, nullable, range: Some(Range { min, max }), dictionary: None }
+        ColumnInfo {
+            data_type: DataType::Int64,
+            nullable,
+            range: Some(Range { min, max }),
+            dictionary: None,
+            scattered: None,
+        }
     }
 
     fn places(columns: &[ColumnInfo]) -> Option<Vec<(u32, u32)>> {

@@ -52,6 +52,8 @@ pub struct PartStore {
     rows: usize,
     /// State of one byte a place, in the class of the columns. On a CPU the first ones tell of each chunk how many rows it has.
     fills: usize,
+    /// Whether these are told.
+    has_chunks: bool,
 }
 
 /// Bytes of a table of groups from which on parts pay, and that a part of it should have at most: on a GPU, and on a CPU.
@@ -120,6 +122,7 @@ impl PartStore {
             end: states.counter("part_end"),
             rows: states.counter("part_rows"),
             fills: states.state("chunk_rows", 1, class),
+            has_chunks: shape.is_serial(),
         })
     }
 

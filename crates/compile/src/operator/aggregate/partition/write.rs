@@ -38,7 +38,8 @@ impl fmt::Display for IntoParts {
 impl Sink for IntoParts {
     fn needs(&self) -> Needs {
         let store = &*self.store;
-        let zeroed = vec![store.cursors, store.wanted, store.end, store.rows, store.fills];
+        let mut zeroed = vec![store.cursors, store.wanted, store.end, store.rows];
+        zeroed.extend(store.has_chunks.then_some(store.fills));
         let around = HostAction::each(When::OnGrow, vec![store.class], Task::Grow);
         Needs { zeroed, produced: Some(store.rows), around }
     }
