@@ -56,9 +56,10 @@ pub struct PartStore {
     has_chunks: bool,
 }
 
-/// Bytes of a table of groups from which on parts pay, and that a part of it should have at most: on a GPU, and on a CPU.
-const LEAST_AND_PART: (u64, u64) = (128 << 20, 16 << 20);
-const LEAST_AND_PART_OF_CPU: (u64, u64) = (16 << 20, 4 << 20);
+/// Bytes of a table of groups from which on parts pay, and that a part of it should have at most: on a GPU, and on a CPU. It is not
+/// measured yet from which on they pay.
+const LEAST_AND_PART: (u64, u64) = (u64::MAX, 16 << 20);
+const LEAST_AND_PART_OF_CPU: (u64, u64) = (u64::MAX, 4 << 20);
 /// Rows of a group, on average, from which on parts pay.
 const ROWS_A_GROUP: u64 = 2;
 
@@ -167,7 +168,7 @@ pub(crate) fn rule(
     let bytes = groups.saturating_mul(16 * (2 + aggregates as u64));
     let (least, part) = if shape.is_serial() { LEAST_AND_PART_OF_CPU } else { LEAST_AND_PART };
     match () {
-        () if bytes < least => (GroupParts(1), "the groups fit a cache"),
+        () if bytes < least => (GroupParts(1), "the groups are few enough for a cache, or not yet measured"),
         () if rows < groups.saturating_mul(ROWS_A_GROUP) => (GroupParts(1), "few rows a group"),
         () if bytes / 64 <= part => (GroupParts(64), "a part's groups fit a cache"),
         () => (GroupParts(256), "a part's groups fit a cache"),
