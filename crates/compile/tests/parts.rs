@@ -69,7 +69,8 @@ fn grouped(groups: i128, keys: &[usize]) -> (Plan, ScanInfo) {
 fn compile(query: &(Plan, ScanInfo), target: &Target, forced: &Forced) -> Program {
     let duplicates = BTreeSet::new();
     let choices = Choices { forced, ..Choices::new(MicroModel::Resolution, &duplicates) };
-    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices).expect("the plan compiles")
+    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices)
+        .expect("the plan compiles")
 }
 
 fn parts(program: &Program) -> (&'static str, String) {
