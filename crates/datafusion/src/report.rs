@@ -159,7 +159,7 @@ pub(crate) fn run_lines(run: &Run, planning: Option<Split>) -> Vec<String> {
              bandwidth={:.2} GB/s, launches={}",
             p.name,
             p.rows_in,
-            p.rows_out,
+            p.rows_out.map_or("?".to_string(), |rows| rows.to_string()),
             time(p.compile_ns),
             time(p.run_ns),
             bytes(p.bytes_read),

@@ -166,8 +166,8 @@ pub struct PipelineMetrics {
     pub name: String,
     /// Rows of its source.
     pub rows_in: u64,
-    /// Rows or groups that it produced.
-    pub rows_out: u64,
+    /// Rows or groups that it produced; `None` where nothing counts them.
+    pub rows_out: Option<u64>,
     /// Time to compile its kernel in nanoseconds; 0 where it was cached.
     pub compile_ns: u64,
     /// Time of its launches in nanoseconds.

@@ -44,16 +44,20 @@ pub fn ranges(columns: &[Bounded<'_>], rows: u64, most: usize) -> Vec<Rows<u64>>
     merged
 }
 
-/// The rows of the zones that have values within bounds.
+/// The rows of the zones that have values within bounds. There are thousands of zones, and mostly all of them have: those that lie
+/// side by side are one range, so that no more is made of them than is left out.
 fn meeting(zones: &[Zone], bounds: Option<Range>) -> Vec<Rows<u64>> {
     let Some(bounds) = bounds else { return Vec::new() };
     let mut row = 0;
-    let mut meeting = Vec::new();
+    let mut meeting: Vec<Rows<u64>> = Vec::new();
     for zone in zones {
         let start = row;
         row += zone.rows;
         if zone.range.is_some_and(|range| range.min <= bounds.max && bounds.min <= range.max) {
-            meeting.push(start..row);
+            match meeting.last_mut() {
+                Some(last) if last.end == start => last.end = row,
+                _ => meeting.push(start..row),
+            }
         }
     }
     meeting

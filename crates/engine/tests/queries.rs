@@ -211,6 +211,6 @@ fn a_second_run_compiles_nothing() {
     assert_eq!(first.batch.num_rows(), 100);
     assert_eq!(
         first.metrics.pipelines.iter().map(|pipeline| pipeline.rows_out).collect::<Vec<_>>(),
-        [100, 100]
+        [Some(100), Some(100)]
     );
 }

@@ -292,7 +292,7 @@ fn a_result_larger_than_its_memory_leaves_in_blocks() {
             let (got, outcome) = stream(&engine, &query, in_blocks(held_bytes));
             let metrics = outcome.expect("an answer");
             assert!(metrics.pipelines.iter().any(|pipeline| pipeline.blocks > 1), "{:?}", metrics.pipelines);
-            assert_eq!(metrics.pipelines.last().map(|pipeline| pipeline.rows_out), Some(rows as u64));
+            assert_eq!(metrics.pipelines.last().and_then(|pipeline| pipeline.rows_out), Some(rows as u64));
             assert!(got.iter().all(|batch| batch.num_rows() <= 1000));
             assert_eq!(rows_of(&got, true), expected, "{held_bytes}");
         }

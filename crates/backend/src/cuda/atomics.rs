@@ -1,7 +1,12 @@
 //! Atomics. CUDA's overloads cover `int`, `unsigned`, `unsigned long long` and the floats; `i64` goes through its bits,
 //! but for minimum and maximum, where the sign matters and CUDA has `long long`.
+//!
+//! Multiprocessors add 32 bits in shared memory with an instruction, and 64 bits with a loop of compare-and-swaps, which goes round
+//! as often as threads meet. A sum of 64 bits whose old value nobody asks for is added half by half ([`Helpers::add_shared`]).
+//!
+//! [`Helpers::add_shared`]: super::helpers::Helpers::add_shared
 
-use kelpie_kir::{AtomicOp, Handle, Pointee, Scalar, Scope, Type, Value};
+use kelpie_kir::{AtomicOp, Handle, Pointee, Scalar, Scope, Space, Type, Value};
 
 use super::function::FunctionPrinter;
 use super::types;
@@ -24,6 +29,12 @@ impl FunctionPrinter<'_> {
             AtomicOp::Exchange => "atomicExch",
             AtomicOp::CompareExchange(_) => "atomicCAS",
         };
+        let used = result.is_some_and(|result| self.uses[result.index()] > 0);
+        if matches!(op, AtomicOp::Add) && !used && self.is_shared_word(pointer) {
+            let name = self.helpers.add_shared();
+            let code = format!("{name}((u64*){}, u64({}))", self.operand(pointer), self.text(value));
+            return self.effect(None, &code);
+        }
         let suffix = match scope {
             Scope::Block => "_block",
             Scope::Device => "",
@@ -41,9 +52,14 @@ impl FunctionPrinter<'_> {
         }
         arguments.push(bits(self.text(value)));
         let call = format!("::{name}{suffix}({})", arguments.join(", "));
-        let used = result.is_some_and(|result| self.uses[result.index()] > 0);
         let code = if through_bits && used { format!("i64({call})") } else { call };
         self.effect(result, &code);
+    }
+
+    /// Whether a pointer is to 64 bits of an integer in shared memory.
+    fn is_shared_word(&self, pointer: Handle<Value>) -> bool {
+        let word = |pointee| matches!(pointee, Pointee::Scalar(Scalar::U64 | Scalar::I64));
+        matches!(self.ty(pointer), Type::Ptr(Space::Shared, pointee) if word(pointee))
     }
 
     /// Prints a relaxed read: PTX defines a volatile load as a relaxed one of system scope.

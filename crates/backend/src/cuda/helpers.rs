@@ -105,6 +105,11 @@ impl Helpers {
         self.add(format!("kelpie_i128_to_{ty}"), format!("{ty} NAME(i128 x)"), &body)
     }
 
+    /// Adds to 64 bits in shared memory, half by half. Whoever reads the word meanwhile may miss a carry.
+    pub fn add_shared(&mut self) -> String {
+        self.add("kelpie_add_shared".into(), "void NAME(u64* word, u64 value)".into(), ADD_SHARED)
+    }
+
     /// Eight bytes at any address.
     pub fn load_bytes(&mut self) -> String {
         self.add("kelpie_load_bytes".into(), "u64 NAME(const u8* pointer)".into(), LOAD_BYTES)
@@ -159,6 +164,14 @@ const u64* words = (const u64*)(address & ~u64(7));
 const u32 shift = u32(address & 7) * 8;
 if (shift == 0) return words[0];
 return (words[0] >> shift) | (words[1] << (64 - shift));";
+
+/// The old lower half tells whether this addition carries, whoever is between: the sum of all carries is right.
+const ADD_SHARED: &str = "\
+u32* halves = (u32*)word;
+const u32 low = u32(value);
+u32 high = u32(value >> 32);
+if (low != 0) high += u32(::atomicAdd_block(halves, low) > 0xffffffffu - low);
+if (high != 0) ::atomicAdd_block(halves + 1, high);";
 
 const LOAD_I128: &str = "\
 const ulonglong2 halves = ::__ldg((const ulonglong2*)pointer);

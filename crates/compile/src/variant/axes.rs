@@ -264,6 +264,12 @@ numbers!(
 );
 
 numbers!(
+    /// Copies of a block's table of direct-addressed groups: `operator/aggregate/direct`.
+    TableCopies, "table_copies", Plan, "copies of a block's table of groups, which its threads share out",
+    [1 = "1", 2 = "2", 4 = "4", 8 = "8", 16 = "16", 32 = "32"]
+);
+
+numbers!(
     /// Groups of which a block keeps sums in its own memory: `operator/aggregate/near`.
     NearGroups, "near_groups", Plan, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
     [0 = "0", 256 = "256", 1024 = "1024", 4096 = "4096"]
@@ -314,6 +320,7 @@ axis!(
 pub const ALL: &[Axis] = &[
     GroupForm::AXIS,
     Placement::AXIS,
+    TableCopies::AXIS,
     SingleSum::AXIS,
     SegmentSum::AXIS,
     NearGroups::AXIS,

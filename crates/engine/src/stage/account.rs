@@ -41,12 +41,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Rows that a pipeline has made; one where nothing counts them.
-    pub fn rows_out(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
-        let Some(counter) = pipeline.produced else { return Ok(1) };
+    /// Rows that a pipeline has made. Where nothing counts them it is one if there is room for one.
+    pub fn rows_out(&self, pipeline: &CompiledPipeline) -> Result<Option<u64>, EngineError> {
+        let Some(counter) = pipeline.produced else {
+            let most = pipeline.cleared().map(|state| self.store.capacity_of(state)).max();
+            return Ok((most.unwrap_or(1) <= 1).then_some(1));
+        };
         let is_result = counter == self.prepared.program.output.count;
         let drained = if is_result { self.drained.rows } else { 0 };
-        Ok(self.store.glance(counter)? + drained)
+        Ok(Some(self.store.glance(counter)? + drained))
     }
 }
 

@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
                 _ => {
                     for (pipeline, report) in group.iter().zip(&mut reports) {
                         self.account(pipeline, report)?;
-                        self.counted.extend(pipeline.produced.map(|state| (state, report.rows_out)));
+                        self.counted.extend(pipeline.produced.zip(report.rows_out));
                     }
                     return Ok((reports, None));
                 }

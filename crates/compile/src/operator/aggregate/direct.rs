@@ -1,13 +1,14 @@
 //! Direct-addressed groups: the keys' ranges are dense, so the group's slot is computed, not looked up. C2 updates the
 //! device's table; C3 a table in shared memory, merged at the end: one a thread where it is small enough (a CPU: the
-//! worker's own), so that no two threads ever meet in a cell, else one a block.
+//! worker's own), so that no two threads ever meet in a cell, else one a block, or some copies of it where there are few groups:
+//! neighbouring threads add to different ones.
 
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope, Type};
 
-use super::cells::{CellOp, combine_memory, is_used, read_cell};
+use super::cells::{CellOp, combine_memory, combine_registers, is_used, read_cell};
 use super::domain::DenseKey;
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::threads::{ThreadCells, ThreadTables, clear, for_each};
@@ -21,12 +22,15 @@ use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
-use crate::variant::axes::Placement;
+use crate::variant::Variant;
+use crate::variant::axes::{Placement, TableCopies};
 
 /// Most bytes of a worker's own table on a CPU: it should stay in the second-level cache.
 const WORKER_TABLE_BYTES: u64 = 256 << 10;
 /// Most bytes of a SIMT block's table or tables: two blocks should fit a multiprocessor of an NVIDIA GPU.
 const BLOCK_TABLES_BYTES: u64 = 100 << 10;
+/// Most bytes of the copies of a block's table: as many blocks as ever fit a multiprocessor should.
+const COPIES_BYTES: u64 = 16 << 10;
 
 /// Direct-addressed groups.
 #[derive(Debug, Clone)]
@@ -35,8 +39,9 @@ pub struct DirectTable {
     slots: u64,
     class: usize,
     state: usize,
-    /// State that counts the groups.
-    count: usize,
+    /// State that counts the groups, where it costs little: a GPU's threads that add to the device's table would have to wait for what
+    /// was there before each row.
+    count: Option<usize>,
     /// The cell that counts a group's rows.
     present: usize,
     place: CellMemory,
@@ -49,8 +54,8 @@ pub struct DirectTable {
 enum CellMemory {
     /// In the device's table.
     Device,
-    /// In a table of the block (a CPU: of the worker).
-    Block,
+    /// In a table of the block (a CPU: of the worker), of which there are so many copies.
+    Block(u32),
     /// In a table of the thread.
     Threads,
 }
@@ -59,7 +64,8 @@ impl fmt::Display for DirectTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match &self.place {
             CellMemory::Device => "",
-            CellMemory::Block => ", in blocks",
+            CellMemory::Block(1) => ", in blocks",
+            CellMemory::Block(_) => ", in copies of blocks",
             CellMemory::Threads => ", in threads",
         };
         write!(f, "direct, {} slots{place}", self.slots)
@@ -110,11 +116,36 @@ impl DirectTable {
         })?;
         let place = match chosen {
             Placement::Thread => CellMemory::Threads,
-            Placement::Block => CellMemory::Block,
+            Placement::Block => CellMemory::Block(Self::copies(cells, slots, input, (shape, is_simt))?),
             Placement::Global => CellMemory::Device,
         };
-        let count = states.counter("group_count");
+        let counts = !is_simt || chosen != Placement::Global;
+        let count = counts.then(|| states.counter("group_count"));
         Ok(DirectTable { keys, slots, class, state, count, present, place, row_bound })
+    }
+
+    /// How many copies of a block's table there are.
+    fn copies(
+        cells: &Cells,
+        slots: u64,
+        input: &Input<'_>,
+        (shape, is_simt): (&LaunchShape, bool),
+    ) -> Result<u32, Unsupported> {
+        let bytes =
+            |copies: TableCopies| (slots + 1) * copies.0 * u64::from(stride(cells, copies.0 as u32)) * 8;
+        let lacks = |copies: TableCopies| match copies.0 {
+            1 => Ok(()),
+            _ if !is_simt => Err("a CPU's worker is one thread".to_string()),
+            threads if threads > shape.block_threads.into() => Err("a block has fewer threads".into()),
+            _ => tables_fit(bytes(copies), shape),
+        };
+        let fitting = TableCopies::ALL.iter().copied();
+        let fitting = fitting.filter(|copies| bytes(*copies) <= COPIES_BYTES && lacks(*copies).is_ok());
+        let rule = match fitting.max_by_key(|copies| copies.0) {
+            Some(copies) if copies.0 > 1 => (copies, "threads of a warp would meet in few groups"),
+            _ => (TableCopies(1), "threads seldom meet in a group, or a worker is one"),
+        };
+        Ok(input.site.choose(rule, lacks)?.0 as u32)
     }
 
     /// The slot of the current row, and the flag that its contributions still need: a local table has a slot for dead
@@ -138,15 +169,14 @@ impl DirectTable {
     /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table. Whoever adds a group's
     /// first row counts the group.
     fn add(&self, cx: &mut Context<'_>, index: usize, op: CellOp, pointer: V, value: &[V]) {
-        let &[rows] = value else { return combine_memory(cx, op, pointer, value, Scope::Device) };
-        if index != self.present {
+        let (&[rows], Some(count), true) = (value, self.count, index == self.present) else {
             return combine_memory(cx, op, pointer, value, Scope::Device);
-        }
+        };
         let old = cx.builder.atomic(AtomicOp::Add, pointer, rows, Scope::Device);
         let zero = cx.builder.u64(0);
         let first = cx.builder.eq(old, zero);
         cx.begin_if(first);
-        let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(self.count));
+        let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(count));
         let one = cx.builder.u64(1);
         cx.builder.atomic_discard(AtomicOp::Add, count, one, Scope::Device);
         cx.end();
@@ -200,11 +230,11 @@ impl GroupTable for DirectTable {
     }
 
     fn zeroed(&self) -> Vec<usize> {
-        vec![self.state, self.count]
+        [self.state].into_iter().chain(self.count).collect()
     }
 
     fn count(&self) -> Option<usize> {
-        Some(self.count)
+        self.count
     }
 
     fn row_bound(&self) -> u64 {
@@ -246,11 +276,11 @@ impl GroupTable for DirectTable {
                 let tables = ThreadTables::plan(self.slots + 1, cells, thread_rows, &cx.shape);
                 Local::Threads(tables.begin(cx))
             }
-            CellMemory::Block => {
-                let words = (self.slots as u32 + 1) * cells.words();
+            CellMemory::Block(copies) => {
+                let words = (self.slots as u32 + 1) * copies * stride(cells, *copies);
                 let table = cx.builder.shared("local_groups", Pointee::Scalar(Scalar::U64), words);
                 clear(cx, table, Scalar::U64, words);
-                Local::Block(table)
+                Local::Block(BlockTable { table, copies: *copies })
             }
         };
         if self.is_local() {
@@ -310,9 +340,83 @@ struct DirectEmitter<'s> {
 /// Where a kernel adds up what goes into the device's table at the end.
 enum Local {
     None,
-    /// The block's table.
-    Block(V),
+    Block(BlockTable),
     Threads(ThreadCells),
+}
+
+/// The block's table: the copies of a group lie side by side.
+#[derive(Debug, Clone, Copy)]
+struct BlockTable {
+    table: V,
+    copies: u32,
+}
+
+/// Words from one copy of a group to the next: an odd number, so that neighbouring threads use different banks.
+fn stride(cells: &Cells, copies: u32) -> u32 {
+    if copies > 1 { cells.words() | 1 } else { cells.words() }
+}
+
+impl BlockTable {
+    /// The first word of a group in a copy (`i64`), where there are several.
+    fn group(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, copy: Option<V>) -> V {
+        let b = &mut *cx.builder;
+        let index = match copy {
+            Some(copy) => {
+                let copies = b.i64(i64::from(self.copies));
+                let index = b.mul(slot, copies);
+                b.add(index, copy)
+            }
+            None => slot,
+        };
+        let stride = b.i64(i64::from(stride(cells, self.copies)));
+        let index = b.mul(index, stride);
+        b.offset(self.table, index)
+    }
+
+    /// The copy of this thread, `i64`.
+    fn own_copy(&self, cx: &mut Context<'_>) -> Option<V> {
+        (self.copies > 1).then(|| {
+            let b = &mut *cx.builder;
+            let thread = b.builtin(Builtin::ThreadId);
+            let mask = b.u32(self.copies - 1);
+            let copy = b.and(thread, mask);
+            b.convert(copy, Scalar::I64)
+        })
+    }
+
+    /// A group of this thread's copy.
+    fn own(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> V {
+        let copy = self.own_copy(cx);
+        self.group(cx, cells, slot, copy)
+    }
+
+    /// What all copies of a cell hold together.
+    fn total(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<Vec<V>> {
+        let cell = cells.cells.get(index)?;
+        if self.copies == 1 {
+            let base = self.group(cx, cells, slot, None);
+            let pointer = word_pointer(cx, base, cell.word);
+            return Some(read_cell(cx, cell.op, pointer));
+        }
+        let nothing = cell.op.nothing(cx);
+        let total: Vec<_> = nothing.iter().map(|zero| cx.builder.var_of("total", *zero)).collect();
+        let first = cx.builder.i64(0);
+        let copy = cx.builder.var_of("copy", first);
+        cx.begin_loop();
+        let current = cx.builder.read(copy);
+        let end = cx.builder.i64(i64::from(self.copies));
+        let done = cx.builder.ge(current, end);
+        cx.builder.break_if(done);
+        let base = self.group(cx, cells, slot, Some(current));
+        let pointer = word_pointer(cx, base, cell.word);
+        let value = read_cell(cx, cell.op, pointer);
+        combine_registers(cx, cell.op, &total, &value);
+        let one = cx.builder.i64(1);
+        let next = cx.builder.add(current, one);
+        cx.builder.assign(copy, next);
+        cx.end();
+        Some(total.iter().map(|part| cx.builder.read(*part)).collect())
+    }
 }
 
 impl GroupEmitter for DirectEmitter<'_> {
@@ -336,7 +440,7 @@ impl GroupEmitter for DirectEmitter<'_> {
                 }
             }
             Local::Block(table) => {
-                let base = self.local_group(cx, *table, slot);
+                let base = table.own(cx, self.cells, slot);
                 update_group(cx, self.cells, base, values, Scope::Block);
             }
             Local::None => {
@@ -353,7 +457,7 @@ impl GroupEmitter for DirectEmitter<'_> {
         let (cell, slot) = (self.cells.cells.get(index)?, slot?);
         let (base, scope) = match &self.local {
             Local::Threads(tables) => return tables.own(cx, slot, cell.op, index)?.first().copied(),
-            Local::Block(table) => (self.local_group(cx, *table, slot), Scope::Block),
+            Local::Block(table) => (table.own(cx, self.cells, slot), Scope::Block),
             Local::None => (self.table.words(cx, self.cells, slot), Scope::Device),
         };
         let pointer = word_pointer(cx, base, cell.word);
@@ -393,23 +497,14 @@ impl GroupEmitter for DirectEmitter<'_> {
 }
 
 impl DirectEmitter<'_> {
-    /// The first word of a group in the block's table.
-    fn local_group(&self, cx: &mut Context<'_>, table: V, slot: V) -> V {
-        let stride = cx.builder.i64(i64::from(self.cells.words()));
-        let index = cx.builder.mul(slot, stride);
-        cx.builder.offset(table, index)
-    }
-
     /// A cell's total over the block's tables, as a contribution.
     fn local_cell(&self, cx: &mut Context<'_>, slot: V, index: usize) -> Option<Vec<V>> {
         let cell = self.cells.cells.get(index)?;
-        let base = match &self.local {
-            Local::None => return None,
-            Local::Threads(tables) => return Some(tables.total(cx, slot, cell.op, index)),
-            Local::Block(table) => self.local_group(cx, *table, slot),
-        };
-        let pointer = word_pointer(cx, base, cell.word);
-        Some(read_cell(cx, cell.op, pointer))
+        match &self.local {
+            Local::None => None,
+            Local::Threads(tables) => Some(tables.total(cx, slot, cell.op, index)),
+            Local::Block(table) => table.total(cx, self.cells, slot, index),
+        }
     }
 }
 
