@@ -52,7 +52,7 @@ const BATCHES_IN_FLIGHT: usize = 4;
 pub struct KelpieExec {
     /// What it replaces: shown by EXPLAIN, and run where the data needs DataFusion's own operators.
     original: Arc<dyn ExecutionPlan>,
-    translated: Translated,
+    translated: Arc<Translated>,
     engine: Arc<Engine>,
     properties: Arc<PlanProperties>,
     /// Levels of EXPLAIN's tree above, so that the lines below the first are indented like it.
@@ -111,7 +111,7 @@ impl KelpieExec {
         .with_scheduling_type(SchedulingType::Cooperative);
         KelpieExec {
             original,
-            translated,
+            translated: Arc::new(translated),
             engine,
             properties: Arc::new(properties),
             depth,
@@ -200,7 +200,7 @@ impl KelpieExec {
     fn copy(&self) -> KelpieExec {
         KelpieExec {
             original: Arc::clone(&self.original),
-            translated: self.translated.clone(),
+            translated: Arc::clone(&self.translated),
             engine: Arc::clone(&self.engine),
             properties: Arc::clone(&self.properties),
             depth: self.depth,

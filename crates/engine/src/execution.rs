@@ -346,10 +346,11 @@ impl Execution<'_> {
         out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
         let infos = stage::describe(loaded);
-        let data = self.data(plan, &infos);
+        let stage = identity::stage(plan, &infos);
+        let data = self.data(plan, &infos, stage);
         loop {
             let duplicates = self.engine.broken.lock().get(&data).cloned().unwrap_or_default();
-            let prepared = self.prepare(plan, &infos, &duplicates, movement.initial_bytes)?;
+            let prepared = self.prepare((plan, stage), &infos, &duplicates, movement.initial_bytes)?;
             let compile_ns = self.compile(&prepared)?;
             if let Some((stage, out)) = &mut self.explain {
                 describe(&prepared, *stage, &self.device, out)?;
@@ -376,27 +377,26 @@ impl Execution<'_> {
     }
 
     /// What a stage runs over: whether keys are unique is the data's, however it is computed. Known plans are hashed once.
-    fn data(&self, plan: &Plan, infos: &[ScanInfo]) -> Digest {
-        let exact = Digest::of(&(plan, infos));
-        if let Some(data) = self.engine.data.lock().get(&exact) {
+    fn data(&self, plan: &Plan, infos: &[ScanInfo], stage: Digest) -> Digest {
+        if let Some(data) = self.engine.data.lock().get(&stage) {
             return *data;
         }
         let data = identity::data(plan, infos);
-        self.engine.remember_data(exact, data);
+        self.engine.remember_data(stage, data);
         data
     }
 
     /// The program of a stage; its kernels may not be compiled yet.
     fn prepare(
         &mut self,
-        plan: &Plan,
+        (plan, stage): (&Plan, Digest),
         infos: &[ScanInfo],
         duplicates: &BTreeSet<usize>,
         direct_bytes: Option<u64>,
     ) -> Result<Arc<Prepared>, EngineError> {
         let start = Instant::now();
         let device = self.device.name();
-        let base = identity::program(plan, infos, &device, &self.options, direct_bytes, duplicates);
+        let base = identity::program(stage, &device, &self.options, direct_bytes, duplicates);
         let key = Digest::of(&(base, &self.options.variants));
         let found = match self.engine.known(key) {
             Some(prepared) => prepared,
@@ -415,8 +415,8 @@ impl Execution<'_> {
                 };
                 let program = pipeline::compile_with(plan, infos, target, &choices)?;
                 let variants = (&self.engine.variants, base);
-                let plan = plan.without_constants();
-                let alike = identity::program(&plan, infos, &device, &self.options, direct_bytes, duplicates);
+                let data = identity::data(plan, infos);
+                let alike = identity::program(data, &device, &self.options, direct_bytes, duplicates);
                 let sizes = self.engine.sizes_of(Digest::of(&(alike, forced)));
                 let prepared = stage::prepare(program, &self.device, host_sort_rows, variants, sizes)?;
                 let prepared = Arc::new(prepared);
@@ -435,7 +435,9 @@ impl Execution<'_> {
     pub(crate) fn prepare_stage(&mut self, plan: &Plan) -> Result<(), EngineError> {
         let movement = self.least_effort.movement(&self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
-        self.prepare(plan, &stage::describe(&loaded), &BTreeSet::new(), movement.initial_bytes)?;
+        let infos = stage::describe(&loaded);
+        let stage = identity::stage(plan, &infos);
+        self.prepare((plan, stage), &infos, &BTreeSet::new(), movement.initial_bytes)?;
         Ok(())
     }
 

@@ -51,9 +51,14 @@ impl Hasher for Twice {
     }
 }
 
+/// A stage: its plan, and its columns.
+pub(crate) fn stage(plan: &Plan, infos: &[ScanInfo]) -> Digest {
+    Digest::of(&(plan, infos))
+}
+
 /// What a stage runs over: its plan without constants, and its columns.
 pub(crate) fn data(plan: &Plan, infos: &[ScanInfo]) -> Digest {
-    Digest::of(&(plan.without_constants(), infos))
+    stage(&plan.without_constants(), infos)
 }
 
 /// What a stage's need of memory depends on.
@@ -61,10 +66,9 @@ pub(crate) fn effort(plan: &Plan, device: (&str, u64), model: MacroModel) -> Dig
     Digest::of(&(plan.without_constants(), device, model))
 }
 
-/// A program before its variants are chosen: everything that its code and its arguments follow from but what is forced.
+/// A program of a stage before its variants are chosen: everything that its code and its arguments follow from but what is forced.
 pub(crate) fn program(
-    plan: &Plan,
-    infos: &[ScanInfo],
+    stage: Digest,
     device: &str,
     options: &QueryOptions,
     direct_bytes: Option<u64>,
@@ -72,7 +76,7 @@ pub(crate) fn program(
 ) -> Digest {
     let QueryOptions { micro_model, resolution, host_sort_rows, meter, shape, .. } = options;
     let choices = (micro_model, resolution, host_sort_rows, shape, direct_bytes, duplicates);
-    Digest::of(&(plan, infos, device, meter, choices))
+    Digest::of(&(stage, device, meter, choices))
 }
 
 /// What pipeline `index` of a program has of the program's genome: what was chosen for operators, whose state its kernels
