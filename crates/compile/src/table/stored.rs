@@ -1,9 +1,9 @@
-//! A column of values beside the slots of a table or the rows of a store.
+//! A column of values beside the slots of a table or the rows of a store: in arrays of its own, or in records with others.
 
 use std::collections::BTreeSet;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Pointee, Scalar, Space, Type};
+use kelpie_kir::{BinaryOp, Pointee, Scalar, Space, Type};
 
 use crate::context::register_type;
 use crate::context::{Argument, Case, Context, DictionaryCode, Lowered, Repr, Text, Unsupported};
@@ -19,23 +19,68 @@ use crate::types::{DataType, Range};
 pub struct StoredColumn {
     info: ColumnInfo,
     form: StoredForm,
-    /// State of one byte a place: 1 = not NULL.
+    /// Part of one byte a place: 1 = not NULL.
     validity: Option<usize>,
     /// A key: -0.0 is stored as 0.0.
     is_key: bool,
+    memory: Memory,
 }
 
-/// How the values are stored. Text is stored by address: what it points to outlives the stage.
+/// How the values are stored, and the numbers of their parts. Text is stored by address: what it points to outlives the stage.
 #[derive(Debug, Clone, Copy)]
 enum StoredForm {
     /// Always NULL: nothing is stored.
     Null,
     /// A scalar as narrow as the range allows.
-    Scalar { scalar: Scalar, state: usize },
+    Scalar { scalar: Scalar, part: usize },
     /// The address and the length of a text.
     Text { addresses: usize, lengths: usize },
     /// The code of a dictionary's entry.
-    Code { scalar: Scalar, state: usize },
+    Code { scalar: Scalar, part: usize },
+}
+
+/// Where the parts of a column are.
+#[derive(Debug, Clone, Copy)]
+enum Memory {
+    /// Each is an array: its number is that of its state.
+    States,
+    /// In records of so many words in a state: a part's number is its distance from the record's beginning, in bytes.
+    Records { state: usize, words: u32 },
+    /// The same in memory that begins at a pointer to `u64`.
+    Own { base: V, words: u32 },
+}
+
+/// The layout of records, while it is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecordLayout {
+    bytes: u32,
+    /// Bytes of the widest part: a GPU reads a value only where its size divides the address.
+    widest: u32,
+}
+
+impl RecordLayout {
+    /// Records that begin with so many words of something else.
+    pub fn behind(words: u32) -> RecordLayout {
+        RecordLayout { bytes: 8 * words, widest: 8 }
+    }
+
+    /// A place for a part of so many bytes, which are a power of two.
+    fn take(&mut self, bytes: u32) -> usize {
+        let place = self.bytes.next_multiple_of(bytes);
+        self.bytes = place + bytes;
+        self.widest = self.widest.max(bytes);
+        place as usize
+    }
+
+    /// Words of a record so far.
+    pub fn words(self) -> u32 {
+        self.bytes.div_ceil(8)
+    }
+
+    /// Words from one record to the next, where so many more are behind what is laid out.
+    pub fn stride(self, more: u32) -> u32 {
+        (self.words() + more).next_multiple_of(self.widest.div_ceil(8).max(1))
+    }
 }
 
 impl StoredColumn {
@@ -45,7 +90,7 @@ impl StoredColumn {
         class: usize,
         states: &mut States,
     ) -> Result<StoredColumn, Unsupported> {
-        StoredColumn::declare(info, false, class, states)
+        StoredColumn::declare(info, false, &mut |name, bytes| states.state(name, bytes, class))
     }
 
     /// Declares the states of a column of keys: -0.0 is the same key as 0.0.
@@ -54,34 +99,52 @@ impl StoredColumn {
         class: usize,
         states: &mut States,
     ) -> Result<StoredColumn, Unsupported> {
-        StoredColumn::declare(info, true, class, states)
+        StoredColumn::declare(info, true, &mut |name, bytes| states.state(name, bytes, class))
     }
 
+    /// A column in records, which [`StoredColumn::in_records`] or [`StoredColumn::at`] says where they are.
+    pub(crate) fn plan_record(
+        info: &ColumnInfo,
+        is_key: bool,
+        layout: &mut RecordLayout,
+    ) -> Result<StoredColumn, Unsupported> {
+        StoredColumn::declare(info, is_key, &mut |_, bytes| layout.take(bytes))
+    }
+
+    /// The column in records of so many words in a state.
+    pub(crate) fn in_records(self, state: usize, words: u32) -> StoredColumn {
+        StoredColumn { memory: Memory::Records { state, words }, ..self }
+    }
+
+    /// The column in records of so many words that begin at a pointer to `u64`.
+    pub(crate) fn at(&self, base: V, words: u32) -> StoredColumn {
+        StoredColumn { memory: Memory::Own { base, words }, ..self.clone() }
+    }
+
+    /// `part` declares a part of so many bytes a place and gives its number.
     fn declare(
         info: &ColumnInfo,
         is_key: bool,
-        class: usize,
-        states: &mut States,
+        part: &mut dyn FnMut(&str, u32) -> usize,
     ) -> Result<StoredColumn, Unsupported> {
         let form = match (&info.data_type, info.dictionary) {
             (DataType::Null, _) => StoredForm::Null,
             (DataType::Interval, _) => return Err(Unsupported("intervals in a table".into())),
             (_, Some((_, _, entries))) => {
                 let scalar = unsigned_of(entries);
-                StoredForm::Code { scalar, state: states.state("codes", scalar.bytes(), class) }
+                StoredForm::Code { scalar, part: part("codes", scalar.bytes()) }
             }
-            (DataType::Utf8, None) => StoredForm::Text {
-                addresses: states.state("text", 8, class),
-                lengths: states.state("text_lengths", 4, class),
-            },
+            (DataType::Utf8, None) => {
+                StoredForm::Text { addresses: part("text", 8), lengths: part("text_lengths", 4) }
+            }
             _ => {
                 let scalar = memory_type(&info.data_type, info.range);
-                StoredForm::Scalar { scalar, state: states.state("values", scalar.bytes(), class) }
+                StoredForm::Scalar { scalar, part: part("values", scalar.bytes()) }
             }
         };
         let stores = !matches!(form, StoredForm::Null);
-        let validity = (info.nullable && stores).then(|| states.state("validity", 1, class));
-        Ok(StoredColumn { info: info.clone(), form, validity, is_key })
+        let validity = (info.nullable && stores).then(|| part("validity", 1));
+        Ok(StoredColumn { info: info.clone(), form, validity, is_key, memory: Memory::States })
     }
 
     /// What is known of the column.
@@ -89,20 +152,21 @@ impl StoredColumn {
         &self.info
     }
 
-    /// Its states.
+    /// Its states, where it has arrays of its own.
     pub fn states(&self) -> impl Iterator<Item = usize> + use<> {
         let (first, second) = match self.form {
             StoredForm::Null => (None, None),
-            StoredForm::Scalar { state, .. } | StoredForm::Code { state, .. } => (Some(state), None),
+            StoredForm::Scalar { part, .. } | StoredForm::Code { part, .. } => (Some(part), None),
             StoredForm::Text { addresses, lengths } => (Some(addresses), Some(lengths)),
         };
-        first.into_iter().chain(second).chain(self.validity)
+        let has_arrays = matches!(self.memory, Memory::States);
+        first.into_iter().chain(second).chain(self.validity).filter(move |_| has_arrays)
     }
 
     /// Where the addresses and lengths of texts are, where it has such.
     pub fn text_states(&self) -> Option<(usize, usize)> {
-        match self.form {
-            StoredForm::Text { addresses, lengths } => Some((addresses, lengths)),
+        match (self.form, self.memory) {
+            (StoredForm::Text { addresses, lengths }, Memory::States) => Some((addresses, lengths)),
             _ => None,
         }
     }
@@ -114,8 +178,8 @@ impl StoredColumn {
 
     /// Writes a value to a place (`i64`).
     pub fn store(&self, cx: &mut Context<'_>, value: &Lowered, place: V) -> Result<(), Unsupported> {
-        if let Some(state) = self.validity {
-            let pointer = address(cx, state, Scalar::U8, place);
+        if let Some(part) = self.validity {
+            let pointer = self.address(cx, part, Scalar::U8, place);
             // Declared nullable, but this pipeline's rows may never be NULL.
             let valid = match value.valid {
                 Some(valid) => cx.builder.convert(valid, Scalar::U8),
@@ -125,8 +189,8 @@ impl StoredColumn {
         }
         match (&value.repr, self.form) {
             (_, StoredForm::Null) => {}
-            (Repr::Scalar(value), StoredForm::Scalar { scalar, state }) => {
-                let pointer = address(cx, state, scalar, place);
+            (Repr::Scalar(value), StoredForm::Scalar { scalar, part }) => {
+                let pointer = self.address(cx, part, scalar, place);
                 let value = if self.is_key { normalized(cx, *value) } else { *value };
                 let value = cx.builder.convert(value, scalar);
                 cx.builder.store(pointer, value);
@@ -134,16 +198,16 @@ impl StoredColumn {
             (Repr::Text(text), StoredForm::Text { addresses, lengths }) => {
                 let text = plain_text(cx, text.clone(), value.valid);
                 cx.fence_text();
-                let pointer = address(cx, addresses, Scalar::U64, place);
+                let pointer = self.address(cx, addresses, Scalar::U64, place);
                 let data = cx.builder.bitcast(text.data, Scalar::U64);
                 cx.builder.store(pointer, data);
-                let pointer = address(cx, lengths, Scalar::U32, place);
+                let pointer = self.address(cx, lengths, Scalar::U32, place);
                 cx.builder.store(pointer, text.length);
             }
-            (Repr::Text(text), StoredForm::Code { scalar, state }) => {
+            (Repr::Text(text), StoredForm::Code { scalar, part }) => {
                 let code =
                     text.code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
-                let pointer = address(cx, state, scalar, place);
+                let pointer = self.address(cx, part, scalar, place);
                 let code = cx.builder.convert(code.value, scalar);
                 cx.builder.store(pointer, code);
             }
@@ -164,23 +228,23 @@ impl StoredColumn {
                 let no = cx.builder.bool(false);
                 return Lowered { repr: Repr::Scalar(no), valid: Some(no), range: None };
             }
-            StoredForm::Scalar { scalar, state } => {
-                let pointer = address(cx, state, scalar, place);
+            StoredForm::Scalar { scalar, part } => {
+                let pointer = self.address(cx, part, scalar, place);
                 let value = cx.builder.load(pointer);
                 Repr::Scalar(self.register(cx, value))
             }
             StoredForm::Text { addresses, lengths } => {
-                let pointer = address(cx, addresses, Scalar::U64, place);
+                let pointer = self.address(cx, addresses, Scalar::U64, place);
                 let data = cx.builder.load(pointer);
                 let data = cx.builder.bitcast(data, Type::Ptr(Space::Global, Pointee::Scalar(Scalar::U8)));
-                let pointer = address(cx, lengths, Scalar::U32, place);
+                let pointer = self.address(cx, lengths, Scalar::U32, place);
                 let length = cx.builder.load(pointer);
                 // What stands at a place that is not taken is no address.
                 let length = self.or_zero(cx, length, present);
                 Repr::Text(Text { data, length, case: Case::Keep, code: None })
             }
-            StoredForm::Code { scalar, state } => {
-                let pointer = address(cx, state, scalar, place);
+            StoredForm::Code { scalar, part } => {
+                let pointer = self.address(cx, part, scalar, place);
                 let code = cx.builder.load(pointer);
                 let value = cx.builder.convert(code, Scalar::U32);
                 let value = self.or_zero(cx, value, present);
@@ -195,14 +259,63 @@ impl StoredColumn {
         Lowered { repr, valid, range: range.or_else(|| self.info.data_type.full_range()) }
     }
 
+    /// Bytes (`u64`) of what the value at a place points to, where it points to something: the first and the last of a text. There is a
+    /// value at the place, which may be NULL.
+    pub(crate) fn look_ahead(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
+        let StoredForm::Text { .. } = self.form else { return None };
+        let valid = self.load_valid(cx, place);
+        let loaded = self.load(cx, place, valid);
+        let Repr::Text(text) = loaded.repr else { return None };
+        let b = &mut *cx.builder;
+        let (zero, nothing) = (b.u32(0), b.u64(0));
+        let has_bytes = b.ne(text.length, zero);
+        let seen = b.var_of("ends", nothing);
+        cx.begin_if(has_bytes);
+        let b = &mut *cx.builder;
+        let one = b.u32(1);
+        let last = b.sub(text.length, one);
+        let last = b.offset(text.data, last);
+        let (first, last) = (b.load(text.data), b.load(last));
+        let ends = b.binary(BinaryOp::Xor, first, last);
+        let ends = b.convert(ends, Scalar::U64);
+        b.assign(seen, ends);
+        cx.end();
+        Some(cx.builder.read(seen))
+    }
+
     /// Whether the value at a place is not NULL; `None` where it never is.
     pub fn load_valid(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
-        self.validity.map(|state| {
-            let pointer = address(cx, state, Scalar::U8, place);
+        self.validity.map(|part| {
+            let pointer = self.address(cx, part, Scalar::U8, place);
             let byte = cx.builder.load(pointer);
             let zero = cx.builder.zero(Scalar::U8);
             cx.builder.ne(byte, zero)
         })
+    }
+
+    /// The address of a part at a place (`i64`).
+    fn address(&self, cx: &mut Context<'_>, part: usize, scalar: Scalar, place: V) -> V {
+        let (base, words) = match self.memory {
+            Memory::States => {
+                let array = cx.argument("stored", Type::global(scalar), Argument::State(part));
+                return cx.builder.offset(array, place);
+            }
+            Memory::Records { state, words } => {
+                (cx.argument("records", Type::global(Scalar::U64), Argument::State(state)), words)
+            }
+            Memory::Own { base, words } => (base, words),
+        };
+        let b = &mut *cx.builder;
+        let stride = b.i64(i64::from(words));
+        let index = b.mul(place, stride);
+        let record = b.offset(base, index);
+        let space = match b.ty(record) {
+            Type::Ptr(space, _) => space,
+            Type::Scalar(_) | Type::Vector(..) | Type::Mask(_) => Space::Global,
+        };
+        let record = b.bitcast(record, Type::Ptr(space, Pointee::Scalar(scalar)));
+        let distance = b.i32((part as u32 / scalar.bytes()) as i32);
+        b.offset(record, distance)
     }
 
     fn or_zero(&self, cx: &mut Context<'_>, value: V, present: Option<V>) -> V {
@@ -229,14 +342,14 @@ impl StoredColumn {
     /// Whether the value at a place is `key`. NULL equals NULL; where neither may be NULL the caller sees to it that
     /// none is.
     pub fn equals(&self, cx: &mut Context<'_>, key: &Lowered, place: V) -> Result<V, Unsupported> {
-        if let (Repr::Text(Text { code: Some(code), .. }), StoredForm::Code { scalar, state }) =
+        if let (Repr::Text(Text { code: Some(code), .. }), StoredForm::Code { scalar, part }) =
             (&key.repr, self.form)
             && self
                 .info
                 .dictionary
                 .is_some_and(|(scan, column, _)| (scan, column) == (code.scan, code.column))
         {
-            let pointer = address(cx, state, scalar, place);
+            let pointer = self.address(cx, part, scalar, place);
             let stored = cx.builder.load(pointer);
             let stored = cx.builder.convert(stored, Scalar::U32);
             let same = cx.builder.eq(stored, code.value);
@@ -287,11 +400,6 @@ fn equal_or_null(cx: &mut Context<'_>, same: V, a: Option<V>, b: Option<V>) -> V
         (Some(valid), None) | (None, Some(valid)) => cx.builder.and(same, valid),
         (None, None) => same,
     }
-}
-
-fn address(cx: &mut Context<'_>, state: usize, scalar: Scalar, place: V) -> V {
-    let array = cx.argument("stored", Type::global(scalar), Argument::State(state));
-    cx.builder.offset(array, place)
 }
 
 /// The narrowest unsigned type of a code.

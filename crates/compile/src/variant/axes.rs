@@ -263,6 +263,23 @@ numbers!(
     [25 = "25", 50 = "50", 75 = "75"]
 );
 
+axis!(
+    /// Where a hash table of groups has keys that are no single word: `operator/aggregate/hash`.
+    SlotLayout, "slot_layout", Plan, "where a hash table of groups has keys that are too wide for a word",
+    {
+        /// In arrays of their own.
+        Apart = "apart",
+        /// In the slot, between its entry and the group's sums.
+        Beside = "beside",
+    }
+);
+
+numbers!(
+    /// Rows that a CPU's worker looks for in hash tables together: `operator/aggregate/batch`.
+    BatchRows, "batch_rows", Plan, "rows of an aggregation that a CPU's worker looks for in hash tables together",
+    [0 = "0", 64 = "64", 256 = "256", 1024 = "1024"]
+);
+
 numbers!(
     /// Copies of a block's table of direct-addressed groups: `operator/aggregate/direct`.
     TableCopies, "table_copies", Plan, "copies of a block's table of groups, which its threads share out",
@@ -272,7 +289,18 @@ numbers!(
 numbers!(
     /// Groups of which a block keeps sums in its own memory: `operator/aggregate/near`.
     NearGroups, "near_groups", Plan, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
-    [0 = "0", 256 = "256", 1024 = "1024", 4096 = "4096"]
+    [0 = "0", 256 = "256", 1024 = "1024", 4096 = "4096", 16_384 = "16384"]
+);
+
+axis!(
+    /// How the near copy of a group is found: `operator/aggregate/near`.
+    NearSearch, "near_search", Plan, "how a block, or a CPU's worker, finds the sums of a group that it keeps near",
+    {
+        /// By the group's slot in the table of all groups, which is found before.
+        Slot = "slot",
+        /// By the hash of its keys.
+        Key = "key",
+    }
 );
 
 numbers!(
@@ -324,6 +352,8 @@ pub const ALL: &[Axis] = &[
     SingleSum::AXIS,
     SegmentSum::AXIS,
     NearGroups::AXIS,
+    NearSearch::AXIS,
+    BatchRows::AXIS,
     IndexForm::AXIS,
     IndexRows::AXIS,
     Pruning::AXIS,
@@ -340,6 +370,7 @@ pub const ALL: &[Axis] = &[
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
     SlotFill::AXIS,
+    SlotLayout::AXIS,
     SelectionRows::AXIS,
     MorselRows::AXIS,
     ThreadRows::AXIS,

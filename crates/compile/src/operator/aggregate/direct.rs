@@ -11,6 +11,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope, Type};
 use super::cells::{CellOp, combine_memory, combine_registers, is_used, read_cell};
 use super::domain::DenseKey;
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
+use super::hash::KeyWord;
 use super::threads::{ThreadCells, ThreadTables, clear, for_each};
 use super::{Cells, Input, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::MicroModel;
@@ -25,8 +26,10 @@ use crate::shape::LaunchShape;
 use crate::variant::Variant;
 use crate::variant::axes::{Placement, TableCopies};
 
-/// Most bytes of a worker's own table on a CPU: it should stay in the second-level cache.
+/// Bytes that a CPU's worker's own table may have whatever the rows are.
 const WORKER_TABLE_BYTES: u64 = 256 << 10;
+/// Rows of the input for each slot of a larger one, at least: each slot is cleared and merged whatever comes.
+const WORKER_ROWS_A_SLOT: u64 = 8;
 /// Most bytes of a SIMT block's table or tables: two blocks should fit a multiprocessor of an NVIDIA GPU.
 const BLOCK_TABLES_BYTES: u64 = 100 << 10;
 /// Most bytes of the copies of a block's table: as many blocks as ever fit a multiprocessor should.
@@ -94,8 +97,13 @@ impl DirectTable {
         let class = fixed_class(states, slots);
         let state = states.state("groups", 8 * cells.words(), class);
         let is_simt = shape.block_threads > 1;
-        let limit =
-            u64::from(shape.table_bytes()).min(if is_simt { BLOCK_TABLES_BYTES } else { WORKER_TABLE_BYTES });
+        let most = u64::from(shape.table_bytes());
+        // A worker's memory is what should stay in the second-level cache.
+        let limit = match is_simt {
+            true => BLOCK_TABLES_BYTES.min(most),
+            false if row_bound / WORKER_ROWS_A_SLOT >= slots => most,
+            false => WORKER_TABLE_BYTES.min(most),
+        };
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
         let block_bytes = (slots + 1) * u64::from(cells.words()) * 8;
         let rule = match choices.micro_model {
@@ -423,7 +431,7 @@ impl GroupEmitter for DirectEmitter<'_> {
     fn locate(
         &self,
         cx: &mut Context<'_>,
-        keys: &[Expr],
+        (keys, _): (&[Expr], Option<KeyWord>),
         flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {

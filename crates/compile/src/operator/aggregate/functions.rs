@@ -55,6 +55,20 @@ pub enum Contribution {
 }
 
 impl Contribution {
+    /// The expression that is evaluated, to be replaced by an equal one.
+    pub fn argument_mut(&mut self) -> Option<&mut Expr> {
+        match self {
+            Contribution::Row => None,
+            Contribution::Valid(argument)
+            | Contribution::Value(argument)
+            | Contribution::Text(argument)
+            | Contribution::Moments(argument)
+            | Contribution::UpperBits { argument, .. }
+            | Contribution::Key { argument, .. }
+            | Contribution::Bits { argument, .. } => Some(argument),
+        }
+    }
+
     /// The expression that is evaluated.
     pub fn argument(&self) -> Option<&Expr> {
         match self {

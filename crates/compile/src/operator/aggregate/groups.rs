@@ -6,6 +6,8 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use super::functions::Cells;
+use super::hash::KeyWord;
+use super::near::NearTable;
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
@@ -33,6 +35,16 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
 
     /// Whether rows are added up by each thread or block before: other threads do not meet in a group.
     fn is_local(&self) -> bool;
+
+    /// Whether a group is found by a word of its keys ([`KeyWord`](super::hash::KeyWord)): near copies may be too.
+    fn has_words(&self) -> bool {
+        false
+    }
+
+    /// Whether such a group's keys are compared with what the table points to.
+    fn has_pointers(&self) -> bool {
+        false
+    }
 
     /// Whether dead rows can be taken with their flag, without a branch.
     fn takes_flags(&self) -> bool;
@@ -83,7 +95,7 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
 
 /// The group of a row.
 pub struct Located {
-    /// Its slot, `i64`, where there are several.
+    /// Its slot, `i64`, where there are several. What it is says who gave it: it goes back to [`GroupEmitter::add`].
     pub slot: Option<V>,
     /// `bool`: the row is live; `None`: it is, or its slot is one that nobody looks at.
     pub active: Option<V>,
@@ -94,13 +106,42 @@ pub struct Located {
 /// What happens where a row's group is known.
 pub type AtGroup<'n> = dyn FnMut(&mut Context<'_>, Located) -> Result<(), Unsupported> + 'n;
 
+/// Takes what was looked at ahead of a search, `u64`.
+pub type See<'s> = dyn FnMut(&mut Context<'_>, V) + 's;
+
+/// What is done for the word of each row's keys.
+pub type Look<'l> = dyn FnMut(&mut Context<'_>, KeyWord) + 'l;
+
+/// Calls a look for the word of each row's keys.
+pub type EachWord<'e> = dyn FnMut(&mut Context<'_>, &mut Look<'_>) -> Result<(), Unsupported> + 'e;
+
 /// A table of groups in one kernel.
 pub trait GroupEmitter {
-    /// Finds or makes the group of the current row; `next` goes on there.
+    /// Takes over near copies that are found by keys.
+    fn take_near(&mut self, _near: NearTable) {}
+
+    /// The word of keys, where groups are found by such.
+    fn word(&self, _cx: &mut Context<'_>, _keys: &[Lowered]) -> Result<Option<KeyWord>, Unsupported> {
+        Ok(None)
+    }
+
+    /// Looks at what a search for the groups of rows will look at; for the second time (`again`), at what it found there. What was
+    /// looked at goes to `see` (`u64`). `each` calls a look for the word of each row's keys.
+    fn look_ahead(
+        &self,
+        _cx: &mut Context<'_>,
+        _again: bool,
+        _see: &mut See<'_>,
+        _each: &mut EachWord<'_>,
+    ) -> Result<(), Unsupported> {
+        Ok(())
+    }
+
+    /// Finds or makes the group of the current row; `next` goes on there. `word`: the word of its keys, where it is known.
     fn locate(
         &self,
         cx: &mut Context<'_>,
-        keys: &[Expr],
+        keys: (&[Expr], Option<KeyWord>),
         flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported>;

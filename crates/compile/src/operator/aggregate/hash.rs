@@ -8,14 +8,16 @@ use std::fmt;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 
+use super::groups::See;
 use super::key_count::KeyCount;
-use super::{declare, group_pointer};
+use super::{Input, declare, group_pointer, word_pointer};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, mix};
 use crate::program::{Fill, Growth};
 use crate::table::packed::{OCCUPIED, PackedKey, pack};
-use crate::table::stored::StoredColumn;
+use crate::table::stored::{RecordLayout, StoredColumn};
+use crate::variant::axes::SlotLayout;
 
 /// Slots of a table at the first launch, at most.
 const INITIAL_SLOTS: u64 = 1 << 16;
@@ -33,14 +35,16 @@ const READY: u64 = 2;
 const STATE_BITS: u64 = 2;
 
 /// A set of keys, each with some words of its own. A slot has an entry (a word, 0 where the slot is free) and those
-/// words behind it, so that a row that finds its key has them in the same cache line.
+/// words behind it, so that a row that finds its key has them in the same cache line. Keys that are stored are in arrays of their
+/// own, or between the entry and those words.
 #[derive(Debug, Clone)]
 pub struct KeyTable {
     pub class: usize,
     /// State of the slots.
     slots: usize,
-    /// Words of a slot.
+    /// Words of a slot, and those before the key's own.
     stride: u32,
+    head: u32,
     /// State that counts the keys.
     pub count: usize,
     /// How many of the slots may be taken.
@@ -66,6 +70,15 @@ impl fmt::Display for KeyTable {
     }
 }
 
+/// Keys as a table has them in a slot's first word.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyWord {
+    /// The entry of a slot that has the keys: never 0. Packed keys are equal where their entries are; of others it has the hash.
+    pub entry: V,
+    /// The hash of the keys, whose upper half gives the slot where a search begins.
+    pub hash: V,
+}
+
 /// What a probe works on.
 pub struct Probe {
     pub slot: Var,
@@ -82,28 +95,48 @@ impl KeyTable {
     pub fn plan(
         columns: &[ColumnInfo],
         words: u32,
-        (row_bound, fill): (u64, Fill),
+        input: &Input<'_>,
         states: &mut declare::States,
     ) -> Result<KeyTable, Unsupported> {
+        let (row_bound, fill) = (input.row_bound, input.fill()?);
         let slots = fill.slots(row_bound).clamp(64, INITIAL_SLOTS).next_power_of_two();
         let count = states.counter("group_count");
         let class = states.class(slots, Growth::Table(count, fill));
+        let mut layout = RecordLayout::behind(1);
         let keys = match pack(columns) {
             Some(packed) => Keys::Packed(packed),
             None => {
-                let stored = columns.iter().map(|column| StoredColumn::plan_key(column, class, states));
+                let beside = input.slot_layout()? == SlotLayout::Beside;
+                let stored = columns.iter().map(|column| match beside {
+                    true => StoredColumn::plan_record(column, true, &mut layout),
+                    false => StoredColumn::plan_key(column, class, states),
+                });
                 Keys::Stored(stored.collect::<Result<_, _>>()?)
             }
         };
-        let stride = 1 + words;
+        let head = layout.words();
+        let stride = layout.stride(words);
+        let slots = states.state("groups", 8 * stride, class);
+        let keys = match keys {
+            // Nothing was laid out: the columns have arrays of their own.
+            Keys::Stored(stored) if head > 1 => {
+                Keys::Stored(stored.into_iter().map(|key| key.in_records(slots, stride)).collect())
+            }
+            keys => keys,
+        };
         let most_slots = fill.slots(row_bound).saturating_mul(MOST_OVER_ROWS);
         let most_slots = i64::try_from(most_slots).unwrap_or(i64::MAX);
-        let slots = states.state("groups", 8 * stride, class);
-        Ok(KeyTable { class, slots, stride, count, fill, most_slots, keys, columns: columns.to_vec() })
+        let columns = columns.to_vec();
+        Ok(KeyTable { class, slots, stride, head, count, fill, most_slots, keys, columns })
     }
 
     pub fn zeroed(&self) -> Vec<usize> {
         vec![self.slots, self.count]
+    }
+
+    /// Whether keys are equal where their entries are.
+    pub(super) fn is_packed(&self) -> bool {
+        matches!(self.keys, Keys::Packed(_))
     }
 
     /// What counts the keys in a kernel that puts some in, before its row loop.
@@ -111,17 +144,90 @@ impl KeyTable {
         KeyCount::begin(cx, self.slots, self.count, self.fill)
     }
 
-    /// Finds the slot of a key, which is put into a free one where the table does not have it.
-    pub(super) fn insert(
+    /// The word of keys.
+    pub(super) fn word(&self, cx: &mut Context<'_>, values: &[Lowered]) -> Result<KeyWord, Unsupported> {
+        match &self.keys {
+            Keys::Packed(keys) => {
+                let mut entry = cx.builder.u64(OCCUPIED);
+                for (key, value) in keys.iter().zip(values) {
+                    let bits = key.encode(cx, value)?;
+                    entry = cx.builder.or(entry, bits);
+                }
+                let hash = mix(cx, entry);
+                Ok(KeyWord { entry, hash })
+            }
+            Keys::Stored(_) => {
+                let wide = self.columns.iter().map(is_wide);
+                let pairs: Vec<_> = values.iter().zip(wide).collect();
+                let hash = hash_keys(cx, &pairs);
+                let mask = cx.builder.u64(!((1 << STATE_BITS) - 1));
+                let hashed = cx.builder.and(hash, mask);
+                let state = cx.builder.u64(READY);
+                Ok(KeyWord { entry: cx.builder.or(hashed, state), hash })
+            }
+        }
+    }
+
+    /// Looks at the slot where a search begins; `again`: at what the keys in it point to. `see` takes what was looked at.
+    pub(super) fn look_ahead(
+        &self,
+        cx: &mut Context<'_>,
+        (word, capacity): (KeyWord, V),
+        again: bool,
+        see: &mut See<'_>,
+    ) {
+        let slot = first_slot(cx, word.hash, capacity);
+        let pointer = self.entry(cx, slot);
+        let entry = cx.builder.load(pointer);
+        if !again {
+            see(cx, entry);
+            // The slot may begin in one cache line and end in the next.
+            if self.stride > 1 {
+                let end = word_pointer(cx, pointer, self.stride - 1);
+                let end = cx.builder.load(end);
+                see(cx, end);
+            }
+            return;
+        }
+        let Keys::Stored(stored) = &self.keys else { return };
+        let alike = cx.builder.eq(entry, word.entry);
+        cx.begin_if(alike);
+        for key in stored {
+            if let Some(byte) = key.look_ahead(cx, slot) {
+                see(cx, byte);
+            }
+        }
+        cx.end();
+    }
+
+    /// Finds the slot of keys with a word, which are put into a free one where the table does not have them.
+    pub(super) fn insert_word(
         &self,
         cx: &mut Context<'_>,
         count: &KeyCount,
-        values: &[Lowered],
+        (values, word): (&[Lowered], KeyWord),
     ) -> Result<Probe, Unsupported> {
         match &self.keys {
-            Keys::Packed(packed) => self.probe_packed(cx, count, (packed, values)),
-            Keys::Stored(stored) => self.probe_stored(cx, count, (stored, values)),
+            Keys::Packed(_) => Ok(self.probe_packed(cx, count, word)),
+            Keys::Stored(stored) => self.probe_stored(cx, count, (stored, values), word),
         }
+    }
+
+    /// Whether keys whose entry is that of a slot (`i64`), which has been published, are the slot's (`bool`).
+    pub(super) fn has_keys(
+        &self,
+        cx: &mut Context<'_>,
+        values: &[Lowered],
+        slot: V,
+    ) -> Result<V, Unsupported> {
+        let mut same = cx.builder.bool(true);
+        if let Keys::Stored(stored) = &self.keys {
+            for (key, value) in stored.iter().zip(values) {
+                let equal = key.equals(cx, value, slot)?;
+                same = cx.builder.and(same, equal);
+            }
+        }
+        Ok(same)
     }
 
     /// The address of a slot's entry.
@@ -132,20 +238,12 @@ impl KeyTable {
     /// The address of a slot's words.
     pub fn words(&self, cx: &mut Context<'_>, slot: V) -> V {
         let entry = self.entry(cx, slot);
-        let one = cx.builder.i32(1);
-        cx.builder.offset(entry, one)
+        word_pointer(cx, entry, self.head)
     }
 
-    /// Looks first at the slot whose number is the same share of all slots as the hash is of all hashes (Lemire 2016): so keys that
-    /// agree in the highest bits of their hashes are neighbours in a table of any size ([`Self::part`]).
     fn begin_probe(cx: &mut Context<'_>, hash: V, capacity: V) -> Probe {
+        let start = first_slot(cx, hash, capacity);
         let b = &mut *cx.builder;
-        let half = b.u64(u64::from(u64::BITS / 2));
-        let high = b.binary(BinaryOp::Shr, hash, half);
-        let slots = b.bitcast(capacity, Scalar::U64);
-        let product = b.mul(high, slots);
-        let start = b.binary(BinaryOp::Shr, product, half);
-        let start = b.bitcast(start, Scalar::I64);
         let slot = b.var_of("slot", start);
         let no = b.bool(false);
         let found = b.var_of("found", no);
@@ -199,34 +297,14 @@ impl KeyTable {
 
     /// The highest `bits` bits of a key's hash (`u32`), and so of its slot.
     pub(super) fn part(&self, cx: &mut Context<'_>, values: &[Lowered], bits: u32) -> Result<V, Unsupported> {
-        let hash = self.hash(cx, values)?;
+        let word = self.word(cx, values)?;
         let shift = cx.builder.u64(u64::from(u64::BITS - bits));
-        let part = cx.builder.binary(BinaryOp::Shr, hash, shift);
+        let part = cx.builder.binary(BinaryOp::Shr, word.hash, shift);
         Ok(cx.builder.convert(part, Scalar::U32))
     }
 
-    fn hash(&self, cx: &mut Context<'_>, values: &[Lowered]) -> Result<V, Unsupported> {
-        match &self.keys {
-            Keys::Packed(packed) => {
-                let entry = packed_entry(cx, packed, values)?;
-                Ok(mix(cx, entry))
-            }
-            Keys::Stored(_) => {
-                let wide = self.columns.iter().map(is_wide);
-                let pairs: Vec<_> = values.iter().zip(wide).collect();
-                Ok(hash_keys(cx, &pairs))
-            }
-        }
-    }
-
-    fn probe_packed(
-        &self,
-        cx: &mut Context<'_>,
-        count: &KeyCount,
-        (keys, values): (&[PackedKey], &[Lowered]),
-    ) -> Result<Probe, Unsupported> {
-        let entry = packed_entry(cx, keys, values)?;
-        let hash = mix(cx, entry);
+    fn probe_packed(&self, cx: &mut Context<'_>, count: &KeyCount, word: KeyWord) -> Probe {
+        let KeyWord { entry, hash } = word;
         let probe = Self::begin_probe(cx, hash, count.capacity);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
@@ -252,7 +330,7 @@ impl KeyTable {
         cx.end();
         self.advance(cx, &probe, count);
         cx.end();
-        Ok(probe)
+        probe
     }
 
     fn probe_stored(
@@ -260,12 +338,9 @@ impl KeyTable {
         cx: &mut Context<'_>,
         count: &KeyCount,
         (keys, values): (&[StoredColumn], &[Lowered]),
+        word: KeyWord,
     ) -> Result<Probe, Unsupported> {
-        let hash = self.hash(cx, values)?;
-        let mask = cx.builder.u64(!((1 << STATE_BITS) - 1));
-        let hashed = cx.builder.and(hash, mask);
-        let state = cx.builder.u64(READY);
-        let ready = cx.builder.or(hashed, state);
+        let KeyWord { entry: ready, hash } = word;
         let probe = Self::begin_probe(cx, hash, count.capacity);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
@@ -296,11 +371,7 @@ impl KeyTable {
         let alike = cx.builder.eq(current, ready);
         cx.begin_if(alike);
         cx.builder.fence();
-        let mut same = cx.builder.bool(true);
-        for (key, value) in keys.iter().zip(values) {
-            let equal = key.equals(cx, value, slot)?;
-            same = cx.builder.and(same, equal);
-        }
+        let same = self.has_keys(cx, values, slot)?;
         cx.begin_if(same);
         self.succeed(cx, &probe);
         cx.end();
@@ -344,12 +415,15 @@ impl KeyTable {
     }
 }
 
-/// The entry of packed keys.
-fn packed_entry(cx: &mut Context<'_>, keys: &[PackedKey], values: &[Lowered]) -> Result<V, Unsupported> {
-    let mut entry = cx.builder.u64(OCCUPIED);
-    for (key, value) in keys.iter().zip(values) {
-        let bits = key.encode(cx, value)?;
-        entry = cx.builder.or(entry, bits);
-    }
-    Ok(entry)
+/// The slot (`i64`) where the search for a hash begins in a table of so many: its number is the same share of all slots as the hash
+/// is of all hashes (Lemire 2016). So keys that agree in the highest bits of their hashes are neighbours in a table of any size
+/// ([`KeyTable::part`]).
+fn first_slot(cx: &mut Context<'_>, hash: V, capacity: V) -> V {
+    let b = &mut *cx.builder;
+    let half = b.u64(u64::from(u64::BITS / 2));
+    let high = b.binary(BinaryOp::Shr, hash, half);
+    let slots = b.bitcast(capacity, Scalar::U64);
+    let product = b.mul(high, slots);
+    let start = b.binary(BinaryOp::Shr, product, half);
+    b.bitcast(start, Scalar::I64)
 }

@@ -5,9 +5,11 @@ use std::fmt;
 use kelpie_kir::Scope;
 use kelpie_kir::builder::V;
 
-use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
-use super::hash::KeyTable;
+use super::groups::{AtGroup, EachWord, GroupEmitter, GroupTable, Located, See};
+use super::hash::{KeyTable, KeyWord};
 use super::key_count::KeyCount;
+use super::near::NearTable;
+use super::near_keys::KeyArrays;
 use super::tables::Strategy;
 use super::{Cells, Input, declare, update_group, word_pointer};
 use crate::choices::Choices;
@@ -48,7 +50,7 @@ impl Strategy for HashedKeys<'_> {
         _on: (&LaunchShape, &Choices<'_>),
         states: &mut declare::States,
     ) -> Result<Box<dyn GroupTable>, Unsupported> {
-        let table = KeyTable::plan(self.0, cells.words(), (input.row_bound, input.fill()?), states)?;
+        let table = KeyTable::plan(self.0, cells.words(), input, states)?;
         Ok(Box::new(HashGroups { table, row_bound: input.row_bound }))
     }
 }
@@ -92,6 +94,14 @@ impl GroupTable for HashGroups {
         false
     }
 
+    fn has_words(&self) -> bool {
+        true
+    }
+
+    fn has_pointers(&self) -> bool {
+        !self.table.is_packed()
+    }
+
     /// A probe loops.
     fn takes_flags(&self) -> bool {
         false
@@ -103,7 +113,7 @@ impl GroupTable for HashGroups {
     }
 
     fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
-        Box::new(HashEmitter { table: &self.table, count: self.table.begin(cx), cells })
+        Box::new(HashEmitter { table: &self.table, count: self.table.begin(cx), cells, near: None })
     }
 
     fn present(&self, cx: &mut Context<'_>, _cells: &Cells, slot: V) -> Option<V> {
@@ -119,23 +129,111 @@ impl GroupTable for HashGroups {
     }
 }
 
-/// The groups in one kernel.
+/// The groups in one kernel. A slot below zero is a near copy: -1 is copy 0.
 struct HashEmitter<'s> {
     table: &'s KeyTable,
     count: KeyCount,
     cells: &'s Cells,
+    /// Copies that are found by keys.
+    near: Option<NearTable>,
+}
+
+impl HashEmitter<'_> {
+    /// The copy or the slot of keys, of which a copy is made where there is a place for one.
+    fn locate_near(
+        &self,
+        cx: &mut Context<'_>,
+        near: &NearTable,
+        (values, word): (Vec<Lowered>, KeyWord),
+        next: &mut AtGroup<'_>,
+    ) -> Result<(), Unsupported> {
+        let same = |cx: &mut Context<'_>, keys: &KeyArrays, copy: V| match self.table.is_packed() {
+            true => Ok(cx.builder.bool(true)),
+            false => {
+                let slot = keys.slot(cx, copy);
+                self.table.has_keys(cx, &values, slot)
+            }
+        };
+        let spot = near.find_keys(cx, word, &same)?;
+        let is_near = cx.builder.read(spot.is_near);
+        let live = cx.builder.var_of("live", is_near);
+        let zero = cx.builder.i64(0);
+        let slot = cx.builder.var_of("group", zero);
+        let is_far = cx.builder.not(is_near);
+        cx.begin_if(is_far);
+        let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
+        let found = cx.builder.read(probe.found);
+        cx.begin_if(found);
+        cx.builder.assign(live, found);
+        let place = cx.builder.read(probe.slot);
+        cx.builder.assign(slot, place);
+        near.take(cx, spot, (word, place));
+        cx.end();
+        near.lose_credit(cx, spot);
+        cx.end();
+        let live = cx.builder.read(live);
+        cx.begin_if(live);
+        let b = &mut *cx.builder;
+        let (copy, is_near, slot) = (b.read(spot.copy), b.read(spot.is_near), b.read(slot));
+        let copy = b.not(copy);
+        let slot = b.select(is_near, copy, slot);
+        next(cx, Located { slot: Some(slot), active: None, keys: Some(values) })?;
+        cx.end();
+        Ok(())
+    }
+
+    /// Adds contributions to the group in a slot of the table.
+    fn add_far(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
+        let base = self.table.words(cx, slot);
+        update_group(cx, self.cells, base, values, Scope::Device);
+    }
 }
 
 impl GroupEmitter for HashEmitter<'_> {
+    fn take_near(&mut self, near: NearTable) {
+        self.near = Some(near);
+    }
+
+    fn word(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<Option<KeyWord>, Unsupported> {
+        self.table.word(cx, keys).map(Some)
+    }
+
+    /// Not where near copies are looked for: they are near.
+    fn look_ahead(
+        &self,
+        cx: &mut Context<'_>,
+        again: bool,
+        see: &mut See<'_>,
+        each: &mut EachWord<'_>,
+    ) -> Result<(), Unsupported> {
+        let far = self.near.as_ref().map(|near| near.is_off(cx));
+        if let Some(far) = far {
+            cx.begin_if(far);
+        }
+        let capacity = self.count.capacity;
+        each(cx, &mut |cx, word| self.table.look_ahead(cx, (word, capacity), again, see))?;
+        if far.is_some() {
+            cx.end();
+        }
+        Ok(())
+    }
+
     fn locate(
         &self,
         cx: &mut Context<'_>,
-        keys: &[Expr],
+        (keys, word): (&[Expr], Option<KeyWord>),
         _flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
         let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
-        let probe = self.table.insert(cx, &self.count, &values)?;
+        let word = match word {
+            Some(word) => word,
+            None => self.table.word(cx, &values)?,
+        };
+        if let Some(near) = &self.near {
+            return self.locate_near(cx, near, (values, word), next);
+        }
+        let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
         let found = cx.builder.read(probe.found);
         cx.begin_if(found);
         let slot = cx.builder.read(probe.slot);
@@ -146,8 +244,16 @@ impl GroupEmitter for HashEmitter<'_> {
 
     fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
         let Some(slot) = slot else { return cx.impossible("a row without a slot") };
-        let base = self.table.words(cx, slot);
-        update_group(cx, self.cells, base, values, Scope::Device);
+        let Some(near) = &self.near else { return self.add_far(cx, slot, values) };
+        let zero = cx.builder.i64(0);
+        let is_near = cx.builder.lt(slot, zero);
+        cx.begin_if(is_near);
+        let copy = cx.builder.not(slot);
+        near.add_to_copy(cx, self.cells, copy, values);
+        near.gain_credit(cx);
+        cx.begin_else();
+        self.add_far(cx, slot, values);
+        cx.end();
     }
 
     fn current(&self, cx: &mut Context<'_>, slot: Option<V>, index: usize) -> Option<V> {
@@ -161,6 +267,9 @@ impl GroupEmitter for HashEmitter<'_> {
     }
 
     fn end(&self, cx: &mut Context<'_>) {
+        if let Some(near) = &self.near {
+            near.end(cx, self.cells, &|cx, slot, values| self.add_far(cx, slot, values));
+        }
         self.count.end(cx);
     }
 }

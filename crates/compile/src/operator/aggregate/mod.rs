@@ -13,6 +13,7 @@
 //! What a group keeps is a list of `cells`, which `functions` derives from the aggregates and `reading` turns into
 //! results; arguments that are DISTINCT have sets of their values (`distinct`).
 
+mod batch;
 pub mod cells;
 mod direct;
 mod distinct;
@@ -25,6 +26,7 @@ mod hash;
 mod hashed;
 mod key_count;
 mod near;
+mod near_keys;
 pub(crate) mod partition;
 mod reading;
 mod reduce;
@@ -40,6 +42,7 @@ use std::fmt;
 
 use kelpie_kir::builder::V;
 
+use self::batch::{Batch, Parts};
 use self::cells::combine_memory;
 use self::distinct::DistinctSet;
 use self::functions::Cells;
@@ -59,7 +62,7 @@ use crate::plan::Aggregate;
 use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
 use crate::variant::Site;
-use crate::variant::axes::SlotFill;
+use crate::variant::axes::{SlotFill, SlotLayout};
 
 pub(crate) use crate::program as declare;
 
@@ -74,6 +77,8 @@ pub struct AggregateOperator {
     sets: Vec<DistinctSet>,
     segments: Option<Segments>,
     near: Option<NearCopies>,
+    /// Rows of a worker that wait for each other: the expressions of the fields before are over its columns.
+    batch: Option<Batch>,
 }
 
 /// What an aggregation knows of its input.
@@ -90,8 +95,12 @@ pub(crate) struct Input<'a> {
     pub is_single: bool,
     /// Rows of one group come together.
     pub is_sorted: bool,
+    /// Whether a thread takes rows as they come to it: a CPU's worker.
+    pub is_serial: bool,
     /// What hash tables of the aggregation may have taken, once it is chosen.
     pub fill: OnceCell<Fill>,
+    /// Where their slots have keys that are stored, once it is chosen.
+    pub slot_layout: OnceCell<SlotLayout>,
 }
 
 impl Input<'_> {
@@ -104,6 +113,19 @@ impl Input<'_> {
         let fill = Fill::of(self.site.choose(half, |_| Ok(()))?);
         Ok(*self.fill.get_or_init(|| fill))
     }
+
+    /// Where the slots of the aggregation's hash tables have keys that are stored.
+    fn slot_layout(&self) -> Result<SlotLayout, Unsupported> {
+        if let Some(layout) = self.slot_layout.get() {
+            return Ok(*layout);
+        }
+        let rule = match self.is_serial {
+            true => (SlotLayout::Beside, "a key that is compared lies in the cache line that was looked at"),
+            false => (SlotLayout::Apart, "threads of a warp look at entries only"),
+        };
+        let layout = self.site.choose(rule, |_| Ok(()))?;
+        Ok(*self.slot_layout.get_or_init(|| layout))
+    }
 }
 
 impl fmt::Display for AggregateOperator {
@@ -114,6 +136,9 @@ impl fmt::Display for AggregateOperator {
         }
         if self.near.is_some() {
             f.write_str(", near copies")?;
+        }
+        if self.batch.is_some() {
+            f.write_str(", batches")?;
         }
         match self.sets.len() {
             0 => f.write_str(")"),
@@ -141,14 +166,20 @@ impl AggregateOperator {
         };
         let sets = cells.distinct.iter();
         let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, states));
-        let sets = sets.collect::<Result<_, _>>()?;
+        let mut sets = sets.collect::<Result<Vec<_>, _>>()?;
         let groups = groups_known(&key_columns).min(row_bound);
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
         let columns_only = keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)));
-        let known = (row_bound, columns_only.then_some(groups));
-        let near = if has_near { NearCopies::plan(&cells, known, input.site, on)? } else { None };
-        Ok(AggregateOperator { keys: keys.to_vec(), key_columns, cells, table, sets, segments, near })
+        let groups = columns_only.then_some(groups);
+        let known = near::Known { rows: row_bound, groups, has_words: table.has_words() };
+        let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
+        let mut keys = keys.to_vec();
+        let tables = u32::from(table.has_words()) + sets.len() as u32;
+        let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
+        let parts = Parts { keys: &mut keys, cells: &mut cells, distinct, tables };
+        let batch = Batch::plan(parts, input, on)?;
+        Ok(AggregateOperator { keys, key_columns, cells, table, sets, segments, near, batch })
     }
 
     /// What is known of the result's columns: keys, then aggregates.
@@ -167,9 +198,12 @@ impl AggregateOperator {
     }
 
     /// The expressions that a row evaluates.
-    fn expressions(&self) -> impl Iterator<Item = &Expr> {
+    fn expressions(&self) -> Vec<&Expr> {
+        if let Some(batch) = &self.batch {
+            return batch.exprs().iter().collect();
+        }
         let contributions = self.cells.cells.iter().filter_map(|cell| cell.contribution.argument());
-        self.keys.iter().chain(&self.cells.distinct).chain(contributions)
+        self.keys.iter().chain(&self.cells.distinct).chain(contributions).collect()
     }
 }
 

@@ -9,19 +9,23 @@
 //! of all as before. A thread that finds too few copies no longer looks.
 //!
 //! Rows that a warp or block has added up before ([`segments`](super::segments)) come here too.
+//!
+//! A CPU's worker finds the copies of a hash table's groups by their keys' entry instead, before it looks into the table of all:
+//! a row whose group has a copy touches nothing that other workers write, and waits for one look-up less.
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
 
 use super::cells::read_cell;
 use super::functions::Cells;
+use super::near_keys::KeyArrays;
 use super::threads::{clear, for_each};
 use super::{update_group, word_pointer};
 use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::{Context, Unsupported};
 use crate::shape::LaunchShape;
-use crate::variant::axes::NearGroups;
+use crate::variant::axes::{NearGroups, NearSearch};
 use crate::variant::{Site, Variant};
 
 /// Places that a copy may be at.
@@ -33,34 +37,50 @@ const LEAST_ROWS: u64 = 1 << 16;
 const GROUPS_A_COPY: u64 = 2;
 /// Most bytes of a SIMT block's copies: several blocks should fit a multiprocessor of an NVIDIA GPU.
 const BLOCK_BYTES: u64 = 40 << 10;
-/// Most bytes of a worker's copies on a CPU: they should stay in the second-level cache.
-const WORKER_BYTES: u64 = 192 << 10;
+/// Rows of the input for each copy of a CPU's worker, at least: each is cleared and merged whatever comes.
+const WORKER_ROWS_A_COPY: u64 = 64;
 /// A thread of a SIMT device looks for copies as long as its credit is not below zero. It begins with this, which is also the
 /// most. There are many threads, so that each sees few rows.
 const THREAD_CREDIT: i32 = 48;
 /// The same of a CPU's worker.
-const WORKER_CREDIT: i32 = 1 << 12;
+pub(super) const WORKER_CREDIT: i32 = 1 << 12;
 /// Credit for a row whose group has a copy; one that has none costs one.
 const GAIN: i32 = 16;
 /// Spreads neighbouring slots (Knuth, The Art of Computer Programming, volume 3, section 6.4: multiplicative hashing).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// So many near copies, a power of two.
+/// So many near copies, a power of two, and how a group's is found.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NearCopies(u32);
+pub(super) struct NearCopies {
+    copies: u32,
+    search: NearSearch,
+}
+
+/// What is known of an aggregation that may keep copies.
+pub(super) struct Known {
+    /// Rows at most.
+    pub rows: u64,
+    /// How many groups there are about, where all keys are columns, whose values are known.
+    pub groups: Option<u64>,
+    /// Groups are found by a word of their keys.
+    pub has_words: bool,
+}
 
 impl NearCopies {
-    /// Whether a block keeps copies of groups, and how many. `row_bound`: rows at most. `groups`: how many there are about,
-    /// where all keys are columns, whose values are known.
+    /// Whether a block keeps copies of groups, how many, and how they are found.
     pub fn plan(
         cells: &Cells,
-        (row_bound, groups): (u64, Option<u64>),
+        known: &Known,
         site: Site<'_>,
         (shape, choices): (&LaunchShape, &Choices<'_>),
     ) -> Result<Option<NearCopies>, Unsupported> {
-        let is_simt = shape.block_threads > 1;
-        let bytes = |copies: u64| copies * u64::from(words(cells)) * 8;
-        let most = u64::from(shape.shared_bytes / 2);
+        let by_key = known.has_words && shape.is_serial();
+        let head = if by_key { 2 } else { 1 };
+        let bytes = |copies: u64| copies * u64::from(head + cells.words()) * 8;
+        let most = match shape.is_serial() {
+            true => u64::from(shape.table_bytes()),
+            false => u64::from(shape.shared_bytes / 2),
+        };
         let lacks = |NearGroups(copies): NearGroups| match () {
             () if copies == 0 => Ok(()),
             () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => {
@@ -69,52 +89,95 @@ impl NearCopies {
             () if bytes(copies) > most => Err(format!("{} bytes do not fit a block's {most}", bytes(copies))),
             () => Ok(()),
         };
-        let limit = if is_simt { BLOCK_BYTES } else { WORKER_BYTES };
-        let fitting = NearGroups::ALL
-            .iter()
-            .copied()
-            .filter(|copies| copies.0 > 0 && bytes(copies.0) <= limit && lacks(*copies).is_ok());
+        let all = NearGroups::ALL.iter().copied();
+        let fitting = all.filter(|copies| copies.0 > 0 && lacks(*copies).is_ok());
+        let rule = if choices.micro_model == MicroModel::Resolution {
+            NearCopies::rule(fitting.collect(), &bytes, known, shape)
+        } else {
+            (NearGroups(0), "the micro model has an atomic a row")
+        };
+        let NearGroups(copies) = site.choose(rule, lacks)?;
+        let copies = u32::try_from(copies).map_err(Unsupported::internal)?;
+        if copies == 0 {
+            return Ok(None);
+        }
+        let key_lacks = match () {
+            () if !known.has_words => Some("groups have no word of their keys"),
+            () if !shape.is_serial() => Some("threads of a block would wait for each other's keys"),
+            () => None,
+        };
+        let search = match key_lacks {
+            None => (NearSearch::Key, "the table of all groups is not looked at"),
+            Some(lacks) => (NearSearch::Slot, lacks),
+        };
+        let search = site.choose(search, |value| match (value, key_lacks) {
+            (NearSearch::Key, Some(lacks)) => Err(lacks.into()),
+            _ => Ok(()),
+        })?;
+        Ok(Some(NearCopies { copies, search }))
+    }
+
+    /// How many copies there should be, of the numbers that fit.
+    fn rule(
+        fitting: Vec<NearGroups>,
+        bytes: &dyn Fn(u64) -> u64,
+        known: &Known,
+        shape: &LaunchShape,
+    ) -> (NearGroups, &'static str) {
         let off = NearGroups(0);
-        let rule = match fitting.max_by_key(|copies| copies.0) {
-            _ if choices.micro_model != MicroModel::Resolution => {
-                (off, "the micro model has an atomic a row")
-            }
-            _ if row_bound < LEAST_ROWS => (off, "few rows"),
-            Some(copies) if groups.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY) => {
+        if known.rows < LEAST_ROWS {
+            return (off, "few rows");
+        }
+        let is_serial = shape.is_serial();
+        // A worker's memory is what stays in the second-level cache; the columns' rows go through it too.
+        let limit = if is_serial { u64::from(shape.table_bytes() / 4 * 3) } else { BLOCK_BYTES };
+        let suits = |copies: &NearGroups| {
+            bytes(copies.0) <= limit && (!is_serial || copies.0 * WORKER_ROWS_A_COPY <= known.rows)
+        };
+        match fitting.into_iter().filter(suits).max_by_key(|copies| copies.0) {
+            // Among the groups of a worker there may be heavy ones: it sees many rows, and no longer looks where there are none.
+            Some(copies) if is_serial => (copies, "groups that a worker meets often are its own"),
+            Some(copies) if known.groups.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY) => {
                 (off, "a block meets few of so many groups twice")
             }
             Some(copies) => (copies, "groups that a block meets often are added up near"),
             None => (off, "a block's memory has no room"),
-        };
-        let NearGroups(copies) = site.choose(rule, lacks)?;
-        let copies = u32::try_from(copies).map_err(Unsupported::internal)?;
-        Ok((copies > 0).then_some(NearCopies(copies)))
+        }
     }
 
     /// Clears them, before the row loop.
     pub fn begin(self, cx: &mut Context<'_>, cells: &Cells) -> NearTable {
-        let words = self.0 * words(cells);
+        let keys = (self.search == NearSearch::Key).then(|| KeyArrays::begin(cx, self.copies));
+        let head = u32::from(keys.is_none());
+        let words = (self.copies * (head + cells.words())).max(1);
         let table = cx.builder.shared("near_groups", Pointee::Scalar(Scalar::U64), words);
         clear(cx, table, Scalar::U64, words);
         cx.builder.barrier();
-        let most = if cx.shape.block_threads == 1 { WORKER_CREDIT } else { THREAD_CREDIT };
-        let credit = cx.builder.i32(most);
-        NearTable { copies: self.0, table, credit: cx.builder.var_of("credit", credit), most }
+        let most = if cx.shape.is_serial() { WORKER_CREDIT } else { THREAD_CREDIT };
+        // A worker's may rise with every row.
+        let credit = if keys.is_some() { cx.builder.i64(most.into()) } else { cx.builder.i32(most) };
+        NearTable {
+            copies: self.copies,
+            head,
+            table,
+            keys,
+            credit: cx.builder.var_of("credit", credit),
+            most,
+        }
     }
-}
-
-/// Words of a copy: the group's slot + 1, or 0 where the place is free, and the cells.
-fn words(cells: &Cells) -> u32 {
-    1 + cells.words()
 }
 
 /// The copies in one kernel.
 #[derive(Debug)]
 pub(super) struct NearTable {
-    copies: u32,
+    pub(super) copies: u32,
+    /// Words of a copy before its cells: the group's slot + 1, or 0 where the place is free; none where it is found by keys.
+    head: u32,
     /// `ptr<shared, u64>`.
     table: V,
-    credit: Var,
+    /// Where copies are found by keys: what is known of these.
+    pub(super) keys: Option<KeyArrays>,
+    pub(super) credit: Var,
     /// The most credit.
     most: i32,
 }
@@ -123,6 +186,11 @@ pub(super) struct NearTable {
 pub(super) type AddFar<'f> = dyn Fn(&mut Context<'_>, V, &[Vec<V>]) + 'f;
 
 impl NearTable {
+    /// Whether copies are found by keys, by whoever finds the groups.
+    pub fn is_by_key(&self) -> bool {
+        self.keys.is_some()
+    }
+
     /// Adds contributions to the copy of the group in `slot` (`i64`), or where there is none and no place for one, by `far`.
     pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>], far: &AddFar<'_>) {
         let zero = cx.builder.i64(0);
@@ -138,14 +206,19 @@ impl NearTable {
         let is_near = cx.builder.read(found);
         cx.begin_if(is_near);
         let copy = cx.builder.read(copy);
-        let entry = self.entry(cx, cells, copy);
-        let base = word_pointer(cx, entry, 1);
-        update_group(cx, cells, base, values, Scope::Block);
+        self.add_to_copy(cx, cells, copy, values);
         self.settle(cx, GAIN);
         cx.begin_else();
         far(cx, slot, values);
         self.settle(cx, -1);
         cx.end();
+    }
+
+    /// Adds contributions to a copy (`i64`).
+    pub fn add_to_copy(&self, cx: &mut Context<'_>, cells: &Cells, copy: V, values: &[Vec<V>]) {
+        let entry = self.entry(cx, cells, copy);
+        let base = word_pointer(cx, entry, self.head);
+        update_group(cx, cells, base, values, Scope::Block);
     }
 
     /// Looks for the copy of a group, and makes it where there is a place.
@@ -184,7 +257,7 @@ impl NearTable {
 
     /// What an entry's first word is, once it was claimed where it was free.
     fn claim(&self, cx: &mut Context<'_>, entry: V, tag: V) -> V {
-        let is_own = cx.shape.block_threads == 1;
+        let is_own = cx.shape.is_serial();
         let b = &mut *cx.builder;
         let current = if is_own { b.load(entry) } else { b.atomic_load(entry, Scope::Block) };
         let seen = b.var_of("seen", current);
@@ -218,7 +291,7 @@ impl NearTable {
 
     /// The first word of a copy.
     fn entry(&self, cx: &mut Context<'_>, cells: &Cells, copy: V) -> V {
-        let stride = cx.builder.i64(i64::from(words(cells)));
+        let stride = cx.builder.i64(i64::from(self.head + cells.words()));
         let index = cx.builder.mul(copy, stride);
         cx.builder.offset(self.table, index)
     }
@@ -228,14 +301,22 @@ impl NearTable {
         cx.builder.barrier();
         for_each(cx, self.copies, |cx, copy| {
             let entry = self.entry(cx, cells, copy);
-            let tag = cx.builder.load(entry);
+            let tag = match &self.keys {
+                Some(keys) => keys.entry(cx, copy),
+                None => cx.builder.load(entry),
+            };
             let zero = cx.builder.u64(0);
             let taken = cx.builder.ne(tag, zero);
             cx.begin_if(taken);
-            let one = cx.builder.u64(1);
-            let slot = cx.builder.sub(tag, one);
-            let slot = cx.builder.bitcast(slot, Scalar::I64);
-            let base = word_pointer(cx, entry, 1);
+            let slot = match &self.keys {
+                Some(keys) => keys.slot(cx, copy),
+                None => {
+                    let one = cx.builder.u64(1);
+                    let slot = cx.builder.sub(tag, one);
+                    cx.builder.bitcast(slot, Scalar::I64)
+                }
+            };
+            let base = word_pointer(cx, entry, self.head);
             let values: Vec<Vec<V>> = cells
                 .cells
                 .iter()

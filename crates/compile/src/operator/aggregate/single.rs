@@ -14,6 +14,7 @@ use super::cells::{
     CellOp, combine, combine_memory, combine_own, combine_registers, parts_of, read_cell, words_of,
 };
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
+use super::hash::KeyWord;
 use super::{Cells, declare, fixed_class, group_pointer, update_group, word_pointer};
 use crate::choices::Choices;
 use crate::context::{Context, Lowered, Unsupported};
@@ -235,7 +236,7 @@ impl GroupEmitter for SingleEmitter<'_> {
     fn locate(
         &self,
         cx: &mut Context<'_>,
-        _keys: &[Expr],
+        _: (&[Expr], Option<KeyWord>),
         flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use kelpie_kir::builder::V;
 
+use super::batch::BatchMemory;
 use super::cells::CellOp;
 use super::extremes::keep_better;
 use super::functions::Cells;
 use super::groups::{GroupEmitter, Located};
+use super::hash::KeyWord;
 use super::key_count::KeyCount;
 use super::near::NearTable;
 use super::segments::Round;
@@ -43,11 +45,13 @@ impl Sink for AddToGroups {
     }
 
     fn read(&self, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
-        self.0.expressions().flat_map(columns_read).collect()
+        self.0.expressions().into_iter().flat_map(columns_read).collect()
     }
 
     fn takes_flags(&self, is_speculative: &dyn Fn(&Expr) -> bool) -> bool {
-        self.0.sets.is_empty() && self.0.table.takes_flags() && self.0.expressions().all(is_speculative)
+        self.0.sets.is_empty()
+            && self.0.table.takes_flags()
+            && self.0.expressions().into_iter().all(is_speculative)
     }
 
     fn admits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
@@ -74,14 +78,20 @@ impl Sink for AddToGroups {
         cx: &mut Context<'_>,
         job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        let AggregateOperator { cells, table, segments, near, .. } = &*self.0;
+        let AggregateOperator { cells, table, segments, near, batch, sets, .. } = &*self.0;
         // Rows that come sorted have their texts stored.
         if segments.is_none() && cells.cells.iter().any(|cell| !cell.op.is_plain()) {
             cx.declare_scratch();
         }
-        let groups = table.begin(cx, cells, job.thread_rows);
+        let mut groups = table.begin(cx, cells, job.thread_rows);
         let counts = self.0.sets.iter().map(|set| set.begin(cx)).collect();
-        let near = near.map(|near| near.begin(cx, cells));
+        let near = match near.map(|near| near.begin(cx, cells)) {
+            Some(near) if near.is_by_key() => {
+                groups.take_near(near);
+                None
+            }
+            near => near,
+        };
         let groups = Adder { groups, near, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
         let strides = job.flags && !job.wide && !cx.shape.is_serial();
@@ -93,6 +103,7 @@ impl Sink for AddToGroups {
             round,
             rows_at_once,
             prepared: Vec::new(),
+            batch: batch.as_ref().map(|batch| batch.begin(cx, 1 + sets.len())),
         }))
     }
 }
@@ -108,6 +119,8 @@ struct AggregateEmitter<'s> {
     /// Rows that a thread prepares before it adds the first to its group: their loads are in flight together.
     rows_at_once: i64,
     prepared: Vec<PreparedRow>,
+    /// Rows that wait for each other.
+    batch: Option<BatchMemory<'s>>,
 }
 
 /// The groups in one kernel, and near copies of some.
@@ -171,22 +184,12 @@ impl Emitter for AggregateEmitter<'_> {
     }
 
     fn row(&mut self, cx: &mut Context<'_>, _row: V, flow: Flow) -> Result<(), Unsupported> {
-        if self.rows_at_once == 1 {
-            cx.clear_scratch();
-        }
-        let (plan, rows_at_once) = (self.plan, self.rows_at_once);
-        let (groups, round, prepared) = (&self.groups, &self.round, &mut self.prepared);
-        let counts = &self.counts;
-        groups.groups.locate(cx, &plan.keys, flow, &mut |cx, located| {
-            let row = prepare(cx, (plan, counts), located)?;
-            match rows_at_once {
-                1 => add(cx, plan, (groups, round.as_ref()), &row),
-                _ => {
-                    prepared.push(row);
-                    Ok(())
-                }
-            }
-        })
+        let Some(batch) = &mut self.batch else { return self.take(cx, flow, &Words::default()) };
+        let is_full = batch.keep(cx)?;
+        cx.begin_if(is_full);
+        self.take_batch(cx)?;
+        cx.end();
+        Ok(())
     }
 
     fn end_round(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
@@ -201,6 +204,9 @@ impl Emitter for AggregateEmitter<'_> {
     }
 
     fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        if self.batch.is_some() {
+            self.take_batch(cx)?;
+        }
         let groups = &self.groups;
         if let Some(round) = &self.round {
             round.end(cx, |cx, slot, values| groups.add(cx, Some(slot), values));
@@ -211,11 +217,108 @@ impl Emitter for AggregateEmitter<'_> {
     }
 }
 
+/// The words of a row's keys, where they are known: of its group, and of its values in the sets.
+#[derive(Default)]
+struct Words {
+    group: Option<KeyWord>,
+    sets: Vec<KeyWord>,
+}
+
+impl AggregateEmitter<'_> {
+    /// Takes the current row.
+    fn take(&mut self, cx: &mut Context<'_>, flow: Flow, words: &Words) -> Result<(), Unsupported> {
+        if self.rows_at_once == 1 {
+            cx.clear_scratch();
+        }
+        let (plan, rows_at_once) = (self.plan, self.rows_at_once);
+        let (groups, round, prepared) = (&self.groups, &self.round, &mut self.prepared);
+        let counts = &self.counts;
+        groups.groups.locate(cx, (&plan.keys, words.group), flow, &mut |cx, located| {
+            let row = prepare(cx, (plan, counts), located, words)?;
+            match rows_at_once {
+                1 => add(cx, plan, (groups, round.as_ref()), &row),
+                _ => {
+                    prepared.push(row);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    /// Takes the rows that wait.
+    fn take_batch(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        let Some(batch) = self.batch.take() else { return Ok(()) };
+        self.look_ahead(cx, &batch)?;
+        batch.each(cx, &mut |cx, number| {
+            batch.bind(cx, number);
+            let mut words = Words::default();
+            if self.plan.table.has_words() {
+                words.group = batch.word(cx, 0, number);
+            }
+            words.sets =
+                (0..self.plan.sets.len()).filter_map(|set| batch.word(cx, 1 + set, number)).collect();
+            self.take(cx, Flow::Branch, &words)?;
+            cx.pop_layer();
+            Ok(())
+        })?;
+        batch.clear(cx);
+        self.batch = Some(batch);
+        Ok(())
+    }
+
+    /// Keeps the words of the keys of the rows that wait, then looks at what the searches for them will look at: in loops of their own,
+    /// which are so short that a processor is ahead by many rows.
+    fn look_ahead(&self, cx: &mut Context<'_>, batch: &BatchMemory<'_>) -> Result<(), Unsupported> {
+        let AggregateOperator { keys, sets, .. } = self.plan;
+        let groups = &*self.groups.groups;
+        batch.each(cx, &mut |cx, number| {
+            batch.bind(cx, number);
+            let keys = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
+            if let Some(word) = groups.word(cx, &keys)? {
+                batch.store_word(cx, 0, number, word);
+            }
+            for (index, set) in sets.iter().enumerate() {
+                let word = set.word(cx, &keys)?;
+                batch.store_word(cx, 1 + index, number, word);
+            }
+            cx.pop_layer();
+            Ok(())
+        })?;
+        let see = &mut |cx: &mut Context<'_>, seen| batch.see(cx, seen);
+        for again in [false, true] {
+            let table = &self.plan.table;
+            if if again { table.has_pointers() } else { table.has_words() } {
+                groups.look_ahead(cx, again, see, &mut |cx, look| {
+                    batch.each(cx, &mut |cx, number| {
+                        if let Some(word) = batch.word(cx, 0, number) {
+                            look(cx, word);
+                        }
+                        Ok(())
+                    })
+                })?;
+            }
+            for (index, (set, count)) in sets.iter().zip(&self.counts).enumerate() {
+                if again && set.is_packed() {
+                    continue;
+                }
+                batch.each(cx, &mut |cx, number| {
+                    if let Some(word) = batch.word(cx, 1 + index, number) {
+                        set.look_ahead(cx, (word, count), again, see);
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Everything that only reads, but for sets of distinct values.
 fn prepare(
     cx: &mut Context<'_>,
     (plan, counts): (&AggregateOperator, &[KeyCount]),
     located: Located,
+    words: &Words,
 ) -> Result<PreparedRow, Unsupported> {
     let Located { slot, active, keys } = located;
     let is_new = match plan.sets.is_empty() {
@@ -225,7 +328,7 @@ fn prepare(
                 Some(keys) => keys,
                 None => plan.keys.iter().map(|key| lower(cx, key)).collect::<Result<_, _>>()?,
             };
-            distinct::insert(cx, (&plan.sets, counts), (&keys, active))?
+            distinct::insert(cx, (&plan.sets, counts), (&keys, active), &words.sets)?
         }
     };
     Ok(PreparedRow { slot, values: plan.cells.contributions(cx, active, &is_new)? })

@@ -170,7 +170,9 @@ impl Cut<'_> {
             thread_rows: rows.branches.iter().map(|open| open.thread_bound(self.shape)).max().unwrap_or(0),
             is_single: rows.branches.iter().all(Open::is_single),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
+            is_serial: self.shape.is_serial(),
             fill: OnceCell::new(),
+            slot_layout: OnceCell::new(),
         };
         let (shape, choices) = (self.shape, self.choices);
         let states = self.states.of(Purpose::Table);

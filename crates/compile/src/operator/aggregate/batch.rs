@@ -1,0 +1,246 @@
+//! Rows of a CPU's worker that wait for each other, so that their groups are looked for together.
+//!
+//! A row whose group lies far away waits for memory two or three times, one after the other: for the slot, for what it points to
+//! (the bytes of a text), for the sums. A processor goes on with the next rows meanwhile, but with no more of them than fit its
+//! window: two or three. So a worker keeps what some hundred rows need (their keys and arguments) in its own memory, and goes over
+//! them several times: it computes their hashes and looks at their slots, then at the texts that these have, then adds the rows to
+//! their groups, which lie in the cache by then. In each of these short loops many rows wait at the same time (group prefetching:
+//! Chen et al., "Improving Hash Join Performance through Prefetching", 2004).
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{BinaryOp, Pointee, Scalar};
+
+use super::functions::Cells;
+use super::hash::KeyWord;
+use super::{Input, word_pointer};
+use crate::MicroModel;
+use crate::choices::Choices;
+use crate::context::{Case, Context, Lowered, Repr, Unsupported};
+use crate::expr::Expr;
+use crate::lower::{columns_of, lower};
+use crate::shape::LaunchShape;
+use crate::table::stored::{RecordLayout, StoredColumn};
+use crate::variant::axes::BatchRows;
+
+/// Rows of the input from which on a batch pays, at least: tables of fewer lie in the cache.
+const LEAST_ROWS: u64 = 1 << 18;
+/// Most bytes of a batch: it should leave room for its slots in the second-level cache.
+const MOST_BYTES: u64 = 64 << 10;
+
+/// What a worker keeps of a row, and of how many.
+#[derive(Debug)]
+pub(super) struct Batch {
+    rows: u32,
+    /// What is computed of a row when it comes.
+    exprs: Vec<Expr>,
+    columns: Vec<StoredColumn>,
+    /// Words of a row.
+    words: u32,
+}
+
+/// The expressions of an aggregation, which become columns of a batch.
+pub(super) struct Parts<'p> {
+    pub keys: &'p mut Vec<Expr>,
+    pub cells: &'p mut Cells,
+    /// The arguments of sets of distinct values.
+    pub distinct: Vec<&'p mut Expr>,
+    /// Hash tables that a row is looked for in.
+    pub tables: u32,
+}
+
+impl Batch {
+    /// Whether rows are kept, and how many. Where they are, the aggregation's expressions become columns of what is kept.
+    pub fn plan(
+        parts: Parts<'_>,
+        input: &Input<'_>,
+        (shape, choices): (&LaunchShape, &Choices<'_>),
+    ) -> Result<Option<Batch>, Unsupported> {
+        let Parts { keys, cells, mut distinct, tables } = parts;
+        let mut exprs: Vec<Expr> = Vec::new();
+        let contributions = cells.cells.iter().filter_map(|cell| cell.contribution.argument());
+        let all = keys.iter().chain(distinct.iter().map(|argument| &**argument)).chain(contributions);
+        for expr in all {
+            if !exprs.contains(expr) {
+                exprs.push(expr.clone());
+            }
+        }
+        let infos = columns_of(&exprs, input.columns);
+        let mut layout = RecordLayout::default();
+        let columns: Result<Vec<StoredColumn>, _> =
+            infos.iter().map(|info| StoredColumn::plan_record(info, false, &mut layout)).collect();
+        let words = layout.stride(0);
+        let bytes = |rows: u64| rows * u64::from(words + 2 * tables) * 8;
+        let room = u64::from(shape.table_bytes());
+        let lacks = |BatchRows(rows): BatchRows| match &columns {
+            _ if rows == 0 => Ok(()),
+            _ if !shape.is_serial() => Err("threads of a block wait for memory side by side".to_string()),
+            _ if tables == 0 => Err("groups are not looked for".into()),
+            _ if input.is_sorted => Err("rows come group by group".into()),
+            _ if !cells.cells.iter().all(|cell| cell.op.is_plain()) => {
+                Err("texts are compared when they come".into())
+            }
+            Err(lacks) => Err(lacks.to_string()),
+            _ if bytes(rows) > room => Err(format!("{} bytes do not fit a worker's {room}", bytes(rows))),
+            Ok(_) => Ok(()),
+        };
+        let some = BatchRows(256);
+        let rule = match lacks(some) {
+            Err(_) => (BatchRows(0), "rows cannot wait"),
+            _ if choices.micro_model != MicroModel::Resolution => {
+                (BatchRows(0), "the micro model takes one row at a time")
+            }
+            _ if input.row_bound < LEAST_ROWS => (BatchRows(0), "few rows"),
+            _ if bytes(some.0) > MOST_BYTES => (BatchRows(0), "rows are wide"),
+            Ok(()) => (some, "groups of many rows are waited for together"),
+        };
+        let BatchRows(rows) = input.site.choose(rule, lacks)?;
+        let (true, Ok(columns)) = (rows > 0, columns) else { return Ok(None) };
+        let column = |expr: &Expr| {
+            let index = exprs.iter().position(|known| known == expr).unwrap_or_default();
+            Expr::column(index, expr.data_type.clone(), expr.nullable)
+        };
+        keys.iter_mut().chain(distinct.iter_mut().map(|argument| &mut **argument)).for_each(|expr| {
+            *expr = column(expr);
+        });
+        for cell in &mut cells.cells {
+            if let Some(argument) = cell.contribution.argument_mut() {
+                *argument = column(argument);
+            }
+        }
+        cells.distinct.iter_mut().for_each(|expr| *expr = column(expr));
+        let rows = u32::try_from(rows).map_err(Unsupported::internal)?;
+        Ok(Some(Batch { rows, exprs, columns, words }))
+    }
+
+    /// What is computed of a row when it comes.
+    pub fn exprs(&self) -> &[Expr] {
+        &self.exprs
+    }
+
+    /// Memory for the rows, and for words of their keys in so many tables.
+    pub fn begin(&self, cx: &mut Context<'_>, tables: usize) -> BatchMemory<'_> {
+        let mut array = |name: &str, words: u32| {
+            cx.builder.shared(name, Pointee::Scalar(Scalar::U64), (self.rows * words).max(1))
+        };
+        let base = array("batch", self.words);
+        let words = (0..tables).map(|table| array(&format!("batch_keys_{table}"), 2)).collect();
+        let sight = array("sight", 1);
+        let columns = self.columns.iter().map(|column| column.at(base, self.words)).collect();
+        let (zero, nothing) = (cx.builder.i64(0), cx.builder.u64(0));
+        let count = cx.builder.var_of("waiting", zero);
+        let seen = cx.builder.var_of("seen", nothing);
+        BatchMemory { plan: self, columns, words, sight, seen, count, cases: Vec::new() }
+    }
+}
+
+/// The rows that wait, in one kernel.
+pub(super) struct BatchMemory<'s> {
+    plan: &'s Batch,
+    columns: Vec<StoredColumn>,
+    /// Of each table, the words of the rows' keys.
+    words: Vec<V>,
+    /// Where what was looked at goes, so that no compiler leaves out the look: `ptr<shared, u64>`.
+    sight: V,
+    seen: Var,
+    /// Rows that wait, `i64`.
+    count: Var,
+    /// In which case texts are meant to be: they wait as they are.
+    cases: Vec<Case>,
+}
+
+impl BatchMemory<'_> {
+    /// Keeps the current row; whether there is no room for another one (`bool`).
+    pub fn keep(&mut self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
+        let place = cx.builder.read(self.count);
+        self.cases.clear();
+        for (expr, column) in self.plan.exprs.iter().zip(&self.columns) {
+            let mut value = lower(cx, expr)?;
+            let mut case = Case::Keep;
+            if let Repr::Text(text) = &mut value.repr {
+                case = std::mem::replace(&mut text.case, Case::Keep);
+            }
+            self.cases.push(case);
+            column.store(cx, &value, place)?;
+        }
+        let b = &mut *cx.builder;
+        let (one, most) = (b.i64(1), b.i64(self.plan.rows.into()));
+        let count = b.add(place, one);
+        b.assign(self.count, count);
+        Ok(b.ge(count, most))
+    }
+
+    /// `body` for the number (`i64`) of each row that waits.
+    pub fn each(
+        &self,
+        cx: &mut Context<'_>,
+        body: &mut dyn FnMut(&mut Context<'_>, V) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        let zero = cx.builder.i64(0);
+        let number = cx.builder.var_of("number", zero);
+        cx.begin_loop();
+        let b = &mut *cx.builder;
+        let (current, count) = (b.read(number), b.read(self.count));
+        let done = b.ge(current, count);
+        b.break_if(done);
+        body(cx, current)?;
+        let one = cx.builder.i64(1);
+        let next = cx.builder.add(current, one);
+        cx.builder.assign(number, next);
+        cx.end();
+        Ok(())
+    }
+
+    /// Makes a row that waits the current one, until [`Context::pop_layer`].
+    pub fn bind(&self, cx: &mut Context<'_>, number: V) {
+        let mut values: Vec<Lowered> = Vec::new();
+        for (index, column) in self.columns.iter().enumerate() {
+            let mut value = column.load(cx, number, None);
+            if let (Repr::Text(text), Some(case)) = (&mut value.repr, self.cases.get(index)) {
+                text.case = *case;
+            }
+            values.push(value);
+        }
+        cx.begin_values(values);
+    }
+
+    /// No row waits any more.
+    pub fn clear(&self, cx: &mut Context<'_>) {
+        let zero = cx.builder.i64(0);
+        cx.builder.assign(self.count, zero);
+        let seen = cx.builder.read(self.seen);
+        cx.builder.store(self.sight, seen);
+    }
+
+    /// Keeps the word of a row's keys in a table.
+    pub fn store_word(&self, cx: &mut Context<'_>, table: usize, number: V, word: KeyWord) {
+        let Some(base) = self.word_pointer(cx, table, number) else { return };
+        cx.builder.store(base, word.entry);
+        let hash = word_pointer(cx, base, 1);
+        cx.builder.store(hash, word.hash);
+    }
+
+    /// The word of a row's keys in a table.
+    pub fn word(&self, cx: &mut Context<'_>, table: usize, number: V) -> Option<KeyWord> {
+        let base = self.word_pointer(cx, table, number)?;
+        let entry = cx.builder.load(base);
+        let hash = word_pointer(cx, base, 1);
+        Some(KeyWord { entry, hash: cx.builder.load(hash) })
+    }
+
+    fn word_pointer(&self, cx: &mut Context<'_>, table: usize, number: V) -> Option<V> {
+        let Some(words) = self.words.get(table) else {
+            cx.impossible("a table without words");
+            return None;
+        };
+        let one = cx.builder.i64(1);
+        let index = cx.builder.binary(BinaryOp::Shl, number, one);
+        Some(cx.builder.offset(*words, index))
+    }
+
+    /// Notes what was looked at (`u64`).
+    pub fn see(&self, cx: &mut Context<'_>, seen: V) {
+        let before = cx.builder.read(self.seen);
+        let all = cx.builder.binary(BinaryOp::Xor, before, seen);
+        cx.builder.assign(self.seen, all);
+    }
+}
