@@ -437,6 +437,47 @@ fn groups_in_parts() {
     assert_eq!(nothing.batch.num_rows(), 0);
 }
 
+/// Rows of a CPU's worker wait for each other: fewer than a batch, as many, one more, several batches; in one group, in few, all in
+/// groups of their own; with keys in the slots and apart, found near and far, in tables that are too small at first.
+#[test]
+fn rows_that_wait_for_each_other() {
+    let engine = Engine::new();
+    let mut all = Vec::new();
+    for (batch, near, layout) in
+        [("64", "0", "beside"), ("64", "256", "apart"), ("256", "256", "beside"), ("0", "0", "beside")]
+    {
+        let mut variants = kelpie_engine::Forced::default();
+        let forced = [("batch_rows", batch), ("near_groups", near), ("slot_layout", layout)];
+        for (axis, value) in forced.into_iter().chain([("group_table", "hash")]) {
+            variants.set(axis, value).expect("an axis and its value");
+        }
+        let options = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
+        all.push(QueryOptions { variants, ..options });
+    }
+    for (count, groups, skew) in [
+        (1, 1, false),
+        (63, 2, false),
+        (64, 64, false),
+        (65, 1, false),
+        (700, 200, true),
+        (40_000, 30_000, false),
+    ] {
+        compare_with(&rows(count, groups, skew), &[0, 1, 2, 3], &all);
+    }
+    let source = table(&rows(300, 7, false));
+    for options in &all {
+        let output = run(&engine, &plan(Some(2), true), &source, options);
+        let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        let waits = names.iter().any(|name| name.contains("batches"));
+        assert_eq!(waits, forced_batch(options) != "0", "{names:?}, {options:?}");
+    }
+}
+
+fn forced_batch(options: &QueryOptions) -> &str {
+    let forced = options.variants.iter().find(|(axis, _)| *axis == "batch_rows");
+    forced.map_or("", |(_, value)| value)
+}
+
 /// Blocks of rows stream through the device, or each kernel's rows through the host.
 #[test]
 fn rows_in_blocks() {

@@ -69,7 +69,10 @@ pub(crate) use crate::program as declare;
 /// An aggregation, planned.
 #[derive(Debug)]
 pub struct AggregateOperator {
+    /// The keys over the input's rows.
     keys: Vec<Expr>,
+    /// The same over the rows that are taken to their groups: those, or a batch's.
+    group_keys: Vec<Expr>,
     key_columns: Vec<ColumnInfo>,
     cells: Cells,
     table: Box<dyn GroupTable>,
@@ -77,7 +80,7 @@ pub struct AggregateOperator {
     sets: Vec<DistinctSet>,
     segments: Option<Segments>,
     near: Option<NearCopies>,
-    /// Rows of a worker that wait for each other: the expressions of the fields before are over its columns.
+    /// Rows of a worker that wait for each other: `group_keys`, `cells` and `sets` are over its columns.
     batch: Option<Batch>,
 }
 
@@ -174,12 +177,12 @@ impl AggregateOperator {
         let groups = columns_only.then_some(groups);
         let known = near::Known { rows: row_bound, groups, has_words: table.has_words() };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
-        let mut keys = keys.to_vec();
+        let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
         let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
-        let parts = Parts { keys: &mut keys, cells: &mut cells, distinct, tables };
+        let parts = Parts { keys: &mut group_keys, cells: &mut cells, distinct, tables };
         let batch = Batch::plan(parts, input, on)?;
-        Ok(AggregateOperator { keys, key_columns, cells, table, sets, segments, near, batch })
+        Ok(AggregateOperator { keys, group_keys, key_columns, cells, table, sets, segments, near, batch })
     }
 
     /// What is known of the result's columns: keys, then aggregates.

@@ -233,7 +233,7 @@ impl AggregateEmitter<'_> {
         let (plan, rows_at_once) = (self.plan, self.rows_at_once);
         let (groups, round, prepared) = (&self.groups, &self.round, &mut self.prepared);
         let counts = &self.counts;
-        groups.groups.locate(cx, (&plan.keys, words.group), flow, &mut |cx, located| {
+        groups.groups.locate(cx, (&plan.group_keys, words.group), flow, &mut |cx, located| {
             let row = prepare(cx, (plan, counts), located, words)?;
             match rows_at_once {
                 1 => add(cx, plan, (groups, round.as_ref()), &row),
@@ -269,7 +269,7 @@ impl AggregateEmitter<'_> {
     /// Keeps the words of the keys of the rows that wait, then looks at what the searches for them will look at: in loops of their own,
     /// which are so short that a processor is ahead by many rows.
     fn look_ahead(&self, cx: &mut Context<'_>, batch: &BatchMemory<'_>) -> Result<(), Unsupported> {
-        let AggregateOperator { keys, sets, .. } = self.plan;
+        let AggregateOperator { group_keys: keys, sets, .. } = self.plan;
         let groups = &*self.groups.groups;
         batch.each(cx, &mut |cx, number| {
             batch.bind(cx, number);
@@ -326,7 +326,7 @@ fn prepare(
         false => {
             let keys = match keys {
                 Some(keys) => keys,
-                None => plan.keys.iter().map(|key| lower(cx, key)).collect::<Result<_, _>>()?,
+                None => plan.group_keys.iter().map(|key| lower(cx, key)).collect::<Result<_, _>>()?,
             };
             distinct::insert(cx, (&plan.sets, counts), (&keys, active), &words.sets)?
         }
