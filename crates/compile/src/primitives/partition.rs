@@ -10,7 +10,7 @@
 //! block's rows of the part; then one thread a part takes places for all of them with one atomic, and neighbouring ranks are
 //! neighbouring places.
 
-use kelpie_kir::builder::V;
+use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builder, Pointee, Scalar, Scope};
 
 use super::for_table;
@@ -82,6 +82,11 @@ pub struct BlockParts {
     firsts: V,
     /// Shared, `u32` a part: what makes such a number a place in the overflow.
     shifts: V,
+    /// Shared, `u32` a part: the position of its first row among the block's rows in the order of their parts.
+    positions: V,
+    /// Shared: rows of all rounds, one `u32`; and those before this round.
+    total: V,
+    before: Var,
 }
 
 /// What a thread took.
@@ -100,11 +105,19 @@ impl BlockParts {
     pub fn begin(b: &mut Builder, parts: u32) -> BlockParts {
         let mut array = |name| b.shared(name, Pointee::Scalar(Scalar::U32), parts);
         let (counts, firsts, shifts) = (array("part_counts"), array("part_firsts"), array("part_shifts"));
+        let positions = array("part_positions");
+        let total = b.shared("part_total", Pointee::Scalar(Scalar::U32), 1);
+        for_table(b, 1, |b, index| {
+            let (pointer, none) = (b.offset(total, index), b.u32(0));
+            b.store(pointer, none);
+        });
         for_table(b, parts, |b, part| {
             let (pointer, none) = (b.offset(counts, part), b.u32(0));
             b.store(pointer, none);
         });
-        BlockParts { parts, counts, firsts, shifts }
+        let none = b.u32(0);
+        let before = b.var_of("rows_before", none);
+        BlockParts { parts, counts, firsts, shifts, positions, total, before }
     }
 
     /// Counts a row of a part (`u32`); its rank, `u32`.
@@ -122,6 +135,11 @@ impl BlockParts {
             let any = b.ne(rows, none);
             b.begin_if(any);
             b.store(counter, none);
+            let position = b.atomic(AtomicOp::Add, self.total, rows, Scope::Block);
+            let before = b.read(self.before);
+            let position = b.sub(position, before);
+            let pointer = b.offset(self.positions, part);
+            b.store(pointer, position);
             let number = b.convert(part, Scalar::U32);
             let own = cursor(b, cursors, number);
             let first = b.atomic(AtomicOp::Add, own, rows, Scope::Device);
@@ -158,6 +176,22 @@ impl BlockParts {
             each(b, Taken { rows, end, is_first_beyond });
             b.end();
         });
+    }
+
+    /// The position (`u32`) of a row by its part and rank, once places were taken, among the block's rows in the order of their parts.
+    pub fn position(&self, b: &mut Builder, (part, rank): (V, V)) -> V {
+        let pointer = b.offset(self.positions, part);
+        let first = b.load(pointer);
+        b.add(first, rank)
+    }
+
+    /// The block's rows in this round (`u32`), of which positions were asked; the next round begins. To be called once a round
+    /// in which they are, by all threads, with a barrier since places were taken.
+    pub fn staged(&self, b: &mut Builder) -> V {
+        let (total, before) = (b.load(self.total), b.read(self.before));
+        let rows = b.sub(total, before);
+        b.assign(self.before, total);
+        rows
     }
 
     /// The place (`u32`) of a row by its part and rank, once places were taken, and whether there is such a place.

@@ -100,6 +100,8 @@ pub(crate) struct Input<'a> {
     pub is_sorted: bool,
     /// Whether a thread takes rows as they come to it: a CPU's worker.
     pub is_serial: bool,
+    /// Rows of groups that are neighbours come together.
+    pub in_parts: bool,
     /// What hash tables of the aggregation may have taken, once it is chosen.
     pub fill: OnceCell<Fill>,
     /// Where their slots have keys that are stored, once it is chosen.
@@ -174,7 +176,7 @@ impl AggregateOperator {
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
         let columns_only = keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)));
-        let groups = columns_only.then_some(groups);
+        let groups = (columns_only && !input.in_parts).then_some(groups);
         let known = near::Known { rows: row_bound, groups, has_words: table.has_words() };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());

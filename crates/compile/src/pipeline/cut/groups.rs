@@ -119,7 +119,7 @@ impl Cut<'_> {
         rows.push(Project(exprs.to_vec()));
         let stored = Open::new(PartRows(Arc::clone(&store)), bound);
         let stored = OpenRows { branches: vec![stored], columns: store.infos() };
-        let groups = self.plan_aggregate(&stored, keys, aggregates)?;
+        let groups = self.plan_aggregate(&stored, keys, aggregates, true)?;
         self.close(rows.branches, Arc::new(IntoParts { store, groups: Arc::clone(&groups) }));
         Ok(self.add_to_groups(stored, groups))
     }
@@ -151,7 +151,7 @@ impl Cut<'_> {
         keys: &[Expr],
         aggregates: &[Aggregate],
     ) -> Result<OpenRows, Unsupported> {
-        let operator = self.plan_aggregate(&rows, keys, aggregates)?;
+        let operator = self.plan_aggregate(&rows, keys, aggregates, false)?;
         Ok(self.add_to_groups(rows, operator))
     }
 
@@ -160,6 +160,7 @@ impl Cut<'_> {
         rows: &OpenRows,
         keys: &[Expr],
         aggregates: &[Aggregate],
+        in_parts: bool,
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let site = format!("aggregate{}", self.next_aggregate);
         self.next_aggregate += 1;
@@ -171,6 +172,7 @@ impl Cut<'_> {
             is_single: rows.branches.iter().all(Open::is_single),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
             is_serial: self.shape.is_serial(),
+            in_parts,
             fill: OnceCell::new(),
             slot_layout: OnceCell::new(),
         };

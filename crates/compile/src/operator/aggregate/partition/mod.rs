@@ -132,6 +132,10 @@ impl PartStore {
         self.columns.iter().map(|column| column.info().clone()).collect()
     }
 
+    fn column(&self, index: usize) -> Result<&StoredColumn, Unsupported> {
+        self.columns.get(index).ok_or_else(|| Unsupported::internal("a column that is not stored"))
+    }
+
     /// Bits of a part's number.
     fn bits(&self) -> u32 {
         self.parts.ilog2()

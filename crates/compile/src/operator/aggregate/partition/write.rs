@@ -12,7 +12,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
 
 use super::super::AggregateOperator;
 use super::super::threads::{clear, for_each};
-use super::held::HeldValue;
+use super::held::{HeldRow, HeldValue, Stage};
 use super::{CHUNK, CHUNK_SHIFT, PartStore};
 use crate::context::{Argument, Context, Status, Unsupported};
 use crate::expr::{Expr, columns_read};
@@ -227,7 +227,8 @@ impl Emitter for WorkerEmitter<'_> {
         let store = &self.plan.store;
         for_each(cx, store.parts, |cx, part| {
             let b = &mut *cx.builder;
-            let next = b.element(self.next, part);
+            let pointer = b.offset(self.next, part);
+            let next = b.load(pointer);
             let (mask, shift, zero) = (b.u32(CHUNK - 1), b.u32(CHUNK_SHIFT), b.u32(0));
             let rest = b.and(next, mask);
             let is_open = b.ne(rest, zero);
@@ -267,7 +268,7 @@ struct BlockEmitter<'s> {
     block: BlockParts,
     /// Of each row that a thread has at once: its part + 1, or 0 where there is none, and its rank; both `u32`.
     places: Vec<(Var, Var)>,
-    held: Vec<Vec<(usize, HeldValue)>>,
+    held: Vec<HeldRow>,
     /// Rows for which the thread took places, `u64`, and the end of these, `u32`.
     rows: Var,
     end: Var,
@@ -296,11 +297,37 @@ impl<'s> BlockEmitter<'s> {
         }
     }
 
+    /// Writes the rows once places were taken: by way of the block's memory, or where that is too small, each thread its own.
+    fn write(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        let store = &self.plan.store;
+        let rows = cx.shape.block_threads * self.places.len() as u32;
+        let stage = self.held.first().and_then(|row| Stage::declare(cx, row, rows));
+        self.each(cx, |cx, part, rank, row| {
+            let rank = cx.builder.read(rank);
+            let (place, exists) = self.block.place(cx.builder, &self.layout, (part, rank));
+            if let Some(stage) = &stage {
+                let position = self.block.position(cx.builder, (part, rank));
+                return stage.put(cx, position, row, (place, exists));
+            }
+            cx.begin_if(exists);
+            let place = cx.builder.convert(place, Scalar::I64);
+            for (index, value) in row {
+                let value = value.value(cx);
+                store.column(*index)?.store(cx, &value, place)?;
+            }
+            cx.end();
+            Ok(())
+        })?;
+        let Some(stage) = stage else { return Ok(()) };
+        cx.builder.barrier();
+        stage.write(cx, &self.block, store)
+    }
+
     /// Emits `body` for each row of the thread that there is, with its part (`u32`), rank and values.
     fn each(
         &self,
         cx: &mut Context<'_>,
-        mut body: impl FnMut(&mut Context<'_>, V, Var, &[(usize, HeldValue)]) -> Result<(), Unsupported>,
+        mut body: impl FnMut(&mut Context<'_>, V, Var, &HeldRow) -> Result<(), Unsupported>,
     ) -> Result<(), Unsupported> {
         for ((part, rank), values) in self.places.iter().zip(&self.held) {
             let b = &mut *cx.builder;
@@ -369,21 +396,7 @@ impl Emitter for BlockEmitter<'_> {
             b.end();
         });
         cx.builder.barrier();
-        let store = &self.plan.store;
-        self.each(cx, |cx, part, rank, values| {
-            let rank = cx.builder.read(rank);
-            let (place, exists) = self.block.place(cx.builder, &self.layout, (part, rank));
-            cx.begin_if(exists);
-            let place = cx.builder.convert(place, Scalar::I64);
-            for (index, value) in values {
-                let column = store.columns.get(*index);
-                let column = column.ok_or_else(|| Unsupported::internal("a column that is not stored"))?;
-                let value = value.value(cx);
-                column.store(cx, &value, place)?;
-            }
-            cx.end();
-            Ok(())
-        })?;
+        self.write(cx)?;
         self.held.clear();
         Ok(())
     }
