@@ -507,6 +507,24 @@ fn rows_in_blocks() {
     }
 }
 
+/// Parts fill up block by block, and where memory is short at first they have too few places.
+#[test]
+fn parts_of_blocks_and_with_little_memory() {
+    let mut variants = kelpie_engine::Forced::default();
+    variants.set("group_parts", "16").expect("an axis and its value");
+    let resolving = |options: &QueryOptions| options.micro_model == MicroModel::Resolution;
+    let local: Vec<QueryOptions> = configurations(&devices(2)).into_iter().filter(resolving).collect();
+    let mut all = Vec::new();
+    for options in local {
+        let options = QueryOptions { variants: variants.clone(), ..options };
+        let (macro_model, block_bytes) = (MacroModel::Batch, Some(16 << 10));
+        all.push(QueryOptions { macro_model, block_bytes, ..options.clone() });
+        all.push(QueryOptions { memory_limit: Some(3 << 20), ..options });
+    }
+    compare_with(&rows(6_000, 700, false), &[0, 1], &all);
+    compare_with(&rows(6_000, 50, true), &[1], &all);
+}
+
 #[test]
 fn without_keys() {
     let engine = Engine::new();
