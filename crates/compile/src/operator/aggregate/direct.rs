@@ -6,14 +6,15 @@
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
-use super::cells::{CellOp, combine_memory, combine_registers, is_used, read_cell};
+use super::block_table::{BlockTable, stride};
+use super::cells::{CellOp, combine_memory, is_used};
 use super::domain::DenseKey;
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::hash::KeyWord;
-use super::threads::{ThreadCells, ThreadTables, clear, for_each};
-use super::{Cells, Input, declare, fixed_class, group_pointer, update_group, word_pointer};
+use super::threads::{ThreadCells, ThreadTables, for_each};
+use super::{Cells, Input, declare, fixed_class, group_pointer, word_pointer};
 use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::register_type;
@@ -285,10 +286,8 @@ impl GroupTable for DirectTable {
                 Local::Threads(tables.begin(cx))
             }
             CellMemory::Block(copies) => {
-                let words = (self.slots as u32 + 1) * copies * stride(cells, *copies);
-                let table = cx.builder.shared("local_groups", Pointee::Scalar(Scalar::U64), words);
-                clear(cx, table, Scalar::U64, words);
-                Local::Block(BlockTable { table, copies: *copies })
+                let rows = thread_rows.saturating_mul(cx.shape.block_threads.into());
+                Local::Block(BlockTable::begin(cx, cells, (self.slots + 1, *copies), rows))
             }
         };
         if self.is_local() {
@@ -352,81 +351,6 @@ enum Local {
     Threads(ThreadCells),
 }
 
-/// The block's table: the copies of a group lie side by side.
-#[derive(Debug, Clone, Copy)]
-struct BlockTable {
-    table: V,
-    copies: u32,
-}
-
-/// Words from one copy of a group to the next: an odd number, so that neighbouring threads use different banks.
-fn stride(cells: &Cells, copies: u32) -> u32 {
-    if copies > 1 { cells.words() | 1 } else { cells.words() }
-}
-
-impl BlockTable {
-    /// The first word of a group in a copy (`i64`), where there are several.
-    fn group(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, copy: Option<V>) -> V {
-        let b = &mut *cx.builder;
-        let index = match copy {
-            Some(copy) => {
-                let copies = b.i64(i64::from(self.copies));
-                let index = b.mul(slot, copies);
-                b.add(index, copy)
-            }
-            None => slot,
-        };
-        let stride = b.i64(i64::from(stride(cells, self.copies)));
-        let index = b.mul(index, stride);
-        b.offset(self.table, index)
-    }
-
-    /// The copy of this thread, `i64`.
-    fn own_copy(&self, cx: &mut Context<'_>) -> Option<V> {
-        (self.copies > 1).then(|| {
-            let b = &mut *cx.builder;
-            let thread = b.builtin(Builtin::ThreadId);
-            let mask = b.u32(self.copies - 1);
-            let copy = b.and(thread, mask);
-            b.convert(copy, Scalar::I64)
-        })
-    }
-
-    /// A group of this thread's copy.
-    fn own(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> V {
-        let copy = self.own_copy(cx);
-        self.group(cx, cells, slot, copy)
-    }
-
-    /// What all copies of a cell hold together.
-    fn total(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, index: usize) -> Option<Vec<V>> {
-        let cell = cells.cells.get(index)?;
-        if self.copies == 1 {
-            let base = self.group(cx, cells, slot, None);
-            let pointer = word_pointer(cx, base, cell.word);
-            return Some(read_cell(cx, cell.op, pointer));
-        }
-        let nothing = cell.op.nothing(cx);
-        let total: Vec<_> = nothing.iter().map(|zero| cx.builder.var_of("total", *zero)).collect();
-        let first = cx.builder.i64(0);
-        let copy = cx.builder.var_of("copy", first);
-        cx.begin_loop();
-        let current = cx.builder.read(copy);
-        let end = cx.builder.i64(i64::from(self.copies));
-        let done = cx.builder.ge(current, end);
-        cx.builder.break_if(done);
-        let base = self.group(cx, cells, slot, Some(current));
-        let pointer = word_pointer(cx, base, cell.word);
-        let value = read_cell(cx, cell.op, pointer);
-        combine_registers(cx, cell.op, &total, &value);
-        let one = cx.builder.i64(1);
-        let next = cx.builder.add(current, one);
-        cx.builder.assign(copy, next);
-        cx.end();
-        Some(total.iter().map(|part| cx.builder.read(*part)).collect())
-    }
-}
-
 impl GroupEmitter for DirectEmitter<'_> {
     fn locate(
         &self,
@@ -448,8 +372,7 @@ impl GroupEmitter for DirectEmitter<'_> {
                 }
             }
             Local::Block(table) => {
-                let base = table.own(cx, self.cells, slot);
-                update_group(cx, self.cells, base, values, Scope::Block);
+                table.add(cx, self.cells, slot, values);
             }
             Local::None => {
                 let base = self.table.words(cx, self.cells, slot);
@@ -463,13 +386,15 @@ impl GroupEmitter for DirectEmitter<'_> {
 
     fn current(&self, cx: &mut Context<'_>, slot: Option<V>, index: usize) -> Option<V> {
         let (cell, slot) = (self.cells.cells.get(index)?, slot?);
-        let (base, scope) = match &self.local {
-            Local::Threads(tables) => return tables.own(cx, slot, cell.op, index)?.first().copied(),
-            Local::Block(table) => (table.own(cx, self.cells, slot), Scope::Block),
-            Local::None => (self.table.words(cx, self.cells, slot), Scope::Device),
-        };
-        let pointer = word_pointer(cx, base, cell.word);
-        Some(cx.builder.atomic_load(pointer, scope))
+        match &self.local {
+            Local::Threads(tables) => tables.own(cx, slot, cell.op, index)?.first().copied(),
+            Local::Block(table) => table.current(cx, self.cells, slot, index),
+            Local::None => {
+                let base = self.table.words(cx, self.cells, slot);
+                let pointer = word_pointer(cx, base, cell.word);
+                Some(cx.builder.atomic_load(pointer, Scope::Device))
+            }
+        }
     }
 
     /// Merges the local tables into the device's: one thread a cell.

@@ -14,6 +14,7 @@
 //! results; arguments that are DISTINCT have sets of their values (`distinct`).
 
 mod batch;
+mod block_table;
 pub mod cells;
 mod direct;
 mod distinct;
