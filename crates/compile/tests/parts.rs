@@ -107,3 +107,21 @@ fn kernels_of_parts_are_accepted() {
         }
     }
 }
+
+/// The rule wants many groups that are far from each other, several rows of each, and a GPU.
+#[test]
+fn parts_where_groups_are_many_and_scattered() {
+    let (gpu, cpu) = (Target::simt(32, 256, 227 << 10, 1056), Target::cpu(2));
+    let chosen = |target: &Target, scattered: Option<u64>| {
+        let (plan, info) = grouped(1 << 40, &[0]);
+        let info = ScanInfo { scattered: vec![scattered, None, None, None], ..info };
+        parts(&compile(&(plan, info), target, Forced::none())).0
+    };
+    assert_eq!(chosen(&gpu, Some(1 << 24)), "64");
+    assert_eq!(chosen(&gpu, Some(1 << 22)), "16");
+    for (target, scattered) in
+        [(&gpu, Some(1 << 18)), (&gpu, Some(1 << 26)), (&gpu, None), (&cpu, Some(1 << 24))]
+    {
+        assert_eq!(chosen(target, scattered), "1", "{scattered:?}");
+    }
+}

@@ -10,6 +10,10 @@ const LEAST: u64 = 1 << 18;
 /// The share of the range that neighbours in the sample are apart at least, on average, where values are scattered. It would be
 /// a third for values in no order at all.
 const APART: f64 = 1.0 / 16.0;
+/// The share of the rows that the most frequent value may have: more of them would wait for each other once they are brought together.
+const HEAVIEST: usize = 1024;
+/// Values in the sample that are equal by chance.
+const BY_CHANCE: usize = 8;
 
 /// A sample of a chunk's values: some of them in order, by their lower 64 bits.
 pub(super) fn sample<T: Copy>(values: &[T], low: impl Fn(T) -> i64) -> Vec<i64> {
@@ -17,7 +21,8 @@ pub(super) fn sample<T: Copy>(values: &[T], low: impl Fn(T) -> i64) -> Vec<i64> 
     values.iter().step_by(step).map(|value| low(*value)).collect()
 }
 
-/// About how many values a column of `rows` rows has, by samples of its chunks in order, where these are many and scattered.
+/// About how many values a column of `rows` rows has, by samples of its chunks in order, where these are many, scattered, and none of
+/// them has many rows.
 /// Rounded to a power of two: data that is read again should not be taken for another because of the sample.
 pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64) -> Option<u64> {
     if rows < LEAST {
@@ -34,6 +39,10 @@ pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64)
     }
     let looked_at = sample.len() as u64;
     sample.sort_unstable();
+    let heaviest = sample.chunk_by(|a, b| a == b).map(<[i64]>::len).max()?;
+    if heaviest > BY_CHANCE.max(sample.len() / HEAVIEST) {
+        return None;
+    }
     sample.dedup();
     let values = distinct(looked_at, sample.len() as u64, rows);
     (values >= LEAST).then(|| values.next_power_of_two())
@@ -82,6 +91,7 @@ mod tests {
         assert_eq!(estimate(2_000_000, |row| (mixed(row) % 10_000) as i64 * 7919), None);
         assert_eq!(estimate(2_000_000, |row| (row / 4) as i64), None);
         assert_eq!(estimate(1_000, |row| mixed(row) as i64), None);
+        assert_eq!(estimate(2_000_000, |row| if mixed(row) % 64 == 0 { 7 } else { mixed(row) as i64 }), None);
         assert_eq!(estimate(2_000_000, |_| 7), None);
         assert_eq!(scattered([].into_iter(), 2_000_000), None);
     }

@@ -177,7 +177,8 @@ impl AggregateOperator {
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
         let columns_only = keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)));
-        let groups = (columns_only && !input.in_parts).then_some(groups);
+        // Copies of the first part's groups are of no use to the next.
+        let groups = if input.in_parts { Some(row_bound) } else { columns_only.then_some(groups) };
         let known = near::Known { rows: row_bound, groups, has_words: table.has_words() };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());

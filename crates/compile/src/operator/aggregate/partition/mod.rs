@@ -56,10 +56,9 @@ pub struct PartStore {
     has_chunks: bool,
 }
 
-/// Bytes of a table of groups from which on parts pay, and that a part of it should have at most: on a GPU, and on a CPU. It is not
-/// measured yet from which on they pay.
-const LEAST_AND_PART: (u64, u64) = (u64::MAX, 16 << 20);
-const LEAST_AND_PART_OF_CPU: (u64, u64) = (u64::MAX, 4 << 20);
+/// Bytes of a table of groups from which on parts pay on a GPU, and from which on more of them do (`docs/performance.md`).
+const LEAST_BYTES: u64 = 256 << 20;
+const MANY_BYTES: u64 = 1 << 30;
 /// Rows of a group, on average, from which on parts pay.
 const ROWS_A_GROUP: u64 = 2;
 
@@ -170,12 +169,12 @@ pub(crate) fn rule(
 ) -> (GroupParts, &'static str) {
     // A slot has a word for its key, and half of the slots are free, at least.
     let bytes = groups.saturating_mul(16 * (2 + aggregates as u64));
-    let (least, part) = if shape.is_serial() { LEAST_AND_PART_OF_CPU } else { LEAST_AND_PART };
     match () {
-        () if bytes < least => (GroupParts(1), "the groups are few enough for a cache, or not yet measured"),
+        () if shape.is_serial() => (GroupParts(1), "a CPU gains too little"),
+        () if bytes < LEAST_BYTES => (GroupParts(1), "the groups nearly fit a cache"),
         () if rows < groups.saturating_mul(ROWS_A_GROUP) => (GroupParts(1), "few rows a group"),
-        () if bytes / 64 <= part => (GroupParts(64), "a part's groups fit a cache"),
-        () => (GroupParts(256), "a part's groups fit a cache"),
+        () if bytes < MANY_BYTES => (GroupParts(16), "a part's groups fit a cache"),
+        () => (GroupParts(64), "a part's groups fit a cache"),
     }
 }
 
