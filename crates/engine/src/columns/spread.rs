@@ -91,7 +91,10 @@ mod tests {
         assert_eq!(estimate(2_000_000, |row| (mixed(row) % 10_000) as i64 * 7919), None);
         assert_eq!(estimate(2_000_000, |row| (row / 4) as i64), None);
         assert_eq!(estimate(1_000, |row| mixed(row) as i64), None);
-        assert_eq!(estimate(2_000_000, |row| if mixed(row) % 64 == 0 { 7 } else { mixed(row) as i64 }), None);
+        assert_eq!(
+            estimate(2_000_000, |row| if mixed(row).is_multiple_of(64) { 7 } else { mixed(row) as i64 }),
+            None
+        );
         assert_eq!(estimate(2_000_000, |_| 7), None);
         assert_eq!(scattered([].into_iter(), 2_000_000), None);
     }
