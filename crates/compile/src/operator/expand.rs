@@ -2,9 +2,9 @@
 //!
 //! Each lane has a row and a range of numbers: one new row a number. *By leaders*, as the paper has it: one lane with a
 //! range after the other is the leader; its row and range go to all lanes, which take the numbers side by side. Lanes are
-//! idle at the end of each range. *Packed*: the ranges of the warp are laid one behind the other, by a prefix sum of their
-//! lengths, and dealt to the lanes; each lane finds the row of its number by a search in the sums. Lanes are idle at the end
-//! of the last range only.
+//! idle at the end of each range. *Packed*: of each range first as many numbers are taken by a leader's warp as fill it, time
+//! and again. What is left of the ranges, less than a warp's numbers each, is laid one behind the other, by a prefix sum, and
+//! dealt to the lanes; each lane finds the row of its number by a search in the sums. Lanes are idle at the very end only.
 //!
 //! Where all that counts of a row's new rows is whether there is one, lanes test them for each other, and the row stays in its
 //! lane ([`any_by_leaders`], [`any_packed`]).
@@ -129,11 +129,7 @@ pub(crate) fn packed(
     once: V,
     taken: &mut Taken<'_>,
 ) -> Result<(), Unsupported> {
-    let sums = Sums::of(cx, ranges);
-    for_warps(cx, sums.total, once, |cx, active, index| {
-        let (number, registers) = sums.deal(cx, ranges, index);
-        taken(cx, active, number, &registers)
-    })
+    for_dealt(cx, ranges, once, |cx, dealt| taken(cx, dealt.active, dealt.number, &dealt.registers))
 }
 
 /// As [`any_by_leaders`], the numbers of all ranges dealt out; all are looked at.
@@ -144,14 +140,11 @@ pub(crate) fn any_packed(
 ) -> Result<V, Unsupported> {
     let no = cx.builder.bool(false);
     let found = cx.builder.var_of("found", no);
-    let sums = Sums::of(cx, ranges);
-    for_warps(cx, sums.total, no, |cx, active, index| {
-        let (number, registers) = sums.deal(cx, ranges, index);
-        let holds = test(cx, active, number, &registers)?;
+    for_dealt(cx, ranges, no, |cx, dealt| {
+        let holds = test(cx, dealt.active, dealt.number, &dealt.registers)?;
         let mask = ballot(cx, holds);
-        let own = sums.own_lanes(cx, index);
         let b = &mut *cx.builder;
-        let (hits, zero, before) = (b.and(mask, own), b.u32(0), b.read(found));
+        let (hits, zero, before) = (b.and(mask, dealt.own), b.u32(0), b.read(found));
         let any = b.ne(hits, zero);
         let now = b.or(before, any);
         b.assign(found, now);
@@ -160,22 +153,104 @@ pub(crate) fn any_packed(
     Ok(cx.builder.read(found))
 }
 
-/// Ranges laid one behind the other.
+/// What a lane is dealt in a turn.
+struct Dealt {
+    /// Whether it is anything, `bool`.
+    active: V,
+    /// The number, `u32`.
+    number: V,
+    registers: Vec<V>,
+    /// A bit (`u32`) of each lane that is dealt a number of this lane's range.
+    own: V,
+}
+
+/// `for` every number of every range, as many at a time as there are lanes. `once` as of [`by_leaders`].
+fn for_dealt(
+    cx: &mut Context<'_>,
+    ranges: &Ranges<'_>,
+    once: V,
+    body: impl FnOnce(&mut Context<'_>, &Dealt) -> Result<(), Unsupported>,
+) -> Result<(), Unsupported> {
+    let lanes = cx.shape.lanes;
+    let b = &mut *cx.builder;
+    let width = b.u32(lanes);
+    let rest = b.rem(ranges.count, width);
+    let whole = b.sub(ranges.count, rest);
+    let rest_begin = b.add(ranges.begin, whole);
+    let sums = Sums::of(cx, rest, rest_begin);
+    let b = &mut *cx.builder;
+    let (zero, left, at) = (b.u32(0), b.var_of("left", whole), b.var_of("at", ranges.begin));
+    let (base, again) = (b.var_of("base", zero), b.var_of("again", once));
+    let [source, number, own] = ["source", "number", "own"].map(|name| b.var(name, Scalar::U32));
+    let active = b.var("deals", Scalar::Bool);
+    cx.begin_loop();
+    let b = &mut *cx.builder;
+    let (current, rest_of_range) = (b.read(base), b.read(left));
+    let has_whole = b.ne(rest_of_range, zero);
+    let mask = ballot(cx, has_whole);
+    let b = &mut *cx.builder;
+    let (is_whole, has_rest, again_now) = (b.ne(mask, zero), b.lt(current, sums.total), b.read(again));
+    let goes_on = b.or(is_whole, has_rest);
+    let goes_on = b.or(goes_on, again_now);
+    let done = b.not(goes_on);
+    b.break_if(done);
+    let (no, lane) = (b.bool(false), b.builtin(Builtin::LaneId));
+    b.assign(again, no);
+    cx.begin_if(is_whole);
+    let b = &mut *cx.builder;
+    let (one, bit) = (b.u32(1), b.unary(UnaryOp::Ffs, mask));
+    let leader = b.sub(bit, one);
+    let (leads, first) = (b.eq(lane, leader), b.read(at));
+    let begin = read_lane(cx, first, leader);
+    let b = &mut *cx.builder;
+    let (own_number, yes, all) = (b.add(begin, lane), b.bool(true), b.u32(u32::MAX));
+    let taken = b.select(leads, width, zero);
+    let (less, further) = (b.sub(rest_of_range, taken), b.add(first, taken));
+    let own_lanes = b.select(leads, all, zero);
+    for (var, value) in
+        [(left, less), (at, further), (source, leader), (number, own_number), (active, yes), (own, own_lanes)]
+    {
+        b.assign(var, value);
+    }
+    cx.begin_else();
+    let index = cx.builder.add(current, lane);
+    let owner = owner(cx, sums.sum, index);
+    let start = read_lane(cx, sums.start, owner);
+    let own_lanes = sums.own_lanes(cx, current);
+    let b = &mut *cx.builder;
+    let (own_number, is_there, next) = (b.add(start, index), b.lt(index, sums.total), b.add(current, width));
+    for (var, value) in
+        [(base, next), (source, owner), (number, own_number), (active, is_there), (own, own_lanes)]
+    {
+        b.assign(var, value);
+    }
+    cx.end();
+    let source = cx.builder.read(source);
+    let registers = ranges.registers.iter().map(|value| read_lane(cx, *value, source)).collect();
+    let b = &mut *cx.builder;
+    let dealt = Dealt { active: b.read(active), number: b.read(number), registers, own: b.read(own) };
+    body(cx, &dealt)?;
+    cx.end();
+    Ok(())
+}
+
+/// Ranges of less than a warp's numbers, laid one behind the other: what follows is `u32`.
 struct Sums {
-    /// Numbers in the ranges of the lanes before this one, `u64`.
+    /// Numbers in the ranges of the lanes before this one.
     before: V,
     /// The same with this lane's.
     sum: V,
     /// In all ranges.
     total: V,
+    /// What is to be added to an index in all ranges for the number, where it is of this lane's range.
+    start: V,
 }
 
 impl Sums {
-    fn of(cx: &mut Context<'_>, ranges: &Ranges<'_>) -> Sums {
+    fn of(cx: &mut Context<'_>, count: V, begin: V) -> Sums {
         let lanes = cx.shape.lanes;
         let b = &mut *cx.builder;
-        let (lane, count) = (b.builtin(Builtin::LaneId), b.convert(ranges.count, Scalar::U64));
-        let (mut sum, zero) = (count, b.u64(0));
+        let (lane, zero, mut sum) = (b.builtin(Builtin::LaneId), b.u32(0), count);
         let mut step = 1;
         while step < lanes {
             let distance = b.u32(step);
@@ -186,33 +261,20 @@ impl Sums {
             step *= 2;
         }
         let (before, last) = (b.sub(sum, count), b.u32(lanes - 1));
-        Sums { before, sum, total: read_lane(cx, sum, last) }
+        Sums { before, sum, start: b.sub(begin, before), total: read_lane(cx, sum, last) }
     }
 
-    /// The number (`u32`) at an index (`u64`) of all ranges, and the registers of its row.
-    fn deal(&self, cx: &mut Context<'_>, ranges: &Ranges<'_>, index: V) -> (V, Vec<V>) {
-        let owner = owner(cx, self.sum, index);
-        let (before, begin) = (read_lane(cx, self.before, owner), read_lane(cx, ranges.begin, owner));
-        let registers = ranges.registers.iter().map(|value| read_lane(cx, *value, owner)).collect();
+    /// A bit (`u32`) of each lane that is dealt a number of this lane's range in the turn from the index `base` on.
+    fn own_lanes(&self, cx: &mut Context<'_>, base: V) -> V {
         let b = &mut *cx.builder;
-        let within = b.sub(index, before);
-        let within = b.convert(within, Scalar::U32);
-        (b.add(begin, within), registers)
-    }
-
-    /// A bit (`u32`) of each lane that is dealt a number of this lane's range, where it is dealt that at `index`.
-    fn own_lanes(&self, cx: &mut Context<'_>, index: V) -> V {
-        let b = &mut *cx.builder;
-        let (lane, width) = (b.builtin(Builtin::LaneId), b.u64(cx.shape.lanes.into()));
-        let lane = b.convert(lane, Scalar::U64);
-        let base = b.sub(index, lane);
+        let (width, one) = (b.u32(cx.shape.lanes), b.u64(1));
         let end = b.add(base, width);
-        let one = b.u64(1);
         // The bits below an index, as far as it is in this turn.
         let mut below = |index| {
             let index = b.binary(BinaryOp::Max, index, base);
             let index = b.binary(BinaryOp::Min, index, end);
             let lanes = b.sub(index, base);
+            let lanes = b.convert(lanes, Scalar::U64);
             let bit = b.binary(BinaryOp::Shl, one, lanes);
             b.sub(bit, one)
         };
@@ -222,8 +284,8 @@ impl Sums {
     }
 }
 
-/// The lane (`u32`) in whose range a number (`u64`) falls, by the sums of the ranges up to each lane's: as many lanes are before it
-/// as have sums that are not above the number. Some lane where it is beyond all.
+/// The lane (`u32`) in whose range an index (`u32`) falls, by the sums of the ranges up to each lane's: as many lanes are before
+/// it as have sums that are not above the index. Some lane where it is beyond all.
 fn owner(cx: &mut Context<'_>, sum: V, index: V) -> V {
     let lanes = cx.shape.lanes;
     let mut owner = cx.builder.u32(0);
@@ -234,9 +296,12 @@ fn owner(cx: &mut Context<'_>, sum: V, index: V) -> V {
         let last = b.add(owner, to_last);
         let passed = read_lane(cx, sum, last);
         let b = &mut *cx.builder;
-        let (end, is_passed) = (b.u32(lanes), b.ge(index, passed));
-        let is_there = b.lt(last, end);
-        let goes = b.and(is_there, is_passed);
+        let mut goes = b.ge(index, passed);
+        if !lanes.is_power_of_two() {
+            let end = b.u32(lanes);
+            let is_there = b.lt(last, end);
+            goes = b.and(is_there, goes);
+        }
         let further = b.add(owner, width);
         owner = b.select(goes, further, owner);
         step /= 2;
