@@ -98,14 +98,14 @@ fn forced(variants: &[(&str, &str)]) -> Forced {
 /// What is forced, and in warps of how many lanes.
 fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
     let mut ways = Vec::new();
-    for (number, refill) in ["filters", "all"].into_iter().enumerate() {
+    for (number, refill) in ["filters", "all", "last"].into_iter().enumerate() {
         for (index, threshold) in ["8", "16", "24", "28", "32"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3][(index + number) % 4];
             ways.push((vec![("lane_refill", refill), ("refill_threshold", threshold)], lanes));
         }
     }
     for (index, expansion) in ["warp", "packed"].into_iter().enumerate() {
-        for (number, refill) in ["off", "filters", "all"].into_iter().enumerate() {
+        for (number, refill) in ["off", "last", "all"].into_iter().enumerate() {
             for more in 0..2 {
                 let lanes = [4, 8, 32, 3, 5][(index + 2 * number + more) % 5];
                 let rows = [("index_rows", "buckets"), ("index_form", "hash")];

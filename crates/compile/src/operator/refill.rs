@@ -44,15 +44,27 @@ impl Refill {
         let live = b.var_of("goes_on", no);
         let rows: Vec<Var> = registers.iter().map(|register| b.var_of("row", *register)).collect();
         let held = b.read(self.held);
-        let all = b.add(arrived, held);
-        let threshold = b.u32(self.threshold);
+        let zero = b.u32(0);
+        let any = b.ne(arrived, zero);
+        let busy = b.or(any, is_last);
+        // A warp to which nothing comes costs a vote.
+        cx.begin_if(busy);
+        let b = &mut *cx.builder;
+        let (all, threshold) = (b.add(arrived, held), b.u32(self.threshold));
         let enough = b.ge(all, threshold);
         let goes_on = b.or(enough, is_last);
         cx.begin_if(goes_on);
+        let b = &mut *cx.builder;
+        b.assign(live, active);
+        let few = b.lt(arrived, threshold);
+        let refills = b.or(few, is_last);
+        cx.begin_if(refills);
         self.refill(cx, (mask, active), held, (live, &rows));
+        cx.end();
         cx.begin_else();
         self.flush(cx, (mask, arrived), held, registers);
         cx.builder.assign(self.held, all);
+        cx.end();
         cx.end();
         let b = &mut *cx.builder;
         (b.read(live), rows.into_iter().map(|row| b.read(row)).collect())

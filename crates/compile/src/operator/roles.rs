@@ -172,6 +172,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         false
     }
 
+    /// Whether a row costs it more than to add to a place that is known, or to write: warps should come with many.
+    fn is_costly(&self) -> bool {
+        false
+    }
+
     /// Whether rows may come to it as wide rows, with a mask; or why not.
     fn takes_wide_rows(&self) -> Result<(), String> {
         Err("only an aggregation without keys takes several rows at once".into())

@@ -6,6 +6,7 @@
 //! more rows of the source comes through in turns of the row loop that bring no new rows.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use kelpie_kir::Type;
 use kelpie_kir::builder::{V, Var};
@@ -14,10 +15,12 @@ use super::Pipeline;
 use super::body::Body;
 use super::row::{Pass, mark};
 use crate::context::{CarriedRow, Context, Unsupported};
+use crate::expr::share_kept;
 use crate::operator::Flow;
 use crate::operator::expand::{self, Ranges};
 use crate::operator::refill::Refill;
 use crate::operator::roles::{Emitter, Expansion, Next, Step};
+use crate::shape::LaunchShape;
 use crate::table::index::Positions;
 use crate::variant::axes::{LaneRefill, MatchLanes};
 
@@ -29,6 +32,12 @@ pub(super) enum Point {
     /// They take the rows that the step here makes of the warp's rows.
     Expand(MatchLanes),
 }
+
+/// Where filters are guessed to keep a larger share of the rows, lanes are not refilled behind them.
+const MOST_REFILLED: f64 = 0.7;
+
+/// Turns of the row loop that a launch over all rows has, at least, for a refill to pay: what waits comes through in one more.
+const LEAST_TURNS: u64 = 8;
 
 /// The points of a pipeline.
 #[derive(Debug, Clone, Default)]
@@ -42,28 +51,64 @@ pub(super) struct Points {
 impl Points {
     /// The points of a pipeline.
     pub(super) fn of(pipeline: &Pipeline, refill: LaneRefill, matches: MatchLanes) -> Points {
-        let is_wanted = |step: &dyn Step, expands: bool| match refill {
-            LaneRefill::Off => false,
-            LaneRefill::Filters => step.condition().is_some(),
-            LaneRefill::All => step.drops() || expands,
-        };
         let mut at = Vec::new();
+        // Where rows may have been dropped, up to which points reach.
+        let mut last = None;
         for (index, step) in pipeline.steps.iter().enumerate() {
-            let expands = step.expands();
+            let mut drops = step.drops();
             if matches != MatchLanes::Lane && step.expansion().is_ok() {
                 at.push((index, Point::Expand(matches)));
-            } else if expands {
+                // The last of a row's new rows leave lanes idle.
+                drops = true;
+            } else if step.expands() {
                 // Behind a step that makes several rows of one for its lane alone, lanes are in loops of their own.
                 break;
             }
             // Of filters one behind the other only the last one counts.
-            let next = pipeline.steps.get(index + 1);
-            let goes_on = step.condition().is_some() && next.is_some_and(|next| next.condition().is_some());
-            if is_wanted(&**step, expands) && !goes_on {
-                at.push((index + 1, Point::Refill));
+            let is_filter = |step: &Arc<dyn Step>| step.condition().is_some();
+            if !drops || is_filter(step) && pipeline.steps.get(index + 1).is_some_and(is_filter) {
+                continue;
+            }
+            match refill {
+                LaneRefill::All => at.push((index + 1, Point::Refill)),
+                LaneRefill::Filters if is_filter(step) => at.push((index + 1, Point::Refill)),
+                LaneRefill::Last => last = Some(index + 1),
+                LaneRefill::Off | LaneRefill::Filters => {}
             }
         }
+        at.extend(last.map(|last| (last, Point::Refill)));
+        at.sort_by_key(|(at, point)| (*at, *point != Point::Refill));
         Points { at, threshold: 0 }
+    }
+
+    /// Whether warps come with too few rows for what follows; or why not.
+    pub(super) fn want_refill(
+        pipeline: &Pipeline,
+        shape: &LaunchShape,
+    ) -> Result<&'static str, &'static str> {
+        let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
+        if pipeline.shared_out.unwrap_or(pipeline.bound) < LEAST_TURNS.saturating_mul(threads) {
+            return Err("warps have hardly any rows that could wait");
+        }
+        let joins = pipeline.steps.iter().any(|step| step.drops() && step.diverges());
+        let (mut share, mut columns) = (1.0, pipeline.source.columns());
+        for step in &pipeline.steps {
+            if let Some(condition) = step.condition() {
+                share *=
+                    share_kept(condition, &|index: usize| columns.get(index).and_then(|info| info.range));
+            }
+            if let Some(behind) = step.columns(&columns) {
+                columns = behind;
+            }
+        }
+        match pipeline.sink.target() {
+            Some(_) if joins || share <= MOST_REFILLED => Ok("rows that are written are few in a warp"),
+            Some(_) => Err("filters keep most rows"),
+            None if joins && pipeline.sink.is_costly() => {
+                Ok("rows come to a hash table, and are few in a warp")
+            }
+            None => Err("a row costs little behind the steps that drop rows"),
+        }
     }
 
     /// Turns of the row loop behind the last row of the source, for rows that wait: each point gives its rows to the next

@@ -142,8 +142,7 @@ fn points(
     if !pipeline.steps.iter().any(|step| step.drops()) {
         return Ok(Points::of(pipeline, LaneRefill::Off, matches));
     }
-    let rule = (LaneRefill::Off, "a warp's buffer costs more than idle lanes");
-    let refill = chooser.choose(site, rule, |refill| {
+    let possible = |refill| {
         if refill == LaneRefill::Off {
             return Ok(());
         }
@@ -154,7 +153,17 @@ fn points(
         }
         let bound = pipeline.thread_bound(environment.shape, points.last_turns());
         pipeline.sink.admits(environment.shape, bound)
-    })?;
+    };
+    let lacks = possible(LaneRefill::Last).err();
+    let rule = match (&lacks, Points::want_refill(pipeline, environment.shape)) {
+        _ if environment.micro_model != MicroModel::Resolution => {
+            (LaneRefill::Off, "the micro model has a lane's rows stay in it")
+        }
+        (Some(lacks), _) => (LaneRefill::Off, lacks.as_str()),
+        (None, Err(why)) => (LaneRefill::Off, why),
+        (None, Ok(why)) => (LaneRefill::Last, why),
+    };
+    let refill = chooser.choose(site, rule, possible)?;
     let mut points = Points::of(pipeline, refill, matches);
     if refill != LaneRefill::Off {
         let rule = (RefillThreshold(28), "seven of eight lanes, as DogQC has it");

@@ -225,9 +225,11 @@ axis!(
     {
         /// Nowhere: a warp goes on with the rows that it has.
         Off = "off",
+        /// Behind the last step that drops rows: a filter, a runtime filter, a join with one match.
+        Last = "last",
         /// Behind filters.
         Filters = "filters",
-        /// Behind whatever drops rows: filters, runtime filters, joins with one match.
+        /// Behind each step that drops rows.
         All = "all",
     }
 );

@@ -60,6 +60,11 @@ impl Sink for AddToGroups {
         segments.as_ref().map_or(Ok(()), |segments| segments.admits(cells, shape))
     }
 
+    /// Only tables that groups are found in by hashing grow.
+    fn is_costly(&self) -> bool {
+        !self.0.table.grows().is_empty()
+    }
+
     fn takes_wide_rows(&self) -> Result<(), String> {
         let AggregateOperator { cells, table, sets, segments, .. } = &*self.0;
         table.takes_wide_rows()?;
