@@ -510,8 +510,7 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
         (sorted(), None),
         (made(Some(7)), None),
     ] {
-        for (refill, expansion) in [("last", "lane"), ("all", "lane"), ("off", "warp"), ("last", "packed")]
-        {
+        for (refill, expansion) in [("last", "lane"), ("all", "lane"), ("off", "warp"), ("last", "packed")] {
             let mut forced = Forced::default();
             forced.set("lane_refill", refill).expect("an axis and its value");
             forced.set("expansion", expansion).expect("an axis and its value");

@@ -10,6 +10,11 @@ pub(crate) fn ballot(cx: &mut Context<'_>, condition: V) -> V {
     cx.builder.value(Kir::Ballot(condition))
 }
 
+/// Whether `condition` (`bool`) is true in any lane.
+pub(crate) fn any(cx: &mut Context<'_>, condition: V) -> V {
+    cx.builder.value(Kir::Any(condition))
+}
+
 /// Set bits, `u32`.
 pub(crate) fn count(cx: &mut Context<'_>, mask: V) -> V {
     cx.builder.unary(UnaryOp::Popcount, mask)

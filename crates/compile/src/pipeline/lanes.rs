@@ -18,11 +18,12 @@ use crate::context::{CarriedRow, Context, Unsupported};
 use crate::expr::share_kept;
 use crate::operator::Flow;
 use crate::operator::expand::{self, Ranges};
+use crate::operator::lanes::any;
 use crate::operator::refill::Refill;
 use crate::operator::roles::{Emitter, Expansion, Next, Step};
 use crate::shape::LaunchShape;
 use crate::table::index::Positions;
-use crate::variant::axes::{LaneRefill, MatchLanes};
+use crate::variant::axes::{LaneRefill, MatchLanes, WritePlaces};
 
 /// What lanes do at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +92,11 @@ impl Points {
             return Err("warps have hardly any rows that could wait");
         }
         let joins = pipeline.steps.iter().any(|step| step.drops() && step.diverges());
+        // A step that diverges and leaves the columns alone.
+        let is_runtime_filter = |step: &Arc<dyn Step>| step.diverges() && step.columns(&[]).is_none();
+        if pipeline.steps.iter().any(is_runtime_filter) {
+            return Err("a runtime filter leaves too few rows for a warp to wait for");
+        }
         let (mut share, mut columns) = (1.0, pipeline.source.columns());
         for step in &pipeline.steps {
             if let Some(condition) = step.condition() {
@@ -345,9 +351,19 @@ impl Body<'_> {
         let columns = self.read_behind(from);
         let arrived = self.to_point(cx, from..from, (active, bind), &columns, &mut |_| Ok(()))?;
         let (live, registers) = (cx.builder.read(arrived.live), arrived.registers(cx));
+        // Most turns bring rows to no lane. Where a block writes together, all of it goes on.
+        let in_warps = self.variants.places != WritePlaces::Block;
+        if in_warps {
+            let any = any(cx, live);
+            cx.begin_if(any);
+        }
         cx.with_carried(&arrived.row, &registers, |cx| {
             self.segment(cx, from..end, Flow::Flag { active: Some(live) }, &mut sink)
-        })
+        })?;
+        if in_warps {
+            cx.end();
+        }
+        Ok(())
     }
 
     /// The steps up to a point, in branches that are closed there. Of the row `columns` are read behind it; `at_end` emits what

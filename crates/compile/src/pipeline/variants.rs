@@ -115,6 +115,9 @@ impl<'a> ChunkVariants<'a> {
     }
 }
 
+/// Why other micro models than `resolution` have no lane exchange rows by rule: they repeat what papers measured.
+const OWN_ROWS: &str = "the micro model has a row stay in its lane";
+
 /// Chooses where lanes of a warp exchange rows.
 fn points(
     site: &str,
@@ -130,14 +133,21 @@ fn points(
     };
     let mut matches = MatchLanes::Lane;
     if let Some(step) = pipeline.steps.iter().find(|step| step.expands() || step.expansion().is_ok()) {
-        let rule = (MatchLanes::Lane, "few keys have many matches");
-        matches = chooser.choose(site, rule, |matches| match matches {
+        let possible = |matches| match matches {
             MatchLanes::Lane => Ok(()),
             MatchLanes::Warp | MatchLanes::Packed => {
                 exchanges()?;
                 step.expansion().map(|_| ())
             }
-        })?;
+        };
+        let lacks = possible(MatchLanes::Packed).err();
+        let rule = match &lacks {
+            _ if environment.micro_model != MicroModel::Resolution => (MatchLanes::Lane, OWN_ROWS),
+            Some(lacks) => (MatchLanes::Lane, lacks.as_str()),
+            None if step.expands() => (MatchLanes::Packed, "one key may have most matches"),
+            None => (MatchLanes::Lane, "candidates are few"),
+        };
+        matches = chooser.choose(site, rule, possible)?;
     }
     if !pipeline.steps.iter().any(|step| step.drops()) {
         return Ok(Points::of(pipeline, LaneRefill::Off, matches));
@@ -156,9 +166,7 @@ fn points(
     };
     let lacks = possible(LaneRefill::Last).err();
     let rule = match (&lacks, Points::want_refill(pipeline, environment.shape)) {
-        _ if environment.micro_model != MicroModel::Resolution => {
-            (LaneRefill::Off, "the micro model has a lane's rows stay in it")
-        }
+        _ if environment.micro_model != MicroModel::Resolution => (LaneRefill::Off, OWN_ROWS),
         (Some(lacks), _) => (LaneRefill::Off, lacks.as_str()),
         (None, Err(why)) => (LaneRefill::Off, why),
         (None, Ok(why)) => (LaneRefill::Last, why),

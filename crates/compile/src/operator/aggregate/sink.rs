@@ -60,9 +60,9 @@ impl Sink for AddToGroups {
         segments.as_ref().map_or(Ok(()), |segments| segments.admits(cells, shape))
     }
 
-    /// Only tables that groups are found in by hashing grow.
+    /// Wide keys of many groups. Rows of few groups come to near copies, or are added up by their warps before.
     fn is_costly(&self) -> bool {
-        !self.0.table.grows().is_empty()
+        self.0.table.has_pointers() && self.0.near.is_none() && self.0.segments.is_none()
     }
 
     fn takes_wide_rows(&self) -> Result<(), String> {
