@@ -18,6 +18,13 @@ pub fn literal_class(value: i128) -> Range {
     }
 }
 
+/// The range of the literals with as many bits as a positive one: finer than its class. What divides by it, or what remains, may say
+/// how many groups there are.
+pub fn literal_bits(value: i128) -> Range {
+    let least = 1i128 << value.max(1).ilog2();
+    Range { min: least, max: least + (least - 1) }
+}
+
 /// The hull of `operation` on the corners of two ranges.
 fn corners(a: Range, b: Range, operation: fn(i128, i128) -> Option<i128>) -> Option<Range> {
     let mut hull: Option<Range> = None;
@@ -78,4 +85,31 @@ pub fn remainder(a: Range, b: Range) -> Option<Range> {
     let divisor = b.min.checked_abs()?.max(b.max.checked_abs()?);
     let limit = (divisor - 1).max(0);
     Some(Range { min: a.min.max(-limit).min(0), max: a.max.min(limit).max(0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_literal_divides_has_bounds_of_its_bits() {
+        let column = Range { min: 0, max: 999_999 };
+        for (literal, bits, remainder, quotient) in [
+            (1, (1, 1), 0, 999_999),
+            (2, (2, 3), 2, 499_999),
+            (1000, (512, 1023), 1022, 1953),
+            (2048, (2048, 4095), 4094, 488),
+            (i128::MAX, (1 << 126, i128::MAX), 999_999, 0),
+        ] {
+            let range = literal_bits(literal);
+            assert_eq!((range.min, range.max), bits, "{literal}");
+            assert!(contains(range, literal), "{literal}");
+            assert_eq!(super::remainder(column, range), Some(Range { min: 0, max: remainder }), "{literal}");
+            assert_eq!(divide(column, range), Some(Range { min: 0, max: quotient }), "{literal}");
+        }
+        assert_eq!(
+            super::remainder(Range { min: -9, max: 9 }, literal_bits(4)),
+            Some(Range { min: -6, max: 6 })
+        );
+    }
 }

@@ -10,8 +10,8 @@ use super::value::{Int, both, float, integer, lower_int, lower_scalar, report, u
 use super::{datetime, decimal};
 use crate::context::{Context, Lowered, Status, Unsupported, register_of};
 use crate::expr::range;
-use crate::expr::{ArithmeticOp, Expr, columns_read};
-use crate::types::{DataType, Range};
+use crate::expr::{ArithmeticOp, Expr, ExprKind, columns_read};
+use crate::types::{DataType, Literal, Range};
 
 /// Lowers `left op right`.
 pub(super) fn lower(
@@ -119,7 +119,11 @@ fn integers(
     let result = match op {
         ArithmeticOp::Divide | ArithmeticOp::Remainder => {
             report_division(cx, op, a, b, valid, data_type);
-            divide(cx, op, a, b, data_type)
+            let divisors = match right.kind {
+                ExprKind::Literal(Literal::Int(value)) if value > 0 => range::literal_bits(value),
+                _ => b.range,
+            };
+            divide(cx, op, a, (b, divisors), data_type)
         }
         _ => wrapping(cx, binary_op(op), a, b, data_type),
     };
@@ -166,12 +170,18 @@ pub(super) fn wrapping(cx: &mut Context<'_>, op: BinaryOp, a: Int, b: Int, data_
     }
 }
 
-/// / and %, where a zero divisor gives 0; the caller has reported it.
-fn divide(cx: &mut Context<'_>, op: ArithmeticOp, a: Int, b: Int, data_type: &DataType) -> Int {
+/// / and %, where a zero divisor gives 0; the caller has reported it. `divisors`: what `b` may be, which may say more than its range.
+fn divide(
+    cx: &mut Context<'_>,
+    op: ArithmeticOp,
+    a: Int,
+    (b, divisors): (Int, Range),
+    data_type: &DataType,
+) -> Int {
     let full = data_type.full_range().unwrap_or(range::UNBOUNDED);
     let result = match op {
-        ArithmeticOp::Divide => range::divide(a.range, b.range),
-        _ => range::remainder(a.range, b.range),
+        ArithmeticOp::Divide => range::divide(a.range, divisors),
+        _ => range::remainder(a.range, divisors),
     };
     let result = result.unwrap_or(full);
     let mut register = register_of(result.union(a.range).union(b.range));
