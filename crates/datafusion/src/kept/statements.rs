@@ -88,15 +88,10 @@ type Functions<F> = std::collections::HashMap<String, Arc<F>>;
 /// Whether two sets of functions have the very same under every name. There are hundreds: a set and its copy have them in one order,
 /// and only where that is another one each is looked up.
 fn have_same<F>(a: &Functions<F>, b: &Functions<F>) -> bool {
-    let alike = |((name, function), (other_name, other)): ((&String, &Arc<F>), (&String, &Arc<F>))| {
-        Arc::ptr_eq(function, other) && name == other_name
-    };
-    if a.len() == b.len() && a.iter().zip(b).all(alike) {
-        return true;
-    }
-    let same =
-        |name: &String, function: &Arc<F>| b.get(name).is_some_and(|other| Arc::ptr_eq(function, other));
-    a.len() == b.len() && a.iter().all(|(name, function)| same(name, function))
+    let is_there =
+        |(name, function): (&String, &Arc<F>)| b.get(name).is_some_and(|other| Arc::ptr_eq(function, other));
+    let in_order = || a.iter().zip(b).all(|(one, other)| Arc::ptr_eq(one.1, other.1) && one.0 == other.0);
+    a.len() == b.len() && (in_order() || a.iter().all(is_there))
 }
 
 /// The tables that a statement names, and what they are; nothing where there is no such table.
