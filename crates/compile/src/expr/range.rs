@@ -18,11 +18,15 @@ pub fn literal_class(value: i128) -> Range {
     }
 }
 
-/// The range of the literals with as many bits as a positive one: finer than its class. What divides by it, or what remains, may say
-/// how many groups there are.
-pub fn literal_bits(value: i128) -> Range {
-    let least = 1i128 << value.max(1).ilog2();
-    Range { min: least, max: least + (least - 1) }
+/// The range of the literals that a positive one is not told apart from where it divides: four in a doubling, which end at the
+/// powers of two and at quarters of the way between them. Finer than its class, as what divides by it, or what remains, may say how
+/// many groups there are.
+pub fn divisor_class(value: i128) -> Range {
+    // The remainders of a power of two have one bit less than it, so what is one less is looked at.
+    let most = value.max(1) - 1;
+    let width = 1i128 << most.checked_ilog2().unwrap_or(0).saturating_sub(2);
+    let least = most / width * width;
+    Range { min: least + 1, max: least.saturating_add(width) }
 }
 
 /// The hull of `operation` on the corners of two ranges.
@@ -92,24 +96,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_literal_divides_has_bounds_of_its_bits() {
+    fn what_a_literal_divides_has_bounds_of_its_class() {
         let column = Range { min: 0, max: 999_999 };
-        for (literal, bits, remainder, quotient) in [
+        let highest = (0b111 << 124) + 1;
+        for (literal, class, remainder, quotient) in [
             (1, (1, 1), 0, 999_999),
-            (2, (2, 3), 2, 499_999),
-            (1000, (512, 1023), 1022, 1953),
-            (2048, (2048, 4095), 4094, 488),
-            (i128::MAX, (1 << 126, i128::MAX), 999_999, 0),
+            (2, (2, 2), 1, 499_999),
+            (7, (7, 7), 6, 142_857),
+            (1000, (897, 1024), 1023, 1114),
+            (1025, (1025, 1280), 1279, 975),
+            (2048, (1793, 2048), 2047, 557),
+            (i128::MAX, (highest, i128::MAX), 999_999, 0),
         ] {
-            let range = literal_bits(literal);
-            assert_eq!((range.min, range.max), bits, "{literal}");
+            let range = divisor_class(literal);
+            assert_eq!((range.min, range.max), class, "{literal}");
             assert!(contains(range, literal), "{literal}");
             assert_eq!(super::remainder(column, range), Some(Range { min: 0, max: remainder }), "{literal}");
             assert_eq!(divide(column, range), Some(Range { min: 0, max: quotient }), "{literal}");
         }
         assert_eq!(
-            super::remainder(Range { min: -9, max: 9 }, literal_bits(4)),
-            Some(Range { min: -6, max: 6 })
+            super::remainder(Range { min: -9, max: 9 }, divisor_class(4)),
+            Some(Range { min: -3, max: 3 })
         );
     }
 }

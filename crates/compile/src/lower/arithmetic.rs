@@ -120,7 +120,7 @@ fn integers(
         ArithmeticOp::Divide | ArithmeticOp::Remainder => {
             report_division(cx, op, a, b, valid, data_type);
             let divisors = match right.kind {
-                ExprKind::Literal(Literal::Int(value)) if value > 0 => range::literal_bits(value),
+                ExprKind::Literal(Literal::Int(value)) if value > 0 => range::divisor_class(value),
                 _ => b.range,
             };
             divide(cx, op, a, (b, divisors), data_type)

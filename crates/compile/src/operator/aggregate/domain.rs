@@ -39,13 +39,18 @@ pub fn values_of(key: &ColumnInfo) -> Option<(i128, u64)> {
     }
 }
 
-/// Keys that may have a dense domain: it and its slots, or what it lacks.
-pub(super) struct DenseKeys(Result<(Vec<DenseKey>, u64), String>);
+/// Keys that may have a dense domain.
+pub(super) struct DenseKeys {
+    /// It and its slots, or what it lacks.
+    domain: Result<(Vec<DenseKey>, u64), String>,
+    /// Slots that the rule takes at most.
+    suiting: u64,
+}
 
 impl DenseKeys {
-    /// `limit`: slots that the table may have.
-    pub(super) fn of(keys: &[ColumnInfo], limit: u64) -> DenseKeys {
-        DenseKeys(domain(keys, limit))
+    /// `limit`: slots that the table may have; `suiting`: those that the rule takes at most.
+    pub(super) fn of(keys: &[ColumnInfo], limit: u64, suiting: u64) -> DenseKeys {
+        DenseKeys { domain: domain(keys, limit), suiting }
     }
 }
 
@@ -55,13 +60,13 @@ impl Strategy for DenseKeys {
     }
 
     fn lacks(&self) -> Option<String> {
-        self.0.as_ref().err().cloned()
+        self.domain.as_ref().err().cloned()
     }
 
     fn suits(&self, row_bound: u64) -> Option<&'static str> {
         // A table much larger than the input would cost more to clear and to read than it saves.
-        let most = row_bound.saturating_mul(4).max(4096);
-        self.0.as_ref().is_ok_and(|(_, slots)| *slots <= most).then_some("a dense domain of keys")
+        let most = row_bound.saturating_mul(4).max(4096).min(self.suiting);
+        self.domain.as_ref().is_ok_and(|(_, slots)| *slots <= most).then_some("a dense domain of keys")
     }
 
     fn plan(
@@ -71,7 +76,7 @@ impl Strategy for DenseKeys {
         on: (&LaunchShape, &Choices<'_>),
         states: &mut declare::States,
     ) -> Result<Box<dyn GroupTable>, Unsupported> {
-        let (domain, _) = self.0.map_err(Unsupported)?;
+        let (domain, _) = self.domain.map_err(Unsupported)?;
         let present = cells.row_count();
         Ok(Box::new(DirectTable::plan(domain, present, cells, (input.row_bound, input), on, states)?))
     }
@@ -132,7 +137,9 @@ mod tests {
 
     #[test]
     fn the_rule_wants_no_table_much_larger_than_the_input() {
-        let keys = DenseKeys::of(&[key(Some((0, 99_999)), false)], u64::MAX);
+        let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], u64::MAX, suiting);
+        let keys = of(u64::MAX);
+        assert!(of(100_000).suits(1_000_000).is_some() && of(99_999).suits(1_000_000).is_none());
         assert_eq!(keys.lacks(), None);
         assert!(keys.suits(1_000_000).is_some());
         assert!(keys.suits(10_000).is_none());

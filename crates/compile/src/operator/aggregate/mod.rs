@@ -165,10 +165,11 @@ impl AggregateOperator {
     ) -> Result<AggregateOperator, Unsupported> {
         let row_bound = input.row_bound;
         let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input.columns)).collect();
+        let columns_only = keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)));
         let mut cells = Cells::plan(aggregates, input.columns, row_bound, !keys.is_empty())?;
         let table: Box<dyn GroupTable> = match keys {
             [] => Box::new(SingleGroup::plan(&cells, on, input.site, states)?),
-            _ => tables::of_keys(&key_columns, &mut cells, input, on, states)?,
+            _ => tables::of_keys((&key_columns, columns_only), &mut cells, input, on, states)?,
         };
         let sets = cells.distinct.iter();
         let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, states));
@@ -176,7 +177,6 @@ impl AggregateOperator {
         let groups = groups_known(&key_columns).min(row_bound);
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
-        let columns_only = keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)));
         // Copies of the first part's groups are of no use to the next.
         let groups = if input.in_parts { Some(row_bound) } else { columns_only.then_some(groups) };
         let known = near::Known { rows: row_bound, groups, has_words: table.has_words() };

@@ -12,6 +12,11 @@ use crate::layout::ColumnInfo;
 use crate::shape::LaunchShape;
 use crate::variant::axes::GroupForm;
 
+/// Slots of a direct-addressed table of computed keys, at most, on a device whose threads share it. Where the keys are columns it is
+/// known how many groups there are, else near copies may be tried in vain, which takes half as much again as in a hash table
+/// (docs/performance.md, "Groups in hash tables").
+const COMPUTED_SLOTS: u64 = (1 << 15) + 1;
+
 /// A way to find groups, before it is chosen.
 pub(super) trait Strategy {
     /// Its value of the axis.
@@ -33,9 +38,10 @@ pub(super) trait Strategy {
     ) -> Result<Box<dyn GroupTable>, Unsupported>;
 }
 
-/// The table of an aggregation with keys. The rule takes the first way that suits; the last one suits always.
+/// The table of an aggregation with keys. The rule takes the first way that suits; the last one suits always. `are_columns`: no key is
+/// computed.
 pub(super) fn of_keys(
-    keys: &[ColumnInfo],
+    (keys, are_columns): (&[ColumnInfo], bool),
     cells: &mut Cells,
     input: &Input<'_>,
     on: (&LaunchShape, &Choices<'_>),
@@ -44,8 +50,9 @@ pub(super) fn of_keys(
     // The cell that counts rows is added where it is not there yet.
     let bytes = u64::from(cells.words() + 1) * 8;
     let limit = on.1.direct_bytes.map_or(u64::MAX, |limit| limit / bytes);
+    let suiting = if are_columns || input.is_serial { u64::MAX } else { COMPUTED_SLOTS };
     let mut ways: Vec<Box<dyn Strategy>> =
-        vec![Box::new(DenseKeys::of(keys, limit)), Box::new(HashedKeys::of(keys))];
+        vec![Box::new(DenseKeys::of(keys, limit, suiting)), Box::new(HashedKeys::of(keys))];
     let lacks: Vec<(GroupForm, Option<String>)> = ways.iter().map(|way| (way.form(), way.lacks())).collect();
     let mut suiting = ways.iter().filter(|way| way.lacks().is_none());
     let rule = suiting.find_map(|way| way.suits(input.row_bound).map(|reason| (way.form(), reason)));
