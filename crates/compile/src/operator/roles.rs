@@ -115,10 +115,24 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
         false
     }
 
+    /// Its form for many rows one after the other, where it is no more than a test of a column of the scan.
+    fn sieve(&self) -> Option<&dyn Sieve> {
+        None
+    }
+
     /// Its form in which other lanes take the rows that it makes of one, where it has one; or why not.
     fn expansion(&self) -> Result<&dyn Expansion, String> {
         Err("it makes one row of one".into())
     }
+}
+
+/// A step that drops rows of the scan by a test that costs little, and can be made for any row.
+pub(crate) trait Sieve {
+    /// Whether the current row may go on, without a branch: 1, else 0 (`i64`).
+    fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported>;
+
+    /// The share of rows that is thought to pass.
+    fn share(&self) -> f64;
 }
 
 /// A step that makes a row for each number of a range, all of which are known before: other lanes can make them.

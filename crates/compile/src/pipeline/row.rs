@@ -8,6 +8,9 @@ use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Next, Step};
 
+/// Turns of a loop that are emitted one after the other.
+const TURNS_AT_ONCE: i64 = 4;
+
 /// Which steps a pass over a row carries out.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Pass {
@@ -19,7 +22,7 @@ pub(super) enum Pass {
     Filters,
     /// The projections; the row has passed the filters.
     Projections,
-    /// All, but of the filters what single rows are left with: the row has passed the part for wide rows.
+    /// All, but of the filters what single rows are left with, and no runtime filter by which the row was selected.
     Rest,
 }
 
@@ -98,7 +101,10 @@ impl Body<'_> {
             Pass::None => true,
             Pass::Filters => steps[index..].iter().all(|step| step.condition().is_none()),
             Pass::Projections => step.condition().is_some(),
-            Pass::Rest => matches!(self.variants.rest(index), Some(None)) && step.condition().is_some(),
+            Pass::Rest => match step.condition() {
+                Some(_) => matches!(self.variants.rest(index), Some(None)),
+                None => self.variants.sieves.contains(&index),
+            },
         };
         if is_left_out {
             return self.steps(cx, index + 1, flow, pass, next);
@@ -160,4 +166,31 @@ pub(super) fn for_range(
     cx.builder.assign(index, next);
     cx.end();
     Ok(())
+}
+
+/// As [`for_range`], [`TURNS_AT_ONCE`] at once as long as there are so many: for a body of few instructions, beside which those of the
+/// loop count, and what a register is spilled for.
+pub(super) fn for_range_unrolled(
+    cx: &mut Context<'_>,
+    name: &str,
+    from: V,
+    to: V,
+    body: &mut dyn FnMut(&mut Context<'_>, V) -> Result<(), Unsupported>,
+) -> Result<(), Unsupported> {
+    let index = cx.builder.var_of(name, from);
+    cx.begin_loop();
+    let current = cx.builder.read(index);
+    let turns = cx.builder.i64(TURNS_AT_ONCE);
+    let next = cx.builder.add(current, turns);
+    let beyond = cx.builder.lt(to, next);
+    cx.builder.break_if(beyond);
+    for turn in 0..TURNS_AT_ONCE {
+        let turn = cx.builder.i64(turn);
+        let row = cx.builder.add(current, turn);
+        body(cx, row)?;
+    }
+    cx.builder.assign(index, next);
+    cx.end();
+    let rest = cx.builder.read(index);
+    for_range(cx, name, rest, to, |cx, row| body(cx, row))
 }

@@ -17,7 +17,7 @@ use crate::table::places::DenseTarget;
 use crate::variant::Site;
 use crate::variant::axes::{
     KeyWindows, LaneRefill, MatchLanes, MorselRows, Predication, RefillThreshold, RowLoop, SelectionRows,
-    WritePlaces,
+    Sieves, WritePlaces,
 };
 use crate::{MicroModel, Resolution};
 
@@ -34,8 +34,10 @@ pub(super) struct ChunkVariants<'a> {
     pub points: Points,
     /// Keys that are compared with the bounds of finished build sides where a selection vector is made.
     pub windows: Vec<Prune>,
-    /// The filters' part for wide rows, which makes the selection vector, where there is one.
+    /// The filters in two parts, where a selection vector is made by that for wide rows, by runtime filters, or both.
     pub wide_filters: Option<WideFilters>,
+    /// The steps by which rows are selected one after the other.
+    pub sieves: Vec<usize>,
     pub selection: SelectionRows,
     pub morsel: MorselRows,
     /// How its kernels are launched.
@@ -76,8 +78,11 @@ impl<'a> ChunkVariants<'a> {
             }
             None => flags = facts.predication(&speculation)?,
         }
-        let (row_loop, wide_filters) = facts.row_loop(&speculation, places, is_counted)?;
-        let windows = facts.windows(wide_filters.is_some())?;
+        let (row_loop, selecting) = facts.row_loop(&speculation, places, is_counted)?;
+        let are_wide = selecting.as_ref().is_some_and(|(filters, _)| filters.lacks.is_none());
+        let windows = facts.windows(are_wide)?;
+        let (wide_filters, sieves) = selecting.unzip();
+        let sieves = sieves.unwrap_or_default();
         let (mut selection, mut morsel) = (SelectionRows(1024), MorselRows(65536));
         let chooser = environment.chooser;
         if places == WritePlaces::Selection || row_loop == RowLoop::Selected {
@@ -102,6 +107,7 @@ impl<'a> ChunkVariants<'a> {
             points,
             windows,
             wide_filters,
+            sieves,
             selection,
             morsel,
             shape,
@@ -231,25 +237,53 @@ impl Facts<'_> {
         })
     }
 
-    /// Whether rows go through the steps one by one, with the filters' part for wide rows where a selection vector is made of
-    /// it.
+    /// Whether rows are selected by runtime filters, which are the steps of these numbers.
+    fn sieves(&self, filters: &Result<WideFilters, String>) -> Result<Vec<usize>, Unsupported> {
+        let sieves = match filters {
+            Ok(filters) => filters.sieves(self.pipeline),
+            Err(lacks) => Err(lacks.clone()),
+        };
+        if !self.pipeline.steps.iter().any(|step| step.sieve().is_some()) {
+            return Ok(Vec::new());
+        }
+        let rule = match &sieves {
+            Err(lacks) => (Sieves::Off, lacks.as_str()),
+            Ok(_) if self.environment.micro_model != MicroModel::Resolution => {
+                (Sieves::Off, "the micro model takes one row at a time")
+            }
+            Ok(_) => (Sieves::On, "which rows find a match would be foretold badly"),
+        };
+        let chosen = self.environment.chooser.choose(self.site, rule, |value| match (value, &sieves) {
+            (Sieves::On, Err(lacks)) => Err(lacks.clone()),
+            _ => Ok(()),
+        })?;
+        Ok(sieves.ok().filter(|_| chosen == Sieves::On).unwrap_or_default())
+    }
+
+    /// Whether rows go through the steps one by one, with the filters in two parts and the runtime filters where a selection vector is
+    /// made of them.
     fn row_loop(
         &self,
         speculation: &Speculation<'_>,
         places: WritePlaces,
         is_counted: bool,
-    ) -> Result<(RowLoop, Option<WideFilters>), Unsupported> {
+    ) -> Result<(RowLoop, Option<(WideFilters, Vec<usize>)>), Unsupported> {
         let Facts { pipeline, environment, .. } = *self;
         let on = (environment.target, environment.shape);
         if !pipeline.source.is_scan() || pipeline.sink.own_rows().is_some() {
             return Ok((RowLoop::Single, None));
         }
         let filters = match WideFilters::of(pipeline, on) {
-            _ if is_counted => Err("places are counted a row of the table".into()),
+            _ if is_counted => Err("places are counted a row of the table".to_string()),
             _ if self.is_simt => Err("only a CPU's worker makes selections".into()),
-            Ok(filters) if places == WritePlaces::Selection && !filters.is_all(pipeline) => {
+            filters if places == WritePlaces::Selection && !filters.is_all(pipeline) => {
                 Err("the result is written from selections, and a filter has no form for several rows".into())
             }
+            filters => Ok(filters),
+        };
+        let sieves = self.sieves(&filters)?;
+        let filters = match filters {
+            Ok(WideFilters { lacks: Some(lacks), .. }) if sieves.is_empty() => Err(lacks),
             filters => filters,
         };
         let needed = BTreeSet::new();
@@ -274,6 +308,9 @@ impl Facts<'_> {
                 (RowLoop::Single, "the micro model takes one row at a time")
             }
             (Ok(()), _) => (RowLoop::Wide, "everything has a form for several rows at once"),
+            (_, Ok(_)) if !sieves.is_empty() => {
+                (RowLoop::Selected, "branches of joins would be foretold badly")
+            }
             (_, Ok(filters)) if filters.share <= MOST_SELECTED => {
                 (RowLoop::Selected, "branches of filters would be foretold badly")
             }
@@ -284,7 +321,8 @@ impl Facts<'_> {
             (RowLoop::Wide, Err(lacks), _) | (RowLoop::Selected, _, Err(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })?;
-        Ok((chosen, filters.ok().filter(|_| chosen == RowLoop::Selected)))
+        let filters = filters.ok().filter(|_| chosen == RowLoop::Selected);
+        Ok((chosen, filters.map(|filters| (filters, sieves))))
     }
 
     /// The keys that are compared with bounds of build sides where rows are selected several at once.

@@ -19,16 +19,23 @@ use crate::operator::roles::{Emitter, Job};
 use crate::shape::LaunchShape;
 use crate::types::DataType;
 
+/// Of rows that find a match at a larger share, branches are taken as foretold.
+const MOST_SIFTED: f64 = 0.75;
+
 /// What kernels are generated for.
 type On<'a> = (&'a Target, &'a LaunchShape);
 
-/// The filters before the first step of another kind than filters and projections, each in two parts.
+/// The filters before the first step of another kind than filters, runtime filters and projections, each in two parts.
 #[derive(Debug, Default)]
 pub(super) struct WideFilters {
     /// One a leading step.
     parts: Vec<Parts>,
     /// The share of rows that is thought to pass the part for wide rows.
     pub share: f64,
+    /// A part that is left to single rows may fail.
+    pub may_fail: bool,
+    /// Why no part has a form for wide rows, where none has.
+    pub lacks: Option<String>,
 }
 
 /// A step's condition in two parts, of which it is the AND.
@@ -41,12 +48,9 @@ struct Parts {
 }
 
 impl WideFilters {
-    /// Splits the conditions of a pipeline; or why no part of them has a form for wide rows.
-    pub(super) fn of(pipeline: &Pipeline, on: On<'_>) -> Result<WideFilters, String> {
-        if !pipeline.source.is_scan() {
-            return Err("the source is no table".into());
-        }
-        let mut filters = WideFilters { parts: Vec::new(), share: 1.0 };
+    /// Splits the conditions of a pipeline over a table.
+    pub(super) fn of(pipeline: &Pipeline, on: On<'_>) -> WideFilters {
+        let mut filters = WideFilters { share: 1.0, ..WideFilters::default() };
         let mut splitting = Splitting {
             pipeline,
             on,
@@ -62,14 +66,32 @@ impl WideFilters {
                     splitting.is_plain &= exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_)));
                     Parts::default()
                 }
+                (None, None) if step.sieve().is_some() => Parts::default(),
                 (None, None) => break,
             };
             filters.parts.push(parts);
             splitting.columns = step.columns(&splitting.columns).unwrap_or(splitting.columns);
         }
-        match filters.parts.iter().any(|parts| parts.wide.is_some()) {
-            true => Ok(filters),
-            false => Err(splitting.lacks.unwrap_or_else(|| "there is no filter before other steps".into())),
+        filters.may_fail = splitting.may_fail;
+        if filters.parts.iter().all(|parts| parts.wide.is_none()) {
+            let lacks = splitting.lacks.unwrap_or_else(|| "there is no filter before other steps".into());
+            filters.lacks = Some(lacks);
+        }
+        filters
+    }
+
+    /// The runtime filters among the leading steps that are worth a pass, by number, that which keeps fewest rows first; or why rows
+    /// cannot be selected by them.
+    pub(super) fn sieves(&self, pipeline: &Pipeline) -> Result<Vec<usize>, String> {
+        let leading = pipeline.steps.iter().take(self.parts.len()).enumerate();
+        let shares = leading.filter_map(|(index, step)| Some((index, step.sieve()?.share())));
+        let mut sieves: Vec<(usize, f64)> = shares.filter(|(_, share)| *share <= MOST_SIFTED).collect();
+        sieves.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+        let sieves: Vec<usize> = sieves.into_iter().map(|(index, _)| index).collect();
+        match () {
+            () if sieves.is_empty() => Err("runtime filters keep nearly all rows".into()),
+            () if self.may_fail => Err("a filter may fail, and is to see the rows that others leave".into()),
+            () => Ok(sieves),
         }
     }
 

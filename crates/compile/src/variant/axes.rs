@@ -220,6 +220,17 @@ axis!(
 );
 
 axis!(
+    /// Whether rows are tried by the bitmaps of build sides before any goes on, one bitmap after the other: `pipeline/selection`.
+    Sieves, "sieves", Chunk, "whether rows are selected by runtime filters before any goes on",
+    {
+        /// They are: without a branch.
+        On = "on",
+        /// They are tried as they go on.
+        Off = "off",
+    }
+);
+
+axis!(
     /// Where idle lanes of a warp are refilled with rows of other turns: `pipeline/lanes`.
     LaneRefill, "lane_refill", Chunk, "behind which steps idle lanes of a warp are given rows that waited",
     {
@@ -368,6 +379,7 @@ pub const ALL: &[Axis] = &[
     GroupParts::AXIS,
     CountPlaces::AXIS,
     KeyWindows::AXIS,
+    Sieves::AXIS,
     MatchLanes::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use kelpie_kir::builder::V;
+
 use super::JoinOperator;
 use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::Flow;
-use crate::operator::roles::{Next, Step};
+use crate::operator::roles::{Next, Sieve, Step};
 
 /// A runtime filter.
 #[derive(Debug)]
@@ -17,11 +19,29 @@ pub(crate) struct Prefilter {
     pub join: Arc<JoinOperator>,
     /// Its key's column.
     pub column: usize,
+    /// The share of rows that is thought to pass.
+    pub share: f64,
+    /// The join follows at once: where rows go one by one, it looks itself.
+    pub is_next: bool,
 }
 
 impl fmt::Display for Prefilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("runtime filter")
+    }
+}
+
+impl Sieve for Prefilter {
+    fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
+        let key = cx.column(self.column)?;
+        match self.join.index().may_have(cx, &key)? {
+            Some(passes) => Ok(passes),
+            None => Ok(cx.builder.i64(1)),
+        }
+    }
+
+    fn share(&self) -> f64 {
+        self.share
     }
 }
 
@@ -36,6 +56,9 @@ impl Step for Prefilter {
         let Flow::Branch = flow else {
             return Err(Unsupported::internal("a runtime filter under a flag"));
         };
+        if self.is_next {
+            return next(cx, Flow::Branch);
+        }
         let key = cx.column(self.column)?;
         let opened = self.join.index().begin_if_taken(cx, &key)?.unwrap_or(0);
         next(cx, Flow::Branch)?;
@@ -59,6 +82,10 @@ impl Step for Prefilter {
 
     fn drops(&self) -> bool {
         true
+    }
+
+    fn sieve(&self) -> Option<&dyn Sieve> {
+        Some(self)
     }
 
     fn diverges(&self) -> bool {

@@ -48,6 +48,7 @@ impl Cut<'_> {
         let operator = Arc::new(operator);
         let build_fields = build.columns.len();
         let filtered = build.branches.iter().any(Open::is_filtered);
+        let share = build.branches.iter().map(Open::share).fold(0.0, f64::max);
         self.close(build.branches, Arc::new(StoreBuildSide(Arc::clone(&operator))));
         let stored = || Open::new(StoredRows(Arc::clone(&operator)), build_bound);
         if operator.index().is_built() {
@@ -69,7 +70,8 @@ impl Cut<'_> {
         }
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if self.prunes(&site, &operator)? {
-            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, filtered));
+            let how = (filtered, share, self.shape.is_serial());
+            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, how));
         }
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));

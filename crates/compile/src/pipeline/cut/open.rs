@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::computes;
-use crate::expr::{Expr, ExprKind};
+use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
 use crate::operator::join::{JoinOperator, Prefilter};
 use crate::operator::materialize::MaterializedRows;
@@ -11,6 +11,7 @@ use crate::operator::roles::{Source, Step};
 use crate::program::{Prune, Sorting};
 use crate::shape::LaunchShape;
 use crate::table::rows::RowStore;
+use crate::types::Range;
 
 /// An open pipeline: its rows flow on.
 pub(super) struct Open {
@@ -87,20 +88,27 @@ impl Open {
         Some(column)
     }
 
-    /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where the join is not
-    /// the first and its build side is `filtered`, by its bitmap.
-    pub(super) fn filter_early(&mut self, operator: &Arc<JoinOperator>, filtered: bool) {
+    /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where its build side is
+    /// `filtered`, by its bitmap, unless it is the first and rows are not tried one after the other (`is_serial`).
+    pub(super) fn filter_early(
+        &mut self,
+        operator: &Arc<JoinOperator>,
+        (filtered, share, is_serial): (bool, f64, bool),
+    ) {
         let Some(column) = operator.filtering_key().and_then(|key| self.scan_column(key)) else { return };
         if let Some(bounds) = operator.index().bounds() {
             self.prunes.push(Prune { column, bounds });
         }
         let keeps_columns = |step: &Arc<dyn Step>| step.columns(&[]).is_none();
         let is_first = self.steps.iter().all(|step| keeps_columns(step) || step.projection().is_some());
-        if is_first || !filtered || !operator.index().has_bitmap() {
+        if (is_first && !is_serial) || !filtered || !operator.index().has_bitmap() {
             return;
         }
         let position = self.steps.iter().position(|step| !keeps_columns(step)).unwrap_or(self.steps.len());
-        self.steps.insert(position, Arc::new(Prefilter { join: Arc::clone(operator), column }));
+        self.steps.insert(
+            position,
+            Arc::new(Prefilter { join: Arc::clone(operator), column, share, is_next: is_first }),
+        );
     }
 
     /// Whether each of the source's rows becomes one row at most, without a loop.
@@ -114,10 +122,29 @@ impl Open {
         (self.source.is_scan() || self.source.is_materialized()) && self.steps.iter().all(passes)
     }
 
+    /// The share of the source's rows that is thought to be left by filters and by the filtered build sides of joins.
+    pub(super) fn share(&self) -> f64 {
+        let (mut share, mut columns) = (1.0, self.source.columns());
+        for step in &self.steps {
+            if let Some(condition) = step.condition() {
+                share *= share_kept(condition, &|index: usize| columns.get(index).and_then(value_range));
+            }
+            share *= step.sieve().map_or(1.0, |sieve| sieve.share());
+            columns = step.columns(&columns).unwrap_or(columns);
+        }
+        share
+    }
+
     /// Whether some of the source's rows may have been dropped.
     pub(super) fn is_filtered(&self) -> bool {
         !self.source.is_scan() || self.steps.iter().any(|step| step.projection().is_none())
     }
+}
+
+/// The bounds of a column's values; of a dictionary's, of its codes.
+fn value_range(column: &ColumnInfo) -> Option<Range> {
+    let codes = |(_, _, entries): (_, _, u32)| Range { min: 0, max: i128::from(entries.max(1)) - 1 };
+    column.range.or(column.dictionary.map(codes))
 }
 
 /// A pipeline that ends in memory, for the next one of its chain.

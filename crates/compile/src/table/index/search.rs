@@ -7,7 +7,7 @@ use super::{Index, Kind, SlotRows, array, in_range, offset_from, scalar_of};
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::table::probing::place_of;
 use crate::table::rows::RowStore;
-use crate::table::slots::{Slots, is_taken};
+use crate::table::slots::{Slots, is_taken, taken_bit};
 
 /// A search for the rows of a key: `cursor` (`u32`) is 0 where there is none left. Else it is the place of the next one + 1,
 /// or, where there are buckets, its position + 1.
@@ -35,6 +35,23 @@ impl Index {
         let taken = is_taken(cx, bits, slot);
         cx.begin_if(taken);
         Ok(Some(opened))
+    }
+
+    /// Whether a key (one, not of a hashed index) may be in the index, by the bitmap and without a branch: 1 or 0 (`i64`). `None` where
+    /// there is no bitmap.
+    pub fn may_have(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<Option<V>, Unsupported> {
+        let Kind::Direct { min, max, slots: Slots::Single { bits, .. } | Slots::Exists { bits } } = self.kind
+        else {
+            return Ok(None);
+        };
+        let value = scalar_of(key)?;
+        let live = live(cx, key, value, (min, max));
+        let slot = offset_from(cx, value, min);
+        let Some(live) = live else { return Ok(Some(taken_bit(cx, bits, slot))) };
+        let zero = cx.builder.i64(0);
+        let slot = cx.builder.select(live, slot, zero);
+        let taken = taken_bit(cx, bits, slot);
+        Ok(Some(cx.builder.select(live, taken, zero)))
     }
 
     /// Whether there is a bitmap.
