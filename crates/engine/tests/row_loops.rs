@@ -393,3 +393,46 @@ fn windows_of_keys_give_what_looking_up_gives() {
     }
     assert!(windows >= 40, "{windows}");
 }
+
+/// Rows are selected by the bitmaps of one to three build sides, one after the other: what the joins give is the same. Keys that are
+/// NULL, beyond what the build side has, of any width and sign; a filter before, with a form for several rows or without.
+#[test]
+fn runtime_filters_select_what_looking_up_finds() {
+    let (engine, mut random, mut sifted) = (Engine::new(), Random(6), 0);
+    let sources = [table(3001), table(1025), table(8)];
+    for query in 0..240 {
+        let mut plan = if random.below(2) == 0 { scan() } else { filter(&mut random) };
+        // The columns of the table begin here.
+        let mut first = 0;
+        for _ in 0..1 + random.below(3) {
+            let key = random.pick(&[0, 2, 3, 4, 4, 5, 6]);
+            let op = random.pick(&[CompareOp::Lt, CompareOp::Ge, CompareOp::Ne]);
+            let limit = constant(&mut random, &fields()[key].data_type);
+            let predicate = boolean(ExprKind::Compare(op, Box::new(column(key)), Box::new(limit)));
+            let narrow = Plan::Filter { input: Box::new(scan()), predicate };
+            // A row a key, so that there is a bitmap.
+            let build = plans::aggregate(narrow, &[key], &[(AggregateFunction::Count, None, false)]);
+            let kind = random.pick(&[JoinKind::Inner, JoinKind::Inner, JoinKind::ProbeSemi]);
+            plan = join(kind, build, plan, &[(0, first + key)], false);
+            first += if kind == JoinKind::Inner { 2 } else { 0 };
+        }
+        let sums =
+            [(AggregateFunction::Count, None, false), (AggregateFunction::Sum, Some(first + 4), false)];
+        let plan = plans::aggregate(plan, &[], &sums);
+        let source = &sources[query % sources.len()];
+        let (device, threads) = (DeviceChoice::Cpu, Some(2));
+        let base = QueryOptions { device, threads, ..QueryOptions::default() };
+        let with = |sieves: &str| {
+            let mut variants = Forced::default();
+            variants.set("sieves", sieves).expect("an axis and its value");
+            QueryOptions { variants, ..base.clone() }
+        };
+        let expected = outcome(&engine, &plan, source, &with("off"));
+        assert_eq!(outcome(&engine, &plan, source, &with("on")), expected, "query {query}: {plan:?}");
+        if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &with("on")) {
+            let took = |choice: &kelpie_engine::Choice| choice.axis.name == "sieves" && choice.value == "on";
+            sifted += usize::from(output.metrics.choices().any(took));
+        }
+    }
+    assert!(sifted >= 40, "{sifted}");
+}

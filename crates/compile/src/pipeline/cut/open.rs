@@ -124,7 +124,9 @@ impl Open {
 
     /// The share of the source's rows that is thought to be left by filters and by the filtered build sides of joins.
     pub(super) fn share(&self) -> f64 {
-        let (mut share, mut columns) = (1.0, self.source.columns());
+        // Of rows that come from no table it is not known how many were left out before.
+        let (mut share, mut columns) =
+            (if self.source.is_scan() { 1.0 } else { UNKNOWN }, self.source.columns());
         for step in &self.steps {
             if let Some(condition) = step.condition() {
                 share *= share_kept(condition, &|index: usize| columns.get(index).and_then(value_range));
@@ -140,6 +142,9 @@ impl Open {
         !self.source.is_scan() || self.steps.iter().any(|step| step.projection().is_none())
     }
 }
+
+/// The share of rows that is left where nothing is known.
+const UNKNOWN: f64 = 1.0 / 3.0;
 
 /// The bounds of a column's values; of a dictionary's, of its codes.
 fn value_range(column: &ColumnInfo) -> Option<Range> {
