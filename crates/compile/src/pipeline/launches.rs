@@ -6,7 +6,7 @@ use kelpie_kir::{Module, Target};
 use super::Pipeline;
 use crate::context::Unsupported;
 use crate::shape::{LaunchShape, ShapeChoices};
-use crate::variant::axes::{BlockThreads, Blocks, ThreadRows};
+use crate::variant::axes::{BlockThreads, Blocks, ResidentBlocks, ThreadRows};
 use crate::variant::{Site, Variant};
 
 impl Pipeline {
@@ -27,6 +27,9 @@ impl Pipeline {
         self.sink.admits(&shape, self.thread_bound(&shape, last_turns))
     }
 }
+
+/// Threads of an NVIDIA GPU's multiprocessor, on those since compute capability 8.0 that have fewest of them.
+const MOST_RESIDENT_THREADS: u64 = 1536;
 
 /// Chooses the shape of a pipeline's launches. `base`: that of the whole program, by what is asked of it (`asked`). What is
 /// asked is no choice. `takes_several`: a thread may work on several rows at once.
@@ -54,6 +57,17 @@ pub(super) fn choose(
         let with = |rows: ThreadRows| ShapeChoices { thread_rows: Some(rows.0 as u32), ..before };
         let rule = (rows, "their loads hide each other's latency");
         chosen = with(site.choose(rule, |rows| pipeline.admits(target, &with(rows), last_turns))?);
+    }
+    if !base.is_serial() && asked.resident.is_none() {
+        let rule = (ResidentBlocks(0), "the compiler weighs registers against threads");
+        let blocks =
+            site.choose(rule, |blocks| match chosen.block_threads.unwrap_or(base.block_threads) {
+                threads if u64::from(threads) * blocks.0 > MOST_RESIDENT_THREADS => {
+                    Err(format!("a multiprocessor has no more than {MOST_RESIDENT_THREADS} threads"))
+                }
+                _ => Ok(()),
+            })?;
+        chosen.resident = (blocks.0 > 0).then_some(blocks.0 as u32);
     }
     if asked.blocks.is_none() {
         let filling = LaunchShape::new(target, &chosen).map_err(Unsupported)?.most_blocks;

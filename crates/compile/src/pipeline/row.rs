@@ -103,7 +103,7 @@ impl Body<'_> {
             Pass::Projections => step.condition().is_some(),
             Pass::Rest => match step.condition() {
                 Some(_) => matches!(self.variants.rest(index), Some(None)),
-                None => self.variants.sieves.contains(&index),
+                None => self.variants.sieves().contains(&index),
             },
         };
         if is_left_out {

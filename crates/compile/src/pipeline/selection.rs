@@ -122,7 +122,7 @@ impl Body<'_> {
     /// The runtime filters by which rows are selected.
     fn sieves(&self) -> Result<Vec<&dyn Sieve>, Unsupported> {
         let of_step = |index: &usize| self.pipeline.steps.get(*index).and_then(|step| step.sieve());
-        let sieves = self.variants.sieves.iter().map(of_step);
+        let sieves = self.variants.sieves().iter().map(of_step);
         sieves.collect::<Option<_>>().ok_or_else(|| Unsupported::internal("no step selects rows"))
     }
 

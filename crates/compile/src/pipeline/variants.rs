@@ -36,8 +36,6 @@ pub(super) struct ChunkVariants<'a> {
     pub windows: Vec<Prune>,
     /// The filters in two parts, where a selection vector is made by that for wide rows, by runtime filters, or both.
     pub wide_filters: Option<WideFilters>,
-    /// The steps by which rows are selected one after the other.
-    pub sieves: Vec<usize>,
     pub selection: SelectionRows,
     pub morsel: MorselRows,
     /// How its kernels are launched.
@@ -78,11 +76,8 @@ impl<'a> ChunkVariants<'a> {
             }
             None => flags = facts.predication(&speculation)?,
         }
-        let (row_loop, selecting) = facts.row_loop(&speculation, places, is_counted)?;
-        let are_wide = selecting.as_ref().is_some_and(|(filters, _)| filters.lacks.is_none());
-        let windows = facts.windows(are_wide)?;
-        let (wide_filters, sieves) = selecting.unzip();
-        let sieves = sieves.unwrap_or_default();
+        let (row_loop, wide_filters) = facts.row_loop(&speculation, places, is_counted)?;
+        let windows = facts.windows(wide_filters.as_ref().is_some_and(|filters| filters.lacks.is_none()))?;
         let (mut selection, mut morsel) = (SelectionRows(1024), MorselRows(65536));
         let chooser = environment.chooser;
         if places == WritePlaces::Selection || row_loop == RowLoop::Selected {
@@ -107,12 +102,16 @@ impl<'a> ChunkVariants<'a> {
             points,
             windows,
             wide_filters,
-            sieves,
             selection,
             morsel,
             shape,
             speculation,
         })
+    }
+
+    /// The steps by which rows are selected one after the other.
+    pub(super) fn sieves(&self) -> &[usize] {
+        self.wide_filters.as_ref().map_or(&[], |filters| &filters.sieves)
     }
 
     /// The part of step `index`'s condition that rows of a selection vector are left with; `None`: the step is whole.
@@ -240,7 +239,7 @@ impl Facts<'_> {
     /// Whether rows are selected by runtime filters, which are the steps of these numbers.
     fn sieves(&self, filters: &Result<WideFilters, String>) -> Result<Vec<usize>, Unsupported> {
         let sieves = match filters {
-            Ok(filters) => filters.sieves(self.pipeline),
+            Ok(filters) => filters.possible_sieves(self.pipeline),
             Err(lacks) => Err(lacks.clone()),
         };
         if !self.pipeline.steps.iter().any(|step| step.sieve().is_some()) {
@@ -267,7 +266,7 @@ impl Facts<'_> {
         speculation: &Speculation<'_>,
         places: WritePlaces,
         is_counted: bool,
-    ) -> Result<(RowLoop, Option<(WideFilters, Vec<usize>)>), Unsupported> {
+    ) -> Result<(RowLoop, Option<WideFilters>), Unsupported> {
         let Facts { pipeline, environment, .. } = *self;
         let on = (environment.target, environment.shape);
         if !pipeline.source.is_scan() || pipeline.sink.own_rows().is_some() {
@@ -321,8 +320,11 @@ impl Facts<'_> {
             (RowLoop::Wide, Err(lacks), _) | (RowLoop::Selected, _, Err(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })?;
-        let filters = filters.ok().filter(|_| chosen == RowLoop::Selected);
-        Ok((chosen, filters.map(|filters| (filters, sieves))))
+        let mut filters = filters.ok().filter(|_| chosen == RowLoop::Selected);
+        if let Some(filters) = &mut filters {
+            filters.sieves = sieves;
+        }
+        Ok((chosen, filters))
     }
 
     /// The keys that are compared with bounds of build sides where rows are selected several at once.

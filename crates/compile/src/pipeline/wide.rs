@@ -36,6 +36,8 @@ pub(super) struct WideFilters {
     pub may_fail: bool,
     /// Why no part has a form for wide rows, where none has.
     pub lacks: Option<String>,
+    /// The runtime filters by which rows are selected one after the other, once that is chosen: numbers of steps.
+    pub sieves: Vec<usize>,
 }
 
 /// A step's condition in two parts, of which it is the AND.
@@ -82,7 +84,7 @@ impl WideFilters {
 
     /// The runtime filters among the leading steps that are worth a pass, by number, that which keeps fewest rows first; or why rows
     /// cannot be selected by them.
-    pub(super) fn sieves(&self, pipeline: &Pipeline) -> Result<Vec<usize>, String> {
+    pub(super) fn possible_sieves(&self, pipeline: &Pipeline) -> Result<Vec<usize>, String> {
         let leading = pipeline.steps.iter().take(self.parts.len()).enumerate();
         let shares = leading.filter_map(|(index, step)| Some((index, step.sieve()?.share())));
         let mut sieves: Vec<(usize, f64)> = shares.filter(|(_, share)| *share <= MOST_SIFTED).collect();

@@ -340,6 +340,13 @@ numbers!(
     [8 = "8", 16 = "16", 32 = "32", 64 = "64", 128 = "128", 256 = "256", 512 = "512", 1024 = "1024"]
 );
 
+numbers!(
+    /// Blocks that are to be resident on a multiprocessor, for which the compiler leaves registers; 0: it is free to choose:
+    /// `pipeline/launches`.
+    ResidentBlocks, "resident_blocks", Chunk, "blocks of a multiprocessor that registers are left for",
+    [0 = "0", 1 = "1", 2 = "2", 4 = "4", 8 = "8"]
+);
+
 axis!(
     /// How many blocks a launch over many rows has: `pipeline/launches`.
     Blocks, "blocks", Chunk, "blocks of a launch over many rows, beside those that fill the device",
@@ -389,5 +396,6 @@ pub const ALL: &[Axis] = &[
     MorselRows::AXIS,
     ThreadRows::AXIS,
     BlockThreads::AXIS,
+    ResidentBlocks::AXIS,
     Blocks::AXIS,
 ];

@@ -39,6 +39,8 @@ const GROUPS_A_COPY: u64 = 2;
 const BLOCK_BYTES: u64 = 40 << 10;
 /// Rows of the input for each copy of a CPU's worker, at least: each is cleared and merged whatever comes.
 const WORKER_ROWS_A_COPY: u64 = 64;
+/// Copies of a CPU's worker where most groups have none: more would drive what else it needs out of the first-level cache.
+const HEAVY: u64 = 1024;
 /// A thread of a SIMT device looks for copies as long as its credit is not below zero. It begins with this, which is also the
 /// most. There are many threads, so that each sees few rows.
 const THREAD_CREDIT: i32 = 48;
@@ -134,12 +136,17 @@ impl NearCopies {
         let suits = |copies: &NearGroups| {
             bytes(copies.0) <= limit && (!is_serial || copies.0 * WORKER_ROWS_A_COPY <= known.rows)
         };
-        match fitting.into_iter().filter(suits).max_by_key(|copies| copies.0) {
+        let most = fitting.iter().copied().filter(suits).max_by_key(|copies| copies.0);
+        let is_vain =
+            |copies: NearGroups| known.groups.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY);
+        match most {
+            // A domain that a table is addressed by is mostly taken; of hashed keys it says little how many groups there are.
+            Some(copies) if is_serial && !known.has_words && copies.0 > HEAVY && is_vain(copies) => {
+                (NearGroups(HEAVY), "among more groups than a worker has room for there may be heavy ones")
+            }
             // Among the groups of a worker there may be heavy ones: it sees many rows, and no longer looks where there are none.
             Some(copies) if is_serial => (copies, "groups that a worker meets often are its own"),
-            Some(copies) if known.groups.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY) => {
-                (off, "a block meets few of so many groups twice")
-            }
+            Some(copies) if is_vain(copies) => (off, "a block meets few of so many groups twice"),
             Some(copies) => (copies, "groups that a block meets often are added up near"),
             None => (off, "a block's memory has no room"),
         }
