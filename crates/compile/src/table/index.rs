@@ -33,7 +33,7 @@ use crate::program::States;
 use crate::program::{Fill, Growth};
 use crate::types::{DataType, Range};
 use crate::variant::Site;
-use crate::variant::axes::{IndexForm, IndexRows, SlotFill};
+use crate::variant::axes::{EmptySlots, IndexForm, IndexRows, SlotFill};
 
 /// Most slots of a direct-addressed index.
 const DIRECT_LIMIT: u64 = 1 << 28;
@@ -45,6 +45,9 @@ const DIRECT_SLOTS_PER_ROW: u64 = 8;
 /// load; a GPU's first-level cache has the hash table of few rows, and not them.
 const LEAST_SLOTS_ON_CPU: u64 = 1 << 16;
 const LEAST_SLOTS_ON_SIMT: u64 = 1 << 10;
+
+/// Slots a row, at most, that are cleared so that a lookup is one load.
+const CLEARED_SLOTS_PER_ROW: u64 = 2;
 
 /// An index over the first columns of a store, which are its keys.
 #[derive(Debug, Clone)]
@@ -136,7 +139,8 @@ impl Index {
         let kind = match (keys, dense) {
             ([], _) => Kind::All,
             (_, Some((Range { min, max }, slots))) => {
-                Kind::Direct { min, max, slots: Slots::plan(slots, store, wants, states) }
+                let cleared = unique && !first_only && clears((slots, row_bound), wants, site)?;
+                Kind::Direct { min, max, slots: Slots::plan(slots, store, (wants, cleared), states) }
             }
             (_, None) => {
                 let half = (SlotFill(50), "short searches, in twice the slots");
@@ -177,6 +181,9 @@ impl Index {
         let mut states: Vec<usize> = self.bounds().into_iter().chain(self.prefix_sum()).collect();
         states.extend(self.broken);
         match self.kind {
+            Kind::Direct { slots: Slots::Single { bits, heads, cleared: true }, .. } => {
+                states.extend([bits, heads]);
+            }
             Kind::Direct { slots: Slots::Single { bits, .. } | Slots::Exists { bits }, .. } => {
                 states.push(bits)
             }
@@ -252,6 +259,18 @@ fn chains(wants: Wants, site: Site<'_>) -> Result<bool, Unsupported> {
         false => (IndexRows::Buckets, "each step of a chain is a transaction"),
     };
     Ok(site.choose(rule, |_| Ok(()))? == IndexRows::Chains)
+}
+
+/// Whether the slots of unique keys are cleared, so that a search needs no bitmap.
+fn clears((slots, rows): (u64, u64), wants: Wants, site: Site<'_>) -> Result<bool, Unsupported> {
+    let rule = match () {
+        () if !wants.serial => (EmptySlots::Bitmap, "a lookup that finds nothing costs no transaction more"),
+        () if slots > rows.saturating_mul(CLEARED_SLOTS_PER_ROW) => {
+            (EmptySlots::Bitmap, "there may be many more slots than rows")
+        }
+        () => (EmptySlots::Cleared, "most slots have a row"),
+    };
+    Ok(site.choose(rule, |_| Ok(()))? == EmptySlots::Cleared)
 }
 
 /// The range of a key whose values can be slots, and how many these are; or what it lacks.

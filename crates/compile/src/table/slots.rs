@@ -18,8 +18,8 @@ pub enum Slots {
     Chained { heads: usize, next: usize },
     /// Any number of rows, one behind the other.
     Many(Buckets),
-    /// One row at most: a bitmap in words of 32, and the row of a slot that is taken.
-    Single { bits: usize, heads: usize },
+    /// One row at most: a bitmap in words of 32, and the row of a slot that is taken. `cleared`: the others have no row either.
+    Single { bits: usize, heads: usize, cleared: bool },
     /// Only whether there is a row.
     Exists { bits: usize },
 }
@@ -28,7 +28,7 @@ impl Slots {
     pub(crate) fn plan(
         count: u64,
         store: &RowStore,
-        Wants { unique, first_only, chained, .. }: Wants,
+        (Wants { unique, first_only, chained, .. }, cleared): (Wants, bool),
         states: &mut States,
     ) -> Slots {
         let bitmap = |states: &mut States| {
@@ -39,7 +39,7 @@ impl Slots {
             Slots::Exists { bits: bitmap(states) }
         } else if unique {
             let class = states.class(count, Growth::Fixed);
-            Slots::Single { bits: bitmap(states), heads: states.state("heads", 4, class) }
+            Slots::Single { bits: bitmap(states), heads: states.state("heads", 4, class), cleared }
         } else if chained {
             let class = states.class(count, Growth::Fixed);
             let heads = states.state("heads", 4, class);
@@ -65,7 +65,7 @@ impl Slots {
             Slots::Exists { bits } => {
                 take(cx, bits, slot);
             }
-            Slots::Single { bits, heads } => {
+            Slots::Single { bits, heads, .. } => {
                 let was_free = take(cx, bits, slot);
                 let heads = array(cx, "heads", heads);
                 let number = number_of(cx, place);
@@ -84,7 +84,7 @@ impl Slots {
     /// Sets the cursor to the first row of a slot; it is 0 before.
     pub fn search(self, cx: &mut Context<'_>, slot: V, cursor: Var) {
         match self {
-            Slots::Chained { heads, .. } => {
+            Slots::Chained { heads, .. } | Slots::Single { heads, cleared: true, .. } => {
                 let heads = array(cx, "heads", heads);
                 let head = cx.builder.element(heads, slot);
                 cx.builder.assign(cursor, head);
@@ -95,7 +95,7 @@ impl Slots {
                 let taken = cx.builder.convert(taken, Scalar::U32);
                 cx.builder.assign(cursor, taken);
             }
-            Slots::Single { bits, heads } => {
+            Slots::Single { bits, heads, cleared: false } => {
                 let taken = is_taken(cx, bits, slot);
                 cx.begin_if(taken);
                 let heads = array(cx, "heads", heads);

@@ -114,6 +114,17 @@ axis!(
 );
 
 axis!(
+    /// How it is seen that a slot of a direct-addressed index of unique keys has no row: `table/slots`.
+    EmptySlots, "empty_slots", Plan, "how it is seen that a slot of a direct-addressed index has no row",
+    {
+        /// By a bitmap, which lies in caches where the slots do not.
+        Bitmap = "bitmap",
+        /// By the slot itself, which is cleared before.
+        Cleared = "cleared",
+    }
+);
+
+axis!(
     /// Whether values outside of a build side's bounds, or not in its bitmap, are left out at the scan: `pipeline/cut`.
     Pruning, "pruning", Plan, "whether a finished build side leaves out rows at the probe side's scan",
     {
@@ -376,6 +387,7 @@ pub const ALL: &[Axis] = &[
     BatchRows::AXIS,
     IndexForm::AXIS,
     IndexRows::AXIS,
+    EmptySlots::AXIS,
     Pruning::AXIS,
     SortPlace::AXIS,
     TopRows::AXIS,

@@ -17,9 +17,11 @@ use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::{Case, Context, Lowered, Repr, Unsupported};
 use crate::expr::Expr;
+use crate::layout::ColumnInfo;
 use crate::lower::{columns_of, lower};
 use crate::shape::LaunchShape;
 use crate::table::stored::{RecordLayout, StoredColumn};
+use crate::types::DataType;
 use crate::variant::axes::BatchRows;
 
 /// Rows of the input from which on a batch pays, at least: tables of fewer lie in the cache.
@@ -64,7 +66,9 @@ impl Batch {
                 exprs.push(expr.clone());
             }
         }
+        let has_sets = !distinct.is_empty();
         let infos = columns_of(&exprs, input.columns);
+        let far = are_far(&infos[..keys.len().min(infos.len())]);
         let mut layout = RecordLayout::default();
         let columns: Result<Vec<StoredColumn>, _> =
             infos.iter().map(|info| StoredColumn::plan_record(info, false, &mut layout)).collect();
@@ -91,7 +95,9 @@ impl Batch {
             }
             _ if input.row_bound < LEAST_ROWS => (BatchRows(0), "few rows"),
             _ if bytes(some.0) > MOST_BYTES => (BatchRows(0), "rows are wide"),
-            Ok(()) => (some, "groups of many rows are waited for together"),
+            Ok(()) if has_sets => (some, "sets of many values are waited for together"),
+            Ok(()) if far => (some, "groups lie far from each other, and are waited for together"),
+            Ok(()) => (BatchRows(0), "groups are few, or not known to lie far from each other"),
         };
         let BatchRows(rows) = input.site.choose(rule, lacks)?;
         let (true, Ok(columns)) = (rows > 0, columns) else { return Ok(None) };
@@ -131,6 +137,13 @@ impl Batch {
         let seen = cx.builder.var_of("seen", nothing);
         BatchMemory { plan: self, columns, words, sight, seen, count, cases: Vec::new() }
     }
+}
+
+/// Whether groups by these keys are known to be so many that tables of them lie beyond a second-level cache: columns with many values
+/// in no order, and texts, of which columns with few values have dictionaries.
+fn are_far(keys: &[ColumnInfo]) -> bool {
+    let is_text = |key: &ColumnInfo| key.data_type == DataType::Utf8 && key.dictionary.is_none();
+    keys.iter().any(|key| key.scattered.is_some() || is_text(key))
 }
 
 /// The rows that wait, in one kernel.

@@ -48,6 +48,8 @@ const THREAD_CREDIT: i32 = 48;
 pub(super) const WORKER_CREDIT: i32 = 1 << 12;
 /// Credit for a row whose group has a copy; one that has none costs one.
 const GAIN: i32 = 16;
+/// The same of a CPU's worker. What it loses by a search in vain is about what it gains by a copy: few workers wait for each other.
+pub(super) const WORKER_GAIN: i32 = 1;
 /// Spreads neighbouring slots (Knuth, The Art of Computer Programming, volume 3, section 6.4: multiplicative hashing).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -214,7 +216,8 @@ impl NearTable {
         cx.begin_if(is_near);
         let copy = cx.builder.read(copy);
         self.add_to_copy(cx, cells, copy, values);
-        self.settle(cx, GAIN);
+        let gain = if cx.shape.is_serial() { WORKER_GAIN } else { GAIN };
+        self.settle(cx, gain);
         cx.begin_else();
         far(cx, slot, values);
         self.settle(cx, -1);

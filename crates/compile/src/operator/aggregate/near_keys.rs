@@ -12,7 +12,7 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Pointee, Scalar, UnaryOp};
 
 use super::hash::KeyWord;
-use super::near::{NearTable, WORKER_CREDIT};
+use super::near::{NearTable, WORKER_CREDIT, WORKER_GAIN};
 use super::threads::clear;
 use crate::context::{Context, Unsupported};
 
@@ -20,9 +20,6 @@ use crate::context::{Context, Unsupported};
 const WAYS: u8 = 4;
 /// Buckets that a group's copy may be in.
 const BUCKETS: i32 = 3;
-/// Credit for a row whose group has a copy; one that has none costs one. Less than for other searches, as one in vain costs more
-/// of what a copy saves.
-const WORKER_GAIN: i64 = 4;
 /// Spreads entries (Knuth: multiplicative hashing): the hash of packed keys takes longer.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -133,7 +130,7 @@ impl NearTable {
     /// The worker's credit after a row whose group has a copy.
     pub fn gain_credit(&self, cx: &mut Context<'_>) {
         let b = &mut *cx.builder;
-        let (credit, gain) = (b.read(self.credit), b.i64(WORKER_GAIN));
+        let (credit, gain) = (b.read(self.credit), b.i64(WORKER_GAIN.into()));
         let credit = b.add(credit, gain);
         b.assign(self.credit, credit);
     }
