@@ -16,7 +16,7 @@ use super::{Input, word_pointer};
 use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::{Case, Context, Lowered, Repr, Unsupported};
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::{columns_of, lower};
 use crate::shape::LaunchShape;
@@ -68,7 +68,8 @@ impl Batch {
         }
         let has_sets = !distinct.is_empty();
         let infos = columns_of(&exprs, input.columns);
-        let far = are_far(&infos[..keys.len().min(infos.len())]);
+        let are_columns = keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)));
+        let far = are_far(&infos[..keys.len().min(infos.len())], are_columns);
         let mut layout = RecordLayout::default();
         let columns: Result<Vec<StoredColumn>, _> =
             infos.iter().map(|info| StoredColumn::plan_record(info, false, &mut layout)).collect();
@@ -96,8 +97,8 @@ impl Batch {
             _ if input.row_bound < LEAST_ROWS => (BatchRows(0), "few rows"),
             _ if bytes(some.0) > MOST_BYTES => (BatchRows(0), "rows are wide"),
             Ok(()) if has_sets => (some, "sets of many values are waited for together"),
-            Ok(()) if far => (some, "groups lie far from each other, and are waited for together"),
-            Ok(()) => (BatchRows(0), "groups are few, or not known to lie far from each other"),
+            Ok(()) if far => (some, "groups may lie far from each other, and are waited for together"),
+            Ok(()) => (BatchRows(0), "computed keys and dictionaries seldom have many groups"),
         };
         let BatchRows(rows) = input.site.choose(rule, lacks)?;
         let (true, Ok(columns)) = (rows > 0, columns) else { return Ok(None) };
@@ -139,11 +140,12 @@ impl Batch {
     }
 }
 
-/// Whether groups by these keys are known to be so many that tables of them lie beyond a second-level cache: columns with many values
-/// in no order, and texts, of which columns with few values have dictionaries.
-fn are_far(keys: &[ColumnInfo]) -> bool {
-    let is_text = |key: &ColumnInfo| key.data_type == DataType::Utf8 && key.dictionary.is_none();
-    keys.iter().any(|key| key.scattered.is_some() || is_text(key))
+/// Whether groups by these keys may be so many that tables of them lie beyond a second-level cache: texts, of which columns with few
+/// values have dictionaries, and columns that are hashed.
+fn are_far(keys: &[ColumnInfo], are_columns: bool) -> bool {
+    let is_text = |key: &ColumnInfo| key.data_type == DataType::Utf8;
+    let has_codes = |key: &ColumnInfo| key.dictionary.is_some();
+    keys.iter().any(|key| is_text(key) && !has_codes(key)) || (are_columns && !keys.iter().any(has_codes))
 }
 
 /// The rows that wait, in one kernel.
