@@ -7,7 +7,12 @@ use crate::context::register_type;
 use crate::context::{Context, Lowered, Repr};
 use crate::layout::ColumnInfo;
 use crate::lower::hash_text;
+use crate::variant::axes::HashFunction;
 
+/// 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4: multiplicative hashing).
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Why the rule takes MurmurHash3.
+pub const HASH_RULE: &str = "keys of any pattern are spread evenly, in few instructions";
 /// What takes the place of NULL's bits.
 const NULL_BITS: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -27,26 +32,57 @@ pub fn mix(cx: &mut Context<'_>, value: V) -> V {
     b.binary(BinaryOp::Xor, value, high)
 }
 
+/// A word spread over all hashes by a function.
+pub fn spread(cx: &mut Context<'_>, function: HashFunction, value: V) -> V {
+    match function {
+        HashFunction::Murmur3 => mix(cx, value),
+        HashFunction::Fnv1a => fnv1a(cx, value),
+        HashFunction::MultiplyShift => {
+            // The upper bits of a product depend on all of the value; the lower ones are what a mask leaves.
+            let b = &mut *cx.builder;
+            let (factor, half) = (b.u64(GOLDEN), b.u64(u64::from(u64::BITS / 2)));
+            let product = b.mul(value, factor);
+            let high = b.binary(BinaryOp::Shr, product, half);
+            b.binary(BinaryOp::Xor, product, high)
+        }
+    }
+}
+
+/// FNV-1a of the word's eight bytes, the lowest first (Karnagel et al., section 3).
+fn fnv1a(cx: &mut Context<'_>, value: V) -> V {
+    let b = &mut *cx.builder;
+    let (prime, byte) = (b.u64(0x0100_0000_01b3), b.u64(0xff));
+    let mut hash = b.u64(0xcbf2_9ce4_8422_2325);
+    for index in 0..8 {
+        let shift = b.u64(8 * index);
+        let shifted = b.binary(BinaryOp::Shr, value, shift);
+        let low = b.and(shifted, byte);
+        hash = b.binary(BinaryOp::Xor, hash, low);
+        hash = b.mul(hash, prime);
+    }
+    hash
+}
+
 /// Whether a column's integers may go beyond 64 bits: both sides of a join must hash alike.
 pub fn is_wide(info: &ColumnInfo) -> bool {
     register_type(&info.data_type, info.range) == Scalar::I128
 }
 
-/// The hash of several keys, mixed.
-pub fn hash_keys(cx: &mut Context<'_>, keys: &[(&Lowered, bool)]) -> V {
+/// The hash of several keys by a function.
+pub fn hash_keys(cx: &mut Context<'_>, keys: &[(&Lowered, bool)], function: HashFunction) -> V {
     let mut hash: Option<V> = None;
     for (key, wide) in keys {
         let bits = key_bits(cx, key, *wide);
         hash = Some(match hash {
             None => bits,
             Some(hash) => {
-                let mixed = mix(cx, hash);
+                let mixed = spread(cx, function, hash);
                 cx.builder.add(mixed, bits)
             }
         });
     }
     match hash {
-        Some(hash) => mix(cx, hash),
+        Some(hash) => spread(cx, function, hash),
         None => cx.builder.u64(0),
     }
 }

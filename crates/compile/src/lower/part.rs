@@ -7,6 +7,7 @@ use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::expr::Expr;
 use crate::lower::hashing::hash_keys;
 use crate::types::{DataType, Range};
+use crate::variant::axes::HashFunction;
 
 /// Bits of the hash below those that choose the part: tables use the lowest ones.
 const SHIFT: u64 = 40;
@@ -20,7 +21,7 @@ pub fn lower_part(cx: &mut Context<'_>, bits: u32, keys: &[Expr]) -> Result<Lowe
         lowered.push((lower(cx, key)?, wide));
     }
     let keys: Vec<(&Lowered, bool)> = lowered.iter().map(|(key, wide)| (key, *wide)).collect();
-    let hash = hash_keys(cx, &keys);
+    let hash = hash_keys(cx, &keys, HashFunction::Murmur3);
     let b = &mut *cx.builder;
     let (shift, most) = (b.u64(SHIFT), (1u64 << bits.min(16)) - 1);
     let mask = b.u64(most);

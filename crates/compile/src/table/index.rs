@@ -28,12 +28,12 @@ use super::rows::RowStore;
 use super::slots::Slots;
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
-use crate::lower::hashing::is_wide;
+use crate::lower::hashing::{HASH_RULE, is_wide};
 use crate::program::States;
 use crate::program::{Fill, Growth};
 use crate::types::{DataType, Range};
 use crate::variant::Site;
-use crate::variant::axes::{EmptySlots, IndexForm, IndexRows, SlotFill};
+use crate::variant::axes::{EmptySlots, HashFunction, IndexForm, IndexRows, SlotFill};
 
 /// Most slots of a direct-addressed index.
 const DIRECT_LIMIT: u64 = 1 << 28;
@@ -145,7 +145,8 @@ impl Index {
             (_, None) => {
                 let half = (SlotFill(50), "short searches, in twice the slots");
                 let fill = Fill::of(site.choose(half, |_| Ok(()))?);
-                let table = OpenTable::plan(store, fill, states);
+                let function = site.choose((HashFunction::Murmur3, HASH_RULE), |_| Ok(()))?;
+                let table = OpenTable::plan(store, (fill, function), states);
                 let rows = match (unique || first_only, chained) {
                     (true, _) => SlotRows::One,
                     (false, true) => SlotRows::Chained(states.state("next", 4, store.class)),

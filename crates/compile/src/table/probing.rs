@@ -14,6 +14,7 @@ use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::lower::hashing::hash_keys;
 use crate::program::Growth;
 use crate::program::{Fill, States};
+use crate::variant::axes::HashFunction;
 
 /// The slots.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +23,8 @@ pub struct OpenTable {
     pub class: usize,
     /// State of one `u32` a slot.
     words: usize,
+    /// How keys are hashed.
+    function: HashFunction,
 }
 
 /// Where a search begins.
@@ -60,9 +63,13 @@ impl Start {
 
 impl OpenTable {
     /// Declares the slots of an index over a store.
-    pub(crate) fn plan(store: &RowStore, fill: Fill, states: &mut States) -> OpenTable {
+    pub(crate) fn plan(
+        store: &RowStore,
+        (fill, function): (Fill, HashFunction),
+        states: &mut States,
+    ) -> OpenTable {
         let class = states.class(1, Growth::Sized(store.place_count(), fill));
-        OpenTable { class, words: states.state("slots", 4, class) }
+        OpenTable { class, words: states.state("slots", 4, class), function }
     }
 
     /// The state to clear before rows are put in.
@@ -170,7 +177,7 @@ impl OpenTable {
 
     fn start(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> Start {
         let pairs: Vec<_> = keys.iter().zip(wide.iter().copied()).collect();
-        let hash = hash_keys(cx, &pairs);
+        let hash = hash_keys(cx, &pairs, self.function);
         let last = self.last(cx);
         let b = &mut *cx.builder;
         let bits = b.bitcast(hash, Scalar::I64);

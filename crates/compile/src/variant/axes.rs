@@ -281,6 +281,32 @@ numbers!(
     [1 = "1", 16 = "16", 64 = "64", 256 = "256"]
 );
 
+axis!(
+    /// How keys become a hash: `lower/hashing`.
+    HashFunction, "hash_function", Plan, "how keys become the hash by which a table has them",
+    {
+        /// The finalizer of MurmurHash3.
+        Murmur3 = "murmur3",
+        /// Fowler, Noll and Vo's, byte by byte.
+        Fnv1a = "fnv1a",
+        /// One multiplication, the upper half of whose product is brought into the lower one.
+        MultiplyShift = "multiply_shift",
+    }
+);
+
+axis!(
+    /// How a hash becomes the slot of a group where a search begins: `operator/aggregate/hash`.
+    HashMapping, "hash_mapping", Plan, "how a hash becomes the slot where the search for a group begins",
+    {
+        /// The slot is the same share of all slots as the hash is of all hashes.
+        MultiplyHigh = "multiply_high",
+        /// The lowest bits.
+        Mask = "mask",
+        /// The remainder.
+        Modulo = "modulo",
+    }
+);
+
 numbers!(
     /// How full a hash table may be: `operator/aggregate/hash`, `table/probing`.
     SlotFill, "slot_fill", Plan, "percent of a hash table's slots that may be taken",
@@ -402,6 +428,8 @@ pub const ALL: &[Axis] = &[
     MatchLanes::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
+    HashFunction::AXIS,
+    HashMapping::AXIS,
     SlotFill::AXIS,
     SlotLayout::AXIS,
     SelectionRows::AXIS,

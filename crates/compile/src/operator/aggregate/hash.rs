@@ -13,11 +13,11 @@ use super::key_count::KeyCount;
 use super::{Input, declare, group_pointer, word_pointer};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::layout::ColumnInfo;
-use crate::lower::hashing::{hash_keys, is_wide, mix};
+use crate::lower::hashing::{hash_keys, is_wide, spread};
 use crate::program::{Fill, Growth};
 use crate::table::packed::{OCCUPIED, PackedKey, pack};
 use crate::table::stored::{RecordLayout, StoredColumn};
-use crate::variant::axes::SlotLayout;
+use crate::variant::axes::{HashFunction, HashMapping, SlotLayout};
 
 /// Slots of a table at the first launch, at most.
 const INITIAL_SLOTS: u64 = 1 << 16;
@@ -49,6 +49,7 @@ pub struct KeyTable {
     pub count: usize,
     /// How many of the slots may be taken.
     fill: Fill,
+    hashing: Hashing,
     /// A table of fewer slots grows where probes are too long.
     most_slots: i64,
     keys: Keys,
@@ -77,6 +78,13 @@ pub(super) struct KeyWord {
     pub entry: V,
     /// The hash of the keys, whose upper half gives the slot where a search begins.
     pub hash: V,
+}
+
+/// How keys become a hash, and this the slot where a search begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hashing {
+    pub function: HashFunction,
+    pub mapping: HashMapping,
 }
 
 /// What a probe works on.
@@ -127,7 +135,8 @@ impl KeyTable {
         let most_slots = fill.slots(row_bound).saturating_mul(MOST_OVER_ROWS);
         let most_slots = i64::try_from(most_slots).unwrap_or(i64::MAX);
         let columns = columns.to_vec();
-        Ok(KeyTable { class, slots, stride, head, count, fill, most_slots, keys, columns })
+        let hashing = input.hashing(matches!(keys, Keys::Packed(_)))?;
+        Ok(KeyTable { class, slots, stride, head, count, fill, hashing, most_slots, keys, columns })
     }
 
     pub fn zeroed(&self) -> Vec<usize> {
@@ -153,13 +162,13 @@ impl KeyTable {
                     let bits = key.encode(cx, value)?;
                     entry = cx.builder.or(entry, bits);
                 }
-                let hash = mix(cx, entry);
+                let hash = spread(cx, self.hashing.function, entry);
                 Ok(KeyWord { entry, hash })
             }
             Keys::Stored(_) => {
                 let wide = self.columns.iter().map(is_wide);
                 let pairs: Vec<_> = values.iter().zip(wide).collect();
-                let hash = hash_keys(cx, &pairs);
+                let hash = hash_keys(cx, &pairs, self.hashing.function);
                 let mask = cx.builder.u64(!((1 << STATE_BITS) - 1));
                 let hashed = cx.builder.and(hash, mask);
                 let state = cx.builder.u64(READY);
@@ -176,7 +185,7 @@ impl KeyTable {
         again: bool,
         see: &mut See<'_>,
     ) {
-        let slot = first_slot(cx, word.hash, capacity);
+        let slot = self.first_slot(cx, word.hash, capacity);
         let pointer = self.entry(cx, slot);
         let entry = cx.builder.load(pointer);
         if !again {
@@ -241,8 +250,8 @@ impl KeyTable {
         word_pointer(cx, entry, self.head)
     }
 
-    fn begin_probe(cx: &mut Context<'_>, hash: V, capacity: V) -> Probe {
-        let start = first_slot(cx, hash, capacity);
+    fn begin_probe(&self, cx: &mut Context<'_>, hash: V, capacity: V) -> Probe {
+        let start = self.first_slot(cx, hash, capacity);
         let b = &mut *cx.builder;
         let slot = b.var_of("slot", start);
         let no = b.bool(false);
@@ -295,7 +304,30 @@ impl KeyTable {
         count.add(cx);
     }
 
-    /// The highest `bits` bits of a key's hash (`u32`), and so of its slot.
+    /// The slot (`i64`) where the search for a hash begins in a table of so many. By [`HashMapping::MultiplyHigh`] its number is the same
+    /// share of all slots as the hash is of all hashes (Lemire 2016). So keys that agree in the highest bits of their hashes are
+    /// neighbours in a table of any size ([`KeyTable::part`]).
+    fn first_slot(&self, cx: &mut Context<'_>, hash: V, capacity: V) -> V {
+        let b = &mut *cx.builder;
+        let slots = b.bitcast(capacity, Scalar::U64);
+        let start = match self.hashing.mapping {
+            HashMapping::MultiplyHigh => {
+                let half = b.u64(u64::from(u64::BITS / 2));
+                let high = b.binary(BinaryOp::Shr, hash, half);
+                let product = b.mul(high, slots);
+                b.binary(BinaryOp::Shr, product, half)
+            }
+            HashMapping::Mask => {
+                let one = b.u64(1);
+                let mask = b.sub(slots, one);
+                b.and(hash, mask)
+            }
+            HashMapping::Modulo => b.binary(BinaryOp::Rem, hash, slots),
+        };
+        b.bitcast(start, Scalar::I64)
+    }
+
+    /// The highest `bits` bits of a key's hash (`u32`), and so, where it is mapped by its highest bits, of its slot.
     pub(super) fn part(&self, cx: &mut Context<'_>, values: &[Lowered], bits: u32) -> Result<V, Unsupported> {
         let word = self.word(cx, values)?;
         let shift = cx.builder.u64(u64::from(u64::BITS - bits));
@@ -305,7 +337,7 @@ impl KeyTable {
 
     fn probe_packed(&self, cx: &mut Context<'_>, count: &KeyCount, word: KeyWord) -> Probe {
         let KeyWord { entry, hash } = word;
-        let probe = Self::begin_probe(cx, hash, count.capacity);
+        let probe = self.begin_probe(cx, hash, count.capacity);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
         let pointer = self.entry(cx, slot);
@@ -341,7 +373,7 @@ impl KeyTable {
         word: KeyWord,
     ) -> Result<Probe, Unsupported> {
         let KeyWord { entry: ready, hash } = word;
-        let probe = Self::begin_probe(cx, hash, count.capacity);
+        let probe = self.begin_probe(cx, hash, count.capacity);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
         let pointer = self.entry(cx, slot);
@@ -413,17 +445,4 @@ impl KeyTable {
         let valid = loaded.valid.filter(|_| key.info().nullable);
         Lowered { valid, ..loaded }
     }
-}
-
-/// The slot (`i64`) where the search for a hash begins in a table of so many: its number is the same share of all slots as the hash
-/// is of all hashes (Lemire 2016). So keys that agree in the highest bits of their hashes are neighbours in a table of any size
-/// ([`KeyTable::part`]).
-fn first_slot(cx: &mut Context<'_>, hash: V, capacity: V) -> V {
-    let b = &mut *cx.builder;
-    let half = b.u64(u64::from(u64::BITS / 2));
-    let high = b.binary(BinaryOp::Shr, hash, half);
-    let slots = b.bitcast(capacity, Scalar::U64);
-    let product = b.mul(high, slots);
-    let start = b.binary(BinaryOp::Shr, product, half);
-    b.bitcast(start, Scalar::I64)
 }

@@ -48,6 +48,7 @@ use self::cells::combine_memory;
 use self::distinct::DistinctSet;
 use self::functions::Cells;
 use self::groups::GroupTable;
+use self::hash::Hashing;
 use self::near::NearCopies;
 pub(crate) use self::reduce::ReduceSums;
 use self::segments::Segments;
@@ -59,11 +60,12 @@ use crate::context::{Argument, Context, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::column_of;
+use crate::lower::hashing::HASH_RULE;
 use crate::plan::Aggregate;
 use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
 use crate::variant::Site;
-use crate::variant::axes::{SlotFill, SlotLayout};
+use crate::variant::axes::{HashFunction, HashMapping, SlotFill, SlotLayout};
 
 pub(crate) use crate::program as declare;
 
@@ -105,6 +107,8 @@ pub(crate) struct Input<'a> {
     pub in_parts: bool,
     /// What hash tables of the aggregation may have taken, once it is chosen.
     pub fill: OnceCell<Fill>,
+    /// How their keys are hashed, once it is chosen.
+    pub hashing: OnceCell<Hashing>,
     /// Where their slots have keys that are stored, once it is chosen.
     pub slot_layout: OnceCell<SlotLayout>,
 }
@@ -118,6 +122,26 @@ impl Input<'_> {
         let half = (SlotFill(50), "short searches, in twice the slots");
         let fill = Fill::of(self.site.choose(half, |_| Ok(()))?);
         Ok(*self.fill.get_or_init(|| fill))
+    }
+
+    /// How the keys of the aggregation's hash tables are hashed. `are_packed`: the keys of the first of them are one word.
+    fn hashing(&self, are_packed: bool) -> Result<Hashing, Unsupported> {
+        if let Some(hashing) = self.hashing.get() {
+            return Ok(*hashing);
+        }
+        let rule = match are_packed && self.is_serial {
+            // Measured on CPUs alone: docs/performance.md, "Grouping on two cores".
+            true => (
+                HashFunction::MultiplyShift,
+                "a worker waits for each instruction of the next slot's address",
+            ),
+            false => (HashFunction::Murmur3, HASH_RULE),
+        };
+        let function = self.site.choose(rule, |_| Ok(()))?;
+        let rule =
+            (HashMapping::MultiplyHigh, "tables of any size, and parts of rows are parts of the table");
+        let mapping = self.site.choose(rule, |_| Ok(()))?;
+        Ok(*self.hashing.get_or_init(|| Hashing { function, mapping }))
     }
 
     /// Where the slots of the aggregation's hash tables have keys that are stored.

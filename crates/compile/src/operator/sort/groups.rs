@@ -11,6 +11,7 @@ use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide};
 use crate::table::packed::{PackedKey, pack};
+use crate::variant::axes::HashFunction;
 
 /// Bits of a hash that are left out.
 const LEFT_OUT: u64 = 32;
@@ -56,7 +57,7 @@ impl GroupWord {
             GroupWord::Hashed(wide) => {
                 let values = (0..wide.len()).map(|index| cx.column(index)).collect::<Result<Vec<_>, _>>()?;
                 let pairs: Vec<_> = values.iter().zip(wide.iter().copied()).collect();
-                let hash = hash_keys(cx, &pairs);
+                let hash = hash_keys(cx, &pairs, HashFunction::Murmur3);
                 let bits = cx.builder.u64(LEFT_OUT);
                 Ok(cx.builder.binary(BinaryOp::Shr, hash, bits))
             }

@@ -174,6 +174,7 @@ impl Cut<'_> {
             is_serial: self.shape.is_serial(),
             in_parts,
             fill: OnceCell::new(),
+            hashing: OnceCell::new(),
             slot_layout: OnceCell::new(),
         };
         let (shape, choices) = (self.shape, self.choices);

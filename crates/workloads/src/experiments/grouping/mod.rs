@@ -17,6 +17,8 @@ pub enum Figure {
     Columns,
     /// 5: regions of behaviour.
     Regions,
+    /// 6: how keys are hashed.
+    Hashes,
     /// 7: how full tables are.
     Fill,
     /// 8: threads of a block and blocks, for three numbers of groups.
@@ -51,9 +53,10 @@ const KEY_GROUPS: [u32; 6] = [1000, 10_000, 100_000, 1_000_000, 10_000_000, 50_0
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Figure; 9] = [
+    pub const ALL: [Figure; 10] = [
         Figure::Columns,
         Figure::Regions,
+        Figure::Hashes,
         Figure::Fill,
         Figure::Grids,
         Figure::BestGrids,
@@ -68,6 +71,7 @@ impl Figure {
         match self {
             Figure::Columns => "groupby-4",
             Figure::Regions => "groupby-5",
+            Figure::Hashes => "groupby-6",
             Figure::Fill => "groupby-7",
             Figure::Grids => "groupby-8",
             Figure::BestGrids => "groupby-9",
@@ -83,6 +87,7 @@ impl Figure {
         match self {
             Figure::Columns => "One hash table: columns that are accessed",
             Figure::Regions => "One hash table: regions of behaviour",
+            Figure::Hashes => "One hash table: how keys are hashed",
             Figure::Fill => "One hash table: how full it is",
             Figure::Grids => "One hash table: threads of a block and blocks",
             Figure::BestGrids => "One hash table: three grids",
@@ -98,6 +103,7 @@ impl Figure {
         match self {
             Figure::Columns => "Karnagel et al., section 3, figure 4",
             Figure::Regions => "Karnagel et al., section 3, figure 5",
+            Figure::Hashes => "Karnagel et al., section 3, figure 6",
             Figure::Fill => "Karnagel et al., section 4, figure 7",
             Figure::Grids => "Karnagel et al., section 4, figure 8",
             Figure::BestGrids => "Karnagel et al., section 4, figure 9",
@@ -122,6 +128,12 @@ impl Figure {
         let and = |name: &str, values: Values| Model::variants(name, &[INITIAL, values].concat());
         match self {
             Figure::Columns | Figure::Regions => vec![and("one hash table", &[])],
+            Figure::Hashes => vec![
+                and("FNV-1a, modulo", &[("hash_function", "fnv1a"), ("hash_mapping", "modulo")]),
+                and("Murmur3, modulo", &[("hash_function", "murmur3"), ("hash_mapping", "modulo")]),
+                and("Murmur3, multiply-high", &[("hash_function", "murmur3")]),
+                and("multiply-shift, mask", &[("hash_function", "multiply_shift"), ("hash_mapping", "mask")]),
+            ],
             Figure::Fill => ["25", "50", "75"]
                 .map(|fill| {
                     let values = INITIAL.iter().filter(|(axis, _)| *axis != "slot_fill").copied();
@@ -189,6 +201,10 @@ pub fn cases(figure: Figure, scale: f64) -> Vec<Case> {
             })
             .collect(),
         Figure::Placement => over(&FEW, 1),
+        Figure::Hashes => {
+            let steps: Vec<u32> = (0..30).map(|step| (100.0 * 1.4f64.powi(step)) as u32).collect();
+            over(&steps, 1)
+        }
         Figure::Regions | Figure::Rules | Figure::Orders => {
             let powers: Vec<u32> = (0..=27).map(|power| 1 << power).chain([200_000_000]).collect();
             over(&powers, 1)
