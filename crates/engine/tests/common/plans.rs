@@ -197,8 +197,8 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
     let two = join(Inner, scan(1), few(), &[(0, 0)], false);
     let three = join(ProbeOuter, filter(scan(1), 1, CompareOp::Lt, 20), two, &[(1, 1)], false);
     let narrow = |op, limit| filter(scan(1), 1, op, limit);
-    let semi = join(ProbeSemi, narrow(CompareOp::Ge, 40), few(), &[(1, 1)], false);
-    let narrow = join(Inner, narrow(CompareOp::Lt, 45), semi, &[(1, 1)], false);
+    let semi = join(ProbeSemi, narrow(CompareOp::Ge, 20), few(), &[(1, 1)], false);
+    let narrow = join(Inner, narrow(CompareOp::Lt, 30), semi, &[(1, 1)], false);
     plans.push(("joins with filtered tables".into(), aggregate(narrow, &[], &ALL[..2]), false));
     plans.push(("three tables".into(), filter(three.clone(), 11, CompareOp::Lt, 50), false));
     plans.push((
