@@ -10,7 +10,7 @@ use crate::lower::hash_text;
 use crate::variant::axes::HashFunction;
 
 /// 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4: multiplicative hashing).
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Why the rule takes MurmurHash3.
 pub const HASH_RULE: &str = "keys of any pattern are spread evenly, in few instructions";
 /// What takes the place of NULL's bits.
@@ -32,20 +32,27 @@ pub fn mix(cx: &mut Context<'_>, value: V) -> V {
     b.binary(BinaryOp::Xor, value, high)
 }
 
-/// A word spread over all hashes by a function.
+/// A word spread over all hashes by a function; the upper bits are good ones ([`low_bits`]).
 pub fn spread(cx: &mut Context<'_>, function: HashFunction, value: V) -> V {
     match function {
         HashFunction::Murmur3 => mix(cx, value),
         HashFunction::Fnv1a => fnv1a(cx, value),
         HashFunction::MultiplyShift => {
-            // The upper bits of a product depend on all of the value; the lower ones are what a mask leaves.
-            let b = &mut *cx.builder;
-            let (factor, half) = (b.u64(GOLDEN), b.u64(u64::from(u64::BITS / 2)));
-            let product = b.mul(value, factor);
-            let high = b.binary(BinaryOp::Shr, product, half);
-            b.binary(BinaryOp::Xor, product, high)
+            let factor = cx.builder.u64(GOLDEN);
+            cx.builder.mul(value, factor)
         }
     }
+}
+
+/// A hash whose lower bits are good ones too: of a product they do not depend on the upper bits of the value.
+pub fn low_bits(cx: &mut Context<'_>, function: HashFunction, hash: V) -> V {
+    if function != HashFunction::MultiplyShift {
+        return hash;
+    }
+    let b = &mut *cx.builder;
+    let half = b.u64(u64::from(u64::BITS / 2));
+    let high = b.binary(BinaryOp::Shr, hash, half);
+    b.binary(BinaryOp::Xor, hash, high)
 }
 
 /// FNV-1a of the word's eight bytes, the lowest first (Karnagel et al., section 3).

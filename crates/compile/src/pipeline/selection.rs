@@ -82,7 +82,7 @@ impl Body<'_> {
             }
         }
         for sieve in sieves {
-            // What is written stands never behind what is read.
+            // A distance is written at its own place or before, so never over one that was not read yet.
             let before = Batch { from, selection, count: cx.builder.read(selected) };
             cx.builder.assign(selected, none);
             let zero = cx.builder.i64(0);

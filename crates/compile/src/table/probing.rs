@@ -11,7 +11,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
 use super::rows::RowStore;
 use crate::context::{Argument, Context, Lowered, Status, Unsupported};
-use crate::lower::hashing::hash_keys;
+use crate::lower::hashing::{hash_keys, low_bits};
 use crate::program::Growth;
 use crate::program::{Fill, States};
 use crate::variant::axes::HashFunction;
@@ -178,6 +178,7 @@ impl OpenTable {
     fn start(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> Start {
         let pairs: Vec<_> = keys.iter().zip(wide.iter().copied()).collect();
         let hash = hash_keys(cx, &pairs, self.function);
+        let hash = low_bits(cx, self.function, hash);
         let last = self.last(cx);
         let b = &mut *cx.builder;
         let bits = b.bitcast(hash, Scalar::I64);

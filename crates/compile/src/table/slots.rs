@@ -135,6 +135,7 @@ pub fn taken_bit(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
     b.convert(bit, Scalar::I64)
 }
 
+/// Whether a slot is taken, by the bitmap.
 pub fn is_taken(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
     let (pointer, bit) = bit_of(cx, bits, slot);
     let word = cx.builder.load(pointer);

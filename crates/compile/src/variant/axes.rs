@@ -289,7 +289,7 @@ axis!(
         Murmur3 = "murmur3",
         /// Fowler, Noll and Vo's, byte by byte.
         Fnv1a = "fnv1a",
-        /// One multiplication, the upper half of whose product is brought into the lower one.
+        /// One multiplication, of whose product the upper bits are good ones.
         MultiplyShift = "multiply_shift",
     }
 );

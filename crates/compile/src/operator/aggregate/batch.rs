@@ -12,11 +12,11 @@ use kelpie_kir::{BinaryOp, Pointee, Scalar};
 
 use super::functions::Cells;
 use super::hash::KeyWord;
-use super::{Input, word_pointer};
+use super::{Input, are_columns, word_pointer};
 use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::{Case, Context, Lowered, Repr, Unsupported};
-use crate::expr::{Expr, ExprKind};
+use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::{columns_of, lower};
 use crate::shape::LaunchShape;
@@ -68,8 +68,7 @@ impl Batch {
         }
         let has_sets = !distinct.is_empty();
         let infos = columns_of(&exprs, input.columns);
-        let are_columns = keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)));
-        let far = are_far(&infos[..keys.len().min(infos.len())], are_columns);
+        let far = are_far(&infos[..keys.len().min(infos.len())], are_columns(keys));
         let mut layout = RecordLayout::default();
         let columns: Result<Vec<StoredColumn>, _> =
             infos.iter().map(|info| StoredColumn::plan_record(info, false, &mut layout)).collect();

@@ -13,7 +13,7 @@ use super::key_count::KeyCount;
 use super::{Input, declare, group_pointer, word_pointer};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::layout::ColumnInfo;
-use crate::lower::hashing::{hash_keys, is_wide, spread};
+use crate::lower::hashing::{hash_keys, is_wide, low_bits, spread};
 use crate::program::{Fill, Growth};
 use crate::table::packed::{OCCUPIED, PackedKey, pack};
 use crate::table::stored::{RecordLayout, StoredColumn};
@@ -308,9 +308,14 @@ impl KeyTable {
     /// share of all slots as the hash is of all hashes (Lemire 2016). So keys that agree in the highest bits of their hashes are
     /// neighbours in a table of any size ([`KeyTable::part`]).
     fn first_slot(&self, cx: &mut Context<'_>, hash: V, capacity: V) -> V {
+        let Hashing { function, mapping } = self.hashing;
+        let hash = match mapping {
+            HashMapping::MultiplyHigh => hash,
+            HashMapping::Mask | HashMapping::Modulo => low_bits(cx, function, hash),
+        };
         let b = &mut *cx.builder;
         let slots = b.bitcast(capacity, Scalar::U64);
-        let start = match self.hashing.mapping {
+        let start = match mapping {
             HashMapping::MultiplyHigh => {
                 let half = b.u64(u64::from(u64::BITS / 2));
                 let high = b.binary(BinaryOp::Shr, hash, half);

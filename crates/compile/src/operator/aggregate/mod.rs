@@ -189,7 +189,7 @@ impl AggregateOperator {
     ) -> Result<AggregateOperator, Unsupported> {
         let row_bound = input.row_bound;
         let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input.columns)).collect();
-        let columns_only = keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)));
+        let columns_only = are_columns(keys);
         let mut cells = Cells::plan(aggregates, input.columns, row_bound, !keys.is_empty())?;
         let table: Box<dyn GroupTable> = match keys {
             [] => Box::new(SingleGroup::plan(&cells, on, input.site, states)?),
@@ -236,6 +236,11 @@ impl AggregateOperator {
         let contributions = self.cells.cells.iter().filter_map(|cell| cell.contribution.argument());
         self.keys.iter().chain(&self.cells.distinct).chain(contributions).collect()
     }
+}
+
+/// Whether no key is computed.
+fn are_columns(keys: &[Expr]) -> bool {
+    keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)))
 }
 
 /// About how many groups of rows there are that are far from each other, where that is known: at least one key has many values, and

@@ -24,6 +24,7 @@ use super::{update_group, word_pointer};
 use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::{Context, Unsupported};
+use crate::lower::hashing::GOLDEN;
 use crate::shape::LaunchShape;
 use crate::variant::axes::{NearGroups, NearSearch};
 use crate::variant::{Site, Variant};
@@ -50,8 +51,6 @@ pub(super) const WORKER_CREDIT: i32 = 1 << 12;
 const GAIN: i32 = 16;
 /// The same of a CPU's worker. What it loses by a search in vain is about what it gains by a copy: few workers wait for each other.
 pub(super) const WORKER_GAIN: i32 = 1;
-/// Spreads neighbouring slots (Knuth, The Art of Computer Programming, volume 3, section 6.4: multiplicative hashing).
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// So many near copies, a power of two, and how a group's is found.
 #[derive(Debug, Clone, Copy)]
@@ -235,7 +234,7 @@ impl NearTable {
     fn find(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, (copy, found): (Var, Var)) {
         let b = &mut *cx.builder;
         let bits = b.bitcast(slot, Scalar::U64);
-        let (one, spread) = (b.u64(1), b.u64(SPREAD));
+        let (one, spread) = (b.u64(1), b.u64(GOLDEN));
         let tag = b.add(bits, one);
         let hash = b.mul(bits, spread);
         let shift = b.u64(u64::from(u64::BITS - self.copies.ilog2()));

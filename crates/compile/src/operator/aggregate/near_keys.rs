@@ -15,13 +15,12 @@ use super::hash::KeyWord;
 use super::near::{NearTable, WORKER_CREDIT, WORKER_GAIN};
 use super::threads::clear;
 use crate::context::{Context, Unsupported};
+use crate::lower::hashing::GOLDEN;
 
 /// Places of a bucket, a power of two.
 const WAYS: u8 = 4;
 /// Buckets that a group's copy may be in.
 const BUCKETS: i32 = 3;
-/// Spreads entries (Knuth: multiplicative hashing): the hash of packed keys takes longer.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// What a search found.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +82,7 @@ impl NearTable {
         let looks = b.ge(credit, none);
         cx.begin_if(looks);
         let b = &mut *cx.builder;
-        let spread = b.u64(SPREAD);
+        let spread = b.u64(GOLDEN);
         let hash = b.mul(word.entry, spread);
         let buckets = self.copies / u32::from(WAYS);
         let shift = b.u64(u64::from(u64::BITS - buckets.ilog2()));

@@ -13,8 +13,8 @@ use crate::shape::LaunchShape;
 use crate::variant::axes::GroupForm;
 
 /// Slots of a direct-addressed table of computed keys, at most, on a device whose threads share it. Where the keys are columns it is
-/// known how many groups there are, else near copies may be tried in vain, which takes half as much again as in a hash table
-/// (docs/performance.md, "Groups in hash tables").
+/// known how many groups there are, else near copies may be tried in vain: up to twice the time of a hash table
+/// (docs/experiments.md, "What holds of the paper").
 const COMPUTED_SLOTS: u64 = (1 << 15) + 1;
 
 /// A way to find groups, before it is chosen.
