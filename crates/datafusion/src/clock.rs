@@ -13,9 +13,20 @@ use std::time::{Duration, Instant};
 use kelpie_engine::{Phase, Split};
 use parking_lot::Mutex;
 
-/// What planning has taken so far.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PlanClock(Arc<Mutex<Split>>);
+use crate::files;
+
+/// What planning has taken so far, and from which moment on: files that were looked at since then need not be looked at again.
+#[derive(Debug, Clone)]
+pub(crate) struct PlanClock {
+    taken: Arc<Mutex<Split>>,
+    since: u64,
+}
+
+impl Default for PlanClock {
+    fn default() -> PlanClock {
+        PlanClock { taken: Arc::default(), since: files::moment() }
+    }
+}
 
 tokio::task_local! {
     static CLOCK: PlanClock;
@@ -32,9 +43,14 @@ impl PlanClock {
         CLOCK.try_with(PlanClock::clone).ok()
     }
 
+    /// The moment at which the planning of this task began.
+    pub fn since() -> Option<u64> {
+        CLOCK.try_with(|clock| clock.since).ok()
+    }
+
     /// Ends planning, which took so long; what was charged to no phase belongs to one of them.
     pub fn finish(&self, all: Duration, left: Phase) -> Split {
-        let mut split = self.0.lock();
+        let mut split = self.taken.lock();
         let rest = (all.as_nanos() as u64).saturating_sub(split.total());
         split.add(left, rest);
         *split
@@ -42,21 +58,21 @@ impl PlanClock {
 
     /// What planning has taken so far.
     pub fn split(&self) -> Split {
-        *self.0.lock()
+        *self.taken.lock()
     }
 
     /// Charges time to a phase.
     pub fn charge(&self, phase: Phase, time: Duration) {
-        self.0.lock().add(phase, time.as_nanos() as u64);
+        self.taken.lock().add(phase, time.as_nanos() as u64);
     }
 
     /// As [`timed`], on this clock.
     pub fn timed<T>(&self, phase: Phase, work: impl FnOnce() -> T) -> T {
-        let before = self.0.lock().total();
+        let before = self.taken.lock().total();
         let start = Instant::now();
         let done = work();
         let all = start.elapsed().as_nanos() as u64;
-        let mut split = self.0.lock();
+        let mut split = self.taken.lock();
         // What was charged within it is not charged twice.
         let within = split.total() - before;
         split.add(phase, all.saturating_sub(within));

@@ -24,7 +24,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
-use crate::clock::timed_future;
+use crate::clock::{PlanClock, timed_future};
 use crate::options::KelpieOptions;
 use kelpie_engine::Phase;
 
@@ -98,7 +98,7 @@ pub(crate) fn moment() -> u64 {
 pub(crate) fn looked_since(table: &dyn TableProvider, moment: u64) -> Option<&[DataFile]> {
     let table: &dyn Any = table;
     let table = table.downcast_ref::<LocalTable>()?;
-    (table.looked.load(Ordering::SeqCst) >= moment).then_some(table.made_of.as_slice())
+    table.was_looked_at(moment).then_some(table.made_of.as_slice())
 }
 
 /// The files that a table would read now, where it is one of local files.
@@ -132,9 +132,14 @@ impl LocalEntry {
 
     async fn current(&self, session: &SessionSlot) -> Result<Arc<dyn TableProvider>> {
         let mut made = self.made.lock().await;
+        let infer_rows = session.ask(|state| KelpieOptions::of(state.config_options()).infer_rows)?;
+        let since = PlanClock::since().unwrap_or(u64::MAX);
+        let looked = |made: &&Made| made.table.was_looked_at(since) && made.infer_rows == infer_rows;
+        if let Some(made) = made.as_ref().filter(looked) {
+            return Ok(Arc::clone(&made.table) as _);
+        }
         let moment = MOMENTS.load(Ordering::SeqCst);
         let files = self.source.files()?;
-        let infer_rows = session.ask(|state| KelpieOptions::of(state.config_options()).infer_rows)?;
         let is_current = |made: &&Made| made.table.made_of == files && made.infer_rows == infer_rows;
         let current = made.as_ref().filter(is_current);
         if let Some(made) = current {
@@ -143,6 +148,7 @@ impl LocalEntry {
         }
         let state = session.ask(SessionState::clone)?;
         let table = Arc::new(LocalTable::of(&state, &self.source, &files, infer_rows).await?);
+        table.looked.fetch_max(moment, Ordering::SeqCst);
         *made = Some(Made { infer_rows, table: Arc::clone(&table) });
         Ok(table)
     }

@@ -1,10 +1,11 @@
 //! The table of some files.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
@@ -28,7 +29,7 @@ use super::at;
 use super::format::{Kind, check_parquet_footer};
 use super::hive::Wanted;
 use super::source::{DataFile, Source};
-use crate::clock::timed_future;
+use crate::clock::{PlanClock, timed_future};
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
 #[derive(Debug)]
@@ -114,6 +115,20 @@ impl LocalTable {
             listing,
             scanned: Mutex::default(),
         })
+    }
+
+    /// Whether the files that it was made of were seen to be its files since a moment.
+    pub fn was_looked_at(&self, moment: u64) -> bool {
+        self.looked.load(Ordering::SeqCst) >= moment
+    }
+
+    /// Its files now: as the statement that is being planned has found them, where it has looked for them.
+    fn files_now(&self) -> Result<Cow<'_, [DataFile]>> {
+        match PlanClock::since() {
+            // A view or a prepared statement may be older than the files.
+            Some(since) if self.was_looked_at(since) => Ok(Cow::Borrowed(&self.made_of)),
+            _ => self.source.files().map(Cow::Owned),
+        }
     }
 
     /// A scan of files, all of them, for a session; nothing where it is not one of files.
@@ -236,8 +251,7 @@ impl TableProvider for LocalTable {
         Self: 'e,
     {
         let scan = async move {
-            // A view or a prepared statement may be older than the files.
-            let files = self.source.files()?;
+            let files = self.files_now()?;
             if matches!(self.source, Source::Pattern(_)) && !self.partitions.is_empty() {
                 let wanted = Wanted { projection, filters, limit };
                 return self.scan_with_values(session, &self.listing_of(&files)?, &files, wanted).await;

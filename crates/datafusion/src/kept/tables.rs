@@ -12,6 +12,7 @@ use datafusion::datasource::{MemTable, TableType};
 use datafusion::object_store::ObjectMeta;
 use futures::TryStreamExt;
 
+use crate::clock::PlanClock;
 use crate::files::{DataFile, listed_now, looked_since};
 use crate::memory_identity::identify;
 
@@ -44,7 +45,11 @@ impl KnownTable {
                 // A table that is scanned twice is looked at once.
                 Some(table) => table.clone(),
                 None => {
-                    let version = Version::of(provider.as_ref(), Some(session)).await?;
+                    let since = PlanClock::since().unwrap_or(u64::MAX);
+                    let version = match looked_since(provider.as_ref(), since) {
+                        Some(files) => Version::Files(files.to_vec()),
+                        None => Version::of(provider.as_ref(), Some(session)).await?,
+                    };
                     KnownTable { provider: Arc::downgrade(provider), version }
                 }
             };
