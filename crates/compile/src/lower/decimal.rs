@@ -8,8 +8,8 @@ use super::arithmetic::{is_lowest_by_minus_one, report_zero_divisor, symbol};
 use super::value::{Int, both, checked, constant, either, integer, lower_int, report, unsupported};
 use crate::context::{Context, Lowered, Status, Unsupported, register_of};
 use crate::expr::range;
-use crate::expr::{ArithmeticOp, Expr};
-use crate::types::DataType;
+use crate::expr::{ArithmeticOp, Expr, ExprKind};
+use crate::types::{DataType, Literal};
 
 /// Lowers `left op right`, each with its scale.
 pub(super) fn lower(
@@ -38,10 +38,9 @@ pub(super) fn lower(
         let (a, b) = (&left.data_type, &right.data_type);
         return unsupported(format!("{a} {} {b} as {data_type}", symbol(op)));
     }
-    let ((a, a_valid), (b, b_valid)) = (lower_int(cx, left)?, lower_int(cx, right)?);
+    let (a, a_valid, a_overflow) = operand(cx, left, left_power as u32)?;
+    let (b, b_valid, b_overflow) = operand(cx, right, right_power as u32)?;
     let valid = both(cx, a_valid, b_valid);
-    let (a, a_overflow) = scale_up(cx, a, left_power as u32);
-    let (b, b_overflow) = scale_up(cx, b, right_power as u32);
     let overflow = either(cx, a_overflow, b_overflow);
     let (result, last_overflow) = match op {
         ArithmeticOp::Add => checked(cx, OverflowOp::Add, a, b),
@@ -56,6 +55,25 @@ pub(super) fn lower(
         report(cx, overflow, valid, Status::Overflow);
     }
     Ok(integer(cx, result.value, valid, result.range))
+}
+
+/// An operand times a power of ten, whether it is valid, and whether that overflows. A constant is multiplied here: its class is
+/// then that of the product, where the product of its class would be wider by another digit, and sums of it by a word.
+fn operand(
+    cx: &mut Context<'_>,
+    expr: &Expr,
+    power: u32,
+) -> Result<(Int, Option<V>, Option<V>), Unsupported> {
+    if let ExprKind::Literal(Literal::Int(value)) = expr.kind
+        && let Some(product) = 10i128.checked_pow(power).and_then(|factor| value.checked_mul(factor))
+    {
+        let scaled = Expr { kind: ExprKind::Literal(Literal::Int(product)), ..expr.clone() };
+        let (value, valid) = lower_int(cx, &scaled)?;
+        return Ok((value, valid, None));
+    }
+    let (value, valid) = lower_int(cx, expr)?;
+    let (value, overflow) = scale_up(cx, value, power);
+    Ok((value, valid, overflow))
 }
 
 /// `a × 10^power`, and whether that overflows where it can.

@@ -206,6 +206,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// Bytes of a block's memory that all of its threads work on, whatever their number.
+    fn block_bytes(&self) -> u64 {
+        0
+    }
+
     /// Whether it can be emitted for launches of a shape, in which no thread brings it more than `thread_rows` rows, or what it
     /// lacks there.
     fn admits(&self, _shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {

@@ -31,6 +31,9 @@ impl Pipeline {
 /// Threads of an NVIDIA GPU's multiprocessor, on those since compute capability 8.0 that have fewest of them.
 const MOST_RESIDENT_THREADS: u64 = 1536;
 
+/// Threads that a multiprocessor of the NVIDIA GPUs for data centers has.
+const RESIDENT_THREADS: u64 = 2048;
+
 /// Chooses the shape of a pipeline's launches. `base`: that of the whole program, by what is asked of it (`asked`). What is
 /// asked is no choice. `takes_several`: a thread may work on several rows at once.
 pub(super) fn choose(
@@ -48,7 +51,13 @@ pub(super) fn choose(
     let threads = BlockThreads(base.block_threads.into());
     if !base.is_serial() && asked.block_threads.is_none() && BlockThreads::ALL.contains(&threads) {
         let with = |threads: BlockThreads| ShapeChoices { block_threads: Some(threads.0 as u32), ..*asked };
-        let rule = (threads, "the device's");
+        let fits = |threads: &BlockThreads| pipeline.admits(target, &with(*threads), last_turns).is_ok();
+        let rule = match sharing(base, pipeline.sink.block_bytes(), threads).into_iter().rev().find(fits) {
+            Some(more) => {
+                (more, "as few blocks as a multiprocessor has the memory for have all of its threads")
+            }
+            None => (threads, "the device's"),
+        };
         chosen = with(site.choose(rule, |threads| pipeline.admits(target, &with(threads), last_turns))?);
     }
     let rows = ThreadRows(base.rows_per_thread.into());
@@ -80,6 +89,14 @@ pub(super) fn choose(
         })?);
     }
     LaunchShape::new(target, &chosen).map_err(Unsupported)
+}
+
+/// Numbers of threads above the device's up to that at which the blocks that fit a multiprocessor's memory have all of its threads,
+/// where each block needs so many bytes. On an H200 16,384 groups take 0.25 ms in blocks of 1,024 threads, and 5.9 in those of 64.
+fn sharing(base: &LaunchShape, bytes: u64, least: BlockThreads) -> Vec<BlockThreads> {
+    let blocks = u64::from(base.shared_bytes).checked_div(bytes).unwrap_or(u64::MAX).max(1);
+    let wanted = RESIDENT_THREADS.div_ceil(blocks).next_power_of_two();
+    BlockThreads::ALL.iter().copied().filter(|threads| threads.0 > least.0 && threads.0 <= wanted).collect()
 }
 
 fn blocks_of(blocks: Blocks, filling: u32) -> u32 {

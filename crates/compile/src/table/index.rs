@@ -35,8 +35,8 @@ use crate::types::{DataType, Range};
 use crate::variant::Site;
 use crate::variant::axes::{EmptySlots, HashFunction, IndexForm, IndexRows, SlotFill};
 
-/// Most slots of a direct-addressed index.
-const DIRECT_LIMIT: u64 = 1 << 28;
+/// Most slots of a direct-addressed index: 4 GiB, of which a bitmap's 128 MiB are all that searches in vain look at.
+const DIRECT_LIMIT: u64 = 1 << 30;
 /// Bytes of a slot.
 const SLOT_BYTES: u64 = 4;
 /// Slots a row that a direct-addressed index may have, at most.
@@ -354,7 +354,7 @@ mod tests {
         for (key, reason) in [
             (key(DataType::Float64, None), "keys of Float64 are no slots"),
             (key(DataType::Int64, None), "the range of the keys is not known"),
-            (key(DataType::Int64, most), "the range of the keys has more than 268435456 values"),
+            (key(DataType::Int64, most), "the range of the keys has more than 1073741824 values"),
             (
                 key(DataType::Decimal128 { precision: 38, scale: 0 }, beyond),
                 "the range of the keys is not known",

@@ -219,13 +219,7 @@ fn combine_locked(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V], sco
     let needed = cx.builder.ne(first, zero);
     cx.begin_if(needed);
     let waits = match op {
-        // The upper word only grows: a contribution below what it once was is below what it is.
-        CellOp::MaxWide => {
-            let high_pointer = word(cx, pointer, 2);
-            let known = cx.builder.atomic_load(high_pointer, scope);
-            let (_, high) = split(cx, first);
-            cx.builder.ge(high, known)
-        }
+        CellOp::MaxWide => exceeds(cx, pointer, first, scope),
         _ => cx.builder.bool(true),
     };
     let waits = cx.builder.var_of("waits", waits);
@@ -244,14 +238,35 @@ fn combine_locked(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V], sco
     for (index, content) in words_of(cx, &new).into_iter().enumerate() {
         let target = word(cx, pointer, index as i32 + 1);
         cx.builder.atomic_discard(AtomicOp::Exchange, target, content, scope);
+        // Whoever looks without the lock sees the words in this order.
+        cx.builder.fence();
     }
-    cx.builder.fence();
     cx.builder.atomic_discard(AtomicOp::Exchange, pointer, free, scope);
     let no = cx.builder.bool(false);
     cx.builder.assign(waits, no);
     cx.end();
     cx.end();
     cx.end();
+}
+
+/// Whether a contribution may exceed the maximum in a cell of two words, which is looked at without its lock.
+///
+/// The maximum only grows, and its lower word is written before its upper one. So a lower word that is read after an upper one
+/// belongs to that one or to a greater maximum: either way what is no greater than both is no greater than the maximum.
+fn exceeds(cx: &mut Context<'_>, pointer: V, value: V, scope: Scope) -> V {
+    let (low, high) = split(cx, value);
+    let (low_pointer, high_pointer) = (word(cx, pointer, 1), word(cx, pointer, 2));
+    let known = cx.builder.atomic_load(high_pointer, scope);
+    let above = cx.builder.lt(known, high);
+    let exceeds = cx.builder.var_of("exceeds", above);
+    let same = cx.builder.eq(high, known);
+    cx.begin_if(same);
+    cx.builder.fence();
+    let known = cx.builder.atomic_load(low_pointer, scope);
+    let above = cx.builder.lt(known, low);
+    cx.builder.assign(exceeds, above);
+    cx.end();
+    cx.builder.read(exceeds)
 }
 
 /// Adds a contribution to a cell in variables, one a part.

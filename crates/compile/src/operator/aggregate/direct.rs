@@ -24,15 +24,24 @@ use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
-use crate::variant::Variant;
 use crate::variant::axes::{Placement, TableCopies};
 
 /// Bytes that a CPU's worker's own table may have whatever the rows are.
 const WORKER_TABLE_BYTES: u64 = 256 << 10;
 /// Rows of the input for each slot of a larger one, at least: each slot is cleared and merged whatever comes.
 const WORKER_ROWS_A_SLOT: u64 = 8;
-/// Most bytes of a SIMT block's table or tables: two blocks should fit a multiprocessor of an NVIDIA GPU.
+/// Most bytes of a SIMT block's table or tables whatever the rows are: two blocks should fit a multiprocessor of an NVIDIA GPU.
 const BLOCK_TABLES_BYTES: u64 = 100 << 10;
+/// Rows of the input for each slot of a larger one, at least: each block clears and merges all of its slots.
+const BLOCK_ROWS_A_SLOT: u64 = 256;
+/// A thread's table has so many slots at most: with more of them fewer threads are resident, and the atomics of a block's table, where
+/// its threads meet in that many groups, take less time than is lost by that.
+const THREAD_SLOTS: u64 = 4;
+/// Threads of a warp wait for each other in a block's table with at most so many slots of at least so many words.
+const CONTENDED_SLOTS: u64 = 8;
+const CONTENDED_WORDS: u32 = 5;
+/// The copies of such a table.
+const CONTENDED_COPIES: u64 = 4;
 /// Most bytes of the copies of a block's table: as many blocks as ever fit a multiprocessor should.
 const COPIES_BYTES: u64 = 16 << 10;
 
@@ -101,6 +110,7 @@ impl DirectTable {
         let most = u64::from(shape.table_bytes());
         // A worker's memory is what should stay in the second-level cache.
         let limit = match is_simt {
+            true if row_bound / BLOCK_ROWS_A_SLOT >= slots => most,
             true => BLOCK_TABLES_BYTES.min(most),
             false if row_bound / WORKER_ROWS_A_SLOT >= slots => most,
             false => WORKER_TABLE_BYTES.min(most),
@@ -108,8 +118,8 @@ impl DirectTable {
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
         let block_bytes = (slots + 1) * u64::from(cells.words()) * 8;
         let rule = match choices.micro_model {
-            MicroModel::Resolution if is_simt && threads.bytes() <= limit => {
-                (Placement::Thread, "tables of all threads fit a block's memory")
+            MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit => {
+                (Placement::Thread, "so few groups that a block's threads would wait for each other")
             }
             MicroModel::Resolution if block_bytes <= limit => {
                 (Placement::Block, "the table fits near memory")
@@ -148,11 +158,11 @@ impl DirectTable {
             threads if threads > shape.block_threads.into() => Err("a block has fewer threads".into()),
             _ => tables_fit(bytes(copies), shape),
         };
-        let fitting = TableCopies::ALL.iter().copied();
-        let fitting = fitting.filter(|copies| bytes(*copies) <= COPIES_BYTES && lacks(*copies).is_ok());
-        let rule = match fitting.max_by_key(|copies| copies.0) {
-            Some(copies) if copies.0 > 1 => (copies, "threads of a warp would meet in few groups"),
-            _ => (TableCopies(1), "threads seldom meet in a group, or a worker is one"),
+        let several = TableCopies(CONTENDED_COPIES);
+        let contended = slots <= CONTENDED_SLOTS && cells.words() >= CONTENDED_WORDS;
+        let rule = match contended && bytes(several) <= COPIES_BYTES && lacks(several).is_ok() {
+            true => (several, "threads of a warp would meet in few groups"),
+            false => (TableCopies(1), "threads seldom meet in a group, or a worker is one"),
         };
         Ok(input.site.choose(rule, lacks)?.0 as u32)
     }
@@ -264,6 +274,15 @@ impl GroupTable for DirectTable {
         let shift = cx.builder.i64(used.saturating_sub(bits).into());
         let part = cx.builder.binary(BinaryOp::Shr, slot, shift);
         Ok(cx.builder.convert(part, Scalar::U32))
+    }
+
+    fn block_bytes(&self, cells: &Cells) -> u64 {
+        match self.place {
+            CellMemory::Block(copies) => {
+                (self.slots + 1) * u64::from(copies) * u64::from(stride(cells, copies)) * 8
+            }
+            CellMemory::Device | CellMemory::Threads => 0,
+        }
     }
 
     fn admits(&self, cells: &Cells, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {

@@ -59,6 +59,11 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
         Err("several rows at once are added to one group only".into())
     }
 
+    /// Bytes of a block's memory that all of its threads work on, whatever their number.
+    fn block_bytes(&self, _cells: &Cells) -> u64 {
+        0
+    }
+
     /// Whether rows can be added up in launches of a shape, in which no thread sees more than `thread_rows` rows, or what that
     /// lacks.
     fn admits(&self, _cells: &Cells, _shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {

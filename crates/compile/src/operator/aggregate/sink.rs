@@ -54,6 +54,10 @@ impl Sink for AddToGroups {
             && self.0.expressions().into_iter().all(is_speculative)
     }
 
+    fn block_bytes(&self) -> u64 {
+        self.0.table.block_bytes(&self.0.cells)
+    }
+
     fn admits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
         let AggregateOperator { cells, table, segments, .. } = &*self.0;
         table.admits(cells, shape, thread_rows)?;
