@@ -29,6 +29,9 @@ const COLUMNS: &str = "
     date_trunc('minute', to_timestamp_seconds(1700000000 + value * 7919 % 2592000)) as minute_plain,
     date_bin(interval '7 minutes', to_timestamp_seconds(1700000000 + value * 7919 % 2592000)) as bin_plain";
 
+/// Hot runs at least: they take milliseconds, and differ by more than what is looked for.
+const HOT_RUNS: usize = 21;
+
 /// A group-by to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct DerivedCase {
@@ -98,7 +101,7 @@ pub struct DerivedOptions {
     pub rows: u64,
     /// Names of cases; all where empty.
     pub cases: Vec<String>,
-    /// Measured runs of everything; those that run for the first time have a process each.
+    /// Measured runs of everything; those that run for the first time have a process each. Hot ones are 21 at least.
     pub runs: usize,
     /// Threads and partitions; as many as there are cores where absent.
     pub threads: Option<usize>,
@@ -307,7 +310,7 @@ async fn measure(
     session.set("kelpie.enabled", "true")?;
     let (mut derived, mut plain) = (Vec::new(), Vec::new());
     // Two rounds warm up: the second is the first with capacities that fit.
-    for _ in 0..options.runs + 2 {
+    for _ in 0..options.runs.max(HOT_RUNS) + 2 {
         derived.push(timed(&session, &DerivedCase::grouped(case.expression)).await?);
         plain.push(timed(&session, &DerivedCase::grouped(case.plain)).await?);
     }
