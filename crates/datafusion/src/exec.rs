@@ -1,6 +1,9 @@
 //! `KelpieExec`: a sub-plan that Kelpie runs.
 
+mod errors;
+
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,10 +11,9 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::error::ArrowError;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Statistics, exec_err, internal_err};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -26,23 +28,37 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use kelpie_engine::{
-    Batches, CancelToken, Engine, EngineError, FallbackReason, Query, QueryError, QueryMetrics,
+    Batches, CancelToken, DeviceKind, Engine, EngineError, FallbackReason, Query, QueryError, QueryMetrics,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::clock::PlanClock;
-use crate::deep::{protect, with_room};
-use crate::kept::fresh;
+use crate::deep::protect;
 use crate::options::{Fallback, KelpieOptions};
+use crate::original::Original;
 use crate::report;
 use crate::rule::merged_properties;
+use crate::source::ScanTable;
 use crate::translate::Translated;
+pub(crate) use errors::into_datafusion;
+use errors::{ended, panicked};
 
 /// Batches that are ready before anybody asks for them.
 const BATCHES_IN_FLIGHT: usize = 4;
+
+/// Whether a query may run on the thread that asks for its rows, as its last run took no time, gave few rows and read nothing.
+#[derive(Debug, Default)]
+struct Quick {
+    was_quick: AtomicBool,
+    /// It had to read when it was taken to be quick. Then it waits for threads that must not be kept from their work.
+    reads: Arc<AtomicBool>,
+}
+
+/// A query that took less may run on the thread that asks for its rows: DataFusion's own operators take as long for a batch.
+const QUICK: Duration = Duration::from_millis(10);
 
 /// A sub-plan that Kelpie compiles and runs; one partition.
 ///
@@ -51,7 +67,7 @@ const BATCHES_IN_FLIGHT: usize = 4;
 /// says how it comes that it hardly ever fails then).
 pub struct KelpieExec {
     /// What it replaces: shown by EXPLAIN, and run where the data needs DataFusion's own operators.
-    original: Arc<dyn ExecutionPlan>,
+    original: Original,
     translated: Arc<Translated>,
     engine: Arc<Engine>,
     properties: Arc<PlanProperties>,
@@ -61,6 +77,8 @@ pub struct KelpieExec {
     run: Arc<Mutex<Option<Run>>>,
     /// Whether any copy of it ran on DataFusion's operators.
     fell_back: Arc<AtomicBool>,
+    /// Whether the next run of any copy is taken to be over in no time.
+    quick: Arc<Quick>,
     /// What EXPLAIN says of the variants, where the plan is explained.
     foreseen: Option<String>,
     /// What planning it took, where a session measures that.
@@ -96,14 +114,14 @@ impl fmt::Display for FellBack {
 
 impl KelpieExec {
     pub(crate) fn new(
-        original: Arc<dyn ExecutionPlan>,
+        original: Original,
         translated: Translated,
         engine: Arc<Engine>,
         depth: usize,
     ) -> KelpieExec {
         // Orders and constants that the original promises hold for Kelpie's plan too: see `translate::ordered`.
         let properties = PlanProperties::new(
-            merged_properties(&original),
+            merged_properties(original.plan()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -118,6 +136,7 @@ impl KelpieExec {
             metrics: ExecutionPlanMetricsSet::new(),
             run: Arc::default(),
             fell_back: Arc::default(),
+            quick: Arc::default(),
             foreseen: None,
             planning: PlanClock::lent(),
         }
@@ -127,14 +146,15 @@ impl KelpieExec {
     pub(crate) fn explained(self, options: &KelpieOptions) -> KelpieExec {
         // Only statistics are asked for, so that any context will do.
         let context = Arc::new(TaskContext::default());
-        let query = self.query_with(&context, options);
+        let query = self.query_with(&context, options, None);
         let foreseen = query.ok().and_then(|query| self.engine.foresee(&query).ok());
         KelpieExec { foreseen: foreseen.as_ref().map(report::foreseen_line), ..self }
     }
 
-    /// The sub-plan that it replaces.
+    /// The sub-plan that it replaces. Where that is a whole query, DataFusion's rules that make a plan ready to run have not
+    /// gone over it.
     pub fn original(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.original
+        self.original.plan()
     }
 
     /// Kelpie's plan.
@@ -164,24 +184,29 @@ impl KelpieExec {
 
     /// The engine's query in a task context.
     pub(crate) fn query(&self, context: &Arc<TaskContext>) -> Result<Query> {
-        self.query_with(context, &KelpieOptions::of(context.session_config().options()))
+        let options = KelpieOptions::of(context.session_config().options());
+        self.query_with(context, &options, None)
     }
 
-    fn query_with(&self, context: &Arc<TaskContext>, options: &KelpieOptions) -> Result<Query> {
+    fn query_with(
+        &self,
+        context: &Arc<TaskContext>,
+        options: &KelpieOptions,
+        refused: Option<&Arc<AtomicBool>>,
+    ) -> Result<Query> {
         let Ok(runtime) = Handle::try_current() else {
             return exec_err!("KelpieExec must be executed on a Tokio runtime");
         };
         let options = options.query.clone();
-        let tables = self.translated.tables.iter();
-        let sources = tables.map(|table| table.bind(Arc::clone(context), runtime.clone())).collect();
+        let bind =
+            |table: &Arc<ScanTable>| table.bind(Arc::clone(context), runtime.clone(), refused.cloned());
+        let sources = self.translated.tables.iter().map(bind).collect();
         Ok(Query { plan: self.translated.plan.clone(), sources, options })
     }
 
     /// The sub-plan on DataFusion's own operators.
     fn execute_original(&self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        // Other copies of this plan may run theirs. What cannot be copied is of a plan that is not kept, and runs once.
-        let copy = with_room(&self.original, || fresh(&self.original));
-        let plan = protect(copy.unwrap_or_else(|_| Arc::clone(&self.original)))?;
+        let plan = protect(self.original.runnable(context.session_config().options())?)?;
         match (plan.output_partitioning().partition_count(), plan.output_ordering().cloned()) {
             (1, _) => plan.execute(0, context),
             // The order is promised of the one partition, so theirs must not be lost.
@@ -199,7 +224,7 @@ impl KelpieExec {
 
     fn copy(&self) -> KelpieExec {
         KelpieExec {
-            original: Arc::clone(&self.original),
+            original: self.original.clone(),
             translated: Arc::clone(&self.translated),
             engine: Arc::clone(&self.engine),
             properties: Arc::clone(&self.properties),
@@ -207,6 +232,7 @@ impl KelpieExec {
             metrics: ExecutionPlanMetricsSet::new(),
             run: Arc::default(),
             fell_back: Arc::clone(&self.fell_back),
+            quick: Arc::clone(&self.quick),
             foreseen: self.foreseen.clone(),
             planning: self.planning.clone(),
         }
@@ -229,16 +255,71 @@ impl KelpieExec {
         *self.run.lock() = Some(Run { metrics, fallback: None });
     }
 
+    /// Runs on this thread what took no time the last time: another thread would have to be woken, and this one by it, which takes
+    /// longer than many a query. `None` where it needs to read after all.
+    fn run_here(
+        &self,
+        query: &Query,
+        batches: Batches,
+        context: &Arc<TaskContext>,
+        guard: &CancelOnDrop,
+    ) -> Option<Result<SendableRecordBatchStream>> {
+        let (start, schema) = (Instant::now(), self.schema());
+        let mut rows = Vec::new();
+        let mut take = |batch| {
+            rows.push(conform(&batch, &schema)?);
+            Ok(())
+        };
+        let run = AssertUnwindSafe(|| self.engine.stream(query, batches, &guard.0, &mut take));
+        let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+        match outcome {
+            _ if self.quick.reads.load(Ordering::Relaxed) => None,
+            Ok(metrics) => {
+                let count = rows.iter().map(RecordBatch::num_rows).sum();
+                self.note_run(metrics, start.elapsed(), count, rows.len());
+                let rows = stream::iter(rows.into_iter().map(Ok));
+                Some(Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+            }
+            Err(error) => Some(self.failed(error, Arc::clone(context))),
+        }
+    }
+
+    /// What a run that has ended did.
+    fn note_run(&self, metrics: QueryMetrics, elapsed: Duration, rows: usize, batches: usize) {
+        MetricBuilder::new(&self.metrics).elapsed_compute(0).add_duration(elapsed);
+        // A CPU's workers would wait for this thread to make room for them.
+        let is_cpu = metrics.kind == Some(DeviceKind::Cpu);
+        let was_quick = !is_cpu && elapsed < QUICK && batches <= BATCHES_IN_FLIGHT;
+        self.quick.was_quick.store(was_quick, Ordering::Relaxed);
+        self.record(metrics, rows);
+    }
+
+    /// The engine has failed before it gave any rows.
+    fn failed(&self, error: EngineError, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let deny = KelpieOptions::of(context.session_config().options()).fallback == Fallback::Deny;
+        match error {
+            EngineError::Fallback(reason) if !deny => self.fall_back(FellBack::Needed(reason), context),
+            // A query that fails is run again there too: the error is then DataFusion's own, to the letter.
+            EngineError::Query(error) if !deny => self.fall_back(FellBack::Failed(error), context),
+            error => Err(into_datafusion(error)),
+        }
+    }
+
     /// Starts the engine, and waits for the first rows: until they come, DataFusion's own operators may still run instead.
     async fn start(
         self,
-        query: Query,
         context: Arc<TaskContext>,
         guard: CancelOnDrop,
     ) -> Result<SendableRecordBatchStream> {
-        let config = context.session_config();
-        let deny = KelpieOptions::of(config.options()).fallback == Fallback::Deny;
-        let batches = Batches { rows: config.batch_size().max(1), ..Batches::default() };
+        let batches = Batches { rows: context.session_config().batch_size().max(1), ..Batches::default() };
+        if self.quick.was_quick.load(Ordering::Relaxed) && !self.quick.reads.load(Ordering::Relaxed) {
+            let options = KelpieOptions::of(context.session_config().options());
+            let query = self.query_with(&context, &options, Some(&self.quick.reads))?;
+            if let Some(rows) = self.run_here(&query, batches, &context, &guard) {
+                return rows;
+            }
+        }
+        let query = self.query(&context)?;
         let (sender, mut rows) = mpsc::channel(BATCHES_IN_FLIGHT);
         let (engine, schema, token) = (Arc::clone(&self.engine), self.schema(), guard.0.clone());
         let task = tokio::task::spawn_blocking(move || {
@@ -253,26 +334,20 @@ impl KelpieExec {
             outcome.map(|metrics| (metrics, start.elapsed().saturating_sub(waited)))
         });
         let first = rows.recv().await;
-        let mut running = Running { exec: self, rows, task, count: 0, _guard: guard };
+        let mut running = Running { exec: self, rows, task, count: 0, batches: 0, _guard: guard };
         let Some(first) = first else {
             return match running.outcome().await {
                 Ok(()) => Ok(Box::pin(EmptyRecordBatchStream::new(running.exec.schema()))),
-                Err(EngineError::Fallback(reason)) if !deny => {
-                    running.exec.fall_back(FellBack::Needed(reason), context)
-                }
-                // A query that fails is run again there too: the error is then DataFusion's own, to the letter.
-                Err(EngineError::Query(error)) if !deny => {
-                    running.exec.fall_back(FellBack::Failed(error), context)
-                }
-                Err(error) => Err(into_datafusion(error)),
+                Err(error) => running.exec.failed(error, context),
             };
         };
-        running.count = first.num_rows();
+        (running.count, running.batches) = (first.num_rows(), 1);
         let schema = running.exec.schema();
         let others = stream::try_unfold(running, |mut running| async move {
             match running.rows.recv().await {
                 Some(batch) => {
                     running.count += batch.num_rows();
+                    running.batches += 1;
                     Ok(Some((batch, running)))
                 }
                 None => running.outcome().await.map(|()| None).map_err(into_datafusion),
@@ -292,11 +367,11 @@ impl fmt::Debug for KelpieExec {
 impl DisplayAs for KelpieExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if format == DisplayFormatType::TreeRender {
-            return write!(f, "compiled={}", self.original.name());
+            return write!(f, "compiled={}", self.original().name());
         }
         write!(f, "KelpieExec")?;
         let indent = "  ".repeat(self.depth + 1);
-        for line in report::operator_lines(&self.original) {
+        for line in report::operator_lines(self.original.shown()) {
             write!(f, "\n{indent}| {line}")?;
         }
         for line in report::derived_lines(&self.translated) {
@@ -374,11 +449,10 @@ impl ExecutionPlan for KelpieExec {
         if partition != 0 {
             return internal_err!("KelpieExec has one partition, not {partition}");
         }
-        let query = self.query(&context)?;
         let mut this = self.copy();
         this.metrics = self.metrics.clone();
         this.run = Arc::clone(&self.run);
-        let answer = this.start(query, context, CancelOnDrop(CancelToken::default()));
+        let answer = this.start(context, CancelOnDrop(CancelToken::default()));
         let batches = stream::once(answer).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
@@ -391,6 +465,8 @@ struct Running {
     task: JoinHandle<Result<(QueryMetrics, Duration), EngineError>>,
     /// Rows that came.
     count: usize,
+    /// In so many batches.
+    batches: usize,
     _guard: CancelOnDrop,
 }
 
@@ -399,20 +475,11 @@ impl Running {
     async fn outcome(&mut self) -> Result<(), EngineError> {
         let (metrics, elapsed) = match (&mut self.task).await {
             Ok(outcome) => outcome?,
-            Err(error) => return Err(panicked(error)),
+            Err(error) => return Err(ended(error)),
         };
-        MetricBuilder::new(&self.exec.metrics).elapsed_compute(0).add_duration(elapsed);
-        self.exec.record(metrics, self.count);
+        self.exec.note_run(metrics, elapsed, self.count, self.batches);
         Ok(())
     }
-}
-
-/// The error of an engine that panicked, or whose runtime ended.
-fn panicked(error: JoinError) -> EngineError {
-    let Ok(panic) = error.try_into_panic() else { return EngineError::Cancelled };
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    EngineError::Internal(format!("the engine panicked: {}", text.unwrap_or("without a message")))
 }
 
 struct CancelOnDrop(CancelToken);
@@ -441,39 +508,4 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Engin
         .collect::<Result<Vec<_>, _>>()?;
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &rows)?)
-}
-
-/// The errors of a query are Arrow's, as DataFusion's own operators give them.
-pub(crate) fn into_datafusion(error: EngineError) -> DataFusionError {
-    let arrow = |error| DataFusionError::ArrowError(Box::new(error), None);
-    match error {
-        EngineError::Query(error) => match error {
-            QueryError::DivideByZero => arrow(ArrowError::DivideByZero),
-            QueryError::Overflow => {
-                arrow(ArrowError::ArithmeticOverflow("the result does not fit its type".into()))
-            }
-            QueryError::CastOutOfRange => {
-                arrow(ArrowError::CastError("a value does not fit the target type".into()))
-            }
-            QueryError::CastParse => {
-                arrow(ArrowError::CastError("text is not a value of the target type".into()))
-            }
-            QueryError::NegativeSubstringLength | QueryError::SubqueryRows => {
-                DataFusionError::Execution(error.to_string())
-            }
-        },
-        EngineError::SumOverflow { aggregate } => {
-            arrow(ArrowError::ArithmeticOverflow(format!("{aggregate} is beyond the range of its type")))
-        }
-        EngineError::Arrow(error) => arrow(error),
-        EngineError::Interrupted { cause, .. }
-            if matches!(*cause, EngineError::Query(_) | EngineError::SumOverflow { .. }) =>
-        {
-            into_datafusion(*cause)
-        }
-        error @ (EngineError::Source { .. } | EngineError::Cancelled | EngineError::Internal(_)) => {
-            DataFusionError::Execution(error.to_string())
-        }
-        error => DataFusionError::Execution(format!("Kelpie: {error}")),
-    }
 }

@@ -20,7 +20,8 @@ use crate::float_statistics::keep_floats_from_statistics;
 use crate::join_order::JoinOrderRule;
 use crate::kept::{KeptPlans, Planned, Request};
 use crate::options::KelpieOptions;
-use crate::rule::KelpieRule;
+use crate::original::Rest;
+use crate::rule::{KelpieRule, WholeQueryRule};
 use crate::whole_writes::{WholeWrites, copy_to_device};
 
 /// Adds Kelpie to a session: its rule after all others, the order of joins by cost, the options `kelpie.*`, the reasons of
@@ -81,7 +82,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     let runtime = Arc::clone(builder.runtime_env().get_or_insert_default());
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     keep_floats_from_statistics(rules);
-    add_join_order(rules, &runtime);
+    add_planning(rules, &engine, &runtime);
     let inner = builder.query_planner().take().unwrap_or_else(|| Arc::new(DefaultPlanner));
     builder
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
@@ -99,15 +100,20 @@ fn is_installed(builder: &mut SessionStateBuilder) -> bool {
 
 /// Joins are ordered after the choice of their sides, and after `FilterPushdown`: that rule moves the filters of a plan by the
 /// names of their columns, and the columns of an ordered tree may share names. It must be before the rule that gives inputs
-/// the partitions they need: a list without that rule gets none.
-fn add_join_order(rules: &mut Vec<Rule>, runtime: &RuntimeEnv) {
+/// the partitions they need: a list without that rule gets none. Queries that compile as a whole are replaced before all
+/// of these, where they are DataFusion's own.
+fn add_planning(rules: &mut Vec<Rule>, engine: &Arc<Engine>, runtime: &RuntimeEnv) {
     let place = |name: &str| rules.iter().position(|rule| rule.name() == name);
-    let place = match (place("FilterPushdown"), place("EnsureRequirements")) {
-        (Some(filters), Some(requirements)) if filters < requirements => filters + 1,
-        (_, Some(requirements)) => requirements,
+    let (first, place) = match (place("FilterPushdown"), place("EnsureRequirements")) {
+        (Some(filters), Some(requirements)) if filters < requirements => (filters, filters + 1),
+        (_, Some(requirements)) => (requirements, requirements),
         _ => return,
     };
-    rules.insert(place, Arc::new(JoinOrderRule::new(runtime)));
+    let order = Arc::new(JoinOrderRule::new(runtime));
+    rules.insert(place, Arc::clone(&order) as Rule);
+    if let Some(rest) = Rest::of(&rules[first..]) {
+        rules.insert(first, Arc::new(WholeQueryRule::new(Arc::clone(engine), order, rest)));
+    }
 }
 
 /// What a session without a query planner of its own plans with.

@@ -18,6 +18,7 @@ mod kept;
 mod memory_identity;
 mod names;
 mod options;
+mod original;
 mod parts;
 mod report;
 mod rule;

@@ -4,6 +4,7 @@ mod leave;
 mod partitions;
 mod reasons;
 mod replace;
+mod whole;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::options::{Fallback, KelpieOptions};
 use crate::report::KelpieReport;
 use crate::translate::translate;
 pub(crate) use partitions::merged_properties;
+pub(crate) use whole::WholeQueryRule;
 
 /// Replaces the largest sub-plans that Kelpie compiles. To be registered after DataFusion's own rules.
 #[derive(Debug)]
@@ -102,7 +104,7 @@ impl KelpieRule {
 
 /// A query's plan with what compiles replaced, and every reason why the rest is not.
 fn replaced_query(plan: &Node, engine: &Arc<Engine>, options: &KelpieOptions) -> Result<(Node, Vec<String>)> {
-    if is_trivial(plan) || bare_scan(plan) {
+    if is_trivial(plan) || bare_scan(plan) || plan.is::<KelpieExec>() {
         return Ok((Arc::clone(plan), Vec::new()));
     }
     match Shape::of(plan).refusal().or_else(|| leave::whole(plan, options)) {

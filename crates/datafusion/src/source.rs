@@ -1,6 +1,7 @@
 //! Tables that the engine reads through DataFusion's readers.
 
 use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -191,11 +192,25 @@ impl ScanTable {
     }
 
     /// The table as the engine reads it, in a query's task context and on a runtime.
-    pub(crate) fn bind(self: &Arc<Self>, context: Arc<TaskContext>, runtime: Handle) -> Arc<dyn TableSource> {
+    ///
+    /// Where whoever runs the engine must not wait for files, it is not read, and asking for that is noted.
+    pub(crate) fn bind(
+        self: &Arc<Self>,
+        context: Arc<TaskContext>,
+        runtime: Handle,
+        refused: Option<Arc<AtomicBool>>,
+    ) -> Arc<dyn TableSource> {
         let derived = self.derived.iter().map(|derived| Arc::clone(derived.field()));
         let fields: Vec<_> = self.schema.fields().iter().cloned().chain(derived).collect();
         let schema = Arc::new(Schema::new(fields));
-        Arc::new(BoundTable { table: Arc::clone(self), schema, parts: OnceLock::new(), context, runtime })
+        Arc::new(BoundTable {
+            table: Arc::clone(self),
+            schema,
+            parts: OnceLock::new(),
+            context,
+            runtime,
+            refused,
+        })
     }
 }
 
@@ -256,6 +271,8 @@ struct BoundTable {
     parts: OnceLock<Parts>,
     context: Arc<TaskContext>,
     runtime: Handle,
+    /// Set where it must not be read, and somebody wants to.
+    refused: Option<Arc<AtomicBool>>,
 }
 
 impl fmt::Debug for BoundTable {
@@ -315,6 +332,10 @@ impl TableSource for BoundTable {
         consumer: &BatchConsumer<'_>,
         cancel: &CancelToken,
     ) -> Result<(), EngineError> {
+        if let Some(refused) = &self.refused {
+            refused.store(true, Ordering::Relaxed);
+            return Err(EngineError::Cancelled);
+        }
         let table = self.table.as_ref();
         let width = table.schema.fields().len();
         if table.conditions.is_empty() && columns.iter().all(|column| *column < width) {

@@ -224,6 +224,8 @@ impl LaneProfile {
 pub struct QueryMetrics {
     /// Name of the device.
     pub device: String,
+    /// What the device is.
+    pub kind: Option<DeviceKind>,
     /// Time to generate and compile kernels, in nanoseconds.
     pub compile_ns: u64,
     /// Time to read columns and move them to the device, in nanoseconds.

@@ -230,7 +230,8 @@ impl Engine {
     ) -> Result<Execution<'a>, EngineError> {
         self.forget_lost();
         let device = self.devices.choose(&query.options)?;
-        let mut metrics = QueryMetrics { device: device.name(), ..QueryMetrics::default() };
+        let mut metrics =
+            QueryMetrics { device: device.name(), kind: Some(device.kind()), ..QueryMetrics::default() };
         let is_other = device.kind() == DeviceKind::Cpu && query.options.device != DeviceChoice::Cpu;
         metrics
             .steps

@@ -26,6 +26,7 @@ use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -323,6 +324,7 @@ fn is_known(node: &Node) -> bool {
         InterleaveExec,
         LocalLimitExec,
         NestedLoopJoinExec,
+        OutputRequirementExec,
         PartialSortExec,
         PartitionedTopKExec,
         PiecewiseMergeJoinExec,

@@ -20,6 +20,7 @@ use super::{Node, bare_scan, is_worth, leave, partitions};
 use crate::exec::KelpieExec;
 use crate::join_order::estimated_rows;
 use crate::options::KelpieOptions;
+use crate::original::Original;
 use crate::translate::{Reasons, Refused, Translated, pass_through, refined, translate_known};
 
 /// The plan with its largest compilable parts replaced, and every reason why the rest is not.
@@ -115,8 +116,8 @@ impl Replacer<'_> {
     fn compiled(&mut self, node: &Node, translated: Translated, place: Place) -> Option<Node> {
         let (translated, refused) = refined(node, translated, self.engine);
         if refused.is_empty() {
-            let (node, engine) = (Arc::clone(node), Arc::clone(self.engine));
-            let compiled = KelpieExec::new(node, translated, engine, place.depth);
+            let (original, engine) = (Original::planned(Arc::clone(node)), Arc::clone(self.engine));
+            let compiled = KelpieExec::new(original, translated, engine, place.depth);
             return Some(match self.options.explaining {
                 true => Arc::new(compiled.explained(self.options)),
                 false => Arc::new(compiled),

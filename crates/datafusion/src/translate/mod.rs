@@ -20,6 +20,7 @@ use datafusion::arrow::datatypes::Schema;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -35,7 +36,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use kelpie_compile::expr::{Expr, ExprKind};
+use kelpie_compile::expr::{Expr, ExprKind, substitute};
 use kelpie_compile::plan::{Plan, SortKey};
 use kelpie_compile::types::Field;
 use kelpie_engine::Engine;
@@ -287,7 +288,7 @@ impl Translator {
         let mut exprs = self.exprs_over(below, &schema, "ProjectionExec");
         let exprs = exprs.exprs(projection.expr().iter().map(|e| &e.expr));
         let names = projection.expr().iter().map(|e| e.alias.clone()).collect();
-        Some(Plan::Project { input: Box::new(input?), exprs: exprs?, names })
+        Some(projected(input?, exprs?, names))
     }
 
     fn sort(
@@ -376,6 +377,10 @@ fn partition_count(node: &Node) -> usize {
 /// The first rows after some. What is below a limit, for each partition or all of them, often has a weaker one already.
 fn limited(plan: Plan, skip: usize, fetch: Option<usize>) -> Plan {
     match (plan, fetch) {
+        // A sort that keeps no more rows is a limit already.
+        (Plan::Sort { input, keys, fetch: Some(inner) }, Some(fetch)) if skip == 0 && inner <= fetch => {
+            Plan::Sort { input, keys, fetch: Some(inner) }
+        }
         (Plan::Limit { input, skip: 0, fetch: Some(inner) }, Some(fetch))
             if skip.saturating_add(fetch) <= inner =>
         {
@@ -427,7 +432,23 @@ fn project_columns(plan: Plan, columns: &[usize]) -> Option<Plan> {
         })
         .collect();
     let names = chosen.iter().map(|field| field.name.clone()).collect();
-    Some(Plan::Project { input: Box::new(plan), exprs, names })
+    Some(projected(plan, exprs, names))
+}
+
+/// A projection; of one that only picks columns, or that picks the columns of one, the two are one.
+fn projected(input: Plan, exprs: Vec<Expr>, names: Vec<String>) -> Plan {
+    let picks = |exprs: &[Expr]| exprs.iter().all(|expr| matches!(expr.kind, ExprKind::Column(_)));
+    match input {
+        Plan::Project { input, exprs: below, .. } if picks(&exprs) || picks(&below) => {
+            let through = |expr: &Expr| match expr.kind {
+                ExprKind::Column(place) => below.get(place).cloned(),
+                _ => None,
+            };
+            let exprs = exprs.iter().map(|expr| substitute(expr, &through)).collect();
+            Plan::Project { input, exprs, names }
+        }
+        input => Plan::Project { input: Box::new(input), exprs, names },
+    }
 }
 
 /// The input of a node that hands its rows on unchanged, in whatever order and partition.
@@ -436,6 +457,7 @@ pub(crate) fn pass_through(node: &Node) -> Option<&Node> {
         || node.is::<CooperativeExec>()
         || node.is::<RepartitionExec>()
         || node.is::<BufferExec>()
+        || node.is::<OutputRequirementExec>()
         || node.name() == "CoalesceBatchesExec";
     match node.children().as_slice() {
         [input] if known => Some(input),

@@ -1,0 +1,58 @@
+//! Errors of a compiled part of a plan.
+
+use std::any::Any;
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use kelpie_engine::{EngineError, QueryError};
+use tokio::task::JoinError;
+
+/// The error of an engine that panicked, or whose runtime ended.
+pub(super) fn ended(error: JoinError) -> EngineError {
+    match error.try_into_panic() {
+        Ok(panic) => panicked(panic.as_ref()),
+        Err(_) => EngineError::Cancelled,
+    }
+}
+
+/// The error of an engine that panicked.
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> EngineError {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    EngineError::Internal(format!("the engine panicked: {}", text.unwrap_or("without a message")))
+}
+
+/// The errors of a query are Arrow's, as DataFusion's own operators give them.
+pub(crate) fn into_datafusion(error: EngineError) -> DataFusionError {
+    let arrow = |error| DataFusionError::ArrowError(Box::new(error), None);
+    match error {
+        EngineError::Query(error) => match error {
+            QueryError::DivideByZero => arrow(ArrowError::DivideByZero),
+            QueryError::Overflow => {
+                arrow(ArrowError::ArithmeticOverflow("the result does not fit its type".into()))
+            }
+            QueryError::CastOutOfRange => {
+                arrow(ArrowError::CastError("a value does not fit the target type".into()))
+            }
+            QueryError::CastParse => {
+                arrow(ArrowError::CastError("text is not a value of the target type".into()))
+            }
+            QueryError::NegativeSubstringLength | QueryError::SubqueryRows => {
+                DataFusionError::Execution(error.to_string())
+            }
+        },
+        EngineError::SumOverflow { aggregate } => {
+            arrow(ArrowError::ArithmeticOverflow(format!("{aggregate} is beyond the range of its type")))
+        }
+        EngineError::Arrow(error) => arrow(error),
+        EngineError::Interrupted { cause, .. }
+            if matches!(*cause, EngineError::Query(_) | EngineError::SumOverflow { .. }) =>
+        {
+            into_datafusion(*cause)
+        }
+        error @ (EngineError::Source { .. } | EngineError::Cancelled | EngineError::Internal(_)) => {
+            DataFusionError::Execution(error.to_string())
+        }
+        error => DataFusionError::Execution(format!("Kelpie: {error}")),
+    }
+}

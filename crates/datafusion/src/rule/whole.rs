@@ -1,0 +1,119 @@
+//! Queries that compile as a whole, before DataFusion makes their plans ready to run on its own operators.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
+use datafusion::physical_plan::ExecutionPlanProperties;
+use datafusion::physical_plan::analyze::AnalyzeExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use kelpie_engine::{Engine, Phase};
+
+use super::{Node, bare_scan, is_trivial, is_worth, leave, note_reasons};
+use crate::clock::timed;
+use crate::deep::{Shape, with_room};
+use crate::exec::KelpieExec;
+use crate::join_order::JoinOrderRule;
+use crate::options::KelpieOptions;
+use crate::original::{Original, Rest};
+use crate::translate::{refined, translate};
+
+/// Replaces a query that compiles as a whole. What it leaves, for whatever reason, is [`KelpieRule`](super::KelpieRule)'s, which
+/// comes after DataFusion's rules and gives the reasons.
+#[derive(Debug)]
+pub(crate) struct WholeQueryRule {
+    engine: Arc<Engine>,
+    /// The order of joins, which is a part of the plan that is compiled.
+    order: Arc<JoinOrderRule>,
+    rest: Rest,
+}
+
+impl WholeQueryRule {
+    /// A rule before some others, among them the one that orders joins.
+    pub fn new(engine: Arc<Engine>, order: Arc<JoinOrderRule>, rest: Rest) -> WholeQueryRule {
+        WholeQueryRule { engine, order, rest }
+    }
+
+    /// The plan with its query replaced; `None` where that is not compiled as a whole.
+    fn replaced(&self, plan: &Node, config: &ConfigOptions, options: &KelpieOptions) -> Result<Option<Node>> {
+        if let Some(input) = around(plan) {
+            let input = self.replaced(input, config, options)?;
+            return input
+                .map(|input| replace_children_if_necessary(Arc::clone(plan), vec![input]))
+                .transpose();
+        }
+        let refusal = || Shape::of(plan).refusal().or_else(|| leave::whole(plan, options));
+        if is_trivial(plan) || bare_scan(plan) || !is_ordered_as_asked(plan) || refusal().is_some() {
+            return Ok(None);
+        }
+        let ordered = self.order.optimize(Arc::clone(plan), config)?;
+        if leave::parts(&ordered, &self.engine, options).0.contains(&ordered) {
+            return Ok(None);
+        }
+        let Some(translated) = translate(&ordered).ok().filter(|found| is_worth(&found.plan)) else {
+            return Ok(None);
+        };
+        let (translated, refused) = refined(&ordered, translated, &self.engine);
+        if !refused.is_empty() {
+            return Ok(None);
+        }
+        let original = Original::unfinished(Arc::clone(plan), self.rest.clone());
+        let compiled = |original| KelpieExec::new(original, translated, Arc::clone(&self.engine), 0);
+        Ok(Some(match options.explaining {
+            true => Arc::new(compiled(original.explained(config)?).explained(options)),
+            false => Arc::new(compiled(original)),
+        }))
+    }
+}
+
+impl PhysicalOptimizerRule for WholeQueryRule {
+    fn name(&self) -> &str {
+        "kelpie_whole_query"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(&self, plan: Node, config: &ConfigOptions) -> Result<Node> {
+        let options = KelpieOptions::of(config);
+        if !options.enabled {
+            return Ok(plan);
+        }
+        timed(Phase::Rule, || {
+            let replaced = with_room(&plan, || self.replaced(&plan, config, &options))?;
+            if let Some(compiled) = &replaced {
+                note_reasons(compiled, Vec::new());
+            }
+            Ok(replaced.unwrap_or(plan))
+        })
+    }
+}
+
+/// The input of a node that is around a query.
+fn around(node: &Node) -> Option<&Node> {
+    let children = node.children();
+    let [input] = children[..] else { return None };
+    let is_around = |node: &Node| node.is::<AnalyzeExec>() || node.is::<DataSinkExec>();
+    (is_around(node) || node.is::<OutputRequirementExec>() && is_around(input)).then_some(input)
+}
+
+/// Whether the query's rows have the order that it asks for, and no other. DataFusion drops sorts that nothing asks for,
+/// and makes use of files that are sorted, later than this.
+fn is_ordered_as_asked(plan: &Node) -> bool {
+    let asks = |node: &Node| {
+        node.is::<OutputRequirementExec>() && node.required_input_ordering().iter().any(Option::is_some)
+    };
+    fn sorts_fit(node: &Node, asked: bool, asks: &impl Fn(&Node) -> bool) -> bool {
+        let sorts = node.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none());
+        (asked || !sorts) && node.children().into_iter().all(|child| sorts_fit(child, asks(node), asks))
+    }
+    fn any(node: &Node, asks: &impl Fn(&Node) -> bool) -> bool {
+        asks(node) || node.children().into_iter().any(|child| any(child, asks))
+    }
+    sorts_fit(plan, false, &asks) && (plan.output_ordering().is_none() || any(plan, &asks))
+}
