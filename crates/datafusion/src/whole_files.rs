@@ -8,9 +8,16 @@ use datafusion::datasource::physical_plan::FileGroup;
 /// The files of all partitions of a scan, each once, by their paths. DataFusion cuts files into ranges of bytes for its
 /// partitions, by their number and only where a plan gains by it: ranges that make up a file are the file.
 pub(crate) fn whole_files(groups: &[FileGroup]) -> Vec<PartitionedFile> {
-    let mut files: HashMap<String, Vec<PartitionedFile>> = HashMap::new();
-    for file in groups.iter().flat_map(FileGroup::iter) {
-        let key = format!("{}|{:?}", file.object_meta.location, file.partition_values);
+    let parts = || groups.iter().flat_map(FileGroup::iter);
+    // Before files are cut, and where folders have no values, there are only paths to sort by.
+    if parts().all(|file| file.range.is_none() && file.partition_values.is_empty()) {
+        let mut files: Vec<_> = parts().cloned().collect();
+        files.sort_by(|a, b| a.object_meta.location.as_ref().cmp(b.object_meta.location.as_ref()));
+        return files;
+    }
+    let mut files: HashMap<(String, String), Vec<PartitionedFile>> = HashMap::new();
+    for file in parts() {
+        let key = (file.object_meta.location.to_string(), format!("{:?}", file.partition_values));
         files.entry(key).or_default().push(file.clone());
     }
     let mut whole: Vec<_> = files

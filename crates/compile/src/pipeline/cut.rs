@@ -188,8 +188,17 @@ impl Cut<'_> {
             let mut continues = false;
             for part in std::mem::take(&mut open.before) {
                 let ChainPart { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
-                let part =
-                    Open { before: Vec::new(), source, steps, bound, shared_out, prunes, skips, sorted };
+                let part = Open {
+                    before: Vec::new(),
+                    source,
+                    steps,
+                    bound,
+                    shared_out,
+                    prunes,
+                    skips,
+                    sorted,
+                    matched: 1.0,
+                };
                 let zeroed = std::mem::take(&mut zeroed);
                 self.end(part, Arc::new(Materialize(rows)), (group, continues), zeroed);
                 continues = true;

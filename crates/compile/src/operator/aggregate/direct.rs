@@ -24,6 +24,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
+use crate::variant::Variant;
 use crate::variant::axes::{Placement, TableCopies};
 
 /// Bytes that a CPU's worker's own table may have whatever the rows are.
@@ -37,11 +38,9 @@ const BLOCK_ROWS_A_SLOT: u64 = 256;
 /// A thread's table has so many slots at most: with more of them fewer threads are resident, and the atomics of a block's table, where
 /// its threads meet in that many groups, take less time than is lost by that.
 const THREAD_SLOTS: u64 = 4;
-/// Threads of a warp wait for each other in a block's table with at most so many slots of at least so many words.
+/// Threads of a warp wait for each other in a block's table with at most so many slots of at least so many words: there are copies.
 const CONTENDED_SLOTS: u64 = 8;
 const CONTENDED_WORDS: u32 = 5;
-/// The copies of such a table.
-const CONTENDED_COPIES: u64 = 4;
 /// Most bytes of the copies of a block's table: as many blocks as ever fit a multiprocessor should.
 const COPIES_BYTES: u64 = 16 << 10;
 
@@ -110,7 +109,7 @@ impl DirectTable {
         let most = u64::from(shape.table_bytes());
         // A worker's memory is what should stay in the second-level cache.
         let limit = match is_simt {
-            true if row_bound / BLOCK_ROWS_A_SLOT >= slots => most,
+            true if input.expected_rows / BLOCK_ROWS_A_SLOT >= slots => most,
             true => BLOCK_TABLES_BYTES.min(most),
             false if row_bound / WORKER_ROWS_A_SLOT >= slots => most,
             false => WORKER_TABLE_BYTES.min(most),
@@ -158,11 +157,12 @@ impl DirectTable {
             threads if threads > shape.block_threads.into() => Err("a block has fewer threads".into()),
             _ => tables_fit(bytes(copies), shape),
         };
-        let several = TableCopies(CONTENDED_COPIES);
         let contended = slots <= CONTENDED_SLOTS && cells.words() >= CONTENDED_WORDS;
-        let rule = match contended && bytes(several) <= COPIES_BYTES && lacks(several).is_ok() {
-            true => (several, "threads of a warp would meet in few groups"),
-            false => (TableCopies(1), "threads seldom meet in a group, or a worker is one"),
+        let fitting = TableCopies::ALL.iter().copied();
+        let fitting = fitting.filter(|copies| bytes(*copies) <= COPIES_BYTES && lacks(*copies).is_ok());
+        let rule = match fitting.filter(|_| contended).max_by_key(|copies| copies.0) {
+            Some(copies) if copies.0 > 1 => (copies, "threads of a warp would meet in few groups"),
+            _ => (TableCopies(1), "threads seldom meet in a group, or a worker is one"),
         };
         Ok(input.site.choose(rule, lacks)?.0 as u32)
     }

@@ -95,6 +95,8 @@ pub(crate) struct Input<'a> {
     pub columns: &'a [ColumnInfo],
     /// An upper bound of the rows.
     pub row_bound: u64,
+    /// The rows that are thought to come, after filters and joins.
+    pub expected_rows: u64,
     /// An upper bound of those that one thread sees.
     pub thread_rows: u64,
     /// A row of the source becomes one row at most, and no loop is around it.

@@ -168,6 +168,7 @@ impl Cut<'_> {
             site: Site { chooser: self.chooser, name: &site },
             columns: &rows.columns,
             row_bound: rows.bound(),
+            expected_rows: rows.expected(),
             thread_rows: rows.branches.iter().map(|open| open.thread_bound(self.shape)).max().unwrap_or(0),
             is_single: rows.branches.iter().all(Open::is_single),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),

@@ -28,13 +28,16 @@ pub(super) struct Open {
     pub(super) skips: Vec<usize>,
     /// The sort that makes the order of the source.
     pub(super) sorted: Option<Sorting>,
+    /// The share of its rows that is thought to have a match in the joins that have no runtime filter.
+    pub(super) matched: f64,
 }
 
 impl Open {
     /// An open pipeline without steps.
     pub(super) fn new(source: impl Source + 'static, bound: u64) -> Open {
         let (before, steps, prunes, skips) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Open { before, source: Arc::new(source), steps, bound, shared_out: None, prunes, skips, sorted: None }
+        let (source, sorted, matched): (Arc<dyn Source>, _, _) = (Arc::new(source), None, 1.0);
+        Open { before, source, steps, bound, shared_out: None, prunes, skips, sorted, matched }
     }
 
     /// As [`Open::new`], of a source whose rows the grid shares out among its threads.
@@ -95,13 +98,18 @@ impl Open {
         operator: &Arc<JoinOperator>,
         (filtered, share, is_serial): (bool, f64, bool),
     ) {
-        let Some(column) = operator.filtering_key().and_then(|key| self.scan_column(key)) else { return };
+        let column = operator.filtering_key().and_then(|key| self.scan_column(key));
+        let Some(column) = column else {
+            self.matched *= if filtered { share } else { 1.0 };
+            return;
+        };
         if let Some(bounds) = operator.index().bounds() {
             self.prunes.push(Prune { column, bounds });
         }
         let keeps_columns = |step: &Arc<dyn Step>| step.columns(&[]).is_none();
         let is_first = self.steps.iter().all(|step| keeps_columns(step) || step.projection().is_some());
         if (is_first && !is_serial) || !filtered || !operator.index().has_bitmap() {
+            self.matched *= if filtered { share } else { 1.0 };
             return;
         }
         let position = self.steps.iter().position(|step| !keeps_columns(step)).unwrap_or(self.steps.len());
@@ -135,6 +143,11 @@ impl Open {
             columns = step.columns(&columns).unwrap_or(columns);
         }
         share
+    }
+
+    /// The rows that are thought to come to what is next.
+    pub(super) fn expected(&self) -> u64 {
+        (self.bound as f64 * (self.share() * self.matched).clamp(0.0, 1.0)) as u64
     }
 
     /// Whether some of the source's rows may have been dropped.
@@ -173,6 +186,11 @@ pub(super) struct OpenRows {
 impl OpenRows {
     pub(super) fn bound(&self) -> u64 {
         self.branches.iter().fold(0, |sum, open| sum.saturating_add(open.bound))
+    }
+
+    /// The rows that are thought to come.
+    pub(super) fn expected(&self) -> u64 {
+        self.branches.iter().fold(0, |sum, open| sum.saturating_add(open.expected()))
     }
 
     pub(super) fn push(&mut self, step: impl Step + 'static) {
