@@ -15,9 +15,9 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
-use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::{KelpieExec, KelpieSession, QueryTiming, SessionOptions, Stage, install};
+use kelpie_datafusion::{KelpieExec, KelpieSession, QueryTiming, SessionOptions, install};
 use kelpie_engine::Engine;
 
 /// A session in which Kelpie compiles whatever it can.
@@ -113,65 +113,6 @@ async fn the_same_text_is_planned_once() {
     );
     let (statements, plans) = session.kept();
     assert_eq!((statements, plans), (2, 1 + 1), "CREATE TABLE AS plans its query too");
-}
-
-/// On devices other than a CPU, what took no time runs on the thread that asks for its rows, which here is the only one of its
-/// runtime: nothing may wait for another one.
-#[tokio::test]
-async fn quick_queries_run_on_one_thread() {
-    let folder = parquet_files();
-    let options = SessionOptions::default().with("kelpie.device", "simt");
-    let session = KelpieSession::new(options).unwrap();
-    session.register_dir(folder.path()).await.unwrap();
-    let sql = "select y, count(*), sum(x) from a join b on a.k = b.k group by y";
-    let (rows, first) = run(&session, sql).await;
-    assert!(first.compiled && rows.len() == 5, "{rows:?}");
-    for round in 0..6 {
-        // Then its columns must be read again, which needs the runtime.
-        if round == 3 {
-            session.clear_columns();
-        }
-        let (again, timing) = run(&session, sql).await;
-        assert_eq!(again, rows);
-        assert!(timing.plan_kept && timing.compiled, "{round}: {:?}", timing.reasons);
-        assert_eq!(timing.transfer_bytes > 0, round == 3);
-    }
-    // What fails in Kelpie fails as in DataFusion, also where it was quick before.
-    execute(&session, &["create table z as values (1, 1), (2, 0), (3, 3)"]).await;
-    for _ in 0..3 {
-        let error = session.sql("select sum(column1 / column2) from z").await.unwrap_err();
-        assert!(error.to_string().contains("Divide by zero"), "{error}");
-    }
-}
-
-/// A query that is compiled as a whole is planned for DataFusion's operators only where they run it.
-#[tokio::test]
-async fn a_whole_query_that_falls_back_runs_on_all_partitions() {
-    let folder = parquet_files();
-    let options = SessionOptions::default()
-        .with("kelpie.device", "cpu")
-        .with("datafusion.execution.target_partitions", "4");
-    let session = KelpieSession::new(options).unwrap();
-    session.register_dir(folder.path()).await.unwrap();
-    let sql =
-        "select y, sum(100 / (x - 100)) from a join b on a.k = b.k group by y order by 2 desc, y limit 3";
-    let plan = session.context().sql(sql).await.unwrap().create_physical_plan().await.unwrap();
-    let compiled = plan.downcast_ref::<KelpieExec>().expect("compiled as a whole");
-    let shown = |plan: &Arc<dyn ExecutionPlan>| displayable(plan.as_ref()).indent(false).to_string();
-    assert!(!shown(compiled.original()).contains("RepartitionExec"), "{}", shown(compiled.original()));
-    let explained = session.explain(sql, Stage::Plan).await.unwrap();
-    assert!(
-        explained.contains("RepartitionExec") && explained.contains("SortPreservingMergeExec"),
-        "{explained}"
-    );
-    // A division by zero is DataFusion's error, from its own operators and in its order of rows.
-    let failing = sql.replace("x - 100", "x - 70");
-    let error = session.sql(&failing).await.unwrap_err();
-    assert!(error.to_string().contains("Divide by zero"), "{error}");
-    let (rows, timing) = run(&session, sql).await;
-    assert!(timing.compiled && timing.reasons.is_empty(), "{:?}", timing.reasons);
-    session.set("kelpie.enabled", "false").unwrap();
-    assert_eq!(run(&session, sql).await.0, rows);
 }
 
 #[tokio::test]
