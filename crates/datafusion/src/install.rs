@@ -24,10 +24,11 @@ use crate::original::Rest;
 use crate::rule::{KelpieRule, WholeQueryRule};
 use crate::whole_writes::{WholeWrites, copy_to_device};
 
-/// Adds Kelpie to a session: its rule after all others, the order of joins by cost, the options `kelpie.*`, the reasons of
-/// what is not compiled in EXPLAIN, and COPY and INSERT that replace a local file only when all is written. What the builder
-/// has already stays: settings, functions, tables, the query planner and the rules; only a query planner or rules that are set
-/// *afterwards* replace Kelpie's. Installing it twice is installing it once.
+/// Adds Kelpie to a session: its rule after all others, one for queries that compile as a whole before those of DataFusion that
+/// make a plan ready to run, the order of joins by cost, the options `kelpie.*`, the reasons of what is not compiled in EXPLAIN,
+/// and COPY and INSERT that replace a local file only when all is written. What the builder has already stays: settings,
+/// functions, tables, the query planner and the rules; only a query planner or rules that are set *afterwards* replace Kelpie's.
+/// Installing it twice is installing it once.
 ///
 /// One [`Engine`] serves any number of sessions: columns that are cached and kernels that are compiled are shared.
 ///

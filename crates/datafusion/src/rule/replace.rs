@@ -1,8 +1,8 @@
 //! The largest parts of a plan that compile, replaced.
 //!
 //! Nodes are visited from the root down; the first that compiles takes all that is below it. A node that was found not to
-//! translate is not tried again as part of a smaller plan, so every node is translated twice at most, however many there
-//! are. What stays around a compiled part stays as DataFusion planned it, with its partitions: see `partitions`.
+//! translate is not tried again as part of a smaller plan, so every node is translated twice at most here, however many
+//! there are, and once more before, where `whole` tried the query. What stays around a compiled part stays as DataFusion planned it, with its partitions: see `partitions`.
 
 use std::sync::Arc;
 

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::datasource::sink::DataSinkExec;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::ExecutionPlanProperties;
-use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use kelpie_engine::{Engine, Phase};
 
-use super::{Node, bare_scan, is_trivial, is_worth, leave, note_reasons};
+use super::{Node, bare_scan, is_trivial, is_worth, leave, note_reasons, wrapped};
 use crate::clock::timed;
 use crate::deep::{Shape, with_room};
 use crate::exec::KelpieExec;
@@ -47,7 +46,7 @@ impl WholeQueryRule {
                 .transpose();
         }
         let refusal = || Shape::of(plan).refusal().or_else(|| leave::whole(plan, options));
-        if is_trivial(plan) || bare_scan(plan) || !is_ordered_as_asked(plan) || refusal().is_some() {
+        if is_trivial(plan) || bare_scan(plan) || !is_ordered_as_asked(plan)? || refusal().is_some() {
             return Ok(None);
         }
         let ordered = self.order.optimize(Arc::clone(plan), config)?;
@@ -96,24 +95,20 @@ impl PhysicalOptimizerRule for WholeQueryRule {
 
 /// The input of a node that is around a query.
 fn around(node: &Node) -> Option<&Node> {
-    let children = node.children();
-    let [input] = children[..] else { return None };
-    let is_around = |node: &Node| node.is::<AnalyzeExec>() || node.is::<DataSinkExec>();
-    (is_around(node) || node.is::<OutputRequirementExec>() && is_around(input)).then_some(input)
+    wrapped(node).or_else(|| match node.children()[..] {
+        [input] if node.is::<OutputRequirementExec>() && wrapped(input).is_some() => Some(input),
+        _ => None,
+    })
 }
 
 /// Whether the query's rows have the order that it asks for, and no other. DataFusion drops sorts that nothing asks for,
 /// and makes use of files that are sorted, later than this.
-fn is_ordered_as_asked(plan: &Node) -> bool {
+fn is_ordered_as_asked(plan: &Node) -> Result<bool> {
     let asks = |node: &Node| {
         node.is::<OutputRequirementExec>() && node.required_input_ordering().iter().any(Option::is_some)
     };
-    fn sorts_fit(node: &Node, asked: bool, asks: &impl Fn(&Node) -> bool) -> bool {
-        let sorts = node.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none());
-        (asked || !sorts) && node.children().into_iter().all(|child| sorts_fit(child, asks(node), asks))
-    }
-    fn any(node: &Node, asks: &impl Fn(&Node) -> bool) -> bool {
-        asks(node) || node.children().into_iter().any(|child| any(child, asks))
-    }
-    sorts_fit(plan, false, &asks) && (plan.output_ordering().is_none() || any(plan, &asks))
+    let is_sort = |node: &Node| node.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none());
+    let sorts_in_vain =
+        plan.exists(|node| Ok(!asks(node) && node.children().into_iter().any(|input| is_sort(input))))?;
+    Ok(!is_sort(plan) && !sorts_in_vain && (plan.output_ordering().is_none() || plan.exists(|node| Ok(asks(node)))?))
 }

@@ -236,11 +236,14 @@ fn combine_locked(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V], sco
     let old = load_parts(cx, op, pointer, |cx, word| cx.builder.atomic_load(word, scope));
     let new = combine(cx, op, &old, value);
     for (index, content) in words_of(cx, &new).into_iter().enumerate() {
+        // Whoever looks at a maximum without the lock sees its words in this order.
+        if index > 0 && op == CellOp::MaxWide {
+            cx.builder.fence();
+        }
         let target = word(cx, pointer, index as i32 + 1);
         cx.builder.atomic_discard(AtomicOp::Exchange, target, content, scope);
-        // Whoever looks without the lock sees the words in this order.
-        cx.builder.fence();
     }
+    cx.builder.fence();
     cx.builder.atomic_discard(AtomicOp::Exchange, pointer, free, scope);
     let no = cx.builder.bool(false);
     cx.builder.assign(waits, no);
