@@ -81,47 +81,74 @@ fn parts(program: &Program) -> (&'static str, String) {
 
 #[test]
 fn kernels_of_parts_are_accepted() {
-    let mut forced = Forced::default();
-    forced.set("group_parts", "64").expect("an axis and its value");
-    for target in [Target::simt(32, 256, 227 << 10, 1056), Target::simt(4, 8, 48 << 10, 4), Target::cpu(2)] {
-        for keys in [&[0][..], &[0, 2], &[3]] {
-            let program = compile(&grouped(10_000_000, keys), &target, &forced);
-            assert_eq!(parts(&program).0, "64");
-            for pipeline in program.pipelines {
-                let name = pipeline.name.clone();
-                for module in pipeline.into_modules() {
-                    let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
-                    if target.lanes != 32 {
-                        continue;
-                    }
-                    let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
-                    match nvrtc::get() {
-                        Err(error) => eprintln!("skipped: {error}"),
-                        Ok(nvrtc) => {
-                            let compiled = nvrtc.compile(&source, "sm_90", "parts");
-                            assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
-                        }
-                    }
+    let (block, global) = (("64", "block"), ("64", "global"));
+    for (parts, memory) in [block, global, ("4", "block"), ("8192", "block")] {
+        let mut forced = Forced::default();
+        for (axis, value) in [("group_parts", parts), ("part_memory", memory)] {
+            forced.set(axis, value).expect("an axis and its value");
+        }
+        for target in
+            [Target::simt(32, 256, 227 << 10, 1056), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)]
+        {
+            for (groups, keys) in [(10_000, &[0][..]), (10_000_000, &[0]), (10_000_000, &[0, 2]), (2, &[3])] {
+                let program = compile(&grouped(groups, keys), &target, &forced);
+                assert_eq!(self::parts(&program).0, parts);
+                accepts(program, &target);
+            }
+        }
+    }
+}
+
+/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
+fn accepts(program: Program, target: &Target) {
+    for pipeline in program.pipelines {
+        let name = pipeline.name.clone();
+        for module in pipeline.into_modules() {
+            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
+            if target.lanes != 32 {
+                continue;
+            }
+            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
+            match nvrtc::get() {
+                Err(error) => eprintln!("skipped: {error}"),
+                Ok(nvrtc) => {
+                    let compiled = nvrtc.compile(&source, "sm_90", "parts");
+                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
                 }
             }
         }
     }
 }
 
-/// The rule wants many groups that are far from each other, several rows of each, and a GPU.
+fn memory(program: &Program) -> &'static str {
+    let mut choices = program.genome.of("aggregate0");
+    choices.find(|choice| choice.axis.name == "part_memory").map_or("", |choice| choice.value)
+}
+
+/// The rule wants groups that no block has room for and that are far from each other, several rows of each, and a GPU. There are as
+/// many parts as it takes for a block to have room for the groups of one.
 #[test]
 fn parts_where_groups_are_many_and_scattered() {
     let (gpu, cpu) = (Target::simt(32, 256, 227 << 10, 1056), Target::cpu(2));
-    let chosen = |target: &Target, scattered: Option<u64>| {
-        let (plan, info) = grouped(1 << 40, &[0]);
+    let chosen = |target: &Target, domain: i128, scattered: Option<u64>| {
+        let (plan, info) = grouped(domain, &[0]);
         let info = ScanInfo { scattered: vec![scattered, None, None, None], ..info };
-        parts(&compile(&(plan, info), target, Forced::none())).0
+        let program = compile(&(plan, info), target, Forced::none());
+        (parts(&program).0, memory(&program))
     };
-    assert_eq!(chosen(&gpu, Some(1 << 24)), "64");
-    assert_eq!(chosen(&gpu, Some(1 << 22)), "16");
+    // Hashed: half of the slots are free.
+    for (groups, parts) in [(1 << 14, "16"), (1 << 18, "256"), (1 << 22, "4096")] {
+        assert_eq!(chosen(&gpu, 1 << 40, Some(groups)), (parts, "block"), "{groups}");
+    }
+    // Direct-addressed.
+    for (groups, parts) in [(1 << 14, "16"), (1 << 20, "512"), (10_000_000, "8192")] {
+        assert_eq!(chosen(&gpu, i128::from(groups), Some(groups)), (parts, "block"), "{groups}");
+    }
+    // No number of parts would do.
+    assert_eq!(chosen(&gpu, 1 << 40, Some(40_000_000)), ("64", "block"));
     for (target, scattered) in
-        [(&gpu, Some(1 << 18)), (&gpu, Some(1 << 26)), (&gpu, None), (&cpu, Some(1 << 24))]
+        [(&gpu, Some(1 << 11)), (&gpu, Some(1 << 26)), (&gpu, None), (&cpu, Some(1 << 24))]
     {
-        assert_eq!(chosen(target, scattered), "1", "{scattered:?}");
+        assert_eq!(chosen(target, 1 << 40, scattered), ("1", ""), "{scattered:?}");
     }
 }

@@ -408,7 +408,7 @@ fn groups_in_parts() {
     let engine = Engine::new();
     let options = |devices: usize, parts: &str, table: &str| {
         let mut variants = kelpie_engine::Forced::default();
-        for (axis, value) in [("group_parts", parts), ("group_table", table)] {
+        for (axis, value) in [("group_parts", parts), ("group_table", table), ("placement", "global")] {
             variants.set(axis, value).expect("an axis and its value");
         }
         let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
@@ -416,9 +416,13 @@ fn groups_in_parts() {
         let is_local = |options: &QueryOptions| options.micro_model == MicroModel::Resolution;
         resolving.filter(is_local).map(with).collect::<Vec<_>>()
     };
-    for (parts, table, keys) in
-        [("16", "hash", &[0, 1, 2, 3][..]), ("64", "direct", &[0]), ("256", "hash", &[1])]
-    {
+    for (parts, table, keys) in [
+        ("16", "hash", &[0, 1, 2, 3][..]),
+        ("64", "direct", &[0]),
+        ("256", "hash", &[1]),
+        ("4", "direct", &[0]),
+        ("1024", "direct", &[0]),
+    ] {
         let all = options(4, parts, table);
         compare_with(&rows(1, 1, false), keys, &all);
         compare_with(&rows(700, 1, false), keys, &all);

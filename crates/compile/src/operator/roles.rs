@@ -64,10 +64,46 @@ pub(crate) trait Source: fmt::Debug + fmt::Display + Send + Sync {
     /// Adds the states that hold its `columns`, and those that decide which rows are live, to `states`.
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>);
 
+    /// Its rows part after part, where they lie in parts.
+    fn parts(&self) -> Option<&dyn Parts> {
+        None
+    }
+
     /// What its sums are called that can be beyond their type, by the number that they are reported with.
     fn sums(&self) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// Rows that lie in parts, which a block can take one after the other.
+pub(crate) trait Parts {
+    /// Into what pieces the rows of this launch fall.
+    fn pieces(&self, cx: &mut Context<'_>) -> Pieces;
+
+    /// The piece with a number (`u32`, the same in the block). A row is at each of its places.
+    fn piece(&self, cx: &mut Context<'_>, pieces: &Pieces, number: V) -> Piece;
+}
+
+/// The pieces of a launch: of each part so many, then those of rows that are of any part. All of it is the same in the grid.
+pub(crate) struct Pieces {
+    /// How many there are, `u32`.
+    pub count: V,
+    /// Pieces of a part, `u32`.
+    pub shares: V,
+    /// Pieces of rows of one part, `u32`.
+    pub of_parts: V,
+    /// Pieces of the others, `u32`.
+    pub of_others: V,
+}
+
+/// Rows that a block takes together.
+pub(crate) struct Piece {
+    /// Their part, `u32`; the number of parts where they are of any.
+    pub part: V,
+    /// The first place, `i64`, and the end of the places.
+    pub first: V,
+    /// The end of the places, `i64`.
+    pub end: V,
 }
 
 /// What happens to rows between the source and the sink.
@@ -206,9 +242,19 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// Whether blocks of a GPU should bring it the rows of a source that lie in parts one part after the other.
+    fn takes_parts(&self) -> bool {
+        false
+    }
+
     /// Bytes of a block's memory that all of its threads work on, whatever their number.
     fn block_bytes(&self) -> u64 {
         0
+    }
+
+    /// Rows that a thread should work on in one turn of the row loop, where that is not what the device's threads do.
+    fn thread_rows(&self) -> Option<u64> {
+        None
     }
 
     /// Whether it can be emitted for launches of a shape, in which no thread brings it more than `thread_rows` rows, or what it
@@ -238,6 +284,12 @@ pub(crate) trait Emitter {
     fn is_done(&self, _cx: &mut Context<'_>) -> Option<V> {
         None
     }
+
+    /// Before the rows of a piece of part `part` (`u32`, see [`Piece`]), at control flow that is uniform in the block.
+    fn begin_part(&mut self, _cx: &mut Context<'_>, _part: V) {}
+
+    /// After the rows of a piece, at control flow that is uniform in the block.
+    fn end_part(&mut self, _cx: &mut Context<'_>) {}
 
     /// Before a thread's next rows of the source, at uniform control flow.
     fn begin_round(&mut self, _cx: &mut Context<'_>) {}

@@ -46,11 +46,17 @@ impl Body<'_> {
         let wide = self.variants.row_loop == RowLoop::Wide;
         // Wide rows begin where memory is aligned: what a thread sees of them is no share of the table's rows.
         let last_turns = self.variants.points.last_turns();
-        let thread_rows =
-            if wide { self.pipeline.bound } else { self.pipeline.thread_bound(&cx.shape, last_turns) };
+        // A block takes pieces of parts as they come, of any size.
+        let parts = self.parts(cx, sink);
+        let thread_rows = match wide || parts.is_some() {
+            true => self.pipeline.bound,
+            false => self.pipeline.thread_bound(&cx.shape, last_turns),
+        };
         let job = Job { rows, counting, needed: self.needed, flags, wide, keeps_all, places, thread_rows };
         let mut emitter = sink.begin(cx, &job)?;
-        if !cx.shape.is_serial() {
+        if let Some(parts) = parts {
+            self.pieces(cx, &job, parts, &mut *emitter)?;
+        } else if !cx.shape.is_serial() {
             self.grid_stride(cx, &job, &mut *emitter)?;
         } else {
             self.morsels(cx, &job, sink, &mut *emitter)?;
@@ -134,8 +140,7 @@ impl Body<'_> {
                     "lanes exchange rows, of which a thread has several at once",
                 ));
             }
-            1 => self.guarded_row(cx, row, job, emitter)?,
-            count => self.several_rows(cx, row, (job.rows, threads, count), emitter)?,
+            count => self.rows_of_turn(cx, row, job, (threads, count), emitter)?,
         }
         emitter.end_round(cx)?;
         let next = cx.builder.add(current, stride);
@@ -151,14 +156,14 @@ impl Body<'_> {
     }
 
     /// Leaves the row loop where there are as many rows as are wanted.
-    fn break_if_enough(cx: &mut Context<'_>, emitter: &dyn Emitter) {
+    pub(super) fn break_if_enough(cx: &mut Context<'_>, emitter: &dyn Emitter) {
         if let Some(done) = emitter.is_done(cx) {
             cx.builder.break_if(done);
         }
     }
 
     /// Several rows of a thread, `threads` apart.
-    fn several_rows(
+    pub(super) fn several_rows(
         &self,
         cx: &mut Context<'_>,
         row: V,
@@ -179,7 +184,7 @@ impl Body<'_> {
     }
 
     /// One row of a thread, which may be beyond the end.
-    fn guarded_row(
+    pub(super) fn guarded_row(
         &self,
         cx: &mut Context<'_>,
         row: V,

@@ -64,7 +64,12 @@ pub(super) fn choose(
     if !base.is_serial() && takes_several && asked.thread_rows.is_none() && ThreadRows::ALL.contains(&rows) {
         let before = chosen;
         let with = |rows: ThreadRows| ShapeChoices { thread_rows: Some(rows.0 as u32), ..before };
-        let rule = (rows, "their loads hide each other's latency");
+        let rule = match pipeline.sink.thread_rows().map(ThreadRows) {
+            Some(more) if pipeline.admits(target, &with(more), last_turns).is_ok() => {
+                (more, "a block has more rows for each place that it writes to")
+            }
+            _ => (rows, "their loads hide each other's latency"),
+        };
         chosen = with(site.choose(rule, |rows| pipeline.admits(target, &with(rows), last_turns))?);
     }
     if !base.is_serial() && asked.resident.is_none() {

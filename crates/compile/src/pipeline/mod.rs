@@ -8,6 +8,7 @@ mod kernel;
 mod lanes;
 mod launches;
 mod memory;
+mod parts;
 mod row;
 mod selection;
 mod speculation;

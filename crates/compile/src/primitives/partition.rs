@@ -120,6 +120,11 @@ impl BlockParts {
         BlockParts { parts, counts, firsts, shifts, positions, total, before }
     }
 
+    /// Bytes of a block's memory for so many parts.
+    pub fn bytes(parts: u64) -> u64 {
+        4 * (4 * parts + 1)
+    }
+
     /// Counts a row of a part (`u32`); its rank, `u32`.
     pub fn rank(&self, b: &mut Builder, part: V) -> V {
         let (pointer, one) = (b.offset(self.counts, part), b.u32(1));

@@ -278,7 +278,21 @@ numbers!(
 numbers!(
     /// Into how many parts rows are brought before they are added to groups: `pipeline/cut/groups`.
     GroupParts, "group_parts", Plan, "parts of a table of groups that rows are brought into before, one part after the other",
-    [1 = "1", 16 = "16", 64 = "64", 256 = "256"]
+    [
+        1 = "1", 4 = "4", 16 = "16", 64 = "64", 256 = "256", 512 = "512", 1024 = "1024", 2048 = "2048",
+        4096 = "4096", 8192 = "8192"
+    ]
+);
+
+axis!(
+    /// Where rows in parts are added up: `operator/aggregate/part_groups`.
+    PartMemory, "part_memory", Plan, "whose memory rows that came in parts are added up in",
+    {
+        /// A block's, for the groups of one part at a time.
+        Block = "block",
+        /// The device's table of all groups.
+        Global = "global",
+    }
 );
 
 axis!(
@@ -422,6 +436,7 @@ pub const ALL: &[Axis] = &[
     RowLoop::AXIS,
     GroupOrder::AXIS,
     GroupParts::AXIS,
+    PartMemory::AXIS,
     CountPlaces::AXIS,
     KeyWindows::AXIS,
     Sieves::AXIS,

@@ -110,5 +110,7 @@ fn is_ordered_as_asked(plan: &Node) -> Result<bool> {
     let is_sort = |node: &Node| node.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none());
     let sorts_in_vain =
         plan.exists(|node| Ok(!asks(node) && node.children().into_iter().any(|input| is_sort(input))))?;
-    Ok(!is_sort(plan) && !sorts_in_vain && (plan.output_ordering().is_none() || plan.exists(|node| Ok(asks(node)))?))
+    Ok(!is_sort(plan)
+        && !sorts_in_vain
+        && (plan.output_ordering().is_none() || plan.exists(|node| Ok(asks(node)))?))
 }

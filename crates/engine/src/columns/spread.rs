@@ -5,8 +5,10 @@
 const OF_CHUNK: usize = 32;
 /// Values of a column that are looked at, at most.
 const OF_COLUMN: usize = 1 << 16;
-/// Rows of a column, and values of it, from which on it is of interest.
-const LEAST: u64 = 1 << 18;
+/// Rows of a column from which on it is of interest.
+const LEAST_ROWS: u64 = 1 << 18;
+/// Values of it from which on it is: a block of a GPU has room for fewer groups.
+const LEAST: u64 = 1 << 13;
 /// The share of the range that neighbours in the sample are apart at least, on average, where values are scattered. It would be
 /// a third for values in no order at all.
 const APART: f64 = 1.0 / 16.0;
@@ -25,7 +27,7 @@ pub(super) fn sample<T: Copy>(values: &[T], low: impl Fn(T) -> i64) -> Vec<i64> 
 /// them has many rows.
 /// Rounded to a power of two: data that is read again should not be taken for another because of the sample.
 pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64) -> Option<u64> {
-    if rows < LEAST {
+    if rows < LEAST_ROWS {
         return None;
     }
     let all: Vec<i64> = samples.flatten().copied().collect();
@@ -84,11 +86,12 @@ mod tests {
     fn many_scattered_values_are_counted() {
         assert_eq!(estimate(2_000_000, |row| (mixed(row) % 700_000) as i64 * 7919), Some(1 << 20));
         assert_eq!(estimate(2_000_000, |row| mixed(row) as i64), Some(1 << 21));
+        assert_eq!(estimate(2_000_000, |row| (mixed(row) % 15_000) as i64 * 7919), Some(1 << 14));
     }
 
     #[test]
     fn few_values_and_values_in_order_are_not() {
-        assert_eq!(estimate(2_000_000, |row| (mixed(row) % 10_000) as i64 * 7919), None);
+        assert_eq!(estimate(2_000_000, |row| (mixed(row) % 5_000) as i64 * 7919), None);
         assert_eq!(estimate(2_000_000, |row| (row / 4) as i64), None);
         assert_eq!(estimate(1_000, |row| mixed(row) as i64), None);
         assert_eq!(

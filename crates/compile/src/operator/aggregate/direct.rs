@@ -201,6 +201,12 @@ impl DirectTable {
         cx.end();
     }
 
+    /// Bits of a slot's number behind those that are its part's.
+    fn part_shift(&self, bits: u32) -> u32 {
+        let used = u64::BITS - self.slots.saturating_sub(1).leading_zeros();
+        used.saturating_sub(bits)
+    }
+
     /// The slot of the current row, `i64`, always within the table.
     fn slot(&self, cx: &mut Context<'_>, keys: &[Expr]) -> Result<V, Unsupported> {
         let mut slot: Option<V> = None;
@@ -270,10 +276,23 @@ impl GroupTable for DirectTable {
 
     fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<V, Unsupported> {
         let slot = self.slot(cx, keys)?;
-        let used = u64::BITS - self.slots.saturating_sub(1).leading_zeros();
-        let shift = cx.builder.i64(used.saturating_sub(bits).into());
+        let shift = cx.builder.i64(self.part_shift(bits).into());
         let part = cx.builder.binary(BinaryOp::Shr, slot, shift);
         Ok(cx.builder.convert(part, Scalar::U32))
+    }
+
+    fn part_start(&self, cx: &mut Context<'_>, part: V, bits: u32) -> V {
+        let part = cx.builder.convert(part, Scalar::I64);
+        let shift = cx.builder.i64(self.part_shift(bits).into());
+        cx.builder.binary(BinaryOp::Shl, part, shift)
+    }
+
+    fn part_slots(&self, bits: u32) -> Option<u64> {
+        Some(1 << self.part_shift(bits))
+    }
+
+    fn parts_used(&self, bits: u32) -> u64 {
+        (self.slots.saturating_sub(1) >> self.part_shift(bits)) + 1
     }
 
     fn block_bytes(&self, cells: &Cells) -> u64 {

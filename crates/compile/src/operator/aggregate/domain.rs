@@ -14,6 +14,8 @@ use crate::variant::axes::GroupForm;
 
 /// Most slots of a direct-addressed table.
 const SLOT_LIMIT: u64 = 1 << 20;
+/// The same where rows come in parts: slots that are far from each other cost no more than others.
+const PARTS_SLOT_LIMIT: u64 = 1 << 28;
 
 /// A key of a dense domain.
 #[derive(Debug, Clone)]
@@ -49,8 +51,9 @@ pub(super) struct DenseKeys {
 
 impl DenseKeys {
     /// `limit`: slots that the table may have; `suiting`: those that the rule takes at most.
-    pub(super) fn of(keys: &[ColumnInfo], limit: u64, suiting: u64) -> DenseKeys {
-        DenseKeys { domain: domain(keys, limit), suiting }
+    pub(super) fn of(keys: &[ColumnInfo], limit: u64, suiting: u64, in_parts: bool) -> DenseKeys {
+        let most = if in_parts { PARTS_SLOT_LIMIT } else { SLOT_LIMIT };
+        DenseKeys { domain: domain(keys, most.min(limit)), suiting }
     }
 }
 
@@ -82,9 +85,8 @@ impl Strategy for DenseKeys {
     }
 }
 
-/// The dense domain of the keys and its slots, or what it lacks. `limit`: slots that the table may have.
-fn domain(keys: &[ColumnInfo], limit: u64) -> Result<(Vec<DenseKey>, u64), String> {
-    let most = SLOT_LIMIT.min(limit);
+/// The dense domain of the keys and its slots, or what it lacks. `most`: slots that the table may have.
+fn domain(keys: &[ColumnInfo], most: u64) -> Result<(Vec<DenseKey>, u64), String> {
     let mut stride = 1u64;
     let mut dense = Vec::new();
     for key in keys {

@@ -54,6 +54,23 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
         Err(Unsupported::internal("parts of a single group"))
     }
 
+    /// The first slot (`i64`) of the groups of which `part` (`u32`) are those highest bits; behind the last slot where `part` is
+    /// the number of parts. Slots from there on are those of the part's groups, but for a few.
+    fn part_start(&self, cx: &mut Context<'_>, _part: V, _bits: u32) -> V {
+        cx.impossible("parts of a single group");
+        cx.builder.i64(0)
+    }
+
+    /// How many slots a part's groups have where parts have numbers of so many bits, if that does not depend on the rows.
+    fn part_slots(&self, _bits: u32) -> Option<u64> {
+        None
+    }
+
+    /// How many of the parts may have rows.
+    fn parts_used(&self, bits: u32) -> u64 {
+        1 << bits
+    }
+
     /// Whether rows may be added as wide rows; or why not.
     fn takes_wide_rows(&self) -> Result<(), String> {
         Err("several rows at once are added to one group only".into())

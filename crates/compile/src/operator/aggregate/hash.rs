@@ -11,7 +11,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 use super::groups::See;
 use super::key_count::KeyCount;
 use super::{Input, declare, group_pointer, word_pointer};
-use crate::context::{Context, Lowered, Unsupported};
+use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, low_bits, spread};
 use crate::program::{Fill, Growth};
@@ -338,6 +338,15 @@ impl KeyTable {
         let shift = cx.builder.u64(u64::from(u64::BITS - bits));
         let part = cx.builder.binary(BinaryOp::Shr, word.hash, shift);
         Ok(cx.builder.convert(part, Scalar::U32))
+    }
+
+    /// Where the slots of a part (`u32`) begin that has so many bits: the least slot of a hash of which it is the highest ones.
+    pub(super) fn part_start(&self, cx: &mut Context<'_>, part: V, bits: u32) -> V {
+        let capacity = cx.argument("capacity", Scalar::I64, Argument::StateCapacity(self.slots));
+        let b = &mut *cx.builder;
+        let (part, shift) = (b.convert(part, Scalar::I64), b.i64(bits.into()));
+        let product = b.mul(part, capacity);
+        b.binary(BinaryOp::Shr, product, shift)
     }
 
     fn probe_packed(&self, cx: &mut Context<'_>, count: &KeyCount, word: KeyWord) -> Probe {

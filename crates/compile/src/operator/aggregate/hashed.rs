@@ -112,6 +112,11 @@ impl GroupTable for HashGroups {
         self.table.part(cx, &values, bits)
     }
 
+    /// Where hashes are not spread over the slots in their order, most groups lie elsewhere.
+    fn part_start(&self, cx: &mut Context<'_>, part: V, bits: u32) -> V {
+        self.table.part_start(cx, part, bits)
+    }
+
     fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
         Box::new(HashEmitter { table: &self.table, count: self.table.begin(cx), cells, near: None })
     }

@@ -28,6 +28,7 @@ mod hashed;
 mod key_count;
 mod near;
 mod near_keys;
+mod part_groups;
 pub(crate) mod partition;
 mod reading;
 mod reduce;
@@ -50,6 +51,8 @@ use self::functions::Cells;
 use self::groups::GroupTable;
 use self::hash::Hashing;
 use self::near::NearCopies;
+use self::part_groups::PartGroups;
+use self::partition::TableSize;
 pub(crate) use self::reduce::ReduceSums;
 use self::segments::Segments;
 use self::single::SingleGroup;
@@ -65,7 +68,7 @@ use crate::plan::Aggregate;
 use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
 use crate::variant::Site;
-use crate::variant::axes::{HashFunction, HashMapping, SlotFill, SlotLayout};
+use crate::variant::axes::{GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
 
 pub(crate) use crate::program as declare;
 
@@ -83,6 +86,8 @@ pub struct AggregateOperator {
     sets: Vec<DistinctSet>,
     segments: Option<Segments>,
     near: Option<NearCopies>,
+    /// Rows come in parts, whose groups have a window in a block's memory.
+    window: Option<PartGroups>,
     /// Rows of a worker that wait for each other: `group_keys`, `cells` and `sets` are over its columns.
     batch: Option<Batch>,
 }
@@ -105,8 +110,10 @@ pub(crate) struct Input<'a> {
     pub is_sorted: bool,
     /// Whether a thread takes rows as they come to it: a CPU's worker.
     pub is_serial: bool,
-    /// Rows of groups that are neighbours come together.
-    pub in_parts: bool,
+    /// In how many parts the rows come, where they come in parts.
+    pub parts: Option<GroupParts>,
+    /// About how many groups there are, where that is known of such rows.
+    pub groups: Option<u64>,
     /// What hash tables of the aggregation may have taken, once it is chosen.
     pub fill: OnceCell<Fill>,
     /// How their keys are hashed, once it is chosen.
@@ -169,6 +176,9 @@ impl fmt::Display for AggregateOperator {
         if self.near.is_some() {
             f.write_str(", near copies")?;
         }
+        if self.window.is_some() {
+            f.write_str(", parts in blocks")?;
+        }
         if self.batch.is_some() {
             f.write_str(", batches")?;
         }
@@ -202,17 +212,33 @@ impl AggregateOperator {
         let mut sets = sets.collect::<Result<Vec<_>, _>>()?;
         let groups = groups_known(&key_columns).min(row_bound);
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
+        let window = input
+            .parts
+            .map(|parts| PartGroups::plan(&cells, &*table, (parts, segments.is_some()), input.site, on.0));
+        let window = window.transpose()?.flatten();
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
         // Copies of the first part's groups are of no use to the next.
-        let groups = if input.in_parts { Some(row_bound) } else { columns_only.then_some(groups) };
-        let known = near::Known { rows: row_bound, groups, has_words: table.has_words() };
+        let groups = if input.parts.is_some() { Some(row_bound) } else { columns_only.then_some(groups) };
+        let bytes = window.map(|window| window.bytes(&cells));
+        let known = near::Known { rows: row_bound, groups, has_words: table.has_words(), window: bytes };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
         let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
         let parts = Parts { keys: &mut group_keys, cells: &mut cells, distinct, tables };
         let batch = Batch::plan(parts, input, on)?;
-        Ok(AggregateOperator { keys, group_keys, key_columns, cells, table, sets, segments, near, batch })
+        Ok(AggregateOperator {
+            keys,
+            group_keys,
+            key_columns,
+            cells,
+            table,
+            sets,
+            segments,
+            near,
+            window,
+            batch,
+        })
     }
 
     /// What is known of the result's columns: keys, then aggregates.
@@ -228,6 +254,11 @@ impl AggregateOperator {
     /// Whether the kernel leaves a sum a block, which another kernel reduces.
     pub(crate) fn has_partials(&self) -> bool {
         self.table.partials().is_some()
+    }
+
+    /// How many of the parts that rows are brought into may have some, where parts have numbers of so many bits.
+    pub(crate) fn parts_used(&self, bits: u32) -> u64 {
+        self.table.parts_used(bits)
     }
 
     /// The expressions that a row evaluates.
@@ -247,11 +278,28 @@ fn are_columns(keys: &[Expr]) -> bool {
 
 /// About how many groups of rows there are that are far from each other, where that is known: at least one key has many values, and
 /// of the others it is known how many they have.
-pub(crate) fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
+fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
     let values = |key: &ColumnInfo| key.scattered.or_else(|| Some(domain::values_of(key)?.1));
     let some = keys.iter().any(|key| key.scattered.is_some());
     let all = keys.iter().map(values).reduce(|all, own| Some(all?.saturating_mul(own?)));
     all.flatten().filter(|_| some)
+}
+
+/// What is thought of the table of groups that lie anywhere in it; `None` where they may lie near each other, or be few.
+pub(crate) fn scattered_table(
+    keys: &[ColumnInfo],
+    aggregates: &[Aggregate],
+    columns: &[ColumnInfo],
+    row_bound: u64,
+) -> Option<TableSize> {
+    let groups = scattered_groups(keys)?.min(row_bound);
+    // A cell that counts rows may be added.
+    let words = u64::from(Cells::plan(aggregates, columns, row_bound, true).ok()?.words()) + 1;
+    let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
+    let slots = domain.filter(|slots| *slots <= tables::dense_slots(groups));
+    // A part of a direct-addressed table has a power of two of slots.
+    let slots = slots.map(u64::next_power_of_two).unwrap_or_else(|| groups.saturating_mul(2));
+    Some(TableSize { groups, bytes: slots.saturating_mul(words * 8) })
 }
 
 /// Upper bound of the groups by the keys whose number of values is known.

@@ -36,6 +36,8 @@ const LEAST_ROWS: u64 = 1 << 16;
 /// Groups for each copy, at most, where it is known how many there are: each copy is merged at the end, which costs as much as a
 /// row, and a block of a GPU may see few more rows than it has copies.
 const GROUPS_A_COPY: u64 = 2;
+/// Copies beside a window.
+const BESIDE_WINDOW: NearGroups = NearGroups(256);
 /// Most bytes of a SIMT block's copies: several blocks should fit a multiprocessor of an NVIDIA GPU.
 const BLOCK_BYTES: u64 = 40 << 10;
 /// Rows of the input for each copy of a CPU's worker, at least: each is cleared and merged whatever comes.
@@ -67,6 +69,8 @@ pub(super) struct Known {
     pub groups: Option<u64>,
     /// Groups are found by a word of their keys.
     pub has_words: bool,
+    /// Bytes of a window over a part's groups, where there is one: copies are for rows beyond it.
+    pub window: Option<u64>,
 }
 
 impl NearCopies {
@@ -82,7 +86,10 @@ impl NearCopies {
         let bytes = |copies: u64| copies * u64::from(head + cells.words()) * 8;
         let most = match shape.is_serial() {
             true => u64::from(shape.table_bytes()),
-            false => u64::from(shape.shared_bytes / 2),
+            false => {
+                let left = u64::from(shape.table_bytes()).saturating_sub(known.window.unwrap_or(0));
+                left.min(u64::from(shape.shared_bytes / 2))
+            }
         };
         let lacks = |NearGroups(copies): NearGroups| match () {
             () if copies == 0 => Ok(()),
@@ -130,6 +137,12 @@ impl NearCopies {
         let off = NearGroups(0);
         if known.rows < LEAST_ROWS {
             return (off, "few rows");
+        }
+        if known.window.is_some() {
+            return match fitting.contains(&BESIDE_WINDOW) {
+                true => (BESIDE_WINDOW, "where many rows are beyond their part, they are of few groups"),
+                false => (off, "a block's memory has no room"),
+            };
         }
         let is_serial = shape.is_serial();
         // A worker's memory is what stays in the second-level cache; the columns' rows go through it too.

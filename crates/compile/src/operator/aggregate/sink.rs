@@ -14,6 +14,7 @@ use super::groups::{GroupEmitter, Located};
 use super::hash::KeyWord;
 use super::key_count::KeyCount;
 use super::near::NearTable;
+use super::part_groups::PartWindow;
 use super::segments::Round;
 use super::{AggregateOperator, distinct};
 use crate::context::{Context, Unsupported};
@@ -49,13 +50,19 @@ impl Sink for AddToGroups {
     }
 
     fn takes_flags(&self, is_speculative: &dyn Fn(&Expr) -> bool) -> bool {
-        self.0.sets.is_empty()
-            && self.0.table.takes_flags()
-            && self.0.expressions().into_iter().all(is_speculative)
+        let AggregateOperator { table, window, sets, .. } = &*self.0;
+        // A row has a place in the window of a direct-addressed table whatever its flag is.
+        let takes = table.takes_flags() || window.is_some() && !table.has_words();
+        sets.is_empty() && takes && self.0.expressions().into_iter().all(is_speculative)
+    }
+
+    fn takes_parts(&self) -> bool {
+        self.0.window.is_some()
     }
 
     fn block_bytes(&self) -> u64 {
-        self.0.table.block_bytes(&self.0.cells)
+        let AggregateOperator { cells, table, window, .. } = &*self.0;
+        table.block_bytes(cells) + window.map_or(0, |window| window.bytes(cells))
     }
 
     fn admits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
@@ -87,7 +94,7 @@ impl Sink for AddToGroups {
         cx: &mut Context<'_>,
         job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        let AggregateOperator { cells, table, segments, near, batch, sets, .. } = &*self.0;
+        let AggregateOperator { cells, table, segments, near, window, batch, sets, .. } = &*self.0;
         // Rows that come sorted have their texts stored.
         if segments.is_none() && cells.cells.iter().any(|cell| !cell.op.is_plain()) {
             cx.declare_scratch();
@@ -101,7 +108,8 @@ impl Sink for AddToGroups {
             }
             near => near,
         };
-        let groups = Adder { groups, near, cells };
+        let window = window.map(|window| window.begin(cx, cells, job.thread_rows));
+        let groups = Adder { groups, near, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
         let strides = job.flags && !job.wide && !cx.shape.is_serial();
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
@@ -132,19 +140,32 @@ struct AggregateEmitter<'s> {
     batch: Option<BatchMemory<'s>>,
 }
 
-/// The groups in one kernel, and near copies of some.
+/// The groups in one kernel, and near copies of some, or a window over those of a part.
 struct Adder<'s> {
     groups: Box<dyn GroupEmitter + 's>,
     near: Option<NearTable>,
+    window: Option<PartWindow>,
     cells: &'s Cells,
 }
 
 impl Adder<'_> {
-    /// Adds contributions to the group in `slot`, or to its near copy.
+    /// Adds contributions to the group in `slot`: in the window, else to its near copy, else to the table of all groups.
     fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
-        match (&self.near, slot) {
-            (Some(near), Some(slot)) => near.add(cx, self.cells, slot, values, &self.far()),
-            _ => self.groups.add(cx, slot, values),
+        match (&self.window, slot) {
+            (Some(window), Some(slot)) => {
+                window
+                    .add(cx, self.cells, slot, values, &|cx, slot, values| self.add_beyond(cx, slot, values));
+            }
+            (None, Some(slot)) => self.add_beyond(cx, slot, values),
+            (_, None) => self.groups.add(cx, None, values),
+        }
+    }
+
+    /// The same of a group that is in no window.
+    fn add_beyond(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
+        match &self.near {
+            Some(near) => near.add(cx, self.cells, slot, values, &self.far()),
+            None => self.groups.add(cx, Some(slot), values),
         }
     }
 
@@ -181,6 +202,18 @@ impl Emitter for AggregateEmitter<'_> {
         let groups = self.groups.groups.is_full(cx);
         let sets: Vec<V> = self.counts.iter().map(|count| count.is_full(cx)).collect();
         groups.into_iter().chain(sets).reduce(|a, b| cx.builder.or(a, b))
+    }
+
+    fn begin_part(&mut self, cx: &mut Context<'_>, part: V) {
+        if let Some(window) = &self.groups.window {
+            window.open(cx, &*self.plan.table, part);
+        }
+    }
+
+    fn end_part(&mut self, cx: &mut Context<'_>) {
+        if let Some(window) = &self.groups.window {
+            window.close(cx, &self.plan.cells, &self.groups.far());
+        }
     }
 
     fn begin_round(&mut self, cx: &mut Context<'_>) {

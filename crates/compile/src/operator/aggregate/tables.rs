@@ -17,6 +17,12 @@ use crate::variant::axes::GroupForm;
 /// (docs/experiments.md, "What holds of the paper").
 const COMPUTED_SLOTS: u64 = (1 << 15) + 1;
 
+/// Slots of a direct-addressed table of about so many groups, at most, where these are added up part by part: the more slots are empty,
+/// the more parts it takes.
+pub(super) fn dense_slots(groups: u64) -> u64 {
+    groups.saturating_mul(4)
+}
+
 /// A way to find groups, before it is chosen.
 pub(super) trait Strategy {
     /// Its value of the axis.
@@ -50,9 +56,15 @@ pub(super) fn of_keys(
     // The cell that counts rows is added where it is not there yet.
     let bytes = u64::from(cells.words() + 1) * 8;
     let limit = on.1.direct_bytes.map_or(u64::MAX, |limit| limit / bytes);
-    let suiting = if are_columns || input.is_serial { u64::MAX } else { COMPUTED_SLOTS };
-    let mut ways: Vec<Box<dyn Strategy>> =
-        vec![Box::new(DenseKeys::of(keys, limit, suiting)), Box::new(HashedKeys::of(keys))];
+    let suiting = match input.groups {
+        Some(groups) => dense_slots(groups),
+        None if are_columns || input.is_serial => u64::MAX,
+        None => COMPUTED_SLOTS,
+    };
+    let mut ways: Vec<Box<dyn Strategy>> = vec![
+        Box::new(DenseKeys::of(keys, limit, suiting, input.parts.is_some())),
+        Box::new(HashedKeys::of(keys)),
+    ];
     let lacks: Vec<(GroupForm, Option<String>)> = ways.iter().map(|way| (way.form(), way.lacks())).collect();
     let mut suiting = ways.iter().filter(|way| way.lacks().is_none());
     let rule = suiting.find_map(|way| way.suits(input.row_bound).map(|reason| (way.form(), reason)));

@@ -11,7 +11,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore};
 use crate::operator::aggregate::{
-    AddToGroups, AggregateOperator, Groups, Input, ReduceSums, scattered_groups,
+    AddToGroups, AggregateOperator, Groups, Input, ReduceSums, scattered_table,
 };
 use crate::operator::project::Project;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
@@ -38,8 +38,9 @@ impl Cut<'_> {
             return self.aggregate_rows(rows, &own_keys, &own_aggregates);
         }
         if !keys.is_empty() {
-            let parts = self.group_parts((keys.len(), aggregates.len()), &infos, &rows)?;
+            let (parts, groups) = self.group_parts(keys.len(), &own_aggregates, &infos, &rows)?;
             if parts.0 > 1 {
+                let parts = (parts, groups);
                 return self.in_parts(rows, (&exprs, &infos), parts, (&own_keys, &own_aggregates));
             }
         }
@@ -72,13 +73,14 @@ impl Cut<'_> {
         })
     }
 
-    /// Into how many parts rows are brought before.
+    /// Into how many parts rows are brought before, and about how many groups there are, where they may be far from each other.
     fn group_parts(
         &self,
-        (keys, aggregates): (usize, usize),
+        keys: usize,
+        aggregates: &[Aggregate],
         infos: &[ColumnInfo],
         rows: &OpenRows,
-    ) -> Result<GroupParts, Unsupported> {
+    ) -> Result<(GroupParts, Option<u64>), Unsupported> {
         let is_serial = self.shape.is_serial();
         let size = part_size(rows);
         let lacks = match () {
@@ -87,22 +89,24 @@ impl Cut<'_> {
             }
             () => PartStore::lacks(infos, size, self.shape),
         };
-        let groups = scattered_groups(&infos[..keys.min(infos.len())]);
-        let groups = groups.map(|groups| groups.min(size.row_bound));
+        let keys = &infos[..keys.min(infos.len())];
+        let table = scattered_table(keys, aggregates, infos, size.row_bound);
         let off = GroupParts(1);
-        let rule = match groups {
+        let rule = match &table {
             _ if lacks.is_some() => (off, "rows cannot be stored in parts"),
             _ if self.choices.micro_model != MicroModel::Resolution => {
                 (off, "the micro model adds rows as they come")
             }
             None => (off, "not known to be many groups far from each other"),
-            Some(groups) => partition::rule(groups, aggregates, size.row_bound, self.shape),
+            Some(table) => partition::rule(table, size.row_bound, self.shape),
         };
         let site = format!("aggregate{}", self.next_aggregate);
-        self.chooser.choose(&site, rule, |value: GroupParts| match &lacks {
-            Some(lacks) if value != off => Err(lacks.clone()),
-            _ => Ok(()),
-        })
+        let parts = self.chooser.choose(&site, rule, |value: GroupParts| match &lacks {
+            _ if value == off => Ok(()),
+            Some(lacks) => Err(lacks.clone()),
+            None => PartStore::admits(value, self.shape),
+        })?;
+        Ok((parts, table.map(|table| table.groups)))
     }
 
     /// Rows come into parts, and part after part to their groups.
@@ -110,17 +114,23 @@ impl Cut<'_> {
         &mut self,
         mut rows: OpenRows,
         (exprs, infos): (&[Expr], &[ColumnInfo]),
-        parts: GroupParts,
+        (parts, known): (GroupParts, Option<u64>),
         (keys, aggregates): (&[Expr], &[Aggregate]),
     ) -> Result<OpenRows, Unsupported> {
         let (size, bound) = (part_size(&rows), rows.bound());
         let states = self.states.of(Purpose::Store);
         let store = Arc::new(PartStore::plan(infos, size, parts, self.shape, states)?);
         rows.push(Project(exprs.to_vec()));
-        let stored = Open::new(PartRows(Arc::clone(&store)), bound);
-        let stored = OpenRows { branches: vec![stored], columns: store.infos() };
-        let groups = self.plan_aggregate(&stored, keys, aggregates, true)?;
-        self.close(rows.branches, Arc::new(IntoParts { store, groups: Arc::clone(&groups) }));
+        let source = |used| {
+            let rows = Open::new(PartRows { store: Arc::clone(&store), used }, bound);
+            OpenRows { branches: vec![rows], columns: store.infos() }
+        };
+        let groups = self.plan_aggregate(&source(store.parts()), keys, aggregates, (Some(parts), known))?;
+        let stored = source(u32::try_from(groups.parts_used(store.bits())).map_err(Unsupported::internal)?);
+        self.close(
+            rows.branches,
+            Arc::new(IntoParts { store: Arc::clone(&store), groups: Arc::clone(&groups) }),
+        );
         Ok(self.add_to_groups(stored, groups))
     }
 
@@ -151,7 +161,7 @@ impl Cut<'_> {
         keys: &[Expr],
         aggregates: &[Aggregate],
     ) -> Result<OpenRows, Unsupported> {
-        let operator = self.plan_aggregate(&rows, keys, aggregates, false)?;
+        let operator = self.plan_aggregate(&rows, keys, aggregates, (None, None))?;
         Ok(self.add_to_groups(rows, operator))
     }
 
@@ -160,7 +170,7 @@ impl Cut<'_> {
         rows: &OpenRows,
         keys: &[Expr],
         aggregates: &[Aggregate],
-        in_parts: bool,
+        (parts, groups): (Option<GroupParts>, Option<u64>),
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let site = format!("aggregate{}", self.next_aggregate);
         self.next_aggregate += 1;
@@ -173,7 +183,8 @@ impl Cut<'_> {
             is_single: rows.branches.iter().all(Open::is_single),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
             is_serial: self.shape.is_serial(),
-            in_parts,
+            parts,
+            groups,
             fill: OnceCell::new(),
             hashing: OnceCell::new(),
             slot_layout: OnceCell::new(),

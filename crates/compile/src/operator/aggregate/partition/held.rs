@@ -128,12 +128,21 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Declares it for `rows` rows like this one; `None` where it would take too much memory.
-    pub(super) fn declare(cx: &mut Context<'_>, row: &HeldRow, rows: u32) -> Option<Stage> {
+    pub(super) fn declare(
+        cx: &mut Context<'_>,
+        row: &HeldRow,
+        (rows, store): (u32, &PartStore),
+    ) -> Option<Stage> {
         let mut bytes = 4;
         for (_, value) in row {
             value.map(|_, scalar| bytes += scalar.bytes());
         }
-        if u64::from(bytes) * u64::from(rows) > u64::from(STAGE_BYTES.min(cx.shape.table_bytes() / 2)) {
+        let most = cx.shape.table_bytes();
+        let most = match store.has_many() {
+            true => u64::from(most).saturating_sub(BlockParts::bytes(store.parts.into())),
+            false => STAGE_BYTES.min(most / 2).into(),
+        };
+        if u64::from(bytes) * u64::from(rows) > most {
             return None;
         }
         let mut number = 0;

@@ -17,12 +17,16 @@ mod write;
 
 pub(crate) use self::read::PartRows;
 pub(crate) use self::write::IntoParts;
+use super::part_groups::WINDOW_BYTES;
 use crate::context::{Argument, Context, Unsupported};
 use crate::layout::ColumnInfo;
-use crate::primitives::partition::{CURSOR_STRIDE, Layout, MOST_PLACES, PLACES_OF, PLACES_OF_OVERFLOW};
+use crate::primitives::partition::{
+    BlockParts, CURSOR_STRIDE, Layout, MOST_PLACES, PLACES_OF, PLACES_OF_OVERFLOW,
+};
 use crate::program::{Growth, States};
 use crate::shape::LaunchShape;
 use crate::table::stored::StoredColumn;
+use crate::variant::Variant;
 use crate::variant::axes::GroupParts;
 
 use kelpie_kir::builder::V;
@@ -56,11 +60,16 @@ pub struct PartStore {
     has_chunks: bool,
 }
 
-/// Bytes of a table of groups from which on parts pay on a GPU, and from which on more of them do (`docs/performance.md`).
-const LEAST_BYTES: u64 = 256 << 20;
-const MANY_BYTES: u64 = 1 << 30;
+/// Rows from which on parts pay on a GPU (`docs/performance.md`).
+const LEAST_ROWS: u64 = 4 << 20;
 /// Rows of a group, on average, from which on parts pay.
 const ROWS_A_GROUP: u64 = 2;
+/// Parts where a block's memory has no room for any part's groups, but a GPU's second-level cache does.
+const CACHED_PARTS: GroupParts = GroupParts(64);
+/// Parts from which on a block finds places for as many rows at a time as it can: of few rows each part has one or none.
+const MANY_PARTS: u32 = 256;
+/// Rows of a thread in one turn where there are so many parts.
+const MANY_ROWS: u64 = 8;
 
 /// How many rows come into parts.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +103,15 @@ impl PartStore {
             .iter()
             .find_map(|info| StoredColumn::plan(info, 0, &mut states).err())
             .map(|lacks| lacks.to_string())
+    }
+
+    /// Whether a block has room to find places in so many parts.
+    pub(crate) fn admits(parts: GroupParts, shape: &LaunchShape) -> Result<(), String> {
+        let (bytes, most) = (BlockParts::bytes(parts.0), u64::from(shape.table_bytes()));
+        match shape.is_serial() || bytes <= most / 3 * 2 {
+            true => Ok(()),
+            false => Err(format!("the places of {} parts take {bytes} bytes of a block's {most}", parts.0)),
+        }
     }
 
     /// Declares the states.
@@ -135,8 +153,18 @@ impl PartStore {
         self.columns.get(index).ok_or_else(|| Unsupported::internal("a column that is not stored"))
     }
 
+    /// How many parts there are.
+    pub(crate) fn parts(&self) -> u32 {
+        self.parts
+    }
+
+    /// Whether a block has few rows of each part at a time.
+    fn has_many(&self) -> bool {
+        self.parts >= MANY_PARTS
+    }
+
     /// Bits of a part's number.
-    fn bits(&self) -> u32 {
+    pub(crate) fn bits(&self) -> u32 {
         self.parts.ilog2()
     }
 
@@ -160,28 +188,33 @@ impl PartStore {
     }
 }
 
-/// Into how many parts rows are to be brought where they have about so many groups; and why.
-pub(crate) fn rule(
-    groups: u64,
-    aggregates: usize,
-    rows: u64,
-    shape: &LaunchShape,
-) -> (GroupParts, &'static str) {
-    // A slot has a word for its key, and half of the slots are free, at least.
-    let bytes = groups.saturating_mul(16 * (2 + aggregates as u64));
-    match () {
-        () if shape.is_serial() => (GroupParts(1), "a CPU gains too little"),
-        () if bytes < LEAST_BYTES => (GroupParts(1), "the groups nearly fit a cache"),
-        () if rows < groups.saturating_mul(ROWS_A_GROUP) => (GroupParts(1), "few rows a group"),
-        () if bytes < MANY_BYTES => (GroupParts(16), "a part's groups fit a cache"),
-        () => (GroupParts(64), "a part's groups fit a cache"),
+/// What is thought of a table of groups that lie anywhere in it.
+pub(crate) struct TableSize {
+    /// Groups, about.
+    pub groups: u64,
+    /// Bytes of all slots, about.
+    pub bytes: u64,
+}
+
+/// Into how many parts rows are to be brought before they come to their groups; and why.
+pub(crate) fn rule(table: &TableSize, rows: u64, shape: &LaunchShape) -> (GroupParts, &'static str) {
+    let off = GroupParts(1);
+    let fits = |parts: &&GroupParts| {
+        table.bytes / parts.0 <= WINDOW_BYTES && PartStore::admits(**parts, shape).is_ok()
+    };
+    match GroupParts::ALL.iter().filter(|parts| parts.0 > 1).find(fits) {
+        _ if shape.is_serial() => (off, "a CPU gains too little"),
+        _ if table.bytes <= shape.table_bytes().into() => (off, "a block's memory has room for all groups"),
+        _ if rows < LEAST_ROWS => (off, "few rows"),
+        _ if rows < table.groups.saturating_mul(ROWS_A_GROUP) => (off, "few rows a group"),
+        Some(parts) => (*parts, "a part's groups fit a block's memory"),
+        None => (CACHED_PARTS, "a part's groups fit a cache"),
     }
 }
 
 impl GroupParts {
     /// The greatest number of parts.
     fn most() -> u64 {
-        use crate::variant::Variant;
         GroupParts::ALL.iter().map(|parts| parts.0).max().unwrap_or(1)
     }
 }

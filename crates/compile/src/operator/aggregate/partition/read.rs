@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar};
+use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
 use super::{CHUNK, CHUNK_SHIFT, PartStore};
 use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
-use crate::operator::roles::Source;
+use crate::operator::roles::{Parts, Piece, Pieces, Source};
 use crate::primitives::partition::cursor;
 use crate::program::RowCount;
 use crate::table::joined::Joined;
@@ -18,27 +18,31 @@ use crate::table::stored::StoredColumn;
 
 /// The rows, with places in between that have none.
 #[derive(Debug)]
-pub(crate) struct PartRows(pub Arc<PartStore>);
+pub(crate) struct PartRows {
+    pub store: Arc<PartStore>,
+    /// Parts that may have rows.
+    pub used: u32,
+}
 
 impl fmt::Display for PartRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rows in {} parts", self.0.parts)
+        write!(f, "rows in {} parts", self.store.parts)
     }
 }
 
 impl Source for PartRows {
     fn rows(&self) -> RowCount {
-        RowCount::Counted(self.0.end)
+        RowCount::Counted(self.store.end)
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {
-        self.0.infos()
+        self.store.infos()
     }
 
     /// A CPU's chunk notes how many rows it has. Otherwise the rows of a part are those before its cursor.
     fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
         if cx.shape.is_serial() {
-            let fills = self.0.fills(cx);
+            let fills = self.store.fills(cx);
             let b = &mut *cx.builder;
             let (shift, mask) = (b.i64(CHUNK_SHIFT.into()), b.i64(i64::from(CHUNK) - 1));
             let chunk = b.binary(BinaryOp::Shr, row, shift);
@@ -47,13 +51,13 @@ impl Source for PartRows {
             let within = b.convert(within, Scalar::U8);
             return Some(b.lt(within, fill));
         }
-        let (layout, cursors) = (self.0.layout(cx), self.0.cursors(cx));
+        let (layout, cursors) = (self.store.layout(cx), self.store.cursors(cx));
         let b = &mut *cx.builder;
         let place = b.convert(row, Scalar::U32);
         let one = b.u32(1);
         let divisor = b.binary(BinaryOp::Max, layout.part_places, one);
         let part = b.div(place, divisor);
-        let last = b.u32(self.0.parts);
+        let last = b.u32(self.store.parts);
         let is_overflow = b.ge(place, layout.overflow);
         let part = b.select(is_overflow, last, part);
         let start = b.mul(part, layout.part_places);
@@ -64,13 +68,72 @@ impl Source for PartRows {
     }
 
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
-        let columns = self.0.columns.iter();
+        let columns = self.store.columns.iter();
         cx.push_joined(columns.map(|column| Joined::stored(column, row, None)).collect());
         Ok(())
     }
 
+    fn parts(&self) -> Option<&dyn Parts> {
+        Some(self)
+    }
+
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
-        let columns = columns.iter().filter_map(|column| self.0.columns.get(*column));
+        let columns = columns.iter().filter_map(|column| self.store.columns.get(*column));
         states.extend(columns.flat_map(StoredColumn::states));
+    }
+}
+
+impl Parts for PartRows {
+    /// Each block has as many pieces as another, where parts have as many rows: there are no more of them than blocks, or one a part.
+    fn pieces(&self, cx: &mut Context<'_>) -> Pieces {
+        let rows = self.taken(cx, None);
+        let b = &mut *cx.builder;
+        let (blocks, used, one) = (b.builtin(Builtin::GridDim), b.u32(self.used.max(1)), b.u32(1));
+        let shares = b.div(blocks, used);
+        let shares = b.binary(BinaryOp::Max, shares, one);
+        let of_parts = b.mul(shares, used);
+        let of_others = b.binary(BinaryOp::Min, blocks, rows);
+        let count = b.add(of_parts, of_others);
+        Pieces { count, shares, of_parts, of_others }
+    }
+
+    fn piece(&self, cx: &mut Context<'_>, pieces: &Pieces, number: V) -> Piece {
+        let layout = self.store.layout(cx);
+        let b = &mut *cx.builder;
+        let is_other = b.ge(number, pieces.of_parts);
+        let part = b.div(number, pieces.shares);
+        let (any, share) = (b.u32(self.store.parts), b.rem(number, pieces.shares));
+        let part = b.select(is_other, any, part);
+        let other = b.sub(number, pieces.of_parts);
+        let share = b.select(is_other, other, share);
+        let shares = b.select(is_other, pieces.of_others, pieces.shares);
+        let start = b.mul(part, layout.part_places);
+        let rows = self.taken(cx, Some(part));
+        let b = &mut *cx.builder;
+        let mut wide = |value| b.convert(value, Scalar::I64);
+        let (start, rows, share, shares) = (wide(start), wide(rows), wide(share), wide(shares));
+        let one = b.i64(1);
+        let (shares, next) = (b.binary(BinaryOp::Max, shares, one), b.add(share, one));
+        let mut place = |share| {
+            let before = b.mul(rows, share);
+            let before = b.div(before, shares);
+            b.add(start, before)
+        };
+        Piece { part, first: place(share), end: place(next) }
+    }
+}
+
+impl PartRows {
+    /// Places with a row, `u32`: of a part (`u32`), or of the overflow where it is the number of parts or `None`.
+    fn taken(&self, cx: &mut Context<'_>, part: Option<V>) -> V {
+        let (layout, cursors) = (self.store.layout(cx), self.store.cursors(cx));
+        let b = &mut *cx.builder;
+        let last = b.u32(self.store.parts);
+        let part = part.unwrap_or(last);
+        let pointer = cursor(b, cursors, part);
+        let taken = b.load_read_only(pointer);
+        let is_overflow = b.ge(part, last);
+        let most = b.select(is_overflow, layout.overflow_places, layout.part_places);
+        b.binary(BinaryOp::Min, taken, most)
     }
 }

@@ -11,9 +11,10 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
 
 use super::super::AggregateOperator;
+use super::super::part_groups::WINDOW_BYTES;
 use super::super::threads::{clear, for_each};
 use super::held::{HeldRow, HeldValue, Stage};
-use super::{CHUNK, CHUNK_SHIFT, PartStore};
+use super::{CHUNK, CHUNK_SHIFT, MANY_ROWS, PartStore};
 use crate::context::{Argument, Context, Status, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::operator::Flow;
@@ -47,6 +48,15 @@ impl Sink for IntoParts {
     fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
         let keys = self.groups.keys.iter().flat_map(columns_read);
         self.store.used(states).map(|(index, _)| index).chain(keys).collect()
+    }
+
+    /// Of many parts a block has few rows at a time, so it takes as many as it can.
+    fn thread_rows(&self) -> Option<u64> {
+        self.store.has_many().then_some(MANY_ROWS)
+    }
+
+    fn block_bytes(&self) -> u64 {
+        if self.store.has_many() { WINDOW_BYTES } else { 0 }
     }
 
     /// Rows are held in registers: texts that are no codes may have to be written first.
@@ -301,7 +311,7 @@ impl<'s> BlockEmitter<'s> {
     fn write(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         let store = &self.plan.store;
         let rows = cx.shape.block_threads * self.places.len() as u32;
-        let stage = self.held.first().and_then(|row| Stage::declare(cx, row, rows));
+        let stage = self.held.first().and_then(|row| Stage::declare(cx, row, (rows, store)));
         self.each(cx, |cx, part, rank, row| {
             let rank = cx.builder.read(rank);
             let (place, exists) = self.block.place(cx.builder, &self.layout, (part, rank));

@@ -115,6 +115,9 @@ impl Segments {
             _ if choices.micro_model != MicroModel::Resolution => {
                 (SegmentSum::Off, "the micro model has an atomic a row")
             }
+            _ if input.parts.is_some() && input.groups.is_some() => {
+                (SegmentSum::Off, "groups of a part are many and far from each other")
+            }
             _ if warp.is_err() => (SegmentSum::Off, "threads cannot add up"),
             _ if groups > GROUPS_PER_THREAD * u64::from(threads) => {
                 (SegmentSum::Off, "neighbours among so many groups share none")

@@ -1,0 +1,140 @@
+//! The groups of one part in a block's memory.
+//!
+//! Rows that were brought into parts ([`partition`](super::partition)) come to a block part after part. The groups of a part lie side
+//! by side in the table of all groups, so a block has a window over that table in its own memory: rows are added up there, without an
+//! atomic on the device's memory, and what the window holds after a part's rows is added to the table of all, one group after the
+//! other. (Karnagel et al., section 5.1, place whole tables so; parts make tables of any size fit.)
+//!
+//! A row whose group lies outside of the window, since it found no place in its part, is added to the table of all as it comes. So
+//! no answer depends on how rows were brought into parts, nor on how many groups the window was thought to need.
+
+use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{BinaryOp, Scalar};
+
+use super::block_table::BlockTable;
+use super::cells::is_used;
+use super::functions::Cells;
+use super::groups::GroupTable;
+use super::near::AddFar;
+use super::threads::for_each;
+use crate::context::{Context, Unsupported};
+use crate::shape::LaunchShape;
+use crate::variant::Site;
+use crate::variant::axes::{GroupParts, PartMemory};
+
+/// Bytes of a window, at most, where there may be fewer: two blocks should fit a multiprocessor of an NVIDIA GPU.
+pub(super) const WINDOW_BYTES: u64 = 100 << 10;
+
+/// A window over the table of all groups, planned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PartGroups {
+    slots: u32,
+    /// Bits of a part's number.
+    bits: u32,
+}
+
+impl PartGroups {
+    /// Whether rows in so many parts are added up in blocks' memory.
+    pub fn plan(
+        cells: &Cells,
+        table: &dyn GroupTable,
+        (parts, has_segments): (GroupParts, bool),
+        site: Site<'_>,
+        shape: &LaunchShape,
+    ) -> Result<Option<PartGroups>, Unsupported> {
+        let bits = parts.0.ilog2();
+        let bytes_of = |slots: u64| slots.saturating_mul(u64::from(cells.words()) * 8);
+        let most = u64::from(shape.table_bytes());
+        // How many slots a hash table will have is known when it runs: a window has as many as there is room for.
+        let slots = table.part_slots(bits).unwrap_or(WINDOW_BYTES.min(most) / bytes_of(1).max(1)).max(1);
+        let lacks = match () {
+            () if shape.is_serial() => Some("a CPU's worker finds its parts in its cache".to_string()),
+            () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => {
+                Some("texts are compared in the table of all groups".into())
+            }
+            () if has_segments => Some("neighbours add up rows in a block's memory before".into()),
+            () if table.is_local() => Some("the table of all groups has a copy in each block".into()),
+            () if bytes_of(slots) > most => {
+                Some(format!("a part's groups take {} bytes, where a block has {most}", bytes_of(slots)))
+            }
+            () => None,
+        };
+        let rule = match &lacks {
+            None => (PartMemory::Block, "a part's groups fit a block's memory"),
+            Some(lacks) => (PartMemory::Global, lacks.as_str()),
+        };
+        let chosen = site.choose(rule, |value| match (value, &lacks) {
+            (PartMemory::Block, Some(lacks)) => Err(lacks.clone()),
+            _ => Ok(()),
+        })?;
+        let slots = u32::try_from(slots).unwrap_or(u32::MAX);
+        Ok((chosen == PartMemory::Block).then_some(PartGroups { slots, bits }))
+    }
+
+    /// Bytes of a block's memory.
+    pub fn bytes(&self, cells: &Cells) -> u64 {
+        u64::from(self.slots) * u64::from(cells.words()) * 8
+    }
+
+    /// Clears the window. `rows`: those of a launch, at most.
+    pub fn begin(&self, cx: &mut Context<'_>, cells: &Cells, rows: u64) -> PartWindow {
+        let table = BlockTable::begin(cx, cells, (self.slots.into(), 1), rows);
+        let nowhere = cx.builder.i64(i64::MAX);
+        let first = cx.builder.var_of("window", nowhere);
+        PartWindow { plan: *self, table, first }
+    }
+}
+
+/// The window in one kernel.
+#[derive(Debug)]
+pub(super) struct PartWindow {
+    plan: PartGroups,
+    table: BlockTable,
+    /// The first slot of the table of all groups that it is over, `i64`.
+    first: Var,
+}
+
+impl PartWindow {
+    /// Puts it over the groups of a part (`u32`).
+    pub fn open(&self, cx: &mut Context<'_>, table: &dyn GroupTable, part: V) {
+        let first = table.part_start(cx, part, self.plan.bits);
+        cx.builder.assign(self.first, first);
+        // What cleared it must be done.
+        cx.builder.barrier();
+    }
+
+    /// Adds contributions to the group in `slot` (`i64`) of the table of all: by `far` where it is outside of the window.
+    pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>], far: &AddFar<'_>) {
+        let b = &mut *cx.builder;
+        let first = b.read(self.first);
+        let place = b.sub(slot, first);
+        let (unsigned, slots) = (b.bitcast(place, Scalar::U64), b.u64(self.plan.slots.into()));
+        let inside = b.lt(unsigned, slots);
+        cx.begin_if(inside);
+        self.table.add(cx, cells, place, values);
+        cx.begin_else();
+        far(cx, slot, values);
+        cx.end();
+    }
+
+    /// Adds what it holds to the table of all groups, one thread a group, and clears it.
+    pub fn close(&self, cx: &mut Context<'_>, cells: &Cells, far: &AddFar<'_>) {
+        cx.builder.barrier();
+        for_each(cx, self.plan.slots, |cx, place| {
+            let totals = (0..cells.cells.len()).map(|index| self.table.total(cx, cells, place, index));
+            let Some(totals) = totals.collect::<Option<Vec<_>>>() else {
+                return cx.impossible("a window without a cell");
+            };
+            let used: Vec<V> = totals.iter().filter_map(|parts| is_used(cx, parts)).collect();
+            let Some(used) = used.into_iter().reduce(|a, b| cx.builder.binary(BinaryOp::Or, a, b)) else {
+                return cx.impossible("groups without cells");
+            };
+            cx.begin_if(used);
+            let first = cx.builder.read(self.first);
+            let slot = cx.builder.add(first, place);
+            far(cx, slot, &totals);
+            self.table.clear_group(cx, cells, place);
+            cx.end();
+        });
+    }
+}

@@ -1,0 +1,100 @@
+//! The row loop over rows that lie in parts: a block takes all rows of a piece before it goes on to the next, so that its memory
+//! has room for all that the sink keeps of one part.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Builtin, Scalar};
+
+use super::body::Body;
+use crate::context::{Argument, Context, Unsupported};
+use crate::operator::roles::{Emitter, Job, Parts, Piece, Sink};
+
+impl Body<'_> {
+    /// The parts of the source, where blocks take them one after the other for `sink`.
+    pub(super) fn parts(&self, cx: &Context<'_>, sink: &dyn Sink) -> Option<&dyn Parts> {
+        let in_turn = !cx.shape.is_serial() && self.variants.points.is_empty() && sink.takes_parts();
+        self.pipeline.source.parts().filter(|_| in_turn)
+    }
+
+    /// `for piece in (block ..).step_by(grid)`: uniform in the block.
+    pub(super) fn pieces(
+        &self,
+        cx: &mut Context<'_>,
+        job: &Job<'_>,
+        parts: &dyn Parts,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        let pieces = parts.pieces(cx);
+        let b = &mut *cx.builder;
+        let (block, blocks) = (b.builtin(Builtin::BlockId), b.builtin(Builtin::GridDim));
+        let number = b.var_of("piece", block);
+        cx.begin_loop();
+        let b = &mut *cx.builder;
+        let current = b.read(number);
+        let done = b.ge(current, pieces.count);
+        b.break_if(done);
+        let next = b.add(current, blocks);
+        b.assign(number, next);
+        let piece = parts.piece(cx, &pieces, current);
+        // A launch may be told to work on fewer rows than are stored.
+        let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
+        let b = &mut *cx.builder;
+        let first = b.binary(BinaryOp::Max, piece.first, first);
+        let end = b.binary(BinaryOp::Min, piece.end, job.rows);
+        let any = b.lt(first, end);
+        cx.begin_if(any);
+        emitter.begin_part(cx, piece.part);
+        self.piece(cx, job, &Piece { first, end, ..piece }, emitter)?;
+        emitter.end_part(cx);
+        cx.end();
+        cx.end();
+        Ok(())
+    }
+
+    /// `for base in (first .. end).step_by(threads)`.
+    fn piece(
+        &self,
+        cx: &mut Context<'_>,
+        job: &Job<'_>,
+        piece: &Piece,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        let count = emitter.rows_at_once();
+        let b = &mut *cx.builder;
+        let mut wide = |builtin| {
+            let value = b.builtin(builtin);
+            b.convert(value, Scalar::I64)
+        };
+        let (thread, threads) = (wide(Builtin::ThreadId), wide(Builtin::BlockDim));
+        let at_once = b.i64(count);
+        let stride = b.mul(threads, at_once);
+        let base = b.var_of("base", piece.first);
+        cx.begin_loop();
+        let current = cx.builder.read(base);
+        let done = cx.builder.ge(current, piece.end);
+        cx.builder.break_if(done);
+        Self::break_if_enough(cx, emitter);
+        let row = cx.builder.add(current, thread);
+        emitter.begin_round(cx);
+        self.rows_of_turn(cx, row, &Job { rows: piece.end, ..*job }, (threads, count), emitter)?;
+        emitter.end_round(cx)?;
+        let next = cx.builder.add(current, stride);
+        cx.builder.assign(base, next);
+        cx.end();
+        Ok(())
+    }
+
+    /// The rows of a thread in one turn of the row loop, `threads` (`i64`) apart.
+    pub(super) fn rows_of_turn(
+        &self,
+        cx: &mut Context<'_>,
+        row: V,
+        job: &Job<'_>,
+        (threads, count): (V, i64),
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        match count {
+            1 => self.guarded_row(cx, row, job, emitter),
+            count => self.several_rows(cx, row, (job.rows, threads, count), emitter),
+        }
+    }
+}
