@@ -137,11 +137,11 @@ fn parts_where_groups_are_many_and_scattered() {
         (parts(&program).0, memory(&program))
     };
     // Hashed: half of the slots are free.
-    for (groups, parts) in [(1 << 14, "16"), (1 << 18, "256"), (1 << 22, "4096")] {
+    for (groups, parts) in [(1 << 14, "64"), (1 << 18, "256"), (1 << 22, "4096")] {
         assert_eq!(chosen(&gpu, 1 << 40, Some(groups)), (parts, "block"), "{groups}");
     }
     // Direct-addressed.
-    for (groups, parts) in [(1 << 14, "16"), (1 << 20, "512"), (10_000_000, "8192")] {
+    for (groups, parts) in [(1 << 14, "64"), (1 << 20, "512"), (10_000_000, "8192")] {
         assert_eq!(chosen(&gpu, i128::from(groups), Some(groups)), (parts, "block"), "{groups}");
     }
     // No number of parts would do.

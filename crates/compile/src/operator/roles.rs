@@ -64,7 +64,7 @@ pub(crate) trait Source: fmt::Debug + fmt::Display + Send + Sync {
     /// Adds the states that hold its `columns`, and those that decide which rows are live, to `states`.
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>);
 
-    /// Its rows part after part, where they lie in parts.
+    /// Its rows in pieces of parts, where blocks of a GPU take these one after the other.
     fn parts(&self) -> Option<&dyn Parts> {
         None
     }
@@ -240,11 +240,6 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
     /// The rows that it works on, where these are not those of the source.
     fn own_rows(&self) -> Option<RowCount> {
         None
-    }
-
-    /// Whether blocks of a GPU should bring it the rows of a source that lie in parts one part after the other.
-    fn takes_parts(&self) -> bool {
-        false
     }
 
     /// Bytes of a block's memory that all of its threads work on, whatever their number.

@@ -47,7 +47,7 @@ impl Body<'_> {
         // Wide rows begin where memory is aligned: what a thread sees of them is no share of the table's rows.
         let last_turns = self.variants.points.last_turns();
         // A block takes pieces of parts as they come, of any size.
-        let parts = self.parts(cx, sink);
+        let parts = self.pipeline.source.parts();
         let thread_rows = match wide || parts.is_some() {
             true => self.pipeline.bound,
             false => self.pipeline.thread_bound(&cx.shape, last_turns),

@@ -6,15 +6,9 @@ use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
 use super::body::Body;
 use crate::context::{Argument, Context, Unsupported};
-use crate::operator::roles::{Emitter, Job, Parts, Piece, Sink};
+use crate::operator::roles::{Emitter, Job, Parts, Piece};
 
 impl Body<'_> {
-    /// The parts of the source, where blocks take them one after the other for `sink`.
-    pub(super) fn parts(&self, cx: &Context<'_>, sink: &dyn Sink) -> Option<&dyn Parts> {
-        let in_turn = !cx.shape.is_serial() && self.variants.points.is_empty() && sink.takes_parts();
-        self.pipeline.source.parts().filter(|_| in_turn)
-    }
-
     /// `for piece in (block ..).step_by(grid)`: uniform in the block.
     pub(super) fn pieces(
         &self,
@@ -23,6 +17,9 @@ impl Body<'_> {
         parts: &dyn Parts,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
+        if !self.variants.points.is_empty() {
+            return Err(Unsupported::internal("lanes exchange rows that come in parts"));
+        }
         let pieces = parts.pieces(cx);
         let b = &mut *cx.builder;
         let (block, blocks) = (b.builtin(Builtin::BlockId), b.builtin(Builtin::GridDim));

@@ -256,9 +256,10 @@ impl AggregateOperator {
         self.table.partials().is_some()
     }
 
-    /// How many of the parts that rows are brought into may have some, where parts have numbers of so many bits.
-    pub(crate) fn parts_used(&self, bits: u32) -> u64 {
-        self.table.parts_used(bits)
+    /// How many of the parts that rows are brought into may have some, where blocks take these one after the other.
+    pub(crate) fn parts_in_blocks(&self) -> Result<Option<u32>, Unsupported> {
+        let parts = self.window.map(|window| u32::try_from(self.table.parts_used(window.bits())));
+        parts.transpose().map_err(Unsupported::internal)
     }
 
     /// The expressions that a row evaluates.
@@ -293,13 +294,18 @@ pub(crate) fn scattered_table(
     row_bound: u64,
 ) -> Option<TableSize> {
     let groups = scattered_groups(keys)?.min(row_bound);
-    // A cell that counts rows may be added.
-    let words = u64::from(Cells::plan(aggregates, columns, row_bound, true).ok()?.words()) + 1;
+    let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
-    let slots = domain.filter(|slots| *slots <= tables::dense_slots(groups));
+    let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups)) else {
+        // Half of the slots are free, and each has an entry.
+        let words = u64::from(cells.words()) + 1;
+        return Some(TableSize { groups, bytes: groups.saturating_mul(2 * 8 * words), dense: None });
+    };
+    cells.row_count();
+    let slot = u64::from(cells.words()) * 8;
     // A part of a direct-addressed table has a power of two of slots.
-    let slots = slots.map(u64::next_power_of_two).unwrap_or_else(|| groups.saturating_mul(2));
-    Some(TableSize { groups, bytes: slots.saturating_mul(words * 8) })
+    let bytes = slots.next_power_of_two().saturating_mul(slot);
+    Some(TableSize { groups, bytes, dense: Some(slots.saturating_mul(slot)) })
 }
 
 /// Upper bound of the groups by the keys whose number of values is known.

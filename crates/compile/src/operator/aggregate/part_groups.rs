@@ -71,6 +71,11 @@ impl PartGroups {
         Ok((chosen == PartMemory::Block).then_some(PartGroups { slots, bits }))
     }
 
+    /// Bits of a part's number.
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
     /// Bytes of a block's memory.
     pub fn bytes(&self, cells: &Cells) -> u64 {
         u64::from(self.slots) * u64::from(cells.words()) * 8

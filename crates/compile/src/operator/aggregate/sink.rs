@@ -56,10 +56,6 @@ impl Sink for AddToGroups {
         sets.is_empty() && takes && self.0.expressions().into_iter().all(is_speculative)
     }
 
-    fn takes_parts(&self) -> bool {
-        self.0.window.is_some()
-    }
-
     fn block_bytes(&self) -> u64 {
         let AggregateOperator { cells, table, window, .. } = &*self.0;
         table.block_bytes(cells) + window.map_or(0, |window| window.bytes(cells))

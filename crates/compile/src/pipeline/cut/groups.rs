@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
 use crate::context::Unsupported;
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore};
@@ -121,16 +121,14 @@ impl Cut<'_> {
         let states = self.states.of(Purpose::Store);
         let store = Arc::new(PartStore::plan(infos, size, parts, self.shape, states)?);
         rows.push(Project(exprs.to_vec()));
-        let source = |used| {
-            let rows = Open::new(PartRows { store: Arc::clone(&store), used }, bound);
+        let source = |in_blocks| {
+            let rows = Open::new(PartRows { store: Arc::clone(&store), in_blocks }, bound);
             OpenRows { branches: vec![rows], columns: store.infos() }
         };
-        let groups = self.plan_aggregate(&source(store.parts()), keys, aggregates, (Some(parts), known))?;
-        let stored = source(u32::try_from(groups.parts_used(store.bits())).map_err(Unsupported::internal)?);
-        self.close(
-            rows.branches,
-            Arc::new(IntoParts { store: Arc::clone(&store), groups: Arc::clone(&groups) }),
-        );
+        let groups = self.plan_aggregate(&source(None), keys, aggregates, (Some(parts), known))?;
+        let stored = source(groups.parts_in_blocks()?);
+        let sink = IntoParts { store: Arc::clone(&store), groups: Arc::clone(&groups) };
+        self.close(rows.branches, Arc::new(sink));
         Ok(self.add_to_groups(stored, groups))
     }
 
@@ -228,9 +226,25 @@ fn over_columns(keys: &[Expr], aggregates: &[Aggregate]) -> (Vec<Expr>, Vec<Expr
     let own_keys = keys.iter().enumerate();
     let own_keys = own_keys.map(|(index, key)| Expr::column(index, key.data_type.clone(), key.nullable));
     let over = |aggregate: &Aggregate| Aggregate {
-        argument: aggregate.argument.as_ref().map(&mut column),
+        argument: aggregate.argument.as_ref().map(|argument| below_widening(argument, &mut column)),
         ..aggregate.clone()
     };
     let aggregates = aggregates.iter().map(over).collect();
     (exprs, own_keys.collect(), aggregates)
+}
+
+/// Replaces what is below casts that only widen an integer: that is what is stored.
+fn below_widening(expr: &Expr, column: &mut dyn FnMut(&Expr) -> Expr) -> Expr {
+    let widens = |input: &Expr| {
+        let is_integer = input.data_type.is_integer() && expr.data_type.is_integer();
+        let ranges = input.data_type.full_range().zip(expr.data_type.full_range());
+        is_integer && ranges.is_some_and(|(from, to)| from.within(to))
+    };
+    match &expr.kind {
+        ExprKind::Cast { input, safe } if widens(input) => {
+            let input = Box::new(below_widening(input, column));
+            Expr { kind: ExprKind::Cast { input, safe: *safe }, ..expr.clone() }
+        }
+        _ => column(expr),
+    }
 }

@@ -62,12 +62,16 @@ pub struct PartStore {
 
 /// Rows from which on parts pay on a GPU (`docs/performance.md`).
 const LEAST_ROWS: u64 = 4 << 20;
+/// Hashed groups from which on they do.
+const LEAST_HASHED: u64 = 1 << 13;
 /// Rows of a group, on average, from which on parts pay.
 const ROWS_A_GROUP: u64 = 2;
+/// Parts at least: threads of a block that count rows of few parts wait for each other.
+const LEAST_PARTS: u64 = 64;
 /// Parts where a block's memory has no room for any part's groups, but a GPU's second-level cache does.
 const CACHED_PARTS: GroupParts = GroupParts(64);
 /// Parts from which on a block finds places for as many rows at a time as it can: of few rows each part has one or none.
-const MANY_PARTS: u32 = 256;
+const MANY_PARTS: u32 = 64;
 /// Rows of a thread in one turn where there are so many parts.
 const MANY_ROWS: u64 = 8;
 
@@ -153,18 +157,13 @@ impl PartStore {
         self.columns.get(index).ok_or_else(|| Unsupported::internal("a column that is not stored"))
     }
 
-    /// How many parts there are.
-    pub(crate) fn parts(&self) -> u32 {
-        self.parts
-    }
-
     /// Whether a block has few rows of each part at a time.
     fn has_many(&self) -> bool {
         self.parts >= MANY_PARTS
     }
 
     /// Bits of a part's number.
-    pub(crate) fn bits(&self) -> u32 {
+    fn bits(&self) -> u32 {
         self.parts.ilog2()
     }
 
@@ -192,19 +191,27 @@ impl PartStore {
 pub(crate) struct TableSize {
     /// Groups, about.
     pub groups: u64,
-    /// Bytes of all slots, about.
+    /// Bytes of as many parts as have groups, about.
     pub bytes: u64,
+    /// Bytes of all slots of a direct-addressed table.
+    pub dense: Option<u64>,
 }
 
 /// Into how many parts rows are to be brought before they come to their groups; and why.
 pub(crate) fn rule(table: &TableSize, rows: u64, shape: &LaunchShape) -> (GroupParts, &'static str) {
     let off = GroupParts(1);
     let fits = |parts: &&GroupParts| {
-        table.bytes / parts.0 <= WINDOW_BYTES && PartStore::admits(**parts, shape).is_ok()
+        let has_room = table.bytes / parts.0 <= WINDOW_BYTES;
+        parts.0 >= LEAST_PARTS && has_room && PartStore::admits(**parts, shape).is_ok()
     };
-    match GroupParts::ALL.iter().filter(|parts| parts.0 > 1).find(fits) {
+    match GroupParts::ALL.iter().find(fits) {
         _ if shape.is_serial() => (off, "a CPU gains too little"),
-        _ if table.bytes <= shape.table_bytes().into() => (off, "a block's memory has room for all groups"),
+        _ if table.dense.is_some_and(|bytes| bytes < shape.table_bytes().into()) => {
+            (off, "a block's memory has room for all groups")
+        }
+        _ if table.dense.is_none() && table.groups < LEAST_HASHED => {
+            (off, "a block keeps copies of so few groups")
+        }
         _ if rows < LEAST_ROWS => (off, "few rows"),
         _ if rows < table.groups.saturating_mul(ROWS_A_GROUP) => (off, "few rows a group"),
         Some(parts) => (*parts, "a part's groups fit a block's memory"),

@@ -20,8 +20,8 @@ use crate::table::stored::StoredColumn;
 #[derive(Debug)]
 pub(crate) struct PartRows {
     pub store: Arc<PartStore>,
-    /// Parts that may have rows.
-    pub used: u32,
+    /// How many of the parts may have rows, where blocks take them one after the other.
+    pub in_blocks: Option<u32>,
 }
 
 impl fmt::Display for PartRows {
@@ -39,8 +39,16 @@ impl Source for PartRows {
         self.store.infos()
     }
 
+    /// A block comes to places with rows only.
+    fn is_speculative(&self) -> bool {
+        self.in_blocks.is_some()
+    }
+
     /// A CPU's chunk notes how many rows it has. Otherwise the rows of a part are those before its cursor.
     fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
+        if self.in_blocks.is_some() {
+            return None;
+        }
         if cx.shape.is_serial() {
             let fills = self.store.fills(cx);
             let b = &mut *cx.builder;
@@ -74,7 +82,7 @@ impl Source for PartRows {
     }
 
     fn parts(&self) -> Option<&dyn Parts> {
-        Some(self)
+        self.in_blocks.is_some().then_some(self as &dyn Parts)
     }
 
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
@@ -88,7 +96,8 @@ impl Parts for PartRows {
     fn pieces(&self, cx: &mut Context<'_>) -> Pieces {
         let rows = self.taken(cx, None);
         let b = &mut *cx.builder;
-        let (blocks, used, one) = (b.builtin(Builtin::GridDim), b.u32(self.used.max(1)), b.u32(1));
+        let (blocks, used, one) =
+            (b.builtin(Builtin::GridDim), b.u32(self.in_blocks.unwrap_or(self.store.parts).max(1)), b.u32(1));
         let shares = b.div(blocks, used);
         let shares = b.binary(BinaryOp::Max, shares, one);
         let of_parts = b.mul(shares, used);

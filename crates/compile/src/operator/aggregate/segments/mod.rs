@@ -115,7 +115,7 @@ impl Segments {
             _ if choices.micro_model != MicroModel::Resolution => {
                 (SegmentSum::Off, "the micro model has an atomic a row")
             }
-            _ if input.parts.is_some() && input.groups.is_some() => {
+            _ if input.parts.is_some() => {
                 (SegmentSum::Off, "groups of a part are many and far from each other")
             }
             _ if warp.is_err() => (SegmentSum::Off, "threads cannot add up"),
