@@ -141,11 +141,11 @@ fn parts_where_groups_are_many_and_scattered() {
         assert_eq!(chosen(&gpu, 1 << 40, Some(groups)), (parts, "block"), "{groups}");
     }
     // Direct-addressed.
-    for (groups, parts) in [(1 << 14, "64"), (1 << 20, "512"), (10_000_000, "8192")] {
+    for (groups, parts) in [(1 << 14, "64"), (1 << 20, "256"), (10_000_000, "4096"), (20_000_000, "8192")] {
         assert_eq!(chosen(&gpu, i128::from(groups), Some(groups)), (parts, "block"), "{groups}");
     }
     // No number of parts would do.
-    assert_eq!(chosen(&gpu, 1 << 40, Some(40_000_000)), ("64", "block"));
+    assert_eq!(chosen(&gpu, 1 << 40, Some(40_000_000)), ("64", "global"));
     for (target, scattered) in
         [(&gpu, Some(1 << 11)), (&gpu, Some(1 << 26)), (&gpu, None), (&cpu, Some(1 << 24))]
     {

@@ -100,6 +100,8 @@ pub(crate) struct Pieces {
 pub(crate) struct Piece {
     /// Their part, `u32`; the number of parts where they are of any.
     pub part: V,
+    /// Whether no other piece has rows of the part, `bool`.
+    pub is_alone: V,
     /// The first place, `i64`, and the end of the places.
     pub first: V,
     /// The end of the places, `i64`.
@@ -280,8 +282,9 @@ pub(crate) trait Emitter {
         None
     }
 
-    /// Before the rows of a piece of part `part` (`u32`, see [`Piece`]), at control flow that is uniform in the block.
-    fn begin_part(&mut self, _cx: &mut Context<'_>, _part: V) {}
+    /// Before the rows of a piece, at control flow that is uniform in the block: its part (`u32`), and whether no other piece has
+    /// rows of it (`bool`), see [`Piece`].
+    fn begin_part(&mut self, _cx: &mut Context<'_>, _part: (V, V)) {}
 
     /// After the rows of a piece, at control flow that is uniform in the block.
     fn end_part(&mut self, _cx: &mut Context<'_>) {}

@@ -39,7 +39,7 @@ impl Body<'_> {
         let end = b.binary(BinaryOp::Min, piece.end, job.rows);
         let any = b.lt(first, end);
         cx.begin_if(any);
-        emitter.begin_part(cx, piece.part);
+        emitter.begin_part(cx, (piece.part, piece.is_alone));
         self.piece(cx, job, &Piece { first, end, ..piece }, emitter)?;
         emitter.end_part(cx);
         cx.end();

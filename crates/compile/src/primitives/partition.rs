@@ -76,14 +76,13 @@ pub fn cursor(b: &mut Builder, cursors: V, part: V) -> V {
 #[derive(Debug, Clone, Copy)]
 pub struct BlockParts {
     parts: u32,
-    /// Shared, `u32` a part: rows.
+    /// Shared, `u32` a part: rows while they are counted; then the position of its first row among the block's rows in the order of
+    /// their parts.
     counts: V,
     /// Shared, `u32` a part: the number, among all rows of the part, of the block's first.
     firsts: V,
     /// Shared, `u32` a part: what makes such a number a place in the overflow.
     shifts: V,
-    /// Shared, `u32` a part: the position of its first row among the block's rows in the order of their parts.
-    positions: V,
     /// Shared: rows of all rounds, one `u32`; and those before this round.
     total: V,
     before: Var,
@@ -105,24 +104,21 @@ impl BlockParts {
     pub fn begin(b: &mut Builder, parts: u32) -> BlockParts {
         let mut array = |name| b.shared(name, Pointee::Scalar(Scalar::U32), parts);
         let (counts, firsts, shifts) = (array("part_counts"), array("part_firsts"), array("part_shifts"));
-        let positions = array("part_positions");
         let total = b.shared("part_total", Pointee::Scalar(Scalar::U32), 1);
         for_table(b, 1, |b, index| {
             let (pointer, none) = (b.offset(total, index), b.u32(0));
             b.store(pointer, none);
         });
-        for_table(b, parts, |b, part| {
-            let (pointer, none) = (b.offset(counts, part), b.u32(0));
-            b.store(pointer, none);
-        });
         let none = b.u32(0);
         let before = b.var_of("rows_before", none);
-        BlockParts { parts, counts, firsts, shifts, positions, total, before }
+        let block = BlockParts { parts, counts, firsts, shifts, total, before };
+        block.reset(b);
+        block
     }
 
     /// Bytes of a block's memory for so many parts.
     pub fn bytes(parts: u64) -> u64 {
-        4 * (4 * parts + 1)
+        4 * (3 * parts + 1)
     }
 
     /// Counts a row of a part (`u32`); its rank, `u32`.
@@ -139,12 +135,10 @@ impl BlockParts {
             let (rows, none) = (b.load(counter), b.u32(0));
             let any = b.ne(rows, none);
             b.begin_if(any);
-            b.store(counter, none);
             let position = b.atomic(AtomicOp::Add, self.total, rows, Scope::Block);
             let before = b.read(self.before);
             let position = b.sub(position, before);
-            let pointer = b.offset(self.positions, part);
-            b.store(pointer, position);
+            b.store(counter, position);
             let number = b.convert(part, Scalar::U32);
             let own = cursor(b, cursors, number);
             let first = b.atomic(AtomicOp::Add, own, rows, Scope::Device);
@@ -185,9 +179,17 @@ impl BlockParts {
 
     /// The position (`u32`) of a row by its part and rank, once places were taken, among the block's rows in the order of their parts.
     pub fn position(&self, b: &mut Builder, (part, rank): (V, V)) -> V {
-        let pointer = b.offset(self.positions, part);
+        let pointer = b.offset(self.counts, part);
         let first = b.load(pointer);
         b.add(first, rank)
+    }
+
+    /// Begins to count anew, once positions are no longer asked for. A barrier must be before, and one must follow.
+    pub fn reset(&self, b: &mut Builder) {
+        for_table(b, self.parts, |b, part| {
+            let (pointer, none) = (b.offset(self.counts, part), b.u32(0));
+            b.store(pointer, none);
+        });
     }
 
     /// The block's rows in this round (`u32`), of which positions were asked; the next round begins. To be called once a round

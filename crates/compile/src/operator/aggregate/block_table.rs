@@ -147,14 +147,9 @@ impl BlockTable {
         Some(total.iter().map(|part| cx.builder.read(*part)).collect())
     }
 
-    /// Clears a group of a table without copies.
-    pub fn clear_group(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) {
-        let base = self.group(cx, cells, slot, None);
-        for word in 0..cells.words() {
-            let pointer = word_pointer(cx, base, word);
-            let zero = cx.builder.u64(0);
-            cx.builder.store(pointer, zero);
-        }
+    /// Clears a table of `slots` groups once more. Ends without a barrier.
+    pub fn clear(&self, cx: &mut Context<'_>, cells: &Cells, slots: u32) {
+        clear(cx, self.table, Scalar::U64, slots * self.copies * stride(cells, self.copies));
     }
 
     /// The parts of a cell in one copy.

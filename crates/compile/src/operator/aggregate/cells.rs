@@ -286,7 +286,7 @@ pub fn read_cell(cx: &mut Context<'_>, op: CellOp, pointer: V) -> Vec<V> {
 }
 
 /// Writes a cell that is this thread's.
-fn write_cell(cx: &mut Context<'_>, op: CellOp, pointer: V, parts: &[V]) {
+pub fn write_cell(cx: &mut Context<'_>, op: CellOp, pointer: V, parts: &[V]) {
     let first = i32::from(op.is_locked());
     for (index, content) in words_of(cx, parts).into_iter().enumerate() {
         let target = word(cx, pointer, first + index as i32);

@@ -214,7 +214,7 @@ impl AggregateOperator {
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
         let window = input
             .parts
-            .map(|parts| PartGroups::plan(&cells, &*table, (parts, segments.is_some()), input.site, on.0));
+            .map(|parts| PartGroups::plan(&cells, &*table, (parts, segments.is_some()), input, on.0));
         let window = window.transpose()?.flatten();
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
         // Copies of the first part's groups are of no use to the next.

@@ -11,24 +11,34 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar};
 
-use super::block_table::BlockTable;
-use super::cells::is_used;
+use super::Input;
+use super::block_table::{BlockTable, stride};
+use super::cells::{is_used, write_cell};
 use super::functions::Cells;
 use super::groups::GroupTable;
 use super::near::AddFar;
 use super::threads::for_each;
+use super::word_pointer;
 use crate::context::{Context, Unsupported};
 use crate::shape::LaunchShape;
-use crate::variant::Site;
 use crate::variant::axes::{GroupParts, PartMemory};
 
-/// Bytes of a window, at most, where there may be fewer: two blocks should fit a multiprocessor of an NVIDIA GPU.
-pub(super) const WINDOW_BYTES: u64 = 100 << 10;
+/// Bytes of a window over a hash table, of which it is not known how many slots a part has: two blocks should fit a multiprocessor of
+/// an NVIDIA GPU.
+const HASHED_BYTES: u64 = 100 << 10;
+/// Bytes of a block's memory beside the window.
+const BESIDE_BYTES: u64 = 10 << 10;
+/// Bytes of the copies of a window, at most: threads of a warp would meet in so few groups.
+const COPIES_BYTES: u64 = 24 << 10;
+/// Copies, at most.
+const MOST_COPIES: u32 = 8;
 
 /// A window over the table of all groups, planned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PartGroups {
     slots: u32,
+    /// Copies of each, of which neighbouring threads add to different ones.
+    copies: u32,
     /// Bits of a part's number.
     bits: u32,
 }
@@ -39,14 +49,14 @@ impl PartGroups {
         cells: &Cells,
         table: &dyn GroupTable,
         (parts, has_segments): (GroupParts, bool),
-        site: Site<'_>,
+        input: &Input<'_>,
         shape: &LaunchShape,
     ) -> Result<Option<PartGroups>, Unsupported> {
         let bits = parts.0.ilog2();
         let bytes_of = |slots: u64| slots.saturating_mul(u64::from(cells.words()) * 8);
-        let most = u64::from(shape.table_bytes());
+        let most = window_bytes(shape, table.has_words());
         // How many slots a hash table will have is known when it runs: a window has as many as there is room for.
-        let slots = table.part_slots(bits).unwrap_or(WINDOW_BYTES.min(most) / bytes_of(1).max(1)).max(1);
+        let slots = table.part_slots(bits).unwrap_or(most / bytes_of(1).max(1)).max(1);
         let lacks = match () {
             () if shape.is_serial() => Some("a CPU's worker finds its parts in its cache".to_string()),
             () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => {
@@ -59,16 +69,21 @@ impl PartGroups {
             }
             () => None,
         };
+        let of_part = input.groups.map_or(0, |groups| groups / parts.0);
         let rule = match &lacks {
-            None => (PartMemory::Block, "a part's groups fit a block's memory"),
             Some(lacks) => (PartMemory::Global, lacks.as_str()),
+            None if of_part > slots => (PartMemory::Global, "a block has no room for most groups of a part"),
+            None => (PartMemory::Block, "a part's groups fit a block's memory"),
         };
-        let chosen = site.choose(rule, |value| match (value, &lacks) {
+        let chosen = input.site.choose(rule, |value| match (value, &lacks) {
             (PartMemory::Block, Some(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })?;
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
-        Ok((chosen == PartMemory::Block).then_some(PartGroups { slots, bits }))
+        let with = |copies| PartGroups { slots, copies, bits };
+        let fits = |copies: &u32| with(*copies).bytes(cells) <= COPIES_BYTES.min(most);
+        let copies = (1..=MOST_COPIES).rev().filter(|copies| copies.is_power_of_two()).find(fits);
+        Ok((chosen == PartMemory::Block).then_some(with(copies.unwrap_or(1))))
     }
 
     /// Bits of a part's number.
@@ -78,16 +93,24 @@ impl PartGroups {
 
     /// Bytes of a block's memory.
     pub fn bytes(&self, cells: &Cells) -> u64 {
-        u64::from(self.slots) * u64::from(cells.words()) * 8
+        u64::from(self.slots) * u64::from(self.copies) * u64::from(stride(cells, self.copies)) * 8
     }
 
     /// Clears the window. `rows`: those of a launch, at most.
     pub fn begin(&self, cx: &mut Context<'_>, cells: &Cells, rows: u64) -> PartWindow {
-        let table = BlockTable::begin(cx, cells, (self.slots.into(), 1), rows);
+        let table = BlockTable::begin(cx, cells, (self.slots.into(), self.copies), rows);
         let nowhere = cx.builder.i64(i64::MAX);
         let first = cx.builder.var_of("window", nowhere);
-        PartWindow { plan: *self, table, first }
+        let no = cx.builder.bool(false);
+        let is_alone = cx.builder.var_of("is_alone", no);
+        PartWindow { plan: *self, table, first, is_alone }
     }
+}
+
+/// Bytes that a window may have, over a hash table or a direct-addressed one.
+pub(super) fn window_bytes(shape: &LaunchShape, is_hashed: bool) -> u64 {
+    let most = u64::from(shape.table_bytes()).saturating_sub(BESIDE_BYTES);
+    if is_hashed { HASHED_BYTES.min(most) } else { most }
 }
 
 /// The window in one kernel.
@@ -97,13 +120,16 @@ pub(super) struct PartWindow {
     table: BlockTable,
     /// The first slot of the table of all groups that it is over, `i64`.
     first: Var,
+    /// Whether nobody else adds to the groups that it is over.
+    is_alone: Var,
 }
 
 impl PartWindow {
-    /// Puts it over the groups of a part (`u32`).
-    pub fn open(&self, cx: &mut Context<'_>, table: &dyn GroupTable, part: V) {
+    /// Puts it over the groups of a part (`u32`), to which no other block adds if it `is_alone`.
+    pub fn open(&self, cx: &mut Context<'_>, table: &dyn GroupTable, (part, is_alone): (V, V)) {
         let first = table.part_start(cx, part, self.plan.bits);
         cx.builder.assign(self.first, first);
+        cx.builder.assign(self.is_alone, is_alone);
         // What cleared it must be done.
         cx.builder.barrier();
     }
@@ -123,7 +149,7 @@ impl PartWindow {
     }
 
     /// Adds what it holds to the table of all groups, one thread a group, and clears it.
-    pub fn close(&self, cx: &mut Context<'_>, cells: &Cells, far: &AddFar<'_>) {
+    pub fn close(&self, cx: &mut Context<'_>, cells: &Cells, table: &dyn GroupTable, far: &AddFar<'_>) {
         cx.builder.barrier();
         for_each(cx, self.plan.slots, |cx, place| {
             let totals = (0..cells.cells.len()).map(|index| self.table.total(cx, cells, place, index));
@@ -137,9 +163,34 @@ impl PartWindow {
             cx.begin_if(used);
             let first = cx.builder.read(self.first);
             let slot = cx.builder.add(first, place);
-            far(cx, slot, &totals);
-            self.table.clear_group(cx, cells, place);
+            self.hand_over(cx, (cells, table), (slot, &totals), far);
             cx.end();
         });
+        cx.builder.barrier();
+        self.table.clear(cx, cells, self.plan.slots);
+    }
+
+    /// Adds the totals of a group to its slot (`i64`): nothing is there where nobody else adds to it.
+    fn hand_over(
+        &self,
+        cx: &mut Context<'_>,
+        (cells, table): (&Cells, &dyn GroupTable),
+        (slot, totals): (V, &[Vec<V>]),
+        far: &AddFar<'_>,
+    ) {
+        // Who adds a group's first row may have to count it.
+        if table.count().is_some() && !table.has_words() {
+            return far(cx, slot, totals);
+        }
+        let is_alone = cx.builder.read(self.is_alone);
+        cx.begin_if(is_alone);
+        let base = table.words(cx, cells, slot);
+        for (cell, parts) in cells.cells.iter().zip(totals) {
+            let pointer = word_pointer(cx, base, cell.word);
+            write_cell(cx, cell.op, pointer, parts);
+        }
+        cx.begin_else();
+        far(cx, slot, totals);
+        cx.end();
     }
 }

@@ -200,7 +200,7 @@ impl Emitter for AggregateEmitter<'_> {
         groups.into_iter().chain(sets).reduce(|a, b| cx.builder.or(a, b))
     }
 
-    fn begin_part(&mut self, cx: &mut Context<'_>, part: V) {
+    fn begin_part(&mut self, cx: &mut Context<'_>, part: (V, V)) {
         if let Some(window) = &self.groups.window {
             window.open(cx, &*self.plan.table, part);
         }
@@ -208,7 +208,7 @@ impl Emitter for AggregateEmitter<'_> {
 
     fn end_part(&mut self, cx: &mut Context<'_>) {
         if let Some(window) = &self.groups.window {
-            window.close(cx, &self.plan.cells, &self.groups.far());
+            window.close(cx, &self.plan.cells, &*self.plan.table, &self.groups.far());
         }
     }
 

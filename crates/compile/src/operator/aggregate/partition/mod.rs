@@ -17,7 +17,7 @@ mod write;
 
 pub(crate) use self::read::PartRows;
 pub(crate) use self::write::IntoParts;
-use super::part_groups::WINDOW_BYTES;
+use super::part_groups::window_bytes;
 use crate::context::{Argument, Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::primitives::partition::{
@@ -70,10 +70,14 @@ const ROWS_A_GROUP: u64 = 2;
 const LEAST_PARTS: u64 = 64;
 /// Parts where a block's memory has no room for any part's groups, but a GPU's second-level cache does.
 const CACHED_PARTS: GroupParts = GroupParts(64);
-/// Parts from which on a block finds places for as many rows at a time as it can: of few rows each part has one or none.
+/// Parts from which on a block finds places for as many rows at a time as its threads can: of few rows each part has one or none.
 const MANY_PARTS: u32 = 64;
-/// Rows of a thread in one turn where there are so many parts.
+/// Parts from which on its threads have more rows at a time than others, and how many.
+const MOST_PARTS: u32 = 1024;
 const MANY_ROWS: u64 = 8;
+/// Bytes of a block's memory for rows of many parts: that no more than two such blocks fit a multiprocessor of an NVIDIA GPU makes them
+/// as large as can be.
+const MANY_BYTES: u64 = 100 << 10;
 
 /// How many rows come into parts.
 #[derive(Debug, Clone, Copy)]
@@ -201,7 +205,7 @@ pub(crate) struct TableSize {
 pub(crate) fn rule(table: &TableSize, rows: u64, shape: &LaunchShape) -> (GroupParts, &'static str) {
     let off = GroupParts(1);
     let fits = |parts: &&GroupParts| {
-        let has_room = table.bytes / parts.0 <= WINDOW_BYTES;
+        let has_room = table.bytes / parts.0 <= window_bytes(shape, table.dense.is_none());
         parts.0 >= LEAST_PARTS && has_room && PartStore::admits(**parts, shape).is_ok()
     };
     match GroupParts::ALL.iter().find(fits) {

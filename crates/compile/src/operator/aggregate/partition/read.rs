@@ -128,7 +128,13 @@ impl Parts for PartRows {
             let before = b.div(before, shares);
             b.add(start, before)
         };
-        Piece { part, first: place(share), end: place(next) }
+        let (first, end) = (place(share), place(next));
+        let (one, none) = (b.u32(1), b.u32(0));
+        let is_whole = b.eq(pieces.shares, one);
+        let has_others = b.ne(pieces.of_others, none);
+        let shared = b.or(is_other, has_others);
+        let sole = b.not(shared);
+        Piece { part, is_alone: b.and(is_whole, sole), first, end }
     }
 }
 

@@ -11,10 +11,9 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
 
 use super::super::AggregateOperator;
-use super::super::part_groups::WINDOW_BYTES;
 use super::super::threads::{clear, for_each};
 use super::held::{HeldRow, HeldValue, Stage};
-use super::{CHUNK, CHUNK_SHIFT, MANY_ROWS, PartStore};
+use super::{CHUNK, CHUNK_SHIFT, MANY_BYTES, MANY_ROWS, MOST_PARTS, PartStore};
 use crate::context::{Argument, Context, Status, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::operator::Flow;
@@ -52,11 +51,11 @@ impl Sink for IntoParts {
 
     /// Of many parts a block has few rows at a time, so it takes as many as it can.
     fn thread_rows(&self) -> Option<u64> {
-        self.store.has_many().then_some(MANY_ROWS)
+        (self.store.parts >= MOST_PARTS).then_some(MANY_ROWS)
     }
 
     fn block_bytes(&self) -> u64 {
-        if self.store.has_many() { WINDOW_BYTES } else { 0 }
+        if self.store.has_many() { MANY_BYTES } else { 0 }
     }
 
     /// Rows are held in registers: texts that are no codes may have to be written first.
@@ -328,9 +327,13 @@ impl<'s> BlockEmitter<'s> {
             cx.end();
             Ok(())
         })?;
-        let Some(stage) = stage else { return Ok(()) };
         cx.builder.barrier();
-        stage.write(cx, &self.block, store)
+        if let Some(stage) = stage {
+            stage.write(cx, &self.block, store)?;
+        }
+        self.block.reset(cx.builder);
+        cx.builder.barrier();
+        Ok(())
     }
 
     /// Emits `body` for each row of the thread that there is, with its part (`u32`), rank and values.
