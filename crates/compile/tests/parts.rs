@@ -145,7 +145,7 @@ fn parts_where_groups_are_many_and_scattered() {
         assert_eq!(chosen(&gpu, i128::from(groups), Some(groups)), (parts, "block"), "{groups}");
     }
     // No number of parts would do.
-    assert_eq!(chosen(&gpu, 1 << 40, Some(40_000_000)), ("64", "global"));
+    assert_eq!(chosen(&gpu, 1 << 40, Some(40_000_000)), ("1", ""));
     for (target, scattered) in
         [(&gpu, Some(1 << 11)), (&gpu, Some(1 << 26)), (&gpu, None), (&cpu, Some(1 << 24))]
     {

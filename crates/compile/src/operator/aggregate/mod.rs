@@ -256,10 +256,14 @@ impl AggregateOperator {
         self.table.partials().is_some()
     }
 
-    /// How many of the parts that rows are brought into may have some, where blocks take these one after the other.
-    pub(crate) fn parts_in_blocks(&self) -> Result<Option<u32>, Unsupported> {
-        let parts = self.window.map(|window| u32::try_from(self.table.parts_used(window.bits())));
-        parts.transpose().map_err(Unsupported::internal)
+    /// How many of the parts that rows are brought into may have some, where parts have numbers of so many bits.
+    pub(crate) fn parts_used(&self, bits: u32) -> u64 {
+        self.table.parts_used(bits)
+    }
+
+    /// Whether blocks add up rows that come in parts in their own memory, a part at a time.
+    pub(crate) fn has_window(&self) -> bool {
+        self.window.is_some()
     }
 
     /// The expressions that a row evaluates.
@@ -296,7 +300,7 @@ pub(crate) fn scattered_table(
     let groups = scattered_groups(keys)?.min(row_bound);
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
-    let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups)) else {
+    let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {
         // Half of the slots are free, and each has an entry.
         let words = u64::from(cells.words()) + 1;
         return Some(TableSize { groups, bytes: groups.saturating_mul(2 * 8 * words), dense: None });

@@ -86,11 +86,6 @@ impl PartGroups {
         Ok((chosen == PartMemory::Block).then_some(with(copies.unwrap_or(1))))
     }
 
-    /// Bits of a part's number.
-    pub fn bits(&self) -> u32 {
-        self.bits
-    }
-
     /// Bytes of a block's memory.
     pub fn bytes(&self, cells: &Cells) -> u64 {
         u64::from(self.slots) * u64::from(self.copies) * u64::from(stride(cells, self.copies)) * 8

@@ -16,11 +16,14 @@ use crate::variant::axes::GroupForm;
 /// known how many groups there are, else near copies may be tried in vain: up to twice the time of a hash table
 /// (docs/experiments.md, "What holds of the paper").
 const COMPUTED_SLOTS: u64 = (1 << 15) + 1;
+/// Rows of a slot of a direct-addressed table from which on it may be mostly empty.
+const DENSE_ROWS_A_SLOT: u64 = 8;
 
-/// Slots of a direct-addressed table of about so many groups, at most, where these are added up part by part: the more slots are empty,
-/// the more parts it takes.
-pub(super) fn dense_slots(groups: u64) -> u64 {
-    groups.saturating_mul(4)
+/// Slots of a direct-addressed table of about so many groups of so many rows, at most, where these are added up part by part: the more
+/// slots are empty, the more parts it takes. Of few slots a row it does not matter how many groups there are, which is hard to tell
+/// where some have most of the rows.
+pub(super) fn dense_slots(groups: u64, rows: u64) -> u64 {
+    groups.saturating_mul(4).max(rows / DENSE_ROWS_A_SLOT)
 }
 
 /// A way to find groups, before it is chosen.
@@ -57,7 +60,7 @@ pub(super) fn of_keys(
     let bytes = u64::from(cells.words() + 1) * 8;
     let limit = on.1.direct_bytes.map_or(u64::MAX, |limit| limit / bytes);
     let suiting = match input.groups {
-        Some(groups) => dense_slots(groups),
+        Some(groups) => dense_slots(groups, input.row_bound),
         None if are_columns || input.is_serial => u64::MAX,
         None => COMPUTED_SLOTS,
     };

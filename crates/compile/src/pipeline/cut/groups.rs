@@ -119,15 +119,18 @@ impl Cut<'_> {
     ) -> Result<OpenRows, Unsupported> {
         let (size, bound) = (part_size(&rows), rows.bound());
         let states = self.states.of(Purpose::Store);
-        let store = Arc::new(PartStore::plan(infos, size, parts, self.shape, states)?);
+        let store = PartStore::plan(infos, size, parts, self.shape, states)?;
         rows.push(Project(exprs.to_vec()));
-        let source = |in_blocks| {
-            let rows = Open::new(PartRows { store: Arc::clone(&store), in_blocks }, bound);
-            OpenRows { branches: vec![rows], columns: store.infos() }
+        let source = |store: Arc<PartStore>, in_blocks| {
+            let columns = store.infos();
+            OpenRows { branches: vec![Open::new(PartRows { store, in_blocks }, bound)], columns }
         };
-        let groups = self.plan_aggregate(&source(None), keys, aggregates, (Some(parts), known))?;
-        let stored = source(groups.parts_in_blocks()?);
-        let sink = IntoParts { store: Arc::clone(&store), groups: Arc::clone(&groups) };
+        let planned = source(Arc::new(store.clone()), false);
+        let groups = self.plan_aggregate(&planned, keys, aggregates, (Some(parts), known))?;
+        let used = groups.parts_used(store.bits());
+        let store = Arc::new(store.of_parts(u32::try_from(used).map_err(Unsupported::internal)?));
+        let stored = source(Arc::clone(&store), groups.has_window());
+        let sink = IntoParts { store, groups: Arc::clone(&groups) };
         self.close(rows.branches, Arc::new(sink));
         Ok(self.add_to_groups(stored, groups))
     }

@@ -41,10 +41,13 @@ const CHUNK_SHIFT: u32 = 6;
 const SPARE: u64 = 16;
 
 /// Rows in parts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PartStore {
     columns: Vec<StoredColumn>,
+    /// How many parts may have rows.
     parts: u32,
+    /// Bits of a part's number.
+    bits: u32,
     class: usize,
     /// State of [`CURSOR_STRIDE`] `u32` a part, and as many for the overflow: the first counts the places that are taken.
     cursors: usize,
@@ -64,12 +67,10 @@ pub struct PartStore {
 const LEAST_ROWS: u64 = 4 << 20;
 /// Hashed groups from which on they do.
 const LEAST_HASHED: u64 = 1 << 13;
-/// Rows of a group, on average, from which on parts pay.
-const ROWS_A_GROUP: u64 = 2;
+/// Rows for each two groups from which on parts pay.
+const ROWS_OF_TWO_GROUPS: u64 = 3;
 /// Parts at least: threads of a block that count rows of few parts wait for each other.
 const LEAST_PARTS: u64 = 64;
-/// Parts where a block's memory has no room for any part's groups, but a GPU's second-level cache does.
-const CACHED_PARTS: GroupParts = GroupParts(64);
 /// Parts from which on a block finds places for as many rows at a time as its threads can: of few rows each part has one or none.
 const MANY_PARTS: u32 = 64;
 /// Parts from which on its threads have more rows at a time than others, and how many.
@@ -142,6 +143,7 @@ impl PartStore {
         Ok(PartStore {
             columns,
             parts,
+            bits: parts.ilog2(),
             class,
             cursors: states.state("part_cursors", 4, cursor_class),
             wanted,
@@ -167,8 +169,13 @@ impl PartStore {
     }
 
     /// Bits of a part's number.
-    fn bits(&self) -> u32 {
-        self.parts.ilog2()
+    pub(crate) fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// The same where only the first parts, so many, may have rows: they share out the places.
+    pub(crate) fn of_parts(&self, used: u32) -> PartStore {
+        PartStore { parts: used.clamp(1, self.parts), ..self.clone() }
     }
 
     /// Where the parts are.
@@ -217,9 +224,9 @@ pub(crate) fn rule(table: &TableSize, rows: u64, shape: &LaunchShape) -> (GroupP
             (off, "a block keeps copies of so few groups")
         }
         _ if rows < LEAST_ROWS => (off, "few rows"),
-        _ if rows < table.groups.saturating_mul(ROWS_A_GROUP) => (off, "few rows a group"),
+        _ if rows < (table.groups / 2).saturating_mul(ROWS_OF_TWO_GROUPS) => (off, "few rows a group"),
         Some(parts) => (*parts, "a part's groups fit a block's memory"),
-        None => (CACHED_PARTS, "a part's groups fit a cache"),
+        None => (off, "no part's groups would fit a block's memory"),
     }
 }
 

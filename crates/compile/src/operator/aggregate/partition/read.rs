@@ -20,8 +20,8 @@ use crate::table::stored::StoredColumn;
 #[derive(Debug)]
 pub(crate) struct PartRows {
     pub store: Arc<PartStore>,
-    /// How many of the parts may have rows, where blocks take them one after the other.
-    pub in_blocks: Option<u32>,
+    /// Whether blocks take the parts one after the other.
+    pub in_blocks: bool,
 }
 
 impl fmt::Display for PartRows {
@@ -41,12 +41,12 @@ impl Source for PartRows {
 
     /// A block comes to places with rows only.
     fn is_speculative(&self) -> bool {
-        self.in_blocks.is_some()
+        self.in_blocks
     }
 
     /// A CPU's chunk notes how many rows it has. Otherwise the rows of a part are those before its cursor.
     fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
-        if self.in_blocks.is_some() {
+        if self.in_blocks {
             return None;
         }
         if cx.shape.is_serial() {
@@ -82,7 +82,7 @@ impl Source for PartRows {
     }
 
     fn parts(&self) -> Option<&dyn Parts> {
-        self.in_blocks.is_some().then_some(self as &dyn Parts)
+        self.in_blocks.then_some(self as &dyn Parts)
     }
 
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
@@ -96,8 +96,7 @@ impl Parts for PartRows {
     fn pieces(&self, cx: &mut Context<'_>) -> Pieces {
         let rows = self.taken(cx, None);
         let b = &mut *cx.builder;
-        let (blocks, used, one) =
-            (b.builtin(Builtin::GridDim), b.u32(self.in_blocks.unwrap_or(self.store.parts).max(1)), b.u32(1));
+        let (blocks, used, one) = (b.builtin(Builtin::GridDim), b.u32(self.store.parts.max(1)), b.u32(1));
         let shares = b.div(blocks, used);
         let shares = b.binary(BinaryOp::Max, shares, one);
         let of_parts = b.mul(shares, used);
