@@ -1,6 +1,7 @@
 //! `KelpieExec`: a sub-plan that Kelpie runs.
 
 mod errors;
+mod generic;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -168,11 +169,6 @@ impl KelpieExec {
         KelpieExec { depth: self.depth + 1, ..self.copy() }
     }
 
-    /// One that has not run.
-    pub(crate) fn unused(&self) -> KelpieExec {
-        self.copy()
-    }
-
     /// Whether any copy of it ran on DataFusion's operators.
     pub(crate) fn fell_back(&self) -> &Arc<AtomicBool> {
         &self.fell_back
@@ -216,6 +212,9 @@ impl KelpieExec {
     }
 
     fn fall_back(&self, reason: FellBack, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if self.is_generic() {
+            return exec_err!("the generic plan cannot run: {reason}");
+        }
         MetricBuilder::new(&self.metrics).counter("fallbacks", 0).add(1);
         *self.run.lock() = Some(Run { fallback: Some(reason), ..Run::default() });
         self.fell_back.store(true, Ordering::Relaxed);
