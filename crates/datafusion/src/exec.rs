@@ -46,6 +46,7 @@ use crate::source::ScanTable;
 use crate::translate::Translated;
 pub(crate) use errors::into_datafusion;
 use errors::{ended, panicked};
+pub(crate) use generic::CannotRun;
 
 /// Batches that are ready before anybody asks for them.
 const BATCHES_IN_FLIGHT: usize = 4;
@@ -213,7 +214,7 @@ impl KelpieExec {
 
     fn fall_back(&self, reason: FellBack, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         if self.is_generic() {
-            return exec_err!("the generic plan cannot run: {reason}");
+            return Err(CannotRun::for_reason(&reason));
         }
         MetricBuilder::new(&self.metrics).counter("fallbacks", 0).add(1);
         *self.run.lock() = Some(Run { fallback: Some(reason), ..Run::default() });

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::clock::PlanClock;
 use crate::deep::with_room;
-use crate::exec::{FellBack, KelpieExec};
+use crate::exec::{CannotRun, FellBack, KelpieExec};
 use crate::files::{Misfit, find_misfit};
 use crate::kept::Planned;
 use crate::options::KelpieOptions;
@@ -70,7 +70,12 @@ impl RunningQuery {
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.taking.asked();
         let mut next = self.stream.next().await.transpose();
-        if let (Some(planning), true) = (self.again.take(), next.is_err()) {
+        // An internal error of a compiled plan is seen, as everywhere.
+        let fails_as_generic =
+            |error: &DataFusionError| !self.planned.plan.is::<KelpieExec>() || CannotRun::is(error);
+        if let (Some(planning), Err(error)) = (self.again.take(), &next)
+            && fails_as_generic(error)
+        {
             self.plan_again(Planning { is_custom: true, ..planning }).await?;
             next = self.stream.next().await.transpose();
         }

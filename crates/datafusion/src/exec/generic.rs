@@ -2,10 +2,26 @@
 
 use std::sync::Arc;
 
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 
-use super::KelpieExec;
+use super::{FellBack, KelpieExec};
 use crate::parameters::Values;
+
+/// A compiled part of a generic plan would have to run on DataFusion's operators.
+#[derive(Debug, thiserror::Error)]
+#[error("the generic plan cannot run: {0}")]
+pub(crate) struct CannotRun(String);
+
+impl CannotRun {
+    pub(super) fn for_reason(reason: &FellBack) -> DataFusionError {
+        DataFusionError::External(Box::new(CannotRun(reason.to_string())))
+    }
+
+    /// Whether an error is this one.
+    pub(crate) fn is(error: &DataFusionError) -> bool {
+        matches!(error.find_root(), DataFusionError::External(error) if error.is::<CannotRun>())
+    }
+}
 
 impl KelpieExec {
     /// One that has not run, with values of its parameters where it has some.
