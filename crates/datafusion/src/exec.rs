@@ -1,6 +1,7 @@
 //! `KelpieExec`: a sub-plan that Kelpie runs.
 
 mod errors;
+mod generic;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +46,7 @@ use crate::source::ScanTable;
 use crate::translate::Translated;
 pub(crate) use errors::into_datafusion;
 use errors::{ended, panicked};
+pub(crate) use generic::CannotRun;
 
 /// Batches that are ready before anybody asks for them.
 const BATCHES_IN_FLIGHT: usize = 4;
@@ -168,11 +170,6 @@ impl KelpieExec {
         KelpieExec { depth: self.depth + 1, ..self.copy() }
     }
 
-    /// One that has not run.
-    pub(crate) fn unused(&self) -> KelpieExec {
-        self.copy()
-    }
-
     /// Whether any copy of it ran on DataFusion's operators.
     pub(crate) fn fell_back(&self) -> &Arc<AtomicBool> {
         &self.fell_back
@@ -216,6 +213,9 @@ impl KelpieExec {
     }
 
     fn fall_back(&self, reason: FellBack, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if self.is_generic() {
+            return Err(CannotRun::for_reason(&reason));
+        }
         MetricBuilder::new(&self.metrics).counter("fallbacks", 0).add(1);
         *self.run.lock() = Some(Run { fallback: Some(reason), ..Run::default() });
         self.fell_back.store(true, Ordering::Relaxed);

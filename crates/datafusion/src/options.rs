@@ -19,6 +19,17 @@ pub enum Fallback {
     Deny,
 }
 
+/// Whether a prepared statement runs by a plan that serves all values of its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GenericPlanMode {
+    /// While it takes no longer than planning with the values, and running that.
+    Measured,
+    /// Wherever there is one.
+    Always,
+    /// Values are planned for each time.
+    Never,
+}
+
 /// The options of a session, set by `SET kelpie.<name> = '<value>'`.
 #[derive(Debug, Clone)]
 pub struct KelpieOptions {
@@ -36,6 +47,8 @@ pub struct KelpieOptions {
     pub infer_rows: Option<usize>,
     /// `kept_plans`: plans that a session keeps, so that the same query is not planned again.
     pub kept_plans: usize,
+    /// `generic_plans`: whether prepared statements run by one plan for all values of their parameters.
+    pub generic_plans: GenericPlanMode,
     /// Set by the session while it plans an EXPLAIN: the rule then reports what stays DataFusion's.
     pub(crate) explaining: bool,
 }
@@ -50,6 +63,7 @@ impl Default for KelpieOptions {
             min_rows: None,
             infer_rows: Some(INFERRED_ROWS),
             kept_plans: KEPT_PLANS,
+            generic_plans: GenericPlanMode::Measured,
             explaining: false,
         }
     }
@@ -65,7 +79,7 @@ const INFERRED_ROWS: usize = 100_000;
 /// `kept_plans` by default: a plan takes some 100 KB, and few programs have more statements that come again and again.
 const KEPT_PLANS: usize = 256;
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "enabled",
     "device",
     "fallback",
@@ -83,6 +97,7 @@ const NAMES: [&str; 17] = [
     "min_rows",
     "infer_rows",
     "kept_plans",
+    "generic_plans",
 ];
 
 /// What the options that force a variant begin with: `variant.<axis>`, or `variant.<operator or pipeline>.<axis>`.
@@ -145,6 +160,12 @@ impl KelpieOptions {
             "min_rows" => self.min_rows.map_or("auto".into(), |rows| rows.to_string()),
             "infer_rows" => self.infer_rows.unwrap_or(0).to_string(),
             "kept_plans" => self.kept_plans.to_string(),
+            "generic_plans" => match self.generic_plans {
+                GenericPlanMode::Measured => "measured",
+                GenericPlanMode::Always => "always",
+                GenericPlanMode::Never => "never",
+            }
+            .into(),
             _ => self.query.host_sort_rows.map_or("auto".into(), |rows| rows.to_string()),
         }
     }
@@ -174,6 +195,10 @@ fn description(name: &str) -> &'static str {
             "Rows of each file from which the types of CSV and JSON files are inferred; 0 is all of them"
         }
         "kept_plans" => "Plans that are kept, so that the same query is not planned again; 0 is none",
+        "generic_plans" => {
+            "Whether prepared statements run by one plan for all values of their parameters, after two that were planned for: \
+             measured (while that takes no longer) | always | never"
+        }
         "meter" => "Whether kernels count the bytes that they access, and are slower for it: true | false",
         _ => "Rows up to which a sort's order is computed on the host: auto, or a number",
     }
@@ -289,6 +314,14 @@ impl ExtensionOptions for KelpieOptions {
                 Ok(plans) => self.kept_plans = plans,
                 Err(_) => return bad("a number of plans"),
             },
+            "generic_plans" => {
+                self.generic_plans = match lower.as_str() {
+                    "measured" => GenericPlanMode::Measured,
+                    "always" => GenericPlanMode::Always,
+                    "never" => GenericPlanMode::Never,
+                    _ => return bad("measured, always, never"),
+                }
+            }
             "host_sort_rows" => match (lower.as_str(), lower.parse()) {
                 ("auto", _) => self.query.host_sort_rows = None,
                 (_, Ok(rows)) => self.query.host_sort_rows = Some(rows),
@@ -379,6 +412,7 @@ mod tests {
             ("infer_rows", "0", "0"),
             ("infer_rows", "7", "7"),
             ("kept_plans", "0", "0"),
+            ("generic_plans", "Always", "always"),
             ("enabled", "false", "false"),
             ("join_order", "off", "false"),
             ("meter", "on", "true"),
@@ -402,6 +436,7 @@ mod tests {
             ("min_rows", "few", "number of rows"),
             ("infer_rows", "auto", "0 for all"),
             ("kept_plans", "all", "number of plans"),
+            ("generic_plans", "some", "measured, always, never"),
             ("enabled", "2", "true, false"),
             ("join_order", "", "true, false"),
             ("meter", "2", "true, false"),

@@ -8,16 +8,18 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execute_stream};
 use futures::StreamExt;
 use kelpie_engine::{Engine, Phase, Split};
 use parking_lot::Mutex;
 
+use crate::clock::PlanClock;
 use crate::deep::with_room;
-use crate::exec::{FellBack, KelpieExec};
+use crate::exec::{CannotRun, FellBack, KelpieExec};
 use crate::files::{Misfit, find_misfit};
 use crate::kept::Planned;
 use crate::options::KelpieOptions;
+use crate::planning::Planning;
 use crate::rule::uncompiled_reasons;
 use crate::session::{QueryTiming, for_each_compiled};
 
@@ -34,6 +36,8 @@ pub struct RunningQuery {
     /// Where the time of planning went.
     pub(crate) split: Split,
     pub(crate) taking: Taking,
+    /// Plans it with its values, where it runs by a generic plan and no rows have come.
+    pub(crate) again: Option<Planning>,
 }
 
 /// How long whoever takes the rows was busy with them.
@@ -65,7 +69,16 @@ impl RunningQuery {
     /// The next rows; nothing after the last.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.taking.asked();
-        let next = self.stream.next().await.transpose();
+        let mut next = self.stream.next().await.transpose();
+        // An internal error of a compiled plan is seen, as everywhere.
+        let fails_as_generic =
+            |error: &DataFusionError| !self.planned.plan.is::<KelpieExec>() || CannotRun::is(error);
+        if let (Some(planning), Err(error)) = (self.again.take(), &next)
+            && fails_as_generic(error)
+        {
+            self.plan_again(Planning { is_custom: true, ..planning }).await?;
+            next = self.stream.next().await.transpose();
+        }
         self.taking.since = Some(Instant::now());
         match next {
             Ok(next) => Ok(next),
@@ -76,10 +89,26 @@ impl RunningQuery {
         }
     }
 
+    /// A generic plan has failed: the query runs as if there were none, so that its rows or its error are the same.
+    async fn plan_again(&mut self, planning: Planning) -> Result<()> {
+        if let Some(learning) = self.planned.learning.take() {
+            learning.note_failure(self.start.elapsed());
+        }
+        let (start, clock) = (Instant::now(), PlanClock::default());
+        let (planned, task) = planning.on_its_stack(&clock).await?;
+        self.split += clock.finish(start.elapsed(), Phase::Physical);
+        self.stream = execute_stream(Arc::clone(&planned.plan), task)?;
+        self.planned = planned;
+        Ok(())
+    }
+
     /// What it took, once its last rows have come.
     pub fn finish(mut self) -> QueryTiming {
         self.taking.asked();
         let timing = with_room(&self.planned.plan, || self.timing());
+        if let Some(learning) = &self.planned.learning {
+            learning.note(&timing);
+        }
         *self.last.lock() = Some(timing.clone());
         timing
     }

@@ -10,25 +10,24 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::DynamicFileCatalog;
 use datafusion::common::plan_err;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::TaskContext;
-use datafusion::execution::context::SQLOptions;
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::parser::Statement;
 use kelpie_engine::{Engine, ExplainStage, Phase, QueryError, QueryMetrics, Split};
 use parking_lot::Mutex;
 
-use crate::clock::{PlanClock, timed, timed_future};
-use crate::deep::{Depth, Held, MOST_LEVELS, Room, balance, with_room};
+use crate::clock::PlanClock;
+use crate::deep::{Depth, Held, MOST_LEVELS, Room, with_room};
 use crate::exec::{KelpieExec, into_datafusion};
 use crate::files::{self, Broken, LocalFiles, LocalTables};
-use crate::install::{KelpiePlanner, explaining, install};
-use crate::kept::{KeptStatements, Named, Planned, Ready, Repeatable};
-use crate::names::replanned;
+#[cfg(feature = "testing")]
+use crate::install::KelpiePlanner;
+use crate::install::{explaining, install};
+use crate::kept::{GenericPlans, KeptStatements, Learning, Planned, Ready};
 use crate::options::KelpieOptions;
+use crate::planning::{Planning, logical_plan, parsed};
 use crate::rule::{KelpieRule, uncompiled_reasons};
 use crate::running::{RunningQuery, Taking};
 
@@ -128,6 +127,10 @@ impl QueryResult {
 
 /// A DataFusion session with all of [`install`], and what a session state cannot carry: statements of any depth
 /// ([`KelpieSession::start`]), where their time went ([`KelpieSession::last_metrics`]), and local files as tables.
+///
+/// A prepared statement (`PREPARE name (types) AS …`, `EXECUTE name(values)`, `DEALLOCATE name`) is planned with the first two sets
+/// of values that differ. The third makes a plan that serves all values, and from then on EXECUTE plans nothing as long as that takes
+/// no longer (`kelpie.generic_plans`).
 pub struct KelpieSession {
     context: Held<SessionContext>,
     engine: Arc<Engine>,
@@ -135,6 +138,7 @@ pub struct KelpieSession {
     /// Levels of the plans that the session keeps: views, and prepared statements.
     kept: Arc<AtomicUsize>,
     statements: Arc<KeptStatements>,
+    generic: Arc<GenericPlans>,
     /// Absent where the session has no default schema.
     files: Option<Arc<LocalTables>>,
 }
@@ -195,8 +199,8 @@ impl KelpieSession {
         }
         let kept = Arc::<AtomicUsize>::default();
         let context = Held::new(context, Arc::clone(&kept));
-        let (last, statements) = (Arc::default(), Arc::default());
-        Ok(KelpieSession { context, engine, last, kept, statements, files })
+        let (last, statements, generic) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(KelpieSession { context, engine, last, kept, statements, generic, files })
     }
 
     /// From now on queries may name local files: `SELECT … FROM 'file.parquet'`. Sessions of [`KelpieSession::new`] may; in a
@@ -241,20 +245,26 @@ impl KelpieSession {
         let (start, clock) = (Instant::now(), PlanClock::default());
         let found = self.statements.find(sql, &self.context).await;
         clock.charge(Phase::Find, start.elapsed());
+        let mut again = None;
         let (planned, task) = match found {
-            Some(Ready { plan, kept, task }) => (Planned { plan, kept: Some(kept), is_reused: true }, task),
+            Some(Ready { plan, kept, task }) => {
+                (Planned { plan, kept: Some(kept), is_reused: true, learning: None }, task)
+            }
             None => {
                 let depth = clock.timed(Phase::Parse, || self.depth(sql))?;
                 let planning = Planning {
                     context: self.context.clone(),
                     kept_levels: Arc::clone(&self.kept),
                     statements: Arc::clone(&self.statements),
+                    generic: Arc::clone(&self.generic),
+                    room: self.room(depth),
                     levels: depth.parsed,
                     text: sql.to_string(),
+                    is_custom: false,
                 };
-                let clock = clock.clone();
-                // Boxed where it runs: the future of planning is large, and whoever asks may have a small stack.
-                self.room(depth).run(async move { clock.lend(Box::pin(planning.run())).await }).await?
+                let planned = planning.on_its_stack(&clock).await?;
+                again = planned.0.learning.as_ref().is_some_and(Learning::is_generic).then_some(planning);
+                planned
             }
         };
         let planning = start.elapsed();
@@ -262,8 +272,8 @@ impl KelpieSession {
         let split = clock.finish(planning, left);
         let options = KelpieOptions::of(task.session_config().options());
         let stream = execute_stream(Arc::clone(&planned.plan), task)?;
-        let (engine, last) = (Arc::clone(&self.engine), Arc::clone(&self.last));
-        Ok(RunningQuery { planned, stream, engine, options, last, start, split, taking: Taking::default() })
+        let (engine, last, taking) = (Arc::clone(&self.engine), Arc::clone(&self.last), Taking::default());
+        Ok(RunningQuery { planned, stream, engine, options, last, start, split, taking, again })
     }
 
     fn depth(&self, sql: &str) -> Result<Depth> {
@@ -374,6 +384,12 @@ impl KelpieSession {
         (self.statements.len(), plans)
     }
 
+    /// How many prepared statements have a generic plan, and how many never will.
+    #[cfg(feature = "testing")]
+    pub fn generic(&self) -> (usize, usize) {
+        self.generic.len()
+    }
+
     /// Names of the registered tables.
     pub fn tables(&self) -> Vec<String> {
         let state = self.context.state();
@@ -391,92 +407,6 @@ impl KelpieSession {
     pub fn clear_columns(&self) {
         self.engine.clear_columns();
     }
-}
-
-/// The planning of a statement that is not kept.
-struct Planning {
-    context: SessionContext,
-    /// Levels of the plans that the session keeps for other statements to refer to.
-    kept_levels: Arc<AtomicUsize>,
-    statements: Arc<KeptStatements>,
-    /// Levels of the statement.
-    levels: usize,
-    text: String,
-}
-
-impl Planning {
-    /// A plan, and what to run it in.
-    async fn run(self) -> Result<(Planned, Arc<TaskContext>)> {
-        let state = self.context.state();
-        let statement = timed(Phase::Parse, || parsed(&state, &self.text))?;
-        let named = timed_future(Phase::Find, Named::of(&state, &statement)).await;
-        let logical = logical_plan(&state, statement, &self.text);
-        let (state, plan) = match timed_future(Phase::Logical, logical).await? {
-            plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
-                if keeps_a_plan(&plan) {
-                    self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
-                }
-                // Executed by the context; what comes back is an empty relation, or the query that EXECUTE names.
-                let plan = self.context.execute_logical_plan(plan).await?.into_unoptimized_plan();
-                self.sweep();
-                let state = self.context.state();
-                let planned = physical_plan(&state, &plan).await?;
-                return Ok((planned, Arc::new(TaskContext::from(&state))));
-            }
-            plan => (state, plan),
-        };
-        let environment = self.statements.environment(&state);
-        let is_repeatable = timed(Phase::Find, || Repeatable::of(&plan).is_some());
-        let planned = physical_plan(&state, &plan).await?;
-        if let (Some(kept), Ok(named), true) = (&planned.kept, named, is_repeatable) {
-            self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
-        }
-        Ok((planned, Arc::clone(&environment.task)))
-    }
-
-    /// A table that was dropped or changed goes with the plans of it.
-    fn sweep(&self) {
-        self.statements.sweep();
-        if let Some(planner) = KelpiePlanner::of(&self.context.state_ref().read()) {
-            planner.kept().sweep();
-        }
-    }
-}
-
-async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Planned> {
-    match KelpiePlanner::of(state) {
-        Some(planner) => {
-            let optimized = timed(Phase::Logical, || state.optimize(plan))?;
-            planner.plan(&optimized, state).await
-        }
-        // A planner of the embedder's is around it.
-        None => state.create_physical_plan(plan).await.map(Planned::once),
-    }
-}
-
-fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
-    let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
-    balance(&mut statement);
-    Ok(statement)
-}
-
-async fn logical_plan(state: &SessionState, statement: Statement, sql: &str) -> Result<LogicalPlan> {
-    let plan = match state.statement_to_plan(statement).await {
-        Ok(plan) => plan,
-        // Parsed again, as the planner consumed it: most statements are planned at once.
-        Err(error) => replanned(state, &parsed(state, sql)?, error).await?,
-    };
-    SQLOptions::new().verify_plan(&plan)?;
-    Ok(plan)
-}
-
-/// Whether the session keeps a plan that later statements refer to.
-fn keeps_a_plan(plan: &LogicalPlan) -> bool {
-    matches!(
-        plan,
-        LogicalPlan::Ddl(DdlStatement::CreateView(_) | DdlStatement::CreateFunction(_))
-            | LogicalPlan::Statement(LogicalStatement::Prepare(_))
-    )
 }
 
 pub(crate) fn for_each_compiled(plan: &Arc<dyn ExecutionPlan>, visit: &mut dyn FnMut(&KelpieExec)) {

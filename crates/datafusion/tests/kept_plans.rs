@@ -509,6 +509,7 @@ async fn a_table_that_is_dropped_is_not_kept_alive() {
 #[tokio::test]
 async fn prepared_statements_reuse_plans() {
     let session = session();
+    session.set("kelpie.generic_plans", "never").unwrap();
     execute(&session, &["create table t as values (1, 10), (2, 20), (3, 30)"]).await;
     execute(&session, &["prepare p(bigint) as select sum(column2) from t where column1 > $1"]).await;
     assert_eq!(planned(&session, "execute p(1)").await, "50");

@@ -8,6 +8,8 @@
 //! - *results of scalar subqueries*: `ScalarSubqueryExec` writes them, and expressions below read them. Each copy gets a new
 //!   place for them at both ends.
 //!
+//! A copy of a generic plan also gets the values of its parameters.
+//!
 //! An operator that is not listed here is not copied, as nobody knows what it shares.
 
 use std::collections::HashMap;
@@ -53,13 +55,19 @@ use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
 use crate::exec::KelpieExec;
+use crate::parameters::{ParametersExec, Values};
 
 type Node = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
 
 /// A copy of a plan that shares no state with it.
 pub(crate) fn fresh(plan: &Node) -> Result<Node> {
-    Copier::default().copy(plan)
+    fresh_with(plan, None)
+}
+
+/// The same with other values of the parameters of a generic plan.
+pub(super) fn fresh_with(plan: &Node, values: Option<&Values>) -> Result<Node> {
+    Copier { values: values.cloned(), ..Copier::default() }.copy(plan)
 }
 
 /// An error where a plan cannot be copied, or where a copy would share state after all. What compiled parts replace counts
@@ -77,15 +85,21 @@ struct Copier {
     filters: HashMap<u64, Arc<DynamicFilterPhysicalExpr>>,
     /// Old and new places of the results of subqueries.
     results: Vec<(ScalarSubqueryResults, ScalarSubqueryResults)>,
+    /// Those of a copy's parameters.
+    values: Option<Values>,
 }
 
 impl Copier {
     fn copy(&mut self, node: &Node) -> Result<Node> {
         if let Some(compiled) = node.downcast_ref::<KelpieExec>() {
-            if self.checks {
+            // What a part with parameters replaces never runs.
+            if self.checks && !compiled.is_generic() {
                 check(compiled.original())?;
             }
-            return Ok(Arc::new(compiled.unused()));
+            return Ok(Arc::new(compiled.unused(self.values.as_ref())?));
+        }
+        if let (Some(parameters), Some(values)) = (node.downcast_ref::<ParametersExec>(), &self.values) {
+            return Ok(Arc::new(parameters.with_values(values)));
         }
         if !is_known(node) {
             return not_impl_err!("{} is not known to be copied", node.name());
@@ -325,6 +339,7 @@ fn is_known(node: &Node) -> bool {
         LocalLimitExec,
         NestedLoopJoinExec,
         OutputRequirementExec,
+        ParametersExec,
         PartialSortExec,
         PartitionedTopKExec,
         PiecewiseMergeJoinExec,

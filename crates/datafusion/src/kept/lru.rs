@@ -42,6 +42,12 @@ impl<T> Lru<T> {
         self.entries.retain(|(entry, _)| fits(entry));
     }
 
+    /// All of them, in no order.
+    #[cfg(feature = "testing")]
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().map(|(entry, _)| entry)
+    }
+
     /// How many there are.
     #[cfg(any(test, feature = "testing"))]
     pub fn len(&self) -> usize {

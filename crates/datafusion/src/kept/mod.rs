@@ -1,9 +1,11 @@
 //! Plans that are kept, so that a query that was planned before runs at once.
 //!
-//! There are two places where a plan is found again:
+//! There are two places where a plan of a query is found again:
 //! - a [`KelpieSession`](crate::KelpieSession) finds it by the text of a statement ([`statements`]): nothing is parsed or planned;
 //! - under [`install`](crate::install) the query planner finds it by the optimized logical plan ([`KeptPlans`]), whoever made
 //!   that: a `DataFrame`, a prepared statement with its values, another spelling of the same query.
+//!
+//! And the generic plans of prepared statements ([`generic`]), which serve all values of their parameters, by the statements' plans.
 //!
 //! A plan is only kept where all that it depends on is known and can be compared cheaply: the session's options, functions and
 //! rules by identity, the tables by identity and by their files or batches ([`tables`]). A plan with a function that is not
@@ -12,7 +14,9 @@
 //!
 //! A plan that is kept never runs itself: each query runs a copy ([`fresh`](fn@fresh)).
 
+mod choice;
 mod fresh;
+mod generic;
 mod logical;
 mod lru;
 mod statements;
@@ -36,14 +40,17 @@ use parking_lot::Mutex;
 use crate::deep::{is_shallow, protect, with_room};
 use crate::exec::KelpieExec;
 use crate::options::KelpieOptions;
+use crate::parameters::Values;
 use crate::rule::{note_reasons, noted_reasons};
 use logical::{LogicalKey, hash_of};
 use lru::Lru;
 use tables::{KnownTable, Seen};
 
 pub(crate) use fresh::fresh;
+use fresh::fresh_with;
+pub(crate) use generic::{Asked, GenericPlans, Learning, Next};
 pub(crate) use logical::Repeatable;
-pub(crate) use statements::{KeptStatements, Named, Ready};
+pub(crate) use statements::{KeptStatements, MOST_BYTES, Named, Ready};
 
 type Node = Arc<dyn ExecutionPlan>;
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -90,14 +97,14 @@ impl KeptPlan {
         })
     }
 
-    /// A plan to run, unless the time has come to plan again.
-    fn copy(&self) -> Option<Node> {
+    /// A plan to run, with values where it is generic, unless the time has come to plan again.
+    fn copy(&self, values: Option<&Values>) -> Option<Node> {
         let left =
             self.copies_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         left.ok()?;
         match self.is_deep {
-            true => protect(with_room(&self.template, || fresh(&self.template)).ok()?).ok(),
-            false => fresh(&self.template).ok(),
+            true => protect(with_room(&self.template, || fresh_with(&self.template, values)).ok()?).ok(),
+            false => fresh_with(&self.template, values).ok(),
         }
     }
 
@@ -145,12 +152,14 @@ pub(crate) struct Planned {
     pub kept: Option<Arc<KeptPlan>>,
     /// Whether it was there before.
     pub is_reused: bool,
+    /// Who wants to know what the run takes.
+    pub learning: Option<Learning>,
 }
 
 impl Planned {
     /// A plan that is not kept.
     pub fn once(plan: Node) -> Planned {
-        Planned { plan, kept: None, is_reused: false }
+        Planned { plan, kept: None, is_reused: false, learning: None }
     }
 }
 
@@ -226,16 +235,16 @@ impl KeptPlans {
                 && entry.key.is_of(request.hash, request.logical, &request.known)
         };
         let kept = self.plans.lock().find(is_meant).map(|entry| Arc::clone(&entry.plan))?;
-        let plan = kept.copy()?;
+        let plan = kept.copy(None)?;
         note_reasons(&plan, kept.reasons.clone());
-        Some(Planned { plan, kept: Some(kept), is_reused: true })
+        Some(Planned { plan, kept: Some(kept), is_reused: true, learning: None })
     }
 
     /// Keeps the plan that was made of a request, where that can be; gives the one to run.
     pub fn keep(&self, request: Request<'_>, plan: Node) -> Result<Planned> {
         let Request { logical, state, known, hash, tables, most } = request;
         let Some(kept) = KeptPlan::of(&plan, tables).map(Arc::new) else { return Ok(Planned::once(plan)) };
-        let Some(copy) = kept.copy() else { return Ok(Planned::once(plan)) };
+        let Some(copy) = kept.copy(None) else { return Ok(Planned::once(plan)) };
         let entry = Entry {
             key: LogicalKey::of(logical, &known)?,
             config: Arc::clone(state.config_options()),
@@ -252,7 +261,7 @@ impl KeptPlans {
         plans.add(entry, most);
         drop(plans);
         note_reasons(&copy, kept.reasons.clone());
-        Ok(Planned { plan: copy, kept: Some(kept), is_reused: false })
+        Ok(Planned { plan: copy, kept: Some(kept), is_reused: false, learning: None })
     }
 
     /// Drops what keeps data in memory that nobody else has any more.

@@ -23,7 +23,7 @@ use crate::files;
 use crate::options::KelpieOptions;
 
 /// Longer texts are not kept: what is in them takes longer than planning them.
-const MOST_BYTES: usize = 64 << 10;
+pub(crate) const MOST_BYTES: usize = 64 << 10;
 
 /// All of a session but its tables that decides what a text means and how it is planned.
 pub(crate) struct Environment {
@@ -64,7 +64,7 @@ impl Environment {
     }
 
     /// Whether the session still is what it was.
-    fn is_of(&self, state: &SessionState) -> bool {
+    pub(super) fn is_of(&self, state: &SessionState) -> bool {
         Arc::ptr_eq(self.task.session_config().options(), state.config_options())
             && ptr::addr_eq(Arc::as_ptr(&self.planner), Arc::as_ptr(state.query_planner()))
             && ptr::addr_eq(Arc::as_ptr(&self.catalogs), Arc::as_ptr(state.catalog_list()))
@@ -183,7 +183,7 @@ impl KeptStatements {
         let is_current = !statement.plan.is_worn()
             && statement.named.are_same(schemas).await
             && self.has_same_data(&statement.plan, since, context).await;
-        match is_current.then(|| statement.plan.copy()).flatten() {
+        match is_current.then(|| statement.plan.copy(None)).flatten() {
             Some(plan) => {
                 Some(Ready { plan, kept: Arc::clone(&statement.plan), task: Arc::clone(&environment.task) })
             }

@@ -108,8 +108,7 @@ fn is_ordered_as_asked(plan: &Node) -> Result<bool> {
         node.is::<OutputRequirementExec>() && node.required_input_ordering().iter().any(Option::is_some)
     };
     let is_sort = |node: &Node| node.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none());
-    let sorts_in_vain =
-        plan.exists(|node| Ok(!asks(node) && node.children().into_iter().any(|input| is_sort(input))))?;
+    let sorts_in_vain = plan.exists(|node| Ok(!asks(node) && node.children().into_iter().any(&is_sort)))?;
     Ok(!is_sort(plan)
         && !sorts_in_vain
         && (plan.output_ordering().is_none() || plan.exists(|node| Ok(asks(node)))?))

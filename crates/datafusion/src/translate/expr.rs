@@ -15,6 +15,7 @@ use kelpie_compile::lower::alike;
 use kelpie_compile::types::{DataType, Literal};
 
 use super::derive::Deriver;
+use super::parameters::is_place;
 use super::{Reasons, function};
 use crate::deep::{expr_depth, operands};
 use crate::types;
@@ -31,13 +32,20 @@ pub(crate) struct ExprTranslator<'a> {
     /// Where every reason goes.
     pub reasons: &'a mut Reasons,
     /// The scalar subqueries whose values are known when the expressions are computed.
-    pub scalars: &'a [ScalarSubqueryExpr],
+    pub scalars: &'a [KnownScalar],
     /// Makes columns of expressions that do not compile, where that is possible.
     pub derive: Option<Deriver<'a>>,
     /// The operator that the expressions belong to, for people.
     pub operator: &'a str,
     /// How deep in an expression the translator is.
     pub level: usize,
+}
+
+/// A scalar subquery, and what stands for its value.
+#[derive(Debug)]
+pub(crate) struct KnownScalar {
+    pub expr: ScalarSubqueryExpr,
+    pub kind: ExprKind,
 }
 
 type Child<'a> = &'a Arc<dyn PhysicalExpr>;
@@ -131,8 +139,8 @@ impl ExprTranslator<'_> {
         } else if let Some(call) = e.downcast_ref::<ScalarFunctionExpr>() {
             function::function(self, call)
         } else if let Some(scalar) = e.downcast_ref::<ScalarSubqueryExpr>() {
-            match self.scalars.iter().position(|known| known == scalar) {
-                Some(index) => Some(ExprKind::Scalar(index)),
+            match self.scalars.iter().find(|known| known.expr == *scalar) {
+                Some(known) => Some(known.kind.clone()),
                 None => self.refuse(e, "the scalar subquery belongs to an operator above"),
             }
         } else if e.is::<DynamicFilterPhysicalExpr>() {
@@ -343,7 +351,9 @@ impl ExprTranslator<'_> {
 
     fn like(&mut self, e: Child<'_>, like: &LikeExpr) -> Option<ExprKind> {
         let (input, pattern) = self.pair(like.expr(), like.pattern())?;
-        if !matches!(pattern.kind, ExprKind::Literal(_)) {
+        // A parameter is a literal before the compiler makes code for LIKE; ILIKE becomes a regular expression here and now.
+        let is_place = is_place(&pattern) && !like.case_insensitive();
+        if !matches!(pattern.kind, ExprKind::Literal(_)) && !is_place {
             return self.refuse(e, "patterns that are not constant are not compiled");
         }
         if let (true, ExprKind::Literal(Literal::Utf8(text))) = (like.case_insensitive(), &pattern.kind)

@@ -9,17 +9,16 @@ mod expr;
 mod function;
 mod join;
 mod order;
+mod parameters;
 mod prune;
 mod scan;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::LexOrdering;
-use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::buffer::BufferExec;
@@ -45,7 +44,8 @@ use crate::exec::KelpieExec;
 use crate::source::ScanTable;
 use crate::types;
 use derive::Below;
-use expr::ExprTranslator;
+use expr::{ExprTranslator, KnownScalar};
+pub(crate) use parameters::Generic;
 
 /// A plan that Kelpie knows, and the tables of its scans in the order of `Scan::source`.
 #[derive(Debug, Clone)]
@@ -54,6 +54,8 @@ pub struct Translated {
     pub plan: Plan,
     /// The tables.
     pub tables: Vec<Arc<ScanTable>>,
+    /// The plan without the values of its parameters, where it has some.
+    pub(crate) generic: Option<Arc<Generic>>,
 }
 
 /// Every reason why something is not compiled, each once, in the order found.
@@ -138,9 +140,10 @@ fn translate_with(
 ) -> (Result<Translated, Vec<String>>, Refused) {
     let plan = translator.plan(node).and_then(|plan| ordered(plan, node, &mut translator));
     let plan = plan.and_then(|plan| translator.finished(plan, node));
+    let plan = plan.and_then(|plan| translator.with_first_values(plan));
     let refused = std::mem::take(&mut translator.refused);
     let translated = match plan {
-        Some(plan) => Ok(Translated { plan, tables: translator.tables }),
+        Some((plan, generic)) => Ok(Translated { plan, tables: translator.tables, generic }),
         None => {
             derive::explain_result(&mut translator, node);
             Err(translator.reasons.into_vec())
@@ -166,8 +169,10 @@ pub(crate) struct Translator {
     checked: bool,
     reasons: Reasons,
     refused: Refused,
-    /// The scalar subqueries of the enclosing `ScalarSubqueryExec`, in the order of `Plan::Scalars`.
-    scalars: Vec<ScalarSubqueryExpr>,
+    /// The scalar subqueries of the enclosing `ScalarSubqueryExec`.
+    scalars: Vec<KnownScalar>,
+    /// What computes the parameters of the plan, each in the order of its place.
+    parameters: Vec<Node>,
 }
 
 type Node = Arc<dyn ExecutionPlan>;
@@ -338,18 +343,6 @@ impl Translator {
             }
         }
         Some(Plan::Union { inputs, fields })
-    }
-
-    /// The subqueries do not see each other's values, nor do they see those of the enclosing node.
-    fn scalars(&mut self, node: &ScalarSubqueryExec) -> Option<Plan> {
-        let outer = std::mem::take(&mut self.scalars);
-        let subqueries: Vec<_> = node.subqueries().iter().map(|link| self.plan(&link.plan)).collect();
-        let scalar = |index| ScalarSubqueryExpr::new(ArrowType::Null, true, index, node.results().clone());
-        self.scalars = node.subqueries().iter().map(|link| scalar(link.index)).collect();
-        let input = self.plan(node.input());
-        self.scalars = outer;
-        let subqueries = subqueries.into_iter().collect::<Option<Vec<_>>>();
-        Some(Plan::Scalars { input: Box::new(input?), subqueries: subqueries? })
     }
 
     /// A node that stops after some first rows of each of its partitions. Where these are sorted, the first rows of all are the

@@ -1,0 +1,211 @@
+//! The planning of statements.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{DdlStatement, Execute, LogicalPlan, Statement as LogicalStatement};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use kelpie_engine::Phase;
+
+use crate::clock::{PlanClock, timed, timed_future};
+use crate::deep::{Room, balance};
+use crate::install::KelpiePlanner;
+use crate::kept::{
+    Asked, GenericPlans, KeptStatements, Learning, MOST_BYTES, Named, Next, Planned, Repeatable,
+};
+use crate::names::replanned;
+use crate::options::KelpieOptions;
+use crate::parameters::{GenericQuery, marked};
+
+/// The planning of a statement that is not kept.
+#[derive(Clone)]
+pub(crate) struct Planning {
+    pub context: SessionContext,
+    /// Levels of the plans that the session keeps for other statements to refer to.
+    pub kept_levels: Arc<AtomicUsize>,
+    pub statements: Arc<KeptStatements>,
+    pub generic: Arc<GenericPlans>,
+    pub room: Room,
+    /// Levels of the statement.
+    pub levels: usize,
+    pub text: String,
+    /// Whether EXECUTE is planned with its values, whatever generic plan there is.
+    pub is_custom: bool,
+}
+
+/// What a statement becomes: a plan, and what to run it in.
+type Task = (Planned, Arc<TaskContext>);
+
+impl Planning {
+    /// Plans with as much stack as it takes; the time is charged to a clock.
+    pub async fn on_its_stack(&self, clock: &PlanClock) -> Result<Task> {
+        let (planning, clock) = (self.clone(), clock.clone());
+        // Boxed where it runs: the future of planning is large, and whoever asks may have a small stack.
+        self.room.run(async move { clock.lend(Box::pin(planning.run())).await }).await
+    }
+
+    async fn run(self) -> Result<Task> {
+        let state = self.context.state();
+        let statement = timed(Phase::Parse, || parsed(&state, &self.text))?;
+        let named = timed_future(Phase::Find, Named::of(&state, &statement)).await;
+        let logical = logical_plan(&state, statement, &self.text);
+        let (state, plan) = match timed_future(Phase::Logical, logical).await? {
+            LogicalPlan::Statement(LogicalStatement::Execute(execute)) => {
+                return self.execute(state, execute).await;
+            }
+            plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
+                if keeps_a_plan(&plan) {
+                    self.kept_levels.fetch_add(self.levels, Ordering::Relaxed);
+                }
+                if let Some(name) = prepared_name(&plan) {
+                    self.generic.forget(name);
+                }
+                return self.statement(plan).await;
+            }
+            plan => (state, plan),
+        };
+        let environment = self.statements.environment(&state);
+        let is_repeatable = timed(Phase::Find, || Repeatable::of(&plan).is_some());
+        let planned = physical_plan(&state, &plan).await?;
+        if let (Some(kept), Ok(named), true) = (&planned.kept, named, is_repeatable) {
+            self.statements.keep(&self.text, Arc::clone(&environment), named, kept);
+        }
+        Ok((planned, Arc::clone(&environment.task)))
+    }
+
+    /// What the context executes; what comes back is an empty relation, or the query that EXECUTE names.
+    async fn statement(&self, plan: LogicalPlan) -> Result<Task> {
+        let plan = self.context.execute_logical_plan(plan).await?.into_unoptimized_plan();
+        self.sweep();
+        let state = self.context.state();
+        let planned = physical_plan(&state, &plan).await?;
+        Ok((planned, Arc::new(TaskContext::from(&state))))
+    }
+
+    /// A prepared statement: by its generic plan, or planned with the values.
+    async fn execute(&self, state: SessionState, execute: Execute) -> Result<Task> {
+        let (mut learning, mut is_custom) = (None, false);
+        match self.generic_plan(&state, &execute).await {
+            Next::Run(planned, task) => return Ok((planned, task)),
+            Next::Custom(found) => learning = found,
+            Next::Plan(_) => {}
+            Next::Never => is_custom = true,
+        }
+        let name = execute.name.clone();
+        let execute = LogicalPlan::Statement(LogicalStatement::Execute(execute));
+        let (mut planned, task) = self.statement(execute).await?;
+        if is_custom {
+            self.generic.give_up(&name);
+        }
+        if let Some(learning) = &learning {
+            learning.see_custom(&planned.plan);
+        }
+        planned.learning = learning;
+        Ok((planned, task))
+    }
+
+    /// The generic plan of a prepared statement, which is made where it is wanted. Whatever speaks against it, planning with the
+    /// values says it better.
+    async fn generic_plan(&self, state: &SessionState, execute: &Execute) -> Next {
+        let options = KelpieOptions::of(state.config_options());
+        let environment = self.generic.environment(state, &self.statements);
+        let is_custom = self.is_custom || execute.parameters.is_empty() || self.text.len() > MOST_BYTES;
+        if is_custom || self.generic.has_none(&execute.name, &options) {
+            return Next::Custom(None);
+        }
+        let Some(marked) = marked(state, execute) else { return Next::Custom(None) };
+        let marked = LogicalPlan::Statement(LogicalStatement::Execute(marked));
+        let Ok(query) = self.context.execute_logical_plan(marked).await else { return Next::Never };
+        let query = match GenericQuery::of(query.into_unoptimized_plan()) {
+            Ok(Some(query)) => query,
+            Ok(None) => return Next::Custom(None),
+            Err(_) => return Next::Never,
+        };
+        let asked = Asked { name: &execute.name, query: &query, environment: &environment };
+        match self.generic.next(asked, state).await {
+            Next::Plan(learning) => match planned_generically(state, &query, learning).await {
+                Some(planned) => Next::Run(planned, Arc::clone(&environment.task)),
+                None => Next::Custom(None),
+            },
+            next => next,
+        }
+    }
+
+    /// A table that was dropped or changed goes with the plans of it.
+    fn sweep(&self) {
+        self.statements.sweep();
+        self.generic.sweep();
+        if let Some(planner) = KelpiePlanner::of(&self.context.state_ref().read()) {
+            planner.kept().sweep();
+        }
+    }
+}
+
+async fn physical_plan(state: &SessionState, plan: &LogicalPlan) -> Result<Planned> {
+    match KelpiePlanner::of(state) {
+        Some(planner) => {
+            let optimized = timed(Phase::Logical, || state.optimize(plan))?;
+            planner.plan(&optimized, state).await
+        }
+        // A planner of the embedder's is around it.
+        None => state.create_physical_plan(plan).await.map(Planned::once),
+    }
+}
+
+pub(crate) fn parsed(state: &SessionState, sql: &str) -> Result<Statement> {
+    let mut statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
+    balance(&mut statement);
+    Ok(statement)
+}
+
+pub(crate) async fn logical_plan(
+    state: &SessionState,
+    statement: Statement,
+    sql: &str,
+) -> Result<LogicalPlan> {
+    let plan = match state.statement_to_plan(statement).await {
+        Ok(plan) => plan,
+        // Parsed again, as the planner consumed it: most statements are planned at once.
+        Err(error) => replanned(state, &parsed(state, sql)?, error).await?,
+    };
+    SQLOptions::new().verify_plan(&plan)?;
+    Ok(plan)
+}
+
+/// A generic plan to run; nothing where there is none, which is remembered.
+async fn planned_generically(
+    state: &SessionState,
+    query: &GenericQuery,
+    learning: Learning,
+) -> Option<Planned> {
+    match physical_plan(state, &query.plan).await {
+        Ok(planned) => learning.keep(&planned.plan, query),
+        Err(_) => {
+            learning.give_up();
+            None
+        }
+    }
+}
+
+/// The name of a prepared statement that another one takes, or nobody has from now on.
+fn prepared_name(plan: &LogicalPlan) -> Option<&str> {
+    match plan {
+        LogicalPlan::Statement(LogicalStatement::Prepare(prepare)) => Some(&prepare.name),
+        LogicalPlan::Statement(LogicalStatement::Deallocate(deallocate)) => Some(&deallocate.name),
+        _ => None,
+    }
+}
+
+/// Whether the session keeps a plan that later statements refer to.
+fn keeps_a_plan(plan: &LogicalPlan) -> bool {
+    matches!(
+        plan,
+        LogicalPlan::Ddl(DdlStatement::CreateView(_) | DdlStatement::CreateFunction(_))
+            | LogicalPlan::Statement(LogicalStatement::Prepare(_))
+    )
+}
