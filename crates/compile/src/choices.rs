@@ -23,6 +23,9 @@ pub struct Choices<'a> {
     pub forced: &'a Forced,
     /// What is asked of the shape of launches.
     pub shape: ShapeChoices,
+    /// The rows of the result stay on the device, for a later stage that scans them: a text of a dictionary is written as its
+    /// code there, not as its bytes.
+    pub keeps_rows: bool,
 }
 
 impl<'a> Choices<'a> {
@@ -31,6 +34,16 @@ impl<'a> Choices<'a> {
         let resolution = Resolution::default();
         let forced = Forced::none();
         let (host_sort_rows, direct_bytes, shape) = (None, None, ShapeChoices::default());
-        Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced, shape }
+        let keeps_rows = false;
+        Choices {
+            micro_model,
+            resolution,
+            duplicates,
+            host_sort_rows,
+            direct_bytes,
+            forced,
+            shape,
+            keeps_rows,
+        }
     }
 }

@@ -1,32 +1,28 @@
 //! A query on its way: from plan to batches, one stage after the other.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::ExprKind;
+use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::operator::sort::words::EXACT_TEXT_BYTES;
 use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::{Plan, SortKey};
-use kelpie_compile::types::Field;
-use kelpie_compile::variant::Genome;
 use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
-use kelpie_kir::text;
 
 use crate::delivery::{Collected, Mapped, RowReceiver, Undecided, Window, take_cut};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::identity::{self, Digest};
-use crate::memory_source::MemorySource;
-use crate::query::{Engine, begin_query, ends_a_stage, rows_of_a_stage, with_key_columns, with_scalars};
-use crate::source::TableSource;
-use crate::stage::{self, Ahead, Loaded, Movement, Outcome, PipelineKernels, Prepared, Setting};
+use crate::kept::Input;
+use crate::query::{Engine, begin_query, ends_a_stage, with_key_columns, with_scalars};
+use crate::stage::{self, Ahead, Loaded, Movement, Outcome, Prepared, Setting};
 use crate::{
-    DeviceChoice, ExplainStage, MacroModel, Phase, QueryMetrics, QueryOptions, Split, host, meter, result,
+    DeviceChoice, ExplainStage, MacroModel, Phase, QueryMetrics, QueryOptions, Split, explain, host, meter,
+    result,
 };
 
 /// One query on its way.
@@ -37,7 +33,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) options: QueryOptions,
     /// What stages take at least.
     pub(crate) least_effort: Effort,
-    pub(crate) sources: Vec<Arc<dyn TableSource>>,
+    /// What `Scan::source` numbers: the query's tables, and after them the rows of its earlier stages.
+    pub(crate) inputs: Vec<Input>,
     pub(crate) cancel: &'a CancelToken,
     pub(crate) metrics: QueryMetrics,
     /// What all launches accessed, where they are metered.
@@ -66,7 +63,8 @@ impl Execution<'_> {
             {
                 let schema = result::arrow_schema(&plan.fields());
                 let map = |batch: &RecordBatch| host::columns(batch, exprs, &schema);
-                self.run(input, &mut Mapped { rows: out, map: &map })
+                let columns: Vec<usize> = exprs.iter().flat_map(column_of).collect();
+                self.run(input, &mut Mapped { rows: out, map: &map, columns: &columns })
             }
             _ if is_one_stage(plan) => self.stage(plan, out),
             _ => {
@@ -131,7 +129,7 @@ impl Execution<'_> {
             true => Ok(batch.project(&without_keys)?),
             false => Ok(batch.clone()),
         };
-        self.sort_stage(&plan, &mut Mapped { rows: out, map: &map })
+        self.sort_stage(&plan, &mut Mapped { rows: out, map: &map, columns: &without_keys })
     }
 
     /// Carries out a sort by columns whose input is one stage; on the host what does not compile.
@@ -174,6 +172,7 @@ impl Execution<'_> {
             cache: &self.engine.columns,
             loaded,
             movement,
+            keeps_rows: self.asks_to_keep(out),
             cancel: self.cancel,
         };
         let Plan::Sort { keys, fetch, .. } = plan else {
@@ -206,32 +205,8 @@ impl Execution<'_> {
         Ok(outcome)
     }
 
-    /// The plan with every sort, limit and scalar subquery inside carried out: the result of a sort or limit is a table
-    /// that is scanned, that of a subquery a literal.
-    pub(crate) fn materialize(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
-        match plan {
-            Plan::Sort { .. } | Plan::Limit { .. } => {
-                let fields = plan.fields();
-                let rows = self.collect(plan)?;
-                self.keep(&fields, rows);
-                Ok(rows_of_a_stage(self.sources.len() - 1, fields))
-            }
-            Plan::Scalars { .. } => {
-                let plan = self.resolve(plan)?;
-                self.materialize(&plan)
-            }
-            _ => plan.map_inputs(&mut |input| self.materialize(input)),
-        }
-    }
-
-    /// Makes rows a source, the last of all.
-    pub(crate) fn keep(&mut self, fields: &[Field], rows: Vec<RecordBatch>) {
-        let schema = result::arrow_schema(fields);
-        self.sources.push(Arc::new(MemorySource::new("rows", schema, rows)));
-    }
-
     /// The input of a `Plan::Scalars` with the values of its subqueries.
-    fn resolve(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
+    pub(crate) fn resolve(&mut self, plan: &Plan) -> Result<Plan, EngineError> {
         let Plan::Scalars { input, subqueries } = plan else { return Ok(plan.clone()) };
         let mut values = Vec::new();
         for subquery in subqueries {
@@ -250,6 +225,9 @@ impl Execution<'_> {
         let known = if nothing_known { None } else { self.engine.efforts.lock().get(&key()).copied() };
         let mut effort = known.unwrap_or_default().max(self.least_effort);
         let mut last = None;
+        if effort > Effort::AsAsked {
+            self.bring_to_host(plan)?;
+        }
         loop {
             let pipelines = self.metrics.pipelines.len();
             let delivered = out.delivered();
@@ -269,8 +247,17 @@ impl Execution<'_> {
                 {
                     error
                 }
-                outcome => return outcome,
+                outcome => {
+                    if outcome.is_ok() {
+                        self.release(plan);
+                    }
+                    return outcome;
+                }
             };
+            if self.bring_to_host(plan)? {
+                self.metrics.pipelines.truncate(pipelines);
+                continue;
+            }
             if self.options.macro_model == MacroModel::RunToFinish {
                 return Err(error.into());
             }
@@ -311,7 +298,8 @@ impl Execution<'_> {
     ) -> Result<(), EngineError> {
         let movement = effort.movement(&self.options, &self.device);
         let (device, options) = (Arc::clone(&self.device), self.options.clone());
-        let ahead = &Ahead { plan, device, options, direct_bytes: movement.initial_bytes };
+        let keeps_rows = self.asks_to_keep(out);
+        let ahead = &Ahead { plan, device, options, direct_bytes: movement.initial_bytes, keeps_rows };
         thread::scope(|scope| {
             let foreseen = |infos: Vec<ScanInfo>| {
                 // Where there is no thread for it, nothing is compiled ahead.
@@ -333,8 +321,8 @@ impl Execution<'_> {
         foreseen: &(dyn Fn(Vec<ScanInfo>) + Sync),
     ) -> Result<Vec<Loaded>, EngineError> {
         let columns = (&self.engine.columns, movement.placement);
-        let (sources, watch) = (&self.sources, (foreseen, self.cancel));
-        stage::load(plan, sources, &self.device, columns, watch, &mut self.metrics)
+        let (inputs, watch) = (&self.inputs, (foreseen, self.cancel));
+        stage::load(plan, inputs, &self.device, columns, watch, &mut self.metrics)
     }
 
     /// Compiles and runs a plan over its scans' columns.
@@ -348,12 +336,13 @@ impl Execution<'_> {
         let infos = stage::describe(loaded);
         let stage = identity::stage(plan, &infos);
         let data = self.data(plan, &infos, stage);
+        let choices = (movement.initial_bytes, self.asks_to_keep(out));
         loop {
             let duplicates = self.engine.broken.lock().get(&data).cloned().unwrap_or_default();
-            let prepared = self.prepare((plan, stage), &infos, &duplicates, movement.initial_bytes)?;
+            let prepared = self.prepare((plan, stage), &infos, &duplicates, choices)?;
             let compile_ns = self.compile(&prepared)?;
             if let Some((stage, out)) = &mut self.explain {
-                describe(&prepared, *stage, &self.device, out)?;
+                explain::describe(&prepared, *stage, &self.device, out)?;
             }
             let first = self.metrics.pipelines.len();
             let outcome = self.run_prepared(&prepared, plan, (loaded, movement), out)?;
@@ -376,6 +365,11 @@ impl Execution<'_> {
         }
     }
 
+    /// Whether whoever takes the rows wants them to stay on this query's device.
+    fn asks_to_keep(&self, out: &dyn RowReceiver) -> bool {
+        out.kept().is_some_and(|wanted| Arc::ptr_eq(&wanted.device, &self.device))
+    }
+
     /// What a stage runs over: whether keys are unique is the data's, however it is computed. Known plans are hashed once.
     fn data(&self, plan: &Plan, infos: &[ScanInfo], stage: Digest) -> Digest {
         if let Some(data) = self.engine.data.lock().get(&stage) {
@@ -392,11 +386,11 @@ impl Execution<'_> {
         (plan, stage): (&Plan, Digest),
         infos: &[ScanInfo],
         duplicates: &BTreeSet<usize>,
-        direct_bytes: Option<u64>,
+        (direct_bytes, keeps_rows): (Option<u64>, bool),
     ) -> Result<Arc<Prepared>, EngineError> {
         let start = Instant::now();
-        let device = self.device.name();
-        let base = identity::program(stage, &device, &self.options, direct_bytes, duplicates);
+        let (device, own) = (self.device.name(), (direct_bytes, keeps_rows));
+        let base = identity::program(stage, &device, &self.options, own, duplicates);
         let key = Digest::of(&(base, &self.options.variants));
         let found = match self.engine.known(key) {
             Some(prepared) => prepared,
@@ -412,11 +406,12 @@ impl Execution<'_> {
                     direct_bytes,
                     forced,
                     shape,
+                    keeps_rows,
                 };
                 let program = pipeline::compile_with(plan, infos, target, &choices)?;
                 let variants = (&self.engine.variants, base);
                 let data = identity::data(plan, infos);
-                let alike = identity::program(data, &device, &self.options, direct_bytes, duplicates);
+                let alike = identity::program(data, &device, &self.options, own, duplicates);
                 let sizes = self.engine.sizes_of(Digest::of(&(alike, forced)));
                 let prepared = stage::prepare(program, &self.device, host_sort_rows, variants, sizes)?;
                 let prepared = Arc::new(prepared);
@@ -437,7 +432,7 @@ impl Execution<'_> {
         let loaded = self.load(plan, &movement)?;
         let infos = stage::describe(&loaded);
         let stage = identity::stage(plan, &infos);
-        self.prepare((plan, stage), &infos, &BTreeSet::new(), movement.initial_bytes)?;
+        self.prepare((plan, stage), &infos, &BTreeSet::new(), (movement.initial_bytes, false))?;
         Ok(())
     }
 
@@ -460,70 +455,14 @@ fn is_one_stage(plan: &Plan) -> bool {
         && plan.inputs().into_iter().all(is_one_stage)
 }
 
+/// The column that an expression is, if it is one.
+fn column_of(expr: &Expr) -> Option<usize> {
+    match expr.kind {
+        ExprKind::Column(index) => Some(index),
+        _ => None,
+    }
+}
+
 fn are_columns(keys: &[SortKey]) -> bool {
     keys.iter().all(|key| matches!(key.expr.kind, ExprKind::Column(_)))
-}
-
-/// Appends the choices of a program: what was chosen and why, and each other value with what it lacks.
-fn describe_variants(genome: &Genome, out: &mut String) {
-    for choice in &genome.0 {
-        let _ = writeln!(out, "{} = {}: {}", choice.qualified(), choice.value, choice.reason);
-        for (value, lacks) in choice.values.iter().filter(|(value, _)| *value != choice.value) {
-            let _ = match lacks {
-                None => writeln!(out, "  {value}: possible"),
-                Some(lacks) => writeln!(out, "  {value}: not possible: {lacks}"),
-            };
-        }
-    }
-    let _ = writeln!(out, "{} choices, {} points", genome.0.len(), genome.points());
-}
-
-/// Appends a description of a stage.
-fn describe(
-    prepared: &Prepared,
-    stage: ExplainStage,
-    device: &Arc<dyn Device>,
-    out: &mut String,
-) -> Result<(), EngineError> {
-    let genome = &prepared.program.genome;
-    if stage == ExplainStage::Variants {
-        describe_variants(genome, out);
-        return Ok(());
-    }
-    if stage == ExplainStage::Pipelines {
-        for choice in &genome.0 {
-            let _ = writeln!(out, "-- variant {choice}");
-        }
-    }
-    for (index, pipeline) in prepared.program.pipelines.iter().enumerate() {
-        let _ = writeln!(out, "-- pipeline {index}: {}", pipeline.name);
-        match stage {
-            ExplainStage::Variants => {}
-            ExplainStage::Pipelines => {
-                if pipeline.counting().is_some() {
-                    let counts = prepared.kernels[index].count.is_some();
-                    out.push_str(if counts {
-                        "   kernels: count, prefix sum, write\n"
-                    } else {
-                        "   kernels: write\n"
-                    });
-                }
-                for state in pipeline.cleared().map(|state| &prepared.program.states[state]) {
-                    let slots = prepared.program.classes[state.class].initial;
-                    let _ = writeln!(out, "   state {}: {slots} × {} bytes", state.name, state.element_bytes);
-                }
-            }
-            ExplainStage::Kir => {
-                pipeline.kernels().for_each(|kernel| out.push_str(&text::print(&kernel.module)));
-            }
-            ExplainStage::Code => {
-                let shape = stage::block_shape(&pipeline.kernel.shape);
-                let PipelineKernels { main, count, .. } = &*prepared.kernels[index];
-                for kernel in count.iter().chain([main]) {
-                    out.push_str(&device.code(&kernel.module, shape)?);
-                }
-            }
-        }
-    }
-    Ok(())
 }

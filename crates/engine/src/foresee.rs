@@ -51,6 +51,7 @@ impl Engine {
             direct_bytes: Effort::AsAsked.movement(options, &device).initial_bytes,
             forced: &options.variants,
             shape: options.shape,
+            keeps_rows: false,
         };
         let program = pipeline::compile_with(&plan, &infos, device.target(), &choices)?;
         Ok(Foreseen::Genome(program.genome))

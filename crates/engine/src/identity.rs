@@ -71,11 +71,11 @@ pub(crate) fn program(
     stage: Digest,
     device: &str,
     options: &QueryOptions,
-    direct_bytes: Option<u64>,
+    (direct_bytes, keeps_rows): (Option<u64>, bool),
     duplicates: &BTreeSet<usize>,
 ) -> Digest {
     let QueryOptions { micro_model, resolution, host_sort_rows, meter, shape, .. } = options;
-    let choices = (micro_model, resolution, host_sort_rows, shape, direct_bytes, duplicates);
+    let choices = (micro_model, resolution, host_sort_rows, shape, direct_bytes, keeps_rows, duplicates);
     Digest::of(&(stage, device, meter, choices))
 }
 

@@ -7,10 +7,12 @@ mod devices;
 mod effort;
 pub mod error;
 mod execution;
+mod explain;
 mod foresee;
 mod heap;
 mod host;
 mod identity;
+mod kept;
 mod launch;
 mod memory_source;
 mod meter;
@@ -242,6 +244,8 @@ pub struct QueryMetrics {
     pub input_bytes: u64,
     /// Bytes of its result, as Arrow holds it.
     pub output_bytes: u64,
+    /// Rows of inner sorts and limits that stayed on the device; others, and the result, are among `output_bytes`.
+    pub kept_rows: u64,
     /// With the meter: the bytes that all of its launches really access.
     pub traffic: Option<Traffic>,
     /// With the meter: what the device's memory and link can do.

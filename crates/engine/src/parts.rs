@@ -2,7 +2,7 @@
 //! breaker made in parts. An aggregation or join is made for one part of the keys after the other (by a hash of them), a sort
 //! in runs of rows that are merged on the host.
 
-use arrow::record_batch::RecordBatch;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Join, Plan, SortKey};
 use kelpie_compile::types::{DataType, Literal};
@@ -42,7 +42,10 @@ impl Execution<'_> {
                 let mut rows = Vec::new();
                 for input in inputs {
                     for batch in self.collect_stage(input)? {
-                        rows.push(batch.with_schema(schema.clone())?);
+                        // Columns of the inputs may have other names than those of the union.
+                        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                        let columns = batch.columns().to_vec();
+                        rows.push(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?);
                     }
                 }
                 Ok(rows)
@@ -88,7 +91,7 @@ impl Execution<'_> {
         let fields = plan.fields();
         let rows = self.collect_stage(plan)?;
         self.keep(&fields, rows);
-        Ok(rows_of_a_stage(self.sources.len() - 1, fields))
+        Ok(rows_of_a_stage(self.inputs.len() - 1, fields))
     }
 
     /// Runs a plan for each part of its keys: in few parts, or in more if those do not fit.
@@ -142,11 +145,11 @@ impl Execution<'_> {
             };
             for run in rows.iter().flat_map(cut) {
                 self.keep(&plan.fields(), vec![run]);
-                let scan = rows_of_a_stage(self.sources.len() - 1, plan.fields());
+                let scan = rows_of_a_stage(self.inputs.len() - 1, plan.fields());
                 let sort = Plan::Sort { input: Box::new(scan), keys: keys.to_vec(), fetch };
                 let loaded = self.load(&sort, &movement)?;
                 let sorted = self.run_loaded(&sort, &loaded, movement, &mut runs);
-                self.sources.pop();
+                self.inputs.pop();
                 match sorted {
                     Ok(()) => {}
                     Err(EngineError::Device(error @ DeviceError::OutOfMemory { .. })) if run_rows > least => {

@@ -1,8 +1,10 @@
 //! Runs the device-wide primitives of `compile::primitives`: prefix sum, radix sort and selection by rank.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{radix, scan, segments, select, ties as ties_kernels};
 use kelpie_compile::shape::LaunchShape;
@@ -23,7 +25,7 @@ const CPU_TILE: u64 = 16 << 10;
 const SCAN_PER_THREAD: u64 = 16;
 
 /// Compiled kernels of primitives.
-pub(crate) type KernelsByName = Mutex<HashMap<&'static str, Arc<dyn Kernel>>>;
+pub(crate) type KernelsByName = Mutex<HashMap<Cow<'static, str>, Arc<dyn Kernel>>>;
 
 /// Primitives of one query.
 #[derive(Debug)]
@@ -51,14 +53,17 @@ pub(crate) struct Sorted {
 
 /// The modules of the primitives, for checks of generated code.
 pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
-    Ok(vec![
+    let encode = Encode::all().into_iter().map(|kernel| kernel.module(shape));
+    let mut modules = encode.collect::<Result<Vec<_>, _>>()?;
+    modules.extend([
         scan::module(shape, Scalar::U32)?,
         radix::module(shape)?,
         select::module(shape)?,
         ties_kernels::module()?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
-    ])
+    ]);
+    Ok(modules)
 }
 
 fn valid(module: Result<Module, TypeError>) -> Result<ValidModule, EngineError> {
@@ -123,7 +128,7 @@ impl<'a> Primitives<'a> {
         self.stream
     }
 
-    fn allocate(&self, bytes: u64) -> Result<Buffer, DeviceError> {
+    pub(crate) fn allocate(&self, bytes: u64) -> Result<Buffer, DeviceError> {
         self.cache.allocate(self.stream.device(), usize::try_from(bytes).unwrap_or(usize::MAX).max(16))
     }
 
@@ -166,7 +171,7 @@ impl<'a> Primitives<'a> {
             _ => module(&self.shape, Family::Radix)?,
         };
         let kernel = self.stream.compile_for(&module, name, block_shape(&self.shape))?;
-        self.kernels.lock().insert(name, Arc::clone(&kernel));
+        self.kernels.lock().insert(name.into(), Arc::clone(&kernel));
         Ok(kernel)
     }
 
@@ -312,8 +317,10 @@ struct Pass {
     counts: Buffer,
 }
 
+mod encode;
 mod ranks;
 mod ties;
+pub(crate) use self::encode::{Array, Written};
 pub(crate) use self::ranks::Rows;
 #[cfg(test)]
 mod tests;

@@ -24,6 +24,7 @@ use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
 use crate::execution::Execution;
 use crate::identity::Digest;
+use crate::kept::Input;
 use crate::meter::{self, MeteredStream};
 use crate::stack::with_room;
 use crate::stage::{self, KernelVariants, Prepared, Sizes};
@@ -244,7 +245,7 @@ impl Engine {
             total,
             options: query.options.clone(),
             least_effort: Effort::AsAsked,
-            sources: query.sources.clone(),
+            inputs: query.sources.iter().cloned().map(Input::Table).collect(),
             cancel,
             metrics,
             explain,

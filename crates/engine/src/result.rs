@@ -12,7 +12,7 @@ use arrow::record_batch::RecordBatch;
 use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
 use kelpie_kir::Scalar;
 
-pub use self::reader::{Reading, ResultReader};
+pub use self::reader::{Dictionary, Reading, ResultReader};
 use crate::error::{EngineError, QueryError};
 
 /// The Arrow type of a SQL type.
@@ -122,7 +122,8 @@ macro_rules! integers {
     }};
 }
 
-fn scalar_array(
+/// Values of a register type as an array of a SQL type.
+pub(crate) fn scalar_array(
     data_type: &DataType,
     scalar: Scalar,
     buffer: Buffer,

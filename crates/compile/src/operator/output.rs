@@ -114,9 +114,14 @@ impl OutputOperator {
     }
 
     fn declare(&mut self, field: &Field, info: &ColumnInfo, states: &mut States) -> OutputColumn {
-        let storage = match field.data_type {
-            DataType::Null => OutputStorage::Null,
-            DataType::Utf8 => {
+        let storage = match (&field.data_type, info.dictionary) {
+            (DataType::Null, _) => OutputStorage::Null,
+            (DataType::Utf8, Some((scan, column, entries))) => {
+                let code = code_type(entries);
+                let state = states.state(&field.name, code.bytes(), self.rows);
+                OutputStorage::Codes { code, state, scan, column }
+            }
+            (DataType::Utf8, None) => {
                 let cursor = states.counter("heap_cursor");
                 let rows = states.classes[self.rows].initial;
                 let class = states.class(rows * INITIAL_TEXT_BYTES, Growth::Counted(cursor));
@@ -135,7 +140,8 @@ impl OutputOperator {
             }
         };
         let validity = info.nullable.then(|| states.state(&field.name, 1, self.rows));
-        OutputColumn { name: field.name.clone(), data_type: field.data_type.clone(), validity, storage }
+        let (name, data_type) = (field.name.clone(), field.data_type.clone());
+        OutputColumn { name, data_type, validity, storage, range: info.range, scattered: info.scattered }
     }
 
     /// Where the result lies.
@@ -160,7 +166,12 @@ impl OutputOperator {
         let fits = cx.builder.lt(position, capacity);
         cx.begin_if(fits);
         for (index, column) in self.columns.iter().enumerate() {
+            if let OutputStorage::Codes { code, state, .. } = column.storage {
+                write_code(cx, (index, column), (code, state), position)?;
+                continue;
+            }
             let value = cx.column(index)?;
+            write_validity(cx, column, value.valid, position);
             self.write_column(cx, column, &value, position);
         }
         cx.begin_else();
@@ -174,16 +185,6 @@ impl OutputOperator {
     }
 
     fn write_column(&self, cx: &mut Context<'_>, column: &OutputColumn, value: &Lowered, position: V) {
-        if let Some(state) = column.validity {
-            let array = cx.argument("out_validity", Type::global(Scalar::U8), Argument::State(state));
-            let pointer = cx.builder.offset(array, position);
-            // Declared nullable, but this pipeline's rows may never be NULL.
-            let valid = match value.valid {
-                Some(valid) => cx.builder.convert(valid, Scalar::U8),
-                None => cx.builder.int(Scalar::U8, 1),
-            };
-            cx.builder.store(pointer, valid);
-        }
         match (column.storage, &value.repr) {
             (OutputStorage::Scalar(scalar, state), Repr::Scalar(value)) => {
                 let array = cx.argument("out", Type::global(scalar), Argument::State(state));
@@ -305,6 +306,49 @@ impl Emitter for InOrder<'_> {
         let place = cx.builder.bitcast(row, Scalar::U64);
         self.0.write_row(cx, place)
     }
+}
+
+/// The type of the codes of so many entries: that of the column whose dictionary it is.
+fn code_type(entries: u32) -> Scalar {
+    match entries {
+        0..=0x100 => Scalar::U8,
+        0x101..=0x1_0000 => Scalar::U16,
+        _ => Scalar::U32,
+    }
+}
+
+fn write_validity(cx: &mut Context<'_>, column: &OutputColumn, valid: Option<V>, position: V) {
+    let Some(state) = column.validity else { return };
+    let array = cx.argument("out_validity", Type::global(Scalar::U8), Argument::State(state));
+    let pointer = cx.builder.offset(array, position);
+    // Declared nullable, but this pipeline's rows may never be NULL.
+    let valid = match valid {
+        Some(valid) => cx.builder.convert(valid, Scalar::U8),
+        None => cx.builder.int(Scalar::U8, 1),
+    };
+    cx.builder.store(pointer, valid);
+}
+
+/// Writes the code of column `index`. Who scans the rows looks entries up under NULLs too, so that there has to be a code.
+fn write_code(
+    cx: &mut Context<'_>,
+    (index, column): (usize, &OutputColumn),
+    (scalar, state): (Scalar, usize),
+    position: V,
+) -> Result<(), Unsupported> {
+    let found = cx.dictionary_code(index);
+    let (code, valid) = found.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
+    write_validity(cx, column, valid, position);
+    let array = cx.argument("out_codes", Type::global(scalar), Argument::State(state));
+    let pointer = cx.builder.offset(array, position);
+    let zero = cx.builder.u32(0);
+    let code = match valid {
+        Some(valid) => cx.builder.select(valid, code.value, zero),
+        None => code.value,
+    };
+    let code = cx.builder.convert(code, scalar);
+    cx.builder.store(pointer, code);
+    Ok(())
 }
 
 fn copy_bytes(cx: &mut Context<'_>, target: V, text: &Text, length: V) {

@@ -14,6 +14,7 @@ use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
+use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::filter::Filter;
 use crate::operator::materialize::Materialize;
@@ -110,14 +111,23 @@ impl Cut<'_> {
         rows: OpenRows,
     ) -> Result<OutputLayout, Unsupported> {
         let (fields, bound) = (plan.fields(), rows.bound());
+        let infos = self.of_result(rows.columns.clone());
         let states = self.states.of(Purpose::Output);
         let output = match limit {
-            None => OutputOperator::plan(&fields, &rows.columns, bound, states)?,
-            Some(limit) => OutputOperator::plan_limited(&fields, &rows.columns, bound, limit, states)?,
+            None => OutputOperator::plan(&fields, &infos, bound, states)?,
+            Some(limit) => OutputOperator::plan_limited(&fields, &infos, bound, limit, states)?,
         };
         let layout = output.layout();
         self.close(rows.branches, Arc::new(output));
         Ok(layout)
+    }
+
+    /// What is known of the columns of the result, as it is written: the host knows no dictionaries.
+    fn of_result(&self, mut infos: Vec<ColumnInfo>) -> Vec<ColumnInfo> {
+        if !self.choices.keeps_rows {
+            infos.iter_mut().for_each(|info| info.dictionary = None);
+        }
+        infos
     }
 
     /// Whether rows that are written densely are counted before.
@@ -168,7 +178,13 @@ impl Cut<'_> {
         let operator = Arc::new(operator);
         self.close(rows.branches, Arc::new(SortRows(Arc::clone(&operator))));
         let bound = fetch.0.map_or(bound, |fetch| bound.min(fetch as u64));
-        let (fields, infos) = (plan.fields(), operator.infos());
+        let (fields, mut infos) = (plan.fields(), self.of_result(operator.infos()));
+        // Equal values of the first key are next to each other now.
+        if let Some(ExprKind::Column(first)) = keys.first().map(|key| &key.expr.kind)
+            && let Some(info) = infos.get_mut(*first)
+        {
+            info.scattered = None;
+        }
         let states = self.states.of(Purpose::Output);
         let output = OutputOperator::plan_ordered(&fields, &infos, bound, operator.delivered(), states)?;
         let sorting = operator.sorting(Some(output.class()));

@@ -5,6 +5,7 @@
 //! Every kernel works on *tiles* of consecutive elements. A tile is one block's; blocks take tiles `grid_dim` apart, so
 //! that any grid is right. On a CPU a block is a worker, which goes through its tile in order.
 
+pub mod encode;
 pub mod partition;
 pub mod radix;
 pub mod reduce;

@@ -10,7 +10,7 @@ use kelpie_kir::{Module, Scalar};
 
 use crate::layout::ColumnLayout;
 use crate::shape::LaunchShape;
-use crate::types::DataType;
+use crate::types::{DataType, Range};
 use crate::variant::Genome;
 use crate::variant::axes::SlotFill;
 
@@ -302,6 +302,10 @@ pub struct OutputColumn {
     pub validity: Option<usize>,
     /// The values.
     pub storage: OutputStorage,
+    /// Bounds of the values, where they are integers inside and that is known at compile time.
+    pub range: Option<Range>,
+    /// As in [`ColumnInfo`](crate::layout::ColumnInfo).
+    pub scattered: Option<u64>,
 }
 
 /// Values of a column of the result.
@@ -319,6 +323,17 @@ pub enum OutputStorage {
         heap: usize,
         /// State of one `u64`: how many of these are taken.
         used: usize,
+    },
+    /// Text by the codes of a scan's dictionary, where rows stay on the device ([`Choices::keeps_rows`](crate::choices::Choices)).
+    Codes {
+        /// `U8`, `U16` or `U32`.
+        code: Scalar,
+        /// State of one code a row; 0 where the text is NULL.
+        state: usize,
+        /// The scan of the query that has the dictionary.
+        scan: usize,
+        /// Position of the column in the scan.
+        column: usize,
     },
     /// NULL in every row.
     Null,

@@ -435,7 +435,7 @@ impl ColumnCache {
 
     /// Whether columns of `bytes` bytes, with what is in use and cannot be evicted, leave a part of the budget for the state
     /// of queries; if so, evicts what is in their way.
-    fn leaves_room(&self, device: &Arc<dyn Device>, bytes: u64) -> bool {
+    pub(crate) fn leaves_room(&self, device: &Arc<dyn Device>, bytes: u64) -> bool {
         let (used, budget) = device.memory();
         let most = budget / 10 * 7;
         let unused = self.state.lock().unused_bytes(address(device));

@@ -13,14 +13,14 @@ use super::spread;
 
 /// How a range is stored: value = stored + base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Width {
-    pub(super) scalar: Scalar,
-    pub(super) base: i128,
+pub(crate) struct Width {
+    pub(crate) scalar: Scalar,
+    pub(crate) base: i128,
 }
 
 impl Width {
     /// The narrowest width for a range, without a base where that does not cost width.
-    pub(super) fn of(range: Range) -> Width {
+    pub(crate) fn of(range: Range) -> Width {
         let spread = range.max.checked_sub(range.min);
         for (scalar, min, max) in [
             (Scalar::U8, 0, i128::from(u8::MAX)),
@@ -39,7 +39,7 @@ impl Width {
     }
 
     /// How a column of this width is stored.
-    pub(super) fn storage(self) -> Storage {
+    pub(crate) fn storage(self) -> Storage {
         Storage::Fixed { scalar: self.scalar, has_base: self.base != 0 }
     }
 }

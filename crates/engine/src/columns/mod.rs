@@ -15,6 +15,7 @@ use kelpie_compile::layout::ColumnLayout;
 use kelpie_compile::types::Range;
 use kelpie_device::Buffer;
 
+pub(crate) use self::integers::Width;
 use crate::Split;
 
 /// A column of every row of a table in device memory.

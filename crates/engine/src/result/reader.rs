@@ -18,6 +18,7 @@ use kelpie_compile::pipeline::{OutputColumn, OutputLayout, OutputStorage};
 use super::{arrow_type, scalar_array};
 use crate::delivery::{self, RowReceiver, take_cut};
 use crate::error::EngineError;
+use crate::kept::code_at;
 
 /// Texts that lie no further apart in a heap than this are read together.
 const TEXT_GAP: u64 = 16 << 10;
@@ -55,8 +56,32 @@ pub struct ResultReader<'a> {
     pub read: &'a ReadStates<'a>,
     /// Bytes of the buffer of a state; `None`: it has none.
     pub bytes: &'a dyn Fn(usize) -> Option<u64>,
+    /// Reads the dictionary of a column (its scan and its position there).
+    pub dictionary: &'a dyn Fn(usize, usize) -> Result<Dictionary, EngineError>,
     /// Whether a copy costs more than what it brings.
     pub is_far: bool,
+}
+
+/// The entries of a dictionary on the host.
+pub struct Dictionary {
+    offsets: ScalarBuffer<u32>,
+    bytes: Buffer,
+}
+
+impl Dictionary {
+    /// Of the bytes of offsets, a `u32` each, and of the entries.
+    pub fn new(offsets: Vec<u8>, bytes: Vec<u8>) -> Dictionary {
+        let offsets = offsets.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        Dictionary { offsets, bytes: Buffer::from_vec(bytes) }
+    }
+
+    /// Where an entry begins, and how long it is.
+    fn entry(&self, code: usize) -> (u64, u32) {
+        match (self.offsets.get(code), self.offsets.get(code + 1)) {
+            (Some(start), Some(end)) => (u64::from(*start), end.saturating_sub(*start)),
+            _ => (0, 0),
+        }
+    }
 }
 
 /// The rows of a piece of a column, before its texts are read.
@@ -227,7 +252,7 @@ impl ResultReader<'_> {
             wanted.extend(column.validity.map(|state| (state, range(1))));
             match column.storage {
                 OutputStorage::Null => {}
-                OutputStorage::Scalar(scalar, state) => {
+                OutputStorage::Scalar(scalar, state) | OutputStorage::Codes { code: scalar, state, .. } => {
                     wanted.push((state, range(u64::from(scalar.bytes()))));
                 }
                 OutputStorage::Text { offsets, lengths, .. } => {
@@ -247,17 +272,59 @@ impl ResultReader<'_> {
     ) -> Result<Vec<ColumnPiece>, EngineError> {
         let fields = self.schema.fields().iter().enumerate();
         let pieces = fields.map(|(index, field)| match self.layout.columns.get(index) {
-            Some(column) => column_piece(column, (count, rows), read),
+            Some(column) => self.column_piece(column, (count, rows), read),
             // A pipeline whose source is empty at compile time may have declared no columns.
             None => Ok(ColumnPiece::Whole(new_null_array(field.data_type(), count))),
         });
         let mut pieces = pieces.collect::<Result<Vec<_>, _>>()?;
-        for piece in &mut pieces {
-            if let ColumnPiece::Text(text) = piece {
+        for (piece, column) in pieces.iter_mut().zip(&self.layout.columns) {
+            if let (ColumnPiece::Text(text), OutputStorage::Text { .. }) = (piece, column.storage) {
                 text.known = read.next().unwrap_or_default();
             }
         }
         Ok(pieces)
+    }
+
+    /// The first `count` of `rows` rows of a column of what was read for it, which `read` gives next.
+    fn column_piece(
+        &self,
+        column: &OutputColumn,
+        (count, rows): (usize, usize),
+        read: &mut dyn Iterator<Item = Buffer>,
+    ) -> Result<ColumnPiece, EngineError> {
+        let mut next = || {
+            let missing = || EngineError::Internal(format!("a part of column {} was not read", column.name));
+            let bytes = read.next().ok_or_else(missing)?;
+            let fitting = bytes.len().checked_div(rows).unwrap_or(0) * count;
+            Ok::<Buffer, EngineError>(bytes.slice_with_length(0, fitting))
+        };
+        let nulls = match column.validity {
+            Some(_) => {
+                let bytes = next()?;
+                Some(NullBuffer::new(BooleanBuffer::collect_bool(count, |row| bytes[row] != 0)))
+            }
+            None => None,
+        };
+        Ok(match column.storage {
+            OutputStorage::Null => ColumnPiece::Whole(new_null_array(&arrow_type(&column.data_type), count)),
+            OutputStorage::Scalar(scalar, _) => {
+                ColumnPiece::Whole(scalar_array(&column.data_type, scalar, next()?, count, nulls)?)
+            }
+            OutputStorage::Codes { code, scan, column, .. } => {
+                let (codes, dictionary) = (next()?, (self.dictionary)(scan, column)?);
+                let entries = (0..count).map(|row| dictionary.entry(code_at(&codes, code, row)));
+                let (offsets, lengths): (Vec<u64>, Vec<u32>) = entries.unzip();
+                let (offsets, lengths) = (offsets.into(), lengths.into());
+                ColumnPiece::Text(TextPiece { offsets, lengths, nulls, heap: 0, known: dictionary.bytes })
+            }
+            OutputStorage::Text { heap, .. } => ColumnPiece::Text(TextPiece {
+                offsets: ScalarBuffer::new(next()?, 0, count),
+                lengths: ScalarBuffer::new(next()?, 0, count),
+                nulls,
+                heap,
+                known: Buffer::default(),
+            }),
+        })
     }
 
     /// Rows of a piece as a batch.
@@ -321,7 +388,9 @@ impl ResultReader<'_> {
 fn row_bytes(column: &OutputColumn) -> u64 {
     let values = match column.storage {
         OutputStorage::Null => 0,
-        OutputStorage::Scalar(scalar, _) => u64::from(scalar.bytes()),
+        OutputStorage::Scalar(scalar, _) | OutputStorage::Codes { code: scalar, .. } => {
+            u64::from(scalar.bytes())
+        }
         OutputStorage::Text { .. } => 12,
     };
     values + u64::from(column.validity.is_some())
@@ -364,38 +433,4 @@ fn ranges_of(spans: &[(u64, u32)], needed: u64) -> Vec<Range<u64>> {
         }
     }
     joined
-}
-
-/// The first `count` of `rows` rows of a column of what was read for it, which `read` gives next.
-fn column_piece(
-    column: &OutputColumn,
-    (count, rows): (usize, usize),
-    read: &mut dyn Iterator<Item = Buffer>,
-) -> Result<ColumnPiece, EngineError> {
-    let mut next = || {
-        let missing = || EngineError::Internal(format!("a part of column {} was not read", column.name));
-        let bytes = read.next().ok_or_else(missing)?;
-        let fitting = bytes.len().checked_div(rows).unwrap_or(0) * count;
-        Ok::<Buffer, EngineError>(bytes.slice_with_length(0, fitting))
-    };
-    let nulls = match column.validity {
-        Some(_) => {
-            let bytes = next()?;
-            Some(NullBuffer::new(BooleanBuffer::collect_bool(count, |row| bytes[row] != 0)))
-        }
-        None => None,
-    };
-    Ok(match column.storage {
-        OutputStorage::Null => ColumnPiece::Whole(new_null_array(&arrow_type(&column.data_type), count)),
-        OutputStorage::Scalar(scalar, _) => {
-            ColumnPiece::Whole(scalar_array(&column.data_type, scalar, next()?, count, nulls)?)
-        }
-        OutputStorage::Text { heap, .. } => ColumnPiece::Text(TextPiece {
-            offsets: ScalarBuffer::new(next()?, 0, count),
-            lengths: ScalarBuffer::new(next()?, 0, count),
-            nulls,
-            heap,
-            known: Buffer::default(),
-        }),
-    })
 }

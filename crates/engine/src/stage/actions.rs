@@ -10,8 +10,13 @@ use super::Setting;
 use super::run::{Run, Verdict};
 use crate::error::EngineError;
 use crate::primitives::Primitives;
-use crate::sorting::{KeyText, MOST_SELECTED, Places, RowOrder, SELECTED_ROWS, Selector};
+use crate::sorting::{
+    HOST_ORDER_ROWS, KeyText, MOST_SELECTED, Picked, Places, RowOrder, SELECTED_ROWS, Selector,
+};
 use crate::{PipelineMetrics, sorting};
+
+/// Rows that are put in order on the device for each one that need not go to the host.
+const SORTED_FOR_ONE: u64 = 32;
 
 /// The pipeline for which actions are carried out, and what they find.
 pub(super) struct Occasion<'o> {
@@ -155,16 +160,21 @@ impl Run<'_> {
         let mut primitives = self.primitives();
         let mut selector =
             Selector { primitives: &mut primitives, words: &words, texts: &texts, host_rows, steps: 0 };
-        if is_free {
-            return Ok(selector.on_host(rows, wanted)?.into());
-        }
-        if sorting.selects
-            && few <= MOST_SELECTED
-            && let Some(picked) = selector.select(rows, wanted.clone())?
-        {
+        let picked = match is_free {
+            true => Some(selector.on_host(rows, wanted.clone())?),
+            false if sorting.selects && few <= MOST_SELECTED => selector.select(rows, wanted.clone())?,
+            false => None,
+        };
+        // Rows of which something is left to be compared go to the host, though they were to stay here: better they are put in order
+        // as a whole, where that is not far more work.
+        let stays = |picked: &Picked| {
+            let sorted_at_once = HOST_ORDER_ROWS.max(picked.places.len() as u64 * SORTED_FOR_ONE);
+            picked.is_decided || !self.setting.keeps_rows || rows > sorted_at_once
+        };
+        if let Some(picked) = picked.filter(stays) {
             return Ok(picked.into());
         }
-        match on_host {
+        match on_host && !self.setting.keeps_rows {
             true => Ok(selector.on_host(rows, wanted)?.into()),
             false => sorting::on_device(&texts, &mut primitives, &words, rows, wanted),
         }

@@ -26,6 +26,8 @@ pub struct Ahead<'a> {
     pub options: QueryOptions,
     /// As in [`Choices`].
     pub direct_bytes: Option<u64>,
+    /// As there.
+    pub keeps_rows: bool,
 }
 
 impl Ahead<'_> {
@@ -41,8 +43,17 @@ impl Ahead<'_> {
         let (duplicates, direct_bytes) = (BTreeSet::new(), self.direct_bytes);
         let QueryOptions { micro_model, resolution, host_sort_rows, shape, .. } = self.options;
         let (duplicates, forced) = (&duplicates, &self.options.variants);
-        let choices =
-            Choices { micro_model, resolution, duplicates, host_sort_rows, direct_bytes, forced, shape };
+        let keeps_rows = self.keeps_rows;
+        let choices = Choices {
+            micro_model,
+            resolution,
+            duplicates,
+            host_sort_rows,
+            direct_bytes,
+            forced,
+            shape,
+            keeps_rows,
+        };
         let program = pipeline::compile_with(self.plan, infos, self.device.target(), &choices)?;
         let stream = Arc::clone(&self.device).begin_query()?;
         let variants = (&KernelVariants::default(), Digest::of(&()));

@@ -1,6 +1,7 @@
 //! A result that leaves the device while the stage still runs: how it is cut into blocks, and when its rows go out.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -14,7 +15,7 @@ use super::actions::Occasion;
 use super::run::Run;
 use crate::delivery::{Collected, RowReceiver, take_cut};
 use crate::error::EngineError;
-use crate::result::{self, Reading, ResultReader};
+use crate::result::{self, Dictionary, Reading, ResultReader};
 
 /// Rows of a block of the source of a result that is made in blocks, at first: at least and at most.
 const BLOCK_ROWS: (u64, u64) = (1 << 12, 1 << 18);
@@ -80,6 +81,11 @@ impl Drained {
         }
     }
 
+    /// Columns of the result.
+    pub fn columns(&self) -> usize {
+        self.schema.fields().len()
+    }
+
     /// Forgets what a group drained: it runs again.
     pub fn restart(&mut self) {
         self.parts.clear();
@@ -142,7 +148,7 @@ impl Run<'_> {
     }
 
     /// Hands the first `rows` rows of the result that lie on the device to `out`.
-    pub(super) fn read_result(&self, rows: u64, out: &mut dyn RowReceiver) -> Result<Reading, EngineError> {
+    fn read_result(&self, rows: u64, out: &mut dyn RowReceiver) -> Result<Reading, EngineError> {
         self.with_reader(|reader| reader.deliver(rows, out))
     }
 
@@ -152,8 +158,22 @@ impl Run<'_> {
             schema: &self.drained.schema,
             read: &|parts| self.store.read_ranges(parts),
             bytes: &|state| self.store.existing_bytes(state),
+            dictionary: &|scan, column| self.dictionary(scan, column),
             is_far: self.setting.stream.device().kind() != DeviceKind::Cpu,
         })
+    }
+
+    /// The offsets and bytes of a dictionary's entries.
+    fn dictionary(&self, scan: usize, column: usize) -> Result<Dictionary, EngineError> {
+        let resident = self.setting.column(scan, column)?;
+        let missing = || EngineError::Internal(format!("column {column} has no dictionary"));
+        let (offsets, bytes) = resident.dictionary.as_ref().ok_or_else(missing)?;
+        let (mut ends, mut texts) = (vec![0; offsets.bytes() & !3], vec![0; bytes.bytes()]);
+        // Not in this query's stream: a dictionary may lie in memory of the host.
+        let device = self.setting.stream.device();
+        device.download(offsets, 0, &mut ends)?;
+        device.download(bytes, 0, &mut texts)?;
+        Ok(Dictionary::new(ends, texts))
     }
 
     /// Hands all that is left of the result to `out`.
@@ -167,6 +187,15 @@ impl Run<'_> {
             self.settle()?;
         }
         out.leave_out(self.drained.left_out);
+        if let Some(wanted) = out.kept() {
+            let start = Instant::now();
+            if let Some(rows) = self.keep(&wanted)? {
+                self.kept = rows.rows;
+                out.take_kept(rows);
+                let time_ns = start.elapsed().as_nanos() as u64;
+                return Ok(Reading { time_ns, ..Reading::default() });
+            }
+        }
         let mut reading = self.with_reader(|reader| reader.deliver_all(out))?;
         reading += self.drained.reading;
         Ok(reading)

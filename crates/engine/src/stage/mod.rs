@@ -15,6 +15,7 @@
 //! - [`kernels`]: the kernels, of which a pipeline may have one a genome, compiled when they are wanted;
 //! - [`blocks`]: the blocks of a source, and the copies that bring them;
 //! - [`draining`]: a result that leaves the device before the stage has ended;
+//! - [`keeping`]: a result that stays there, for a later stage;
 //! - [`account`]: what a pipeline did, and what a status means.
 
 mod account;
@@ -25,6 +26,7 @@ mod blocks;
 mod counting;
 mod deferral;
 mod draining;
+mod keeping;
 mod kernels;
 mod launcher;
 mod page;
@@ -52,8 +54,8 @@ use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, expected_lay
 use crate::delivery::RowReceiver;
 use crate::error::EngineError;
 use crate::identity::{self, Digest};
+use crate::kept::Input;
 use crate::primitives::KernelsByName;
-use crate::source::TableSource;
 use crate::{Genome, PipelineMetrics, QueryMetrics, Transfer, sorting};
 
 /// A program with its kernels on one device.
@@ -132,7 +134,7 @@ pub fn scans(plan: &Plan) -> Vec<&Scan> {
 /// compiler will most likely know of all of them.
 pub fn load(
     plan: &Plan,
-    sources: &[Arc<dyn TableSource>],
+    inputs: &[Input],
     device: &Arc<dyn Device>,
     (cache, placement): (&ColumnCache, Placement),
     (foreseen, cancel): (&(dyn Fn(Vec<ScanInfo>) + Sync), &CancelToken),
@@ -143,9 +145,18 @@ pub fn load(
     // Each scan that is read may tell; mostly the first one foresees all of it.
     let told = Mutex::new(Vec::new());
     for (number, scan) in (1..).zip(&scans) {
-        let source = sources.get(scan.source).ok_or_else(|| {
-            EngineError::Internal(format!("source {} of {} is missing", scan.source, scan.table))
-        })?;
+        let missing =
+            || EngineError::Internal(format!("source {} of {} is missing", scan.source, scan.table));
+        let source = match inputs.get(scan.source) {
+            Some(Input::Table(source)) => source,
+            Some(Input::Kept(kept, _)) => {
+                let data = kept.load(scan).ok_or_else(missing)?;
+                metrics.input_bytes += data.columns.iter().map(|column| column.stored_bytes()).sum::<u64>();
+                loaded.push(data);
+                continue;
+            }
+            Some(Input::Used) | None => return Err(missing()),
+        };
         // A scan without columns only counts.
         if scan.columns.is_empty() {
             let start = Instant::now();
@@ -157,7 +168,7 @@ pub fn load(
         let known = describe(&loaded);
         let seen = |layouts| {
             let this = source.exact_rows().map(|rows| ScanInfo { rows, layouts, scattered: Vec::new() });
-            let later = scans.iter().skip(number).map(|scan| expected(scan, sources));
+            let later = scans.iter().skip(number).map(|scan| expected(scan, inputs));
             let all = known.iter().cloned().map(Some).chain([this]).chain(later);
             let Some(infos) = all.collect::<Option<Vec<ScanInfo>>>() else { return };
             let mut told = told.lock();
@@ -179,8 +190,12 @@ pub fn load(
 }
 
 /// What the compiler will most likely know of a scan that was not read yet.
-fn expected(scan: &Scan, sources: &[Arc<dyn TableSource>]) -> Option<ScanInfo> {
-    let source = sources.get(scan.source)?.as_ref();
+fn expected(scan: &Scan, inputs: &[Input]) -> Option<ScanInfo> {
+    let source = match inputs.get(scan.source)? {
+        Input::Table(source) => source.as_ref(),
+        Input::Kept(kept, _) => return kept.info(scan),
+        Input::Used => return None,
+    };
     let layouts = expected_layouts(source, &scan.columns)?;
     Some(ScanInfo { rows: source.exact_rows()?, layouts, scattered: Vec::new() })
 }
@@ -244,6 +259,8 @@ pub struct Setting<'a> {
     pub cache: &'a ColumnCache,
     pub loaded: &'a [Loaded],
     pub movement: Movement,
+    /// Rows of the result are to stay on the device, where they can.
+    pub keeps_rows: bool,
     pub cancel: &'a CancelToken,
 }
 
@@ -315,6 +332,7 @@ fn finish(
             report.rows_out = run.rows_out(pipeline)?;
         }
     }
+    metrics.kept_rows += run.kept;
     account(run, reports, metrics);
     metrics.result_ns += reading.time_ns;
     metrics.output_bytes += reading.bytes;

@@ -43,6 +43,8 @@ pub(super) struct Run<'a> {
     pub counted: HashMap<usize, u64>,
     /// The launches that were deferred, if any are.
     pub deferral: Deferral,
+    /// Rows of the result that stay on the device.
+    pub kept: u64,
 }
 
 /// How a chain, or one of its pipelines, ended.
@@ -94,6 +96,7 @@ impl<'a> Run<'a> {
             group: &[],
             counted: HashMap::new(),
             deferral: Deferral::default(),
+            kept: 0,
         }
     }
 

@@ -1,0 +1,76 @@
+//! What EXPLAIN shows of a stage that was compiled.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use kelpie_compile::variant::Genome;
+use kelpie_device::Device;
+use kelpie_kir::text;
+
+use crate::ExplainStage;
+use crate::error::EngineError;
+use crate::stage::{self, PipelineKernels, Prepared};
+
+/// Appends the choices of a program: what was chosen and why, and each other value with what it lacks.
+fn describe_variants(genome: &Genome, out: &mut String) {
+    for choice in &genome.0 {
+        let _ = writeln!(out, "{} = {}: {}", choice.qualified(), choice.value, choice.reason);
+        for (value, lacks) in choice.values.iter().filter(|(value, _)| *value != choice.value) {
+            let _ = match lacks {
+                None => writeln!(out, "  {value}: possible"),
+                Some(lacks) => writeln!(out, "  {value}: not possible: {lacks}"),
+            };
+        }
+    }
+    let _ = writeln!(out, "{} choices, {} points", genome.0.len(), genome.points());
+}
+
+/// Appends a description of a stage.
+pub(crate) fn describe(
+    prepared: &Prepared,
+    stage: ExplainStage,
+    device: &Arc<dyn Device>,
+    out: &mut String,
+) -> Result<(), EngineError> {
+    let genome = &prepared.program.genome;
+    if stage == ExplainStage::Variants {
+        describe_variants(genome, out);
+        return Ok(());
+    }
+    if stage == ExplainStage::Pipelines {
+        for choice in &genome.0 {
+            let _ = writeln!(out, "-- variant {choice}");
+        }
+    }
+    for (index, pipeline) in prepared.program.pipelines.iter().enumerate() {
+        let _ = writeln!(out, "-- pipeline {index}: {}", pipeline.name);
+        match stage {
+            ExplainStage::Variants => {}
+            ExplainStage::Pipelines => {
+                if pipeline.counting().is_some() {
+                    let counts = prepared.kernels[index].count.is_some();
+                    out.push_str(if counts {
+                        "   kernels: count, prefix sum, write\n"
+                    } else {
+                        "   kernels: write\n"
+                    });
+                }
+                for state in pipeline.cleared().map(|state| &prepared.program.states[state]) {
+                    let slots = prepared.program.classes[state.class].initial;
+                    let _ = writeln!(out, "   state {}: {slots} × {} bytes", state.name, state.element_bytes);
+                }
+            }
+            ExplainStage::Kir => {
+                pipeline.kernels().for_each(|kernel| out.push_str(&text::print(&kernel.module)));
+            }
+            ExplainStage::Code => {
+                let shape = stage::block_shape(&pipeline.kernel.shape);
+                let PipelineKernels { main, count, .. } = &*prepared.kernels[index];
+                for kernel in count.iter().chain([main]) {
+                    out.push_str(&device.code(&kernel.module, shape)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
