@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_rule_wants_no_table_much_larger_than_the_input() {
-        let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], u64::MAX, suiting);
+        let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], u64::MAX, suiting, false);
         let keys = of(u64::MAX);
         assert!(of(100_000).suits(1_000_000).is_some() && of(99_999).suits(1_000_000).is_none());
         assert_eq!(keys.lacks(), None);
