@@ -98,7 +98,7 @@ impl Cut<'_> {
                 (off, "the micro model adds rows as they come")
             }
             None => (off, "not known to be many groups far from each other"),
-            Some(table) => partition::rule(table, size.row_bound, self.shape),
+            Some(table) => partition::rule(table, rows.expected(), self.shape),
         };
         let site = format!("aggregate{}", self.next_aggregate);
         let parts = self.chooser.choose(&site, rule, |value: GroupParts| match &lacks {
