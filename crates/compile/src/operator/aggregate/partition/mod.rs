@@ -165,7 +165,7 @@ impl PartStore {
 
     /// Whether a block has few rows of each part at a time.
     fn has_many(&self) -> bool {
-        self.parts >= MANY_PARTS
+        1 << self.bits >= MANY_PARTS
     }
 
     /// Bits of a part's number.

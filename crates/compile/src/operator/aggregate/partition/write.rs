@@ -51,7 +51,7 @@ impl Sink for IntoParts {
 
     /// Of many parts a block has few rows at a time, so it takes as many as it can.
     fn thread_rows(&self) -> Option<u64> {
-        (self.store.parts >= MOST_PARTS).then_some(MANY_ROWS)
+        (1 << self.store.bits >= MOST_PARTS).then_some(MANY_ROWS)
     }
 
     fn block_bytes(&self) -> u64 {
