@@ -73,8 +73,9 @@ const ROWS_OF_TWO_GROUPS: u64 = 3;
 const LEAST_PARTS: u64 = 64;
 /// Parts from which on a block finds places for as many rows at a time as its threads can: of few rows each part has one or none.
 const MANY_PARTS: u32 = 64;
-/// Parts from which on its threads have more rows at a time than others, and how many.
+/// Parts, or else columns, from which on its threads have more rows at a time than others, and how many.
 const MOST_PARTS: u32 = 1024;
+const MANY_COLUMNS: usize = 3;
 const MANY_ROWS: u64 = 8;
 /// Bytes of a block's memory for rows of many parts: that no more than two such blocks fit a multiprocessor of an NVIDIA GPU makes them
 /// as large as can be.

@@ -13,7 +13,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
 use super::super::AggregateOperator;
 use super::super::threads::{clear, for_each};
 use super::held::{HeldRow, HeldValue, Stage};
-use super::{CHUNK, CHUNK_SHIFT, MANY_BYTES, MANY_ROWS, MOST_PARTS, PartStore};
+use super::{CHUNK, CHUNK_SHIFT, MANY_BYTES, MANY_COLUMNS, MANY_ROWS, MOST_PARTS, PartStore};
 use crate::context::{Argument, Context, Status, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::operator::Flow;
@@ -49,9 +49,11 @@ impl Sink for IntoParts {
         self.store.used(states).map(|(index, _)| index).chain(keys).collect()
     }
 
-    /// Of many parts a block has few rows at a time, so it takes as many as it can.
+    /// Of many parts a block has few rows at a time, and it writes as many pieces of each column as there are parts: so it takes as many
+    /// rows as it can.
     fn thread_rows(&self) -> Option<u64> {
-        (1 << self.store.bits >= MOST_PARTS).then_some(MANY_ROWS)
+        let PartStore { bits, columns, .. } = &*self.store;
+        (1 << bits >= MOST_PARTS || columns.len() >= MANY_COLUMNS).then_some(MANY_ROWS)
     }
 
     fn block_bytes(&self) -> u64 {
