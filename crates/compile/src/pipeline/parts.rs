@@ -32,14 +32,17 @@ impl Body<'_> {
         let next = b.add(current, blocks);
         b.assign(number, next);
         let piece = parts.piece(cx, &pieces, current);
-        // A launch may be told to work on fewer rows than are stored.
+        // A launch may be told to work on fewer rows than are stored: then another may have the rest of a part.
         let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         let b = &mut *cx.builder;
         let first = b.binary(BinaryOp::Max, piece.first, first);
         let end = b.binary(BinaryOp::Min, piece.end, job.rows);
+        let (from_start, to_end) = (b.eq(first, piece.first), b.eq(end, piece.end));
+        let is_whole = b.and(from_start, to_end);
+        let is_alone = b.and(piece.is_alone, is_whole);
         let any = b.lt(first, end);
         cx.begin_if(any);
-        emitter.begin_part(cx, (piece.part, piece.is_alone));
+        emitter.begin_part(cx, (piece.part, is_alone));
         self.piece(cx, job, &Piece { first, end, ..piece }, emitter)?;
         emitter.end_part(cx);
         cx.end();
