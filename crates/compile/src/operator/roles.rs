@@ -102,7 +102,7 @@ pub(crate) struct Piece {
     pub part: V,
     /// Whether no other piece has rows of the part, `bool`.
     pub is_alone: V,
-    /// The first place, `i64`, and the end of the places.
+    /// The first place, `i64`.
     pub first: V,
     /// The end of the places, `i64`.
     pub end: V,

@@ -1,5 +1,6 @@
 //! Rows brought into parts before they come to their groups: rows whose groups lie near each other in the table are together,
-//! so that while a part is added up, the groups that are updated stay in a cache (a GPU's second level, a CPU's own).
+//! so that while a part is added up, the groups that are updated are near: in a block's memory ([`part_groups`](super::part_groups)),
+//! or in a cache (a GPU's second level, a CPU's own).
 //!
 //! The part of a row is given by the highest bits of the place that its group has ([`GroupTable::part`]): of the hash, or of the
 //! place of a direct-addressed table. One kernel writes keys and arguments of aggregates to the part's places ([`write`]), the next
