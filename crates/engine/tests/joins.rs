@@ -65,6 +65,8 @@ const WIDE: DataType = DataType::Decimal128 { precision: 38, scale: 0 };
 enum Spread {
     /// 0, 1, 2, …: direct-addressed, unique.
     Dense,
+    /// The same, but that one of them is missing and another there twice: as many rows as slots.
+    NearlyDense,
     /// Far apart, and unique: hashed.
     Sparse,
     /// Few values, many NULLs.
@@ -89,6 +91,7 @@ fn rows(count: usize, spread: Spread, salt: usize) -> Vec<Row> {
         let index = (index * 7 + salt) % count.max(1);
         let key = match spread {
             Spread::Dense => Some(index as i64 - 3),
+            Spread::NearlyDense => Some(if index == 5 { 6 } else { index } as i64 - 3),
             Spread::Sparse => Some(far(index)),
             Spread::Duplicates => (!index.is_multiple_of(4)).then_some((index % 5) as i64),
             Spread::SparseDuplicates => (!index.is_multiple_of(4)).then_some(far(index % 5)),
@@ -258,6 +261,7 @@ fn every_kind_equals_a_nested_loop() {
         (rows(30, Spread::SparseDuplicates, 2), rows(30, Spread::SparseDuplicates, 1)),
         (rows(70, Spread::Skewed, 1), rows(40, Spread::Skewed, 1)),
         (rows(70, Spread::DenseSkewed, 1), rows(40, Spread::DenseSkewed, 1)),
+        (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
     ];
     let key_sets: [&[usize]; 6] = [&[0], &[1], &[0, 1], &[], &[3], &[3, 1, 0]];
     for (number, (build, probe)) in sides.iter().enumerate() {
@@ -318,12 +322,16 @@ fn not_in_knows_nulls() {
 #[test]
 fn forms_of_the_index() {
     let engine = Engine::new();
-    let [dense, sparse] = [Spread::Dense, Spread::Sparse].map(|spread| rows(40, spread, 0));
+    let [dense, nearly, sparse] =
+        [Spread::Dense, Spread::NearlyDense, Spread::Sparse].map(|spread| rows(40, spread, 0));
     let [dense_twice, sparse_twice] =
         [Spread::Duplicates, Spread::SparseDuplicates].map(|spread| rows(40, spread, 0));
     let condition = |residual| Condition { keys: &[0], residual, null_equal: false };
     for (kind, residual, build, form) in [
-        (JoinKind::Inner, false, &dense, "direct, unique"),
+        (JoinKind::Inner, false, &dense, "rows at their keys, all"),
+        (JoinKind::ProbeOuter, false, &dense, "rows at their keys, all"),
+        (JoinKind::Inner, false, &nearly, "direct, many"),
+        (JoinKind::BuildOuter, false, &dense, "direct, unique"),
         (JoinKind::Inner, false, &dense_twice, "direct, many"),
         (JoinKind::Inner, false, &sparse, "hash, unique"),
         (JoinKind::Inner, false, &sparse_twice, "hash, many"),
@@ -340,7 +348,9 @@ fn forms_of_the_index() {
             // What was found of the data is known afterwards.
             engine.execute(&query, &CancelToken::default()).expect("the join runs");
             let names = engine.explain(&query, ExplainStage::Pipelines).expect("an explanation");
-            assert!(names.contains(&format!("→ index ({form})\n")), "{kind:?} {form}: {names}");
+            let is_there =
+                ["index", "build side"].map(|sink| names.contains(&format!("→ {sink} ({form})\n")));
+            assert!(is_there.contains(&true), "{kind:?} {form}: {names}");
         }
     }
 }

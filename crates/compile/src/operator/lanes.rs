@@ -62,3 +62,20 @@ pub(crate) fn read_lane(cx: &mut Context<'_>, value: V, lane: V) -> V {
         _ => b.value(shuffle(value)),
     }
 }
+
+/// The sum of a register over all lanes of the warp, in the first: a tree of shuffles. In others it is of no use.
+pub(crate) fn warp_sum(cx: &mut Context<'_>, value: V) -> V {
+    let lanes = cx.shape.lanes;
+    let b = &mut *cx.builder;
+    let lane = b.builtin(Builtin::LaneId);
+    let mut total = value;
+    let mut distance = lanes.next_power_of_two() / 2;
+    while distance > 0 {
+        let (step, rest) = (b.u32(distance), b.u32(lanes - distance));
+        let other = b.value(Kir::Shuffle { mode: ShuffleMode::Down, value: total, lane: step });
+        let (both, has_other) = (b.add(total, other), b.lt(lane, rest));
+        total = b.select(has_other, both, total);
+        distance /= 2;
+    }
+    total
+}

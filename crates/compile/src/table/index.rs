@@ -10,9 +10,11 @@
 //! the number of the next. All rows that a search gives have its keys.
 
 mod build;
+mod place;
 mod ranges;
 mod search;
 
+pub use self::place::BuildSide;
 pub use self::ranges::Positions;
 pub use self::search::Search;
 
@@ -62,6 +64,8 @@ pub struct Index {
     bounds: Option<KeyBounds>,
     /// State of one `u32`, where keys are promised to be unique: it is known that they are not.
     broken: Option<usize>,
+    /// Rows lie at their slots, or leave nothing but a bit there.
+    placed: bool,
 }
 
 /// What the searches of an index will want.
@@ -82,6 +86,10 @@ pub struct Wants {
     pub serial: bool,
     /// Bytes that a direct-addressed index may take.
     pub direct_bytes: Option<u64>,
+    /// Why rows are not to lie at their slots, where that is so for the join's kind.
+    pub not_placed: Option<&'static str>,
+    /// Whether the micro model leaves it open where rows lie.
+    pub places_by_rule: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -104,6 +112,8 @@ impl fmt::Display for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.kind, self.unique) {
             (Kind::All, _) => "every pair",
+            (Kind::Direct { slots: Slots::Placed { full: true, .. }, .. }, _) => "rows at their keys, all",
+            (Kind::Direct { slots: Slots::Placed { .. }, .. }, _) => "rows at their keys",
             (Kind::Direct { .. }, true) => "direct, unique",
             (Kind::Direct { slots: Slots::Many(_), .. }, _) => "direct, buckets",
             (Kind::Direct { slots: Slots::Chained { .. }, .. }, _) => "direct, chains",
@@ -116,28 +126,62 @@ impl fmt::Display for Index {
     }
 }
 
+/// How keys are found, which is chosen before there is a store.
+#[derive(Debug)]
+pub(crate) struct KeyForm {
+    /// Where they are addressed directly: their range, and how many slots there are.
+    dense: Option<(Range, u64)>,
+    /// NULLs of both sides equal each other.
+    nullable_pair: bool,
+    /// Where rows lie at their slots: whether each slot will have one.
+    placed: Option<bool>,
+}
+
+impl KeyForm {
+    /// Chooses it. `probe`: what is known of the probe side's keys.
+    pub(crate) fn choose(
+        columns: &[ColumnInfo],
+        probe: &[ColumnInfo],
+        build: &BuildSide,
+        (wants, site): (Wants, Site<'_>),
+    ) -> Result<KeyForm, Unsupported> {
+        let keys = &columns[..probe.len()];
+        let nullable_pair = wants.null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
+        let dense = match keys {
+            [] => None,
+            _ => form(keys, nullable_pair, build.bound, (wants, site))?,
+        };
+        let placed = place::choose(columns, probe.len(), dense, build, (wants, site))?;
+        Ok(KeyForm { dense, nullable_pair, placed })
+    }
+
+    /// Places of the store where rows lie at their slots.
+    pub(crate) fn slots(&self) -> Option<u64> {
+        self.dense.filter(|_| self.placed.is_some()).map(|(_, slots)| slots)
+    }
+}
+
 impl Index {
     /// Chooses the kind and declares its states. `probe`: what is known of the probe side's keys.
     pub(crate) fn plan(
-        store: &RowStore,
+        form: KeyForm,
+        (store, row_bound): (&RowStore, u64),
         probe: &[ColumnInfo],
-        row_bound: u64,
         (wants, site): (Wants, Site<'_>),
         states: &mut States,
     ) -> Result<Index, Unsupported> {
         let Wants { null_equal, unique, first_only, .. } = wants;
+        let KeyForm { dense, nullable_pair, placed } = form;
         let infos = store.infos();
         let keys = &infos[..probe.len()];
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
-        let nullable_pair = null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
-        let dense = match keys {
-            [] => None,
-            _ => form(keys, nullable_pair, row_bound, (wants, site))?,
-        };
         let chained = keys.is_empty() || unique || first_only || chains(wants, site)?;
         let wants = Wants { chained, ..wants };
         let kind = match (keys, dense) {
             ([], _) => Kind::All,
+            (_, Some((Range { min, max }, slots))) if placed.is_some() && !first_only => {
+                Kind::Direct { min, max, slots: Slots::placed(slots, placed == Some(true), states) }
+            }
             (_, Some((Range { min, max }, slots))) => {
                 let cleared = unique && !first_only && clears((slots, row_bound), wants, site)?;
                 Kind::Direct { min, max, slots: Slots::plan(slots, store, (wants, cleared), states) }
@@ -164,7 +208,7 @@ impl Index {
             let class = states.class(1, Growth::Fixed);
             states.state("broken_promise", 4, class)
         });
-        Ok(Index { kind, unique, null_equal, wide, bounds, broken })
+        Ok(Index { kind, unique, null_equal, wide, bounds, broken, placed: placed.is_some() })
     }
 
     /// Whether there is anything to build.
@@ -185,7 +229,8 @@ impl Index {
             Kind::Direct { slots: Slots::Single { bits, heads, cleared: true }, .. } => {
                 states.extend([bits, heads]);
             }
-            Kind::Direct { slots: Slots::Single { bits, .. } | Slots::Exists { bits }, .. } => {
+            Kind::Direct { slots: Slots::Single { bits, .. }, .. }
+            | Kind::Direct { slots: Slots::Placed { bits, .. } | Slots::Exists { bits }, .. } => {
                 states.push(bits)
             }
             Kind::Direct { slots: Slots::Chained { heads, .. }, .. } => states.push(heads),

@@ -90,6 +90,21 @@ impl RowStore {
         Ok(RowStore { columns, count, class, places, fills })
     }
 
+    /// Declares the states of a store of so many places, which are given to rows by whoever writes them: its count is that of the
+    /// rows, and it never grows.
+    pub(crate) fn placed(
+        columns: &[ColumnInfo],
+        places: u64,
+        states: &mut States,
+    ) -> Result<RowStore, Unsupported> {
+        let count = states.counter("placed_rows");
+        let class = states.class(places.max(1), Growth::Fixed);
+        let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let places = columns.iter().find_map(|column| column.states().next()).unwrap_or(count);
+        Ok(RowStore { columns, count, class, places, fills: None })
+    }
+
     /// What is known of the columns.
     pub fn infos(&self) -> Vec<ColumnInfo> {
         self.columns.iter().map(|column| column.info().clone()).collect()

@@ -20,6 +20,9 @@ pub enum Slots {
     Many(Buckets),
     /// One row at most: a bitmap in words of 32, and the row of a slot that is taken. `cleared`: the others have no row either.
     Single { bits: usize, heads: usize, cleared: bool },
+    /// One row at most, which lies at its slot: the row's place is the slot. The bitmap is not looked at where `full`: every slot has a
+    /// row then.
+    Placed { bits: usize, full: bool },
     /// Only whether there is a row.
     Exists { bits: usize },
 }
@@ -31,10 +34,7 @@ impl Slots {
         (Wants { unique, first_only, chained, .. }, cleared): (Wants, bool),
         states: &mut States,
     ) -> Slots {
-        let bitmap = |states: &mut States| {
-            let words = states.class(count.div_ceil(32), Growth::Fixed);
-            states.state("taken", 4, words)
-        };
+        let bitmap = |states: &mut States| bitmap(count, states);
         if first_only {
             Slots::Exists { bits: bitmap(states) }
         } else if unique {
@@ -47,6 +47,19 @@ impl Slots {
         } else {
             let class = states.class(count + 1, Growth::Fixed);
             Slots::Many(Buckets::plan(class, store, false, states))
+        }
+    }
+
+    /// Slots at which rows lie. `full`: each of them will have one.
+    pub(crate) fn placed(count: u64, full: bool, states: &mut States) -> Slots {
+        Slots::Placed { bits: bitmap(count, states), full }
+    }
+
+    /// Takes a slot (`i64`) for a row that will lie there: whether it was free. Only of slots that have a bitmap.
+    pub fn take(self, cx: &mut Context<'_>, slot: V) -> Option<V> {
+        match self {
+            Slots::Placed { bits, .. } | Slots::Exists { bits } => Some(take(cx, bits, slot)),
+            Slots::Single { .. } | Slots::Chained { .. } | Slots::Many(_) => None,
         }
     }
 
@@ -64,6 +77,9 @@ impl Slots {
             Slots::Many(buckets) => buckets.count(cx, slot, place),
             Slots::Exists { bits } => {
                 take(cx, bits, slot);
+            }
+            Slots::Placed { .. } => {
+                cx.impossible("rows that lie at their slots are put in with their columns")
             }
             Slots::Single { bits, heads, .. } => {
                 let was_free = take(cx, bits, slot);
@@ -95,6 +111,16 @@ impl Slots {
                 let taken = cx.builder.convert(taken, Scalar::U32);
                 cx.builder.assign(cursor, taken);
             }
+            Slots::Placed { full: true, .. } => {
+                let number = number_of(cx, slot);
+                cx.builder.assign(cursor, number);
+            }
+            Slots::Placed { bits, full: false } => {
+                let taken = is_taken(cx, bits, slot);
+                let (number, none) = (number_of(cx, slot), cx.builder.u32(0));
+                let number = cx.builder.select(taken, number, none);
+                cx.builder.assign(cursor, number);
+            }
             Slots::Single { bits, heads, cleared: false } => {
                 let taken = is_taken(cx, bits, slot);
                 cx.begin_if(taken);
@@ -105,6 +131,12 @@ impl Slots {
             }
         }
     }
+}
+
+/// Declares a bitmap of so many slots.
+fn bitmap(slots: u64, states: &mut States) -> usize {
+    let words = states.class(slots.div_ceil(32), Growth::Fixed);
+    states.state("taken", 4, words)
 }
 
 /// The word of a slot in a bitmap (`ptr<global, u32>`), and the number of the slot's bit in it (`u32`).

@@ -114,6 +114,17 @@ axis!(
 );
 
 axis!(
+    /// Where the rows of a build side lie: `operator/join/place`.
+    RowPlaces, "row_places", Plan, "where the rows of a join's build side lie",
+    {
+        /// One behind the other, found by an index.
+        Packed = "packed",
+        /// At the slots of their keys: they are their own index.
+        Slot = "slot",
+    }
+);
+
+axis!(
     /// How it is seen that a slot of a direct-addressed index of unique keys has no row: `table/slots`.
     EmptySlots, "empty_slots", Plan, "how it is seen that a slot of a direct-addressed index has no row",
     {
@@ -427,6 +438,7 @@ pub const ALL: &[Axis] = &[
     BatchRows::AXIS,
     IndexForm::AXIS,
     IndexRows::AXIS,
+    RowPlaces::AXIS,
     EmptySlots::AXIS,
     Pruning::AXIS,
     SortPlace::AXIS,

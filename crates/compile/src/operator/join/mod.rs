@@ -12,6 +12,7 @@
 mod build;
 mod expand;
 mod mark;
+mod place;
 mod prefilter;
 mod probe;
 mod rows;
@@ -23,9 +24,12 @@ use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 pub(crate) use self::build::{FillBuckets, IndexRows, StoreBuildSide};
 pub(crate) use self::mark::MarkMatches;
+pub(crate) use self::place::PlaceBuildSide;
 pub(crate) use self::prefilter::Prefilter;
 pub(crate) use self::probe::Probe;
 pub(crate) use self::rows::{KeptRows, StoredRows};
+use crate::MicroModel;
+use crate::choices::Choices;
 use crate::context::{Argument, Context, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
@@ -33,7 +37,7 @@ use crate::lower::column_of;
 use crate::plan::{Join, JoinKind};
 use crate::program::Growth;
 use crate::program::States;
-use crate::table::index::{Index, Wants};
+use crate::table::index::{BuildSide, Index, KeyForm, Wants};
 use crate::table::joined::Joined;
 use crate::table::rows::{Layout, RowStore};
 use crate::types::{DataType, Range};
@@ -69,13 +73,13 @@ impl fmt::Display for JoinOperator {
 }
 
 impl JoinOperator {
-    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys; `chained`: rows
-    /// with equal keys are; `direct_bytes`: what a direct-addressed index may take; `layout`: of the store.
+    /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys; `serial`: workers are
+    /// single threads; `layout`: of the store.
     pub(crate) fn plan(
         (join, ordinal, site): (&Join, usize, Site<'_>),
-        (build, build_bound): (&[ColumnInfo], u64),
+        (build, rows): (&[ColumnInfo], &BuildSide),
         probe: &[ColumnInfo],
-        (unique, serial, direct_bytes): (bool, bool, Option<u64>),
+        (unique, serial, choices): (bool, bool, &Choices<'_>),
         (layout, states): (Layout, &mut States),
     ) -> Result<JoinOperator, Unsupported> {
         let kind = join.kind;
@@ -89,14 +93,26 @@ impl JoinOperator {
             }));
         }
         let infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
-        let store = RowStore::plan(&infos, build_bound, layout, states)?;
         let probe_keys: Vec<Expr> = join.keys.iter().map(|(_, key)| key.clone()).collect();
         let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
         let first_only = join.residual.is_none()
             && matches!(kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
-        let null_equal = join.null_equal;
-        let wants = Wants { null_equal, unique, first_only, chained: serial, serial, direct_bytes };
-        let index = Index::plan(&store, &probe_infos, build_bound, (wants, site), states)?;
+        let wants = Wants {
+            null_equal: join.null_equal,
+            unique,
+            first_only,
+            chained: serial,
+            serial,
+            direct_bytes: choices.direct_bytes,
+            not_placed: not_placed(join),
+            places_by_rule: choices.micro_model == MicroModel::Resolution,
+        };
+        let form = KeyForm::choose(&infos, &probe_infos, rows, (wants, site))?;
+        let store = match form.slots() {
+            Some(slots) => RowStore::placed(&infos, slots, states)?,
+            None => RowStore::plan(&infos, rows.bound, layout, states)?,
+        };
+        let index = Index::plan(form, (&store, rows.bound), &probe_infos, (wants, site), states)?;
         let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
         let nulls = join.null_aware.then(|| {
             let class = states.class(1, Growth::Fixed);
@@ -227,6 +243,15 @@ fn raise(cx: &mut Context<'_>, pointer: V, bits: V) {
 
 fn boolean(value: V) -> Lowered {
     Lowered { repr: Repr::Scalar(value), valid: None, range: Some(Range::new(0, 1)) }
+}
+
+/// Why the rows of a join's build side may not lie at the slots of their keys, where that is so: rows with a NULL key have none.
+fn not_placed(join: &Join) -> Option<&'static str> {
+    match () {
+        () if keeps_build(join.kind) => Some("build rows are delivered too"),
+        () if join.null_aware => Some("NULL keys of the build side count"),
+        () => None,
+    }
 }
 
 /// Whether a kind needs to know which build rows have a match.

@@ -7,11 +7,13 @@ use super::open::{Open, OpenRows};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
-    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, Probe, StoreBuildSide, StoredRows,
+    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, PlaceBuildSide, Probe, StoreBuildSide,
+    StoredRows,
 };
 use crate::operator::project::Project;
 use crate::plan::{Join, JoinKind};
 use crate::program::Purpose;
+use crate::table::index::BuildSide;
 use crate::types::Literal;
 use crate::variant::Site;
 use crate::variant::axes::Pruning;
@@ -26,6 +28,24 @@ impl Cut<'_> {
         Ok(site.choose(rule, |_| Ok(()))? == Pruning::On)
     }
 
+    /// Ends the build side in its store and index.
+    fn close_build_side(&mut self, build: OpenRows, operator: &Arc<JoinOperator>) {
+        let bound = build.bound();
+        if operator.index().is_placed() {
+            return self.close(build.branches, Arc::new(PlaceBuildSide(Arc::clone(operator))));
+        }
+        self.close(build.branches, Arc::new(StoreBuildSide(Arc::clone(operator))));
+        let stored = || Open::new(StoredRows(Arc::clone(operator)), bound);
+        if operator.index().is_built() {
+            self.close(vec![stored()], Arc::new(IndexRows(Arc::clone(operator))));
+        }
+        if operator.index().prefix_sum().is_some() {
+            // Buckets are filled in the group in which they are counted.
+            let group = self.next_group.saturating_sub(1);
+            self.end(stored(), Arc::new(FillBuckets(Arc::clone(operator))), (group, false), Vec::new());
+        }
+    }
+
     pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
         let ordinal = self.next_join;
         self.next_join += 1;
@@ -35,30 +55,26 @@ impl Cut<'_> {
         let after_probe = self.done.len();
         let build_bound = build.bound();
         let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
+        let rows = BuildSide {
+            bound: build_bound,
+            is_exact: build.branches.len() == 1 && build.branches.iter().all(Open::has_every_row),
+            expected: build.expected(),
+        };
         let layout = self.layout();
         let site = format!("join{ordinal}");
         let site = Site { chooser: self.chooser, name: &site };
         let operator = JoinOperator::plan(
             (join, ordinal, site),
-            (&build.columns, build_bound),
+            (&build.columns, &rows),
             &probe.columns,
-            (unique, self.shape.is_serial(), self.choices.direct_bytes),
+            (unique, self.shape.is_serial(), self.choices),
             (layout, self.states.of(Purpose::Table)),
         )?;
         let operator = Arc::new(operator);
         let build_fields = build.columns.len();
         let filtered = build.branches.iter().any(Open::is_filtered);
         let share = build.branches.iter().map(Open::share).fold(0.0, f64::max);
-        self.close(build.branches, Arc::new(StoreBuildSide(Arc::clone(&operator))));
-        let stored = || Open::new(StoredRows(Arc::clone(&operator)), build_bound);
-        if operator.index().is_built() {
-            self.close(vec![stored()], Arc::new(IndexRows(Arc::clone(&operator))));
-        }
-        if operator.index().prefix_sum().is_some() {
-            // Buckets are filled in the group in which they are counted.
-            let group = self.next_group.saturating_sub(1);
-            self.end(stored(), Arc::new(FillBuckets(Arc::clone(&operator))), (group, false), Vec::new());
-        }
+        self.close_build_side(build, &operator);
         // The build side goes first: where it is empty, nothing of the probe side may run.
         self.done[before_probe..].rotate_left(after_probe - before_probe);
         if operator.needs_build_rows() {

@@ -130,6 +130,12 @@ impl Open {
         (self.source.is_scan() || self.source.is_materialized()) && self.steps.iter().all(passes)
     }
 
+    /// Whether every row of a table comes, once: there are as many as its bound says.
+    pub(super) fn has_every_row(&self) -> bool {
+        let passes = |step: &Arc<dyn Step>| step.projection().is_some();
+        self.source.is_scan() && self.prunes.is_empty() && self.steps.iter().all(passes)
+    }
+
     /// The share of the source's rows that is thought to be left by filters and by the filtered build sides of joins.
     pub(super) fn share(&self) -> f64 {
         // Of rows that come from no table it is not known how many were left out before.

@@ -21,10 +21,7 @@ impl Index {
     /// Opens `if` a key (one, not of a hashed index) may be in the index: a runtime filter by the bitmap. `None` where
     /// there is no bitmap.
     pub fn begin_if_taken(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<Option<usize>, Unsupported> {
-        let Kind::Direct { min, max, slots: Slots::Single { bits, .. } | Slots::Exists { bits } } = self.kind
-        else {
-            return Ok(None);
-        };
+        let Some((bits, (min, max))) = self.bitmap() else { return Ok(None) };
         let value = scalar_of(key)?;
         let mut opened = 1;
         if let Some(live) = live(cx, key, value, (min, max)) {
@@ -40,10 +37,7 @@ impl Index {
     /// Whether a key (one, not of a hashed index) may be in the index, by the bitmap and without a branch: 1 or 0 (`i64`). `None` where
     /// there is no bitmap.
     pub fn may_have(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<Option<V>, Unsupported> {
-        let Kind::Direct { min, max, slots: Slots::Single { bits, .. } | Slots::Exists { bits } } = self.kind
-        else {
-            return Ok(None);
-        };
+        let Some((bits, (min, max))) = self.bitmap() else { return Ok(None) };
         let value = scalar_of(key)?;
         let live = live(cx, key, value, (min, max));
         let slot = offset_from(cx, value, min);
@@ -56,7 +50,18 @@ impl Index {
 
     /// Whether there is a bitmap.
     pub fn has_bitmap(&self) -> bool {
-        matches!(self.kind, Kind::Direct { slots: Slots::Single { .. } | Slots::Exists { .. }, .. })
+        self.bitmap().is_some()
+    }
+
+    /// The state of the bitmap, and the bounds of the keys that have a bit.
+    fn bitmap(&self) -> Option<(usize, (i128, i128))> {
+        let Kind::Direct { min, max, slots } = self.kind else { return None };
+        match slots {
+            Slots::Single { bits, .. } | Slots::Placed { bits, .. } | Slots::Exists { bits } => {
+                Some((bits, (min, max)))
+            }
+            Slots::Chained { .. } | Slots::Many(_) => None,
+        }
     }
 
     /// Begins the search for rows whose keys equal `keys`.
