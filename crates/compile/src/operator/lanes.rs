@@ -62,3 +62,22 @@ pub(crate) fn read_lane(cx: &mut Context<'_>, value: V, lane: V) -> V {
         _ => b.value(shuffle(value)),
     }
 }
+
+/// The sums of a number (`u32`) over the lanes: those before this one, and all.
+pub(crate) fn sums(cx: &mut Context<'_>, number: V) -> (V, V) {
+    let b = &mut *cx.builder;
+    let (lane, zero, mut sum) = (b.builtin(Builtin::LaneId), b.u32(0), number);
+    let mut step = 1;
+    while step < cx.shape.lanes {
+        let b = &mut *cx.builder;
+        let distance = b.u32(step);
+        let other = b.value(Kir::Shuffle { mode: ShuffleMode::Up, value: sum, lane: distance });
+        let is_there = b.ge(lane, distance);
+        let other = b.select(is_there, other, zero);
+        sum = b.add(sum, other);
+        step *= 2;
+    }
+    let b = &mut *cx.builder;
+    let (before, last) = (b.sub(sum, number), b.u32(cx.shape.lanes - 1));
+    (before, read_lane(cx, sum, last))
+}
