@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::layout::{ColumnLayout, Storage};
-use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, HostAction, Program, ScanInfo, Task};
+use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, HostAction, Program, ScanInfo, Task, When};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{radix, scan, segments, select, ties};
@@ -230,6 +230,15 @@ fn joined() -> (Plan, ScanInfo) {
     (Plan::Aggregate { input: Box::new(input), keys, aggregates, names: vec!["flag".into()] }, info)
 }
 
+/// Groups that meet the rows of a table: what changes lanes, or waits in a queue, are texts, 128 bits, doubles and flags.
+fn met() -> (Plan, ScanInfo) {
+    let ((build, info), (probe, _)) = (lineitem(), cells(true));
+    let keys = vec![(column(&build, 4), column(&probe, 0))];
+    let (kind, residual) = (JoinKind::ProbeOuter, None);
+    let join = Join { build, probe, kind, keys, residual, null_equal: false, null_aware: false };
+    (Plan::Join(Box::new(join)), info)
+}
+
 /// The rows of a filter in order.
 fn sorted() -> (Plan, ScanInfo) {
     let (input, info) = selection();
@@ -281,6 +290,7 @@ fn queries() -> Vec<(&'static str, (Plan, ScanInfo))> {
         ("made in groups", made(Some(4))),
         ("made in many groups", made(Some(7))),
         ("joined", joined()),
+        ("met", met()),
         ("sorted", sorted()),
     ]
 }
@@ -501,7 +511,7 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
     };
     let gpu = Target::simt(32, 256, 227 << 10, 1056);
     let duplicates = BTreeSet::from([0]);
-    let mut seen = std::collections::HashSet::new();
+    let (mut seen, mut queues) = (std::collections::HashSet::new(), 0);
     for (query, threads) in [
         (selection(), None),
         (joined(), None),
@@ -509,16 +519,24 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
         (groups(&[7, 8]), None),
         (sorted(), None),
         (made(Some(7)), None),
+        (met(), None),
     ] {
-        for (refill, expansion) in [("last", "lane"), ("all", "lane"), ("off", "warp"), ("last", "packed")] {
+        let ways =
+            [("last", "lane", "0"), ("all", "lane", "0"), ("off", "warp", "2"), ("last", "packed", "0")];
+        for (refill, expansion, matches) in ways.into_iter().chain([("last", "packed", "256")]) {
             let mut forced = Forced::default();
             forced.set("lane_refill", refill).expect("an axis and its value");
             forced.set("expansion", expansion).expect("an axis and its value");
+            forced.set("queue_matches", matches).expect("an axis and its value");
             let shape = ShapeChoices { block_threads: threads, ..ShapeChoices::default() };
             let choices =
                 Choices { forced: &forced, shape, ..Choices::new(MicroModel::Resolution, &duplicates) };
             let infos = [query.1.clone(), query.1.clone()];
             let program = pipeline::compile_with(&query.0, &infos, &gpu, &choices).expect("it compiles");
+            let drains = |pipeline: &CompiledPipeline| {
+                pipeline.tasks(When::AfterLaunch).any(|task| matches!(task, Task::Drain(_)))
+            };
+            queues += program.pipelines.iter().filter(|pipeline| drains(pipeline)).count();
             for module in program.pipelines.into_iter().flat_map(CompiledPipeline::into_modules) {
                 let module = validate(module).expect("valid");
                 let source = kelpie_backend::cuda::print(&module).expect("prints");
@@ -529,6 +547,8 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
             }
         }
     }
+    // Two queries with a join, one of them in blocks of two sizes, each by leaders and packed.
+    assert_eq!(queues, 6);
 }
 
 /// What is made in scratch memory, and sums of which the upper bits are added too, for a GPU.

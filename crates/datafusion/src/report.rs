@@ -180,6 +180,9 @@ pub(crate) fn run_lines(run: &Run, planning: Option<Split>) -> Vec<String> {
         if let Some(traffic) = &p.traffic {
             line.push_str(&format!(", {}", traffic_text(traffic)));
         }
+        if p.queued > 0 {
+            line.push_str(&format!(", queued={}", p.queued));
+        }
         if let Some(activity) = p.lane_activity {
             line.push_str(&format!(", lane_activity={:.1} %", activity * 100.0));
         }

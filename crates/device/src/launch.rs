@@ -138,6 +138,8 @@ impl std::ops::AddAssign for Accessed {
 pub struct LaneActivity {
     /// Statements executed, one a warp.
     pub warp_steps: u64,
+    /// Statements executed by the warp that executed most.
+    pub most_warp_steps: u64,
     /// Statements executed, one an active lane.
     pub lane_steps: u64,
     /// By the number of a `mark`: of each number of lanes, from one on, how often so many came by together.

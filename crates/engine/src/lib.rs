@@ -180,8 +180,10 @@ pub struct PipelineMetrics {
     pub bytes_written: u64,
     /// With the meter: the bytes that it really accesses, in all launches.
     pub traffic: Option<Traffic>,
-    /// Launches: more than one a block where a state buffer had to grow.
+    /// Launches: more than one a block where a state buffer had to grow, or where long ranges of matches went through a queue.
     pub launches: u32,
+    /// Pieces of long ranges of matches that all warps took from a queue; where nobody waited for launches, as many as the last time.
+    pub queued: u64,
     /// Blocks in which its rows came: one where all of them were at hand.
     pub blocks: u64,
     /// Bytes that came from the host while it ran.
@@ -191,6 +193,8 @@ pub struct PipelineMetrics {
     pub wall_ns: u64,
     /// Share of active lanes, where the device counts it.
     pub lane_activity: Option<f64>,
+    /// Statements of the warp that executed most in one launch, where the device counts them.
+    pub most_warp_steps: Option<u64>,
     /// How many lanes of warps had rows at its steps and its sink, where the device counts them.
     pub lanes: Vec<LaneProfile>,
 }

@@ -85,6 +85,8 @@ pub struct Report {
     pub status: u32,
     /// Statements executed, one a warp.
     pub warp_steps: u64,
+    /// Statements executed by the warp that executed most.
+    pub most_warp_steps: u64,
     /// Statements executed, one an active lane.
     pub lane_steps: u64,
     /// By the number of a `mark`, who came by.

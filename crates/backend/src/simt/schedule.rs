@@ -221,6 +221,8 @@ impl Grid<'_> {
             let Some(op) = program.ops.get(pc).copied() else { break };
             if program.origins[pc].counts {
                 self.report.warp_steps += 1;
+                state.steps += 1;
+                self.report.most_warp_steps = self.report.most_warp_steps.max(state.steps);
                 self.report.lane_steps += u64::from(state.active.count_ones());
                 if self.report.warp_steps > self.config.step_limit {
                     let (kernel, place) = (program.kernel.clone(), program.place(pc));

@@ -86,6 +86,8 @@ pub(super) struct Warp {
     /// Lanes that have not left the kernel.
     pub(super) live: u32,
     pub(super) state: State,
+    /// Statements that it has executed.
+    pub(super) steps: u64,
     stack: Vec<Frame>,
 }
 
@@ -94,7 +96,7 @@ impl Warp {
     pub(super) fn new(slots: u32, width: u32, lanes: u32) -> Warp {
         let live = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
         let registers = Registers::new(slots, width);
-        Warp { registers, pc: 0, active: live, live, state: State::Ready, stack: Vec::new() }
+        Warp { registers, pc: 0, active: live, live, state: State::Ready, steps: 0, stack: Vec::new() }
     }
 
     /// Executes an instruction of control flow, and goes to the next one.

@@ -10,9 +10,9 @@
 //! lane ([`any_by_leaders`], [`any_packed`]).
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, ShuffleMode, UnaryOp};
+use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, UnaryOp};
 
-use super::lanes::{ballot, read_lane};
+use super::lanes::{ballot, read_lane, sums};
 use crate::context::{Context, Unsupported};
 
 /// The rows of a warp: a range and registers in each lane.
@@ -75,18 +75,18 @@ pub(crate) fn any_by_leaders(
 }
 
 /// The range of a leader, in all lanes.
-struct Led {
+pub(super) struct Led {
     /// Whether it is this lane's, `bool`.
     leads: V,
     /// `u32`.
-    begin: V,
+    pub(super) begin: V,
     /// `u64`.
-    count: V,
-    registers: Vec<V>,
+    pub(super) count: V,
+    pub(super) registers: Vec<V>,
 }
 
 /// `for` every lane with a range. `once` as of [`by_leaders`]; `body` is given whether it still is to be so.
-fn for_leaders(
+pub(super) fn for_leaders(
     cx: &mut Context<'_>,
     ranges: &Ranges<'_>,
     once: V,
@@ -248,20 +248,9 @@ struct Sums {
 
 impl Sums {
     fn of(cx: &mut Context<'_>, count: V, begin: V) -> Sums {
-        let lanes = cx.shape.lanes;
+        let (before, total) = sums(cx, count);
         let b = &mut *cx.builder;
-        let (lane, zero, mut sum) = (b.builtin(Builtin::LaneId), b.u32(0), count);
-        let mut step = 1;
-        while step < lanes {
-            let distance = b.u32(step);
-            let other = b.value(Kir::Shuffle { mode: ShuffleMode::Up, value: sum, lane: distance });
-            let is_there = b.ge(lane, distance);
-            let other = b.select(is_there, other, zero);
-            sum = b.add(sum, other);
-            step *= 2;
-        }
-        let (before, last) = (b.sub(sum, count), b.u32(lanes - 1));
-        Sums { before, sum, start: b.sub(begin, before), total: read_lane(cx, sum, last) }
+        Sums { before, sum: b.add(before, count), start: b.sub(begin, before), total }
     }
 
     /// A bit (`u32`) of each lane that is dealt a number of this lane's range in the turn from the index `base` on.
@@ -311,7 +300,7 @@ fn owner(cx: &mut Context<'_>, sum: V, index: V) -> V {
 
 /// `for` every number below `count` (`u64`, the same in the warp), as many at a time as there are lanes: whether the lane has one,
 /// and which (`u64`).
-fn for_warps(
+pub(super) fn for_warps(
     cx: &mut Context<'_>,
     count: V,
     once: V,

@@ -63,19 +63,21 @@ pub(crate) fn read_lane(cx: &mut Context<'_>, value: V, lane: V) -> V {
     }
 }
 
-/// The sum of a register over all lanes of the warp, in the first: a tree of shuffles. In others it is of no use.
-pub(crate) fn warp_sum(cx: &mut Context<'_>, value: V) -> V {
-    let lanes = cx.shape.lanes;
+/// The sums of a number (`u32`) over the lanes: those before this one, and all.
+pub(crate) fn sums(cx: &mut Context<'_>, number: V) -> (V, V) {
     let b = &mut *cx.builder;
-    let lane = b.builtin(Builtin::LaneId);
-    let mut total = value;
-    let mut distance = lanes.next_power_of_two() / 2;
-    while distance > 0 {
-        let (step, rest) = (b.u32(distance), b.u32(lanes - distance));
-        let other = b.value(Kir::Shuffle { mode: ShuffleMode::Down, value: total, lane: step });
-        let (both, has_other) = (b.add(total, other), b.lt(lane, rest));
-        total = b.select(has_other, both, total);
-        distance /= 2;
+    let (lane, zero, mut sum) = (b.builtin(Builtin::LaneId), b.u32(0), number);
+    let mut step = 1;
+    while step < cx.shape.lanes {
+        let b = &mut *cx.builder;
+        let distance = b.u32(step);
+        let other = b.value(Kir::Shuffle { mode: ShuffleMode::Up, value: sum, lane: distance });
+        let is_there = b.ge(lane, distance);
+        let other = b.select(is_there, other, zero);
+        sum = b.add(sum, other);
+        step *= 2;
     }
-    total
+    let b = &mut *cx.builder;
+    let (before, last) = (b.sub(sum, number), b.u32(cx.shape.lanes - 1));
+    (before, read_lane(cx, sum, last))
 }

@@ -21,6 +21,7 @@ pub(crate) mod lanes;
 pub(crate) mod materialize;
 pub mod output;
 pub(crate) mod project;
+pub(crate) mod queue;
 pub(crate) mod refill;
 pub(crate) mod roles;
 pub(crate) mod scan;

@@ -178,6 +178,14 @@ pub(crate) trait Expansion {
     /// Sets the range of the current row, in `u32`. It is empty before.
     fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported>;
 
+    /// Numbers of a range, at most.
+    fn most(&self) -> u64;
+
+    /// Whether the ranges of all rows are the same.
+    fn is_even(&self) -> bool {
+        false
+    }
+
     /// The columns before the step that the rows of a range need, where `behind` are read of them.
     fn needed(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize>;
 

@@ -16,6 +16,7 @@ use super::variants::ChunkVariants;
 use super::wide::for_wide_range;
 use crate::context::{Argument, Context, Unsupported, WIDE_ROWS};
 use crate::operator::Flow;
+use crate::operator::queue::Queue;
 use crate::operator::roles::{Emitter, Job, Sink};
 use crate::program::{Counting, RowCount};
 use crate::variant::axes::{RowLoop, WritePlaces};
@@ -28,6 +29,8 @@ pub(super) struct Body<'a> {
     pub(super) needed: &'a BTreeSet<usize>,
     /// State of the morsel counter, on a CPU.
     pub(super) morsels: Option<usize>,
+    /// Where long ranges wait for all warps.
+    pub(super) queue: Option<Queue>,
 }
 
 impl Body<'_> {
@@ -73,10 +76,17 @@ impl Body<'_> {
         if cx.shape.is_serial() {
             return rows;
         }
+        let asked = rows;
         let counter = cx.argument("stored_rows", Type::global(Scalar::U64), Argument::State(counter));
         let stored = cx.builder.load_read_only(counter);
         let stored = cx.builder.bitcast(stored, Scalar::I64);
-        cx.builder.binary(BinaryOp::Min, rows, stored)
+        let rows = cx.builder.binary(BinaryOp::Min, rows, stored);
+        if self.queue.is_none() {
+            return rows;
+        }
+        // What is drained are no rows of the source.
+        let drains = Queue::drains(cx);
+        cx.builder.select(drains, asked, rows)
     }
 
     /// `for base in (block * threads ..).step_by(grid * threads)`: the loop is uniform in the block, the row is not.

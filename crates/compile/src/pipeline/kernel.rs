@@ -10,8 +10,9 @@ use super::memory::{CountMemory, Memory};
 use super::variants::ChunkVariants;
 use crate::context::{Argument, Context, Unsupported};
 use crate::operator::count::CountRows;
+use crate::operator::queue::Queue;
 use crate::operator::roles::Sink;
-use crate::program::{CompiledKernel, CompiledPipeline, Counting, HostAction, Task, When};
+use crate::program::{CompiledKernel, CompiledPipeline, Counting, HostAction, RangeQueue, Task, When};
 use crate::shape::{LaunchShape, ShapeChoices};
 use crate::table::places::DenseTarget;
 use crate::variant::Chooser;
@@ -57,6 +58,9 @@ pub(crate) fn generate(
     let needs = sink.needs();
     compiled.produced = needs.produced;
     compiled.around = actions_before(pipeline, memory, counting);
+    if let Some(queue) = generator.queue() {
+        compiled.around.extend(actions_of_queue(queue.states));
+    }
     compiled.around.extend(needs.around);
     let makes_text = compiled.all_arguments().any(|argument| matches!(argument, Argument::Heap(_)));
     if makes_text {
@@ -84,6 +88,15 @@ fn actions_before(pipeline: &Pipeline, memory: &Memory, counting: Option<Countin
     around
 }
 
+/// What the engine does where long ranges wait for all warps.
+fn actions_of_queue(queue: RangeQueue) -> [HostAction; 3] {
+    [
+        HostAction { when: When::BeforeGroup, task: Task::Clear(queue.asked) },
+        HostAction { when: When::BeforeLaunch, task: Task::Clear(queue.pieces) },
+        HostAction { when: When::AfterLaunch, task: Task::Drain(queue) },
+    ]
+}
+
 /// How the places of rows are found where they are counted before; with the kernel that counts, where there is something to
 /// count.
 fn counting(name: &str, generator: &Generator<'_>) -> Result<Option<Counting>, Unsupported> {
@@ -105,6 +118,12 @@ struct Generator<'a> {
 }
 
 impl Generator<'_> {
+    /// Where long ranges wait for all warps, if they do.
+    fn queue(&self) -> Option<Queue> {
+        let longest = self.variants.points.longest?;
+        self.memory.queue.map(|states| Queue { states, longest })
+    }
+
     /// A kernel that brings the pipeline's rows to a sink.
     fn kernel(
         &self,
@@ -117,8 +136,13 @@ impl Generator<'_> {
         builder.begin_kernel(name);
         let shape = self.variants.shape.clone();
         let mut cx = Context::shaped(&mut builder, self.environment.target, shape.clone());
-        let body =
-            Body { pipeline: self.pipeline, variants: self.variants, needed: &self.memory.needed, morsels };
+        let body = Body {
+            pipeline: self.pipeline,
+            variants: self.variants,
+            needed: &self.memory.needed,
+            morsels,
+            queue: self.queue(),
+        };
         body.generate(&mut cx, sink, counting)?;
         cx.check_possible()?;
         let arguments = cx.into_arguments();

@@ -19,6 +19,7 @@ use crate::expr::share_kept;
 use crate::operator::Flow;
 use crate::operator::expand::{self, Ranges};
 use crate::operator::lanes::any;
+use crate::operator::queue::Queue;
 use crate::operator::refill::Refill;
 use crate::operator::roles::{Emitter, Expansion, Next, Step};
 use crate::shape::LaunchShape;
@@ -47,6 +48,8 @@ pub(super) struct Points {
     at: Vec<(usize, Point)>,
     /// Of 32 lanes, those with rows at which a warp goes on.
     pub threshold: u64,
+    /// The numbers of a range beyond which it waits for all warps at the first expansion, where it does.
+    pub longest: Option<u64>,
 }
 
 impl Points {
@@ -79,7 +82,7 @@ impl Points {
         }
         at.extend(last.map(|last| (last, Point::Refill)));
         at.sort_by_key(|(at, point)| (*at, *point != Point::Refill));
-        Points { at, threshold: 0 }
+        Points { at, threshold: 0, longest: None }
     }
 
     /// Whether warps come with too few rows for what follows; or why not.
@@ -115,6 +118,23 @@ impl Points {
             }
             None => Err("a row costs little behind the steps that drop rows"),
         }
+    }
+
+    /// The number of the first point where lanes take new rows of others, and what makes these rows there; long ranges can wait
+    /// only there, as what is drained comes past all points before with no row. Or why there is none.
+    pub(super) fn first_expansion<'p>(
+        &self,
+        pipeline: &'p Pipeline,
+    ) -> Result<(usize, &'p dyn Expansion), String> {
+        for (number, (at, point)) in self.at.iter().enumerate() {
+            if let (Point::Expand(_), Some(step)) = (point, pipeline.steps.get(*at)) {
+                let expansion = step.expansion()?;
+                if !expansion.only_decides() {
+                    return Ok((number, expansion));
+                }
+            }
+        }
+        Err("no lane takes new rows of another".into())
     }
 
     /// Turns of the row loop behind the last row of the source, for rows that wait: each point gives its rows to the next
@@ -182,7 +202,7 @@ struct Way {
 pub(super) struct Turn {
     /// The row of the source, `i64`.
     pub row: V,
-    /// Whether it is one (`bool`).
+    /// Whether it is one (`bool`), or, in a launch that drains a queue, a lane's number of those that the launch is over.
     pub in_range: V,
     /// Whether there are no more rows of the source (`bool`, the same in the warp).
     pub is_last: V,
@@ -199,7 +219,15 @@ impl Body<'_> {
         let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| {
             self.enter(cx, turn.row, Flow::Branch, Pass::None, next)
         };
-        self.together(cx, Way { point: 0, step: 0 }, (turn.in_range, bind), turn, emitter)?;
+        let active = match self.queue {
+            Some(_) => {
+                let drains = Queue::drains(cx);
+                let brings = cx.builder.not(drains);
+                cx.builder.and(turn.in_range, brings)
+            }
+            None => turn.in_range,
+        };
+        self.together(cx, Way { point: 0, step: 0 }, (active, bind), turn, emitter)?;
         cx.end_row();
         Ok(())
     }
@@ -259,6 +287,13 @@ impl Body<'_> {
             mark(cx, way.step, Flow::Branch);
             expansion.range(cx, range)
         })?;
+        if let Some(queue) = self.queue
+            && self.variants.points.first_expansion(self.pipeline).is_ok_and(|(first, _)| first == way.point)
+        {
+            queue.take(cx, (turn.row, turn.in_range), range, &arrived.registers);
+            let registers = arrived.registers(cx);
+            queue.put(cx, range, &registers)?;
+        }
         let registers = arrived.registers(cx);
         let (begin, count) = (cx.builder.read(range.begin), cx.builder.read(range.count));
         let ranges = Ranges { begin, count, registers: &registers };

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Pipeline;
-use crate::program::{Purpose, States};
+use crate::program::{Growth, Purpose, RangeQueue, States};
 use crate::shape::LaunchShape;
 
 /// What a pipeline's kernels are given beside its operators' states.
@@ -16,7 +16,12 @@ pub(crate) struct Memory {
     pub morsels: Option<usize>,
     /// Where a kernel counts the rows before.
     pub count: Option<CountMemory>,
+    /// Where long ranges may wait for all warps.
+    pub queue: Option<RangeQueue>,
 }
+
+/// Words of a queue for each warp of a full grid, at first: some ten pieces. What was asked for in vain is there the next time.
+const QUEUE_WORDS: u64 = 32;
 
 /// What a kernel that counts is given.
 #[derive(Debug)]
@@ -46,7 +51,18 @@ pub(crate) fn plan(pipelines: &[Pipeline], shape: &LaunchShape, states: &mut Sta
             let morsels = shape.is_serial().then(|| states.counter("morsels"));
             CountMemory { counts, rows, morsels }
         });
-        planned.push(Memory { needed, morsels, count });
+        let expands = pipeline.steps.iter().any(|step| step.expands() && step.expansion().is_ok());
+        let queue = (expands && !shape.is_serial()).then(|| {
+            let warps = u64::from(shape.most_blocks) * u64::from(shape.warps());
+            let asked = states.counter("queue_asked");
+            let class = states.class(warps * QUEUE_WORDS, Growth::Counted(asked));
+            RangeQueue {
+                pieces: states.counter("queue_pieces"),
+                asked,
+                words: states.state("queue", 8, class),
+            }
+        });
+        planned.push(Memory { needed, morsels, count, queue });
     }
     planned.reverse();
     planned

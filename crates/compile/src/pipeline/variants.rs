@@ -16,8 +16,8 @@ use crate::shape::LaunchShape;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
 use crate::variant::axes::{
-    KeyWindows, LaneRefill, MatchLanes, MorselRows, Predication, RefillThreshold, RowLoop, SelectionRows,
-    Sieves, WritePlaces,
+    KeyWindows, LaneRefill, MatchLanes, MorselRows, Predication, QueueMatches, RefillThreshold, RowLoop,
+    SelectionRows, Sieves, WritePlaces,
 };
 use crate::{MicroModel, Resolution};
 
@@ -120,6 +120,9 @@ impl<'a> ChunkVariants<'a> {
     }
 }
 
+/// Rows of a build side from which on long ranges wait for all warps: a warp takes fewer in less than a tenth of a millisecond.
+const LEAST_QUEUED: u64 = 4096;
+
 /// Why other micro models than `resolution` have no lane exchange rows by rule: they repeat what papers measured.
 const OWN_ROWS: &str = "the micro model has a row stay in its lane";
 
@@ -155,7 +158,9 @@ fn points(
         matches = chooser.choose(site, rule, possible)?;
     }
     if !pipeline.steps.iter().any(|step| step.drops()) {
-        return Ok(Points::of(pipeline, LaneRefill::Off, matches));
+        let mut points = Points::of(pipeline, LaneRefill::Off, matches);
+        points.longest = longest(site, pipeline, &points, environment)?;
+        return Ok(points);
     }
     let possible = |refill| {
         if refill == LaneRefill::Off {
@@ -182,7 +187,36 @@ fn points(
         let rule = (RefillThreshold(28), "seven of eight lanes, as DogQC has it");
         points.threshold = chooser.choose(site, rule, |_| Ok(()))?.0;
     }
+    points.longest = longest(site, pipeline, &points, environment)?;
     Ok(points)
+}
+
+/// Chooses of how many numbers a range waits for all warps.
+fn longest(
+    site: &str,
+    pipeline: &Pipeline,
+    points: &Points,
+    environment: &Environment<'_>,
+) -> Result<Option<u64>, Unsupported> {
+    let Ok((_, expansion)) = points.first_expansion(pipeline) else { return Ok(None) };
+    let off = |why| (QueueMatches(0), why);
+    let shape = environment.shape;
+    let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
+    let rule = match (expansion.most(), pipeline.sink.target()) {
+        (most, _) if most < LEAST_QUEUED => off("the build side is small"),
+        (_, Some(DenseTarget { limit: Some(_), .. })) => off("few rows are wanted"),
+        (most, _) if expansion.is_even() && pipeline.bound / most >= threads => {
+            off("every warp has as many pairs")
+        }
+        _ => (QueueMatches(256), "no warp has to take the matches of a frequent key alone"),
+    };
+    let chosen =
+        environment.chooser.choose(site, rule, |matches: QueueMatches| match pipeline.shared_out {
+            // What a thread sees would be no share of the table's rows.
+            Some(_) if matches.0 > 0 => Err("each row becomes one at most".into()),
+            _ => Ok(()),
+        })?;
+    Ok(Some(chosen.0).filter(|matches| *matches > 0))
 }
 
 /// What the choices follow from.

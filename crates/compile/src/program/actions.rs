@@ -68,12 +68,25 @@ pub enum Task {
     Count(Box<Counting>),
     /// Adds the rows whose places [`Task::Count`] found to the state that counts those that are written. After a launch.
     Advance(usize),
+    /// Launches the kernel once more over the pieces of ranges that it has left in a queue, if there are any. After a launch.
+    Drain(RangeQueue),
     /// Makes room in a class that the kernel may have found too small.
     Grow(usize),
     /// Makes room for the text that kernels make, where it was too little.
     GrowHeap,
     /// Ends the stage, to compile it again without the promise that this join's keys are unique.
     BreakPromise(usize),
+}
+
+/// A queue of pieces of long ranges, which one launch of a kernel leaves for the next (`operator/queue`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RangeQueue {
+    /// State that counts the pieces that a launch has asked room for, one `u64`. Zero before the launch.
+    pub pieces: usize,
+    /// State that counts the words that all launches have asked for, one `u64`.
+    pub asked: usize,
+    /// State of one `u64` a word. What finds no room in it is done without the queue.
+    pub words: usize,
 }
 
 /// How a dense write in several kernels (HorseQC, Table 4, A1) finds the places of its rows, at each launch over some rows of

@@ -29,6 +29,9 @@ pub enum Argument {
     RowCount,
     /// The first row to be worked on, `i64`.
     FirstRow,
+    /// Whether the launch drains the queue of the pipeline (`Task::Drain`), `bool`: then its rows are pieces, as many for each as
+    /// a warp has lanes.
+    Drains,
     /// A constant.
     Constant(Constant),
     /// Bytes that are uploaded once, `ptr<global, u8>`; 16-byte aligned.

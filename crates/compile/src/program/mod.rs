@@ -3,7 +3,7 @@
 mod actions;
 mod argument;
 
-pub use self::actions::{Counting, HostAction, Task, When};
+pub use self::actions::{Counting, HostAction, RangeQueue, Task, When};
 pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
 use kelpie_kir::{Module, Scalar};

@@ -281,6 +281,13 @@ axis!(
 );
 
 numbers!(
+    /// Matches of a row from which on they wait in a queue that all warps drain, where a warp shares them; 0: its warp takes
+    /// all of them: `operator/queue`.
+    QueueMatches, "queue_matches", Chunk, "matches of one row beyond which all warps take them from a queue",
+    [0 = "0", 2 = "2", 32 = "32", 128 = "128", 256 = "256", 1024 = "1024", 4096 = "4096"]
+);
+
+numbers!(
     /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`.
     RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
     [8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
@@ -453,6 +460,7 @@ pub const ALL: &[Axis] = &[
     KeyWindows::AXIS,
     Sieves::AXIS,
     MatchLanes::AXIS,
+    QueueMatches::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
     HashFunction::AXIS,

@@ -78,6 +78,7 @@ impl Run<'_> {
                 Some(until) => self.store.set_word(*total, until)?,
                 None => return Err(EngineError::Internal("rows were written but not counted".into())),
             },
+            Task::Drain(queue) => return self.drain_queue(queue, at),
             Task::Grow(class) => at.grown |= self.store.grow(*class, at.is_partial)?,
             Task::GrowHeap => at.grown |= self.store.grow_heap()?,
             Task::BreakPromise(join) => return Ok(Verdict::Duplicate(*join)),

@@ -46,6 +46,7 @@ impl Launcher<'_> {
             }
             Argument::RowCount => KernelArgument::Scalar(Scalar::I64, i128::from(rows.end)),
             Argument::FirstRow => KernelArgument::Scalar(Scalar::I64, i128::from(rows.start)),
+            Argument::Drains => KernelArgument::Scalar(Scalar::Bool, i128::from(self.drains)),
             Argument::Constant(Constant::Int(scalar, value)) => KernelArgument::Scalar(*scalar, *value),
             Argument::Constant(Constant::F32(value)) => {
                 KernelArgument::Scalar(Scalar::F32, i128::from(value.to_bits()))

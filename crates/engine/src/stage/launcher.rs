@@ -31,11 +31,13 @@ pub(super) struct Launcher<'a> {
     pub(super) constants: &'a Constants,
     /// Where the columns of the block that runs are, if they stream.
     pub windows: HashMap<PartName, KernelArgument>,
+    /// The launch drains a queue.
+    pub drains: bool,
 }
 
 impl<'a> Launcher<'a> {
     pub fn new(program: &'a Program, constants: &'a Constants, setting: Setting<'a>) -> Launcher<'a> {
-        Launcher { setting, program, constants, windows: HashMap::new() }
+        Launcher { setting, program, constants, windows: HashMap::new(), drains: false }
     }
 
     /// Launches a kernel over rows of its pipeline's source, and waits for it; the code that it reported. Where launches are
@@ -59,6 +61,7 @@ impl<'a> Launcher<'a> {
         if let Some(activity) = report.activity {
             let possible = activity.warp_steps.saturating_mul(u64::from(declared.shape.lanes)).max(1);
             metrics.lane_activity = Some(activity.lane_steps as f64 / possible as f64);
+            metrics.most_warp_steps = metrics.most_warp_steps.max(Some(activity.most_warp_steps));
             metrics.lanes = profile(&metrics.name, activity.marks);
         }
         Ok(report.status)

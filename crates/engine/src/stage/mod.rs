@@ -11,6 +11,7 @@
 //! - [`actions`]: what an action means ([`counting`]: those before a dense write in several kernels);
 //! - [`store`]: the state: buffers, capacities, growth, the heap; [`page`]: those parts of it that are small;
 //! - [`deferral`]: launches that nobody waits for, where the stage has run before;
+//! - [`queue`]: the launch that takes what one has left in a queue;
 //! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
 //! - [`kernels`]: the kernels, of which a pipeline may have one a genome, compiled when they are wanted;
 //! - [`blocks`]: the blocks of a source, and the copies that bring them;
@@ -30,6 +31,7 @@ mod keeping;
 mod kernels;
 mod launcher;
 mod page;
+mod queue;
 mod run;
 mod store;
 mod traffic;

@@ -36,6 +36,7 @@ impl Launcher<'_> {
             | Argument::ColumnBase { .. }
             | Argument::RowCount
             | Argument::FirstRow
+            | Argument::Drains
             | Argument::Constant(_)
             | Argument::StateCapacity(_) => Region::Input,
         }

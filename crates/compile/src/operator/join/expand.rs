@@ -54,6 +54,14 @@ impl Expansion for JoinOperator {
         Ok(())
     }
 
+    fn most(&self) -> u64 {
+        self.build_bound
+    }
+
+    fn is_even(&self) -> bool {
+        !self.index.is_built()
+    }
+
     fn needed(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
         let residual: BTreeSet<usize> = self.residual.iter().flat_map(columns_read).collect();
         let none = BTreeSet::new();

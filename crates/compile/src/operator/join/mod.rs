@@ -49,6 +49,8 @@ pub struct JoinOperator {
     /// Number of the join in the query.
     pub ordinal: usize,
     kind: JoinKind,
+    /// Rows of the build side, at most.
+    build_bound: u64,
     /// The build side's rows: keys, then what of its columns is no key.
     store: RowStore,
     index: Index,
@@ -121,6 +123,7 @@ impl JoinOperator {
         Ok(JoinOperator {
             ordinal,
             kind,
+            build_bound: rows.bound,
             columns: columns(kind, build, probe),
             store,
             index,

@@ -11,7 +11,7 @@ use super::JoinOperator;
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::columns_read;
 use crate::operator::Flow;
-use crate::operator::lanes::warp_sum;
+use crate::operator::lanes::sums;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::program::{HostAction, Task, When};
 use crate::table::bounds::Bounds;
@@ -45,7 +45,7 @@ impl Sink for PlaceBuildSide {
         cx: &mut Context<'_>,
         job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        let none = cx.builder.u64(0);
+        let none = cx.builder.u32(0);
         let (rows, bounds) = (cx.builder.var_of("placed_rows", none), self.0.index.begin(cx));
         Ok(Box::new(PlaceEmitter { join: &self.0, needed: job.needed, bounds, rows }))
     }
@@ -56,7 +56,7 @@ struct PlaceEmitter<'s> {
     needed: &'s BTreeSet<usize>,
     /// Of the only key.
     bounds: Option<Bounds>,
-    /// Rows of this thread, `u64`.
+    /// Rows of this thread, `u32`.
     rows: Var,
 }
 
@@ -74,7 +74,7 @@ impl PlaceEmitter<'_> {
                 }
             }
             let b = &mut *cx.builder;
-            let (rows, one) = (b.read(self.rows), b.u64(1));
+            let (rows, one) = (b.read(self.rows), b.u32(1));
             let rows = b.add(rows, one);
             b.assign(self.rows, rows);
             Ok(())
@@ -100,12 +100,13 @@ impl Emitter for PlaceEmitter<'_> {
         let count = Argument::State(self.join.store.row_count());
         let all = cx.argument("placed_rows", Type::global(Scalar::U64), count);
         let own = cx.builder.read(self.rows);
-        let rows = warp_sum(cx, own);
+        let (_, rows) = sums(cx, own);
         let b = &mut *cx.builder;
-        let (lane, first, none) = (b.builtin(Builtin::LaneId), b.u32(0), b.u64(0));
-        let (leads, any) = (b.eq(lane, first), b.ne(rows, none));
+        let (lane, none) = (b.builtin(Builtin::LaneId), b.u32(0));
+        let (leads, any) = (b.eq(lane, none), b.ne(rows, none));
         let adds = b.and(leads, any);
         cx.begin_if(adds);
+        let rows = cx.builder.convert(rows, Scalar::U64);
         cx.builder.atomic_discard(AtomicOp::Add, all, rows, Scope::Device);
         cx.end();
         Ok(())

@@ -1,0 +1,76 @@
+//! Long ranges of matches, which a launch leaves in a queue for all warps of the next one (`compile/operator/queue`).
+
+use kelpie_compile::pipeline::RangeQueue;
+
+use super::actions::Occasion;
+use super::run::{Run, Verdict};
+use crate::LaneProfile;
+use crate::error::EngineError;
+
+/// Words that a queue may come to have because more was asked for: 8 MiB.
+const MOST_WORDS: u64 = 1 << 20;
+
+impl Run<'_> {
+    /// Launches a pipeline's kernel once more over what it has left in its queue, if it has left anything.
+    ///
+    /// The kernel knows how many pieces there are. Where launches are deferred the host does not, and goes by the last run: where
+    /// nothing was asked of the queue in all of it, nothing is launched, which is noticed in the end if something is there this time.
+    pub fn drain_queue(&mut self, queue: &RangeQueue, at: &mut Occasion<'_>) -> Result<Verdict, EngineError> {
+        let foreseen = self.store.page.foreseen_word(queue.asked);
+        let pieces = match foreseen {
+            // Words, of which a piece has one at least.
+            Some(words) => words.min(self.store.capacity_of(queue.words)),
+            None => self.store.read_word(queue.pieces)?.min(self.store.capacity_of(queue.words)),
+        };
+        if pieces == 0 {
+            self.store.page.rely_on(queue.asked, 0);
+            return Ok(Verdict::Done);
+        }
+        at.metrics.queued += self.store.glance(queue.pieces)?.min(pieces);
+        let lanes = u64::from(at.pipeline.kernel.shape.lanes);
+        let lanes_before = std::mem::take(&mut at.metrics.lanes);
+        let rows = std::mem::replace(&mut at.rows, 0..pieces.saturating_mul(lanes));
+        self.launcher.drains = true;
+        let kernel = self.prepared.kernels[at.index].main.get(self.setting.stream);
+        let verdict = match kernel {
+            Ok(kernel) => self.launch_kernel((kernel.as_ref(), &at.pipeline.kernel), at),
+            Err(error) => Err(error),
+        };
+        self.launcher.drains = false;
+        at.rows = rows;
+        let launch = std::mem::replace(&mut at.metrics.lanes, lanes_before);
+        add_lanes(&mut at.metrics.lanes, launch);
+        self.launched(at.index);
+        if foreseen.is_none() {
+            self.make_room(queue)?;
+        }
+        verdict
+    }
+
+    /// What a queue had no room for, it has room for the next time.
+    fn make_room(&mut self, queue: &RangeQueue) -> Result<(), EngineError> {
+        let class = self.prepared.program.states[queue.words].class;
+        let asked = self.store.read_word(queue.asked)?.min(MOST_WORDS);
+        if asked > self.store.capacity(class) {
+            self.store.resize(class, asked);
+        }
+        Ok(())
+    }
+}
+
+/// Adds the lanes of a launch to those of the launch of the kernel before it: steps that no row came to before are the last ones.
+fn add_lanes(lanes: &mut Vec<LaneProfile>, launch: Vec<LaneProfile>) {
+    let mut from = 0;
+    for more in launch {
+        let known =
+            lanes.iter().skip(from).position(|known| known.step == more.step).map(|index| from + index);
+        match known.and_then(|index| lanes.get_mut(index).map(|known| (index, known))) {
+            Some((index, known)) => {
+                known.by_lanes.resize(known.by_lanes.len().max(more.by_lanes.len()), 0);
+                known.by_lanes.iter_mut().zip(more.by_lanes).for_each(|(sum, warps)| *sum += warps);
+                from = index + 1;
+            }
+            None => lanes.push(more),
+        }
+    }
+}
