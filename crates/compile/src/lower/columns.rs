@@ -3,7 +3,7 @@
 use super::infer_range;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
 use crate::layout::ColumnInfo;
-use crate::types::Range;
+use crate::types::{DataType, Range};
 
 /// The columns of a projection over `input`.
 pub(crate) fn of_projection(exprs: &[Expr], input: &[ColumnInfo]) -> Vec<ColumnInfo> {
@@ -18,7 +18,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         return column.clone();
     }
     let range = infer_range(expr, &|index| input.get(index).and_then(|column| column.range));
-    let scattered = of_remainder(expr, input, range);
+    let scattered = scattered_values(expr, input);
     ColumnInfo {
         data_type: expr.data_type.clone(),
         nullable: expr.nullable,
@@ -28,9 +28,35 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
     }
 }
 
+/// About how many scattered values an expression has: those of a column, those of its remainder by a constant, or of CASE where some
+/// rows have such and others constants, which may be frequent values.
+fn scattered_values(expr: &Expr, input: &[ColumnInfo]) -> Option<u64> {
+    match &expr.kind {
+        ExprKind::Column(index) => input.get(*index)?.scattered,
+        ExprKind::Cast { input: below, .. } => {
+            let is_integer = |data_type: &DataType| matches!(data_type, DataType::Int32 | DataType::Int64);
+            let widens = is_integer(&below.data_type) && expr.data_type == DataType::Int64;
+            scattered_values(below, input).filter(|_| widens)
+        }
+        ExprKind::Arithmetic(ArithmeticOp::Remainder, dividend, divisor) => {
+            of_remainder((dividend, divisor), infer_range(expr, &|index| input.get(index)?.range), input)
+        }
+        ExprKind::Case { branches, otherwise } => {
+            let results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
+            let others = results.filter(|result| !matches!(result.kind, ExprKind::Literal(_)));
+            let values = others.map(|result| scattered_values(result, input));
+            values.reduce(|all, own| Some(all?.saturating_add(own?))).flatten()
+        }
+        _ => None,
+    }
+}
+
 /// How many scattered values the remainder of a column by a constant has, at most: those of the column, or all remainders.
-fn of_remainder(expr: &Expr, input: &[ColumnInfo], range: Option<Range>) -> Option<u64> {
-    let ExprKind::Arithmetic(ArithmeticOp::Remainder, dividend, divisor) = &expr.kind else { return None };
+fn of_remainder(
+    (dividend, divisor): (&Expr, &Expr),
+    range: Option<Range>,
+    input: &[ColumnInfo],
+) -> Option<u64> {
     let dividend = match &dividend.kind {
         ExprKind::Cast { input, .. } => input,
         _ => dividend,

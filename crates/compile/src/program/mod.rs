@@ -241,13 +241,22 @@ pub struct CapacityClass {
 pub enum Growth {
     /// Never too small.
     Fixed,
-    /// A hash table: to four times the slots (always a power of two), where the state (one `u64`) counts as many entries as
-    /// there may be.
-    Table(usize, Fill),
+    /// A hash table: to four times the slots, where the state (one `u64`) counts as many entries as there may be. The number of slots
+    /// is a power of two where it must be.
+    Table(usize, Fill, SlotCount),
     /// An output: the state (one `u64`) counted what was needed.
     Counted(usize),
     /// Never too small: the next power of two of slots for as many entries as the state (one `u64`) has counted.
     Sized(usize, Fill),
+}
+
+/// How many slots a hash table may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotCount {
+    /// Any number.
+    Any,
+    /// A power of two: a mask makes a slot of a hash.
+    PowerOfTwo,
 }
 
 /// The share of a hash table's slots that may be taken: a number of quarters or halves.
@@ -274,7 +283,7 @@ impl Fill {
         entries.saturating_mul(self.of).div_ceil(self.taken)
     }
 
-    /// Entries that so many slots may have, which are a power of two.
+    /// Entries that so many slots may have.
     pub fn entries(self, slots: u64) -> u64 {
         (slots / self.of).saturating_mul(self.taken)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::buffer::MutableBuffer;
 use kelpie_compile::context::HeapPart;
-use kelpie_compile::pipeline::{CapacityClass, Growth, Program};
+use kelpie_compile::pipeline::{CapacityClass, Growth, Program, SlotCount};
 use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
 
 use super::Setting;
@@ -19,6 +19,9 @@ use crate::heap::{HeapMark, TextHeap};
 /// Elements that a state keeps free a CPU worker, beside a quarter of what it held: a worker may leave a part of a chunk of
 /// places unused (`table::rows`).
 const FITTING_SLACK: u64 = 1 << 10;
+
+/// Slots of a hash table, at least.
+const LEAST_SLOTS: u64 = 64;
 
 /// Places that may be taken beyond those that were taken before, beside an eighth of them.
 const MORE_PLACES: u64 = 64;
@@ -128,7 +131,7 @@ impl<'a> StateStore<'a> {
         let needed = match self.program.classes[class].growth {
             Growth::Fixed | Growth::Sized(..) => return Ok(false),
             // Another table of the pipeline may be the one that is full.
-            Growth::Table(count, fill) if self.read_word(count)? < fill.entries(capacity) => {
+            Growth::Table(count, fill, _) if self.read_word(count)? < fill.entries(capacity) => {
                 return Ok(false);
             }
             Growth::Table(..) => capacity.saturating_mul(4),
@@ -152,9 +155,8 @@ impl<'a> StateStore<'a> {
         for (class, capacity) in self.program.classes.iter().zip(&mut capacities) {
             let fits = match class.growth {
                 Growth::Fixed | Growth::Sized(..) => continue,
-                Growth::Table(counter, fill) => {
-                    let slots = fill.slots(self.read_word(counter)?);
-                    slots.saturating_mul(2).max(64).checked_next_power_of_two()
+                Growth::Table(counter, fill, slots) => {
+                    fitting_slots(fill.slots(self.read_word(counter)?), slots)
                 }
                 Growth::Counted(counter) => {
                     let used = self.read_word(counter)?;
@@ -339,6 +341,15 @@ impl<'a> StateStore<'a> {
     }
 }
 
+/// Slots of a table whose entries took so many the last time. Where more are to be had than were needed, there is room for a quarter
+/// more of them: more would have to be cleared, and looked at for the result, each time.
+fn fitting_slots(needed: u64, count: SlotCount) -> Option<u64> {
+    match count {
+        SlotCount::Any => Some(needed.saturating_add(needed / 4).max(LEAST_SLOTS)),
+        SlotCount::PowerOfTwo => needed.saturating_mul(2).max(LEAST_SLOTS).checked_next_power_of_two(),
+    }
+}
+
 /// Where capacities start, with no more than `most` bytes for what can grow.
 fn initial(program: &Program, most: Option<u64>) -> Vec<u64> {
     let element_bytes = |class: usize| {
@@ -349,8 +360,8 @@ fn initial(program: &Program, most: Option<u64>) -> Vec<u64> {
     let initial = classes.map(|(index, class)| match (class.growth, most) {
         (Growth::Counted(_), Some(most)) => class.initial.min(most / element_bytes(index)).max(1),
         (Growth::Table(..), Some(most)) => {
-            let slots = (most / element_bytes(index)).max(64);
-            class.initial.min(slots.next_power_of_two() / 2).max(64)
+            let slots = (most / element_bytes(index)).max(LEAST_SLOTS);
+            class.initial.min(slots.next_power_of_two() / 2).max(LEAST_SLOTS)
         }
         _ => class.initial,
     });

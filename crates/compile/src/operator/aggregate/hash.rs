@@ -14,12 +14,12 @@ use super::{Input, declare, group_pointer, word_pointer};
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, low_bits, spread};
-use crate::program::{Fill, Growth};
+use crate::program::{Fill, Growth, SlotCount};
 use crate::table::packed::{OCCUPIED, PackedKey, pack};
 use crate::table::stored::{RecordLayout, StoredColumn};
 use crate::variant::axes::{HashFunction, HashMapping, SlotLayout};
 
-/// Slots of a table at the first launch, at most.
+/// Slots of a table at the first launch, at most, where nothing is known of its keys.
 const INITIAL_SLOTS: u64 = 1 << 16;
 /// Slots after which a probe looks whether the table is full, a power of two: few probes of one that is not are so long.
 const LONG_PROBE: i64 = 64;
@@ -107,11 +107,21 @@ impl KeyTable {
         states: &mut declare::States,
     ) -> Result<KeyTable, Unsupported> {
         let (row_bound, fill) = (input.row_bound, input.fill()?);
-        let slots = fill.slots(row_bound).clamp(64, INITIAL_SLOTS).next_power_of_two();
+        // A table that has to grow is filled anew: as many keys as a column alone has values are foreseen.
+        let values = columns.iter().filter_map(|column| column.scattered).max();
+        let foreseen = fill.slots(values.unwrap_or(0).min(input.expected_rows));
+        let foreseen = foreseen.saturating_add(foreseen / 4).max(INITIAL_SLOTS);
+        let slots = fill.slots(row_bound).clamp(64, foreseen).next_power_of_two();
         let count = states.counter("group_count");
-        let class = states.class(slots, Growth::Table(count, fill));
+        let packed = pack(columns);
+        let hashing = input.hashing(packed.is_some())?;
+        let slot_count = match hashing.mapping {
+            HashMapping::Mask => SlotCount::PowerOfTwo,
+            HashMapping::MultiplyHigh | HashMapping::Modulo => SlotCount::Any,
+        };
+        let class = states.class(slots, Growth::Table(count, fill, slot_count));
         let mut layout = RecordLayout::behind(1);
-        let keys = match pack(columns) {
+        let keys = match packed {
             Some(packed) => Keys::Packed(packed),
             None => {
                 let beside = input.slot_layout()? == SlotLayout::Beside;
@@ -135,7 +145,6 @@ impl KeyTable {
         let most_slots = fill.slots(row_bound).saturating_mul(MOST_OVER_ROWS);
         let most_slots = i64::try_from(most_slots).unwrap_or(i64::MAX);
         let columns = columns.to_vec();
-        let hashing = input.hashing(matches!(keys, Keys::Packed(_)))?;
         Ok(KeyTable { class, slots, stride, head, count, fill, hashing, most_slots, keys, columns })
     }
 
@@ -274,9 +283,9 @@ impl KeyTable {
     fn advance(&self, cx: &mut Context<'_>, probe: &Probe, count: &KeyCount) {
         let b = &mut *cx.builder;
         let (one, slot, steps) = (b.i64(1), b.read(probe.slot), b.read(probe.steps));
-        let next = b.add(slot, one);
-        let mask = b.sub(probe.capacity, one);
-        let next = b.and(next, mask);
+        let (next, first) = (b.add(slot, one), b.i64(0));
+        let is_behind = b.ge(next, probe.capacity);
+        let next = b.select(is_behind, first, next);
         b.assign(probe.slot, next);
         let steps = b.add(steps, one);
         b.assign(probe.steps, steps);

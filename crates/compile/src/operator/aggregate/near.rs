@@ -14,7 +14,7 @@
 //! a row whose group has a copy touches nothing that other workers write, and waits for one look-up less.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
+use kelpie_kir::{AtomicOp, BinaryOp, Builder, Builtin, Pointee, Scalar, Scope};
 
 use super::cells::read_cell;
 use super::functions::Cells;
@@ -38,6 +38,8 @@ const LEAST_ROWS: u64 = 1 << 16;
 const GROUPS_A_COPY: u64 = 2;
 /// Copies beside a window.
 const BESIDE_WINDOW: NearGroups = NearGroups(256);
+/// Copies of one group there.
+const OF_HEAVY_GROUP: u32 = 8;
 /// Most bytes of a SIMT block's copies: several blocks should fit a multiprocessor of an NVIDIA GPU.
 const BLOCK_BYTES: u64 = 40 << 10;
 /// Rows of the input for each copy of a CPU's worker, at least: each is cleared and merged whatever comes.
@@ -59,6 +61,8 @@ pub(super) const WORKER_GAIN: i32 = 1;
 pub(super) struct NearCopies {
     copies: u32,
     search: NearSearch,
+    /// Of each group there are so many, a power of two, of which neighbouring threads add to different ones.
+    of_group: u32,
 }
 
 /// What is known of an aggregation that may keep copies.
@@ -124,7 +128,9 @@ impl NearCopies {
             (NearSearch::Key, Some(lacks)) => Err(lacks.into()),
             _ => Ok(()),
         })?;
-        Ok(Some(NearCopies { copies, search }))
+        // Beside a window they are for few groups with many rows each, at which a warp's threads would wait for each other.
+        let of_group = if known.window.is_some() { OF_HEAVY_GROUP.min(copies) } else { 1 };
+        Ok(Some(NearCopies { copies, search, of_group }))
     }
 
     /// How many copies there should be, of the numbers that fit.
@@ -179,6 +185,7 @@ impl NearCopies {
         let credit = if keys.is_some() { cx.builder.i64(most.into()) } else { cx.builder.i32(most) };
         NearTable {
             copies: self.copies,
+            of_group: self.of_group,
             head,
             table,
             keys,
@@ -192,6 +199,7 @@ impl NearCopies {
 #[derive(Debug)]
 pub(super) struct NearTable {
     pub(super) copies: u32,
+    of_group: u32,
     /// Words of a copy before its cells: the group's slot + 1, or 0 where the place is free; none where it is found by keys.
     head: u32,
     /// `ptr<shared, u64>`.
@@ -253,6 +261,7 @@ impl NearTable {
         let shift = b.u64(u64::from(u64::BITS - self.copies.ilog2()));
         let start = b.binary(BinaryOp::Shr, hash, shift);
         let start = b.bitcast(start, Scalar::I64);
+        let start = self.of_thread(b, start);
         b.assign(copy, start);
         let zero = b.i32(0);
         let steps = b.var_of("steps", zero);
@@ -275,6 +284,18 @@ impl NearTable {
         let following = b.and(following, mask);
         b.assign(copy, following);
         cx.end();
+    }
+
+    /// Where a thread begins to look for a group's copy, which it shares with others of its number's remainder.
+    fn of_thread(&self, b: &mut Builder, start: V) -> V {
+        if self.of_group <= 1 {
+            return start;
+        }
+        let (thread, mask) = (b.builtin(Builtin::ThreadId), b.u32(self.of_group - 1));
+        let own = b.and(thread, mask);
+        let (own, apart) = (b.convert(own, Scalar::I64), b.i64(i64::from(self.copies / self.of_group)));
+        let offset = b.mul(own, apart);
+        b.binary(BinaryOp::Xor, start, offset)
     }
 
     /// What an entry's first word is, once it was claimed where it was free.

@@ -58,7 +58,7 @@ impl Cut<'_> {
         let rows = BuildSide {
             bound: build_bound,
             is_exact: build.branches.len() == 1 && build.branches.iter().all(Open::has_every_row),
-            expected: build.expected(),
+            expected: build.branches.iter().all(Open::is_table).then(|| build.expected()),
         };
         let layout = self.layout();
         let site = format!("join{ordinal}");

@@ -130,6 +130,12 @@ impl Open {
         (self.source.is_scan() || self.source.is_materialized()) && self.steps.iter().all(passes)
     }
 
+    /// Whether rows of a table come, of which filters alone drop some.
+    pub(super) fn is_table(&self) -> bool {
+        let stays = |step: &Arc<dyn Step>| step.projection().is_some() || step.condition().is_some();
+        self.source.is_scan() && self.steps.iter().all(stays)
+    }
+
     /// Whether every row of a table comes, once: there are as many as its bound says.
     pub(super) fn has_every_row(&self) -> bool {
         let passes = |step: &Arc<dyn Step>| step.projection().is_some();

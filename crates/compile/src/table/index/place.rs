@@ -28,8 +28,8 @@ pub struct BuildSide {
     pub bound: u64,
     /// There are exactly so many.
     pub is_exact: bool,
-    /// Rows that are thought to come.
-    pub expected: u64,
+    /// Rows that are thought to come, of a table; how many a join leaves is not foreseen well.
+    pub expected: Option<u64>,
 }
 
 /// Whether the rows lie at their slots; and then whether each slot will have one. The first `keys` of the store's columns are the keys.
@@ -58,7 +58,7 @@ pub(super) fn choose(
         }
         None if wants.first_only => (RowPlaces::Slot, "only whether there is a row is asked"),
         None if payload.len() <= 1 => (RowPlaces::Slot, "a row's column is where its number would be"),
-        None if slots <= build.expected.saturating_mul(SLOTS_PER_ROW) => {
+        None if build.expected.is_some_and(|rows| slots <= rows.saturating_mul(SLOTS_PER_ROW)) => {
             (RowPlaces::Slot, "most slots have a row")
         }
         None => (RowPlaces::Packed, "rows with several columns would lie far apart"),
