@@ -161,7 +161,8 @@ impl Queue {
         let shift = b.u64(RangeQueue::PIECE_BITS);
         let ranges = b.binary(BinaryOp::Shr, taken, shift);
         let ranges = b.binary(BinaryOp::Min, ranges, room);
-        let (none, one) = (b.u64(0), b.u64(1));
+        let ranges = b.convert(ranges, Scalar::U32);
+        let (none, one) = (b.u32(0), b.u32(1));
         let (from, to) = (b.var_of("from", none), b.var_of("to", ranges));
         cx.begin_loop();
         let b = &mut *cx.builder;
@@ -169,16 +170,16 @@ impl Queue {
         let second = b.add(first, one);
         let done = b.ge(second, end);
         b.break_if(done);
-        let (lanes, others) = (b.u64(cx.shape.lanes.into()), b.u64(u64::from(cx.shape.lanes) - 1));
+        let (lanes, others) = (b.u32(cx.shape.lanes), b.u32(cx.shape.lanes - 1));
         let all = b.sub(end, first);
         let all = b.add(all, others);
         let step = b.div(all, lanes);
         let (lane, no) = (b.builtin(Builtin::LaneId), b.bool(false));
-        let lane = b.convert(lane, Scalar::U64);
         let before = b.mul(lane, step);
         let place = b.add(first, before);
         let (begins, is_there) = (b.var_of("begins", no), b.lt(place, end));
         cx.begin_if(is_there);
+        let place = cx.builder.convert(place, Scalar::U64);
         let pointer = self.word(cx, (0, room), place);
         let b = &mut *cx.builder;
         let own = b.load(pointer);
@@ -190,7 +191,6 @@ impl Queue {
         let number = count(cx, mask);
         let b = &mut *cx.builder;
         // That of the first lane does.
-        let number = b.convert(number, Scalar::U64);
         let number = b.binary(BinaryOp::Max, number, one);
         let steps = b.sub(number, one);
         let skipped = b.mul(steps, step);
@@ -200,8 +200,10 @@ impl Queue {
         b.assign(from, now);
         b.assign(to, next);
         cx.end();
-        let place = cx.builder.read(from);
-        (place, cx.builder.lt(place, ranges))
+        let b = &mut *cx.builder;
+        let place = b.read(from);
+        let is_found = b.lt(place, ranges);
+        (b.convert(place, Scalar::U64), is_found)
     }
 
     /// Puts the long ranges of a warp's lanes into the queue, as far as it has room; of those `range` is empty then. `registers`: what
