@@ -188,6 +188,21 @@ fn queued_matches_are_the_same_matches() {
     assert!(with > 200 && without > 200, "{with} with a queue, {without} without");
 }
 
+/// Warps of one lane have nobody to share with, and of two hardly anybody.
+#[test]
+fn narrow_warps() {
+    let engine = Engine::new();
+    let sources = [skewed(170), skewed(90)];
+    for (name, plan) in plans().into_iter().step_by(4) {
+        let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+        for lanes in [1, 2] {
+            let output = run(&engine, &plan, &sources, &simt(lanes, 3, &[("queue_matches", "2")]));
+            assert_eq!(rows_of(&output.batch, false), expected, "{name} in warps of {lanes}");
+            assert!(lanes > 1 || queued(&output) == 0, "{name}");
+        }
+    }
+}
+
 /// What has no room in the queue is its warp's; and the next time there is room.
 #[test]
 fn a_full_queue_leaves_rows_to_their_warps() {
