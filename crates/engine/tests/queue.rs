@@ -14,14 +14,14 @@ use std::sync::Arc;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::CompareOp;
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
+use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    DeviceChoice, Engine, Forced, MacroModel, PipelineMetrics, QueryOptions, QueryOutput, ShapeChoices,
-    TableSource, Transfer,
+    DeviceChoice, Engine, EngineError, Forced, MacroModel, PipelineMetrics, QueryError, QueryOptions,
+    QueryOutput, ShapeChoices, TableSource, Transfer,
 };
-use plans::{aggregate, filter, join, project, rows_of, run};
+use plans::{aggregate, filter, join, project, rows_of, run, try_run};
 
 use crate::common::Table;
 
@@ -219,6 +219,38 @@ fn a_full_queue_leaves_rows_to_their_warps() {
             pieces.push(queued(&output));
         }
         assert!(pieces[0] > 0 && pieces[1] > 2 * pieces[0], "{pieces:?}");
+    }
+}
+
+/// A launch that drains finds a table too small, and all runs again; and what fails there fails.
+#[test]
+fn drains_grow_and_fail() {
+    let engine = Engine::new();
+    let sources = [skewed(2), skewed(30_000)];
+    let joined = join(JoinKind::Inner, scan(1), scan(0), &[(0, 0)], false);
+    let plan = aggregate(joined.clone(), &[1, 2], &[(AggregateFunction::Count, None, false)]);
+    let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+    // Of the first table's slots a quarter may be taken, which is fewer than there are groups.
+    let table = [("group_table", "hash"), ("slot_fill", "25"), ("group_parts", "1")];
+    let options = simt(8, 2, &[&[("queue_matches", "32")], &table[..]].concat());
+    for run_number in 0..3 {
+        let output = run(&engine, &plan, &sources, &options);
+        assert_eq!(rows_of(&output.batch, false), expected);
+        let probe = output.metrics.pipelines.iter().find(|pipeline| pipeline.queued > 0).expect("a queue");
+        assert!(run_number > 0 || probe.launches > 2, "{}", probe.launches);
+    }
+    // A match of a frequent key has the number 8,996.
+    let number = Box::new(Expr::column(1, DataType::Int32, false));
+    let last = Box::new(Expr::literal(Literal::Int(8996), DataType::Int32));
+    let arithmetic =
+        |op, a, b| Expr { kind: ExprKind::Arithmetic(op, a, b), data_type: DataType::Int32, nullable: false };
+    let difference = Box::new(arithmetic(ArithmeticOp::Subtract, number, last.clone()));
+    let exprs = vec![arithmetic(ArithmeticOp::Divide, last, difference)];
+    let quotients = Plan::Project { input: Box::new(joined), exprs, names: vec!["q".into()] };
+    let plan = aggregate(quotients, &[], &[(AggregateFunction::Sum, Some(0), false)]);
+    for _ in 0..2 {
+        let error = try_run(&engine, &plan, &sources, &options).expect_err("a number is zero");
+        assert!(matches!(error, EngineError::Query(QueryError::DivideByZero)), "{error:?}");
     }
 }
 
