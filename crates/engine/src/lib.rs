@@ -182,7 +182,8 @@ pub struct PipelineMetrics {
     pub traffic: Option<Traffic>,
     /// Launches: more than one a block where a state buffer had to grow, or where long ranges of matches went through a queue.
     pub launches: u32,
-    /// Pieces of long ranges of matches that all warps took from a queue; where nobody waited for launches, as many as the last time.
+    /// Pieces of long ranges of matches that were to be taken from a queue by all warps; where nobody waited for launches, of its last
+    /// block.
     pub queued: u64,
     /// Blocks in which its rows came: one where all of them were at hand.
     pub blocks: u64,

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use kelpie_compile::expr::CompareOp;
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field};
+use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    DeviceChoice, Engine, Forced, MacroModel, PipelineMetrics, QueryOptions, QueryOutput, ShapeChoices,
-    TableSource, Transfer,
+    DeviceChoice, Engine, EngineError, Forced, MacroModel, PipelineMetrics, QueryError, QueryOptions,
+    QueryOutput, ShapeChoices, TableSource, Transfer,
 };
-use plans::{aggregate, filter, join, project, rows_of, run};
+use plans::{aggregate, filter, join, project, rows_of, run, try_run};
 
 use crate::common::Table;
 
@@ -119,7 +119,9 @@ fn plans() -> Vec<(String, Plan)> {
     plans.push(("two expansions".into(), aggregate(twice, &[2, 8], &sums[..2])));
     let semi = join(ProbeSemi, first(1, 80), first(0, 70), &[(0, 0)], true);
     plans.push(("behind an existence".into(), join(Inner, first(1, 50), semi, &[(0, 0)], false)));
-    plans.push(("in a build side".into(), join(Inner, joined(Inner), first(0, 9), &[(1, 1)], false)));
+    // All of its rows would be too many for a result that has room for as many as there can be.
+    let inside = join(Inner, joined(Inner), first(0, 9), &[(1, 1)], false);
+    plans.push(("in a build side".into(), aggregate(inside, &[2, 12], &sums[..2])));
     plans
 }
 
@@ -186,6 +188,21 @@ fn queued_matches_are_the_same_matches() {
     assert!(with > 200 && without > 200, "{with} with a queue, {without} without");
 }
 
+/// Warps of one lane have nobody to share with, and of two hardly anybody.
+#[test]
+fn narrow_warps() {
+    let engine = Engine::new();
+    let sources = [skewed(170), skewed(90)];
+    for (name, plan) in plans().into_iter().step_by(4) {
+        let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+        for lanes in [1, 2] {
+            let output = run(&engine, &plan, &sources, &simt(lanes, 3, &[("queue_matches", "2")]));
+            assert_eq!(rows_of(&output.batch, false), expected, "{name} in warps of {lanes}");
+            assert!(lanes > 1 || queued(&output) == 0, "{name}");
+        }
+    }
+}
+
 /// What has no room in the queue is its warp's; and the next time there is room.
 #[test]
 fn a_full_queue_leaves_rows_to_their_warps() {
@@ -202,6 +219,38 @@ fn a_full_queue_leaves_rows_to_their_warps() {
             pieces.push(queued(&output));
         }
         assert!(pieces[0] > 0 && pieces[1] > 2 * pieces[0], "{pieces:?}");
+    }
+}
+
+/// A launch that drains finds a table too small, and all runs again; and what fails there fails.
+#[test]
+fn drains_grow_and_fail() {
+    let engine = Engine::new();
+    let sources = [skewed(2), skewed(30_000)];
+    let joined = join(JoinKind::Inner, scan(1), scan(0), &[(0, 0)], false);
+    let plan = aggregate(joined.clone(), &[1, 2], &[(AggregateFunction::Count, None, false)]);
+    let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+    // Of the first table's slots a quarter may be taken, which is fewer than there are groups.
+    let table = [("group_table", "hash"), ("slot_fill", "25"), ("group_parts", "1")];
+    let options = simt(8, 2, &[&[("queue_matches", "32")], &table[..]].concat());
+    for run_number in 0..3 {
+        let output = run(&engine, &plan, &sources, &options);
+        assert_eq!(rows_of(&output.batch, false), expected);
+        let probe = output.metrics.pipelines.iter().find(|pipeline| pipeline.queued > 0).expect("a queue");
+        assert!(run_number > 0 || probe.launches > 2, "{}", probe.launches);
+    }
+    // A match of a frequent key has the number 8,996.
+    let number = Box::new(Expr::column(1, DataType::Int32, false));
+    let last = Box::new(Expr::literal(Literal::Int(8996), DataType::Int32));
+    let arithmetic =
+        |op, a, b| Expr { kind: ExprKind::Arithmetic(op, a, b), data_type: DataType::Int32, nullable: false };
+    let difference = Box::new(arithmetic(ArithmeticOp::Subtract, number, last.clone()));
+    let exprs = vec![arithmetic(ArithmeticOp::Divide, last, difference)];
+    let quotients = Plan::Project { input: Box::new(joined), exprs, names: vec!["q".into()] };
+    let plan = aggregate(quotients, &[], &[(AggregateFunction::Sum, Some(0), false)]);
+    for _ in 0..2 {
+        let error = try_run(&engine, &plan, &sources, &options).expect_err("a number is zero");
+        assert!(matches!(error, EngineError::Query(QueryError::DivideByZero)), "{error:?}");
     }
 }
 
@@ -307,18 +356,18 @@ fn what_waits_though_nothing_did_is_noticed() {
     let rows = |kind: i64| match kind {
         0 => keys((0..600).map(|row| row / 2)),
         1 => keys((0..600).map(|row| if row % 3 == 0 { row / 2 } else { 299 - row % 2 })),
-        _ => keys((0..600).map(|row| if row % 50 == 0 { row / 2 } else { 299 * (row % 2) })),
+        2 => keys((0..600).map(|row| if row % 50 == 0 { row / 2 } else { 299 * (row % 2) })),
+        // Many times as many pieces as of the others.
+        _ => keys((0..600).map(|row| row % 12 * 27 + row / 588 * 2)),
     };
     let mut deferred = 0;
-    for kind in [0, 0, 1, 1, 0, 2, 2, 0, 0, 1, 2, 0, 0] {
+    for kind in [0, 0, 1, 1, 0, 2, 2, 3, 3, 3, 0, 0, 1, 3, 2, 3, 0, 0] {
         let sources = [rows(kind), keys(0..300)];
         let expected = rows_of(&run(&engine, &sum_of_matches(), &sources, &cpu()).batch, false);
         let output = run(&engine, &sum_of_matches(), &sources, &simt(4, 2, &[("queue_matches", "32")]));
         assert_eq!(rows_of(&output.batch, false), expected, "{kind}");
-        // Where nobody waits, it is told what was left the last time.
-        let is_deferred = output.metrics.deferred > 0;
-        assert!(is_deferred || (queued(&output) > 0) == (kind > 0), "{kind}");
-        deferred += u64::from(is_deferred);
+        assert_eq!(queued(&output) > 0, kind > 0, "{kind}");
+        deferred += u64::from(output.metrics.deferred > 0);
     }
     assert!(deferred > 3, "{deferred}");
 }

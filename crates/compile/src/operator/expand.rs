@@ -75,18 +75,18 @@ pub(crate) fn any_by_leaders(
 }
 
 /// The range of a leader, in all lanes.
-pub(super) struct Led {
+struct Led {
     /// Whether it is this lane's, `bool`.
     leads: V,
     /// `u32`.
-    pub(super) begin: V,
+    begin: V,
     /// `u64`.
-    pub(super) count: V,
-    pub(super) registers: Vec<V>,
+    count: V,
+    registers: Vec<V>,
 }
 
 /// `for` every lane with a range. `once` as of [`by_leaders`]; `body` is given whether it still is to be so.
-pub(super) fn for_leaders(
+fn for_leaders(
     cx: &mut Context<'_>,
     ranges: &Ranges<'_>,
     once: V,
@@ -300,7 +300,7 @@ fn owner(cx: &mut Context<'_>, sum: V, index: V) -> V {
 
 /// `for` every number below `count` (`u64`, the same in the warp), as many at a time as there are lanes: whether the lane has one,
 /// and which (`u64`).
-pub(super) fn for_warps(
+fn for_warps(
     cx: &mut Context<'_>,
     count: V,
     once: V,

@@ -1,27 +1,36 @@
 //! A queue of long ranges, which all warps of the grid drain: beyond push-down parallelism within a warp (DogQC, section 3), for rows
 //! that one warp would work on long after all others have ended.
 //!
-//! A range of more numbers than a threshold is not taken by its warp: it is cut into *pieces*, each of which goes to the queue with
-//! the registers that its row stands on. Then the kernel is launched once more, and *drains*: in place of a row of the source, a
-//! warp is given a piece, and everything behind is the same code. No piece is made of a piece.
+//! A range of more numbers than a threshold is not taken by its warp: it goes to the queue with the registers that its row stands on.
+//! Then the kernel is launched once more, and *drains*: each range in the queue is cut into *pieces*, and in place of rows of the
+//! source, a warp is given a piece; everything behind is the same code. What a warp is given does not go to the queue again.
 //!
-//! The queue has room for so many pieces and no more. What does not fit stays in its lane, and is taken by its warp: so nothing
+//! One word counts ranges and pieces, so that each range is told its place and the number of its first piece at once, and these
+//! numbers ascend with the places: a warp finds the range of a piece by a search, in which each lane looks at another place.
+//!
+//! The queue has room for so many ranges and no more. What does not fit stays in its lane, and is taken by its warp: so nothing
 //! runs again for want of room, and no answer depends on the queue. Of the places that were given out, all that the queue has are
-//! written, each by the warp that took it, so that a drain knows from their number alone which pieces there are.
+//! written, each by the lane that took it.
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Scalar, Scope, Type};
 
-use super::expand::{Ranges, for_leaders, for_warps};
-use super::lanes::{any, read_lane, sums};
-use crate::context::{Argument, Context, Unsupported};
+use super::lanes::{any, ballot, count, rank, read_lane, sums};
+use crate::context::{Argument, Context};
 use crate::program::RangeQueue;
 use crate::table::index::Positions;
 
 /// Bits of a word.
 const WORD_BITS: u64 = 64;
-/// Where in a piece's first word the count of its numbers begins; below it is the first number.
+/// Where in a range's second word the count of its numbers begins; below it is the first number.
 const COUNT_SHIFT: u64 = 32;
+/// Words of a range before those of its row: the number of its first piece; its first number and their count; those of a piece.
+const OWN_WORDS: u64 = 3;
+/// Ranges in a queue, at most. No lane asks for a place where none is free, so that places beyond are no more than threads run at a
+/// time: half of what the counter can tell.
+const MOST_RANGES: u64 = 1 << (WORD_BITS - RangeQueue::PIECE_BITS - 1);
+/// Pieces of a range, at most: of as many ranges as the counter can tell, it can tell the pieces.
+const MOST_PIECES: u32 = 1 << (2 * RangeQueue::PIECE_BITS - WORD_BITS - 1);
 
 /// The queue of a pipeline in one of its kernels.
 #[derive(Debug, Clone, Copy)]
@@ -38,37 +47,55 @@ impl Queue {
         cx.argument("drains", Scalar::Bool, Argument::Drains)
     }
 
-    /// Numbers of a piece, at least: whole turns of a warp.
-    fn least(&self, cx: &Context<'_>) -> u32 {
-        let lanes = u64::from(cx.shape.lanes);
-        (self.longest / 2).max(1).next_multiple_of(lanes).min(1 << 30) as u32
-    }
-
-    /// Pieces that the queue has room for, `u64`.
-    fn room(&self, cx: &mut Context<'_>, words: u64) -> V {
-        let state = Argument::StateCapacity(self.states.words);
-        let capacity = cx.argument("queue_words", Scalar::I64, state);
+    /// The rows that the row loop goes through (`i64`, the same in the grid): those of the source, or, in a launch that drains, as many
+    /// for each piece as a warp has lanes. Only the device knows how many pieces there are.
+    pub(crate) fn rows(&self, cx: &mut Context<'_>, rows: V) -> V {
+        let rows = cx.builder.var_of("loop_rows", rows);
+        let drains = Queue::drains(cx);
+        cx.begin_if(drains);
+        let counter = self.counter(cx);
         let b = &mut *cx.builder;
-        let (capacity, words) = (b.bitcast(capacity, Scalar::U64), b.u64(words));
-        b.div(capacity, words)
-    }
-
-    /// Word `word` of the piece at a place, in a queue with room for so many: words of neighbouring pieces are neighbours.
-    fn word(&self, cx: &mut Context<'_>, (word, room): (u64, V), place: V) -> V {
-        let words = cx.argument("queue", Type::global(Scalar::U64), Argument::State(self.states.words));
-        let b = &mut *cx.builder;
-        let word = b.u64(word);
-        let before = b.mul(word, room);
-        let index = b.add(before, place);
-        b.offset(words, index)
+        // A launch that drains puts nothing into the queue.
+        let taken = b.load_read_only(counter);
+        let (mask, lanes) = (b.u64((1 << RangeQueue::PIECE_BITS) - 1), b.u64(cx.shape.lanes.into()));
+        let pieces = b.and(taken, mask);
+        let all = b.mul(pieces, lanes);
+        let all = b.bitcast(all, Scalar::I64);
+        b.assign(rows, all);
+        cx.end();
+        cx.builder.read(rows)
     }
 
     fn counter(&self, cx: &mut Context<'_>) -> V {
         cx.argument("queue_pieces", Type::global(Scalar::U64), Argument::State(self.states.pieces))
     }
 
+    /// Ranges that the queue has room for, `u64`.
+    fn room(&self, cx: &mut Context<'_>, words: u64) -> V {
+        let state = Argument::StateCapacity(self.states.words);
+        let capacity = cx.argument("queue_words", Scalar::I64, state);
+        let b = &mut *cx.builder;
+        let (capacity, words, most) = (b.bitcast(capacity, Scalar::U64), b.u64(words), b.u64(MOST_RANGES));
+        let room = b.div(capacity, words);
+        b.binary(BinaryOp::Min, room, most)
+    }
+
+    /// Word `word` of the range at a place, in a queue with room for so many: words of neighbouring ranges are neighbours.
+    fn word(&self, cx: &mut Context<'_>, (word, room): (u64, V), place: V) -> V {
+        let words = cx.argument("queue", Type::global(Scalar::U64), Argument::State(self.states.words));
+        let b = &mut *cx.builder;
+        if word == 0 {
+            return b.offset(words, place);
+        }
+        let word = b.u64(word);
+        let before = b.mul(word, room);
+        let index = b.add(before, place);
+        b.offset(words, index)
+    }
+
     /// In a launch that drains, gives the first lane of each warp the piece of the warp's number: its `range`, and its row's
-    /// `registers`. `row`: the lane's number in the grid, `i64`, where `in_range` (`bool`) it is within the launch.
+    /// `registers`. `row`: the lane's number in the grid, `i64`, where `in_range` (`bool`, the same in the warp) there is such a
+    /// piece. At uniform control flow of the warp.
     pub(crate) fn take(
         &self,
         cx: &mut Context<'_>,
@@ -77,34 +104,43 @@ impl Queue {
         registers: &[Var],
     ) {
         let types: Vec<Type> = registers.iter().map(|var| type_of(cx, *var)).collect();
-        let words = words_of_piece(&types);
+        let words = words_of_range(&types);
         let drains = Queue::drains(cx);
         cx.begin_if(drains);
+        let room = self.room(cx, words);
         let b = &mut *cx.builder;
-        let (lane, zero, lanes) = (b.builtin(Builtin::LaneId), b.u32(0), b.u64(cx.shape.lanes.into()));
+        let (row, lanes) = (b.bitcast(row, Scalar::U64), b.u64(cx.shape.lanes.into()));
+        let (piece, zero) = (b.div(row, lanes), b.u32(0));
+        let piece = read_lane(cx, piece, zero);
+        let (place, is_found) = self.find(cx, piece, room);
+        let b = &mut *cx.builder;
+        let lane = b.builtin(Builtin::LaneId);
         let is_first = b.eq(lane, zero);
-        let takes = b.and(is_first, in_range);
+        let is_own = b.and(is_first, in_range);
+        let takes = b.and(is_own, is_found);
         cx.begin_if(takes);
-        let row = cx.builder.bitcast(row, Scalar::U64);
-        let place = cx.builder.div(row, lanes);
-        let (counter, room) = (self.counter(cx), self.room(cx, words));
-        let b = &mut *cx.builder;
-        let pieces = b.load(counter);
-        let pieces = b.binary(BinaryOp::Min, pieces, room);
-        let is_there = b.lt(place, pieces);
-        cx.begin_if(is_there);
         let mut read = Vec::new();
         for word in 0..words {
             let pointer = self.word(cx, (word, room), place);
             read.push(cx.builder.load(pointer));
         }
         let b = &mut *cx.builder;
-        let shift = b.u64(COUNT_SHIFT);
-        let count = b.binary(BinaryOp::Shr, read[0], shift);
-        let (begin, count) = (b.convert(read[0], Scalar::U32), b.convert(count, Scalar::U32));
+        let (begin, shift) = (b.convert(read[1], Scalar::U32), b.u64(COUNT_SHIFT));
+        let (all, size) = (b.binary(BinaryOp::Shr, read[1], shift), read[2]);
+        // The pieces of ranges that had no room are numbered behind all others.
+        let (number, most) = (b.sub(piece, read[0]), b.u64(MOST_PIECES.into()));
+        let number = b.binary(BinaryOp::Min, number, most);
+        let before = b.mul(number, size);
+        let is_there = b.lt(before, all);
+        cx.begin_if(is_there);
+        let b = &mut *cx.builder;
+        let left = b.sub(all, before);
+        let count = b.binary(BinaryOp::Min, left, size);
+        let (before, count) = (b.convert(before, Scalar::U32), b.convert(count, Scalar::U32));
+        let begin = b.add(begin, before);
         b.assign(range.begin, begin);
         b.assign(range.count, count);
-        let mut rest = &read[1..];
+        let mut rest = &read[OWN_WORDS as usize..];
         for (register, ty) in registers.iter().zip(&types) {
             let (own, others) = rest.split_at(words_of(*ty) as usize);
             rest = others;
@@ -116,136 +152,156 @@ impl Queue {
         }
     }
 
-    /// Puts the long ranges of a warp's lanes into the queue, as far as it has room, and leaves the rest of each in `range`.
-    /// `registers`: what the rows stand on. At uniform control flow of the warp.
-    pub(crate) fn put(
-        &self,
-        cx: &mut Context<'_>,
-        range: Positions,
-        registers: &[V],
-    ) -> Result<(), Unsupported> {
+    /// The place (`u64`) of the range that a piece (`u64`, the same in the warp) is of: the last one whose first piece is not behind
+    /// it; and whether there is any (`bool`), both the same in the warp. Each turn looks at as many places as there are lanes.
+    fn find(&self, cx: &mut Context<'_>, piece: V, room: V) -> (V, V) {
+        let counter = self.counter(cx);
+        let b = &mut *cx.builder;
+        let taken = b.load_read_only(counter);
+        let shift = b.u64(RangeQueue::PIECE_BITS);
+        let ranges = b.binary(BinaryOp::Shr, taken, shift);
+        let ranges = b.binary(BinaryOp::Min, ranges, room);
+        let ranges = b.convert(ranges, Scalar::U32);
+        let (none, one) = (b.u32(0), b.u32(1));
+        let (from, to) = (b.var_of("from", none), b.var_of("to", ranges));
+        cx.begin_loop();
+        let b = &mut *cx.builder;
+        let (first, end) = (b.read(from), b.read(to));
+        let second = b.add(first, one);
+        let done = b.ge(second, end);
+        b.break_if(done);
+        let (lanes, others) = (b.u32(cx.shape.lanes), b.u32(cx.shape.lanes - 1));
+        let all = b.sub(end, first);
+        let all = b.add(all, others);
+        let step = b.div(all, lanes);
+        let (lane, no) = (b.builtin(Builtin::LaneId), b.bool(false));
+        let before = b.mul(lane, step);
+        let place = b.add(first, before);
+        let (begins, is_there) = (b.var_of("begins", no), b.lt(place, end));
+        cx.begin_if(is_there);
+        let place = cx.builder.convert(place, Scalar::U64);
+        let pointer = self.word(cx, (0, room), place);
+        let b = &mut *cx.builder;
+        let own = b.load(pointer);
+        let is_before = b.ge(piece, own);
+        b.assign(begins, is_before);
+        cx.end();
+        let begins = cx.builder.read(begins);
+        let mask = ballot(cx, begins);
+        let number = count(cx, mask);
+        let b = &mut *cx.builder;
+        // That of the first lane does.
+        let number = b.binary(BinaryOp::Max, number, one);
+        let steps = b.sub(number, one);
+        let skipped = b.mul(steps, step);
+        let now = b.add(first, skipped);
+        let next = b.add(now, step);
+        let next = b.binary(BinaryOp::Min, next, end);
+        b.assign(from, now);
+        b.assign(to, next);
+        cx.end();
+        let b = &mut *cx.builder;
+        let place = b.read(from);
+        let is_found = b.lt(place, ranges);
+        (b.convert(place, Scalar::U64), is_found)
+    }
+
+    /// Puts the long ranges of a warp's lanes into the queue, as far as it has room; of those `range` is empty then. `registers`: what
+    /// the rows stand on. At uniform control flow of the warp.
+    pub(crate) fn put(&self, cx: &mut Context<'_>, range: Positions, registers: &[V]) {
         let drains = Queue::drains(cx);
         let b = &mut *cx.builder;
-        let (begin, count) = (b.read(range.begin), b.read(range.count));
+        let (begin, numbers) = (b.read(range.begin), b.read(range.count));
         let (all, longest) = (b.u32(u32::MAX), b.int(Scalar::U32, self.longest.min(u32::MAX.into())));
         let longest = b.select(drains, all, longest);
-        let is_long = b.lt(longest, count);
+        let is_long = b.lt(longest, numbers);
         let any_is_long = any(cx, is_long);
         // A warp without long ranges has compared, and voted.
         cx.begin_if(any_is_long);
-        let size = self.size(cx, count);
-        let b = &mut *cx.builder;
-        let (zero, one) = (b.u32(0), b.u32(1));
-        let less = b.sub(count, one);
-        let others = b.div(less, size);
-        let pieces = b.add(others, one);
-        let pieces = b.select(is_long, pieces, zero);
         let types: Vec<Type> = registers.iter().map(|register| cx.builder.ty(*register)).collect();
-        let words = words_of_piece(&types);
-        let place = self.reserve(cx, pieces, words);
+        let words = words_of_range(&types);
         let room = self.room(cx, words);
-        let end = cx.builder.add(begin, count);
-        let mut moved = vec![size, end, place];
-        moved.extend(registers);
-        let (ranges, no) = (Ranges { begin, count: pieces, registers: &moved }, cx.builder.bool(false));
-        for_leaders(cx, &ranges, no, |cx, led, once| {
-            for_warps(cx, led.count, once, |cx, active, index| {
-                self.write(cx, (active, index, room), led.begin, &led.registers)
-            })
-        })?;
-        // What has found room is no longer the lane's.
+        let (pieces, size) = self.pieces(cx, numbers);
+        let (first, place) = self.reserve(cx, (is_long, pieces), (room, words));
         let b = &mut *cx.builder;
-        let left = b.sub(room, place);
-        let (none, wanted) = (b.u64(0), b.convert(pieces, Scalar::U64));
-        let is_beyond = b.lt(room, place);
-        let left = b.select(is_beyond, none, left);
-        let written = b.binary(BinaryOp::Min, left, wanted);
-        let size = b.convert(size, Scalar::U64);
-        let taken = b.mul(written, size);
-        let all = b.convert(count, Scalar::U64);
-        let taken = b.binary(BinaryOp::Min, taken, all);
-        let taken = b.convert(taken, Scalar::U32);
-        let (begin, count) = (b.add(begin, taken), b.sub(count, taken));
-        b.assign(range.begin, begin);
-        b.assign(range.count, count);
-        cx.end();
-        Ok(())
-    }
-
-    /// Numbers of a piece (`u32`) of a range of so many: of the longest ranges there is one for each warp of a full grid.
-    fn size(&self, cx: &mut Context<'_>, count: V) -> V {
-        let (lanes, least) = (cx.shape.lanes, self.least(cx));
-        let warps = cx.shape.most_blocks.saturating_mul(cx.shape.warps()).max(1);
+        let has_room = b.lt(place, room);
+        let goes = b.and(is_long, has_room);
+        cx.begin_if(goes);
         let b = &mut *cx.builder;
-        let (warps, width, least) = (b.u32(warps), b.u32(lanes), b.u32(least));
-        let share = b.div(count, warps);
-        // Whole turns of a warp, and one more for what the division leaves.
-        let turns = b.div(share, width);
-        let one = b.u32(1);
-        let turns = b.add(turns, one);
-        let size = b.mul(turns, width);
-        b.binary(BinaryOp::Max, size, least)
-    }
-
-    /// Takes places for so many pieces (`u32`) of each lane with one atomic for the warp; the first place (`u64`) of this lane's.
-    fn reserve(&self, cx: &mut Context<'_>, pieces: V, words: u64) -> V {
-        let (before, all) = sums(cx, pieces);
-        let (counter, zero) = (self.counter(cx), cx.builder.u32(0));
-        let asked = Argument::State(self.states.asked);
-        let asked = cx.argument("queue_asked", Type::global(Scalar::U64), asked);
-        let b = &mut *cx.builder;
-        let (lane, all) = (b.builtin(Builtin::LaneId), b.convert(all, Scalar::U64));
-        let (first, is_first) = (b.var("first_piece", Scalar::U64), b.eq(lane, zero));
-        cx.begin_if(is_first);
-        let b = &mut *cx.builder;
-        let place = b.atomic(AtomicOp::Add, counter, all, Scope::Device);
-        b.assign(first, place);
-        let words = b.u64(words);
-        let words = b.mul(all, words);
-        b.atomic_discard(AtomicOp::Add, asked, words, Scope::Device);
-        cx.end();
-        let first = cx.builder.read(first);
-        let first = read_lane(cx, first, zero);
-        let before = cx.builder.convert(before, Scalar::U64);
-        cx.builder.add(first, before)
-    }
-
-    /// Writes piece `index` (`u64`) of a leader's range, where it is one and there is room. `begin`: the range's first number;
-    /// `registers`: a piece's numbers, the range's end, the place of its first piece, and what its row stands on.
-    fn write(
-        &self,
-        cx: &mut Context<'_>,
-        (active, index, room): (V, V, V),
-        begin: V,
-        registers: &[V],
-    ) -> Result<(), Unsupported> {
-        let [size, end, place, registers @ ..] = registers else {
-            return Err(Unsupported::internal("a piece of no range"));
-        };
-        let b = &mut *cx.builder;
-        let place = b.add(*place, index);
-        let fits = b.lt(place, room);
-        let writes = b.and(active, fits);
-        cx.begin_if(writes);
-        let b = &mut *cx.builder;
-        let index = b.convert(index, Scalar::U32);
-        let before = b.mul(index, *size);
-        let first = b.add(begin, before);
-        let rest = b.sub(*end, first);
-        let count = b.binary(BinaryOp::Min, rest, *size);
-        let (first, count, shift) =
-            (b.convert(first, Scalar::U64), b.convert(count, Scalar::U64), b.u64(COUNT_SHIFT));
-        let count = b.binary(BinaryOp::Shl, count, shift);
-        let mut words = vec![b.binary(BinaryOp::Or, first, count)];
+        let (begin, shift) = (b.convert(begin, Scalar::U64), b.u64(COUNT_SHIFT));
+        let (numbers, size) = (b.convert(numbers, Scalar::U64), b.convert(size, Scalar::U64));
+        let numbers = b.binary(BinaryOp::Shl, numbers, shift);
+        let mut own = vec![first, b.or(begin, numbers), size];
         for register in registers {
-            words.extend(to_words(cx, *register));
+            own.extend(to_words(cx, *register));
         }
-        for (number, word) in (0..).zip(words) {
+        for (number, word) in (0..).zip(own) {
             let pointer = self.word(cx, (number, room), place);
             cx.builder.store(pointer, word);
         }
+        let none = cx.builder.u32(0);
+        cx.builder.assign(range.count, none);
         cx.end();
-        Ok(())
+        cx.end();
+    }
+
+    /// Of a range of so many numbers the pieces, and the numbers of a piece, whole turns of a warp (`u32`). Of the longest ranges there is
+    /// a piece for each warp of a full grid, of others more than half of the threshold in each.
+    fn pieces(&self, cx: &mut Context<'_>, numbers: V) -> (V, V) {
+        let lanes = cx.shape.lanes;
+        let most = cx.shape.most_blocks.saturating_mul(cx.shape.warps()).clamp(1, MOST_PIECES);
+        let least = self.longest.max(1).next_multiple_of(lanes.into()).min(1 << 30);
+        let b = &mut *cx.builder;
+        let (one, most, least) = (b.u32(1), b.u32(most), b.int(Scalar::U32, least));
+        let width = b.u32(lanes);
+        let last = b.sub(numbers, one);
+        let others = b.div(last, least);
+        let pieces = b.add(others, one);
+        let pieces = b.binary(BinaryOp::Min, pieces, most);
+        let share = b.div(last, pieces);
+        // One number more than the share, in whole turns.
+        let up = b.add(share, width);
+        let rest = b.rem(up, width);
+        (pieces, b.sub(up, rest))
+    }
+
+    /// Takes places for the ranges of a warp, of so many pieces (`u32`) each, where they are long (`bool`), with one atomic. The
+    /// number of the lane's first piece, and the place of its range (`u64`), beyond the room where there is none.
+    fn reserve(&self, cx: &mut Context<'_>, (is_long, pieces): (V, V), (room, words): (V, u64)) -> (V, V) {
+        let asked = Argument::State(self.states.asked);
+        let asked = cx.argument("queue_asked", Type::global(Scalar::U64), asked);
+        let (counter, mask) = (self.counter(cx), ballot(cx, is_long));
+        let (ranges, own) = (count(cx, mask), rank(cx, mask));
+        let zero = cx.builder.u32(0);
+        let pieces = cx.builder.select(is_long, pieces, zero);
+        let (before, all) = sums(cx, pieces);
+        let b = &mut *cx.builder;
+        let (shift, lane) = (b.u64(RangeQueue::PIECE_BITS), b.builtin(Builtin::LaneId));
+        let (none, is_first) = (b.u64(u64::MAX), b.eq(lane, zero));
+        let start = b.var_of("first_range", none);
+        cx.begin_if(is_first);
+        let b = &mut *cx.builder;
+        let (ranges, words) = (b.convert(ranges, Scalar::U64), b.u64(words));
+        let wanted = b.mul(ranges, words);
+        b.atomic_discard(AtomicOp::Add, asked, wanted, Scope::Device);
+        let seen = b.atomic_load(counter, Scope::Device);
+        let taken = b.binary(BinaryOp::Shr, seen, shift);
+        let is_free = b.lt(taken, room);
+        cx.begin_if(is_free);
+        let b = &mut *cx.builder;
+        let (ranges, all) = (b.binary(BinaryOp::Shl, ranges, shift), b.convert(all, Scalar::U64));
+        let both = b.or(ranges, all);
+        let own_start = b.atomic(AtomicOp::Add, counter, both, Scope::Device);
+        b.assign(start, own_start);
+        cx.end();
+        cx.end();
+        let start = cx.builder.read(start);
+        let start = read_lane(cx, start, zero);
+        let b = &mut *cx.builder;
+        let mask = b.u64((1 << RangeQueue::PIECE_BITS) - 1);
+        let (first, place) = (b.and(start, mask), b.binary(BinaryOp::Shr, start, shift));
+        let (before, own) = (b.convert(before, Scalar::U64), b.convert(own, Scalar::U64));
+        (b.add(first, before), b.add(place, own))
     }
 }
 
@@ -254,9 +310,9 @@ fn type_of(cx: &mut Context<'_>, var: Var) -> Type {
     cx.builder.ty(value)
 }
 
-/// Words of a piece whose row stands on registers of these types.
-fn words_of_piece(types: &[Type]) -> u64 {
-    1 + types.iter().map(|ty| words_of(*ty)).sum::<u64>()
+/// Words of a range whose row stands on registers of these types.
+fn words_of_range(types: &[Type]) -> u64 {
+    OWN_WORDS + types.iter().map(|ty| words_of(*ty)).sum::<u64>()
 }
 
 /// Words that a register takes.

@@ -41,7 +41,10 @@ impl Body<'_> {
         sink: &dyn Sink,
         counting: Option<&Counting>,
     ) -> Result<(), Unsupported> {
-        let rows = self.source_rows(cx);
+        let mut rows = self.source_rows(cx);
+        if let Some(queue) = self.queue {
+            rows = queue.rows(cx, rows);
+        }
         if sink.emit_alone(cx, rows)? {
             return Ok(());
         }
@@ -76,17 +79,10 @@ impl Body<'_> {
         if cx.shape.is_serial() {
             return rows;
         }
-        let asked = rows;
         let counter = cx.argument("stored_rows", Type::global(Scalar::U64), Argument::State(counter));
         let stored = cx.builder.load_read_only(counter);
         let stored = cx.builder.bitcast(stored, Scalar::I64);
-        let rows = cx.builder.binary(BinaryOp::Min, rows, stored);
-        if self.queue.is_none() {
-            return rows;
-        }
-        // What is drained are no rows of the source.
-        let drains = Queue::drains(cx);
-        cx.builder.select(drains, asked, rows)
+        cx.builder.binary(BinaryOp::Min, rows, stored)
     }
 
     /// `for base in (block * threads ..).step_by(grid * threads)`: the loop is uniform in the block, the row is not.

@@ -202,7 +202,7 @@ struct Way {
 pub(super) struct Turn {
     /// The row of the source, `i64`.
     pub row: V,
-    /// Whether it is one (`bool`), or, in a launch that drains a queue, a lane's number of those that the launch is over.
+    /// Whether it is one (`bool`), or, in a launch that drains a queue, whether there is a piece with the warp's number.
     pub in_range: V,
     /// Whether there are no more rows of the source (`bool`, the same in the warp).
     pub is_last: V,
@@ -292,7 +292,7 @@ impl Body<'_> {
         {
             queue.take(cx, (turn.row, turn.in_range), range, &arrived.registers);
             let registers = arrived.registers(cx);
-            queue.put(cx, range, &registers)?;
+            queue.put(cx, range, &registers);
         }
         let registers = arrived.registers(cx);
         let (begin, count) = (cx.builder.read(range.begin), cx.builder.read(range.count));

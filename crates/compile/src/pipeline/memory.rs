@@ -20,7 +20,7 @@ pub(crate) struct Memory {
     pub queue: Option<RangeQueue>,
 }
 
-/// Words of a queue for each warp of a full grid, at first: some ten pieces. What was asked for in vain is there the next time.
+/// Words of a queue for each warp of a full grid, at first: some six ranges. What was asked for in vain is there the next time.
 const QUEUE_WORDS: u64 = 32;
 
 /// What a kernel that counts is given.

@@ -202,7 +202,15 @@ fn longest(
     let off = |why| (QueueMatches(0), why);
     let shape = environment.shape;
     let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
+    let lacks = match pipeline.shared_out {
+        // What a thread sees would be no share of the table's rows.
+        Some(_) => Some("each row becomes one at most"),
+        // A range is looked for by several lanes.
+        None if environment.target.lanes < 2 => Some("a warp is one lane"),
+        None => None,
+    };
     let rule = match (expansion.most(), pipeline.sink.target()) {
+        _ if lacks.is_some() => off("it is not possible"),
         (most, _) if most < LEAST_QUEUED => off("the build side is small"),
         (_, Some(DenseTarget { limit: Some(_), .. })) => off("few rows are wanted"),
         (most, _) if expansion.is_even() && pipeline.bound / most >= threads => {
@@ -210,12 +218,10 @@ fn longest(
         }
         _ => (QueueMatches(256), "no warp has to take the matches of a frequent key alone"),
     };
-    let chosen =
-        environment.chooser.choose(site, rule, |matches: QueueMatches| match pipeline.shared_out {
-            // What a thread sees would be no share of the table's rows.
-            Some(_) if matches.0 > 0 => Err("each row becomes one at most".into()),
-            _ => Ok(()),
-        })?;
+    let chosen = environment.chooser.choose(site, rule, |matches: QueueMatches| match lacks {
+        Some(lacks) if matches.0 > 0 => Err(lacks.into()),
+        _ => Ok(()),
+    })?;
     Ok(Some(chosen.0).filter(|matches| *matches > 0))
 }
 

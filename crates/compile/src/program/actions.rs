@@ -68,7 +68,7 @@ pub enum Task {
     Count(Box<Counting>),
     /// Adds the rows whose places [`Task::Count`] found to the state that counts those that are written. After a launch.
     Advance(usize),
-    /// Launches the kernel once more over the pieces of ranges that it has left in a queue, if there are any. After a launch.
+    /// Launches the kernel once more over the ranges that it has left in a queue, if there are any. After a launch.
     Drain(RangeQueue),
     /// Makes room in a class that the kernel may have found too small.
     Grow(usize),
@@ -78,15 +78,26 @@ pub enum Task {
     BreakPromise(usize),
 }
 
-/// A queue of pieces of long ranges, which one launch of a kernel leaves for the next (`operator/queue`).
+/// A queue of long ranges, which one launch of a kernel leaves for the next, to be taken in pieces (`operator/queue`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeQueue {
-    /// State that counts the pieces that a launch has asked room for, one `u64`. Zero before the launch.
+    /// State that counts the ranges that a launch has left, above [`RangeQueue::PIECE_BITS`], and their pieces, below: one `u64`. Zero
+    /// before the launch.
     pub pieces: usize,
     /// State that counts the words that all launches have asked for, one `u64`.
     pub asked: usize,
     /// State of one `u64` a word. What finds no room in it is done without the queue.
     pub words: usize,
+}
+
+impl RangeQueue {
+    /// Bits of [`RangeQueue::pieces`] that count pieces.
+    pub const PIECE_BITS: u64 = 40;
+
+    /// The pieces that a word of [`RangeQueue::pieces`] counts.
+    pub const fn pieces_of(word: u64) -> u64 {
+        word & ((1 << RangeQueue::PIECE_BITS) - 1)
+    }
 }
 
 /// How a dense write in several kernels (HorseQC, Table 4, A1) finds the places of its rows, at each launch over some rows of

@@ -29,8 +29,8 @@ pub enum Argument {
     RowCount,
     /// The first row to be worked on, `i64`.
     FirstRow,
-    /// Whether the launch drains the queue of the pipeline (`Task::Drain`), `bool`: then its rows are pieces, as many for each as
-    /// a warp has lanes.
+    /// Whether the launch drains the queue of the pipeline (`Task::Drain`), `bool`: then it is over pieces of ranges, with as many rows
+    /// for each as a warp has lanes.
     Drains,
     /// A constant.
     Constant(Constant),

@@ -332,6 +332,7 @@ fn finish(
     if was_deferred {
         for (pipeline, report) in prepared.program.pipelines.iter().zip(&mut reports) {
             report.rows_out = run.rows_out(pipeline)?;
+            report.queued = run.queued(pipeline)?;
         }
     }
     metrics.kept_rows += run.kept;

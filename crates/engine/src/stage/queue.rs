@@ -1,32 +1,37 @@
 //! Long ranges of matches, which a launch leaves in a queue for all warps of the next one (`compile/operator/queue`).
 
-use kelpie_compile::pipeline::RangeQueue;
+use kelpie_compile::pipeline::{CompiledPipeline, RangeQueue, Task, When};
 
 use super::actions::Occasion;
 use super::run::{Run, Verdict};
 use crate::LaneProfile;
 use crate::error::EngineError;
 
-/// Words that a queue may come to have because more was asked for: 8 MiB.
+/// Words that a queue may come to have as more was asked for: 8 MiB.
 const MOST_WORDS: u64 = 1 << 20;
 
 impl Run<'_> {
     /// Launches a pipeline's kernel once more over what it has left in its queue, if it has left anything.
     ///
-    /// The kernel knows how many pieces there are. Where launches are deferred the host does not, and goes by the last run: where
-    /// nothing was asked of the queue in all of it, nothing is launched, which is noticed in the end if something is there this time.
+    /// The kernel knows how many pieces there are: their number here decides about the blocks that it has. Where launches are deferred it
+    /// follows from the last run; where nothing was asked of the queue in all of that, nothing is launched, and it is noticed in
+    /// the end if something is there this time.
     pub fn drain_queue(&mut self, queue: &RangeQueue, at: &mut Occasion<'_>) -> Result<Verdict, EngineError> {
         let foreseen = self.store.page.foreseen_word(queue.asked);
+        let counted = RangeQueue::pieces_of(self.store.glance(queue.pieces)?);
         let pieces = match foreseen {
-            // Words, of which a piece has one at least.
-            Some(words) => words.min(self.store.capacity_of(queue.words)),
-            None => self.store.read_word(queue.pieces)?.min(self.store.capacity_of(queue.words)),
+            Some(0) => {
+                self.store.page.rely_on(queue.asked, 0);
+                0
+            }
+            // The last one of several launches may have left nothing, or there is more room now: blocks without work cost little.
+            Some(words) => counted.max(words),
+            None => counted,
         };
         if pieces == 0 {
-            self.store.page.rely_on(queue.asked, 0);
             return Ok(Verdict::Done);
         }
-        at.metrics.queued += self.store.glance(queue.pieces)?.min(pieces);
+        at.metrics.queued += counted;
         let lanes = u64::from(at.pipeline.kernel.shape.lanes);
         let lanes_before = std::mem::take(&mut at.metrics.lanes);
         let rows = std::mem::replace(&mut at.rows, 0..pieces.saturating_mul(lanes));
@@ -45,6 +50,16 @@ impl Run<'_> {
             self.make_room(queue)?;
         }
         verdict
+    }
+
+    /// What the last launch of a pipeline over its rows has left in its queue, in pieces, where it has one.
+    pub fn queued(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
+        for task in pipeline.tasks(When::AfterLaunch) {
+            if let Task::Drain(queue) = task {
+                return Ok(RangeQueue::pieces_of(self.store.read_word(queue.pieces)?));
+            }
+        }
+        Ok(0)
     }
 
     /// What a queue had no room for, it has room for the next time.
