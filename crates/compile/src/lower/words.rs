@@ -65,6 +65,25 @@ fn each_byte(b: &mut Builder, data: V, length: V, place: Var, body: impl FnOnce(
     b.end();
 }
 
+/// What [`each_word`] has left of a text of a word or more, as a word: `body` gets these bytes below zeros, and how many zeros (`u32`) there
+/// are. They are read with those before them.
+fn last_word(b: &mut Builder, data: V, length: V, place: Var, body: impl FnOnce(&mut Builder, V, V)) {
+    let (current, eight, zero) = (b.read(place), b.u32(8), b.u32(0));
+    let rest = b.sub(length, current);
+    let (is_long, is_left) = (b.ge(length, eight), b.ne(rest, zero));
+    let reads = b.and(is_long, is_left);
+    b.begin_if(reads);
+    let start = b.sub(length, eight);
+    let whole = word(b, data, start);
+    let missing = b.sub(eight, rest);
+    let shift = b.mul(missing, eight);
+    let shift = b.convert(shift, Scalar::U64);
+    let last = b.binary(BinaryOp::Shr, whole, shift);
+    body(b, last, missing);
+    b.assign(place, length);
+    b.end();
+}
+
 /// Whether two texts have the same bytes.
 pub(super) fn equal_function(cx: &mut Context<'_>) -> Handle<Function> {
     function(cx, "text_equal", &TEXT_PAIR, Scalar::Bool, |b| {
@@ -259,6 +278,12 @@ pub(super) fn is_ascii_function(cx: &mut Context<'_>) -> Handle<Function> {
             let beyond = b.ne(beyond, none);
             return_bool_if(b, beyond, false);
         });
+        last_word(b, data, length, place, |b, word, _| {
+            let (upper_bits, none) = (b.u64(UPPER_BITS), b.u64(0));
+            let beyond = b.and(word, upper_bits);
+            let beyond = b.ne(beyond, none);
+            return_bool_if(b, beyond, false);
+        });
         each_byte(b, data, length, place, |b, byte, _| {
             let limit = b.u32(0x80);
             let beyond = b.ge(byte, limit);
@@ -292,6 +317,13 @@ pub(super) fn characters_function(cx: &mut Context<'_>) -> Handle<Function> {
         let (characters, place) = (b.var_of("characters", zero), b.var_of("place", zero));
         each_word(b, data, length, place, |b, word, _| {
             let (count, starts) = (b.read(characters), starts_in(b, word));
+            let count = b.add(count, starts);
+            b.assign(characters, count);
+        });
+        last_word(b, data, length, place, |b, word, missing| {
+            let (count, starts) = (b.read(characters), starts_in(b, word));
+            // Zeros look like characters of their own.
+            let starts = b.sub(starts, missing);
             let count = b.add(count, starts);
             b.assign(characters, count);
         });

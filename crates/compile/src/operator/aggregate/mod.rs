@@ -220,7 +220,15 @@ impl AggregateOperator {
         // Copies of the first part's groups are of no use to the next.
         let groups = if input.parts.is_some() { Some(row_bound) } else { columns_only.then_some(groups) };
         let bytes = window.map(|window| window.bytes(&cells));
-        let known = near::Known { rows: row_bound, groups, has_words: table.has_words(), window: bytes };
+        let known = near::Known {
+            rows: row_bound,
+            groups,
+            has_words: table.has_words(),
+            are_stored: table.has_pointers(),
+            is_set: cells.words() == 0,
+            at_least: key_columns.iter().filter_map(|key| key.scattered).max(),
+            window: bytes,
+        };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;

@@ -73,6 +73,12 @@ pub(super) struct Known {
     pub groups: Option<u64>,
     /// Groups are found by a word of their keys.
     pub has_words: bool,
+    /// Keys are compared with what a slot points to.
+    pub are_stored: bool,
+    /// Nothing is added up: all that counts is which groups there are.
+    pub is_set: bool,
+    /// So many values a column of the keys has, about, where its sample shows many.
+    pub at_least: Option<u64>,
     /// Bytes of a window over a part's groups, where there is one: copies are for rows beyond it.
     pub window: Option<u64>,
 }
@@ -160,15 +166,32 @@ impl NearCopies {
         let is_vain =
             |copies: NearGroups| known.groups.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY);
         match most {
-            // A domain that a table is addressed by is mostly taken; of hashed keys it says little how many groups there are.
-            Some(copies) if is_serial && !known.has_words && copies.0 > HEAVY && is_vain(copies) => {
-                (NearGroups(HEAVY), "among more groups than a worker has room for there may be heavy ones")
-            }
-            // Among the groups of a worker there may be heavy ones: it sees many rows, and no longer looks where there are none.
-            Some(copies) if is_serial => (copies, "groups that a worker meets often are its own"),
+            Some(copies) if is_serial => NearCopies::of_worker(copies, known, is_vain(copies)),
             Some(copies) if is_vain(copies) => (off, "a block meets few of so many groups twice"),
             Some(copies) => (copies, "groups that a block meets often are added up near"),
             None => (off, "a block's memory has no room"),
+        }
+    }
+
+    /// How many copies a CPU's worker should have, where there is room for so many. `is_vain`: for groups of a domain that all has so many.
+    fn of_worker(copies: NearGroups, known: &Known, is_vain: bool) -> (NearGroups, &'static str) {
+        let few = NearGroups(HEAVY.min(copies.0));
+        let are_many = known.at_least.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY);
+        match () {
+            // Workers do not wait for each other where they only look.
+            () if known.is_set => (
+                NearGroups(0),
+                "a group that is there is found as soon in the table of all as in a copy of it",
+            ),
+            // A search for a copy that is not there is one more miss of a cache, and so is the text of one that is.
+            () if known.are_stored => (few, "of keys that are compared in memory the heavy ones alone gain"),
+            () if known.has_words && are_many => (few, "of so many groups the heavy ones alone gain"),
+            // A domain that a table is addressed by is mostly taken; of hashed keys it says little how many groups there are.
+            () if !known.has_words && is_vain => {
+                (few, "among more groups than a worker has room for there may be heavy ones")
+            }
+            // Among the groups of a worker there may be heavy ones: it sees many rows, and no longer looks where there are none.
+            () => (copies, "groups that a worker meets often are its own"),
         }
     }
 
