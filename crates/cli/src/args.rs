@@ -217,7 +217,7 @@ pub struct BenchArguments {
 #[derive(Debug, Args)]
 pub struct ExperimentArguments {
     /// horseqc-1 to horseqc-6, single-aggregate, table-1, table-3; groupby-4 and others that begin so, or groupby for all of these;
-    /// dogqc-8 to dogqc-15, or dogqc for all of these.
+    /// dogqc-8 to dogqc-15, or dogqc for all of these; several as `dogqc-8,dogqc-13`.
     #[arg(value_name = "EXPERIMENT")]
     pub experiment: ExperimentNames,
     /// Folder of the data, in folders such as `ssb-sf1`, which are made where they are missing; the user's cache folder where
@@ -258,7 +258,8 @@ impl std::str::FromStr for ExperimentNames {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Experiment::named(name).map(ExperimentNames)
+        let named = name.split(',').map(Experiment::named).collect::<Result<Vec<_>, _>>()?;
+        Ok(ExperimentNames(named.concat()))
     }
 }
 

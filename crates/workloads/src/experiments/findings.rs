@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
-use kelpie_datafusion::QueryTiming;
+use kelpie_datafusion::{LaneProfile, QueryTiming};
 use serde::Serialize;
 
 use super::panels;
@@ -174,21 +174,19 @@ impl Point {
         Ok(())
     }
 
-    /// The lanes that had rows in a run: in the pipelines whose names have `name` in them, or in all.
-    pub(super) fn set_lanes(&mut self, name: Option<&str>, run: &QueryTiming) {
+    /// The lanes that had rows in a run, in the pipeline whose name has `name` in it.
+    pub(super) fn set_lanes(&mut self, name: &str, run: &QueryTiming) {
         let pipelines = run.parts.iter().flat_map(|part| &part.pipelines);
-        let wanted = pipelines.filter(|pipeline| name.is_none_or(|name| pipeline.name.contains(name)));
-        let steps = wanted.flat_map(|pipeline| {
-            pipeline.lanes.iter().map(|lanes| StepLanes {
-                pipeline: pipeline.name.clone(),
-                step: lanes.step.clone(),
-                rows: lanes.rows(),
-                warps: lanes.warps(),
-                mean: lanes.mean(),
-                by_lanes: lanes.by_lanes.clone(),
-            })
-        });
-        self.lanes = steps.collect();
+        let Some(pipeline) = pipelines.filter(|pipeline| pipeline.name.contains(name)).last() else { return };
+        let step = |lanes: &LaneProfile| StepLanes {
+            pipeline: pipeline.name.clone(),
+            step: lanes.step.clone(),
+            rows: lanes.rows(),
+            warps: lanes.warps(),
+            mean: lanes.mean(),
+            by_lanes: lanes.by_lanes.clone(),
+        };
+        self.lanes = pipeline.lanes.iter().map(step).collect();
     }
 
     /// The bytes of a run with the meter.

@@ -180,6 +180,7 @@ impl<'a> Lab<'a> {
     ) -> Result<()> {
         self.set(case, model)?;
         self.session.set("kelpie.meter", "false")?;
+        self.session.set("kelpie.profile", "off")?;
         if experiment.measure() != Measure::Passes {
             let (first, batches) = self.run(&case.sql).await?;
             point.rows = Some(batches.iter().map(RecordBatch::num_rows).sum());
@@ -193,8 +194,11 @@ impl<'a> Lab<'a> {
             if let Some(name) = case.pipeline {
                 point.set_pipeline(name, &runs)?;
             }
-            if let Some(last) = runs.last().filter(|_| experiment.profiles_lanes()) {
-                point.set_lanes(case.pipeline, last);
+            if let Some(name) = case.pipeline.filter(|_| experiment.profiles_lanes()) {
+                self.session.set("kelpie.profile", "lanes")?;
+                let profiled = self.run(&case.sql).await;
+                self.session.set("kelpie.profile", "off")?;
+                point.set_lanes(name, &profiled.context("with a profile of lanes")?.0);
             }
         }
         // The device and its rates are known from a run with the meter only.
