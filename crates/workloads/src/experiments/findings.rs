@@ -177,7 +177,8 @@ impl Point {
     /// The lanes that had rows in a run, in the pipeline whose name has `name` in it.
     pub(super) fn set_lanes(&mut self, name: &str, run: &QueryTiming) {
         let pipelines = run.parts.iter().flat_map(|part| &part.pipelines);
-        let Some(pipeline) = pipelines.filter(|pipeline| pipeline.name.contains(name)).last() else { return };
+        let mut named = pipelines.filter(|pipeline| pipeline.name.contains(name));
+        let Some(pipeline) = named.next_back() else { return };
         let step = |lanes: &LaneProfile| StepLanes {
             pipeline: pipeline.name.clone(),
             step: lanes.step.clone(),
