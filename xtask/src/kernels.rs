@@ -1,5 +1,5 @@
 //! Compiles CUDA kernels with NVRTC: snapshots, file tests, the kernels of the test queries, and random modules without and with
-//! counters of what they access.
+//! counters of what they access, or of who comes by their marks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use kelpie_device::nvrtc::{self, Nvrtc};
 use kelpie_kir::meter::metered;
+use kelpie_kir::profile::profiled;
 
 /// What to compile.
 #[derive(Debug)]
@@ -160,7 +161,12 @@ fn units(request: &Request) -> Result<Vec<Unit>> {
         let module = kelpie_kir::testing::random_module(seed, seed % 2 == 0);
         let module = kelpie_kir::validate(module).with_context(|| format!("random module {seed}"))?;
         let counting = kelpie_kir::validate(metered(&module)).context("with counters")?;
-        for (module, what) in [(module, "random module"), (counting, "metered random module")] {
+        let tallying = kelpie_kir::validate(profiled(&module)).context("with tallies")?;
+        for (module, what) in [
+            (module, "random module"),
+            (counting, "metered random module"),
+            (tallying, "profiled random module"),
+        ] {
             let source = kelpie_backend::cuda::print(&module)?;
             units.push(Unit { kind: "random", name: format!("{what} {seed}"), source });
         }

@@ -216,14 +216,16 @@ pub struct BenchArguments {
 
 #[derive(Debug, Args)]
 pub struct ExperimentArguments {
-    /// horseqc-1 to horseqc-6, single-aggregate, table-1, table-3, groupby-4 and others that begin so, or groupby for all of these.
+    /// horseqc-1 to horseqc-6, single-aggregate, table-1, table-3; groupby-4 and others that begin so, or groupby for all of these;
+    /// dogqc-8 to dogqc-15, or dogqc for all of these; several as `dogqc-8,dogqc-13`.
     #[arg(value_name = "EXPERIMENT")]
     pub experiment: ExperimentNames,
     /// Folder of the data, in folders such as `ssb-sf1`, which are made where they are missing; the user's cache folder where
     /// absent.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Scale factor of the data; several, such as `1,2,4`, for horseqc-5; 1 is 335 million rows for groupby.
+    /// Scale factor of the data; several, such as `1,2,4`, for horseqc-5; 1 is 335 million rows for groupby, and 10 million for
+    /// dogqc-8 and dogqc-13.
     #[arg(long, value_delimiter = ',', default_value = "1", value_parser = parse_scale, allow_negative_numbers = true)]
     pub scale: Vec<f64>,
     /// Only these queries or positions: `1.1,4.3`, `16,64`.
@@ -237,13 +239,13 @@ pub struct ExperimentArguments {
     /// Seconds after which a run is given up.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub time_limit: u32,
-    /// Engines beside Kelpie in horseqc-6: duckdb, datafusion.
+    /// Engines beside Kelpie in horseqc-6 and dogqc-15: duckdb, datafusion.
     #[arg(long, value_delimiter = ',', default_value = "duckdb,datafusion", value_parser = parse::<PeerKind>)]
     pub against: Vec<PeerKind>,
     /// Threads of every engine; one a core where absent.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
-    /// Folder for the findings: `<experiment>.json` and `<experiment>.svg`.
+    /// Folder for the findings: `<experiment>.json` and `<experiment>.svg`, and `<experiment>-lanes.svg` where lanes are counted.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub output: PathBuf,
 }
@@ -256,7 +258,8 @@ impl std::str::FromStr for ExperimentNames {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Experiment::named(name).map(ExperimentNames)
+        let named = name.split(',').map(Experiment::named).collect::<Result<Vec<_>, _>>()?;
+        Ok(ExperimentNames(named.concat()))
     }
 }
 

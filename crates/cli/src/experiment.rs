@@ -49,8 +49,9 @@ pub async fn run(arguments: ExperimentArguments) -> Result<ExitCode> {
     for findings in all {
         write!(std::io::stdout(), "{}", findings.to_text())?;
         let json = serde_json::to_string_pretty(&findings)? + "\n";
-        for (ending, content) in [("json", json), ("svg", findings.to_svg())] {
-            let path = folder.join(format!("{}.{ending}", findings.experiment));
+        let lanes = findings.lanes_to_svg().map(|lanes| ("-lanes.svg", lanes));
+        for (ending, content) in [(".json", json), (".svg", findings.to_svg())].into_iter().chain(lanes) {
+            let path = folder.join(format!("{}{ending}", findings.experiment));
             std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
             writeln!(std::io::stdout(), "{}", path.display())?;
         }

@@ -133,6 +133,44 @@ fn groupings_run_on_a_table_in_memory_and_one_name_stands_for_all() {
 }
 
 #[test]
+fn divergence_is_measured_with_one_name_for_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let fixed = ["experiment", "dogqc", "--data", path, "--output", path, "--threads", "2", "--runs", "1"];
+    let output =
+        kelpie(&[&fixed[..], &["--scale", "0.001", "--device", "cpu", "--against", "datafusion"]].concat());
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    for (name, series_name, points, field) in [
+        ("dogqc-8", "wide, push-down", 4, "pipeline_ms"),
+        ("dogqc-9", "rules", 1, "pipeline_ms"),
+        ("dogqc-10", "refill", 10, "pipeline_ms"),
+        ("dogqc-11", "16 warps, naive", 10, "pipeline_ms"),
+        ("dogqc-12", "refill behind each", 1, "pipeline_ms"),
+        ("dogqc-13", "packed", 6, "pipeline_ms"),
+        ("dogqc-14", "forced", 22, "kernel_ms"),
+        ("dogqc-15", "datafusion", 22, "total_ms"),
+    ] {
+        let findings: Value = serde_json::from_str(&read(&format!("{name}.json"))).unwrap();
+        assert_eq!(findings["notes"], Value::Array(Vec::new()), "{name}");
+        let found = series(&findings, series_name);
+        assert_eq!(found.len(), points, "{name}: {findings}");
+        assert!(numbers(&found, field).iter().all(|ms| *ms > 0.0), "{name}");
+        assert!(read(&format!("{name}.svg")).contains(&format!(">{series_name}<")), "{name}");
+        // A CPU has one lane.
+        assert!(!folder.path().join(format!("{name}-lanes.svg")).exists());
+    }
+    let simt = ["--scale", "0.001", "--device", "simt"];
+    let lanes = ["experiment", "dogqc-9,dogqc-12", "--data", path, "--output", path, "--runs", "1"];
+    assert!(kelpie(&[&lanes[..], &simt].concat()).status.success());
+    for name in ["dogqc-9", "dogqc-12"] {
+        let plot = read(&format!("{name}-lanes.svg"));
+        assert!(plot.starts_with("<svg") && plot.contains("10, naive") && !plot.contains("NaN"), "{name}");
+    }
+}
+
+#[test]
 fn what_cannot_be_measured_is_a_note() {
     let folder = tempfile::tempdir().unwrap();
     let more = ["--only", "0.5", "--set", "kelpie.enabled=false"];

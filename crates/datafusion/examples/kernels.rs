@@ -11,6 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use kelpie_datafusion::testing::{QueryGenerator, sessions, translated};
 use kelpie_datafusion::{KelpieExec, KelpieSession};
 use kelpie_engine::{Engine, MicroModel, Resolution};
+use kelpie_kir::profile::profiled;
 use kelpie_kir::{Target, text};
 
 /// Columns as TPC-H has them: enough to plan Q1 and Q6.
@@ -84,10 +85,15 @@ async fn write_all(folder: &Path, queries: usize) -> Result<usize> {
 async fn modules(kelpie: &KelpieSession, sql: &str) -> Vec<String> {
     let Ok(plan) = plan(kelpie, sql).await else { return Vec::new() };
     let target = Target::simt(32, 256, 227 << 10, 1056);
+    let marking = Target { counts_marks: true, ..target.clone() };
     let mut printed = Vec::new();
     let mut stack = vec![plan];
     while let Some(node) = stack.pop() {
         if let Some(exec) = node.downcast_ref::<KelpieExec>() {
+            // As `kelpie.profile = lanes` has them.
+            let models = (MicroModel::default(), Resolution::default());
+            let marked = Engine::modules(&translated(exec).plan, &marking, models).unwrap_or_default();
+            printed.extend(marked.iter().map(|module| text::print(&profiled(module))));
             for micro_model in MicroModel::ALL {
                 for resolution in Resolution::ALL {
                     let models = (micro_model, resolution);

@@ -37,7 +37,7 @@ mod whole_writes;
 pub use exec::KelpieExec;
 pub use install::install;
 pub use join_order::JoinOrderRule;
-pub use kelpie_engine::{Group, Phase, Split};
+pub use kelpie_engine::{Group, LaneProfile, Phase, Split};
 pub use options::{Fallback, GenericPlanMode, KelpieOptions};
 pub use rule::KelpieRule;
 pub use running::RunningQuery;

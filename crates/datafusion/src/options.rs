@@ -7,7 +7,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ex
 use datafusion::common::config_err;
 use datafusion::error::Result;
 use kelpie_engine::variant::axes;
-use kelpie_engine::{DeviceChoice, MacroModel, MicroModel, QueryOptions, Resolution, Transfer};
+use kelpie_engine::{DeviceChoice, MacroModel, MicroModel, Profile, QueryOptions, Resolution, Transfer};
 
 /// `kelpie.fallback`: what happens to a plan that Kelpie does not compile as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ const INFERRED_ROWS: usize = 100_000;
 /// `kept_plans` by default: a plan takes some 100 KB, and few programs have more statements that come again and again.
 const KEPT_PLANS: usize = 256;
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "enabled",
     "device",
     "fallback",
@@ -94,6 +94,7 @@ const NAMES: [&str; 18] = [
     "simt_lanes",
     "host_sort_rows",
     "meter",
+    "profile",
     "min_rows",
     "infer_rows",
     "kept_plans",
@@ -157,6 +158,11 @@ impl KelpieOptions {
             "join_order" => self.join_order.to_string(),
             "simt_lanes" => self.query.simt_lanes.to_string(),
             "meter" => self.query.meter.to_string(),
+            "profile" => match self.query.profile {
+                Profile::Off => "off",
+                Profile::Lanes => "lanes",
+            }
+            .into(),
             "min_rows" => self.min_rows.map_or("auto".into(), |rows| rows.to_string()),
             "infer_rows" => self.infer_rows.unwrap_or(0).to_string(),
             "kept_plans" => self.kept_plans.to_string(),
@@ -200,6 +206,9 @@ fn description(name: &str) -> &'static str {
              measured (while that takes no longer) | always | never"
         }
         "meter" => "Whether kernels count the bytes that they access, and are slower for it: true | false",
+        "profile" => {
+            "Whether kernels count the lanes of warps that have rows at each step, and are slower for it: off | lanes"
+        }
         _ => "Rows up to which a sort's order is computed on the host: auto, or a number",
     }
 }
@@ -283,6 +292,13 @@ impl ExtensionOptions for KelpieOptions {
                     "copy" => Transfer::Copy,
                     "zero_copy" => Transfer::ZeroCopy,
                     _ => return bad("auto, copy, zero_copy"),
+                }
+            }
+            "profile" => {
+                self.query.profile = match lower.as_str() {
+                    "off" => Profile::Off,
+                    "lanes" => Profile::Lanes,
+                    _ => return bad("off, lanes"),
                 }
             }
             "block_bytes" => match parse_bytes(&lower) {
@@ -416,6 +432,7 @@ mod tests {
             ("enabled", "false", "false"),
             ("join_order", "off", "false"),
             ("meter", "on", "true"),
+            ("profile", "Lanes", "lanes"),
         ] {
             options.set(key, value).unwrap();
             assert_eq!(options.value(key), shown, "{key}");
@@ -440,6 +457,7 @@ mod tests {
             ("enabled", "2", "true, false"),
             ("join_order", "", "true, false"),
             ("meter", "2", "true, false"),
+            ("profile", "true", "off, lanes"),
             ("colour", "red", "kelpie.memory_limit"),
         ] {
             let error = options.set(key, value).unwrap_err().to_string();

@@ -14,7 +14,9 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
     ReplaceChildrenOptions, SendableRecordBatchStream,
 };
-use kelpie_engine::{Choice, Foreseen, Group, QueryMetrics, Split, Traffic};
+use kelpie_engine::{
+    Choice, DeviceKind, Foreseen, Group, LaneProfile, Profile, QueryMetrics, Split, Traffic,
+};
 
 use crate::derived::Derived;
 use crate::exec::Run;
@@ -186,7 +188,7 @@ pub(crate) fn run_lines(run: &Run, planning: Option<Split>) -> Vec<String> {
         if let Some(activity) = p.lane_activity {
             line.push_str(&format!(", lane_activity={:.1} %", activity * 100.0));
         }
-        let lanes = |lanes: &kelpie_engine::LaneProfile| {
+        let lanes = |lanes: &LaneProfile| {
             let (rows, warps, mean) = (lanes.rows(), lanes.warps(), lanes.mean());
             format!("{rows} rows in {warps} warps ({mean:.1} lanes) at {}", lanes.step)
         };
@@ -197,6 +199,7 @@ pub(crate) fn run_lines(run: &Run, planning: Option<Split>) -> Vec<String> {
     };
     let mut lines: Vec<String> = pipelines.iter().enumerate().map(line).collect();
     let m = &run.metrics;
+    lines.extend(profile_lines(m));
     if !m.variants.is_empty() {
         lines.push(format!("variants: {}", chosen(m.choices())));
     }
@@ -230,6 +233,28 @@ fn split_text(split: &Split) -> String {
     };
     let groups = Group::ALL.into_iter().filter(|group| split.of_group(*group) > 0);
     groups.map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// Of each step the shares of its warps that came with rows in so many lanes, where they were asked for.
+fn profile_lines(m: &QueryMetrics) -> Vec<String> {
+    if m.profile == Profile::Off {
+        return Vec::new();
+    }
+    if m.kind == Some(DeviceKind::Cpu) {
+        return vec!["lanes: a CPU's warps have one".into()];
+    }
+    let steps = m.pipelines.iter().enumerate().flat_map(|(i, p)| p.lanes.iter().map(move |lanes| (i, lanes)));
+    let line = |(pipeline, lanes): (usize, &LaneProfile)| {
+        let all = lanes.warps().max(1) as f64;
+        let shares = (1..).zip(&lanes.by_lanes).filter(|(_, warps)| **warps > 0);
+        let share = |(lanes, warps): (u32, &u64)| format!("{lanes}: {:.1} %", *warps as f64 / all * 100.0);
+        let shares = shares.map(share).collect::<Vec<_>>().join(", ");
+        let (warps, step) = (lanes.warps(), &lanes.step);
+        format!(
+            "lanes: pipeline {pipeline}, {step}: of {warps} warps those with rows in so many lanes: {shares}"
+        )
+    };
+    steps.map(line).collect()
 }
 
 /// What the query accessed, and the times that no kernel beats.

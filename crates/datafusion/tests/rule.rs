@@ -124,6 +124,19 @@ async fn explain_analyze_shows_pipelines() {
         assert!(text.contains(part), "{part}\n{text}");
     }
     session.set("kelpie.meter", "false").unwrap();
+    session.set("kelpie.profile", "lanes").unwrap();
+    for (device, part) in [
+        ("cpu", "lanes: a CPU's warps have one"),
+        ("simt", "lanes: pipeline 0, aggregate"),
+        ("simt", "4: 100.0 %"),
+    ] {
+        session.set("kelpie.device", device).unwrap();
+        let result = session.sql("EXPLAIN ANALYZE VERBOSE SELECT k, sum(v) FROM t GROUP BY k").await.unwrap();
+        let text = pretty_format_batches(&result.batches).unwrap().to_string();
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    session.set("kelpie.profile", "off").unwrap();
+    session.set("kelpie.device", "cpu").unwrap();
     for stage in [Stage::Pipelines, Stage::Kir, Stage::Code] {
         let text = session.explain("SELECT k, sum(v) FROM t GROUP BY k", stage).await.unwrap();
         assert!(!text.is_empty());

@@ -136,7 +136,7 @@ impl std::ops::AddAssign for Accessed {
 /// How well the lanes of the warps were used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneActivity {
-    /// Statements executed, one a warp.
+    /// Statements executed, one a warp; 0 where they are not counted.
     pub warp_steps: u64,
     /// Statements executed by the warp that executed most.
     pub most_warp_steps: u64,

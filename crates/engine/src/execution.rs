@@ -395,7 +395,7 @@ impl Execution<'_> {
         let found = match self.engine.known(key) {
             Some(prepared) => prepared,
             None => {
-                let target = self.device.target();
+                let target = &self.options.profile.target(self.device.target());
                 let QueryOptions { micro_model, resolution, host_sort_rows, shape, .. } = self.options;
                 let forced = &self.options.variants;
                 let choices = Choices {

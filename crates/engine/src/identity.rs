@@ -74,9 +74,9 @@ pub(crate) fn program(
     (direct_bytes, keeps_rows): (Option<u64>, bool),
     duplicates: &BTreeSet<usize>,
 ) -> Digest {
-    let QueryOptions { micro_model, resolution, host_sort_rows, meter, shape, .. } = options;
+    let QueryOptions { micro_model, resolution, host_sort_rows, meter, profile, shape, .. } = options;
     let choices = (micro_model, resolution, host_sort_rows, shape, direct_bytes, keeps_rows, duplicates);
-    Digest::of(&(stage, device, meter, choices))
+    Digest::of(&(stage, device, (meter, profile), choices))
 }
 
 /// What pipeline `index` of a program has of the program's genome: what was chosen for operators, whose state its kernels

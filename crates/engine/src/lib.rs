@@ -18,6 +18,7 @@ mod memory_source;
 mod meter;
 mod parts;
 mod primitives;
+mod profile;
 mod prune;
 mod query;
 mod result;
@@ -43,6 +44,7 @@ pub use kelpie_compile::variant::{self, Choice, Forced, Genome};
 pub use kelpie_compile::{MicroModel, Resolution};
 pub use kelpie_device::{Accessed, CancelToken, Device, DeviceKind};
 pub use meter::Traffic;
+pub use profile::Profile;
 pub use source::TableSource;
 pub use split::{Group, Phase, Split};
 
@@ -123,6 +125,8 @@ pub struct QueryOptions {
     pub host_sort_rows: Option<u64>,
     /// Whether kernels count the bytes that they access; they are slower then.
     pub meter: bool,
+    /// What else they count; they are slower for that too.
+    pub profile: Profile,
     /// Variants that are forced; the rules choose the others.
     pub variants: Forced,
     /// What is asked of the shape of launches: threads of a block, blocks of a launch. A device that has no such launches
@@ -144,6 +148,7 @@ impl Default for QueryOptions {
             simt_lanes: 32,
             host_sort_rows: None,
             meter: false,
+            profile: Profile::Off,
             variants: Forced::default(),
             shape: ShapeChoices::default(),
         }
@@ -196,7 +201,8 @@ pub struct PipelineMetrics {
     pub lane_activity: Option<f64>,
     /// Statements of the warp that executed most in one launch, where the device counts them.
     pub most_warp_steps: Option<u64>,
-    /// How many lanes of warps had rows at its steps and its sink, where the device counts them.
+    /// How many lanes of warps had rows at its steps and its sink, in its last launch, where the device or its kernel counts
+    /// them.
     pub lanes: Vec<LaneProfile>,
 }
 
@@ -255,6 +261,8 @@ pub struct QueryMetrics {
     pub traffic: Option<Traffic>,
     /// With the meter: what the device's memory and link can do.
     pub rates: Option<Rates>,
+    /// What its kernels counted.
+    pub profile: Profile,
     /// What was done because memory was too small, and why, in order.
     pub steps: Vec<String>,
     /// Launches that were not waited for one by one, as their stages had run before.

@@ -26,6 +26,7 @@ use crate::execution::Execution;
 use crate::identity::Digest;
 use crate::kept::Input;
 use crate::meter::{self, MeteredStream};
+use crate::profile::ProfiledStream;
 use crate::stack::with_room;
 use crate::stage::{self, KernelVariants, Prepared, Sizes};
 use crate::{
@@ -185,6 +186,7 @@ impl Engine {
         done.map_err(|error| lost(error, &execution.device))?;
         let (device, total) = (Arc::clone(&execution.device), Arc::clone(&execution.total));
         let mut metrics = execution.metrics;
+        metrics.profile = query.options.profile;
         if query.options.meter {
             let pipelines = metrics.pipelines.iter().filter_map(|pipeline| pipeline.traffic);
             metrics.traffic = Some(meter::of_query(pipelines, *total.lock()));
@@ -307,13 +309,16 @@ fn lost(error: EngineError, device: &Arc<dyn Device>) -> EngineError {
     }
 }
 
-/// The operations of a query on a device, metered where it asks for that.
+/// The operations of a query on a device, metered and profiled where it asks for that.
 pub(crate) fn begin_query(
     device: &Arc<dyn Device>,
     options: &QueryOptions,
     total: &meter::Total,
 ) -> Result<Box<dyn QueryStream>, EngineError> {
-    let stream = Arc::clone(device).begin_query()?;
+    let mut stream = Arc::clone(device).begin_query()?;
+    if options.profile.counts(device.target()) {
+        stream = Box::new(ProfiledStream::new(stream));
+    }
     Ok(match options.meter {
         true => Box::new(MeteredStream::new(stream, Arc::clone(total))),
         false => stream,

@@ -17,7 +17,9 @@ use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, ShapeChoices, TableSource};
+use kelpie_engine::{
+    DeviceChoice, Engine, Forced, LaneProfile, Profile, QueryOptions, QueryOutput, ShapeChoices, TableSource,
+};
 use plans::{aggregate, filter, join, project, rows_of, run, scan};
 
 use crate::common::Table;
@@ -257,4 +259,73 @@ fn matches_fill_warps() {
         lane < 8.0 && warp < 16.0 && dealt > 26.0 && refilled >= 28.0,
         "{lane} {warp} {dealt} {refilled}"
     );
+}
+
+/// What kernels count at their marks is what the interpreter counts there itself (DogQC, section 2.1), and changes no answer, with the
+/// meter too.
+#[test]
+fn kernels_count_what_the_interpreter_counts() {
+    let sources = [170, 60].map(skewed);
+    let mut compared = 0;
+    for (index, (name, plan)) in plans().into_iter().enumerate() {
+        let (variants, lanes) = ways().swap_remove(index % ways().len());
+        for variants in [forced(&variants), Forced::default()] {
+            // Of a new engine: the interpreter's order of warps depends on how often it has launched.
+            let counted = |profile, meter| {
+                let options = QueryOptions {
+                    device: DeviceChoice::Simt,
+                    simt_lanes: lanes,
+                    variants: variants.clone(),
+                    profile,
+                    meter,
+                    ..QueryOptions::default()
+                };
+                let output = run(&Engine::new(), &plan, &sources, &options);
+                let pipelines = output.metrics.pipelines.into_iter();
+                let lanes: Vec<_> = pipelines.map(|pipeline| (pipeline.name, pipeline.lanes)).collect();
+                (rows_of(&output.batch, false), lanes)
+            };
+            let by_interpreter = counted(Profile::Off, false);
+            assert_eq!(counted(Profile::Lanes, false), by_interpreter, "{name}, {variants:?}, {lanes} lanes");
+            compared += by_interpreter.1.iter().map(|(_, lanes)| lanes.len()).sum::<usize>();
+            if index % 8 == 0 {
+                // The meter changes the order of warps, and with it who comes together.
+                let (rows, lanes) = counted(Profile::Lanes, true);
+                let came = |lanes: &[(String, Vec<LaneProfile>)]| -> Vec<Vec<u64>> {
+                    lanes.iter().map(|(_, steps)| steps.iter().map(LaneProfile::rows).collect()).collect()
+                };
+                assert_eq!(rows, by_interpreter.0, "{name}, metered");
+                assert_eq!(came(&lanes), came(&by_interpreter.1), "{name}, metered");
+            }
+        }
+    }
+    assert!(compared > 400, "{compared}");
+}
+
+/// A CPU's warps have one lane, which nobody counts; a GPU's kernels count.
+#[test]
+fn other_devices_count_what_they_have() {
+    let sources = [20_000, 60].map(skewed);
+    let plan = aggregate(few(0, 150), &[], &[(AggregateFunction::Count, None, false)]);
+    let engine = Engine::new();
+    let profiled = |device| {
+        let variants = forced(&[("row_loop", "single"), ("predication", "branches"), ("lane_refill", "off")]);
+        let options = QueryOptions { device, variants, profile: Profile::Lanes, ..QueryOptions::default() };
+        run(&engine, &plan, &sources, &options)
+    };
+    let cpu = profiled(DeviceChoice::Cpu);
+    assert!(cpu.metrics.pipelines.iter().all(|pipeline| pipeline.lanes.is_empty()));
+    let mut devices = vec![DeviceChoice::Simt];
+    if kelpie_engine::testing::has_cuda(&engine) {
+        devices.push(DeviceChoice::Cuda);
+    }
+    for device in devices {
+        let output = profiled(device);
+        assert_eq!(rows_of(&output.batch, false), rows_of(&cpu.batch, false), "{device:?}");
+        let lanes = &output.metrics.pipelines[0].lanes;
+        let sink = lanes.last().expect("a sink");
+        assert_eq!(rows_of(&output.batch, false), [sink.rows().to_string()], "{device:?}: {lanes:?}");
+        assert!(lanes[0].rows() == 20_000 && lanes[0].by_lanes.len() == 32, "{device:?}: {lanes:?}");
+        assert!(sink.warps() <= sink.rows() && lanes[0].warps() >= 20_000 / 32, "{device:?}: {lanes:?}");
+    }
 }

@@ -478,6 +478,11 @@ impl Builder {
         self.push(Stmt::Mark(number));
     }
 
+    /// Counts the threads that come by together; see [`Stmt::Tally`].
+    pub fn tally(&mut self, counters: V) {
+        self.push(Stmt::Tally { counters });
+    }
+
     /// Calls a device function that returns a value.
     pub fn call(&mut self, function: Handle<Function>, args: &[V]) -> V {
         let ty = self.module.functions.get(function).and_then(|function| function.result);

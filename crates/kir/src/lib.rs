@@ -5,6 +5,7 @@ pub mod builder;
 pub mod meter;
 pub mod module;
 mod operands;
+pub mod profile;
 pub mod target;
 #[cfg(feature = "testing")]
 pub mod testing;

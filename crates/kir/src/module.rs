@@ -477,8 +477,15 @@ pub enum Stmt {
     /// Orders this thread's memory accesses before those after it, as others on the device see them: all that publication
     /// needs. A store before and a load after it may still change places.
     Fence,
-    /// Does nothing: who profiles a kernel counts the threads that come by together, by this number.
+    /// Does nothing: who profiles a kernel ([`profile`](crate::profile)) counts the threads that come by together, by this number.
     Mark(u32),
+    /// Counts the threads that come by together, as a [`Stmt::Mark`] lets others do it: of those threads of a warp one adds 1 to
+    /// the word of their number, atomically for the device. May stand under divergent control flow.
+    Tally {
+        /// A pointer to `u64` in global memory, the same in all threads that come together: the word of one thread. The
+        /// words of more follow it, up to that of the whole warp.
+        counters: Handle<Value>,
+    },
     /// Reads shared memory at an address uniform in the block, between two barriers: the result is uniform in the block.
     UniformLoad {
         /// A pointer to a scalar in shared memory.

@@ -70,6 +70,7 @@ impl Stmt {
             }
             Stmt::Atomic { pointer, value, .. } => vec![*pointer, *value],
             Stmt::AtomicLoad { pointer, .. } | Stmt::UniformLoad { pointer, .. } => vec![*pointer],
+            Stmt::Tally { counters } => vec![*counters],
             Stmt::Call { args, .. } => args.clone(),
             Stmt::Report { code } | Stmt::Trap { code } => vec![*code],
         }
@@ -93,6 +94,7 @@ impl Stmt {
             | Stmt::Barrier
             | Stmt::Fence
             | Stmt::Mark(_)
+            | Stmt::Tally { .. }
             | Stmt::Return(_)
             | Stmt::Report { .. }
             | Stmt::Trap { .. } => None,

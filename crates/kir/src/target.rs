@@ -14,7 +14,7 @@ pub struct Target {
     /// Bytes of the widest vector that the device handles in one instruction: a machine register, or a wide load. Longer
     /// vectors are split. 0 where the device has no vectors: [`validate_for`](crate::validate_for) then rejects them.
     pub vector_bytes: u32,
-    /// Whether the device counts the threads that come by a `mark`: kernels have marks then.
+    /// Whether the threads that come by a `mark` are counted, by the device or by the kernel: kernels have marks then.
     pub counts_marks: bool,
 }
 

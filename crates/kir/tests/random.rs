@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kelpie_kir::meter::metered;
+use kelpie_kir::profile::{marks, profiled};
 use kelpie_kir::testing::{KERNEL, random_module};
 use kelpie_kir::text::{parse, print};
 use kelpie_kir::{Block, Expr, Function, Module, Scalar, Stmt, Type, validate};
@@ -38,6 +39,24 @@ fn are_valid_with_counters() {
             assert_eq!(with_counters.params.len(), kernel.params.len() + 1);
         }
     }
+}
+
+/// A kernel that counts who comes by its marks is a kernel with one parameter more, and without marks.
+#[test]
+fn are_valid_with_tallies() {
+    let mut tallies = 0;
+    for (seed, lanes, module) in modules() {
+        let counting = profiled(&module);
+        let text = print(&counting);
+        let counting =
+            validate(counting).unwrap_or_else(|error| panic!("seed {seed}, {lanes}: {error}\n{text}"));
+        for ((_, kernel), (_, with_tallies)) in module.kernels.iter().zip(counting.kernels.iter()) {
+            assert_eq!(with_tallies.params.len(), kernel.params.len() + 1);
+            assert_eq!(marks(with_tallies), 0);
+            tallies += usize::from(marks(kernel) > 0);
+        }
+    }
+    assert!(tallies > 10, "{tallies}");
 }
 
 #[test]

@@ -57,6 +57,7 @@ kernel all_of_it(x: ptr<global, i32>, n: i64, table: ptr<global, Table>) {
   barrier
   fence
   mark 7
+  tally %18
   %24 = uniform_load %12
   %25 = call hash(%24)
   call nothing()

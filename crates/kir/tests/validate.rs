@@ -205,6 +205,9 @@ fn statements_and_scopes() {
         ),
         ("%9 = bitcast ptr<global, f64> %1\n%10 = atomic load block %9", "is not defined on f64"),
         ("%9 = uniform_load %1", "reads shared memory only"),
+        ("tally %1", "counts in words of `u64` in global memory only"),
+        ("tally %4", "counts in words of `u64` in global memory only"),
+        ("tally %0", "counts in words of `u64` in global memory only"),
     ];
     for (statements, expected) in cases {
         rejects(&kernel(statements), expected);
@@ -215,6 +218,7 @@ fn statements_and_scopes() {
         "%9 = bitcast ptr<global, f64> %1\n%10 = const f64 1\natomic add block %9, %10",
         "%9 = atomic cas block %4, %0, %0",
         "%9 = atomic load block %4",
+        "%9 = bitcast ptr<global, u64> %1\nif %6 { tally %9 }",
     ] {
         accepts(&kernel(statements));
     }

@@ -66,6 +66,12 @@ impl Translator<'_, '_> {
         }
     }
 
+    /// Counts a thread, which is the only one of its warp.
+    pub(super) fn tally(&mut self, counters: Handle<Value>) {
+        let (address, one) = (self.value(counters), self.int(types::I64, 1));
+        self.builder.ins().atomic_rmw(types::I64, memory(), AtomicRmwOp::Add, address, one);
+    }
+
     fn modified(
         &mut self,
         op: AtomicOp,

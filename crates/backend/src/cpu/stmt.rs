@@ -87,6 +87,7 @@ impl<'m> Translator<'m, '_> {
                 let value = self.atomic_load(*pointer, *scope);
                 self.set(*result, Operand::Value(value));
             }
+            Stmt::Tally { counters } => self.tally(*counters),
             // A block has one thread: it waits for nobody, and sees what it wrote.
             Stmt::Barrier | Stmt::Mark(_) => {}
             // Loads stay in order among themselves on x86-64, so do stores, and an atomic that writes is a full fence: that

@@ -110,6 +110,11 @@ impl Helpers {
         self.add("kelpie_add_shared".into(), "void NAME(u64* word, u64 value)".into(), ADD_SHARED)
     }
 
+    /// Counts the threads of a warp that execute it together.
+    pub fn tally(&mut self) -> String {
+        self.add("kelpie_tally".into(), "void NAME(u64* counters)".into(), TALLY)
+    }
+
     /// Eight bytes at any address.
     pub fn load_bytes(&mut self) -> String {
         self.add("kelpie_load_bytes".into(), "u64 NAME(const u8* pointer)".into(), LOAD_BYTES)
@@ -164,6 +169,11 @@ const u64* words = (const u64*)(address & ~u64(7));
 const u32 shift = u32(address & 7) * 8;
 if (shift == 0) return words[0];
 return (words[0] >> shift) | (words[1] << (64 - shift));";
+
+/// The lowest of the lanes that are there adds for all of them.
+const TALLY: &str = "\
+const u32 together = ::__activemask();
+if ((threadIdx.x & 31u) == u32(::__ffs(i32(together)) - 1)) ::atomicAdd(counters + ::__popc(together) - 1, 1ull);";
 
 /// The old lower half tells whether this addition carries, whoever is between: the sum of all carries is right.
 const ADD_SHARED: &str = "\

@@ -57,6 +57,10 @@ impl FunctionPrinter<'_> {
             Stmt::Barrier => self.line("__syncthreads();"),
             Stmt::Fence => self.line("__threadfence();"),
             Stmt::Mark(_) => {}
+            Stmt::Tally { counters } => {
+                let line = format!("{}({});", self.helpers.tally(), self.text(*counters));
+                self.line(&line);
+            }
             Stmt::UniformLoad { pointer, result } => {
                 self.line("__syncthreads();");
                 let code = self.place(*pointer);

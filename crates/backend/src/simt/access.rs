@@ -65,6 +65,7 @@ impl<'a> Accessor<'a> {
                 self.atomic(op, access, scope, to, [pointer, value, expected])
             }
             Op::AtomicLoad { access, scope, to, pointer } => self.atomic_load(access, scope, to, pointer),
+            Op::Tally { counters } => self.tally(counters),
             Op::UniformLoad { access, to, pointer } => self.uniform_load(access, to, pointer),
             _ => Ok(()),
         }
@@ -320,6 +321,24 @@ impl<'a> Accessor<'a> {
             let bits = self.memory(access.space).load(range, access.scalar.bytes());
             self.set(to, lane, access.scalar, bits);
         }
+        Ok(())
+    }
+
+    /// One lane adds for all that are active.
+    fn tally(&mut self, counters: Slot) -> Result<(), Fault> {
+        let access = Access { scalar: Scalar::U64, space: Space::Global };
+        let pointers = self.row(counters);
+        let Some(lane) = lanes_of(self.active).next() else { return Ok(()) };
+        let counters = pointers[lane].get();
+        if lanes_of(self.active).any(|lane| pointers[lane].get() != counters) {
+            return Err(Fault::DivergentAddress { place: self.place() });
+        }
+        let others = u64::from(self.active.count_ones() - 1);
+        let address = counters.wrapping_add(others * u64::from(Scalar::U64.bytes()));
+        let range = self.locate(access, address)?;
+        self.note(access, range, lane, Kind::AtomicWrite(Scope::Device), false)?;
+        let old = self.global.load(range, Scalar::U64.bytes());
+        self.global.store(range, Scalar::U64.bytes(), old + 1);
         Ok(())
     }
 

@@ -496,6 +496,7 @@ fn effect(body: &Body<'_>, stmt: &Stmt) -> Op {
         }
         Stmt::Barrier => Op::Barrier,
         Stmt::Mark(number) => Op::Mark(*number),
+        Stmt::Tally { counters } => Op::Tally { counters: slot(*counters) },
         Stmt::Report { code } => Op::Report { code: slot(*code), leave: false },
         Stmt::Trap { code } => Op::Report { code: slot(*code), leave: true },
         Stmt::Fence

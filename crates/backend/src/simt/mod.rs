@@ -156,8 +156,8 @@ pub enum Fault {
         /// Mask of the lanes that have not left the kernel.
         live: u32,
     },
-    /// A uniform load through addresses that differ.
-    #[error("{place}: a uniform load through different addresses")]
+    /// A uniform load, or a tally, through addresses that differ.
+    #[error("{place}: a uniform load or tally through different addresses")]
     DivergentAddress {
         /// Where.
         place: String,

@@ -268,6 +268,10 @@ pub(super) enum Op {
     Fence,
     /// Counts the active lanes.
     Mark(u32),
+    /// Adds 1 to the word of the number of active lanes.
+    Tally {
+        counters: Slot,
+    },
     /// Sets the status word; `leave`: and leaves the kernel.
     Report {
         code: Slot,

@@ -278,6 +278,7 @@ impl Grid<'_> {
             | Op::Compress { .. }
             | Op::Atomic { .. }
             | Op::AtomicLoad { .. }
+            | Op::Tally { .. }
             | Op::UniformLoad { .. } => {
                 if matches!(op, Op::UniformLoad { .. }) {
                     check_together(program, warp, "a uniform load")?;

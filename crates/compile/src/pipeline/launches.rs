@@ -107,6 +107,9 @@ fn sharing(base: &LaunchShape, bytes: u64, least: BlockThreads) -> Vec<BlockThre
 fn blocks_of(blocks: Blocks, filling: u32) -> u32 {
     match blocks {
         Blocks::One => 1,
+        Blocks::SixtyFourth => filling.div_ceil(64),
+        Blocks::Sixteenth => filling.div_ceil(16),
+        Blocks::Eighth => filling.div_ceil(8),
         Blocks::Quarter => filling.div_ceil(4),
         Blocks::Half => filling.div_ceil(2),
         Blocks::Fill => filling,

@@ -422,6 +422,12 @@ axis!(
     {
         /// A single one.
         One = "one",
+        /// A 64th of them: on a GPU, where 64 warps fill a multiprocessor, one warp for each.
+        SixtyFourth = "sixty_fourth",
+        /// A sixteenth of them.
+        Sixteenth = "sixteenth",
+        /// An eighth of them.
+        Eighth = "eighth",
         /// A quarter of them.
         Quarter = "quarter",
         /// Half of them.

@@ -13,10 +13,10 @@ use kelpie_compile::plan::Plan;
 use kelpie_device::Device;
 
 use super::{KernelVariants, Sizes, compile_all, prepare};
-use crate::QueryOptions;
 use crate::error::EngineError;
 use crate::identity::Digest;
 use crate::stack::with_room;
+use crate::{Profile, QueryOptions};
 
 /// A stage whose columns are being read.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub struct Ahead<'a> {
 impl Ahead<'_> {
     /// Compiles the stage for columns like these. What fails here fails there, or does not matter.
     pub fn compile(&self, infos: &[ScanInfo]) {
-        // Metered kernels are others, and their queries are not in a hurry.
-        if !self.options.meter {
+        // Kernels that count are others, and their queries are not in a hurry.
+        if !self.options.meter && self.options.profile == Profile::Off {
             let _ = with_room(self.plan, || self.try_compile(infos));
         }
     }

@@ -59,8 +59,8 @@ impl<'a> Launcher<'a> {
             *metrics.traffic.get_or_insert_default() += traffic;
         }
         if let Some(activity) = report.activity {
-            let possible = activity.warp_steps.saturating_mul(u64::from(declared.shape.lanes)).max(1);
-            metrics.lane_activity = Some(activity.lane_steps as f64 / possible as f64);
+            let possible = activity.warp_steps.saturating_mul(u64::from(declared.shape.lanes));
+            metrics.lane_activity = (possible > 0).then(|| activity.lane_steps as f64 / possible as f64);
             metrics.most_warp_steps = metrics.most_warp_steps.max(Some(activity.most_warp_steps));
             metrics.lanes = profile(&metrics.name, activity.marks);
         }

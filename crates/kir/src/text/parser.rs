@@ -322,6 +322,7 @@ impl<'a> Parser<'a> {
             "barrier" => Stmt::Barrier,
             "fence" => Stmt::Fence,
             "mark" => Stmt::Mark(self.parsed("a number", |text| text.parse().ok())?),
+            "tally" => Stmt::Tally { counters: self.value()? },
             "store" => {
                 let (pointer, value) = self.two_values()?;
                 Stmt::Store { pointer, value }

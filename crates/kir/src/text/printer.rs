@@ -178,6 +178,7 @@ impl<'a> Printer<'a> {
             Stmt::Barrier => "barrier".to_string(),
             Stmt::Fence => "fence".to_string(),
             Stmt::Mark(number) => format!("mark {number}"),
+            Stmt::Tally { counters } => format!("tally {}", v(*counters)),
             Stmt::UniformLoad { pointer, result } => format!("{} = uniform_load {}", v(*result), v(*pointer)),
             Stmt::Call { function: callee, args, result } => {
                 let name = self.module.functions.get(*callee).map_or("?", |callee| callee.name.as_str());

@@ -258,6 +258,10 @@ impl Body<'_> {
                 }
                 self.result(Some(*result), scalar.into())
             }
+            Stmt::Tally { counters } => match self.ty(*counters) == Type::global(Scalar::U64) {
+                true => Ok(()),
+                false => self.fail("counts in words of `u64` in global memory only"),
+            },
             Stmt::UniformLoad { pointer, result } => {
                 let scalar = self.pointee(*pointer)?;
                 if !matches!(self.ty(*pointer), Type::Ptr(Space::Shared, _)) {

@@ -185,6 +185,7 @@ impl Walk<'_> {
             | Stmt::Barrier
             | Stmt::Fence
             | Stmt::Mark(_)
+            | Stmt::Tally { .. }
             | Stmt::Report { .. } => {}
         }
         Ok(Jumps::NONE)

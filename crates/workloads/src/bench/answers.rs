@@ -19,7 +19,7 @@ enum Value {
 
 /// The first difference between the rows of two engines, whose types may differ: numbers are compared as numbers. The rows
 /// are compared as a multiset, as equal keys of an order leave their order open.
-pub(super) fn difference(own: &[RecordBatch], peer: &[RecordBatch]) -> Result<Option<String>> {
+pub(crate) fn difference(own: &[RecordBatch], peer: &[RecordBatch]) -> Result<Option<String>> {
     let (mut own, mut peer) = (rows(own)?, rows(peer)?);
     if own.len() != peer.len() {
         return Ok(Some(format!("{} rows, not {}", peer.len(), own.len())));

@@ -19,6 +19,7 @@ use ::datafusion::arrow::util::display::array_value_to_string;
 use anyhow::{Context, Result, bail};
 use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
 
+pub(crate) use self::answers::difference;
 pub use self::datafusion::DataFusionPeer;
 pub use self::derived::{
     CASES as DERIVED_CASES, DerivedCase, DerivedOptions, DerivedReport, DerivedTime, FirstRun, Once,

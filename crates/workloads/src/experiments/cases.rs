@@ -1,7 +1,7 @@
 //! The queries of the experiments.
 
 use super::lab::Data;
-use super::{Experiment, Point, grouping};
+use super::{Divergence, Experiment, Point, dogqc, grouping};
 use crate::Workload;
 
 /// A position of an experiment: a query.
@@ -17,12 +17,14 @@ pub struct Case {
     pub settings: Vec<(String, String)>,
     /// What tells it apart from other cases at its position.
     pub series: Option<String>,
+    /// The pipeline that is measured, where not all are: what its name has, and no other's.
+    pub pipeline: Option<&'static str>,
 }
 
 impl Case {
     /// A query without settings.
     pub fn new(label: impl ToString, position: Option<f64>, sql: String) -> Case {
-        Case { label: label.to_string(), position, sql, settings: Vec::new(), series: None }
+        Case { label: label.to_string(), position, sql, settings: Vec::new(), series: None, pipeline: None }
     }
 }
 
@@ -70,8 +72,12 @@ const PASSES: [(&str, f64); 25] = [
 pub fn of(experiment: Experiment, data: Data, scale: f64, only: &[String]) -> Vec<Case> {
     let all = match (experiment, data) {
         (Experiment::Grouping(figure), _) => grouping::cases(figure, scale),
+        (Experiment::Divergence(Divergence::Tpch | Divergence::EndToEnd), Data::Workload(workload)) => {
+            queries(workload, "")
+        }
+        (Experiment::Divergence(figure), _) => dogqc::cases(figure),
         (_, Data::Workload(workload)) => of_workload(experiment, workload, scale),
-        (_, Data::Grouping) => Vec::new(),
+        (_, Data::Grouping | Data::Joins) => Vec::new(),
     };
     all.into_iter().filter(|case| only.is_empty() || only.contains(&case.label)).collect()
 }
@@ -148,5 +154,7 @@ mod tests {
         }
         assert!(Experiment::named("horseqc-7").is_err_and(|error| error.contains("table-3")));
         assert!(Experiment::named("groupby").is_ok_and(|all| all.len() == Figure::ALL.len()));
+        assert!(Experiment::named("dogqc").is_ok_and(|all| all.len() == Divergence::ALL.len()));
+        assert_eq!(all(Experiment::Divergence(Divergence::Tpch), Workload::Tpch).len(), 22);
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use kelpie_datafusion::QueryTiming;
+use anyhow::{Context, Result};
+use kelpie_datafusion::{LaneProfile, QueryTiming};
 use serde::Serialize;
 
+use super::panels;
 use super::plot::{Chart, Line};
 use super::{Experiment, Measure};
 
@@ -76,6 +78,23 @@ pub struct Bytes {
     pub written: u64,
 }
 
+/// The lanes of warps that had rows where a step of a pipeline, or its sink, begins (DogQC, section 2.1).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepLanes {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The step, or the sink.
+    pub step: String,
+    /// Rows that came.
+    pub rows: u64,
+    /// How often a warp came with rows: its iterations.
+    pub warps: u64,
+    /// The lanes that had rows, on average.
+    pub mean: f64,
+    /// Of each number of lanes, from one on, the iterations of warps with rows in so many.
+    pub by_lanes: Vec<u64>,
+}
+
 /// A query under a model. What was not measured is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Point {
@@ -97,6 +116,12 @@ pub struct Point {
     pub kernel_runs_ms: Vec<f64>,
     /// Time from SQL to rows of every run.
     pub total_runs_ms: Vec<f64>,
+    /// Time of the kernel of the pipeline that the experiment is about.
+    pub pipeline_ms: Option<f64>,
+    /// The same of every run.
+    pub pipeline_runs_ms: Vec<f64>,
+    /// The lanes that had rows, step by step, where the experiment looks at them and the device counts them.
+    pub lanes: Vec<StepLanes>,
     /// Bytes of the input's columns, as stored.
     pub input_bytes: Option<u64>,
     /// Bytes of the result.
@@ -135,6 +160,36 @@ impl Point {
         self.total_ms = median(totals_ms);
     }
 
+    /// The time of the one pipeline of each run whose name has `name` in it.
+    pub(super) fn set_pipeline(&mut self, name: &str, runs: &[QueryTiming]) -> Result<()> {
+        let time = |run: &QueryTiming| {
+            let mut named =
+                run.parts.iter().flat_map(|part| &part.pipelines).filter(|p| p.name.contains(name));
+            let found = named.next().filter(|_| named.next().is_none());
+            found.map(|pipeline| pipeline.run_ns as f64 / 1e6)
+        };
+        let times: Option<Vec<f64>> = runs.iter().map(time).collect();
+        self.pipeline_runs_ms = times.with_context(|| format!("no pipeline, or several, with {name:?}"))?;
+        self.pipeline_ms = median(&self.pipeline_runs_ms);
+        Ok(())
+    }
+
+    /// The lanes that had rows in a run, in the pipeline whose name has `name` in it.
+    pub(super) fn set_lanes(&mut self, name: &str, run: &QueryTiming) {
+        let pipelines = run.parts.iter().flat_map(|part| &part.pipelines);
+        let mut named = pipelines.filter(|pipeline| pipeline.name.contains(name));
+        let Some(pipeline) = named.next_back() else { return };
+        let step = |lanes: &LaneProfile| StepLanes {
+            pipeline: pipeline.name.clone(),
+            step: lanes.step.clone(),
+            rows: lanes.rows(),
+            warps: lanes.warps(),
+            mean: lanes.mean(),
+            by_lanes: lanes.by_lanes.clone(),
+        };
+        self.lanes = pipeline.lanes.iter().map(step).collect();
+    }
+
     /// The bytes of a run with the meter.
     pub(super) fn set_traffic(&mut self, timing: &QueryTiming) {
         let parts = &timing.parts;
@@ -162,6 +217,7 @@ impl Point {
     fn value(&self, measure: Measure) -> Option<f64> {
         match measure {
             Measure::Kernels => self.kernel_ms,
+            Measure::Pipeline => self.pipeline_ms,
             Measure::Total => self.total_ms,
             Measure::Passes => self.passes,
         }
@@ -187,6 +243,7 @@ impl Findings {
             x: experiment.positions(),
             y: match measure {
                 Measure::Kernels => "kernel time, ms",
+                Measure::Pipeline => "time of the pipeline, ms",
                 Measure::Total => "time from SQL to rows, ms",
                 Measure::Passes => "passes over memory",
             },
@@ -252,7 +309,8 @@ impl Findings {
             let _ = writeln!(text, "{} at scale {}", data.workload, data.scale);
         }
         let series = self.series();
-        let has_floors = self.measure != Measure::Passes;
+        let has_floors = self.points.iter().any(|point| point.link_ms.or(point.memory_bound_ms).is_some())
+            && self.measure != Measure::Passes;
         let _ = write!(text, "{:>12}", self.x);
         series.iter().for_each(|name| {
             let _ = write!(text, "  {name:>25}");
@@ -276,10 +334,33 @@ impl Findings {
         if self.experiment == Experiment::SsbMetrics.name() {
             self.push_rates(&mut text);
         }
+        self.push_lanes(&mut text);
         for note in &self.notes {
             let _ = writeln!(text, "left out: {note}");
         }
         text
+    }
+
+    /// The lanes that had rows at each step, of the points that know them.
+    fn push_lanes(&self, text: &mut String) {
+        for point in self.points.iter().filter(|point| !point.lanes.is_empty()) {
+            let _ = writeln!(text, "\nlanes with rows, {} {}, {}", self.x, point.x, point.series);
+            let _ = writeln!(text, "{:>14}  {:>14}  {:>14}   of", "rows", "warps", "mean lanes");
+            for StepLanes { step, rows, warps, mean, .. } in shown(&point.lanes) {
+                let _ = writeln!(text, "{rows:>14}  {warps:>14}  {mean:>14.1}   {step}");
+            }
+        }
+    }
+
+    /// The lanes that had rows at each step as a plot (as DogQC's figures 2 and 5 have them), where some point knows them.
+    pub fn lanes_to_svg(&self) -> Option<String> {
+        let known = self.points.iter().filter(|point| !point.lanes.is_empty());
+        let row = |point: &Point| {
+            let steps: Vec<StepLanes> = shown(&point.lanes).cloned().collect();
+            (format!("{}, {}", point.x, point.series), steps)
+        };
+        let rows: Vec<_> = known.map(row).collect();
+        (!rows.is_empty()).then(|| panels::to_svg(&format!("{}: lanes with rows", self.experiment), &rows))
     }
 
     /// Time, throughput and bandwidth of each point, as the paper's table 3 has them.
@@ -331,11 +412,18 @@ impl Findings {
                 true => Vec::new(),
                 false => positions.iter().map(|(x, _)| (*x).to_string()).collect(),
             },
-            is_log_x: self.x == "groups",
+            is_log_x: matches!(self.x, "groups" | "warps a multiprocessor"),
             lines,
         }
         .to_svg()
     }
+}
+
+/// Steps for people: projections, from which all rows go on, are left out, but for a last one.
+fn shown(steps: &[StepLanes]) -> impl Iterator<Item = &StepLanes> {
+    let last = steps.len().saturating_sub(1);
+    let counts = move |(index, step): &(usize, &StepLanes)| *index == last || step.step != "project";
+    steps.iter().enumerate().filter(counts).map(|(_, step)| step)
 }
 
 fn number(value: Option<f64>) -> String {

@@ -3,15 +3,16 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::display::array_value_to_string;
 use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
 use tokio::time::timeout;
 
 use super::cases::Case;
-use super::grouping;
 use super::{DataReport, DeviceReport, Experiment, ExperimentOptions, Findings, Listener, Measure, Point};
+use super::{dogqc, grouping};
 use crate::Workload;
-use crate::bench::{DataFusionPeer, Package, PeerKind, PythonPeer};
+use crate::bench::{DataFusionPeer, Package, PeerKind, PythonPeer, difference};
 
 /// What an experiment runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,19 @@ pub enum Data {
     Workload(Workload),
     /// The table of [`grouping::table`], in memory.
     Grouping,
+    /// The tables of [`dogqc::tables`], in memory.
+    Joins,
 }
+
+impl Data {
+    /// Whether it has no files.
+    pub fn is_in_memory(self) -> bool {
+        !matches!(self, Data::Workload(_))
+    }
+}
+
+/// Answers of more rows are not compared.
+const COMPARED_ROWS: usize = 10_000;
 
 /// The options that force variants begin so.
 const VARIANT: &str = "kelpie.variant.";
@@ -77,8 +90,10 @@ pub struct Lab<'a> {
     session: KelpieSession,
     peers: Vec<(PeerKind, Peer)>,
     device: Option<DeviceReport>,
-    /// Options of axes that the last point set.
-    forced: Vec<String>,
+    /// The options that the last point set, and what they were before.
+    changed: Vec<(String, String)>,
+    /// The query that was measured last, under which model first, and its answer.
+    answer: Option<(String, String, Vec<RecordBatch>)>,
 }
 
 impl<'a> Lab<'a> {
@@ -106,9 +121,15 @@ impl<'a> Lab<'a> {
                 let table = grouping::table(grouping::rows(scale), options.threads)?;
                 session.context().register_table(grouping::TABLE, table)?;
             }
+            Data::Joins => {
+                listener.step(&format!("{} rows", dogqc::rows(scale)));
+                for (name, table) in dogqc::tables(dogqc::rows(scale), options.threads)? {
+                    session.context().register_table(name, table)?;
+                }
+            }
         }
-        let (peers, device, forced) = (Vec::new(), None, Vec::new());
-        Ok(Lab { options, data, folder, session, peers, device, forced })
+        let (peers, device, changed, answer) = (Vec::new(), None, Vec::new(), None);
+        Ok(Lab { options, data, folder, session, peers, device, changed, answer })
     }
 
     /// The positions that are wanted; all where empty.
@@ -121,6 +142,7 @@ impl<'a> Lab<'a> {
         let (workload, tables) = match self.data {
             Data::Workload(workload) => (workload.name(), workload.tables()),
             Data::Grouping => ("groupby", [grouping::TABLE].as_slice()),
+            Data::Joins => ("dogqc", dogqc::TABLES.as_slice()),
         };
         let mut report = DataReport { workload, scale, tables: Default::default() };
         for table in tables {
@@ -158,23 +180,34 @@ impl<'a> Lab<'a> {
     ) -> Result<()> {
         self.set(case, model)?;
         self.session.set("kelpie.meter", "false")?;
+        self.session.set("kelpie.profile", "off")?;
         if experiment.measure() != Measure::Passes {
-            let (first, rows) = self.run(&case.sql).await?;
-            point.rows = Some(rows);
+            let (first, batches) = self.run(&case.sql).await?;
+            point.rows = Some(batches.iter().map(RecordBatch::num_rows).sum());
             point.kernels = Some(first.parts.iter().map(|part| part.pipelines.len()).sum());
+            self.compare(&case.sql, &point.series, batches)?;
             let mut runs = Vec::new();
             for _ in 0..self.options.runs {
                 runs.push(self.run(&case.sql).await?.0);
             }
             point.set_runs(&runs);
+            if let Some(name) = case.pipeline {
+                point.set_pipeline(name, &runs)?;
+            }
+            if let Some(name) = case.pipeline.filter(|_| experiment.profiles_lanes()) {
+                self.session.set("kelpie.profile", "lanes")?;
+                let profiled = self.run(&case.sql).await;
+                self.session.set("kelpie.profile", "off")?;
+                point.set_lanes(name, &profiled.context("with a profile of lanes")?.0);
+            }
         }
         // The device and its rates are known from a run with the meter only.
         if experiment.counts_bytes() || self.device.is_none() {
             self.session.set("kelpie.meter", "true")?;
             let metered = self.run(&case.sql).await;
             self.session.set("kelpie.meter", "false")?;
-            let (metered, rows) = metered.context("with the meter")?;
-            point.rows = Some(rows);
+            let (metered, batches) = metered.context("with the meter")?;
+            point.rows = Some(batches.iter().map(RecordBatch::num_rows).sum());
             if experiment.counts_bytes() {
                 point.set_traffic(&metered);
             }
@@ -183,22 +216,43 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// Sets what a point asks for. Axes that the one before forced are left to their rules.
-    fn set(&mut self, case: &Case, model: &Model) -> Result<()> {
-        for name in std::mem::take(&mut self.forced) {
-            self.session.set(&name, "rule")?;
-        }
-        for (name, value) in model.settings.iter().chain(&case.settings) {
-            if name.starts_with(VARIANT) {
-                self.forced.push(name.clone());
+    /// Whether an answer is that which the query had under the first model: else nothing is worth measuring.
+    fn compare(&mut self, sql: &str, series: &str, batches: Vec<RecordBatch>) -> Result<()> {
+        match &self.answer {
+            Some((query, first, expected)) if query == sql => {
+                let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+                if rows(expected).max(rows(&batches)) <= COMPARED_ROWS
+                    && let Some(difference) = difference(expected, &batches)?
+                {
+                    bail!("another answer than under {first}: {difference}");
+                }
             }
-            self.session.set(name, value)?;
+            _ => self.answer = Some((sql.into(), series.into(), batches)),
         }
         Ok(())
     }
 
+    /// Sets what a point asks for, after what the one before asked for is as it was.
+    fn set(&mut self, case: &Case, model: &Model) -> Result<()> {
+        for (name, value) in std::mem::take(&mut self.changed).into_iter().rev() {
+            self.session.set(&name, &value)?;
+        }
+        for (name, value) in model.settings.iter().chain(&case.settings) {
+            let before = self.value(name).with_context(|| format!("there is no option {name}"))?;
+            self.session.set(name, value)?;
+            self.changed.push((name.clone(), before));
+        }
+        Ok(())
+    }
+
+    /// The value of an option.
+    fn value(&self, name: &str) -> Option<String> {
+        let entries = self.session.context().state_ref().read().config_options().entries();
+        entries.into_iter().find(|entry| entry.key == name).and_then(|entry| entry.value)
+    }
+
     /// One run within the time limit. Dropping a query cancels it.
-    async fn run(&self, sql: &str) -> Result<(QueryTiming, usize)> {
+    async fn run(&self, sql: &str) -> Result<(QueryTiming, Vec<RecordBatch>)> {
         let limit = self.options.time_limit;
         let start = Instant::now();
         let answer = timeout(limit, self.session.sql(sql)).await;
@@ -206,15 +260,14 @@ impl<'a> Lab<'a> {
         if !result.timing.compiled {
             bail!("not compiled: {}", result.timing.reasons.join("; "));
         }
-        let rows = result.rows();
         let mut timing = result.timing;
         timing.total_ns = start.elapsed().as_nanos() as u64;
-        Ok((timing, rows))
+        Ok((timing, result.batches))
     }
 
     /// Starts the peers where the experiment has them; one that cannot be started is a note.
     pub async fn start_peers(&mut self, experiment: Experiment, findings: &mut Findings) {
-        let (Experiment::EndToEnd, Data::Workload(workload)) = (experiment, self.data) else {
+        let (true, Data::Workload(workload)) = (experiment.has_peers(), self.data) else {
             return;
         };
         let (tables, threads) = (workload.tables(), self.options.threads);

@@ -1,13 +1,16 @@
 //! The experiments of HorseQC (Funke et al., SIGMOD 2018, sections 8.4 to 8.9, appendix G, tables 1 and 3): the same queries
-//! under different execution models, with the floors that memory and link set. And those of Karnagel et al. (`grouping`): one
-//! grouping under different variants.
+//! under different execution models, with the floors that memory and link set. Those of Karnagel et al. (`grouping`): one
+//! grouping under different variants. And those of DogQC (`dogqc`): what leaves lanes idle, and what balances them.
 //!
 //! Kernel times are taken in runs without the meter, bytes in one run with it.
 
 mod cases;
+mod dogqc;
 mod findings;
 mod grouping;
 mod lab;
+mod memory;
+mod panels;
 mod plot;
 
 use std::path::PathBuf;
@@ -15,7 +18,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-pub use self::findings::{DataReport, DeviceReport, Findings, Point};
+pub use self::dogqc::Figure as Divergence;
+pub use self::findings::{DataReport, DeviceReport, Findings, Point, StepLanes};
 pub use self::grouping::Figure;
 use self::lab::{Data, Lab, Model};
 use crate::bench::PeerKind;
@@ -44,6 +48,8 @@ pub enum Experiment {
     SsbMetrics,
     /// A grouping under variants (Karnagel et al.).
     Grouping(Figure),
+    /// Lanes that idle, and what balances them (DogQC).
+    Divergence(Divergence),
 }
 
 /// What is measured of a query.
@@ -51,6 +57,8 @@ pub enum Experiment {
 pub enum Measure {
     /// Time of all kernels.
     Kernels,
+    /// Time of one pipeline's kernel.
+    Pipeline,
     /// Time from SQL to rows.
     Total,
     /// Bytes accessed in memory to bytes of input and output.
@@ -73,19 +81,22 @@ const HORSEQC: [Experiment; 9] = [
 impl Experiment {
     /// Every experiment.
     pub fn all() -> impl Iterator<Item = Experiment> {
-        HORSEQC.into_iter().chain(Figure::ALL.map(Experiment::Grouping))
+        let papers = Figure::ALL.map(Experiment::Grouping).into_iter();
+        HORSEQC.into_iter().chain(papers).chain(Divergence::ALL.map(Experiment::Divergence))
     }
 
-    /// Those that a name stands for: an experiment, or `groupby` for all whose names begin so.
+    /// Those that a name stands for: an experiment, or `groupby` or `dogqc` for all whose names begin so.
     pub fn named(name: &str) -> Result<Vec<Experiment>, String> {
-        if name == "groupby" {
-            return Ok(Figure::ALL.map(Experiment::Grouping).to_vec());
+        match name {
+            "groupby" => return Ok(Figure::ALL.map(Experiment::Grouping).to_vec()),
+            "dogqc" => return Ok(Divergence::ALL.map(Experiment::Divergence).to_vec()),
+            _ => {}
         }
         let found = Experiment::all().find(|experiment| experiment.name() == name);
         found.map(|experiment| vec![experiment]).ok_or_else(|| {
             let known: Vec<_> = Experiment::all().map(Experiment::name).collect();
             format!(
-                "unknown experiment `{name}`: {} and groupby (all that begin so) are known",
+                "unknown experiment `{name}`: {}, and groupby and dogqc (all that begin so) are known",
                 known.join(", ")
             )
         })
@@ -104,6 +115,7 @@ impl Experiment {
             Experiment::Passes => "table-1",
             Experiment::SsbMetrics => "table-3",
             Experiment::Grouping(figure) => figure.name(),
+            Experiment::Divergence(figure) => figure.name(),
         }
     }
 
@@ -120,6 +132,7 @@ impl Experiment {
             Experiment::Passes => "Passes over memory of operators at a time",
             Experiment::SsbMetrics => "Star Schema Benchmark: resolution, work-efficient",
             Experiment::Grouping(figure) => figure.title(),
+            Experiment::Divergence(figure) => figure.title(),
         }
     }
 
@@ -136,6 +149,7 @@ impl Experiment {
             Experiment::Passes => "HorseQC, section 2.3, table 1",
             Experiment::SsbMetrics => "HorseQC, appendix G.2, table 3",
             Experiment::Grouping(figure) => figure.paper(),
+            Experiment::Divergence(figure) => figure.paper(),
         }
     }
 
@@ -144,6 +158,7 @@ impl Experiment {
         match self {
             Experiment::StarJoin | Experiment::EndToEnd => Measure::Total,
             Experiment::Passes => Measure::Passes,
+            Experiment::Divergence(figure) => figure.measure(),
             _ => Measure::Kernels,
         }
     }
@@ -154,6 +169,7 @@ impl Experiment {
             Experiment::Selection | Experiment::SingleAggregate => "selectivity",
             Experiment::Groups => "groups",
             Experiment::Grouping(figure) => figure.positions(),
+            Experiment::Divergence(figure) => figure.positions(),
             Experiment::StarJoin => "scale factor",
             _ => "query",
         }
@@ -165,13 +181,25 @@ impl Experiment {
             Experiment::Tpch | Experiment::EndToEnd => &[Data::Workload(Workload::Tpch)],
             Experiment::Passes => &[Data::Workload(Workload::Ssb), Data::Workload(Workload::Tpch)],
             Experiment::Grouping(_) => &[Data::Grouping],
+            Experiment::Divergence(figure) => figure.data(),
             _ => &[Data::Workload(Workload::Ssb)],
         }
     }
 
-    /// Whether bytes are counted at each point. Those of the paper on grouping compare times only, at many points of much data.
+    /// Whether bytes are counted at each point. Those of the papers on grouping and divergence compare times only, at many points
+    /// of much data.
     fn counts_bytes(self) -> bool {
-        !matches!(self, Experiment::Grouping(_))
+        !matches!(self, Experiment::Grouping(_) | Experiment::Divergence(_))
+    }
+
+    /// Whether other engines stand beside.
+    fn has_peers(self) -> bool {
+        matches!(self, Experiment::EndToEnd | Experiment::Divergence(Divergence::EndToEnd))
+    }
+
+    /// Whether the lanes that have rows at each step are counted, where the device does that.
+    fn profiles_lanes(self) -> bool {
+        matches!(self, Experiment::Divergence(figure) if figure.profiles_lanes())
     }
 
     /// The execution models that it compares.
@@ -199,6 +227,7 @@ impl Experiment {
             Experiment::Passes => micro(&["operator_at_a_time"]),
             Experiment::SsbMetrics => micro(&["resolution:work_efficient"]),
             Experiment::Grouping(figure) => figure.models(),
+            Experiment::Divergence(figure) => figure.models(),
         }
     }
 }
@@ -208,9 +237,9 @@ impl Experiment {
 pub struct ExperimentOptions {
     /// Which experiments: not none.
     pub experiments: Vec<Experiment>,
-    /// The folder of the folders with data (`ssb-sf1`, ...), which are made where they are missing. Groupings need none.
+    /// The folder of the folders with data (`ssb-sf1`, ...), which are made where they are missing. Tables in memory need none.
     pub data: PathBuf,
-    /// Scale factors; experiments but the fifth take the first. That of groupings is 335 million rows.
+    /// Scale factors; experiments but the fifth take the first. That of groupings is 335 million rows, that of joins of keys 10 million.
     pub scales: Vec<f64>,
     /// Names of queries, or positions (`0.5`); all where empty.
     pub only: Vec<String>,
@@ -220,7 +249,7 @@ pub struct ExperimentOptions {
     pub time_limit: Duration,
     /// Threads of Kelpie and of the peers.
     pub threads: usize,
-    /// Engines to compare with, in the sixth.
+    /// Engines to compare with, where times are from SQL to rows.
     pub against: Vec<PeerKind>,
     /// Settings of Kelpie's session.
     pub settings: Vec<(String, String)>,
@@ -238,7 +267,7 @@ pub trait Listener: Sync {
 pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result<Vec<Findings>> {
     let mut all = Vec::new();
     // Data in memory is kept for the next experiment.
-    let mut kept = None;
+    let mut kept: Option<(Data, Lab<'_>)> = None;
     for &experiment in &options.experiments {
         let mut findings = Findings::new(experiment, options.runs);
         let scales = match experiment {
@@ -248,11 +277,11 @@ pub async fn run(options: &ExperimentOptions, listener: &dyn Listener) -> Result
         for &scale in scales {
             for &data in experiment.data() {
                 let mut lab = match kept.take() {
-                    Some(lab) if data == Data::Grouping => lab,
+                    Some((known, lab)) if known == data => lab,
                     _ => Lab::open(options, data, scale, listener).await?,
                 };
                 measure(experiment, (&mut lab, data, scale), &mut findings, listener).await?;
-                kept = (data == Data::Grouping).then_some(lab);
+                kept = data.is_in_memory().then_some((data, lab));
             }
         }
         findings.finish();

@@ -10,7 +10,10 @@ const RIGHT: f64 = 660.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 410.0;
 /// Told apart also by those who do not see all colours (Okabe and Ito).
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31"];
+const COLOURS: [&str; 10] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#999999", "#7b3294",
+    "#1b1b1b",
+];
 /// Marks on an axis, about.
 const TICKS: f64 = 6.0;
 
@@ -207,7 +210,8 @@ fn dash(line: &Line) -> &'static str {
     }
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, more: &str, content: &str) {
+/// A text at a place; `more`: further attributes.
+pub(super) fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, more: &str, content: &str) {
     let content = content.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {more}>{content}</text>");
 }

@@ -41,6 +41,12 @@ pub fn generate(options: &GenerateOptions<'_>) -> Result<Vec<WrittenTable>> {
     write_tables(&tables, options)
 }
 
+/// The first date, as `lo_orderdate` has it, that is beyond such a share (0 to 1) of the days on which orders are placed.
+pub(crate) fn first_date_beyond(share: f64) -> i32 {
+    let day = (share.clamp(0.0, 1.0) * f64::from(calendar::ORDER_DAYS)).round() as usize;
+    calendar::days().get(day).map_or(i32::MAX, |day| day.key())
+}
+
 /// Rows of the tables at a scale factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sizes {

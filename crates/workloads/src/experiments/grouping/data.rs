@@ -1,13 +1,13 @@
 //! The table of the paper: integers that are independent, uniform and random in [0, 10⁹); and columns of other distributions.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::thread;
 
-use anyhow::{Context, Result, anyhow};
-use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use anyhow::Result;
+use datafusion::arrow::array::{ArrayRef, Int32Array};
 use datafusion::catalog::TableProvider;
-use datafusion::datasource::MemTable;
+
+use crate::experiments::memory::{self, below, random};
 
 /// Its name.
 pub const TABLE: &str = "atable";
@@ -15,8 +15,6 @@ pub const TABLE: &str = "atable";
 pub const KEYS: u32 = 1_000_000_000;
 /// Rows of the paper's.
 const PAPER_ROWS: f64 = 335e6;
-/// Rows of a batch.
-const BATCH_ROWS: u64 = 1 << 20;
 /// Its columns: the paper's four, one that ascends, and one of which a few values are frequent.
 const COLUMNS: [&str; 6] = ["col1", "col2", "col3", "col4", "ascending", "zipf"];
 
@@ -27,47 +25,20 @@ pub fn rows(scale: f64) -> u64 {
 
 /// The table, of so many rows.
 pub fn table(rows: u64, threads: usize) -> Result<Arc<dyn TableProvider>> {
-    let fields = COLUMNS.map(|name| Field::new(name, DataType::Int32, false));
-    let schema = Arc::new(Schema::new(fields.to_vec()));
-    let threads = threads.max(1);
-    let batches = rows.div_ceil(BATCH_ROWS);
-    let of_thread = |thread: usize| -> Result<Vec<RecordBatch>> {
-        // Each has a range, so that the column that ascends does so from part to part.
-        let share = |thread: usize| batches * thread as u64 / threads as u64;
-        (share(thread)..share(thread + 1)).map(|number| batch(&schema, number, rows)).collect()
-    };
-    let parts = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || of_thread(thread))).collect();
-        let join = |worker: thread::ScopedJoinHandle<'_, Result<Vec<RecordBatch>>>| {
-            worker.join().map_err(|_| anyhow!("a thread that makes data died"))?
-        };
-        workers.into_iter().map(join).collect::<Result<Vec<_>>>()
-    })?;
-    let table = MemTable::try_new(Arc::clone(&schema), parts).context("a table in memory")?;
-    Ok(Arc::new(table))
+    memory::table(&memory::integers(&COLUMNS), rows, threads, &|part| columns(part, rows))
 }
 
-/// The batch of a number.
-fn batch(schema: &SchemaRef, number: u64, rows: u64) -> Result<RecordBatch> {
-    let begin = number * BATCH_ROWS;
-    let end = (begin + BATCH_ROWS).min(rows);
+/// The columns of a range of the table's rows.
+fn columns(part: Range<u64>, rows: u64) -> Vec<ArrayRef> {
     let column = |index: u64| -> ArrayRef {
         let value = |row: u64| match index {
             4 => (u128::from(row) * u128::from(KEYS) / u128::from(rows)) as i32,
             5 => zipf(random(index, row)),
-            _ => ((u128::from(random(index, row)) * u128::from(KEYS)) >> 64) as i32,
+            _ => below(KEYS.into(), random(index, row)) as i32,
         };
-        Arc::new((begin..end).map(value).collect::<Int32Array>())
+        Arc::new(part.clone().map(value).collect::<Int32Array>())
     };
-    Ok(RecordBatch::try_new(Arc::clone(schema), (0..COLUMNS.len() as u64).map(column).collect())?)
-}
-
-/// A random number of a column and row: SplitMix64 (Steele, Lea and Flood, 2014), which needs no state between rows.
-fn random(column: u64, row: u64) -> u64 {
-    let mut bits = (column << 56 ^ row).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
+    (0..COLUMNS.len() as u64).map(column).collect()
 }
 
 /// Zipf's distribution with exponent 1 over the values, 0 the most frequent: the inverse of its distribution function, where the
@@ -79,16 +50,17 @@ fn zipf(bits: u64) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::array::Array;
+
     use super::*;
 
     #[test]
     fn columns_have_their_distributions() {
-        let schema = Arc::new(Schema::new(COLUMNS.map(|n| Field::new(n, DataType::Int32, false)).to_vec()));
-        let rows = BATCH_ROWS + 1000;
-        let batch = batch(&schema, 1, rows).unwrap();
-        assert_eq!(batch.num_rows(), 1000);
+        let rows = memory::BATCH_ROWS + 1000;
+        let columns = columns(memory::BATCH_ROWS..rows, rows);
         let values = |column: usize| -> Vec<i32> {
-            let array = batch.column(column).as_any().downcast_ref::<Int32Array>().unwrap();
+            let array = columns[column].as_any().downcast_ref::<Int32Array>().unwrap();
+            assert_eq!(array.len(), 1000);
             array.values().to_vec()
         };
         for column in 0..4 {

@@ -1,0 +1,273 @@
+//! The experiments of DogQC (Funke, Teubner, “Data-Parallel Query Processing on Non-Uniform Data”, VLDB 2020, section 5): joins
+//! and filters that leave lanes of a warp idle, with what balances them and without. Each is a figure of the paper.
+//!
+//! Joins of keys are of tables in memory, of which the scale factor 1 has the paper's 10 million rows; the others are of the Star
+//! Schema Benchmark and of TPC-H. Where the paper shows a pipeline, that pipeline is measured, not the ones that build its tables.
+
+mod data;
+
+pub use self::data::{TABLES, rows, tables};
+use super::cases::Case;
+use super::lab::{Data, Model};
+use super::{Experiment, Measure};
+use crate::{Workload, ssb};
+
+/// A figure of the paper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Figure {
+    /// 8: joins by the distribution of foreign keys.
+    Joins,
+    /// 9: poster case 1 (figure 2), matches of a join.
+    Matches,
+    /// 10: a filter before a join by its selectivity, one warp a multiprocessor.
+    Filters,
+    /// 11: the same with several warps.
+    FiltersWarps,
+    /// 12: poster case 2 (figure 5), a filter and a join that drop rows.
+    Sparse,
+    /// 13: what balances the matches of a join, by warps a multiprocessor.
+    MatchesWarps,
+    /// 14: TPC-H.
+    Tpch,
+    /// 15: TPC-H from SQL to rows, beside other engines.
+    EndToEnd,
+}
+
+/// Axes and values.
+type Values = &'static [(&'static str, &'static str)];
+
+/// What balances nothing: a lane goes on with its own rows, and takes all of their matches.
+const NAIVE: Values = &[("expansion", "lane"), ("lane_refill", "off")];
+/// Lanes take the matches of a warp's rows, row by row (push-down parallelism, section 3).
+const LEADERS: Values = &[("expansion", "warp"), ("lane_refill", "off")];
+/// Lanes take the matches of all of a warp's rows.
+const PACKED: Values = &[("expansion", "packed"), ("lane_refill", "off")];
+/// And wait until there are enough of them.
+const REFILLED: Values = &[("expansion", "packed"), ("lane_refill", "all")];
+/// The paper has no runtime filters: all rows of a scan come to the steps.
+const ALL_ROWS: Values = &[("pruning", "off")];
+/// Joins stay in the order of the query: the left side is built, the right side probes.
+const AS_WRITTEN: [(&str, &str); 2] =
+    [("kelpie.join_order", "false"), ("datafusion.optimizer.join_reordering", "false")];
+/// Foreign keys of a distribution, by the paper's name: their column, and the table of their primary keys.
+const DISTRIBUTIONS: [(&str, &str, &str); 4] = [
+    ("pk-fk", "each", "pk"),
+    ("pk-32-fk", "each32", "pk32"),
+    ("pk-zipf-fk", "zipf", "pk"),
+    ("pk-4zipf-fk", "zipf4", "pk"),
+];
+/// Shares of the rows that filters keep.
+const SELECTIVITIES: [f64; 10] = [0.0, 0.01, 0.04, 0.09, 0.17, 0.24, 0.4, 0.6, 0.8, 1.0];
+/// Warps a multiprocessor, and the value of the axis `blocks` that makes so many of blocks of one warp, where 64 fill it.
+const WARPS: [(u32, &str); 6] =
+    [(1, "sixty_fourth"), (4, "sixteenth"), (8, "eighth"), (16, "quarter"), (32, "half"), (64, "fill")];
+
+/// Poster case 1: the pipeline of orders, which join lineitem as the build side (figure 2). DataFusion puts joins that stand one
+/// directly in the other from left to right, and leaves those of subqueries where they are.
+const CASE_1: &str = "nation join (
+    select * from customer join (
+      select o_custkey, l_extendedprice, l_discount from lineitem join orders on l_orderkey = o_orderkey
+      where o_orderdate >= date '1993-10-01' and o_orderdate < date '1994-01-01' and l_returnflag = 'R'
+    ) on c_custkey = o_custkey
+  ) on n_nationkey = c_nationkey";
+/// Poster case 2: the pipeline of lineitem, which joins the orders of customers (figure 5).
+const CASE_2: &str = "nation join customer on n_nationkey = c_nationkey
+    join orders on c_custkey = o_custkey join lineitem on o_orderkey = l_orderkey
+  where o_orderdate >= date '1993-10-01' and o_orderdate < date '1994-01-01' and l_returnflag = 'R'";
+
+impl Figure {
+    /// Every figure.
+    pub const ALL: [Figure; 8] = [
+        Figure::Joins,
+        Figure::Matches,
+        Figure::Filters,
+        Figure::FiltersWarps,
+        Figure::Sparse,
+        Figure::MatchesWarps,
+        Figure::Tpch,
+        Figure::EndToEnd,
+    ];
+
+    /// Its name, as users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Figure::Joins => "dogqc-8",
+            Figure::Matches => "dogqc-9",
+            Figure::Filters => "dogqc-10",
+            Figure::FiltersWarps => "dogqc-11",
+            Figure::Sparse => "dogqc-12",
+            Figure::MatchesWarps => "dogqc-13",
+            Figure::Tpch => "dogqc-14",
+            Figure::EndToEnd => "dogqc-15",
+        }
+    }
+
+    /// What it shows.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Figure::Joins => "Joins: who takes the matches of a row, by the distribution of foreign keys",
+            Figure::Matches => "TPC-H 10, orders join lineitem: who takes the matches of a row",
+            Figure::Filters => "A filter before a join: lane refill with one warp a multiprocessor",
+            Figure::FiltersWarps => {
+                "A filter before a join: lane refill with 8 and 16 warps a multiprocessor"
+            }
+            Figure::Sparse => "TPC-H 10, lineitem joins orders: lane refill",
+            Figure::MatchesWarps => "A join of Zipf's keys: push-down parallelism and lane refill",
+            Figure::Tpch => "TPC-H: kernels with and without balanced lanes",
+            Figure::EndToEnd => "TPC-H from SQL to rows",
+        }
+    }
+
+    /// Where the paper has it.
+    pub(super) fn paper(self) -> &'static str {
+        match self {
+            Figure::Joins => "DogQC, section 5.1, figure 8",
+            Figure::Matches => "DogQC, sections 3.1 and 5.1, figures 2 and 9",
+            Figure::Filters => "DogQC, section 5.2, figure 10",
+            Figure::FiltersWarps => "DogQC, section 5.2, figure 11",
+            Figure::Sparse => "DogQC, sections 4.1 and 5.2, figures 5 and 12",
+            Figure::MatchesWarps => "DogQC, section 5.3, figure 13",
+            Figure::Tpch => "DogQC, section 5.4, figure 14",
+            Figure::EndToEnd => "DogQC, section 5.4, figure 15",
+        }
+    }
+
+    /// What the positions of its points are.
+    pub(super) fn positions(self) -> &'static str {
+        match self {
+            Figure::Joins => "foreign keys",
+            Figure::Filters | Figure::FiltersWarps => "selectivity",
+            Figure::MatchesWarps => "warps a multiprocessor",
+            Figure::Matches | Figure::Sparse | Figure::Tpch | Figure::EndToEnd => "query",
+        }
+    }
+
+    /// What is measured.
+    pub(super) fn measure(self) -> Measure {
+        match self {
+            Figure::Tpch => Measure::Kernels,
+            Figure::EndToEnd => Measure::Total,
+            _ => Measure::Pipeline,
+        }
+    }
+
+    /// What it runs on.
+    pub(super) fn data(self) -> &'static [Data] {
+        match self {
+            Figure::Joins | Figure::MatchesWarps => &[Data::Joins],
+            Figure::Filters | Figure::FiltersWarps => &[Data::Workload(Workload::Ssb)],
+            _ => &[Data::Workload(Workload::Tpch)],
+        }
+    }
+
+    /// Whether the lanes that have rows at each step are looked at.
+    pub(super) fn profiles_lanes(self) -> bool {
+        matches!(self, Figure::Matches | Figure::Sparse)
+    }
+
+    /// What it compares at each position.
+    pub(super) fn models(self) -> Vec<Model> {
+        let rules = || Model::variants("rules", &[]);
+        let with = |name: &str, values: Values| Model::variants(name, &[ALL_ROWS, values].concat());
+        let matches = [
+            with("naive", NAIVE),
+            with("push-down", LEADERS),
+            with("packed", PACKED),
+            with("packed, refilled", REFILLED),
+        ];
+        match self {
+            Figure::Joins | Figure::Matches => matches.into_iter().chain([rules()]).collect(),
+            Figure::MatchesWarps => matches.into(),
+            Figure::Filters | Figure::FiltersWarps => vec![
+                with("naive", NAIVE),
+                with("refill", &[("expansion", "lane"), ("lane_refill", "filters")]),
+            ],
+            Figure::Sparse => vec![
+                with("naive", NAIVE),
+                with("refill behind the last", &[("expansion", "lane"), ("lane_refill", "last")]),
+                with("refill behind each", &[("expansion", "lane"), ("lane_refill", "all")]),
+                rules(),
+            ],
+            Figure::Tpch => {
+                vec![Model::variants("naive", NAIVE), rules(), Model::variants("forced", REFILLED)]
+            }
+            Figure::EndToEnd => Experiment::EndToEnd.models(),
+        }
+    }
+}
+
+/// The cases of a figure.
+pub fn cases(figure: Figure) -> Vec<Case> {
+    match figure {
+        Figure::Joins => DISTRIBUTIONS
+            .iter()
+            .flat_map(|distribution| [("narrow", 1), ("wide", data::ATTRIBUTES)].map(|w| (distribution, w)))
+            .map(|(distribution, (width, columns))| Case {
+                series: Some(width.into()),
+                ..join(distribution, columns)
+            })
+            .collect(),
+        Figure::Matches => vec![poster(CASE_1, "scan orders")],
+        Figure::Sparse => vec![poster(CASE_2, "scan lineitem")],
+        Figure::Filters => filters(&WARPS[..1]),
+        Figure::FiltersWarps => filters(&WARPS[2..4]),
+        Figure::MatchesWarps => WARPS
+            .iter()
+            .map(|(warps, blocks)| {
+                let case = join(&DISTRIBUTIONS[2], 1);
+                Case { label: warps.to_string(), position: Some((*warps).into()), ..in_blocks(case, blocks) }
+            })
+            .collect(),
+        Figure::Tpch | Figure::EndToEnd => Vec::new(),
+    }
+}
+
+fn as_written(case: Case, pipeline: &'static str) -> Case {
+    let settings = AS_WRITTEN.map(|(name, value)| (name.into(), value.into())).to_vec();
+    Case { settings, pipeline: Some(pipeline), ..case }
+}
+
+/// With a case's kernels in blocks of one warp, of which there are as many as a value of `blocks` says.
+fn in_blocks(mut case: Case, blocks: &str) -> Case {
+    let value = |axis: &str, value: &str| (format!("kelpie.variant.{axis}"), value.to_string());
+    case.settings.extend([value("block_threads", "32"), value("blocks", blocks)]);
+    case
+}
+
+/// TPC-H 10 over its tables, joined in an order. Its groups are counted instead of sorted: each is looked at, and one row comes to
+/// the host.
+fn poster(joined: &str, pipeline: &'static str) -> Case {
+    let sql = format!(
+        "select count(*), sum(revenue) from (\n  select sum(l_extendedprice * (1 - l_discount)) as revenue\n  from {joined}\n  \
+         group by c_custkey, c_name, c_acctbal, c_phone, n_name, c_address, c_comment\n)"
+    );
+    as_written(Case::new("10", None, sql), pipeline)
+}
+
+/// Sums of so many columns of each side, over a join whose build side has the foreign keys.
+fn join((name, key, primary): &(&str, &str, &str), columns: u64) -> Case {
+    let sums: Vec<String> = (1..=columns).map(|column| format!("sum(v{column}), sum(a{column})")).collect();
+    let sql = format!("select {}\nfrom fk join {primary} on {key} = k", sums.join(", "));
+    as_written(Case::new(name, None, sql), " join ")
+}
+
+/// Lines of the orders of the first days, joined with their parts.
+fn filters(warps: &[(u32, &str)]) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (number, blocks) in warps {
+        for share in SELECTIVITIES {
+            let sql = format!(
+                "select count(*), sum(lo_revenue), sum(p_size)\nfrom part join lineorder on p_partkey = lo_partkey\n\
+                 where lo_orderdate < {}",
+                ssb::first_date_beyond(share)
+            );
+            let case = as_written(Case::new(share, Some(share), sql), "scan lineorder");
+            let series = (warps.len() > 1).then(|| format!("{number} warps"));
+            cases.push(Case { series, ..in_blocks(case, blocks) });
+        }
+    }
+    cases
+}
+
+#[cfg(test)]
+mod tests;
