@@ -1,5 +1,6 @@
 //! Aggregates.
 
+mod ranked;
 mod states;
 
 use std::sync::Arc;
@@ -37,6 +38,9 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
         },
         PartialReduce => return states::merge(translator, node),
     };
+    if first.aggr_expr().iter().any(|call| ranked::is_ranked(call)) {
+        return ranked::aggregate(translator, node, first);
+    }
     let input = translator.plan(first.input());
     let group = first.group_expr();
     let sets = group.has_grouping_set() || group.groups().len() > 1;

@@ -8,7 +8,7 @@ use kelpie_compile::pipeline::{CompiledPipeline, Sorting, Task, When};
 
 use super::Setting;
 use super::run::{Run, Verdict};
-use crate::error::EngineError;
+use crate::error::{EngineError, FallbackReason};
 use crate::primitives::Primitives;
 use crate::sorting::{
     HOST_ORDER_ROWS, KeyText, MOST_SELECTED, Picked, Places, RowOrder, SELECTED_ROWS, Selector,
@@ -168,16 +168,22 @@ impl Run<'_> {
         };
         // Rows of which something is left to be compared go to the host, though they were to stay here: better they are put in order
         // as a whole, where that is not far more work.
+        // Of what is not the result, nobody puts rows in order afterwards.
+        let is_inside = sorting.class.is_none();
         let stays = |picked: &Picked| {
             let sorted_at_once = HOST_ORDER_ROWS.max(picked.places.len() as u64 * SORTED_FOR_ONE);
-            picked.is_decided || !self.setting.keeps_rows || rows > sorted_at_once
+            picked.is_decided || !is_inside && (!self.setting.keeps_rows || rows > sorted_at_once)
         };
         if let Some(picked) = picked.filter(stays) {
             return Ok(picked.into());
         }
-        match on_host && !self.setting.keeps_rows {
-            true => Ok(selector.on_host(rows, wanted)?.into()),
-            false => sorting::on_device(&texts, &mut primitives, &words, rows, wanted),
+        if on_host && !self.setting.keeps_rows && !is_inside {
+            return Ok(selector.on_host(rows, wanted)?.into());
+        }
+        let order = sorting::on_device(&texts, &mut primitives, &words, rows, wanted)?;
+        match order.is_decided || !is_inside {
+            true => Ok(order),
+            false => Err(FallbackReason::Undecided.into()),
         }
     }
 }

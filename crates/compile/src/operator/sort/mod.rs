@@ -2,7 +2,8 @@
 //! keys' ([`words`]); the engine orders the rows' places by the words, on the device where there are many
 //! ([`primitives::radix`](crate::primitives::radix)); then a pipeline of its own delivers the rows in that order.
 //!
-//! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`).
+//! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`); one that needs the rows of a
+//! group in order, by its keys and what they are ordered by (`numbered`).
 //!
 //! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`],
 //! `beginning`).
@@ -10,6 +11,7 @@
 mod beginning;
 mod deliver;
 mod groups;
+mod numbered;
 mod store;
 pub mod top;
 pub mod words;
@@ -21,6 +23,7 @@ use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 pub(crate) use self::deliver::SortedRows;
 use self::groups::GroupWord;
+pub(crate) use self::numbered::NumberedRows;
 pub(crate) use self::store::SortRows;
 use self::words::{WordKey, WordText, Words};
 use crate::context::{Argument, Context, Unsupported};
@@ -117,7 +120,8 @@ impl SortOperator {
     ) -> Result<SortOperator, Unsupported> {
         let key = |key: &SortKey| match key.expr.kind {
             ExprKind::Column(column) => {
-                Ok(WordKey { column, descending: key.descending, nulls_first: key.nulls_first })
+                let &SortKey { descending, nulls_first, .. } = key;
+                Ok(WordKey { column, descending, nulls_first, is_group: false })
             }
             _ => Err(Unsupported("a sort key that is not a column".into())),
         };
@@ -135,6 +139,20 @@ impl SortOperator {
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
         let order = SortedBy::Groups(GroupWord::plan(&columns[..keys.min(columns.len())]));
+        SortOperator::declare(order, None, columns, size, states)
+    }
+
+    /// Declares the states of a sort by the first `groups` columns, in any order of their values, and then by `keys`.
+    pub(crate) fn plan_ranked(
+        groups: usize,
+        keys: &[WordKey],
+        columns: &[ColumnInfo],
+        size: (u64, usize),
+        states: &mut States,
+    ) -> Result<SortOperator, Unsupported> {
+        let group = |column| WordKey { column, descending: false, nulls_first: false, is_group: true };
+        let keys: Vec<WordKey> = (0..groups).map(group).chain(keys.iter().cloned()).collect();
+        let order = SortedBy::Words(Words::plan(&keys, columns)?);
         SortOperator::declare(order, None, columns, size, states)
     }
 
@@ -190,6 +208,16 @@ impl SortOperator {
             SortedText { word: text.word, descending: text.key.descending, stored }
         };
         words.texts().iter().map(text).collect()
+    }
+
+    /// A column of the rows.
+    pub(crate) fn column(&self, column: usize) -> Option<&StoredColumn> {
+        self.columns.get(column)
+    }
+
+    /// The state of the places in order.
+    pub(crate) fn order(&self) -> usize {
+        self.order
     }
 
     /// The state that says how many rows are delivered.

@@ -20,6 +20,7 @@ use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
 
 use crate::context::{Case, Constant, Context, Lowered, Repr, Text, Unsupported};
 use crate::layout::ColumnInfo;
+use crate::lower::hashing::normalized;
 use crate::operator::output::map_case;
 use crate::primitives::select::big_endian;
 use crate::types::{DataType, Range};
@@ -51,6 +52,8 @@ pub struct WordKey {
     pub descending: bool,
     /// NULLs before the others.
     pub nulls_first: bool,
+    /// A key of groups: -0.0 is the same as 0.0.
+    pub is_group: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -222,6 +225,10 @@ impl WordField {
                 let length = cx.builder.binary(BinaryOp::Min, text.length, longest);
                 let length = cx.builder.convert(length, Scalar::U64);
                 cx.builder.binary(BinaryOp::Or, bytes, length)
+            }
+            (Repr::Scalar(scalar), part) if self.key.is_group => {
+                let scalar = normalized(cx, *scalar);
+                scalar_bits(cx, scalar, part)
             }
             (Repr::Scalar(scalar), part) => scalar_bits(cx, *scalar, part),
             _ => return Err(Unsupported("a sort key changed its representation".into())),
