@@ -6,7 +6,8 @@
 //! | `percentile_cont(x, p)`, `percentile_cont(p) WITHIN GROUP (ORDER BY x)` | `x` | NULL | at `p`, or at `1 - p` where `x` descends |
 //! | `first_value(x ORDER BY y)`, `last_value`, `nth_value(x, n ORDER BY y)` | `y` | none, or under IGNORE NULLS where `x` is NULL | `x` |
 //!
-//! Rows that FILTER leaves out have no rank either. All of one aggregation sort its rows once: their orders must agree.
+//! Rows that FILTER leaves out have no rank either. Calls whose orders agree sort the rows once. Others are aggregations of their
+//! own, which read the input again and are joined by the keys.
 
 use std::sync::Arc;
 
@@ -18,10 +19,10 @@ use datafusion::physical_expr::expressions::Literal as LiteralExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use kelpie_compile::expr::{Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, Plan, Rank, Ranked, RankedValue, SortKey};
+use kelpie_compile::plan::{Aggregate, Join, JoinKind, Plan, Rank, Ranked, RankedValue, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 
-use super::{Below, Node, Translator, fields_from, filtered, one, states};
+use super::{Below, Node, Translator, fields_from, filtered, has_sets, one, over_sets, states};
 use crate::translate::{order, project_columns};
 
 /// The functions.
@@ -67,18 +68,15 @@ pub(super) fn aggregate(
 ) -> Option<Plan> {
     let input = translator.plan(first.input());
     let group = first.group_expr();
-    if group.has_grouping_set() || group.groups().len() > 1 {
-        return translator
-            .refuse("AggregateExec: grouping sets of aggregates over sorted rows are not compiled");
-    }
     let schema = first.input().schema();
     let mut over_input = translator.exprs_over(Below::Node(first.input()), &schema, "AggregateExec");
     let keys = over_input.exprs(group.expr().iter().map(|(key, _)| key));
     let output = node.schema();
     let mut calls = Vec::new();
+    let position = group.expr().len() + usize::from(has_sets(first));
     for (i, call) in first.aggr_expr().iter().enumerate() {
         let filter = first.filter_expr().get(i).and_then(Option::as_ref);
-        let field = fields_from(&output, group.expr().len() + i, 1).and_then(|mut fields| fields.pop());
+        let field = fields_from(&output, position + i, 1).and_then(|mut fields| fields.pop());
         calls.push(match (function(call), field) {
             _ if *node.mode() == AggregateMode::Partial => states::refuse(translator, call),
             (Some(function), Some(field)) => {
@@ -97,46 +95,132 @@ pub(super) fn aggregate(
         });
     }
     let (input, keys, calls) = (input?, keys?, calls.into_iter().collect::<Option<Vec<Call>>>()?);
-    let names: Vec<String> = output.fields().iter().map(|field| field.name().clone()).collect();
-    let Some((ranked, columns)) = together(order::unsorted(input), keys, calls, names) else {
-        return translator.refuse("AggregateExec: two orders in one aggregation are not compiled");
-    };
-    project_columns(Plan::Ranked(Box::new(ranked)), &columns)
+    let input = order::unsorted(input);
+    let (passes, places) = passes(calls);
+    if passes.len() > PASS_LIMIT {
+        let reason =
+            format!("AggregateExec: more than {PASS_LIMIT} orders in one aggregation are not compiled");
+        return translator.refuse(&reason);
+    }
+    if passes.len() > 1 && takes_some_rows(&input) {
+        return translator.refuse("AggregateExec: two orders of rows that LIMIT picks are not compiled");
+    }
+    over_sets(translator, first, (&output, &keys), &|keys, names| {
+        joined(&input, keys, names, (&passes, &places))
+    })
 }
 
-/// The calls of an aggregation as one, and where its columns are in that; `None` where their orders differ.
-fn together(
-    input: Plan,
-    keys: Vec<Expr>,
-    calls: Vec<Call>,
-    mut names: Vec<String>,
-) -> Option<(Ranked, Vec<usize>)> {
-    let (mut order, mut aggregates, mut values) = (Vec::new(), Vec::new(), Vec::new());
-    let plain = calls.iter().filter(|call| matches!(call, Call::Plain(_))).count();
-    let mut columns: Vec<usize> = (0..keys.len()).collect();
+/// Most orders of an aggregation: each reads the input again.
+const PASS_LIMIT: usize = 8;
+
+/// Calls whose orders agree; the first has those that need none too.
+#[derive(Default)]
+struct Pass {
+    order: Vec<SortKey>,
+    aggregates: Vec<Aggregate>,
+    values: Vec<RankedValue>,
+}
+
+/// Where a call's result is: the pass, and its number among the pass's aggregates or values.
+enum CallPlace {
+    Plain(usize),
+    Ranked(usize, usize),
+}
+
+/// The calls by their orders.
+fn passes(calls: Vec<Call>) -> (Vec<Pass>, Vec<CallPlace>) {
+    let mut passes: Vec<Pass> = Vec::new();
+    let mut plain = Vec::new();
+    let mut places = Vec::new();
     for call in calls {
         match call {
             Call::Plain(aggregate) => {
-                columns.push(keys.len() + aggregates.len());
-                aggregates.push(aggregate);
+                places.push(CallPlace::Plain(plain.len()));
+                plain.push(aggregate);
             }
             Call::Ranked(own, value) => {
                 // Rows that an order does not tell apart may be in any: the longer of two will do for both.
-                if own.len() > order.len() {
-                    if !own.starts_with(&order) {
-                        return None;
-                    }
-                    order = own;
-                } else if !order.starts_with(&own) {
-                    return None;
+                let agree = |pass: &Pass| own.starts_with(&pass.order) || pass.order.starts_with(&own);
+                let pass = passes.iter().position(agree).unwrap_or_else(|| {
+                    passes.push(Pass::default());
+                    passes.len() - 1
+                });
+                let found = &mut passes[pass];
+                places.push(CallPlace::Ranked(pass, found.values.len()));
+                found.values.push(value);
+                if own.len() > found.order.len() {
+                    found.order = own;
                 }
-                columns.push(keys.len() + plain + values.len());
-                values.push(value);
             }
         }
     }
-    names.truncate(keys.len());
-    Some((Ranked { input, keys, order, aggregates, values, names }, columns))
+    if let Some(first) = passes.first_mut() {
+        first.aggregates = plain;
+    }
+    (passes, places)
+}
+
+/// An aggregation by keys: its passes side by side.
+fn joined(
+    input: &Plan,
+    keys: Vec<Expr>,
+    names: Vec<String>,
+    (passes, places): (&[Pass], &[CallPlace]),
+) -> Option<Plan> {
+    let width = keys.len();
+    let mut all: Option<Plan> = None;
+    // Where the columns of each pass begin.
+    let mut starts = Vec::new();
+    for Pass { order, aggregates, values } in passes {
+        let pass = Plan::Ranked(Box::new(Ranked {
+            input: input.clone(),
+            keys: keys.clone(),
+            order: order.clone(),
+            aggregates: aggregates.clone(),
+            values: values.clone(),
+            names: names.iter().take(width).cloned().collect(),
+        }));
+        starts.push(all.as_ref().map_or(0, |before| before.fields().len()));
+        all = Some(match all {
+            None => pass,
+            Some(build) => Plan::Join(Box::new(Join {
+                build,
+                probe: pass,
+                kind: JoinKind::Inner,
+                keys: keys
+                    .iter()
+                    .enumerate()
+                    .map(|(place, key)| (column(place, key), column(place, key)))
+                    .collect(),
+                residual: None,
+                null_equal: true,
+                null_aware: false,
+            })),
+        });
+    }
+    let place = |place: &CallPlace| match place {
+        CallPlace::Plain(number) => Some(width + number),
+        CallPlace::Ranked(pass, number) => {
+            Some(starts.get(*pass)? + width + passes.get(*pass)?.aggregates.len() + number)
+        }
+    };
+    let columns = (0..width).map(Some).chain(places.iter().map(place)).collect::<Option<Vec<usize>>>()?;
+    match project_columns(all?, &columns)? {
+        Plan::Project { input, exprs, .. } => Some(Plan::Project { input, exprs, names }),
+        plan => Some(plan),
+    }
+}
+
+fn column(place: usize, key: &Expr) -> Expr {
+    Expr::column(place, key.data_type.clone(), key.nullable)
+}
+
+/// Whether rows are picked that may be others when they are picked again.
+fn takes_some_rows(plan: &Plan) -> bool {
+    match plan {
+        Plan::Limit { .. } | Plan::Sort { fetch: Some(_), .. } => true,
+        plan => plan.inputs().into_iter().any(takes_some_rows),
+    }
 }
 
 /// Translates a call.
