@@ -413,7 +413,7 @@ async fn sorted_groups_by_keys_of_every_type() {
         let mut check = Check::new(&settings);
         for key in columns().chain(["fx", "nul"]) {
             for keys in [key.to_string(), format!("{key}, g"), format!("k, {key}")] {
-                let median = format!("median(i32), count(*), sum(i64), max(s), percentile_cont(i32, 0.9)");
+                let median = "median(i32), count(*), sum(i64), max(s), percentile_cont(i32, 0.9)";
                 check.query(format!("SELECT {keys}, {median} FROM t GROUP BY {keys}")).await;
             }
             let first = format!("first_value({key} ORDER BY {key} DESC, {})", unique(key));

@@ -277,7 +277,7 @@ impl Generator {
                 let pattern = self.one(&["min({})", "max({})"]);
                 // The least of floats with NaN depends on the order of the rows: only of plain columns.
                 match self.column(kind, scope, kind == Kind::Float) {
-                    Some(column) if self.once_in(4) => self.ranked(kind, &column),
+                    Some(column) if self.once_in(4) => self.ranked(kind, column),
                     Some(column) if !self.once_in(4) => call(pattern, Tree::text(&column.name), column.plain),
                     _ => call(pattern, self.value(kind, scope, 1), true),
                 }

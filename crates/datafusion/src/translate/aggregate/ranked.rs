@@ -57,7 +57,7 @@ pub(super) fn is_ranked(call: &AggregateFunctionExpr) -> bool {
 enum Call {
     /// It needs no order.
     Plain(Aggregate),
-    Ranked(Vec<SortKey>, RankedValue),
+    Ranked(Vec<SortKey>, Box<RankedValue>),
 }
 
 /// An aggregation of which some calls need an order, in one step or as the final step of `first`.
@@ -147,7 +147,7 @@ fn passes(calls: Vec<Call>) -> (Vec<Pass>, Vec<CallPlace>) {
                 });
                 let found = &mut passes[pass];
                 places.push(CallPlace::Ranked(pass, found.values.len()));
-                found.values.push(value);
+                found.values.push(*value);
                 if own.len() > found.order.len() {
                     found.order = own;
                 }
@@ -282,7 +282,7 @@ impl Maker<'_> {
         };
         let key = SortKey { expr: argument.clone(), descending: false, nulls_first: false };
         let counted = argument.nullable.then(|| argument.clone());
-        Some(Call::Ranked(vec![key], RankedValue { rank, argument, counted, field }))
+        Some(Call::Ranked(vec![key], Box::new(RankedValue { rank, argument, counted, field })))
     }
 
     /// The argument in a row.
@@ -325,7 +325,7 @@ impl Maker<'_> {
         if let Some(counted) = &counted {
             order.insert(0, SortKey { expr: counted.clone(), descending: false, nulls_first: false });
         }
-        Some(Call::Ranked(order, RankedValue { rank, argument, counted, field }))
+        Some(Call::Ranked(order, Box::new(RankedValue { rank, argument, counted, field })))
     }
 
     /// DataFusion looks at the direction of the first key alone: the order is that of the argument.
