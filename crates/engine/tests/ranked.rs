@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::datatypes::{
-    DataType as ArrowType, Decimal128Type, Field as ArrowField, Float64Type, Int64Type, Schema,
+    DataType as ArrowType, Decimal128Type, Field as ArrowField, Float32Type, Float64Type, Int64Type, Schema,
 };
 use arrow::record_batch::RecordBatch;
 use common::Table;
@@ -32,6 +32,8 @@ struct Row {
     decimal: i128,
     float: f64,
     text: String,
+    small: Option<i32>,
+    single: f32,
 }
 
 fn rows(count: usize, groups: usize) -> Vec<Row> {
@@ -65,6 +67,14 @@ fn rows(count: usize, groups: usize) -> Vec<Row> {
                 _ => (value % 4096) as f64 / 3.0 - 500.0,
             },
             text: format!("value é {}", value % 300),
+            small: (value % 5 > 0).then_some((value % 900) as i32 - 450),
+            single: match value % 13 {
+                0 => f32::NAN,
+                1 => -0.0,
+                2 => 0.0,
+                3 => f32::NEG_INFINITY,
+                _ => (value % 512) as f32 / 7.0 - 40.0,
+            },
         }
     };
     (0..count).map(row).collect()
@@ -85,6 +95,8 @@ fn table(rows: &[Row]) -> Arc<Table> {
         field("decimal", ArrowType::Decimal128(38, 0), false),
         field("value", ArrowType::Float64, false),
         field("string", ArrowType::Utf8, false),
+        field("small", ArrowType::Int32, true),
+        field("single", ArrowType::Float32, false),
     ]);
     let wide = |row: &Row| match row.group {
         0 => i64::MIN,
@@ -110,6 +122,8 @@ fn table(rows: &[Row]) -> Arc<Table> {
         Arc::new(decimals.with_precision_and_scale(38, 0).expect("a decimal")),
         Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.float))),
         Arc::new(StringArray::from_iter_values(rows.iter().map(|row| &row.text))),
+        Arc::new(Int32Array::from_iter(rows.iter().map(|row| row.small))),
+        Arc::new(Float32Array::from_iter_values(rows.iter().map(|row| row.single))),
     ];
     Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
 }
@@ -126,6 +140,8 @@ fn scan() -> Plan {
         field("decimal", DECIMAL, false),
         field("value", DataType::Float64, false),
         field("string", DataType::Utf8, false),
+        field("small", DataType::Int32, true),
+        field("single", DataType::Float32, false),
     ];
     Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields })
 }
@@ -141,7 +157,11 @@ fn integer(value: i128) -> Expr {
 
 /// The integers as floats, as the median of integers has them.
 fn as_float() -> Expr {
-    let kind = ExprKind::Cast { input: Box::new(column(5)), safe: false };
+    float_of(column(5))
+}
+
+fn float_of(input: Expr) -> Expr {
+    let kind = ExprKind::Cast { input: Box::new(input), safe: false };
     Expr { kind, data_type: DataType::Float64, nullable: true }
 }
 
@@ -157,9 +177,14 @@ enum Order {
     Floats,
     /// By text, from the last to the first.
     Texts,
+    /// By few bits, which are in one word with most keys.
+    Small,
+    /// The same, from the last to the first.
+    Singles,
 }
 
-const ORDERS: [Order; 4] = [Order::Integers, Order::Decimals, Order::Floats, Order::Texts];
+const ORDERS: [Order; 6] =
+    [Order::Integers, Order::Decimals, Order::Floats, Order::Texts, Order::Small, Order::Singles];
 
 fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
     let sorted = |expr, descending| SortKey { expr, descending, nulls_first: false };
@@ -202,6 +227,31 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
             ];
             (sorted(column(8), true), values)
         }
+        Order::Small | Order::Singles => (sorted(column(4), false), Vec::new()),
+    };
+    let small = || float_of(column(9));
+    let (first, values) = match order {
+        Order::Small => {
+            let values = vec![
+                value(Rank::Median, small(), Some(small())),
+                value(share(0.9), small(), Some(small())),
+                value(Rank::FromLast(integer(1)), column(9), Some(small())),
+                value(Rank::FromFirst(integer(2)), column(8), None),
+            ];
+            (sorted(small(), false), values)
+        }
+        Order::Singles => {
+            let of = |rank| value(rank, column(10), None);
+            let values = vec![
+                of(Rank::Median),
+                of(share(0.6)),
+                of(Rank::FromLast(integer(0))),
+                value(Rank::FromFirst(integer(0)), column(4), None),
+                value(Rank::FromFirst(integer(1)), column(9), None),
+            ];
+            (sorted(column(10), true), values)
+        }
+        _ => (first, values),
     };
     let aggregate = |function, argument| {
         let field = Field { name: "a".into(), data_type: DataType::Int64, nullable: true };
@@ -291,8 +341,39 @@ fn evaluate(rows: &[&Row], order: Order) -> Vec<String> {
             values.push(other(rows.get(1).and_then(|row| row.integer)));
             values.push(other(rows.last().map(|row| row.number)));
         }
+        Order::Small => {
+            rows.sort_by_key(|row| (row.small.is_none(), row.small, row.number));
+            let some: Vec<f64> = rows.iter().filter_map(|row| row.small.map(f64::from)).collect();
+            values.extend([float(median(&some)), float(percentile(&some, 0.9))]);
+            values.push(other(last_of(&some, 1)));
+            values.push(other(rows.get(2).map(|row| &row.text)));
+        }
+        Order::Singles => {
+            rows.sort_by(|a, b| b.single.total_cmp(&a.single).then(a.number.cmp(&b.number)));
+            let all: Vec<f64> = rows.iter().map(|row| f64::from(row.single)).collect();
+            let middle = (!rows.is_empty()).then(|| {
+                let (low, high) = (rows[(rows.len() - 1) / 2].single, rows[rows.len() / 2].single);
+                if rows.len() % 2 == 1 { low } else { (low + high) / 2.0 }
+            });
+            values.push(single(middle));
+            values.push(single(percentile(&all, 0.6).map(|value| value as f32)));
+            values.push(single(rows.last().map(|row| row.single)));
+            values.push(other(rows.first().map(|row| row.number)));
+            values.push(other(rows.get(1).and_then(|row| row.small)));
+        }
     }
     values
+}
+
+fn last_of(values: &[f64], before: usize) -> Option<f64> {
+    values.len().checked_sub(1 + before).map(|rank| values[rank])
+}
+
+fn single(value: Option<f32>) -> String {
+    match value {
+        Some(value) if !value.is_nan() => format!("{:08x}", value.to_bits()),
+        value => float(value.map(f64::from)),
+    }
 }
 
 fn shown(array: &ArrayRef, row: usize) -> String {
@@ -301,6 +382,7 @@ fn shown(array: &ArrayRef, row: usize) -> String {
     }
     match array.data_type() {
         ArrowType::Float64 => float(Some(array.as_primitive::<Float64Type>().value(row))),
+        ArrowType::Float32 => single(Some(array.as_primitive::<Float32Type>().value(row))),
         ArrowType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
         ArrowType::Decimal128(..) => array.as_primitive::<Decimal128Type>().value(row).to_string(),
         _ => arrow::util::display::array_value_to_string(array, row).expect("text"),

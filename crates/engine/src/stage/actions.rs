@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::time::Instant;
 
 use kelpie_compile::pipeline::{CompiledPipeline, Sorting, Task, When};
+use kelpie_device::Buffer;
 
 use super::Setting;
 use super::run::{Run, Verdict};
 use crate::error::{EngineError, FallbackReason};
-use crate::primitives::Primitives;
+use crate::primitives::{Primitives, Rows};
 use crate::sorting::{
     HOST_ORDER_ROWS, KeyText, MOST_SELECTED, Picked, Places, RowOrder, SELECTED_ROWS, Selector,
 };
@@ -125,12 +126,35 @@ impl Run<'_> {
                 count
             }
         };
+        if let Some(state) = sorting.sorted_word {
+            self.keep_sorted_words(sorting, (state, delivered), order.first)?;
+        }
         (self.drained.left_out, self.drained.is_decided) = (order.start, order.is_decided);
         self.store.set_word(sorting.delivered, delivered)?;
         if let Some(class) = sorting.class {
             self.store.resize(class, delivered.max(self.store.capacity(class)));
         }
         Ok(start.elapsed().as_nanos() as u64)
+    }
+
+    /// Fills a state with the first words of the delivered rows in order, which are those of the sort, if it has them.
+    fn keep_sorted_words(
+        &mut self,
+        sorting: &Sorting,
+        (state, delivered): (usize, u64),
+        sorted: Option<Buffer>,
+    ) -> Result<(), EngineError> {
+        let Some(word) = sorting.words.first().filter(|_| delivered > 0) else { return Ok(()) };
+        let sorted = match sorted {
+            Some(sorted) => sorted,
+            None => {
+                let (words, order) = (self.store.buffer(*word)?, self.store.buffer(sorting.order)?);
+                let rows = Rows { list: Some(order), count: delivered };
+                self.primitives().words_of(&words, &rows)?
+            }
+        };
+        self.store.replace(state, sorted);
+        Ok(())
     }
 
     /// The rows of some ranks, of which there is one at least.

@@ -112,6 +112,17 @@ pub fn aggregate(
     Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
 }
 
+/// The texts and numbers of the last rows of groups by their numbers, and the first of a column of few values.
+fn ends(input: Plan, keys: &[usize]) -> Plan {
+    let Plan::Ranked(mut ranked) = ranked(input, keys) else { return scan(0) };
+    ranked.order.remove(0);
+    let first = column(&ranked.input, 0);
+    let field = Field { name: "v".into(), data_type: first.data_type.clone(), nullable: true };
+    let rank = Rank::FromFirst(Expr::literal(Literal::Int(0), DataType::Int64));
+    ranked.values[0] = RankedValue { rank, argument: first, counted: None, field };
+    Plan::Ranked(ranked)
+}
+
 /// Medians of doubles, their number, and the text and number of the last row of each group.
 fn ranked(input: Plan, keys: &[usize]) -> Plan {
     let names = keys.iter().enumerate().map(|(index, _)| format!("k{index}")).collect();
@@ -182,6 +193,8 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
         ),
         ("groups of groups".into(), aggregate(aggregate(few(), &[0, 2], &ALL[..2]), &[1], &ALL[..1]), false),
         ("medians".into(), ranked(few(), &[]), false),
+        ("ends of groups".into(), ends(scan(0), &[2, 0]), false),
+        ("ends of all".into(), ends(few(), &[]), false),
         ("medians of nothing".into(), ranked(filter(few(), 1, CompareOp::Lt, 0), &[]), false),
         ("medians of groups".into(), ranked(scan(0), &[0]), false),
         ("first medians of groups".into(), sort(ranked(few(), &[2, 0]), &[2, 0, 1], Some(9)), true),

@@ -10,9 +10,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar, Type, UnaryOp};
+use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
 
-use crate::context::{Argument, Context, Lowered, Repr, Unsupported};
+use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind, columns_read, substitute};
 use crate::layout::ColumnInfo;
 use crate::lower::{column_of, lower};
@@ -131,17 +131,12 @@ impl RankedValues {
         (row, first): (RankedRow, V),
         from: usize,
     ) -> (Vec<Joined>, Expr) {
-        let order = cx.argument("order", Type::global(Scalar::U32), Argument::State(self.sort.order()));
         let b = &mut *cx.builder;
         let (number, zero) = (b.add(first, row.rank), b.i64(0));
-        // Where there is no such row, the first place of the order can be read all the same, but what stands there may be no place.
+        // Where there is no such row, that of the first can be read all the same.
         let number = b.select(row.present, number, zero);
-        let place = b.element(order, number);
-        let place = b.convert(place, Scalar::I64);
-        let place = b.select(row.present, place, zero);
         let read = columns_read(argument);
-        let columns = read.iter().filter_map(|column| self.sort.column(*column));
-        let columns = columns.map(|column| Joined::stored(column, place, Some(row.present))).collect();
+        let columns = self.sort.columns_at(cx, read.iter().copied(), number, Some(row.present));
         let moved = |expr: &Expr| match expr.kind {
             ExprKind::Column(column) => {
                 let place = read.iter().position(|read| *read == column)?;
@@ -216,9 +211,8 @@ impl Step for RankedValues {
 
     /// Its values are always looked up.
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
-        for column in self.values.iter().flat_map(|value| columns_read(&value.argument)) {
-            states.extend(self.sort.column(column).into_iter().flat_map(|column| column.states()));
-        }
+        let looked_up = self.values.iter().flat_map(|value| columns_read(&value.argument));
+        self.sort.read_columns(looked_up, states);
         let counts = self.values.iter().map(|value| value.count);
         columns
             .iter()

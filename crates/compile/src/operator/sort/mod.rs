@@ -9,6 +9,7 @@
 //! `beginning`).
 
 mod beginning;
+mod decode;
 mod deliver;
 mod groups;
 mod numbered;
@@ -32,6 +33,7 @@ use crate::layout::ColumnInfo;
 use crate::plan::SortKey;
 use crate::program::States;
 use crate::program::{Growth, SortedText, Sorting};
+use crate::table::joined::Joined;
 use crate::table::places::Dense;
 use crate::table::report_growth;
 use crate::table::stored::StoredColumn;
@@ -106,6 +108,8 @@ pub struct SortOperator {
     selects: bool,
     /// One pipeline stores all rows.
     single: bool,
+    /// State of one `u64` a row: the words in order, where columns are read from these.
+    sorted_word: Option<usize>,
 }
 
 impl SortOperator {
@@ -142,18 +146,18 @@ impl SortOperator {
         SortOperator::declare(order, None, columns, size, states)
     }
 
-    /// Declares the states of a sort by the first `groups` columns, in any order of their values, and then by `keys`.
+    /// Declares the states of a sort by words in which groups may come first. `from_word`: whoever reads rows in order gets what
+    /// columns it can from the words.
     pub(crate) fn plan_ranked(
-        groups: usize,
-        keys: &[WordKey],
+        words: Words,
+        from_word: bool,
         columns: &[ColumnInfo],
         size: (u64, usize),
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
-        let group = |column| WordKey { column, descending: false, nulls_first: false, is_group: true };
-        let keys: Vec<WordKey> = (0..groups).map(group).chain(keys.iter().cloned()).collect();
-        let order = SortedBy::Words(Words::plan(&keys, columns)?);
-        SortOperator::declare(order, None, columns, size, states)
+        let sort = SortOperator::declare(SortedBy::Words(words), None, columns, size, states)?;
+        let sorted_word = from_word.then(|| states.state("sorted_word", 8, sort.class));
+        Ok(SortOperator { sorted_word, ..sort })
     }
 
     fn declare(
@@ -177,6 +181,7 @@ impl SortOperator {
             fetch: fetch.map(|rows| rows as u64),
             selects: false,
             single: branches == 1,
+            sorted_word: None,
         })
     }
 
@@ -194,6 +199,7 @@ impl SortOperator {
             texts: self.texts(),
             selects: self.selects,
             order: self.order,
+            sorted_word: self.sorted_word,
             delivered: self.delivered,
             class,
             fetch: self.fetch,
@@ -210,14 +216,49 @@ impl SortOperator {
         words.texts().iter().map(text).collect()
     }
 
-    /// A column of the rows.
-    pub(crate) fn column(&self, column: usize) -> Option<&StoredColumn> {
-        self.columns.get(column)
+    /// Columns of the row with a number (`i64`) in the order, which is always readable; where `present` (if given) is false there is no
+    /// such row, and they are NULL.
+    pub(crate) fn columns_at(
+        &self,
+        cx: &mut Context<'_>,
+        columns: impl Iterator<Item = usize>,
+        number: V,
+        present: Option<V>,
+    ) -> Vec<Joined> {
+        let order = cx.argument("order", Type::global(Scalar::U32), Argument::State(self.order));
+        let place = cx.builder.element(order, number);
+        let mut place = cx.builder.convert(place, Scalar::I64);
+        if let Some(present) = present {
+            // What stands there may be no place.
+            let first = cx.builder.i64(0);
+            place = cx.builder.select(present, place, first);
+        }
+        let word = self.sorted_word.map(|state| {
+            let words = cx.argument("sorted_word", Type::global(Scalar::U64), Argument::State(state));
+            cx.builder.element(words, number)
+        });
+        let stored = columns.filter_map(|index| Some((index, self.columns.get(index)?)));
+        let joined = stored.map(|(index, column)| match (&self.words, word) {
+            (SortedBy::Words(words), Some(word)) => {
+                let decoded = words.decoded(cx, (index, column.info()), word, present);
+                decoded.map_or_else(|| Joined::stored(column, place, present), Joined::Value)
+            }
+            _ => Joined::stored(column, place, present),
+        });
+        joined.collect()
     }
 
-    /// The state of the places in order.
-    pub(crate) fn order(&self) -> usize {
-        self.order
+    /// Adds the states that [`SortOperator::columns_at`] reads of columns.
+    pub(crate) fn read_columns(&self, columns: impl Iterator<Item = usize>, states: &mut BTreeSet<usize>) {
+        let is_decoded = |column: usize| match &self.words {
+            SortedBy::Words(words) => self.sorted_word.is_some() && words.decodes(column),
+            SortedBy::Groups(_) => false,
+        };
+        let stored =
+            columns.filter(|column| !is_decoded(*column)).filter_map(|column| self.columns.get(column));
+        states.extend(stored.flat_map(StoredColumn::states));
+        let texts = self.texts().into_iter().filter_map(|text| text.stored);
+        states.extend(texts.flat_map(|(addresses, lengths)| [addresses, lengths]));
     }
 
     /// The state that says how many rows are delivered.

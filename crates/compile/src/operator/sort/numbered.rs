@@ -66,15 +66,17 @@ impl Source for NumberedRows {
     }
 
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
-        self.sorted.bind(cx, row)?;
-        let below = (0..self.sorted.columns().len()).map(Joined::Below);
+        let SortedRows(sort) = &self.sorted;
+        let mut columns = sort.columns_at(cx, 0..sort.infos().len(), row, None);
         let number = cx.builder.convert(row, register_of(self.range));
         let number = Lowered { repr: Repr::Scalar(number), valid: None, range: Some(self.range) };
-        cx.push_joined(below.chain([Joined::Value(number)]).collect());
+        columns.push(Joined::Value(number));
+        cx.push_joined(columns);
         Ok(())
     }
 
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
-        self.sorted.read(columns, states);
+        let SortedRows(sort) = &self.sorted;
+        sort.read_columns(columns.iter().copied(), states);
     }
 }

@@ -9,11 +9,12 @@ use crate::expr::{Expr, ExprKind, with_children};
 use crate::lower::columns_of;
 use crate::operator::aggregate::{RankedColumn, RankedValues};
 use crate::operator::roles::Source;
-use crate::operator::sort::words::WordKey;
+use crate::operator::sort::words::{WordKey, Words};
 use crate::operator::sort::{NumberedRows, SortOperator, SortedRows};
 use crate::plan::{Aggregate, AggregateFunction, Ranked, RankedValue, SortKey};
 use crate::program::Purpose;
 use crate::types::{DataType, Field};
+use crate::variant::axes::RankedColumns;
 
 impl Cut<'_> {
     pub(super) fn ranked(&mut self, ranked: &Ranked) -> Result<OpenRows, Unsupported> {
@@ -28,8 +29,10 @@ impl Cut<'_> {
         let values: Vec<RankedValue> = ranked.values.iter().map(|own| stored.value(own)).collect();
         let infos = columns_of(&stored.exprs, &rows.columns);
         let (bound, size) = (rows.bound(), (rows.bound(), rows.branches.len()));
+        let words = Words::plan_groups(keys.len(), &order, &infos)?;
+        let from_word = self.ranked_columns(&words, infos.len())? == RankedColumns::Word;
         let states = self.states.of(Purpose::Store);
-        let sort = Arc::new(SortOperator::plan_ranked(keys.len(), &order, &infos, size, states)?);
+        let sort = Arc::new(SortOperator::plan_ranked(words, from_word, &infos, size, states)?);
 
         let source = NumberedRows::new(SortedRows(Arc::clone(&sort)), bound);
         let (aggregates, values) = with_ranks(keys.len(), aggregates, values, source.number());
@@ -41,6 +44,20 @@ impl Cut<'_> {
         groups.columns = step.columns_behind(&groups.columns);
         groups.push(step);
         self.end_operator(groups)
+    }
+
+    /// Where columns of sorted rows are read.
+    fn ranked_columns(&self, words: &Words, columns: usize) -> Result<RankedColumns, Unsupported> {
+        let lacks = words.lacks_columns(columns);
+        let rule = match lacks {
+            None => (RankedColumns::Word, "words come in order, other columns are anywhere"),
+            Some(lacks) => (RankedColumns::Stored, lacks),
+        };
+        let site = format!("aggregate{}", self.next_aggregate);
+        self.chooser.choose(&site, rule, |value| match (value, lacks) {
+            (RankedColumns::Word, Some(lacks)) => Err(lacks.into()),
+            _ => Ok(()),
+        })
     }
 }
 
