@@ -23,6 +23,10 @@ pub(crate) fn check(plan: &Plan) -> Result<(), Unsupported> {
             let arguments = aggregates.iter().filter_map(|aggregate| aggregate.argument.as_ref());
             columns_are(&keys.iter().chain(arguments).collect::<Vec<_>>(), &input.fields())
         }
+        Plan::Ranked(ranked) => {
+            columns_are(&ranked.exprs().collect::<Vec<_>>(), &ranked.input.fields())?;
+            ranked.lacks().map_or(Ok(()), |lacks| Err(Unsupported(lacks)))
+        }
         Plan::Sort { input, keys, .. } => {
             let exprs: Vec<&Expr> = keys.iter().map(|SortKey { expr, .. }| expr).collect();
             columns_are(&exprs, &input.fields())

@@ -1,5 +1,8 @@
 //! Kelpie's own small physical algebra: what the compiler takes.
 
+mod ranked;
+
+pub use self::ranked::{Rank, Ranked, RankedValue};
 use crate::expr::{Expr, ExprKind, substitute};
 use crate::types::{DataType, Field, Literal};
 
@@ -35,6 +38,8 @@ pub enum Plan {
         /// Names of the columns, keys first.
         names: Vec<String>,
     },
+    /// Groups, aggregates, and values at ranks of the groups' sorted rows.
+    Ranked(Box<Ranked>),
     /// Two inputs joined.
     Join(Box<Join>),
     /// The rows of all inputs (UNION ALL), in no order. The inputs' columns agree in type.
@@ -219,6 +224,7 @@ impl Plan {
             | Plan::Aggregate { input, .. }
             | Plan::Sort { input, .. }
             | Plan::Limit { input, .. } => vec![input],
+            Plan::Ranked(ranked) => vec![&ranked.input],
             Plan::Join(join) => vec![&join.build, &join.probe],
             Plan::Union { inputs, .. } => inputs.iter().collect(),
             Plan::Scalars { input, subqueries } => {
@@ -236,6 +242,7 @@ impl Plan {
             | Plan::Aggregate { input, .. }
             | Plan::Sort { input, .. }
             | Plan::Limit { input, .. } => vec![input],
+            Plan::Ranked(ranked) => vec![&mut ranked.input],
             Plan::Join(join) => vec![&mut join.build, &mut join.probe],
             Plan::Union { inputs, .. } => inputs.iter_mut().collect(),
             Plan::Scalars { input, subqueries } => {
@@ -254,6 +261,7 @@ impl Plan {
                 let arguments = aggregates.iter_mut().filter_map(|aggregate| aggregate.argument.as_mut());
                 keys.iter_mut().chain(arguments).collect()
             }
+            Plan::Ranked(ranked) => ranked.exprs_mut().collect(),
             Plan::Join(join) => {
                 let keys = join.keys.iter_mut().flat_map(|(build, probe)| [build, probe]);
                 keys.chain(join.residual.as_mut()).collect()
@@ -304,6 +312,7 @@ impl Plan {
             | Plan::Limit { input, .. }
             | Plan::Scalars { input, .. } => input.fields(),
             Plan::Join(join) => join.fields(),
+            Plan::Ranked(ranked) => ranked.fields(),
             Plan::Union { fields, .. } => fields.clone(),
             Plan::Project { exprs, names, .. } => {
                 exprs.iter().zip(names).map(|(e, name)| field(e, name)).collect()

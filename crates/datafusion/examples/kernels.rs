@@ -34,6 +34,14 @@ const TEXT: [&str; 12] = [
     "length(substr(l_returnflag, 1)) in (select length(l_linestatus || 'x') from lineitem)",
 ];
 
+/// Aggregates over sorted groups, which generated queries have few of.
+const RANKED: [&str; 4] = [
+    "select l_returnflag, median(l_tax), sum(l_tax), percentile_cont(l_tax, 0.3) from lineitem group by 1",
+    "select median(l_quantity::double), percentile_cont(l_quantity::float, 0.9), count(*) from lineitem",
+    "select l_shipdate, first_value(l_returnflag order by l_tax desc, l_linestatus), nth_value(l_tax, -2 order by l_tax desc, l_linestatus) from lineitem group by 1",
+    "select l_quantity, last_value(l_tax order by l_shipdate) filter (where l_tax > 0) from lineitem group by 1",
+];
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -69,6 +77,12 @@ async fn write_all(folder: &Path, queries: usize) -> Result<usize> {
             return Err(DataFusionError::Execution(format!("not compiled: {sql}")));
         }
         all.push(sql);
+    }
+    for sql in RANKED {
+        if modules(&kelpie, sql).await.is_empty() {
+            return Err(DataFusionError::Execution(format!("not compiled: {sql}")));
+        }
+        all.push(sql.into());
     }
     let mut known = HashSet::new();
     for sql in &all {

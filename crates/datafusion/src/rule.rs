@@ -191,6 +191,10 @@ fn is_worth(plan: &Plan) -> bool {
         Plan::Project { input, exprs, .. } => {
             exprs.iter().any(|e| !matches!(e.kind, ExprKind::Column(_))) || is_worth(input)
         }
-        Plan::Filter { .. } | Plan::Aggregate { .. } | Plan::Join(_) | Plan::Sort { .. } => true,
+        Plan::Filter { .. }
+        | Plan::Aggregate { .. }
+        | Plan::Ranked(_)
+        | Plan::Join(_)
+        | Plan::Sort { .. } => true,
     }
 }

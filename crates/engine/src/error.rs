@@ -92,6 +92,9 @@ pub enum FallbackReason {
         /// The most that are possible.
         most: u64,
     },
+    /// Groups of sorted rows whose texts begin with too many bytes in common, or that no memory is left to compare.
+    #[error("long texts by which groups are sorted could not be told apart")]
+    Undecided,
     /// The query does not fit into the memory of any device.
     #[error("{0}")]
     DeviceMemory(DeviceError),

@@ -60,6 +60,12 @@ impl Execution<'_> {
                     plan.map_inputs(&mut |input| Ok(of_part(input, keys, bits, part)))
                 })
             }
+            Plan::Ranked(ranked) if !ranked.keys.is_empty() => {
+                let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
+                self.by_keys(&plan, &|plan, bits, part| {
+                    plan.map_inputs(&mut |input| Ok(of_part(input, &ranked.keys, bits, part)))
+                })
+            }
             Plan::Join(join) if !join.keys.is_empty() && !join.null_aware => {
                 let join = Join {
                     build: self.through_host(&join.build)?,
@@ -75,7 +81,9 @@ impl Execution<'_> {
                 })
             }
             // Its state may still fit where its inputs come from the host.
-            Plan::Aggregate { .. } | Plan::Join(_) if plan.inputs().into_iter().any(breaks) => {
+            Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Join(_)
+                if plan.inputs().into_iter().any(breaks) =>
+            {
                 let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
                 self.collect_stage(&plan)
             }
@@ -180,14 +188,16 @@ impl Execution<'_> {
 /// Whether a plan's rows come from state.
 fn breaks(plan: &Plan) -> bool {
     match plan {
-        Plan::Aggregate { .. } | Plan::Join(_) | Plan::Sort { .. } | Plan::Limit { .. } => true,
+        Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Join(_) | Plan::Sort { .. } | Plan::Limit { .. } => {
+            true
+        }
         _ => plan.inputs().into_iter().any(breaks),
     }
 }
 
 fn kind(plan: &Plan) -> &'static str {
     match plan {
-        Plan::Aggregate { .. } => "an aggregation without keys",
+        Plan::Aggregate { .. } | Plan::Ranked(_) => "an aggregation without keys",
         Plan::Join(_) => "a join without equal keys, or NOT IN",
         _ => "a scan",
     }

@@ -37,6 +37,8 @@ pub(crate) struct RowOrder {
     /// How many rows come before them.
     pub(crate) start: u64,
     pub(crate) places: Places,
+    /// The first words of the rows in order, where the sort has them.
+    pub(crate) first: Option<Buffer>,
     /// Whether texts are taken into account: else rows that words do not tell apart are still to be put in order.
     pub(crate) is_decided: bool,
 }
@@ -44,14 +46,14 @@ pub(crate) struct RowOrder {
 impl RowOrder {
     /// Nothing.
     pub(crate) fn empty() -> RowOrder {
-        RowOrder { start: 0, places: Places::Host(Vec::new()), is_decided: true }
+        RowOrder { start: 0, places: Places::Host(Vec::new()), first: None, is_decided: true }
     }
 }
 
 impl From<Picked> for RowOrder {
     fn from(picked: Picked) -> RowOrder {
         let Picked { start, places, is_decided } = picked;
-        RowOrder { start, places: Places::Host(places), is_decided }
+        RowOrder { start, places: Places::Host(places), first: None, is_decided }
     }
 }
 
@@ -70,11 +72,11 @@ pub(crate) fn on_device(
         Err(EngineError::Device(DeviceError::OutOfMemory { .. })) => false,
         outcome => outcome?,
     };
-    let ranks = match first {
+    let ranks = match &first {
         _ if is_decided => wanted,
         Some(first) => {
-            let start = if wanted.start == 0 { 0 } else { primitives.start_of_tie(&first, wanted.start)? };
-            start..primitives.end_of_tie(&first, wanted.end.max(1) - 1, rows)?
+            let start = if wanted.start == 0 { 0 } else { primitives.start_of_tie(first, wanted.start)? };
+            start..primitives.end_of_tie(first, wanted.end.max(1) - 1, rows)?
         }
         None => 0..rows,
     };
@@ -83,7 +85,8 @@ pub(crate) fn on_device(
         0 => order,
         start => primitives.part_of_order(&order, start, count)?,
     };
-    Ok(RowOrder { start: ranks.start, places: Places::Device(order, count), is_decided })
+    let first = first.filter(|_| count == rows);
+    Ok(RowOrder { start: ranks.start, places: Places::Device(order, count), first, is_decided })
 }
 
 /// A number of rows that places of 32 bits can tell apart.

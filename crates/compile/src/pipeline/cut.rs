@@ -3,6 +3,7 @@
 mod groups;
 mod join;
 mod open;
+mod ranked;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -315,6 +316,7 @@ impl Cut<'_> {
                 }
             }
             Plan::Aggregate { input, keys, aggregates, .. } => self.aggregate(input, keys, aggregates),
+            Plan::Ranked(ranked) => self.ranked(ranked),
             Plan::Join(join) => self.join(join),
             Plan::Union { inputs, .. } => self.union(inputs),
             Plan::Scalars { .. } => Err(Unsupported("a scalar subquery without its value".into())),

@@ -62,6 +62,8 @@ pub struct Sorting {
     pub selects: bool,
     /// State of one `u32` a row: to be filled with the rows' places in order.
     pub order: usize,
+    /// State of one `u64` a row, where one is wanted: to be filled with the first words in order.
+    pub sorted_word: Option<usize>,
     /// State of one `u64`: to be set to the number of rows that are delivered.
     pub delivered: usize,
     /// Class of the delivered rows, where they are stored again.

@@ -220,6 +220,17 @@ axis!(
 );
 
 axis!(
+    /// Where columns of sorted groups are read: `pipeline/cut/ranked`.
+    RankedColumns, "ranked_columns", Plan, "where columns of rows that are sorted for values at ranks are read",
+    {
+        /// Where they are stored.
+        Stored = "stored",
+        /// In the word that the rows are sorted by, where it has them.
+        Word = "word",
+    }
+);
+
+axis!(
     /// Whether the places of rows that are written densely are counted by a kernel of its own before (A1): `pipeline/cut`.
     CountPlaces, "count_places", Plan, "whether a kernel counts rows before another writes them",
     {
@@ -460,6 +471,7 @@ pub const ALL: &[Axis] = &[
     WritePlaces::AXIS,
     RowLoop::AXIS,
     GroupOrder::AXIS,
+    RankedColumns::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,
     CountPlaces::AXIS,

@@ -1,5 +1,6 @@
 //! Aggregates.
 
+mod ranked;
 mod states;
 
 use std::sync::Arc;
@@ -37,19 +38,17 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
         },
         PartialReduce => return states::merge(translator, node),
     };
+    if first.aggr_expr().iter().any(|call| ranked::is_ranked(call)) {
+        return ranked::aggregate(translator, node, first);
+    }
     let input = translator.plan(first.input());
     let group = first.group_expr();
-    let sets = group.has_grouping_set() || group.groups().len() > 1;
-    if sets && group.groups().len() > GROUPING_SET_LIMIT {
-        let reason = format!("AggregateExec: more than {GROUPING_SET_LIMIT} grouping sets are not compiled");
-        translator.refuse::<()>(&reason);
-    }
     let schema = first.input().schema();
     let mut over_input = translator.exprs_over(Below::Node(first.input()), &schema, "AggregateExec");
     let keys = over_input.exprs(group.expr().iter().map(|(key, _)| key));
     let output = node.schema();
     let mut aggregates = Vec::new();
-    let mut position = group.expr().len() + usize::from(sets);
+    let mut position = group.expr().len() + usize::from(has_sets(first));
     for (i, call) in first.aggr_expr().iter().enumerate() {
         let filter = first.filter_expr().get(i).and_then(Option::as_ref);
         let translated = one(translator, first.input(), call, filter);
@@ -78,24 +77,49 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
         };
         aggregates.push(made);
     }
-    let names: Vec<String> = output.fields().iter().map(|field| field.name().clone()).collect();
     let aggregates = aggregates.into_iter().collect::<Option<Vec<Vec<_>>>>();
     let (input, keys, aggregates) = (input?, keys?, aggregates?.concat());
-    if !sets {
-        return Some(Plan::Aggregate { input: Box::new(input), keys, aggregates, names });
+    over_sets(translator, first, (&output, &keys), &|keys, names| {
+        let (input, aggregates) = (Box::new(input.clone()), aggregates.clone());
+        Some(Plan::Aggregate { input, keys, aggregates, names })
+    })
+}
+
+/// Whether an aggregation has several grouping sets, or marks its only one.
+fn has_sets(first: &AggregateExec) -> bool {
+    let group = first.group_expr();
+    group.has_grouping_set() || group.groups().len() > 1
+}
+
+/// An aggregation for each of its grouping sets, all of them together. `grouped` makes the aggregation by some keys, whose columns
+/// are these and then the aggregates; it is given names for all of them.
+fn over_sets(
+    translator: &mut Translator,
+    first: &AggregateExec,
+    (output, keys): (&Schema, &[Expr]),
+    grouped: &Grouped<'_>,
+) -> Option<Plan> {
+    let names: Vec<String> = output.fields().iter().map(|field| field.name().clone()).collect();
+    if !has_sets(first) {
+        return grouped(keys.to_vec(), names);
     }
-    if group.groups().len() > GROUPING_SET_LIMIT {
-        return None;
+    let groups = first.group_expr().groups();
+    if groups.len() > GROUPING_SET_LIMIT {
+        let reason = format!("AggregateExec: more than {GROUPING_SET_LIMIT} grouping sets are not compiled");
+        return translator.refuse(&reason);
     }
     let fields: Option<Vec<Field>> = output.fields().iter().map(|field| types::field(field)).collect();
     let Some(fields) = fields else {
         return translator.refuse("AggregateExec: a grouping set's type is not compiled");
     };
-    let inputs = identified(group.groups())
+    let inputs = identified(groups)
         .into_iter()
-        .map(|(absent, identifier)| grouping_set(&input, &keys, &aggregates, absent, identifier, &fields));
-    Some(Plan::Union { inputs: inputs.collect(), fields })
+        .map(|(absent, identifier)| grouping_set(keys, absent, identifier, &fields, grouped));
+    Some(Plan::Union { inputs: inputs.collect::<Option<_>>()?, fields })
 }
+
+/// Makes an aggregation by keys, with names of its columns.
+type Grouped<'g> = dyn Fn(Vec<Expr>, Vec<String>) -> Option<Plan> + 'g;
 
 /// Grouping sets with their values of `__grouping_id`: a bit for each absent key, the last key lowest, and above these
 /// bits how often the same set stood before.
@@ -109,24 +133,19 @@ fn identified(groups: &[Vec<bool>]) -> Vec<(&[bool], i128)> {
 
 /// One of several grouping sets: an aggregate of its own, with NULL for the keys that are absent.
 fn grouping_set(
-    input: &Plan,
     keys: &[Expr],
-    aggregates: &[Aggregate],
     absent: &[bool],
     identifier: i128,
     fields: &[Field],
-) -> Plan {
+    grouped: &Grouped<'_>,
+) -> Option<Plan> {
     let present: Vec<Expr> =
         keys.iter().zip(absent).filter(|(_, absent)| !**absent).map(|(key, _)| key.clone()).collect();
-    let names = vec![String::new(); present.len() + aggregates.len()];
     let groups = present.len();
     let keys_of_set = present.clone();
-    let plan = Plan::Aggregate {
-        input: Box::new(input.clone()),
-        keys: present,
-        aggregates: aggregates.to_vec(),
-        names,
-    };
+    // The identifier is no column of it.
+    let plan = grouped(present, vec![String::new(); groups + fields.len() - absent.len() - 1])?;
+    let columns = plan.fields();
     let mut next = 0;
     let mut exprs = Vec::new();
     for (index, field) in fields.iter().enumerate() {
@@ -139,14 +158,14 @@ fn grouping_set(
             }
             None if index == absent.len() => Expr::literal(Literal::Int(identifier), field.data_type.clone()),
             None => {
-                let aggregate = index - absent.len() - 1;
-                let nullable = aggregates.get(aggregate).is_none_or(|aggregate| aggregate.field.nullable);
-                Expr::column(groups + aggregate, field.data_type.clone(), nullable)
+                let place = groups + index - absent.len() - 1;
+                let nullable = columns.get(place).is_none_or(|column| column.nullable);
+                Expr::column(place, field.data_type.clone(), nullable)
             }
         });
     }
     let names = fields.iter().map(|field| field.name.clone()).collect();
-    Plan::Project { input: Box::new(plan), exprs, names }
+    Some(Plan::Project { input: Box::new(plan), exprs, names })
 }
 
 /// Some columns of a schema, where all are of types that are compiled.

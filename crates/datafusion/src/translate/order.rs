@@ -25,6 +25,7 @@ pub(super) fn is_kept(plan: &Plan) -> bool {
 fn is_one_row(plan: &Plan) -> bool {
     match plan {
         Plan::Aggregate { keys, .. } => keys.is_empty(),
+        Plan::Ranked(ranked) => ranked.keys.is_empty(),
         Plan::Project { input, .. } | Plan::Scalars { input, .. } => is_one_row(input),
         _ => false,
     }
@@ -91,7 +92,7 @@ fn raised(plan: &Plan) -> Option<(Plan, Vec<SortKey>)> {
             Some((Plan::Project { input: Box::new(rows), exprs, names }, keys))
         }
         Plan::Join(join) => raised_probe(join),
-        Plan::Scan(_) | Plan::Aggregate { .. } | Plan::Union { .. } => None,
+        Plan::Scan(_) | Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Union { .. } => None,
     }
 }
 

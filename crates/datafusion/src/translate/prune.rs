@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelpie_compile::expr::{Expr, ExprKind, columns_read, substitute};
-use kelpie_compile::plan::{Join, JoinKind, Plan, Scan, SortKey};
+use kelpie_compile::plan::{Join, JoinKind, Plan, Ranked, Scan, SortKey};
 
 /// The plan with the same columns, whose scans have those columns only that are read.
 pub(super) fn pruned(plan: &Plan) -> Plan {
@@ -57,6 +57,14 @@ fn prune(plan: &Plan, needed: &BTreeSet<usize>) -> (Plan, Kept) {
                 *argument = moved(argument, &below);
             }
             let plan = Plan::Aggregate { input: Box::new(input), keys, aggregates, names: names.clone() };
+            let kept = all(&plan).into_iter().collect();
+            (plan, kept)
+        }
+        Plan::Ranked(ranked) => {
+            let (input, below) = prune(&ranked.input, &columns_of_all(ranked.exprs()));
+            let mut ranked = Ranked { input, ..ranked.as_ref().clone() };
+            ranked.exprs_mut().for_each(|expr| *expr = moved(expr, &below));
+            let plan = Plan::Ranked(Box::new(ranked));
             let kept = all(&plan).into_iter().collect();
             (plan, kept)
         }

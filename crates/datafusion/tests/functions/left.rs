@@ -57,7 +57,7 @@ async fn a_sessions_own_functions_are_not_datafusions() {
                 Arc::new(text),
             ));
         }
-        for name in ["avg", "sum", "count", "bit_and"] {
+        for name in ["avg", "sum", "count", "bit_and", "median"] {
             context.register_udaf(create_udaf(
                 name,
                 vec![DataType::Int64],
@@ -77,6 +77,7 @@ async fn a_sessions_own_functions_are_not_datafusions() {
         ("sum(z)", "sum"),
         ("count(z)", "count"),
         ("bit_and(z)", "bit_and"),
+        ("median(z)", "median"),
     ] {
         let sql = format!("SELECT {call} FROM w");
         let query = Generated { sql: sql.clone(), ordered: false };

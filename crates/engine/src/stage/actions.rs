@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::time::Instant;
 
 use kelpie_compile::pipeline::{CompiledPipeline, Sorting, Task, When};
+use kelpie_device::Buffer;
 
 use super::Setting;
 use super::run::{Run, Verdict};
-use crate::error::EngineError;
-use crate::primitives::Primitives;
+use crate::error::{EngineError, FallbackReason};
+use crate::primitives::{Primitives, Rows};
 use crate::sorting::{
     HOST_ORDER_ROWS, KeyText, MOST_SELECTED, Picked, Places, RowOrder, SELECTED_ROWS, Selector,
 };
@@ -125,12 +126,35 @@ impl Run<'_> {
                 count
             }
         };
+        if let Some(state) = sorting.sorted_word {
+            self.keep_sorted_words(sorting, (state, delivered), order.first)?;
+        }
         (self.drained.left_out, self.drained.is_decided) = (order.start, order.is_decided);
         self.store.set_word(sorting.delivered, delivered)?;
         if let Some(class) = sorting.class {
             self.store.resize(class, delivered.max(self.store.capacity(class)));
         }
         Ok(start.elapsed().as_nanos() as u64)
+    }
+
+    /// Fills a state with the first words of the delivered rows in order, which are those of the sort, if it has them.
+    fn keep_sorted_words(
+        &mut self,
+        sorting: &Sorting,
+        (state, delivered): (usize, u64),
+        sorted: Option<Buffer>,
+    ) -> Result<(), EngineError> {
+        let Some(word) = sorting.words.first().filter(|_| delivered > 0) else { return Ok(()) };
+        let sorted = match sorted {
+            Some(sorted) => sorted,
+            None => {
+                let (words, order) = (self.store.buffer(*word)?, self.store.buffer(sorting.order)?);
+                let rows = Rows { list: Some(order), count: delivered };
+                self.primitives().words_of(&words, &rows)?
+            }
+        };
+        self.store.replace(state, sorted);
+        Ok(())
     }
 
     /// The rows of some ranks, of which there is one at least.
@@ -168,16 +192,22 @@ impl Run<'_> {
         };
         // Rows of which something is left to be compared go to the host, though they were to stay here: better they are put in order
         // as a whole, where that is not far more work.
+        // Of what is not the result, nobody puts rows in order afterwards.
+        let is_inside = sorting.class.is_none();
         let stays = |picked: &Picked| {
             let sorted_at_once = HOST_ORDER_ROWS.max(picked.places.len() as u64 * SORTED_FOR_ONE);
-            picked.is_decided || !self.setting.keeps_rows || rows > sorted_at_once
+            picked.is_decided || !is_inside && (!self.setting.keeps_rows || rows > sorted_at_once)
         };
         if let Some(picked) = picked.filter(stays) {
             return Ok(picked.into());
         }
-        match on_host && !self.setting.keeps_rows {
-            true => Ok(selector.on_host(rows, wanted)?.into()),
-            false => sorting::on_device(&texts, &mut primitives, &words, rows, wanted),
+        if on_host && !self.setting.keeps_rows && !is_inside {
+            return Ok(selector.on_host(rows, wanted)?.into());
+        }
+        let order = sorting::on_device(&texts, &mut primitives, &words, rows, wanted)?;
+        match order.is_decided || !is_inside {
+            true => Ok(order),
+            false => Err(FallbackReason::Undecided.into()),
         }
     }
 }

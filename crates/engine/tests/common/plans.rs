@@ -7,7 +7,9 @@ use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
+use kelpie_compile::plan::{
+    Aggregate, AggregateFunction, Join, JoinKind, Plan, Rank, Ranked, RankedValue, Scan, SortKey,
+};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{CancelToken, Engine, EngineError, Query, QueryOptions, QueryOutput, TableSource};
 
@@ -110,6 +112,35 @@ pub fn aggregate(
     Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
 }
 
+/// The texts and numbers of the last rows of groups by their numbers, and the first of a column of few values.
+fn ends(input: Plan, keys: &[usize]) -> Plan {
+    let Plan::Ranked(mut ranked) = ranked(input, keys) else { return scan(0) };
+    ranked.order.remove(0);
+    let first = column(&ranked.input, 0);
+    let field = Field { name: "v".into(), data_type: first.data_type.clone(), nullable: true };
+    let rank = Rank::FromFirst(Expr::literal(Literal::Int(0), DataType::Int64));
+    ranked.values[0] = RankedValue { rank, argument: first, counted: None, field };
+    Plan::Ranked(ranked)
+}
+
+/// Medians of doubles, their number, and the text and number of the last row of each group.
+fn ranked(input: Plan, keys: &[usize]) -> Plan {
+    let names = keys.iter().enumerate().map(|(index, _)| format!("k{index}")).collect();
+    let keys = keys.iter().map(|key| column(&input, *key)).collect();
+    let sorted = |index| SortKey { expr: column(&input, index), descending: false, nulls_first: false };
+    let value = |rank, index| {
+        let argument = column(&input, index);
+        let field = Field { name: "v".into(), data_type: argument.data_type.clone(), nullable: true };
+        RankedValue { rank, argument, counted: None, field }
+    };
+    let last = || Rank::FromLast(Expr::literal(Literal::Int(0), DataType::Int64));
+    let values = vec![value(Rank::Median, 4), value(last(), 3), value(last(), 1)];
+    let field = Field { name: "n".into(), data_type: DataType::Int64, nullable: true };
+    let aggregates = vec![Aggregate { function: Count, argument: None, distinct: false, field }];
+    let order = vec![sorted(4), sorted(1)];
+    Plan::Ranked(Box::new(Ranked { keys, order, aggregates, values, names, input }))
+}
+
 fn sort(input: Plan, keys: &[usize], fetch: Option<usize>) -> Plan {
     let key = |index: &usize| SortKey { expr: column(&input, *index), descending: true, nulls_first: true };
     let keys = keys.iter().map(key).collect();
@@ -161,6 +192,12 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
             false,
         ),
         ("groups of groups".into(), aggregate(aggregate(few(), &[0, 2], &ALL[..2]), &[1], &ALL[..1]), false),
+        ("medians".into(), ranked(few(), &[]), false),
+        ("ends of groups".into(), ends(scan(0), &[2, 0]), false),
+        ("ends of all".into(), ends(few(), &[]), false),
+        ("medians of nothing".into(), ranked(filter(few(), 1, CompareOp::Lt, 0), &[]), false),
+        ("medians of groups".into(), ranked(scan(0), &[0]), false),
+        ("first medians of groups".into(), sort(ranked(few(), &[2, 0]), &[2, 0, 1], Some(9)), true),
         ("union".into(), union(vec![few(), filter(scan(1), 0, CompareOp::Gt, 20), scan(1)]), false),
         (
             "groups over a union".into(),

@@ -60,18 +60,21 @@ pub const STATEMENTS: [(&str, &str); 30] = [
         "percent rank",
         "select s_suppkey, percent_rank() over (order by s_acctbal, s_suppkey) as p from supplier order by p, s_suppkey limit 100",
     ),
-    ("median", "select l_returnflag, median(l_extendedprice) from lineitem group by l_returnflag order by 1"),
     (
-        "median of all",
-        "select median(l_discount), median(l_quantity) from lineitem where l_shipdate >= date '1995-01-01'",
+        "covariance",
+        "select l_returnflag, covar_pop(l_quantity, l_extendedprice) from lineitem group by 1 order by 1",
     ),
     (
-        "median after join",
-        "select n_name, median(o_totalprice) from orders join customer on o_custkey = c_custkey join nation on c_nationkey = n_nationkey group by n_name order by n_name",
+        "regression",
+        "select regr_slope(l_extendedprice, l_quantity), regr_count(l_discount, l_tax) from lineitem where l_shipdate >= date '1995-01-01'",
     ),
     (
-        "percentile",
-        "select l_shipmode, percentile_cont(0.9) within group (order by l_quantity) from lineitem group by 1 order by 1",
+        "count after join",
+        "select n_name, regr_count(o_totalprice, c_acctbal) from orders join customer on o_custkey = c_custkey join nation on c_nationkey = n_nationkey group by n_name order by n_name",
+    ),
+    (
+        "median of distinct",
+        "select l_shipmode, median(distinct l_quantity), count(distinct l_partkey) from lineitem group by 1 order by 1",
     ),
     (
         "array_agg",
@@ -111,8 +114,8 @@ pub const STATEMENTS: [(&str, &str); 30] = [
         "select 'a' as t, sum(rn) from (select row_number() over (order by o_orderkey) as rn from orders) q union all select 'b', sum(l_linenumber) from lineitem order by 1",
     ),
     (
-        "first_value",
-        "select o_orderpriority, first_value(o_orderkey order by o_orderdate, o_orderkey) from orders group by 1 order by 1",
+        "string_agg of distinct",
+        "select o_orderpriority, string_agg(distinct o_orderstatus, ',' order by o_orderstatus) from orders group by 1 order by 1",
     ),
     ("corr", "select l_returnflag, corr(l_quantity, l_extendedprice) from lineitem group by 1 order by 1"),
     ("approx_distinct", "select approx_distinct(l_partkey), approx_distinct(l_suppkey) from lineitem"),

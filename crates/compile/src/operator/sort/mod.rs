@@ -2,14 +2,17 @@
 //! keys' ([`words`]); the engine orders the rows' places by the words, on the device where there are many
 //! ([`primitives::radix`](crate::primitives::radix)); then a pipeline of its own delivers the rows in that order.
 //!
-//! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`).
+//! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`); one that needs the rows of a
+//! group in order, by its keys and what they are ordered by (`numbered`).
 //!
 //! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`],
 //! `beginning`).
 
 mod beginning;
+mod decode;
 mod deliver;
 mod groups;
+mod numbered;
 mod store;
 pub mod top;
 pub mod words;
@@ -21,6 +24,7 @@ use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 pub(crate) use self::deliver::SortedRows;
 use self::groups::GroupWord;
+pub(crate) use self::numbered::NumberedRows;
 pub(crate) use self::store::SortRows;
 use self::words::{WordKey, WordText, Words};
 use crate::context::{Argument, Context, Unsupported};
@@ -29,6 +33,7 @@ use crate::layout::ColumnInfo;
 use crate::plan::SortKey;
 use crate::program::States;
 use crate::program::{Growth, SortedText, Sorting};
+use crate::table::joined::Joined;
 use crate::table::places::Dense;
 use crate::table::report_growth;
 use crate::table::stored::StoredColumn;
@@ -103,6 +108,8 @@ pub struct SortOperator {
     selects: bool,
     /// One pipeline stores all rows.
     single: bool,
+    /// State of one `u64` a row: the words in order, where columns are read from these.
+    sorted_word: Option<usize>,
 }
 
 impl SortOperator {
@@ -117,7 +124,8 @@ impl SortOperator {
     ) -> Result<SortOperator, Unsupported> {
         let key = |key: &SortKey| match key.expr.kind {
             ExprKind::Column(column) => {
-                Ok(WordKey { column, descending: key.descending, nulls_first: key.nulls_first })
+                let &SortKey { descending, nulls_first, .. } = key;
+                Ok(WordKey { column, descending, nulls_first, is_group: false })
             }
             _ => Err(Unsupported("a sort key that is not a column".into())),
         };
@@ -136,6 +144,20 @@ impl SortOperator {
     ) -> Result<SortOperator, Unsupported> {
         let order = SortedBy::Groups(GroupWord::plan(&columns[..keys.min(columns.len())]));
         SortOperator::declare(order, None, columns, size, states)
+    }
+
+    /// Declares the states of a sort by words in which groups may come first. `from_word`: whoever reads rows in order gets what
+    /// columns it can from the words.
+    pub(crate) fn plan_ranked(
+        words: Words,
+        from_word: bool,
+        columns: &[ColumnInfo],
+        size: (u64, usize),
+        states: &mut States,
+    ) -> Result<SortOperator, Unsupported> {
+        let sort = SortOperator::declare(SortedBy::Words(words), None, columns, size, states)?;
+        let sorted_word = from_word.then(|| states.state("sorted_word", 8, sort.class));
+        Ok(SortOperator { sorted_word, ..sort })
     }
 
     fn declare(
@@ -159,6 +181,7 @@ impl SortOperator {
             fetch: fetch.map(|rows| rows as u64),
             selects: false,
             single: branches == 1,
+            sorted_word: None,
         })
     }
 
@@ -176,6 +199,7 @@ impl SortOperator {
             texts: self.texts(),
             selects: self.selects,
             order: self.order,
+            sorted_word: self.sorted_word,
             delivered: self.delivered,
             class,
             fetch: self.fetch,
@@ -190,6 +214,51 @@ impl SortOperator {
             SortedText { word: text.word, descending: text.key.descending, stored }
         };
         words.texts().iter().map(text).collect()
+    }
+
+    /// Columns of the row with a number (`i64`) in the order, which is always readable; where `present` (if given) is false there is no
+    /// such row, and they are NULL.
+    pub(crate) fn columns_at(
+        &self,
+        cx: &mut Context<'_>,
+        columns: impl Iterator<Item = usize>,
+        number: V,
+        present: Option<V>,
+    ) -> Vec<Joined> {
+        let order = cx.argument("order", Type::global(Scalar::U32), Argument::State(self.order));
+        let place = cx.builder.element(order, number);
+        let mut place = cx.builder.convert(place, Scalar::I64);
+        if let Some(present) = present {
+            // What stands there may be no place.
+            let first = cx.builder.i64(0);
+            place = cx.builder.select(present, place, first);
+        }
+        let word = self.sorted_word.map(|state| {
+            let words = cx.argument("sorted_word", Type::global(Scalar::U64), Argument::State(state));
+            cx.builder.element(words, number)
+        });
+        let stored = columns.filter_map(|index| Some((index, self.columns.get(index)?)));
+        let joined = stored.map(|(index, column)| match (&self.words, word) {
+            (SortedBy::Words(words), Some(word)) => {
+                let decoded = words.decoded(cx, (index, column.info()), word, present);
+                decoded.map_or_else(|| Joined::stored(column, place, present), Joined::Value)
+            }
+            _ => Joined::stored(column, place, present),
+        });
+        joined.collect()
+    }
+
+    /// Adds the states that [`SortOperator::columns_at`] reads of columns.
+    pub(crate) fn read_columns(&self, columns: impl Iterator<Item = usize>, states: &mut BTreeSet<usize>) {
+        let is_decoded = |column: usize| match &self.words {
+            SortedBy::Words(words) => self.sorted_word.is_some() && words.decodes(column),
+            SortedBy::Groups(_) => false,
+        };
+        let stored =
+            columns.filter(|column| !is_decoded(*column)).filter_map(|column| self.columns.get(column));
+        states.extend(stored.flat_map(StoredColumn::states));
+        let texts = self.texts().into_iter().filter_map(|text| text.stored);
+        states.extend(texts.flat_map(|(addresses, lengths)| [addresses, lengths]));
     }
 
     /// The state that says how many rows are delivered.

@@ -20,6 +20,7 @@ use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
 
 use crate::context::{Case, Constant, Context, Lowered, Repr, Text, Unsupported};
 use crate::layout::ColumnInfo;
+use crate::lower::hashing::normalized;
 use crate::operator::output::map_case;
 use crate::primitives::select::big_endian;
 use crate::types::{DataType, Range};
@@ -51,20 +52,22 @@ pub struct WordKey {
     pub descending: bool,
     /// NULLs before the others.
     pub nulls_first: bool,
+    /// A key of groups: -0.0 is the same as 0.0.
+    pub is_group: bool,
 }
 
 #[derive(Debug, Clone)]
-struct WordField {
-    key: WordKey,
-    part: WordPart,
-    bits: u32,
+pub(super) struct WordField {
+    pub key: WordKey,
+    pub part: WordPart,
+    pub bits: u32,
     /// Bits before it.
-    offset: u32,
+    pub offset: u32,
 }
 
 /// What of a key a field holds.
 #[derive(Debug, Clone, Copy)]
-enum WordPart {
+pub(super) enum WordPart {
     /// Whether it is NULL.
     Null,
     Boolean,
@@ -123,6 +126,28 @@ impl Words {
         Ok(words)
     }
 
+    /// Lays the first `groups` columns out, in any order of their values, and then keys.
+    pub(crate) fn plan_groups(
+        groups: usize,
+        keys: &[WordKey],
+        columns: &[ColumnInfo],
+    ) -> Result<Words, Unsupported> {
+        let group = |column| WordKey { column, descending: false, nulls_first: false, is_group: true };
+        let keys: Vec<WordKey> = (0..groups).map(group).chain(keys.iter().cloned()).collect();
+        Words::plan(&keys, columns)
+    }
+
+    /// Why no column can be read from the words, if none can.
+    pub(crate) fn lacks_columns(&self, columns: usize) -> Option<&'static str> {
+        match () {
+            () if self.count() > 1 => Some("rows are sorted by several words"),
+            () if !(0..columns).any(|column| self.decodes(column)) => {
+                Some("the word has no column as a whole")
+            }
+            () => None,
+        }
+    }
+
     fn push(&mut self, key: &WordKey, part: WordPart, bits: u32) {
         self.fields.push(WordField { key: key.clone(), part, bits, offset: self.bits });
         self.bits += bits;
@@ -147,6 +172,11 @@ impl Words {
     /// The texts among the keys.
     pub(super) fn texts(&self) -> &[WordText] {
         &self.texts
+    }
+
+    /// What they consist of.
+    pub(super) fn fields(&self) -> &[WordField] {
+        &self.fields
     }
 
     /// The columns that they are made of.
@@ -222,6 +252,10 @@ impl WordField {
                 let length = cx.builder.binary(BinaryOp::Min, text.length, longest);
                 let length = cx.builder.convert(length, Scalar::U64);
                 cx.builder.binary(BinaryOp::Or, bytes, length)
+            }
+            (Repr::Scalar(scalar), part) if self.key.is_group => {
+                let scalar = normalized(cx, *scalar);
+                scalar_bits(cx, scalar, part)
             }
             (Repr::Scalar(scalar), part) => scalar_bits(cx, *scalar, part),
             _ => return Err(Unsupported("a sort key changed its representation".into())),

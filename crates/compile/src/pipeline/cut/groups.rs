@@ -33,8 +33,11 @@ impl Cut<'_> {
         if !keys.is_empty() && self.group_order(keys.len(), &infos, &rows)? == GroupOrder::Sorted {
             let size = (rows.bound(), rows.branches.len());
             let states = self.states.of(Purpose::Store);
-            let sort = SortOperator::plan_groups(keys.len(), &infos, size, states)?;
-            let rows = self.sorted(rows, &exprs, sort);
+            let sort = Arc::new(SortOperator::plan_groups(keys.len(), &infos, size, states)?);
+            let (bound, columns) = (rows.bound(), sort.infos());
+            let open = Open::new(SortedRows(Arc::clone(&sort)), bound);
+            let open = self.sorted(rows, &exprs, &sort, open);
+            let rows = OpenRows { branches: vec![open], columns };
             return self.aggregate_rows(rows, &own_keys, &own_aggregates);
         }
         if !keys.is_empty() {
@@ -144,19 +147,20 @@ impl Cut<'_> {
         Ok(rows)
     }
 
-    /// C1's global sort: keys and arguments are stored, and delivered group by group.
-    fn sorted(&mut self, mut rows: OpenRows, exprs: &[Expr], sort: SortOperator) -> OpenRows {
-        let bound = rows.bound();
+    /// C1's global sort: keys and arguments are stored, and delivered group by group by `open`, whose source is the sort.
+    pub(super) fn sorted(
+        &mut self,
+        mut rows: OpenRows,
+        exprs: &[Expr],
+        sort: &Arc<SortOperator>,
+        open: Open,
+    ) -> Open {
         rows.push(Project(exprs.to_vec()));
-        let sort = Arc::new(sort);
-        self.close(rows.branches, Arc::new(SortRows(Arc::clone(&sort))));
-        let (columns, sorting) = (sort.infos(), sort.sorting(None));
-        let mut open = Open::new(SortedRows(sort), bound);
-        open.sorted = Some(sorting);
-        OpenRows { branches: vec![open], columns }
+        self.close(rows.branches, Arc::new(SortRows(Arc::clone(sort))));
+        Open { sorted: Some(sort.sorting(None)), ..open }
     }
 
-    fn aggregate_rows(
+    pub(super) fn aggregate_rows(
         &mut self,
         rows: OpenRows,
         keys: &[Expr],

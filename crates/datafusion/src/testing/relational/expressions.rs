@@ -277,11 +277,25 @@ impl Generator {
                 let pattern = self.one(&["min({})", "max({})"]);
                 // The least of floats with NaN depends on the order of the rows: only of plain columns.
                 match self.column(kind, scope, kind == Kind::Float) {
+                    Some(column) if self.once_in(4) => self.ranked(kind, column),
                     Some(column) if !self.once_in(4) => call(pattern, Tree::text(&column.name), column.plain),
                     _ => call(pattern, self.value(kind, scope, 1), true),
                 }
             }
         }
+    }
+
+    /// A value of the sorted rows of a group: of rows that the order does not tell apart, one is as good as another.
+    fn ranked(&mut self, kind: Kind, column: &Column) -> Value {
+        let ends = &["first_value({} ORDER BY {} DESC)", "last_value({} ORDER BY {})"];
+        let pattern = match (kind, self.once_in(2)) {
+            (Kind::Decimal, true) => "median({})",
+            (Kind::Float, true) => self.one(&["median({})", "percentile_cont({}, 0.3)"]),
+            _ => self.one(ends),
+        };
+        let tree = Tree::text(pattern.replace("{}", &column.name));
+        let plain = column.plain && kind != Kind::Decimal;
+        Value { plain, ..Value::of(kind, tree) }
     }
 
     /// Conditions of HAVING.

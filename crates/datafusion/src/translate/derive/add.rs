@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
-use kelpie_compile::plan::{Join, JoinKind, Plan, SortKey};
+use kelpie_compile::plan::{Join, JoinKind, Plan, Ranked, SortKey};
 use kelpie_compile::types::Field;
 
 use super::{REQUESTS, Request};
@@ -120,6 +120,13 @@ impl Adding<'_> {
                     }
                 }
                 Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
+            }
+            Plan::Ranked(ranked) => {
+                let input = self.resolved(ranked.input.clone(), &Used::All)?;
+                let (input, exprs) = self.provided(input, ranked.exprs().cloned().collect())?;
+                let mut ranked = Ranked { input, ..*ranked };
+                ranked.exprs_mut().zip(exprs).for_each(|(expr, provided)| *expr = provided);
+                Plan::Ranked(Box::new(ranked))
             }
             Plan::Join(join) => self.resolved_join(*join)?,
             Plan::Union { inputs, fields } => {
@@ -331,7 +338,11 @@ impl Adding<'_> {
                 }
                 _ => self.reaches(&join.build, scan) != self.reaches(&join.probe, scan),
             },
-            Plan::Sort { .. } | Plan::Limit { .. } | Plan::Aggregate { .. } | Plan::Union { .. } => false,
+            Plan::Sort { .. }
+            | Plan::Limit { .. }
+            | Plan::Aggregate { .. }
+            | Plan::Ranked(_)
+            | Plan::Union { .. } => false,
         }
     }
 }

@@ -1,0 +1,163 @@
+//! Aggregates over sorted groups: the rows are sorted by keys and order, aggregated group by group as ever, with the number of
+//! each group's first row and how many have a rank; behind the groups, values are looked up at their ranks.
+
+use std::sync::Arc;
+
+use super::{Cut, Open, OpenRows};
+use crate::context::Unsupported;
+use crate::expr::{Expr, ExprKind, with_children};
+use crate::lower::columns_of;
+use crate::operator::aggregate::{RankedColumn, RankedValues};
+use crate::operator::roles::Source;
+use crate::operator::sort::words::{WordKey, Words};
+use crate::operator::sort::{NumberedRows, SortOperator, SortedRows};
+use crate::plan::{Aggregate, AggregateFunction, Ranked, RankedValue, SortKey};
+use crate::program::Purpose;
+use crate::types::{DataType, Field};
+use crate::variant::axes::RankedColumns;
+
+impl Cut<'_> {
+    pub(super) fn ranked(&mut self, ranked: &Ranked) -> Result<OpenRows, Unsupported> {
+        let rows = self.open(&ranked.input)?;
+        let mut stored = Stored { exprs: ranked.keys.clone() };
+        let keys = ranked.keys.iter().enumerate();
+        let keys: Vec<Expr> =
+            keys.map(|(index, key)| Expr::column(index, key.data_type.clone(), key.nullable)).collect();
+        let order: Vec<WordKey> =
+            ranked.order.iter().filter_map(|key| stored.word_key(key, keys.len())).collect();
+        let aggregates: Vec<Aggregate> = ranked.aggregates.iter().map(|own| stored.aggregate(own)).collect();
+        let values: Vec<RankedValue> = ranked.values.iter().map(|own| stored.value(own)).collect();
+        let infos = columns_of(&stored.exprs, &rows.columns);
+        let (bound, size) = (rows.bound(), (rows.bound(), rows.branches.len()));
+        let words = Words::plan_groups(keys.len(), &order, &infos)?;
+        let from_word = self.ranked_columns(&words, infos.len())? == RankedColumns::Word;
+        let states = self.states.of(Purpose::Store);
+        let sort = Arc::new(SortOperator::plan_ranked(words, from_word, &infos, size, states)?);
+
+        let source = NumberedRows::new(SortedRows(Arc::clone(&sort)), bound);
+        let (aggregates, values) = with_ranks(keys.len(), aggregates, values, source.number());
+        let columns = source.columns();
+        let open = self.sorted(rows, &stored.exprs, &sort, Open::new(source, bound));
+        let rows = OpenRows { branches: vec![open], columns };
+        let mut groups = self.aggregate_rows(rows, &keys, &aggregates)?;
+        let step = RankedValues::new(sort, keys.len() + ranked.aggregates.len(), values);
+        groups.columns = step.columns_behind(&groups.columns);
+        groups.push(step);
+        self.end_operator(groups)
+    }
+
+    /// Where columns of sorted rows are read.
+    fn ranked_columns(&self, words: &Words, columns: usize) -> Result<RankedColumns, Unsupported> {
+        let lacks = words.lacks_columns(columns);
+        let rule = match lacks {
+            None => (RankedColumns::Word, "words come in order, other columns are anywhere"),
+            Some(lacks) => (RankedColumns::Stored, lacks),
+        };
+        let site = format!("aggregate{}", self.next_aggregate);
+        self.chooser.choose(&site, rule, |value| match (value, lacks) {
+            (RankedColumns::Word, Some(lacks)) => Err(lacks.into()),
+            _ => Ok(()),
+        })
+    }
+}
+
+/// The aggregates, behind them the number of the first row of each group and how many rows have ranks, and where these counts are
+/// for each value.
+fn with_ranks(
+    keys: usize,
+    mut aggregates: Vec<Aggregate>,
+    values: Vec<RankedValue>,
+    number: Expr,
+) -> (Vec<Aggregate>, Vec<RankedColumn>) {
+    let internal = |name: &str, function, argument| {
+        let field = Field { name: name.into(), data_type: DataType::Int64, nullable: true };
+        Aggregate { function, argument, distinct: false, field }
+    };
+    aggregates.push(internal("first_row", AggregateFunction::Min, Some(number)));
+    let column = |RankedValue { rank, argument, counted, .. }: RankedValue| {
+        let count = internal("ranks", AggregateFunction::Count, counted);
+        let known = aggregates.iter().position(|known| *known == count);
+        let place = known.unwrap_or_else(|| {
+            aggregates.push(count);
+            aggregates.len() - 1
+        });
+        RankedColumn { rank, argument, count: keys + place }
+    };
+    let columns = values.into_iter().map(column).collect();
+    (aggregates, columns)
+}
+
+/// What is stored of a row: the keys first. What only gives a value another form in the same order is left to whoever reads it.
+struct Stored {
+    exprs: Vec<Expr>,
+}
+
+impl Stored {
+    fn column(&mut self, expr: &Expr) -> usize {
+        let known = self.exprs.iter().position(|known| known == expr);
+        known.unwrap_or_else(|| {
+            self.exprs.push(expr.clone());
+            self.exprs.len() - 1
+        })
+    }
+
+    /// An expression over what is stored.
+    fn over(&mut self, expr: &Expr) -> Expr {
+        let expr = cast_last(expr);
+        match below_cast(&expr) {
+            Some(input) => with_children(&expr, vec![self.over(input)]),
+            None => Expr::column(self.column(&expr), expr.data_type.clone(), expr.nullable),
+        }
+    }
+
+    /// What is stored of an expression: it has the same order, and is NULL where the expression is.
+    fn below(&mut self, expr: &Expr) -> Expr {
+        let mut expr = cast_last(expr);
+        while let Some(input) = below_cast(&expr) {
+            expr = cast_last(input);
+        }
+        Expr::column(self.column(&expr), expr.data_type.clone(), expr.nullable)
+    }
+
+    /// A key of the order; `None` where it is the same in all rows of a group. The two zeros are one key of groups.
+    fn word_key(&mut self, key: &SortKey, keys: usize) -> Option<WordKey> {
+        let ExprKind::Column(column) = self.below(&key.expr).kind else { return None };
+        let is_constant = column < keys && !self.exprs.get(column)?.data_type.is_float();
+        let &SortKey { descending, nulls_first, .. } = key;
+        (!is_constant).then_some(WordKey { column, descending, nulls_first, is_group: false })
+    }
+
+    fn aggregate(&mut self, own: &Aggregate) -> Aggregate {
+        Aggregate { argument: own.argument.as_ref().map(|argument| self.over(argument)), ..own.clone() }
+    }
+
+    fn value(&mut self, own: &RankedValue) -> RankedValue {
+        let counted = own.counted.as_ref().map(|counted| self.below(counted));
+        RankedValue { argument: self.over(&own.argument), counted, ..own.clone() }
+    }
+}
+
+/// What a cast is of that never fails and keeps the order of all values: what is equal behind it may be in any order.
+fn below_cast(expr: &Expr) -> Option<&Expr> {
+    let ExprKind::Cast { input, .. } = &expr.kind else { return None };
+    let (from, to) = (&input.data_type, &expr.data_type);
+    let keeps_order = match from {
+        DataType::Decimal128 { .. } => to.is_float(),
+        _ if from.is_integer() && to.is_integer() => {
+            from.full_range().zip(to.full_range()).is_some_and(|(from, to)| from.within(to))
+        }
+        _ => from.is_integer() && to.is_float(),
+    };
+    keeps_order.then_some(&**input)
+}
+
+/// `CASE WHEN p THEN CAST(x AS t) END`, which is how rows are left out, as the cast of a CASE.
+fn cast_last(expr: &Expr) -> Expr {
+    let ExprKind::Case { branches, otherwise: None } = &expr.kind else { return expr.clone() };
+    let [(condition, result)] = branches.as_slice() else { return expr.clone() };
+    let Some(input) = below_cast(result) else { return expr.clone() };
+    let branches = vec![(condition.clone(), input.clone())];
+    let kind = ExprKind::Case { branches, otherwise: None };
+    let case = Expr { kind, data_type: input.data_type.clone(), nullable: true };
+    Expr { nullable: true, ..with_children(result, vec![case]) }
+}

@@ -1,0 +1,372 @@
+//! Aggregates over the sorted rows of a group: `median`, `percentile_cont`, `first_value`, `last_value` and `nth_value`.
+//!
+//! | function | order | rows without a rank | value |
+//! |---|---|---|---|
+//! | `median(x)` | `x` | NULL | the mean of the middle ones |
+//! | `percentile_cont(x, p)`, `percentile_cont(p) WITHIN GROUP (ORDER BY x)` | `x` | NULL | at `p`, or at `1 - p` where `x` descends |
+//! | `first_value(x ORDER BY y)`, `last_value`, `nth_value(x, n ORDER BY y)` | `y` | none, or under IGNORE NULLS where `x` is NULL | `x` |
+//!
+//! Rows that FILTER leaves out have no rank either. Calls whose orders agree sort the rows once. Others are aggregations of their
+//! own, which read the input again and are joined by the keys.
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::functions_aggregate::{first_last, median, nth_value, percentile_cont};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Literal as LiteralExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use kelpie_compile::expr::{Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, Join, JoinKind, Plan, Rank, Ranked, RankedValue, SortKey};
+use kelpie_compile::types::{DataType, Field, Literal};
+
+use super::{Below, Node, Translator, fields_from, filtered, has_sets, one, over_sets, states};
+use crate::translate::{order, project_columns};
+
+/// The functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Function {
+    Median,
+    Percentile,
+    First,
+    Last,
+    Nth,
+}
+
+/// The function that a call is of, if it is one of DataFusion's own: names tell nothing.
+fn function(call: &AggregateFunctionExpr) -> Option<Function> {
+    let implementation = call.fun().inner().as_ref();
+    match () {
+        () if implementation.is::<median::Median>() => Some(Function::Median),
+        () if implementation.is::<percentile_cont::PercentileCont>() => Some(Function::Percentile),
+        () if implementation.is::<first_last::FirstValue>() => Some(Function::First),
+        () if implementation.is::<first_last::LastValue>() => Some(Function::Last),
+        () if implementation.is::<nth_value::NthValueAgg>() => Some(Function::Nth),
+        () => None,
+    }
+}
+
+/// Whether a call needs the rows of its group in an order.
+pub(super) fn is_ranked(call: &AggregateFunctionExpr) -> bool {
+    function(call).is_some()
+}
+
+/// A call, translated.
+enum Call {
+    /// It needs no order.
+    Plain(Aggregate),
+    Ranked(Vec<SortKey>, Box<RankedValue>),
+}
+
+/// An aggregation of which some calls need an order, in one step or as the final step of `first`.
+pub(super) fn aggregate(
+    translator: &mut Translator,
+    node: &AggregateExec,
+    first: &AggregateExec,
+) -> Option<Plan> {
+    let input = translator.plan(first.input());
+    let group = first.group_expr();
+    let schema = first.input().schema();
+    let mut over_input = translator.exprs_over(Below::Node(first.input()), &schema, "AggregateExec");
+    let keys = over_input.exprs(group.expr().iter().map(|(key, _)| key));
+    let output = node.schema();
+    let mut calls = Vec::new();
+    let position = group.expr().len() + usize::from(has_sets(first));
+    for (i, call) in first.aggr_expr().iter().enumerate() {
+        let filter = first.filter_expr().get(i).and_then(Option::as_ref);
+        let field = fields_from(&output, position + i, 1).and_then(|mut fields| fields.pop());
+        calls.push(match (function(call), field) {
+            _ if *node.mode() == AggregateMode::Partial => states::refuse(translator, call),
+            (Some(function), Some(field)) => {
+                Maker { translator: &mut *translator, below: first.input(), call, filter }
+                    .made(function, field)
+            }
+            (None, Some(field)) => {
+                one(translator, first.input(), call, filter).map(|(function, argument)| {
+                    Call::Plain(Aggregate { function, argument, distinct: call.is_distinct(), field })
+                })
+            }
+            (_, None) => {
+                let reason = format!("AggregateExec: {}: the result's type is not compiled", call.name());
+                translator.refuse(&reason)
+            }
+        });
+    }
+    let (input, keys, calls) = (input?, keys?, calls.into_iter().collect::<Option<Vec<Call>>>()?);
+    let input = order::unsorted(input);
+    let (passes, places) = passes(calls);
+    if passes.len() > PASS_LIMIT {
+        let reason =
+            format!("AggregateExec: more than {PASS_LIMIT} orders in one aggregation are not compiled");
+        return translator.refuse(&reason);
+    }
+    if passes.len() > 1 && takes_some_rows(&input) {
+        return translator.refuse("AggregateExec: two orders of rows that LIMIT picks are not compiled");
+    }
+    over_sets(translator, first, (&output, &keys), &|keys, names| {
+        joined(&input, keys, names, (&passes, &places))
+    })
+}
+
+/// Most orders of an aggregation: each reads the input again.
+const PASS_LIMIT: usize = 8;
+
+/// Calls whose orders agree; the first has those that need none too.
+#[derive(Default)]
+struct Pass {
+    order: Vec<SortKey>,
+    aggregates: Vec<Aggregate>,
+    values: Vec<RankedValue>,
+}
+
+/// Where a call's result is: the pass, and its number among the pass's aggregates or values.
+enum CallPlace {
+    Plain(usize),
+    Ranked(usize, usize),
+}
+
+/// The calls by their orders.
+fn passes(calls: Vec<Call>) -> (Vec<Pass>, Vec<CallPlace>) {
+    let mut passes: Vec<Pass> = Vec::new();
+    let mut plain = Vec::new();
+    let mut places = Vec::new();
+    for call in calls {
+        match call {
+            Call::Plain(aggregate) => {
+                places.push(CallPlace::Plain(plain.len()));
+                plain.push(aggregate);
+            }
+            Call::Ranked(own, value) => {
+                // Rows that an order does not tell apart may be in any: the longer of two will do for both.
+                let agree = |pass: &Pass| own.starts_with(&pass.order) || pass.order.starts_with(&own);
+                let pass = passes.iter().position(agree).unwrap_or_else(|| {
+                    passes.push(Pass::default());
+                    passes.len() - 1
+                });
+                let found = &mut passes[pass];
+                places.push(CallPlace::Ranked(pass, found.values.len()));
+                found.values.push(*value);
+                if own.len() > found.order.len() {
+                    found.order = own;
+                }
+            }
+        }
+    }
+    if let Some(first) = passes.first_mut() {
+        first.aggregates = plain;
+    }
+    (passes, places)
+}
+
+/// An aggregation by keys: its passes side by side.
+fn joined(
+    input: &Plan,
+    keys: Vec<Expr>,
+    names: Vec<String>,
+    (passes, places): (&[Pass], &[CallPlace]),
+) -> Option<Plan> {
+    let width = keys.len();
+    let mut all: Option<Plan> = None;
+    // Where the columns of each pass begin.
+    let mut starts = Vec::new();
+    for Pass { order, aggregates, values } in passes {
+        let pass = Plan::Ranked(Box::new(Ranked {
+            input: input.clone(),
+            keys: keys.clone(),
+            order: order.clone(),
+            aggregates: aggregates.clone(),
+            values: values.clone(),
+            names: names.iter().take(width).cloned().collect(),
+        }));
+        starts.push(all.as_ref().map_or(0, |before| before.fields().len()));
+        all = Some(match all {
+            None => pass,
+            Some(build) => Plan::Join(Box::new(Join {
+                build,
+                probe: pass,
+                kind: JoinKind::Inner,
+                keys: keys
+                    .iter()
+                    .enumerate()
+                    .map(|(place, key)| (column(place, key), column(place, key)))
+                    .collect(),
+                residual: None,
+                null_equal: true,
+                null_aware: false,
+            })),
+        });
+    }
+    let place = |place: &CallPlace| match place {
+        CallPlace::Plain(number) => Some(width + number),
+        CallPlace::Ranked(pass, number) => {
+            Some(starts.get(*pass)? + width + passes.get(*pass)?.aggregates.len() + number)
+        }
+    };
+    let columns = (0..width).map(Some).chain(places.iter().map(place)).collect::<Option<Vec<usize>>>()?;
+    match project_columns(all?, &columns)? {
+        Plan::Project { input, exprs, .. } => Some(Plan::Project { input, exprs, names }),
+        plan => Some(plan),
+    }
+}
+
+fn column(place: usize, key: &Expr) -> Expr {
+    Expr::column(place, key.data_type.clone(), key.nullable)
+}
+
+/// Whether rows are picked that may be others when they are picked again.
+fn takes_some_rows(plan: &Plan) -> bool {
+    match plan {
+        Plan::Limit { .. } | Plan::Sort { fetch: Some(_), .. } => true,
+        plan => plan.inputs().into_iter().any(takes_some_rows),
+    }
+}
+
+/// Translates a call.
+struct Maker<'m> {
+    translator: &'m mut Translator,
+    below: &'m Node,
+    call: &'m AggregateFunctionExpr,
+    filter: Option<&'m Arc<dyn PhysicalExpr>>,
+}
+
+impl Maker<'_> {
+    fn refuse<T>(&mut self, why: &str) -> Option<T> {
+        self.translator.refuse(&format!("AggregateExec: {}: {why}", self.call.name()))
+    }
+
+    fn expr(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
+        let schema = self.below.schema();
+        self.translator.exprs_over(Below::Node(self.below), &schema, "AggregateExec").expr(expr)
+    }
+
+    fn made(mut self, function: Function, field: Field) -> Option<Call> {
+        if self.call.is_distinct() {
+            return self.refuse("DISTINCT values in an order are not compiled");
+        }
+        let expressions = self.call.expressions();
+        let constant = expressions.get(1).and_then(|expr| expr.downcast_ref::<LiteralExpr>());
+        let constant = constant.map(LiteralExpr::value);
+        let argument = match expressions.first() {
+            Some(argument) => self.expr(argument),
+            None => self.refuse("an argument is expected"),
+        };
+        let filter = self.filter.map(|filter| self.expr(filter));
+        match function {
+            Function::Median => self.of_values(Rank::Median, filter, argument, field),
+            Function::Percentile => {
+                let rank = self.percentile(constant)?;
+                self.of_values(rank, filter, argument, field)
+            }
+            Function::First => self.of_rows(Rank::FromFirst(integer(0)), filter, argument, field),
+            Function::Last => self.of_rows(Rank::FromLast(integer(0)), filter, argument, field),
+            Function::Nth => {
+                let rank = self.nth(constant)?;
+                self.of_rows(rank, filter, argument, field)
+            }
+        }
+    }
+
+    /// A value between those of the argument in their own order.
+    fn of_values(
+        &mut self,
+        rank: Rank,
+        filter: Option<Option<Expr>>,
+        argument: Option<Expr>,
+        field: Field,
+    ) -> Option<Call> {
+        let argument = match filter {
+            Some(filter) => filtered(filter, argument)?,
+            None => argument?,
+        };
+        let key = SortKey { expr: argument.clone(), descending: false, nulls_first: false };
+        let counted = argument.nullable.then(|| argument.clone());
+        Some(Call::Ranked(vec![key], Box::new(RankedValue { rank, argument, counted, field })))
+    }
+
+    /// The argument in a row.
+    fn of_rows(
+        &mut self,
+        rank: Rank,
+        filter: Option<Option<Expr>>,
+        argument: Option<Expr>,
+        field: Field,
+    ) -> Option<Call> {
+        if self.call.order_bys().is_empty() {
+            return self.refuse("without ORDER BY any row is the first one, and DataFusion's is its own");
+        }
+        let mut order = Vec::new();
+        for key in self.call.order_bys() {
+            let options = key.options;
+            order.push(self.expr(&key.expr).map(|expr| SortKey {
+                nulls_first: options.nulls_first && expr.nullable,
+                descending: options.descending,
+                expr,
+            }));
+        }
+        let (mut order, argument) = (order.into_iter().collect::<Option<Vec<_>>>()?, argument?);
+        let present = (self.call.ignore_nulls() && argument.nullable).then(|| Expr {
+            kind: ExprKind::IsNotNull(Box::new(argument.clone())),
+            data_type: DataType::Boolean,
+            nullable: false,
+        });
+        let counted = match (filter, present) {
+            (None, None) => None,
+            (Some(filter), None) => Some(where_true(filter?)),
+            (None, Some(present)) => Some(where_true(present)),
+            (Some(filter), Some(present)) => {
+                let filter = filter?;
+                let nullable = filter.nullable;
+                let kind = ExprKind::And(Box::new(filter), Box::new(present));
+                Some(where_true(Expr { kind, data_type: DataType::Boolean, nullable }))
+            }
+        };
+        if let Some(counted) = &counted {
+            order.insert(0, SortKey { expr: counted.clone(), descending: false, nulls_first: false });
+        }
+        Some(Call::Ranked(order, Box::new(RankedValue { rank, argument, counted, field })))
+    }
+
+    /// DataFusion looks at the direction of the first key alone: the order is that of the argument.
+    fn percentile(&mut self, share: Option<&ScalarValue>) -> Option<Rank> {
+        let share = match share {
+            Some(ScalarValue::Float64(Some(share))) => *share,
+            Some(ScalarValue::Float32(Some(share))) => f64::from(*share),
+            _ => return self.refuse("a percentile that is no literal is not compiled"),
+        };
+        if !(0.0..=1.0).contains(&share) {
+            return self.refuse("a percentile is from 0 to 1");
+        }
+        let descending = self.call.order_bys().first().is_some_and(|key| key.options.descending);
+        let share = if descending { 1.0 - share } else { share };
+        Some(Rank::Percentile(Expr::literal(Literal::Float(share), DataType::Float64)))
+    }
+
+    /// Of a call that was turned round, the order is too.
+    fn nth(&mut self, n: Option<&ScalarValue>) -> Option<Rank> {
+        let Some(ScalarValue::Int64(Some(n))) = n else {
+            return self.refuse("a number of a row that is no literal is not compiled");
+        };
+        if self.call.ignore_nulls() {
+            return self.refuse("IGNORE NULLS of nth_value is not compiled");
+        }
+        let n = if self.call.is_reversed() { i128::from(*n).checked_neg()? } else { i128::from(*n) };
+        match n {
+            0 => self.refuse("the number of a row is not 0"),
+            1.. => Some(Rank::FromFirst(integer(n - 1))),
+            _ => Some(Rank::FromLast(integer(-1 - n))),
+        }
+    }
+}
+
+fn integer(value: i128) -> Expr {
+    Expr::literal(Literal::Int(value), DataType::Int64)
+}
+
+/// TRUE where a condition is, else NULL.
+fn where_true(condition: Expr) -> Expr {
+    let yes = Expr::literal(Literal::Boolean(true), DataType::Boolean);
+    let kind = ExprKind::Case { branches: vec![(condition, yes)], otherwise: None };
+    Expr { kind, data_type: DataType::Boolean, nullable: true }
+}
