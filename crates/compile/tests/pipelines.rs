@@ -521,9 +521,16 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
         (made(Some(7)), None),
         (met(), None),
     ] {
-        let ways =
-            [("last", "lane", "0"), ("all", "lane", "0"), ("off", "warp", "2"), ("last", "packed", "0")];
-        for (refill, expansion, matches) in ways.into_iter().chain([("last", "packed", "256")]) {
+        for (refill, expansion, matches) in [
+            ("last", "lane", "0"),
+            ("all", "lane", "0"),
+            ("off", "warp", "2"),
+            ("last", "packed", "0"),
+            ("last", "packed", "256"),
+            ("all", "packed", "256"),
+            ("off", "refill", "0"),
+            ("all", "refill", "0"),
+        ] {
             let mut forced = Forced::default();
             forced.set("lane_refill", refill).expect("an axis and its value");
             forced.set("expansion", expansion).expect("an axis and its value");
@@ -548,7 +555,7 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
         }
     }
     // Two queries with a join, one of them in blocks of two sizes, each by leaders and packed.
-    assert_eq!(queues, 6);
+    assert_eq!(queues, 9);
 }
 
 /// What is made in scratch memory, and sums of which the upper bits are added too, for a GPU.

@@ -9,6 +9,7 @@ mod lanes;
 mod launches;
 mod memory;
 mod parts;
+mod points;
 mod row;
 mod selection;
 mod speculation;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Pipeline;
 use super::kernel::Environment;
-use super::lanes::Points;
 use super::launches;
+use super::points::Points;
 use super::speculation::Speculation;
 use super::wide::{WideFilters, supports_all};
 use crate::context::Unsupported;
@@ -147,6 +147,14 @@ fn points(
                 exchanges()?;
                 step.expansion().map(|_| ())
             }
+            MatchLanes::Refill => {
+                exchanges()?;
+                step.expansion()?;
+                let points = Points::of(pipeline, LaneRefill::Off, matches);
+                points.first_expansion(pipeline)?;
+                let bound = pipeline.thread_bound(environment.shape, points.last_turns());
+                pipeline.sink.admits(environment.shape, bound)
+            }
         };
         let lacks = possible(MatchLanes::Packed).err();
         let rule = match &lacks {
@@ -158,9 +166,7 @@ fn points(
         matches = chooser.choose(site, rule, possible)?;
     }
     if !pipeline.steps.iter().any(|step| step.drops()) {
-        let mut points = Points::of(pipeline, LaneRefill::Off, matches);
-        points.longest = longest(site, pipeline, &points, environment)?;
-        return Ok(points);
+        return with_limits(Points::of(pipeline, LaneRefill::Off, matches), site, pipeline, environment);
     }
     let possible = |refill| {
         if refill == LaneRefill::Off {
@@ -168,7 +174,7 @@ fn points(
         }
         exchanges()?;
         let points = Points::of(pipeline, refill, matches);
-        if points.last_turns() == 0 {
+        if !points.refill() {
             return Err("no such step before the first expansion".into());
         }
         let bound = pipeline.thread_bound(environment.shape, points.last_turns());
@@ -182,10 +188,19 @@ fn points(
         (None, Ok(why)) => (LaneRefill::Last, why),
     };
     let refill = chooser.choose(site, rule, possible)?;
-    let mut points = Points::of(pipeline, refill, matches);
-    if refill != LaneRefill::Off {
+    with_limits(Points::of(pipeline, refill, matches), site, pipeline, environment)
+}
+
+/// Points with how many lanes go on at them, and how many numbers of a range a warp takes.
+fn with_limits(
+    mut points: Points,
+    site: &str,
+    pipeline: &Pipeline,
+    environment: &Environment<'_>,
+) -> Result<Points, Unsupported> {
+    if points.last_turns() > 0 {
         let rule = (RefillThreshold(28), "seven of eight lanes, as DogQC has it");
-        points.threshold = chooser.choose(site, rule, |_| Ok(()))?.0;
+        points.threshold = environment.chooser.choose(site, rule, |_| Ok(()))?.0;
     }
     points.longest = longest(site, pipeline, &points, environment)?;
     Ok(points)
@@ -207,6 +222,7 @@ fn longest(
         Some(_) => Some("each row becomes one at most"),
         // A range is looked for by several lanes.
         None if environment.target.lanes < 2 => Some("a warp is one lane"),
+        None if points.walk() => Some("lanes take rows one by one, a warp has no range together"),
         None => None,
     };
     let rule = match (expansion.most(), pipeline.sink.target()) {

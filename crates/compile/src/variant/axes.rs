@@ -268,7 +268,7 @@ axis!(
 );
 
 axis!(
-    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`.
+    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`, `operator/walk`.
     MatchLanes, "expansion", Chunk, "which lanes take the rows that a join with several matches makes of one",
     {
         /// The row's own, one after the other.
@@ -277,6 +277,8 @@ axis!(
         Warp = "warp",
         /// All of its warp, the matches of all of the warp's rows one behind the other.
         Packed = "packed",
+        /// The row's own, one after the other; a lane that has no more takes another row while the others go on.
+        Refill = "refill",
     }
 );
 
@@ -288,7 +290,7 @@ numbers!(
 );
 
 numbers!(
-    /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`.
+    /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`, `operator/walk`.
     RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
     [8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
 );
