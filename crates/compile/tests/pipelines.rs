@@ -521,17 +521,18 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
         (made(Some(7)), None),
         (met(), None),
     ] {
-        for (refill, expansion, matches) in [
-            ("last", "lane", "0"),
-            ("all", "lane", "0"),
-            ("off", "warp", "2"),
-            ("last", "packed", "0"),
-            ("last", "packed", "256"),
-            ("all", "packed", "256"),
-            ("off", "refill", "0"),
-            ("all", "refill", "0"),
+        for (refill, expansion, matches, carried) in [
+            ("last", "lane", "0", "places"),
+            ("all", "lane", "0", "values"),
+            ("off", "warp", "2", "places"),
+            ("last", "packed", "0", "places"),
+            ("last", "packed", "256", "places"),
+            ("all", "packed", "256", "values"),
+            ("off", "refill", "0", "places"),
+            ("all", "refill", "0", "values"),
         ] {
             let mut forced = Forced::default();
+            forced.set("carried", carried).expect("an axis and its value");
             forced.set("lane_refill", refill).expect("an axis and its value");
             forced.set("expansion", expansion).expect("an axis and its value");
             forced.set("queue_matches", matches).expect("an axis and its value");
@@ -554,7 +555,7 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
             }
         }
     }
-    // Two queries with a join, one of them in blocks of two sizes, each by leaders and packed.
+    // Two queries with a join, one of them in blocks of two sizes, each by leaders and packed, of places and of values.
     assert_eq!(queues, 9);
 }
 

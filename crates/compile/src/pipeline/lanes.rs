@@ -78,8 +78,12 @@ impl Body<'_> {
         turn: Turn,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
+        let (columns, loads_before) = (self.read_behind(0), self.variants.points.loads_before);
         let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| {
-            self.enter(cx, turn.row, Flow::Branch, Pass::None, next)
+            self.enter(cx, turn.row, Flow::Branch, Pass::None, &mut |cx, flow| match loads_before {
+                true => cx.with_loaded(&columns, |cx| next(cx, flow)),
+                false => next(cx, flow),
+            })
         };
         let active = match self.queue {
             Some(_) => {
@@ -303,7 +307,10 @@ impl Body<'_> {
         cx: &mut Context<'_>,
         columns: &BTreeSet<usize>,
     ) -> Result<(CarriedRow, Vec<Var>), Unsupported> {
-        let row = cx.carried(columns)?;
+        let row = match self.variants.points.loads_before {
+            true => cx.with_loaded(columns, |cx| cx.carried(columns))?,
+            false => cx.carried(columns)?,
+        };
         let registers = row.registers().iter();
         let registers = registers.map(|register| cx.builder.var_of("carried", *register)).collect();
         Ok((row, registers))

@@ -37,6 +37,8 @@ pub(super) struct Points {
     pub at: Vec<(usize, Point)>,
     /// Of 32 lanes, those with rows at which a warp goes on.
     pub threshold: u64,
+    /// Columns are loaded before rows change lanes.
+    pub loads_before: bool,
     /// The numbers of a range beyond which it waits for all warps at the first expansion, where it does.
     pub longest: Option<u64>,
 }
@@ -71,7 +73,7 @@ impl Points {
         }
         at.extend(last.map(|last| (last, Point::Refill)));
         at.sort_by_key(|(at, point)| (*at, *point != Point::Refill));
-        Points { at, threshold: 0, longest: None }
+        Points { at, threshold: 0, loads_before: false, longest: None }
     }
 
     /// Whether warps come with too few rows for what follows; or why not.

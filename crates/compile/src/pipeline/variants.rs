@@ -16,8 +16,8 @@ use crate::shape::LaunchShape;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
 use crate::variant::axes::{
-    KeyWindows, LaneRefill, MatchLanes, MorselRows, Predication, QueueMatches, RefillThreshold, RowLoop,
-    SelectionRows, Sieves, WritePlaces,
+    CarriedRows, KeyWindows, LaneRefill, MatchLanes, MorselRows, Predication, QueueMatches, RefillThreshold,
+    RowLoop, SelectionRows, Sieves, WritePlaces,
 };
 use crate::{MicroModel, Resolution};
 
@@ -191,7 +191,7 @@ fn points(
     with_limits(Points::of(pipeline, refill, matches), site, pipeline, environment)
 }
 
-/// Points with how many lanes go on at them, and how many numbers of a range a warp takes.
+/// Points with how many lanes go on at them, how many numbers of a range a warp takes, and what moves.
 fn with_limits(
     mut points: Points,
     site: &str,
@@ -203,6 +203,10 @@ fn with_limits(
         points.threshold = environment.chooser.choose(site, rule, |_| Ok(()))?.0;
     }
     points.longest = longest(site, pipeline, &points, environment)?;
+    if !points.is_empty() {
+        let rule = (CarriedRows::Places, "a row is one number, and only rows that come so far load columns");
+        points.loads_before = environment.chooser.choose(site, rule, |_| Ok(()))? == CarriedRows::Values;
+    }
     Ok(points)
 }
 

@@ -282,6 +282,17 @@ axis!(
     }
 );
 
+axis!(
+    /// As what rows change lanes: `context/carried`, `context/loaded`.
+    CarriedRows, "carried", Chunk, "as what rows change lanes, and so where their columns are loaded",
+    {
+        /// As numbers of rows and places; columns are loaded where they are read (post-projection).
+        Places = "places",
+        /// As values: columns are loaded at the scan, or at the match, before rows change lanes (full scan).
+        Values = "values",
+    }
+);
+
 numbers!(
     /// Matches of a row from which on they wait in a queue that all warps drain, where a warp shares them; 0: its warp takes
     /// all of them: `operator/queue`.
@@ -469,6 +480,7 @@ pub const ALL: &[Axis] = &[
     Sieves::AXIS,
     MatchLanes::AXIS,
     QueueMatches::AXIS,
+    CarriedRows::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
     HashFunction::AXIS,
