@@ -26,6 +26,7 @@ pub(crate) mod refill;
 pub(crate) mod roles;
 pub(crate) mod scan;
 pub mod sort;
+pub(crate) mod texts;
 pub(crate) mod walk;
 
 use kelpie_kir::builder::V;

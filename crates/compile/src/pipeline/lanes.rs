@@ -125,8 +125,8 @@ impl Body<'_> {
                 })
             }
             Some((at, Point::Expand(matches))) => {
-                let step = &self.pipeline.steps[*at];
-                let expansion = step.expansion().map_err(Unsupported::internal)?;
+                let expansion = self.variants.points.expansion(self.pipeline, *at);
+                let expansion = expansion.map_err(Unsupported::internal)?;
                 let from = Way { step: *at, ..way };
                 if expansion.only_decides() {
                     let place = (way.step, from, *matches);
@@ -201,7 +201,7 @@ impl Body<'_> {
         let (needed, kept) = (expansion.needed(&behind), expansion.kept(&behind));
         let arrived = self.to_point(cx, first..way.step, (active, bind), &kept, &mut |cx| {
             mark(cx, way.step, Flow::Branch);
-            tested = Some(self.carry(cx, &needed)?);
+            tested = Some(self.carry(cx, &needed, expansion.loads_before())?);
             expansion.range(cx, range)
         })?;
         let (row, registers) = tested.ok_or_else(|| Unsupported::internal("an expansion of no row"))?;
@@ -231,7 +231,8 @@ impl Body<'_> {
         let (live, registers) = (cx.builder.read(arrived.live), arrived.registers(cx));
         let next_way = Way { point: way.point + 1, step: way.step + 1 };
         cx.with_carried(&arrived.row, &registers, |cx| {
-            let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.decided(cx, found, next);
+            let bind =
+                &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.decided(cx, (range, found), next);
             self.together(cx, next_way, (live, bind), turn, emitter)
         })
     }
@@ -291,7 +292,7 @@ impl Body<'_> {
         cx.begin_if(active);
         bind(cx, &mut |cx, flow| {
             self.segment(cx, steps.clone(), flow, &mut |cx, _| {
-                let (row, registers) = self.carry(cx, columns)?;
+                let (row, registers) = self.carry(cx, columns, false)?;
                 cx.builder.assign(live, yes);
                 arrived = Some(Arrived { live, row, registers });
                 at_end(cx)
@@ -301,13 +302,15 @@ impl Body<'_> {
         arrived.ok_or_else(|| Unsupported::internal("steps that lead to no point"))
     }
 
-    /// The current row as far as `columns` of it are read later, and variables with what it stands on.
+    /// The current row as far as `columns` of it are read later, and variables with what it stands on. `loads_before`: columns are loaded
+    /// whatever the variant is.
     fn carry(
         &self,
         cx: &mut Context<'_>,
         columns: &BTreeSet<usize>,
+        loads_before: bool,
     ) -> Result<(CarriedRow, Vec<Var>), Unsupported> {
-        let row = match self.variants.points.loads_before {
+        let row = match loads_before || self.variants.points.loads_before {
             true => cx.with_loaded(columns, |cx| cx.carried(columns))?,
             false => cx.carried(columns)?,
         };

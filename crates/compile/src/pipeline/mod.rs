@@ -4,6 +4,7 @@ mod body;
 mod check;
 mod columns;
 mod cut;
+mod exchanges;
 mod kernel;
 mod lanes;
 mod launches;

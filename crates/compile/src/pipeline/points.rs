@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::Pipeline;
+use crate::expr::ExprKind;
 use crate::expr::share_kept;
 use crate::operator::roles::{Expansion, Step};
+use crate::operator::texts::TextEquality;
 use crate::shape::LaunchShape;
 use crate::variant::axes::{LaneRefill, MatchLanes};
 
@@ -35,6 +37,8 @@ const LEAST_TURNS: u64 = 8;
 pub(super) struct Points {
     /// What lanes do before the step of a number, or in its place, in order.
     pub at: Vec<(usize, Point)>,
+    /// Who compares texts.
+    texts: Texts,
     /// Of 32 lanes, those with rows at which a warp goes on.
     pub threshold: u64,
     /// Columns are loaded before rows change lanes.
@@ -45,14 +49,18 @@ pub(super) struct Points {
 
 impl Points {
     /// The points of a pipeline.
-    pub(super) fn of(pipeline: &Pipeline, refill: LaneRefill, matches: MatchLanes) -> Points {
+    pub(super) fn of(pipeline: &Pipeline, refill: LaneRefill, matches: MatchLanes, texts: &Texts) -> Points {
         let mut at = Vec::new();
         // Where rows may have been dropped, up to which points reach.
         let mut last = None;
         for (index, step) in pipeline.steps.iter().enumerate() {
             let mut drops = step.drops();
-            if step.expansion().is_ok_and(|expansion| is_shared(expansion, matches)) {
-                at.push((index, Point::Expand(matches)));
+            let (expansion, lanes) = match texts.at(index) {
+                Some(equality) => (Ok(equality), texts.lanes),
+                None => (step.expansion(), matches),
+            };
+            if expansion.is_ok_and(|expansion| is_shared(expansion, lanes)) {
+                at.push((index, Point::Expand(lanes)));
                 // The last of a row's new rows leave lanes idle.
                 drops = true;
             } else if step.expands() {
@@ -73,7 +81,7 @@ impl Points {
         }
         at.extend(last.map(|last| (last, Point::Refill)));
         at.sort_by_key(|(at, point)| (*at, *point != Point::Refill));
-        Points { at, threshold: 0, loads_before: false, longest: None }
+        Points { at, texts: texts.clone(), threshold: 0, loads_before: false, longest: None }
     }
 
     /// Whether warps come with too few rows for what follows; or why not.
@@ -114,18 +122,30 @@ impl Points {
     /// The number of the first point where lanes take new rows of others, and what makes these rows there; long ranges can wait
     /// only there, as what is drained comes past all points before with no row. Or why there is none.
     pub(super) fn first_expansion<'p>(
-        &self,
+        &'p self,
         pipeline: &'p Pipeline,
     ) -> Result<(usize, &'p dyn Expansion), String> {
         for (number, (at, point)) in self.at.iter().enumerate() {
-            if let (Point::Expand(_), Some(step)) = (point, pipeline.steps.get(*at)) {
-                let expansion = step.expansion()?;
+            if let Point::Expand(_) = point {
+                let expansion = self.expansion(pipeline, *at)?;
                 if !expansion.only_decides() {
                     return Ok((number, expansion));
                 }
             }
         }
         Err("no lane takes new rows of another".into())
+    }
+
+    /// What makes new rows, or decides about rows, at the step of a number.
+    pub(super) fn expansion<'p>(
+        &'p self,
+        pipeline: &'p Pipeline,
+        step: usize,
+    ) -> Result<&'p dyn Expansion, String> {
+        if let Some(equality) = self.texts.at(step) {
+            return Ok(equality);
+        }
+        pipeline.steps.get(step).ok_or("no such step")?.expansion()
     }
 
     /// Turns of the row loop behind the last row of the source, for rows that wait: each point gives its rows to the next
@@ -157,6 +177,57 @@ impl Points {
 
     pub(super) fn is_empty(&self) -> bool {
         self.at.is_empty()
+    }
+}
+
+/// The filters of a pipeline in which other lanes can compare texts, and who compares them.
+#[derive(Debug, Clone)]
+pub(super) struct Texts {
+    pub lanes: MatchLanes,
+    /// By the numbers of their steps.
+    equalities: Vec<(usize, Arc<TextEquality>)>,
+}
+
+impl Default for Texts {
+    fn default() -> Texts {
+        Texts { lanes: MatchLanes::Lane, equalities: Vec::new() }
+    }
+}
+
+impl Texts {
+    /// Those of a pipeline; each lane compares its own.
+    pub(super) fn of(pipeline: &Pipeline) -> Texts {
+        let mut equalities = Vec::new();
+        let mut columns = pipeline.source.columns();
+        let mut stored = vec![true; columns.len()];
+        for (index, step) in pipeline.steps.iter().enumerate() {
+            let is_stored = |column: usize| stored.get(column) == Some(&true);
+            let equality = step.condition();
+            let equality = equality.and_then(|condition| TextEquality::of(condition, &columns, &is_stored));
+            equalities.extend(equality.map(|equality| (index, Arc::new(equality))));
+            let Some(behind) = step.columns(&columns) else { continue };
+            // What a join adds to a row is stored, or a flag.
+            stored = match step.projection() {
+                Some(exprs) => {
+                    let is_kept =
+                        |kind: &ExprKind| matches!(kind, ExprKind::Column(column) if is_stored(*column));
+                    exprs.iter().map(|expr| is_kept(&expr.kind)).collect()
+                }
+                None => (0..behind.len()).map(|column| step.below(column).is_none_or(is_stored)).collect(),
+            };
+            columns = behind;
+        }
+        Texts { equalities, ..Texts::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.equalities.is_empty()
+    }
+
+    /// The equality that the filter of a number is, where lanes compare it together.
+    fn at(&self, step: usize) -> Option<&dyn Expansion> {
+        let found = self.equalities.iter().find(|(index, _)| *index == step);
+        found.filter(|_| self.lanes != MatchLanes::Lane).map(|(_, equality)| &**equality as &dyn Expansion)
     }
 }
 

@@ -283,6 +283,19 @@ axis!(
 );
 
 axis!(
+    /// Who compares two texts without a dictionary that a filter wants to be equal: `pipeline/points`, `operator/texts`.
+    TextLanes, "text_lanes", Chunk, "which lanes compare the texts of a row, where a filter wants two to be equal",
+    {
+        /// The row's own.
+        Lane = "lane",
+        /// All of its warp, row by row.
+        Warp = "warp",
+        /// All of its warp, the words of all of the warp's rows one behind the other.
+        Packed = "packed",
+    }
+);
+
+axis!(
     /// As what rows change lanes: `context/carried`, `context/loaded`.
     CarriedRows, "carried", Chunk, "as what rows change lanes, and so where their columns are loaded",
     {
@@ -480,6 +493,7 @@ pub const ALL: &[Axis] = &[
     Sieves::AXIS,
     MatchLanes::AXIS,
     QueueMatches::AXIS,
+    TextLanes::AXIS,
     CarriedRows::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
