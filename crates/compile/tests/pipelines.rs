@@ -547,6 +547,9 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
             let mut forced = Forced::default();
             forced.set("carried", carried).expect("an axis and its value");
             forced.set("text_lanes", texts).expect("an axis and its value");
+            // One more choice is tried by every second way.
+            let buffer = if carried == "values" { "shared" } else { "registers" };
+            forced.set("refill_buffer", buffer).expect("an axis and its value");
             forced.set("lane_refill", refill).expect("an axis and its value");
             forced.set("expansion", expansion).expect("an axis and its value");
             forced.set("queue_matches", matches).expect("an axis and its value");

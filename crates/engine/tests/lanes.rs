@@ -104,6 +104,8 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
         for (index, threshold) in ["8", "16", "24", "28", "32"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3][(index + number) % 4];
             ways.push((vec![("lane_refill", refill), ("refill_threshold", threshold)], lanes));
+            let shared = ("refill_buffer", "shared");
+            ways.push((vec![("lane_refill", refill), ("refill_threshold", threshold), shared], lanes));
         }
     }
     for (index, expansion) in ["warp", "packed"].into_iter().enumerate() {

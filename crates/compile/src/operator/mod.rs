@@ -12,6 +12,7 @@
 //!   (`row`) and what follows the loop (`end`). `begin` and `end` stand at uniform control flow.
 
 pub mod aggregate;
+pub(crate) mod block_refill;
 pub(crate) mod count;
 mod dense;
 pub(crate) mod expand;

@@ -6,7 +6,9 @@ use super::points::{Points, Texts};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::table::places::DenseTarget;
-use crate::variant::axes::{CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillThreshold, TextLanes};
+use crate::variant::axes::{
+    CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
+};
 
 /// Rows of a build side from which on long ranges wait for all warps: a warp takes fewer in less than a tenth of a millisecond.
 const LEAST_QUEUED: u64 = 4096;
@@ -127,6 +129,9 @@ impl Exchanges<'_> {
             let rule = (RefillThreshold(28), "seven of eight lanes, as DogQC has it");
             points.threshold = chooser.choose(self.site, rule, |_| Ok(()))?.0;
         }
+        if points.refill() {
+            points.in_block = self.buffer(&points)? == RefillBuffer::Shared;
+        }
         points.longest = self.longest(&points)?;
         if !points.is_empty() {
             let rule =
@@ -134,6 +139,27 @@ impl Exchanges<'_> {
             points.loads_before = chooser.choose(self.site, rule, |_| Ok(()))? == CarriedRows::Values;
         }
         Ok(points)
+    }
+
+    /// Where rows wait between steps.
+    fn buffer(&self, points: &Points) -> Result<RefillBuffer, Unsupported> {
+        let lacks = match self.pipeline.sink.target() {
+            // A warp leaves the row loop once there are enough rows.
+            Some(DenseTarget { limit: Some(_), .. }) => Some("a block is not together under a limit"),
+            // What is said of all sinks that do not write densely, though sums without keys are never full.
+            None => {
+                Some("warps leave the row loop when a table of groups is full, and a block is not together")
+            }
+            _ if !points.refill_in_block() => {
+                Some("warps are in loops of their own where lanes are refilled")
+            }
+            _ => None,
+        };
+        let rule = (RefillBuffer::Registers, "it takes no memory of a block and no barrier");
+        self.environment.chooser.choose(self.site, rule, |buffer| match (buffer, lacks) {
+            (RefillBuffer::Shared, Some(lacks)) => Err(lacks.into()),
+            _ => Ok(()),
+        })
     }
 
     /// Chooses of how many numbers a range waits for all warps.

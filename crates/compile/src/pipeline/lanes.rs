@@ -15,6 +15,7 @@ use super::points::Point;
 use super::row::{Pass, mark};
 use crate::context::{CarriedRow, Context, Unsupported};
 use crate::operator::Flow;
+use crate::operator::block_refill::BlockRefill;
 use crate::operator::expand::{self, Ranges};
 use crate::operator::lanes::any;
 use crate::operator::queue::Queue;
@@ -115,9 +116,19 @@ impl Body<'_> {
                 let arrived = self.to_point(cx, way.step..*at, (active, bind), &columns, &mut |_| Ok(()))?;
                 let registers = arrived.registers(cx);
                 let types = types_of(cx, &registers);
-                let refill = Refill::new(cx, &types, self.variants.points.threshold);
                 let live = cx.builder.read(arrived.live);
-                let (live, registers) = refill.emit(cx, live, &registers, turn.is_last);
+                let points = &self.variants.points;
+                let in_block = match points.waits_in_block(way.point) {
+                    true => BlockRefill::new(cx, way.point, (&types, points.threshold)),
+                    false => None,
+                };
+                let (live, registers) = match in_block {
+                    Some(refill) => refill.emit(cx, live, &registers, turn.is_last),
+                    None => {
+                        let refill = Refill::new(cx, &types, points.threshold);
+                        refill.emit(cx, live, &registers, turn.is_last)
+                    }
+                };
                 let next = Way { point: way.point + 1, step: *at };
                 cx.with_carried(&arrived.row, &registers, |cx| {
                     let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| next(cx, Flow::Branch);

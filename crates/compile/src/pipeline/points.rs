@@ -41,6 +41,8 @@ pub(super) struct Points {
     texts: Texts,
     /// Of 32 lanes, those with rows at which a warp goes on.
     pub threshold: u64,
+    /// Rows wait in the memory of a block where its threads are together.
+    pub in_block: bool,
     /// Columns are loaded before rows change lanes.
     pub loads_before: bool,
     /// The numbers of a range beyond which it waits for all warps at the first expansion, where it does.
@@ -81,7 +83,7 @@ impl Points {
         }
         at.extend(last.map(|last| (last, Point::Refill)));
         at.sort_by_key(|(at, point)| (*at, *point != Point::Refill));
-        Points { at, texts: texts.clone(), threshold: 0, loads_before: false, longest: None }
+        Points { at, texts: texts.clone(), threshold: 0, in_block: false, loads_before: false, longest: None }
     }
 
     /// Whether warps come with too few rows for what follows; or why not.
@@ -157,6 +159,21 @@ impl Points {
     /// Whether lanes are refilled between steps.
     pub(super) fn refill(&self) -> bool {
         self.at.iter().any(|(_, point)| *point == Point::Refill)
+    }
+
+    /// Whether the threads of a block are together at the point of a number: up to the first one at which warps take new rows of their own.
+    fn is_in_block(&self, number: usize) -> bool {
+        self.at.iter().take(number + 1).all(|(_, point)| *point == Point::Refill)
+    }
+
+    /// Whether lanes are refilled where the threads of a block are together.
+    pub(super) fn refill_in_block(&self) -> bool {
+        !self.at.is_empty() && self.is_in_block(0)
+    }
+
+    /// Whether rows wait in the memory of a block at the point of a number.
+    pub(super) fn waits_in_block(&self, number: usize) -> bool {
+        self.in_block && self.is_in_block(number)
     }
 
     /// Whether each lane walks through the matches of rows of its own.

@@ -313,6 +313,17 @@ numbers!(
     [0 = "0", 2 = "2", 32 = "32", 128 = "128", 256 = "256", 1024 = "1024", 4096 = "4096"]
 );
 
+axis!(
+    /// Where rows wait that lanes are refilled with: `operator/refill`, `operator/block_refill`.
+    RefillBuffer, "refill_buffer", Chunk, "where rows wait that idle lanes are given, and whose lanes these are",
+    {
+        /// In registers of a warp, for its lanes.
+        Registers = "registers",
+        /// In the memory of a block, for all of its warps, as far as there is room and they are together.
+        Shared = "shared",
+    }
+);
+
 numbers!(
     /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`, `operator/walk`.
     RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
@@ -497,6 +508,7 @@ pub const ALL: &[Axis] = &[
     CarriedRows::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
+    RefillBuffer::AXIS,
     HashFunction::AXIS,
     HashMapping::AXIS,
     SlotFill::AXIS,
