@@ -67,8 +67,7 @@ impl TextEquality {
         if conditions.iter().any(|condition| can_fail(condition, &range)) {
             return None;
         }
-        let owned =
-            |conditions: &[&Expr]| conditions.iter().map(|condition| Expr::clone(condition)).collect();
+        let owned = |conditions: &[&Expr]| conditions.iter().copied().cloned().collect();
         Some(TextEquality { before: owned(before), left, right, behind: owned(behind) })
     }
 
