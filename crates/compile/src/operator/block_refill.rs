@@ -1,6 +1,6 @@
 //! Lane refill with a buffer in shared memory (DogQC, section 4.3), which all warps of a block have in common.
 //!
-//! As in [`refill`](super::refill), rows of lanes that are too few wait until there are enough. Here they are counted in a block: idle lanes take rows
+//! As in [`refill`], rows of lanes that are too few wait until there are enough. Here they are counted in a block: idle lanes take rows
 //! that came to any of its warps, so that a block has the rows of less than one turn waiting, and not those of a turn for each warp. Rows are
 //! scattered to the buffer and gathered from it, a word of a register in each of its arrays; the places are prefix sums over the block.
 
