@@ -239,6 +239,17 @@ fn met() -> (Plan, ScanInfo) {
     (Plan::Join(Box::new(join)), info)
 }
 
+/// Rows of a text.
+fn same_texts() -> (Plan, ScanInfo) {
+    let (scan, info) = lineitem();
+    let (left, right) =
+        (column(&scan, 8), Expr::literal(Literal::Utf8("even deposits".into()), DataType::Utf8));
+    let kind = ExprKind::Compare(CompareOp::Eq, Box::new(left), Box::new(right));
+    let same = Expr { kind, data_type: DataType::Boolean, nullable: true };
+    let predicate = and(compare(CompareOp::Lt, column(&scan, 0), 2400), same);
+    (Plan::Filter { input: Box::new(scan), predicate }, info)
+}
+
 /// The rows of a filter in order.
 fn sorted() -> (Plan, ScanInfo) {
     let (input, info) = selection();
@@ -520,11 +531,25 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
         (sorted(), None),
         (made(Some(7)), None),
         (met(), None),
+        (same_texts(), None),
+        (same_texts(), Some(8)),
     ] {
-        let ways =
-            [("last", "lane", "0"), ("all", "lane", "0"), ("off", "warp", "2"), ("last", "packed", "0")];
-        for (refill, expansion, matches) in ways.into_iter().chain([("last", "packed", "256")]) {
+        for (refill, expansion, matches, (carried, texts)) in [
+            ("last", "lane", "0", ("places", "warp")),
+            ("all", "lane", "0", ("values", "packed")),
+            ("off", "warp", "2", ("places", "lane")),
+            ("last", "packed", "0", ("places", "warp")),
+            ("last", "packed", "256", ("places", "packed")),
+            ("all", "packed", "256", ("values", "lane")),
+            ("off", "refill", "0", ("places", "warp")),
+            ("all", "refill", "0", ("values", "packed")),
+        ] {
             let mut forced = Forced::default();
+            forced.set("carried", carried).expect("an axis and its value");
+            forced.set("text_lanes", texts).expect("an axis and its value");
+            // One more choice is tried by every second way.
+            let buffer = if carried == "values" { "shared" } else { "registers" };
+            forced.set("refill_buffer", buffer).expect("an axis and its value");
             forced.set("lane_refill", refill).expect("an axis and its value");
             forced.set("expansion", expansion).expect("an axis and its value");
             forced.set("queue_matches", matches).expect("an axis and its value");
@@ -547,8 +572,8 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
             }
         }
     }
-    // Two queries with a join, one of them in blocks of two sizes, each by leaders and packed.
-    assert_eq!(queues, 6);
+    // Two queries with a join, one of them in blocks of two sizes, each by leaders and packed, of places and of values.
+    assert_eq!(queues, 9);
 }
 
 /// What is made in scratch memory, and sums of which the upper bits are added too, for a GPU.

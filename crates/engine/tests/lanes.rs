@@ -104,6 +104,8 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
         for (index, threshold) in ["8", "16", "24", "28", "32"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3][(index + number) % 4];
             ways.push((vec![("lane_refill", refill), ("refill_threshold", threshold)], lanes));
+            let shared = ("refill_buffer", "shared");
+            ways.push((vec![("lane_refill", refill), ("refill_threshold", threshold), shared], lanes));
         }
     }
     for (index, expansion) in ["warp", "packed"].into_iter().enumerate() {
@@ -116,13 +118,30 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
             }
         }
     }
+    for (number, refill) in ["off", "last", "all"].into_iter().enumerate() {
+        for (index, threshold) in ["8", "16", "24", "28", "32"].into_iter().enumerate() {
+            let lanes = [4, 8, 32, 3, 5][(index + 2 * number) % 5];
+            let rows = [("index_rows", "buckets"), ("index_form", "hash")][(index + number) % 2];
+            let forced =
+                [("expansion", "refill"), ("refill_threshold", threshold), ("lane_refill", refill), rows];
+            ways.push((forced.into(), lanes));
+        }
+    }
+    for (number, expansion) in ["lane", "warp", "packed", "refill"].into_iter().enumerate() {
+        for (index, refill) in ["off", "filters", "all"].into_iter().enumerate() {
+            let lanes = [4, 8, 32, 3][(index + number) % 4];
+            let rows = [("index_rows", "buckets"), ("index_form", "hash")][index % 2];
+            let forced = [("carried", "values"), ("expansion", expansion), ("lane_refill", refill), rows];
+            ways.push((forced.into(), lanes));
+        }
+    }
     ways
 }
 
 #[test]
 fn exchanged_rows_are_the_same_rows() {
     let engine = Engine::new();
-    let (mut exchanged, mut shared) = (0, 0);
+    let (mut exchanged, mut shared, mut walked) = (0, 0, 0);
     for sizes in [[0, 5], [1, 1], [170, 60]] {
         let sources = sizes.map(skewed);
         for (name, plan) in plans() {
@@ -149,12 +168,13 @@ fn exchanged_rows_are_the_same_rows() {
                 };
                 exchanged += usize::from(variants.iter().all(has));
                 shared += usize::from(has(&("expansion", "packed")) || has(&("expansion", "warp")));
+                walked += usize::from(has(&("expansion", "refill")));
                 let rows = rows_of(&output.batch, false);
                 assert_eq!(rows, expected, "{name}: {variants:?} in warps of {lanes}, {sizes:?}");
             }
         }
     }
-    assert!(exchanged > 1000 && shared > 300, "{exchanged}, {shared}");
+    assert!(exchanged > 1000 && shared > 300 && walked > 300, "{exchanged}, {shared}, {walked}");
 }
 
 /// Runs a plan in one block of the interpreter, in warps of 32 lanes.
@@ -259,6 +279,30 @@ fn matches_fill_warps() {
         lane < 8.0 && warp < 16.0 && dealt > 26.0 && refilled >= 28.0,
         "{lane} {warp} {dealt} {refilled}"
     );
+    walks_fill_warps(&even, &law(10_000, 40_000.0));
+}
+
+/// Lanes that take other rows while one walks a long range (DogQC, section 5.3). One warp has the range of the frequent key among many
+/// others; of several warps one is left with it when all the others are through, which is the paper's pipeline flush.
+fn walks_fill_warps(even: &[usize], zipf: &[usize]) {
+    let mean = |matches: &[usize], expansion, threads, threshold| {
+        let shape = [("block_threads", threads), ("refill_threshold", threshold)];
+        mean_behind_join(matches, &[("expansion", expansion), shape[0], shape[1]])
+    };
+    let all = mean(even, "refill", "32", "28");
+    assert!(all > 31.9, "{all}");
+    for threads in ["32", "128", "256"] {
+        let [lane, by_8, by_16, by_28] =
+            [("lane", "28"), ("refill", "8"), ("refill", "16"), ("refill", "28")]
+                .map(|(expansion, threshold)| mean(zipf, expansion, threads, threshold));
+        println!(
+            "{threads} threads: {lane:.1}, refilled at 8 lanes {by_8:.1}, at 16 {by_16:.1}, at 28 {by_28:.1}"
+        );
+        assert!(by_28 > 1.5 * lane && by_28 >= by_16 && by_16 >= by_8 && by_8 > lane);
+        if threads == "32" {
+            assert!(by_28 > 24.0 && by_16 > 20.0 && by_8 > 16.0, "{by_8} {by_16} {by_28}");
+        }
+    }
 }
 
 /// What kernels count at their marks is what the interpreter counts there itself (DogQC, section 2.1), and changes no answer, with the

@@ -145,6 +145,13 @@ impl Builder {
         self.value(Expr::Shared(handle))
     }
 
+    /// Bytes of a block's memory that the arrays of the open function take so far.
+    pub fn shared_bytes(&mut self) -> u32 {
+        self.function();
+        let open = self.frames.last();
+        open.map_or(0, |frame| frame.function.shared_layout(&self.module.structs).bytes)
+    }
+
     /// Adds a variable, zero until assigned. Its name is made unique with a number.
     pub fn var(&mut self, name: &str, ty: impl Into<Type>) -> Var {
         let function = self.function();

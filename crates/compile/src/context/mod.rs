@@ -3,6 +3,7 @@
 mod carried;
 mod dictionary;
 mod load;
+mod loaded;
 mod row;
 mod scratch;
 mod value;

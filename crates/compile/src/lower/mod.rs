@@ -45,8 +45,9 @@ pub use logic::lower_condition;
 pub use operands::alike;
 pub(crate) use text::order as text_order;
 pub use text::text_equal;
+pub(crate) use value::text as text_of;
 pub(crate) use wide::{conjuncts, supports_wide_rows};
-pub(crate) use words::hash as hash_text;
+pub(crate) use words::{hash as hash_text, text_word};
 
 use self::value::unsupported;
 use crate::context::{Case, Context, Lowered, Unsupported};

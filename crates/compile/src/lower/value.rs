@@ -31,7 +31,7 @@ pub(super) fn scalar(value: &Lowered) -> Result<V, Unsupported> {
 }
 
 /// The text of a value.
-pub(super) fn text(value: &Lowered) -> Result<Text, Unsupported> {
+pub(crate) fn text(value: &Lowered) -> Result<Text, Unsupported> {
     match &value.repr {
         Repr::Text(text) => Ok(text.clone()),
         Repr::Scalar(_) => unsupported("a scalar where text is needed"),

@@ -429,6 +429,11 @@ fn fold(b: &mut Builder, hash: V, word: V) -> V {
     b.binary(BinaryOp::Xor, low, high)
 }
 
+/// The eight bytes (`u64`) of a text from a place (`u32`) on: all of them must be the text's.
+pub(crate) fn text_word(cx: &mut Context<'_>, text: &Text, place: V) -> V {
+    mapped_word(cx.builder, text.data, place, text.case)
+}
+
 /// The eight bytes from `place` on, with their case mapping.
 fn mapped_word(b: &mut Builder, data: V, place: V, case: Case) -> V {
     if case == Case::Keep {

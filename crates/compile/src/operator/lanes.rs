@@ -15,6 +15,12 @@ pub(crate) fn any(cx: &mut Context<'_>, condition: V) -> V {
     cx.builder.value(Kir::Any(condition))
 }
 
+/// A bit of each lane that there is, `u32`.
+pub(crate) fn all_lanes(cx: &mut Context<'_>) -> V {
+    let lanes = cx.shape.lanes.min(u32::BITS);
+    cx.builder.u32(u32::MAX.checked_shr(u32::BITS - lanes).unwrap_or(0))
+}
+
 /// Set bits, `u32`.
 pub(crate) fn count(cx: &mut Context<'_>, mask: V) -> V {
     cx.builder.unary(UnaryOp::Popcount, mask)

@@ -12,6 +12,7 @@
 //!   (`row`) and what follows the loop (`end`). `begin` and `end` stand at uniform control flow.
 
 pub mod aggregate;
+pub(crate) mod block_refill;
 pub(crate) mod count;
 mod dense;
 pub(crate) mod expand;
@@ -26,6 +27,8 @@ pub(crate) mod refill;
 pub(crate) mod roles;
 pub(crate) mod scan;
 pub mod sort;
+pub(crate) mod texts;
+pub(crate) mod walk;
 
 use kelpie_kir::builder::V;
 

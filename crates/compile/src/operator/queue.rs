@@ -316,12 +316,12 @@ fn words_of_range(types: &[Type]) -> u64 {
 }
 
 /// Words that a register takes.
-fn words_of(ty: Type) -> u64 {
+pub(super) fn words_of(ty: Type) -> u64 {
     if ty == Type::Scalar(Scalar::I128) { 2 } else { 1 }
 }
 
 /// The content of a register in words, `u64`, the lowest first.
-fn to_words(cx: &mut Context<'_>, value: V) -> Vec<V> {
+pub(super) fn to_words(cx: &mut Context<'_>, value: V) -> Vec<V> {
     let b = &mut *cx.builder;
     match b.ty(value) {
         Type::Ptr(..) | Type::Scalar(Scalar::F64) => vec![b.bitcast(value, Scalar::U64)],
@@ -339,7 +339,7 @@ fn to_words(cx: &mut Context<'_>, value: V) -> Vec<V> {
 }
 
 /// The register of a type that has these words.
-fn of_words(cx: &mut Context<'_>, ty: Type, words: &[V]) -> V {
+pub(super) fn of_words(cx: &mut Context<'_>, ty: Type, words: &[V]) -> V {
     let b = &mut *cx.builder;
     match (ty, words) {
         (Type::Scalar(Scalar::Bool), [word, ..]) => {

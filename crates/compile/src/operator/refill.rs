@@ -8,11 +8,17 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builtin, Scalar, Type};
 
-use super::lanes::{ballot, bit_of_rank, count, rank, read_lane};
+use super::lanes::{all_lanes, ballot, bit_of_rank, count, rank, read_lane};
 use crate::context::Context;
 
 /// Lanes of a warp that thresholds are counted in.
 const THRESHOLD_LANES: u64 = 32;
+
+/// A threshold of 32 lanes in lanes of a warp, of which it is one at least.
+pub(super) fn lanes_of(cx: &Context<'_>, threshold: u64) -> u32 {
+    let lanes = u64::from(cx.shape.lanes);
+    (threshold * lanes).div_ceil(THRESHOLD_LANES).clamp(1, lanes) as u32
+}
 
 /// A warp's buffer.
 pub(crate) struct Refill {
@@ -27,8 +33,7 @@ pub(crate) struct Refill {
 impl Refill {
     /// A buffer, empty where the kernel begins, for rows in registers of these types. `threshold`: of 32 lanes.
     pub(crate) fn new(cx: &mut Context<'_>, types: &[Type], threshold: u64) -> Refill {
-        let lanes = u64::from(cx.shape.lanes);
-        let threshold = (threshold * lanes).div_ceil(THRESHOLD_LANES).clamp(1, lanes) as u32;
+        let threshold = lanes_of(cx, threshold);
         let rows = types.iter().map(|ty| cx.builder.var("waiting", *ty)).collect();
         Refill { rows, held: cx.builder.var("held", Scalar::U32), threshold }
     }
@@ -72,9 +77,8 @@ impl Refill {
 
     /// Idle lanes take the rows on top of the buffer.
     fn refill(&self, cx: &mut Context<'_>, (mask, active): (V, V), held: V, (live, rows): (Var, &[Var])) {
-        let lanes = cx.shape.lanes;
+        let there = all_lanes(cx);
         let b = &mut *cx.builder;
-        let there = b.u32(u32::MAX.checked_shr(32 - lanes.min(32)).unwrap_or(0));
         let busy = b.not(mask);
         let idle = b.and(busy, there);
         let (place, free) = (rank(cx, idle), count(cx, idle));

@@ -202,8 +202,18 @@ pub(crate) trait Expansion {
         BTreeSet::new()
     }
 
-    /// Lets the row itself go on, or not, where it is known if one of the new rows does (`bool`).
-    fn decided(&self, _cx: &mut Context<'_>, _found: V, _next: &mut Next<'_>) -> Result<(), Unsupported> {
+    /// Whether the columns that the rows of a range need are loaded before other lanes take them.
+    fn loads_before(&self) -> bool {
+        false
+    }
+
+    /// Lets the row itself go on, or not, where it is known if one of the new rows of its range does (`bool`).
+    fn decided(
+        &self,
+        _cx: &mut Context<'_>,
+        (_range, _found): (Positions, V),
+        _next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
         Err(Unsupported::internal("new rows go on, and not the row itself"))
     }
 }

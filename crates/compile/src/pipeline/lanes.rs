@@ -6,158 +6,24 @@
 //! more rows of the source comes through in turns of the row loop that bring no new rows.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use kelpie_kir::Type;
 use kelpie_kir::builder::{V, Var};
 
-use super::Pipeline;
 use super::body::Body;
+use super::points::Point;
 use super::row::{Pass, mark};
 use crate::context::{CarriedRow, Context, Unsupported};
-use crate::expr::share_kept;
 use crate::operator::Flow;
+use crate::operator::block_refill::BlockRefill;
 use crate::operator::expand::{self, Ranges};
 use crate::operator::lanes::any;
 use crate::operator::queue::Queue;
 use crate::operator::refill::Refill;
-use crate::operator::roles::{Emitter, Expansion, Next, Step};
-use crate::shape::LaunchShape;
+use crate::operator::roles::{Emitter, Expansion, Next};
+use crate::operator::walk::Walk;
 use crate::table::index::Positions;
-use crate::variant::axes::{LaneRefill, MatchLanes, WritePlaces};
-
-/// What lanes do at a point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Point {
-    /// Those without a row are given rows that waited.
-    Refill,
-    /// They take the rows that the step here makes of the warp's rows.
-    Expand(MatchLanes),
-}
-
-/// Where filters are guessed to keep a larger share of the rows, lanes are not refilled behind them.
-const MOST_REFILLED: f64 = 0.7;
-
-/// Turns of the row loop that a launch over all rows has, at least, for a refill to pay: what waits comes through in one more.
-const LEAST_TURNS: u64 = 8;
-
-/// The points of a pipeline.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Points {
-    /// What lanes do before the step of a number, or in its place, in order.
-    at: Vec<(usize, Point)>,
-    /// Of 32 lanes, those with rows at which a warp goes on.
-    pub threshold: u64,
-    /// The numbers of a range beyond which it waits for all warps at the first expansion, where it does.
-    pub longest: Option<u64>,
-}
-
-impl Points {
-    /// The points of a pipeline.
-    pub(super) fn of(pipeline: &Pipeline, refill: LaneRefill, matches: MatchLanes) -> Points {
-        let mut at = Vec::new();
-        // Where rows may have been dropped, up to which points reach.
-        let mut last = None;
-        for (index, step) in pipeline.steps.iter().enumerate() {
-            let mut drops = step.drops();
-            if matches != MatchLanes::Lane && step.expansion().is_ok() {
-                at.push((index, Point::Expand(matches)));
-                // The last of a row's new rows leave lanes idle.
-                drops = true;
-            } else if step.expands() {
-                // Behind a step that makes several rows of one for its lane alone, lanes are in loops of their own.
-                break;
-            }
-            // Of filters one behind the other only the last one counts.
-            let is_filter = |step: &Arc<dyn Step>| step.condition().is_some();
-            if !drops || is_filter(step) && pipeline.steps.get(index + 1).is_some_and(is_filter) {
-                continue;
-            }
-            match refill {
-                LaneRefill::All => at.push((index + 1, Point::Refill)),
-                LaneRefill::Filters if is_filter(step) => at.push((index + 1, Point::Refill)),
-                LaneRefill::Last => last = Some(index + 1),
-                LaneRefill::Off | LaneRefill::Filters => {}
-            }
-        }
-        at.extend(last.map(|last| (last, Point::Refill)));
-        at.sort_by_key(|(at, point)| (*at, *point != Point::Refill));
-        Points { at, threshold: 0, longest: None }
-    }
-
-    /// Whether warps come with too few rows for what follows; or why not.
-    pub(super) fn want_refill(
-        pipeline: &Pipeline,
-        shape: &LaunchShape,
-    ) -> Result<&'static str, &'static str> {
-        let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
-        if pipeline.shared_out.unwrap_or(pipeline.bound) < LEAST_TURNS.saturating_mul(threads) {
-            return Err("warps have hardly any rows that could wait");
-        }
-        let joins = pipeline.steps.iter().any(|step| step.drops() && step.diverges());
-        // A step that diverges and leaves the columns alone.
-        let is_runtime_filter = |step: &Arc<dyn Step>| step.diverges() && step.columns(&[]).is_none();
-        if pipeline.steps.iter().any(is_runtime_filter) {
-            return Err("a runtime filter leaves too few rows for a warp to wait for");
-        }
-        let (mut share, mut columns) = (1.0, pipeline.source.columns());
-        for step in &pipeline.steps {
-            if let Some(condition) = step.condition() {
-                share *=
-                    share_kept(condition, &|index: usize| columns.get(index).and_then(|info| info.range));
-            }
-            if let Some(behind) = step.columns(&columns) {
-                columns = behind;
-            }
-        }
-        match pipeline.sink.target() {
-            Some(_) if joins || share <= MOST_REFILLED => Ok("rows that are written are few in a warp"),
-            Some(_) => Err("filters keep most rows"),
-            None if joins && pipeline.sink.is_costly() => {
-                Ok("rows come to a hash table, and are few in a warp")
-            }
-            None => Err("a row costs little behind the steps that drop rows"),
-        }
-    }
-
-    /// The number of the first point where lanes take new rows of others, and what makes these rows there; long ranges can wait
-    /// only there, as what is drained comes past all points before with no row. Or why there is none.
-    pub(super) fn first_expansion<'p>(
-        &self,
-        pipeline: &'p Pipeline,
-    ) -> Result<(usize, &'p dyn Expansion), String> {
-        for (number, (at, point)) in self.at.iter().enumerate() {
-            if let (Point::Expand(_), Some(step)) = (point, pipeline.steps.get(*at)) {
-                let expansion = step.expansion()?;
-                if !expansion.only_decides() {
-                    return Ok((number, expansion));
-                }
-            }
-        }
-        Err("no lane takes new rows of another".into())
-    }
-
-    /// Turns of the row loop behind the last row of the source, for rows that wait: each point gives its rows to the next
-    /// one.
-    pub(super) fn last_turns(&self) -> u64 {
-        self.at.iter().filter(|(_, point)| *point == Point::Refill).count() as u64
-    }
-
-    /// Whether threads may be apart where rows come to the sink.
-    pub(super) fn diverge(&self, pipeline: &Pipeline) -> bool {
-        let first = self.at.last().map_or(0, |(at, point)| at + usize::from(*point != Point::Refill));
-        pipeline.steps[first..].iter().any(|step| step.diverges())
-    }
-
-    /// Whether a warp may be in a loop of its own where rows come to the sink.
-    pub(super) fn expand(&self) -> bool {
-        self.at.iter().any(|(_, point)| *point != Point::Refill)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.at.is_empty()
-    }
-}
+use crate::variant::axes::{MatchLanes, WritePlaces};
 
 /// What a point is given: whether there is a row, and the row.
 struct Arrived {
@@ -176,11 +42,8 @@ fn read_all(cx: &mut Context<'_>, registers: &[Var]) -> Vec<V> {
     registers.iter().map(|register| cx.builder.read(*register)).collect()
 }
 
-/// The current row as far as `columns` of it are read later, and variables with what it stands on.
-fn carry(cx: &mut Context<'_>, columns: &BTreeSet<usize>) -> Result<(CarriedRow, Vec<Var>), Unsupported> {
-    let row = cx.carried(columns)?;
-    let registers = row.registers().iter().map(|register| cx.builder.var_of("carried", *register)).collect();
-    Ok((row, registers))
+fn types_of(cx: &mut Context<'_>, registers: &[V]) -> Vec<Type> {
+    registers.iter().map(|register| cx.builder.ty(*register)).collect()
 }
 
 /// A range without numbers.
@@ -216,8 +79,12 @@ impl Body<'_> {
         turn: Turn,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
+        let (columns, loads_before) = (self.read_behind(0), self.variants.points.loads_before);
         let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| {
-            self.enter(cx, turn.row, Flow::Branch, Pass::None, next)
+            self.enter(cx, turn.row, Flow::Branch, Pass::None, &mut |cx, flow| match loads_before {
+                true => cx.with_loaded(&columns, |cx| next(cx, flow)),
+                false => next(cx, flow),
+            })
         };
         let active = match self.queue {
             Some(_) => {
@@ -248,10 +115,20 @@ impl Body<'_> {
                 let columns = self.read_behind(*at);
                 let arrived = self.to_point(cx, way.step..*at, (active, bind), &columns, &mut |_| Ok(()))?;
                 let registers = arrived.registers(cx);
-                let types: Vec<Type> = registers.iter().map(|register| cx.builder.ty(*register)).collect();
-                let refill = Refill::new(cx, &types, self.variants.points.threshold);
+                let types = types_of(cx, &registers);
                 let live = cx.builder.read(arrived.live);
-                let (live, registers) = refill.emit(cx, live, &registers, turn.is_last);
+                let points = &self.variants.points;
+                let in_block = match points.waits_in_block(way.point) {
+                    true => BlockRefill::new(cx, way.point, (&types, points.threshold)),
+                    false => None,
+                };
+                let (live, registers) = match in_block {
+                    Some(refill) => refill.emit(cx, live, &registers, turn.is_last),
+                    None => {
+                        let refill = Refill::new(cx, &types, points.threshold);
+                        refill.emit(cx, live, &registers, turn.is_last)
+                    }
+                };
                 let next = Way { point: way.point + 1, step: *at };
                 cx.with_carried(&arrived.row, &registers, |cx| {
                     let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| next(cx, Flow::Branch);
@@ -259,8 +136,8 @@ impl Body<'_> {
                 })
             }
             Some((at, Point::Expand(matches))) => {
-                let step = &self.pipeline.steps[*at];
-                let expansion = step.expansion().map_err(Unsupported::internal)?;
+                let expansion = self.variants.points.expansion(self.pipeline, *at);
+                let expansion = expansion.map_err(Unsupported::internal)?;
                 let from = Way { step: *at, ..way };
                 if expansion.only_decides() {
                     let place = (way.step, from, *matches);
@@ -298,8 +175,8 @@ impl Body<'_> {
         let (begin, count) = (cx.builder.read(range.begin), cx.builder.read(range.count));
         let ranges = Ranges { begin, count, registers: &registers };
         // Rows that wait behind the expansion are reached although there is nothing to expand.
-        let points = &self.variants.points.at[way.point..];
-        let waits = points.iter().any(|(_, point)| *point == Point::Refill);
+        let points = &self.variants.points.at[way.point + 1..];
+        let waits = points.iter().any(|(_, point)| point.keeps_rows());
         let once = if waits { turn.is_last } else { cx.builder.bool(false) };
         let next_way = Way { point: way.point + 1, step: way.step + 1 };
         let taken = &mut |cx: &mut Context<'_>, active: V, number: V, registers: &[V]| {
@@ -311,6 +188,11 @@ impl Body<'_> {
         match matches {
             MatchLanes::Packed => expand::packed(cx, &ranges, once, taken),
             MatchLanes::Warp | MatchLanes::Lane => expand::by_leaders(cx, &ranges, once, taken),
+            MatchLanes::Refill => {
+                let types = types_of(cx, &registers);
+                let walk = Walk::new(cx, &types, self.variants.points.threshold);
+                walk.emit(cx, &ranges, (turn.is_last, once), taken)
+            }
         }
     }
 
@@ -330,7 +212,7 @@ impl Body<'_> {
         let (needed, kept) = (expansion.needed(&behind), expansion.kept(&behind));
         let arrived = self.to_point(cx, first..way.step, (active, bind), &kept, &mut |cx| {
             mark(cx, way.step, Flow::Branch);
-            tested = Some(carry(cx, &needed)?);
+            tested = Some(self.carry(cx, &needed, expansion.loads_before())?);
             expansion.range(cx, range)
         })?;
         let (row, registers) = tested.ok_or_else(|| Unsupported::internal("an expansion of no row"))?;
@@ -353,11 +235,15 @@ impl Body<'_> {
         let found = match matches {
             MatchLanes::Packed => expand::any_packed(cx, &ranges, test)?,
             MatchLanes::Warp | MatchLanes::Lane => expand::any_by_leaders(cx, &ranges, test)?,
+            MatchLanes::Refill => {
+                return Err(Unsupported::internal("a row that would not come back to its lane"));
+            }
         };
         let (live, registers) = (cx.builder.read(arrived.live), arrived.registers(cx));
         let next_way = Way { point: way.point + 1, step: way.step + 1 };
         cx.with_carried(&arrived.row, &registers, |cx| {
-            let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.decided(cx, found, next);
+            let bind =
+                &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.decided(cx, (range, found), next);
             self.together(cx, next_way, (live, bind), turn, emitter)
         })
     }
@@ -417,7 +303,7 @@ impl Body<'_> {
         cx.begin_if(active);
         bind(cx, &mut |cx, flow| {
             self.segment(cx, steps.clone(), flow, &mut |cx, _| {
-                let (row, registers) = carry(cx, columns)?;
+                let (row, registers) = self.carry(cx, columns, false)?;
                 cx.builder.assign(live, yes);
                 arrived = Some(Arrived { live, row, registers });
                 at_end(cx)
@@ -425,6 +311,23 @@ impl Body<'_> {
         })?;
         cx.end();
         arrived.ok_or_else(|| Unsupported::internal("steps that lead to no point"))
+    }
+
+    /// The current row as far as `columns` of it are read later, and variables with what it stands on. `loads_before`: columns are loaded
+    /// whatever the variant is.
+    fn carry(
+        &self,
+        cx: &mut Context<'_>,
+        columns: &BTreeSet<usize>,
+        loads_before: bool,
+    ) -> Result<(CarriedRow, Vec<Var>), Unsupported> {
+        let row = match loads_before || self.variants.points.loads_before {
+            true => cx.with_loaded(columns, |cx| cx.carried(columns))?,
+            false => cx.carried(columns)?,
+        };
+        let registers = row.registers().iter();
+        let registers = registers.map(|register| cx.builder.var_of("carried", *register)).collect();
+        Ok((row, registers))
     }
 
     /// Steps one inside the other. What they compute is not computed for rows that are not live: nobody has looked at what

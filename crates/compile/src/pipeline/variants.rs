@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Pipeline;
+use super::exchanges;
 use super::kernel::Environment;
-use super::lanes::Points;
 use super::launches;
+use super::points::Points;
 use super::speculation::Speculation;
 use super::wide::{WideFilters, supports_all};
 use crate::context::Unsupported;
@@ -16,8 +17,7 @@ use crate::shape::LaunchShape;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
 use crate::variant::axes::{
-    KeyWindows, LaneRefill, MatchLanes, MorselRows, Predication, QueueMatches, RefillThreshold, RowLoop,
-    SelectionRows, Sieves, WritePlaces,
+    KeyWindows, MorselRows, Predication, RowLoop, SelectionRows, Sieves, WritePlaces,
 };
 use crate::{MicroModel, Resolution};
 
@@ -55,7 +55,7 @@ impl<'a> ChunkVariants<'a> {
         environment: &Environment<'_>,
     ) -> Result<ChunkVariants<'a>, Unsupported> {
         let is_simt = !environment.shape.is_serial();
-        let points = points(site, pipeline, (is_counted, is_simt), environment)?;
+        let points = exchanges::choose(site, pipeline, (is_counted, is_simt), environment)?;
         let facts = Facts {
             site,
             pipeline,
@@ -118,111 +118,6 @@ impl<'a> ChunkVariants<'a> {
     pub(super) fn rest(&self, index: usize) -> Option<Option<&Filter>> {
         self.wide_filters.as_ref().and_then(|filters| filters.rest(index))
     }
-}
-
-/// Rows of a build side from which on long ranges wait for all warps: a warp takes fewer in less than a tenth of a millisecond.
-const LEAST_QUEUED: u64 = 4096;
-
-/// Why other micro models than `resolution` have no lane exchange rows by rule: they repeat what papers measured.
-const OWN_ROWS: &str = "the micro model has a row stay in its lane";
-
-/// Chooses where lanes of a warp exchange rows.
-fn points(
-    site: &str,
-    pipeline: &Pipeline,
-    (is_counted, is_simt): (bool, bool),
-    environment: &Environment<'_>,
-) -> Result<Points, Unsupported> {
-    let chooser = environment.chooser;
-    let exchanges = || match () {
-        () if !is_simt => Err("a CPU's worker is one thread"),
-        () if is_counted => Err("places are counted a row of the table"),
-        () => Ok(()),
-    };
-    let mut matches = MatchLanes::Lane;
-    if let Some(step) = pipeline.steps.iter().find(|step| step.expands() || step.expansion().is_ok()) {
-        let possible = |matches| match matches {
-            MatchLanes::Lane => Ok(()),
-            MatchLanes::Warp | MatchLanes::Packed => {
-                exchanges()?;
-                step.expansion().map(|_| ())
-            }
-        };
-        let lacks = possible(MatchLanes::Packed).err();
-        let rule = match &lacks {
-            _ if environment.micro_model != MicroModel::Resolution => (MatchLanes::Lane, OWN_ROWS),
-            Some(lacks) => (MatchLanes::Lane, lacks.as_str()),
-            None if step.expands() => (MatchLanes::Packed, "one key may have most matches"),
-            None => (MatchLanes::Lane, "candidates are few"),
-        };
-        matches = chooser.choose(site, rule, possible)?;
-    }
-    if !pipeline.steps.iter().any(|step| step.drops()) {
-        let mut points = Points::of(pipeline, LaneRefill::Off, matches);
-        points.longest = longest(site, pipeline, &points, environment)?;
-        return Ok(points);
-    }
-    let possible = |refill| {
-        if refill == LaneRefill::Off {
-            return Ok(());
-        }
-        exchanges()?;
-        let points = Points::of(pipeline, refill, matches);
-        if points.last_turns() == 0 {
-            return Err("no such step before the first expansion".into());
-        }
-        let bound = pipeline.thread_bound(environment.shape, points.last_turns());
-        pipeline.sink.admits(environment.shape, bound)
-    };
-    let lacks = possible(LaneRefill::Last).err();
-    let rule = match (&lacks, Points::want_refill(pipeline, environment.shape)) {
-        _ if environment.micro_model != MicroModel::Resolution => (LaneRefill::Off, OWN_ROWS),
-        (Some(lacks), _) => (LaneRefill::Off, lacks.as_str()),
-        (None, Err(why)) => (LaneRefill::Off, why),
-        (None, Ok(why)) => (LaneRefill::Last, why),
-    };
-    let refill = chooser.choose(site, rule, possible)?;
-    let mut points = Points::of(pipeline, refill, matches);
-    if refill != LaneRefill::Off {
-        let rule = (RefillThreshold(28), "seven of eight lanes, as DogQC has it");
-        points.threshold = chooser.choose(site, rule, |_| Ok(()))?.0;
-    }
-    points.longest = longest(site, pipeline, &points, environment)?;
-    Ok(points)
-}
-
-/// Chooses of how many numbers a range waits for all warps.
-fn longest(
-    site: &str,
-    pipeline: &Pipeline,
-    points: &Points,
-    environment: &Environment<'_>,
-) -> Result<Option<u64>, Unsupported> {
-    let Ok((_, expansion)) = points.first_expansion(pipeline) else { return Ok(None) };
-    let off = |why| (QueueMatches(0), why);
-    let shape = environment.shape;
-    let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
-    let lacks = match pipeline.shared_out {
-        // What a thread sees would be no share of the table's rows.
-        Some(_) => Some("each row becomes one at most"),
-        // A range is looked for by several lanes.
-        None if environment.target.lanes < 2 => Some("a warp is one lane"),
-        None => None,
-    };
-    let rule = match (expansion.most(), pipeline.sink.target()) {
-        _ if lacks.is_some() => off("it is not possible"),
-        (most, _) if most < LEAST_QUEUED => off("the build side is small"),
-        (_, Some(DenseTarget { limit: Some(_), .. })) => off("few rows are wanted"),
-        (most, _) if expansion.is_even() && pipeline.bound / most >= threads => {
-            off("every warp has as many pairs")
-        }
-        _ => (QueueMatches(256), "no warp has to take the matches of a frequent key alone"),
-    };
-    let chosen = environment.chooser.choose(site, rule, |matches: QueueMatches| match lacks {
-        Some(lacks) if matches.0 > 0 => Err(lacks.into()),
-        _ => Ok(()),
-    })?;
-    Ok(Some(chosen.0).filter(|matches| *matches > 0))
 }
 
 /// What the choices follow from.

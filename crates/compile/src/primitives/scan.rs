@@ -104,7 +104,7 @@ fn apply(b: &mut Builder, shape: &LaunchShape, scalar: Scalar) {
 
 /// The sum of `value` over the threads of the block before this one, and over all. `totals`: one element a warp in shared
 /// memory. At uniform control flow; begins and ends with the threads together.
-pub(super) fn block_scan(b: &mut Builder, shape: &LaunchShape, value: V, totals: V) -> (V, V) {
+pub(crate) fn block_scan(b: &mut Builder, shape: &LaunchShape, value: V, totals: V) -> (V, V) {
     let scalar = b.scalar(value);
     let (zero, lane) = (b.zero(scalar), b.builtin(Builtin::LaneId));
     let mut inclusive = value;

@@ -279,7 +279,7 @@ axis!(
 );
 
 axis!(
-    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`.
+    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`, `operator/walk`.
     MatchLanes, "expansion", Chunk, "which lanes take the rows that a join with several matches makes of one",
     {
         /// The row's own, one after the other.
@@ -288,6 +288,32 @@ axis!(
         Warp = "warp",
         /// All of its warp, the matches of all of the warp's rows one behind the other.
         Packed = "packed",
+        /// The row's own, one after the other; a lane that has no more takes another row while the others go on.
+        Refill = "refill",
+    }
+);
+
+axis!(
+    /// Who compares two texts without a dictionary that a filter wants to be equal: `pipeline/points`, `operator/texts`.
+    TextLanes, "text_lanes", Chunk, "which lanes compare the texts of a row, where a filter wants two to be equal",
+    {
+        /// The row's own.
+        Lane = "lane",
+        /// All of its warp, row by row.
+        Warp = "warp",
+        /// All of its warp, the words of all of the warp's rows one behind the other.
+        Packed = "packed",
+    }
+);
+
+axis!(
+    /// As what rows change lanes: `context/carried`, `context/loaded`.
+    CarriedRows, "carried", Chunk, "as what rows change lanes, and so where their columns are loaded",
+    {
+        /// As numbers of rows and places; columns are loaded where they are read (post-projection).
+        Places = "places",
+        /// As values: columns are loaded at the scan, or at the match, before rows change lanes (full scan).
+        Values = "values",
     }
 );
 
@@ -298,8 +324,19 @@ numbers!(
     [0 = "0", 2 = "2", 32 = "32", 128 = "128", 256 = "256", 1024 = "1024", 4096 = "4096"]
 );
 
+axis!(
+    /// Where rows wait that lanes are refilled with: `operator/refill`, `operator/block_refill`.
+    RefillBuffer, "refill_buffer", Chunk, "where rows wait that idle lanes are given, and whose lanes these are",
+    {
+        /// In registers of a warp, for its lanes.
+        Registers = "registers",
+        /// In the memory of a block, for all of its warps, as far as there is room and they are together.
+        Shared = "shared",
+    }
+);
+
 numbers!(
-    /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`.
+    /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`, `operator/walk`.
     RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
     [8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
 );
@@ -479,8 +516,11 @@ pub const ALL: &[Axis] = &[
     Sieves::AXIS,
     MatchLanes::AXIS,
     QueueMatches::AXIS,
+    TextLanes::AXIS,
+    CarriedRows::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
+    RefillBuffer::AXIS,
     HashFunction::AXIS,
     HashMapping::AXIS,
     SlotFill::AXIS,

@@ -173,9 +173,14 @@ const INTEGERS: [(AggregateFunction, Option<usize>, bool); 4] =
 pub fn plans() -> Vec<(String, Plan, bool)> {
     let few = || filter(scan(0), 1, CompareOp::Lt, 90);
     let wide = || project(few(), &[3, 2, 0, 1], 1);
+    let text = Expr::literal(Literal::Utf8("unique é 77".into()), DataType::Utf8);
+    let equal = ExprKind::Compare(CompareOp::Eq, Box::new(column(&scan(0), 3)), Box::new(text));
+    let equal = Expr { kind: equal, data_type: DataType::Boolean, nullable: true };
+    let texts = Plan::Filter { input: Box::new(few()), predicate: equal };
     let mut plans = vec![
         ("scan".into(), scan(0), false),
         ("filter".into(), few(), false),
+        ("texts that are equal".into(), texts, false),
         ("nothing left".into(), filter(scan(0), 1, CompareOp::Lt, -1), false),
         ("projections and filters".into(), filter(wide(), 4, CompareOp::Ge, 60), false),
         ("no groups' keys".into(), aggregate(filter(scan(0), 0, CompareOp::Gt, 5), &[], &ALL), false),

@@ -101,7 +101,12 @@ impl Expansion for JoinOperator {
         behind.iter().filter_map(|column| self.probe_column(*column)).collect()
     }
 
-    fn decided(&self, cx: &mut Context<'_>, found: V, next: &mut Next<'_>) -> Result<(), Unsupported> {
+    fn decided(
+        &self,
+        cx: &mut Context<'_>,
+        (_range, found): (Positions, V),
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
         self.go_on_if(cx, found, next)
     }
 }

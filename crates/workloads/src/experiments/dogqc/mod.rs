@@ -42,6 +42,10 @@ const NAIVE: Values = &[("expansion", "lane"), ("lane_refill", "off")];
 const LEADERS: Values = &[("expansion", "warp"), ("lane_refill", "off")];
 /// Lanes take the matches of all of a warp's rows.
 const PACKED: Values = &[("expansion", "packed"), ("lane_refill", "off")];
+/// Each lane takes the matches of rows of its own, and goes on with another row while others are not done (section 5.3).
+const WALKED: Values = &[("expansion", "refill"), ("lane_refill", "off")];
+/// Columns are loaded at the scan, or at the match, and change lanes (full scan); else they are loaded where they are read.
+const FULL_SCAN: (&str, &str) = ("carried", "values");
 /// And wait until there are enough of them.
 const REFILLED: Values = &[("expansion", "packed"), ("lane_refill", "all")];
 /// The paper has no runtime filters: all rows of a scan come to the steps.
@@ -162,21 +166,25 @@ impl Figure {
 
     /// Whether the lanes that have rows at each step are looked at.
     pub(super) fn profiles_lanes(self) -> bool {
-        matches!(self, Figure::Matches | Figure::Sparse)
+        matches!(self, Figure::Matches | Figure::Sparse | Figure::MatchesWarps)
     }
 
     /// What it compares at each position.
     pub(super) fn models(self) -> Vec<Model> {
         let rules = || Model::variants("rules", &[]);
-        let with = |name: &str, values: Values| Model::variants(name, &[ALL_ROWS, values].concat());
+        let with = |name: &str, values: &[(&str, &str)]| Model::variants(name, &[ALL_ROWS, values].concat());
         let matches = [
             with("naive", NAIVE),
             with("push-down", LEADERS),
             with("packed", PACKED),
             with("packed, refilled", REFILLED),
+            with("refill of matches", WALKED),
         ];
+        let scanned = [("push-down, full scan", LEADERS), ("packed, full scan", PACKED)];
+        let scanned = scanned.map(|(name, values)| with(name, &[values, &[FULL_SCAN]].concat()));
         match self {
-            Figure::Joins | Figure::Matches => matches.into_iter().chain([rules()]).collect(),
+            Figure::Joins => matches.into_iter().chain(scanned).chain([rules()]).collect(),
+            Figure::Matches => matches.into_iter().chain([rules()]).collect(),
             Figure::MatchesWarps => matches.into(),
             Figure::Filters | Figure::FiltersWarps => vec![
                 with("naive", NAIVE),

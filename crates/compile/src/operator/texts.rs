@@ -1,0 +1,179 @@
+//! Equality of texts that the lanes of a warp compare together (push-down parallelism over characters; DogQC, section 3.4).
+//!
+//! Where each lane compares texts of its own, lanes whose texts are short, or differ early, wait for the others, and what a warp reads at a
+//! time lies far apart. Here the words of a pair of texts are numbers of a range, which other lanes take
+//! ([`expand`](super::expand)): neighbouring lanes read neighbouring words, and a vote tells whether one of them differs. Texts of
+//! different lengths have no numbers: they are not equal.
+
+use std::collections::BTreeSet;
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Scalar};
+
+use super::Flow;
+use super::roles::{Expansion, Next};
+use crate::context::{Context, Lowered, Text, Unsupported};
+use crate::expr::{CompareOp, Expr, ExprKind, columns_read};
+use crate::layout::ColumnInfo;
+use crate::lower::{can_fail, conjuncts, lower, lower_condition, text_equal, text_of, text_word};
+use crate::table::index::Positions;
+use crate::types::DataType;
+
+/// Bytes of a word.
+const WORD_BYTES: u32 = 8;
+
+/// An equality of two texts, and the conditions that a filter has besides.
+#[derive(Debug)]
+pub(crate) struct TextEquality {
+    /// Those that are looked at before.
+    before: Vec<Expr>,
+    left: Expr,
+    right: Expr,
+    /// Those that are looked at behind, where the texts are equal.
+    behind: Vec<Expr>,
+}
+
+impl TextEquality {
+    /// The first equality of texts without a dictionary that a filter's condition is, or is the AND of with others. `columns`: those
+    /// before the filter. `is_stored`: whether a column is as it is stored; of others lanes would compute all of the text for a word of
+    /// it, and may fail.
+    pub(crate) fn of(
+        condition: &Expr,
+        columns: &[ColumnInfo],
+        is_stored: &dyn Fn(usize) -> bool,
+    ) -> Option<TextEquality> {
+        if !columns_read(condition).into_iter().all(is_stored) {
+            return None;
+        }
+        let is_raw = |expr: &Expr| match expr.kind {
+            ExprKind::Column(index) => columns.get(index).is_some_and(|info| info.dictionary.is_none()),
+            ExprKind::Literal(_) => true,
+            _ => false,
+        };
+        let conditions = conjuncts(condition);
+        let sides = |condition: &Expr| match &condition.kind {
+            ExprKind::Compare(CompareOp::Eq, left, right)
+                if [left, right].into_iter().all(|side| side.data_type == DataType::Utf8 && is_raw(side)) =>
+            {
+                Some((Expr::clone(left), Expr::clone(right)))
+            }
+            _ => None,
+        };
+        let (place, (left, right)) =
+            conditions.iter().enumerate().find_map(|(place, condition)| Some((place, sides(condition)?)))?;
+        let (before, behind) = (conditions.get(..place)?, conditions.get(place + 1..)?);
+        let range = |column: usize| columns.get(column).and_then(|info| info.range);
+        // Lowered as a whole, a condition is looked at where one before it is NULL, too.
+        if conditions.iter().any(|condition| can_fail(condition, &range)) {
+            return None;
+        }
+        let owned = |conditions: &[&Expr]| conditions.iter().copied().cloned().collect();
+        Some(TextEquality { before: owned(before), left, right, behind: owned(behind) })
+    }
+
+    /// The texts of the current row.
+    fn sides(&self, cx: &mut Context<'_>) -> Result<[(Lowered, Text); 2], Unsupported> {
+        let mut side = |expr| {
+            let value = lower(cx, expr)?;
+            let text = text_of(&value)?;
+            Ok((value, text))
+        };
+        Ok([side(&self.left)?, side(&self.right)?])
+    }
+}
+
+/// Opens an `if` for each of the conditions.
+fn begin_where(cx: &mut Context<'_>, conditions: &[Expr]) -> Result<(), Unsupported> {
+    for condition in conditions {
+        let holds = lower_condition(cx, condition)?;
+        cx.begin_if(holds);
+    }
+    Ok(())
+}
+
+impl Expansion for TextEquality {
+    /// A number for each word; one for empty texts, so that those without numbers are not equal.
+    fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported> {
+        begin_where(cx, &self.before)?;
+        let [(left, a), (right, b)] = self.sides(cx)?;
+        let is_same = cx.builder.eq(a.length, b.length);
+        let is_candidate =
+            left.valid.into_iter().chain(right.valid).fold(is_same, |all, valid| cx.builder.and(all, valid));
+        let b = &mut *cx.builder;
+        let (zero, one, width) = (b.u32(0), b.u32(1), b.u32(WORD_BYTES));
+        let length = b.binary(BinaryOp::Max, a.length, one);
+        let last = b.sub(length, one);
+        let others = b.div(last, width);
+        let words = b.add(others, one);
+        let words = b.select(is_candidate, words, zero);
+        b.assign(range.count, words);
+        for _ in &self.before {
+            cx.end();
+        }
+        Ok(())
+    }
+
+    fn most(&self) -> u64 {
+        u64::from(u32::MAX / WORD_BYTES)
+    }
+
+    fn needed(&self, _behind: &BTreeSet<usize>) -> BTreeSet<usize> {
+        [&self.left, &self.right].into_iter().flat_map(columns_read).collect()
+    }
+
+    /// Addresses and lengths change lanes: their lane has them already.
+    fn loads_before(&self) -> bool {
+        true
+    }
+
+    /// Goes on where the texts differ in a word. The last word overlaps the one before; texts of less than one are compared as they are.
+    fn item(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported> {
+        let [(_, a), (_, b)] = self.sides(cx)?;
+        let differs = cx.builder.var("differs", Scalar::Bool);
+        let width = cx.builder.u32(WORD_BYTES);
+        let is_short = cx.builder.lt(a.length, width);
+        cx.begin_if(is_short);
+        let same = text_equal(cx, &a, &b);
+        let other = cx.builder.not(same);
+        cx.builder.assign(differs, other);
+        cx.begin_else();
+        let (last, place) = (cx.builder.sub(a.length, width), cx.builder.mul(number, width));
+        let place = cx.builder.binary(BinaryOp::Min, place, last);
+        let (left, right) = (text_word(cx, &a, place), text_word(cx, &b, place));
+        let other = cx.builder.ne(left, right);
+        cx.builder.assign(differs, other);
+        cx.end();
+        let differs = cx.builder.read(differs);
+        cx.begin_if(differs);
+        next(cx, Flow::Branch)?;
+        cx.end();
+        Ok(())
+    }
+
+    fn only_decides(&self) -> bool {
+        true
+    }
+
+    fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
+        behind.iter().copied().chain(self.behind.iter().flat_map(columns_read)).collect()
+    }
+
+    fn decided(
+        &self,
+        cx: &mut Context<'_>,
+        (range, found): (Positions, V),
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
+        let b = &mut *cx.builder;
+        let (words, zero) = (b.read(range.count), b.u32(0));
+        let (is_candidate, same) = (b.ne(words, zero), b.not(found));
+        let passes = b.and(is_candidate, same);
+        cx.begin_if(passes);
+        begin_where(cx, &self.behind)?;
+        next(cx, Flow::Branch)?;
+        for _ in 0..=self.behind.len() {
+            cx.end();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! Chooses where the lanes of a warp exchange rows, and how: the [`Points`] of a pipeline.
+
+use super::Pipeline;
+use super::kernel::Environment;
+use super::points::{Points, Texts};
+use crate::MicroModel;
+use crate::context::Unsupported;
+use crate::table::places::DenseTarget;
+use crate::variant::axes::{
+    CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
+};
+
+/// Rows of a build side from which on long ranges wait for all warps: a warp takes fewer in less than a tenth of a millisecond.
+const LEAST_QUEUED: u64 = 4096;
+
+/// Why other micro models than `resolution` have no lane exchange rows by rule: they repeat what papers measured.
+const OWN_ROWS: &str = "the micro model has a row stay in its lane";
+
+/// Who chooses.
+struct Exchanges<'a> {
+    site: &'a str,
+    pipeline: &'a Pipeline,
+    environment: &'a Environment<'a>,
+    /// Whether lanes can exchange rows at all; or why not.
+    possible: Result<(), &'static str>,
+}
+
+/// Chooses for the pipeline called `site`. `is_counted`: the places of its rows are counted by a kernel before.
+pub(super) fn choose(
+    site: &str,
+    pipeline: &Pipeline,
+    (is_counted, is_simt): (bool, bool),
+    environment: &Environment<'_>,
+) -> Result<Points, Unsupported> {
+    let possible = match () {
+        () if !is_simt => Err("a CPU's worker is one thread"),
+        () if is_counted => Err("places are counted a row of the table"),
+        () => Ok(()),
+    };
+    let exchanges = Exchanges { site, pipeline, environment, possible };
+    let texts = exchanges.texts()?;
+    let matches = exchanges.matches(&texts)?;
+    let refill = exchanges.refill(matches, &texts)?;
+    exchanges.with_limits(Points::of(pipeline, refill, matches, &texts))
+}
+
+impl Exchanges<'_> {
+    /// Who compares texts.
+    fn texts(&self) -> Result<Texts, Unsupported> {
+        let mut texts = Texts::of(self.pipeline);
+        if texts.is_empty() {
+            return Ok(texts);
+        }
+        let rule = (TextLanes::Lane, "most texts are short, or differ in their first word");
+        let chosen = self.environment.chooser.choose(self.site, rule, |lanes| match lanes {
+            TextLanes::Lane => Ok(()),
+            TextLanes::Warp | TextLanes::Packed => self.possible.map_err(String::from),
+        })?;
+        texts.lanes = match chosen {
+            TextLanes::Lane => MatchLanes::Lane,
+            TextLanes::Warp => MatchLanes::Warp,
+            TextLanes::Packed => MatchLanes::Packed,
+        };
+        Ok(texts)
+    }
+
+    /// Who takes the rows that steps make of one.
+    fn matches(&self, texts: &Texts) -> Result<MatchLanes, Unsupported> {
+        let Exchanges { pipeline, environment, .. } = *self;
+        let several = pipeline.steps.iter().find(|step| step.expands() || step.expansion().is_ok());
+        let Some(step) = several else { return Ok(MatchLanes::Lane) };
+        let possible = |matches| match matches {
+            MatchLanes::Lane => Ok(()),
+            MatchLanes::Warp | MatchLanes::Packed => {
+                self.possible?;
+                step.expansion().map(|_| ())
+            }
+            MatchLanes::Refill => {
+                self.possible?;
+                step.expansion()?;
+                let points = Points::of(pipeline, LaneRefill::Off, matches, texts);
+                points.first_expansion(pipeline)?;
+                let bound = pipeline.thread_bound(environment.shape, points.last_turns());
+                pipeline.sink.admits(environment.shape, bound)
+            }
+        };
+        let lacks = possible(MatchLanes::Packed).err();
+        let rule = match &lacks {
+            _ if environment.micro_model != MicroModel::Resolution => (MatchLanes::Lane, OWN_ROWS),
+            Some(lacks) => (MatchLanes::Lane, lacks.as_str()),
+            None if step.expands() => (MatchLanes::Packed, "one key may have most matches"),
+            None => (MatchLanes::Lane, "candidates are few"),
+        };
+        environment.chooser.choose(self.site, rule, possible)
+    }
+
+    /// Behind which steps lanes are refilled.
+    fn refill(&self, matches: MatchLanes, texts: &Texts) -> Result<LaneRefill, Unsupported> {
+        let Exchanges { pipeline, environment, .. } = *self;
+        if !pipeline.steps.iter().any(|step| step.drops()) {
+            return Ok(LaneRefill::Off);
+        }
+        let possible = |refill| {
+            if refill == LaneRefill::Off {
+                return Ok(());
+            }
+            self.possible?;
+            let points = Points::of(pipeline, refill, matches, texts);
+            if !points.refill() {
+                return Err("no such step before the first expansion".into());
+            }
+            let bound = pipeline.thread_bound(environment.shape, points.last_turns());
+            pipeline.sink.admits(environment.shape, bound)
+        };
+        let lacks = possible(LaneRefill::Last).err();
+        let rule = match (&lacks, Points::want_refill(pipeline, environment.shape)) {
+            _ if environment.micro_model != MicroModel::Resolution => (LaneRefill::Off, OWN_ROWS),
+            (Some(lacks), _) => (LaneRefill::Off, lacks.as_str()),
+            (None, Err(why)) => (LaneRefill::Off, why),
+            (None, Ok(why)) => (LaneRefill::Last, why),
+        };
+        environment.chooser.choose(self.site, rule, possible)
+    }
+
+    /// Points with how many lanes go on at them, how many numbers of a range a warp takes, and what moves.
+    fn with_limits(&self, mut points: Points) -> Result<Points, Unsupported> {
+        let chooser = self.environment.chooser;
+        if points.last_turns() > 0 {
+            let rule = (RefillThreshold(28), "seven of eight lanes, as DogQC has it");
+            points.threshold = chooser.choose(self.site, rule, |_| Ok(()))?.0;
+        }
+        if points.refill() {
+            points.in_block = self.buffer(&points)? == RefillBuffer::Shared;
+        }
+        points.longest = self.longest(&points)?;
+        if !points.is_empty() {
+            let rule =
+                (CarriedRows::Places, "a row is one number, and only rows that come so far load columns");
+            points.loads_before = chooser.choose(self.site, rule, |_| Ok(()))? == CarriedRows::Values;
+        }
+        Ok(points)
+    }
+
+    /// Where rows wait between steps.
+    fn buffer(&self, points: &Points) -> Result<RefillBuffer, Unsupported> {
+        let lacks = match self.pipeline.sink.target() {
+            // A warp leaves the row loop once there are enough rows.
+            Some(DenseTarget { limit: Some(_), .. }) => Some("a block is not together under a limit"),
+            // What is said of all sinks that do not write densely, though sums without keys are never full.
+            None => {
+                Some("warps leave the row loop when a table of groups is full, and a block is not together")
+            }
+            _ if !points.refill_in_block() => {
+                Some("warps are in loops of their own where lanes are refilled")
+            }
+            _ => None,
+        };
+        let rule = (RefillBuffer::Registers, "it takes no memory of a block and no barrier");
+        self.environment.chooser.choose(self.site, rule, |buffer| match (buffer, lacks) {
+            (RefillBuffer::Shared, Some(lacks)) => Err(lacks.into()),
+            _ => Ok(()),
+        })
+    }
+
+    /// Chooses of how many numbers a range waits for all warps.
+    fn longest(&self, points: &Points) -> Result<Option<u64>, Unsupported> {
+        let Exchanges { pipeline, environment, .. } = *self;
+        let Ok((_, expansion)) = points.first_expansion(pipeline) else { return Ok(None) };
+        let off = |why| (QueueMatches(0), why);
+        let shape = environment.shape;
+        let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
+        let lacks = match pipeline.shared_out {
+            // What a thread sees would be no share of the table's rows.
+            Some(_) => Some("each row becomes one at most"),
+            // A range is looked for by several lanes.
+            None if environment.target.lanes < 2 => Some("a warp is one lane"),
+            None if points.walk() => Some("each lane walks a range of its own"),
+            None => None,
+        };
+        let rule = match (expansion.most(), pipeline.sink.target()) {
+            _ if lacks.is_some() => off("it is not possible"),
+            (most, _) if most < LEAST_QUEUED => off("the build side is small"),
+            (_, Some(DenseTarget { limit: Some(_), .. })) => off("few rows are wanted"),
+            (most, _) if expansion.is_even() && pipeline.bound / most >= threads => {
+                off("every warp has as many pairs")
+            }
+            _ => (QueueMatches(256), "no warp has to take the matches of a frequent key alone"),
+        };
+        let chosen = environment.chooser.choose(self.site, rule, |matches: QueueMatches| match lacks {
+            Some(lacks) if matches.0 > 0 => Err(lacks.into()),
+            _ => Ok(()),
+        })?;
+        Ok(Some(chosen.0).filter(|matches| *matches > 0))
+    }
+}

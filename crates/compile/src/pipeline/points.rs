@@ -1,0 +1,258 @@
+//! The points of a pipeline: where the lanes of a warp exchange rows ([`lanes`](super::lanes)).
+
+use std::sync::Arc;
+
+use super::Pipeline;
+use crate::expr::ExprKind;
+use crate::expr::share_kept;
+use crate::operator::roles::{Expansion, Step};
+use crate::operator::texts::TextEquality;
+use crate::shape::LaunchShape;
+use crate::variant::axes::{LaneRefill, MatchLanes};
+
+/// What lanes do at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Point {
+    /// Those without a row are given rows that waited.
+    Refill,
+    /// They take the rows that the step here makes of the warp's rows.
+    Expand(MatchLanes),
+}
+
+impl Point {
+    /// Whether rows wait there from one turn of the row loop to the next.
+    pub(super) fn keeps_rows(self) -> bool {
+        matches!(self, Point::Refill | Point::Expand(MatchLanes::Refill))
+    }
+}
+
+/// Where filters are guessed to keep a larger share of the rows, lanes are not refilled behind them.
+const MOST_REFILLED: f64 = 0.7;
+
+/// Turns of the row loop that a launch over all rows has, at least, for a refill to pay: what waits comes through in one more.
+const LEAST_TURNS: u64 = 8;
+
+/// The points of a pipeline.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Points {
+    /// What lanes do before the step of a number, or in its place, in order.
+    pub at: Vec<(usize, Point)>,
+    /// Who compares texts.
+    texts: Texts,
+    /// Of 32 lanes, those with rows at which a warp goes on.
+    pub threshold: u64,
+    /// Rows wait in the memory of a block where its threads are together.
+    pub in_block: bool,
+    /// Columns are loaded before rows change lanes.
+    pub loads_before: bool,
+    /// The numbers of a range beyond which it waits for all warps at the first expansion, where it does.
+    pub longest: Option<u64>,
+}
+
+impl Points {
+    /// The points of a pipeline.
+    pub(super) fn of(pipeline: &Pipeline, refill: LaneRefill, matches: MatchLanes, texts: &Texts) -> Points {
+        let mut at = Vec::new();
+        // Where rows may have been dropped, up to which points reach.
+        let mut last = None;
+        for (index, step) in pipeline.steps.iter().enumerate() {
+            let mut drops = step.drops();
+            let (expansion, lanes) = match texts.at(index) {
+                Some(equality) => (Ok(equality), texts.lanes),
+                None => (step.expansion(), matches),
+            };
+            if expansion.is_ok_and(|expansion| is_shared(expansion, lanes)) {
+                at.push((index, Point::Expand(lanes)));
+                // The last of a row's new rows leave lanes idle.
+                drops = true;
+            } else if step.expands() {
+                // Behind a step that makes several rows of one for its lane alone, lanes are in loops of their own.
+                break;
+            }
+            // Of filters one behind the other only the last one counts.
+            let is_filter = |step: &Arc<dyn Step>| step.condition().is_some();
+            if !drops || is_filter(step) && pipeline.steps.get(index + 1).is_some_and(is_filter) {
+                continue;
+            }
+            match refill {
+                LaneRefill::All => at.push((index + 1, Point::Refill)),
+                LaneRefill::Filters if is_filter(step) => at.push((index + 1, Point::Refill)),
+                LaneRefill::Last => last = Some(index + 1),
+                LaneRefill::Off | LaneRefill::Filters => {}
+            }
+        }
+        at.extend(last.map(|last| (last, Point::Refill)));
+        at.sort_by_key(|(at, point)| (*at, *point != Point::Refill));
+        Points { at, texts: texts.clone(), threshold: 0, in_block: false, loads_before: false, longest: None }
+    }
+
+    /// Whether warps come with too few rows for what follows; or why not.
+    pub(super) fn want_refill(
+        pipeline: &Pipeline,
+        shape: &LaunchShape,
+    ) -> Result<&'static str, &'static str> {
+        let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
+        if pipeline.shared_out.unwrap_or(pipeline.bound) < LEAST_TURNS.saturating_mul(threads) {
+            return Err("warps have hardly any rows that could wait");
+        }
+        let joins = pipeline.steps.iter().any(|step| step.drops() && step.diverges());
+        // A step that diverges and leaves the columns alone.
+        let is_runtime_filter = |step: &Arc<dyn Step>| step.diverges() && step.columns(&[]).is_none();
+        if pipeline.steps.iter().any(is_runtime_filter) {
+            return Err("a runtime filter leaves too few rows for a warp to wait for");
+        }
+        let (mut share, mut columns) = (1.0, pipeline.source.columns());
+        for step in &pipeline.steps {
+            if let Some(condition) = step.condition() {
+                share *=
+                    share_kept(condition, &|index: usize| columns.get(index).and_then(|info| info.range));
+            }
+            if let Some(behind) = step.columns(&columns) {
+                columns = behind;
+            }
+        }
+        match pipeline.sink.target() {
+            Some(_) if joins || share <= MOST_REFILLED => Ok("rows that are written are few in a warp"),
+            Some(_) => Err("filters keep most rows"),
+            None if joins && pipeline.sink.is_costly() => {
+                Ok("rows come to a hash table, and are few in a warp")
+            }
+            None => Err("a row costs little behind the steps that drop rows"),
+        }
+    }
+
+    /// The number of the first point where lanes take new rows of others, and what makes these rows there; long ranges can wait
+    /// only there, as what is drained comes past all points before with no row. Or why there is none.
+    pub(super) fn first_expansion<'p>(
+        &'p self,
+        pipeline: &'p Pipeline,
+    ) -> Result<(usize, &'p dyn Expansion), String> {
+        for (number, (at, point)) in self.at.iter().enumerate() {
+            if let Point::Expand(_) = point {
+                let expansion = self.expansion(pipeline, *at)?;
+                if !expansion.only_decides() {
+                    return Ok((number, expansion));
+                }
+            }
+        }
+        Err("no lane takes new rows of another".into())
+    }
+
+    /// What makes new rows, or decides about rows, at the step of a number.
+    pub(super) fn expansion<'p>(
+        &'p self,
+        pipeline: &'p Pipeline,
+        step: usize,
+    ) -> Result<&'p dyn Expansion, String> {
+        if let Some(equality) = self.texts.at(step) {
+            return Ok(equality);
+        }
+        pipeline.steps.get(step).ok_or("no such step")?.expansion()
+    }
+
+    /// Turns of the row loop behind the last row of the source, for rows that wait: each point gives its rows to the next
+    /// one.
+    pub(super) fn last_turns(&self) -> u64 {
+        self.at.iter().filter(|(_, point)| point.keeps_rows()).count() as u64
+    }
+
+    /// Whether lanes are refilled between steps.
+    pub(super) fn refill(&self) -> bool {
+        self.at.iter().any(|(_, point)| *point == Point::Refill)
+    }
+
+    /// Whether the threads of a block are together at the point of a number: up to the first one at which warps take new rows of their own.
+    fn is_in_block(&self, number: usize) -> bool {
+        self.at.iter().take(number + 1).all(|(_, point)| *point == Point::Refill)
+    }
+
+    /// Whether lanes are refilled where the threads of a block are together.
+    pub(super) fn refill_in_block(&self) -> bool {
+        !self.at.is_empty() && self.is_in_block(0)
+    }
+
+    /// Whether rows wait in the memory of a block at the point of a number.
+    pub(super) fn waits_in_block(&self, number: usize) -> bool {
+        self.in_block && self.is_in_block(number)
+    }
+
+    /// Whether each lane walks through the matches of rows of its own.
+    pub(super) fn walk(&self) -> bool {
+        self.at.iter().any(|(_, point)| *point == Point::Expand(MatchLanes::Refill))
+    }
+
+    /// Whether threads may be apart where rows come to the sink.
+    pub(super) fn diverge(&self, pipeline: &Pipeline) -> bool {
+        let first = self.at.last().map_or(0, |(at, point)| at + usize::from(*point != Point::Refill));
+        pipeline.steps[first..].iter().any(|step| step.diverges())
+    }
+
+    /// Whether a warp may be in a loop of its own where rows come to the sink.
+    pub(super) fn expand(&self) -> bool {
+        self.at.iter().any(|(_, point)| *point != Point::Refill)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.at.is_empty()
+    }
+}
+
+/// The filters of a pipeline in which other lanes can compare texts, and who compares them.
+#[derive(Debug, Clone)]
+pub(super) struct Texts {
+    pub lanes: MatchLanes,
+    /// By the numbers of their steps.
+    equalities: Vec<(usize, Arc<TextEquality>)>,
+}
+
+impl Default for Texts {
+    fn default() -> Texts {
+        Texts { lanes: MatchLanes::Lane, equalities: Vec::new() }
+    }
+}
+
+impl Texts {
+    /// Those of a pipeline; each lane compares its own.
+    pub(super) fn of(pipeline: &Pipeline) -> Texts {
+        let mut equalities = Vec::new();
+        let mut columns = pipeline.source.columns();
+        let mut stored = vec![true; columns.len()];
+        for (index, step) in pipeline.steps.iter().enumerate() {
+            let is_stored = |column: usize| stored.get(column) == Some(&true);
+            let equality = step.condition();
+            let equality = equality.and_then(|condition| TextEquality::of(condition, &columns, &is_stored));
+            equalities.extend(equality.map(|equality| (index, Arc::new(equality))));
+            let Some(behind) = step.columns(&columns) else { continue };
+            // What a join adds to a row is stored, or a flag.
+            stored = match step.projection() {
+                Some(exprs) => {
+                    let is_kept =
+                        |kind: &ExprKind| matches!(kind, ExprKind::Column(column) if is_stored(*column));
+                    exprs.iter().map(|expr| is_kept(&expr.kind)).collect()
+                }
+                None => (0..behind.len()).map(|column| step.below(column).is_none_or(is_stored)).collect(),
+            };
+            columns = behind;
+        }
+        Texts { equalities, ..Texts::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.equalities.is_empty()
+    }
+
+    /// The equality that the filter of a number is, where lanes compare it together.
+    fn at(&self, step: usize) -> Option<&dyn Expansion> {
+        let found = self.equalities.iter().find(|(index, _)| *index == step);
+        found.filter(|_| self.lanes != MatchLanes::Lane).map(|(_, equality)| &**equality as &dyn Expansion)
+    }
+}
+
+/// Whether a step's new rows are made by lanes that exchange rows. Lanes that are refilled let no row come back to where it was.
+fn is_shared(expansion: &dyn Expansion, matches: MatchLanes) -> bool {
+    match matches {
+        MatchLanes::Lane => false,
+        MatchLanes::Warp | MatchLanes::Packed => true,
+        MatchLanes::Refill => !expansion.only_decides(),
+    }
+}
