@@ -81,10 +81,18 @@ fn parts(program: &Program) -> (&'static str, String) {
 
 #[test]
 fn kernels_of_parts_are_accepted() {
-    let (block, global) = (("64", "block"), ("64", "global"));
-    for (parts, memory) in [block, global, ("4", "block"), ("8192", "block")] {
+    for (parts, memory, table) in [
+        ("64", "block", None),
+        ("64", "global", None),
+        ("4", "block", None),
+        ("8192", "block", None),
+        ("64", "block", Some("hash")),
+        ("64", "keys", Some("hash")),
+        ("8192", "keys", Some("hash")),
+    ] {
         let mut forced = Forced::default();
-        for (axis, value) in [("group_parts", parts), ("part_memory", memory)] {
+        let table = table.map(|table| ("group_table", table));
+        for (axis, value) in [("group_parts", parts), ("part_memory", memory)].into_iter().chain(table) {
             forced.set(axis, value).expect("an axis and its value");
         }
         for target in
@@ -138,10 +146,10 @@ fn parts_where_groups_are_many_and_scattered() {
     };
     // Hashed: half of the slots are free.
     for (groups, parts) in [(1 << 14, "64"), (1 << 18, "256"), (1 << 22, "4096")] {
-        assert_eq!(chosen(&gpu, 1 << 40, Some(groups)), (parts, "block"), "{groups}");
+        assert_eq!(chosen(&gpu, 1 << 40, Some(groups)), (parts, "keys"), "{groups}");
     }
     // Direct-addressed.
-    for (groups, parts) in [(1 << 14, "64"), (1 << 20, "256"), (10_000_000, "4096"), (20_000_000, "8192")] {
+    for (groups, parts) in [(1 << 14, "64"), (1 << 20, "256"), (10_000_000, "2048"), (20_000_000, "4096")] {
         assert_eq!(chosen(&gpu, i128::from(groups), Some(groups)), (parts, "block"), "{groups}");
     }
     // No number of parts would do.

@@ -305,7 +305,9 @@ pub(crate) trait Emitter {
     fn begin_part(&mut self, _cx: &mut Context<'_>, _part: (V, V)) {}
 
     /// After the rows of a piece, at control flow that is uniform in the block.
-    fn end_part(&mut self, _cx: &mut Context<'_>) {}
+    fn end_part(&mut self, _cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        Ok(())
+    }
 
     /// Before a thread's next rows of the source, at uniform control flow.
     fn begin_round(&mut self, _cx: &mut Context<'_>) {}

@@ -44,7 +44,7 @@ impl Body<'_> {
         cx.begin_if(any);
         emitter.begin_part(cx, (piece.part, is_alone));
         self.piece(cx, job, &Piece { first, end, ..piece }, emitter)?;
-        emitter.end_part(cx);
+        emitter.end_part(cx)?;
         cx.end();
         cx.end();
         Ok(())

@@ -354,8 +354,10 @@ axis!(
     /// Where rows in parts are added up: `operator/aggregate/part_groups`.
     PartMemory, "part_memory", Plan, "whose memory rows that came in parts are added up in",
     {
-        /// A block's, for the groups of one part at a time.
+        /// A block's, for the groups of one part at a time, which lie there as they do in the table of all groups.
         Block = "block",
+        /// A block's, for the groups of one part at a time, in a hash table of its own.
+        Keys = "keys",
         /// The device's table of all groups.
         Global = "global",
     }

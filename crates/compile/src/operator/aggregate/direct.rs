@@ -8,7 +8,7 @@ use std::fmt;
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
-use super::block_table::{BlockTable, stride};
+use super::block_table::{BlockLayout, BlockTable};
 use super::cells::{CellOp, combine_memory, is_used};
 use super::domain::DenseKey;
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
@@ -66,8 +66,8 @@ pub struct DirectTable {
 enum CellMemory {
     /// In the device's table.
     Device,
-    /// In a table of the block (a CPU: of the worker), of which there are so many copies.
-    Block(u32),
+    /// In a table of the block (a CPU: of the worker), of which there are so many copies, and about so many bytes.
+    Block { copies: u32, bytes: u64 },
     /// In a table of the thread.
     Threads,
 }
@@ -76,8 +76,8 @@ impl fmt::Display for DirectTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match &self.place {
             CellMemory::Device => "",
-            CellMemory::Block(1) => ", in blocks",
-            CellMemory::Block(_) => ", in copies of blocks",
+            CellMemory::Block { copies: 1, .. } => ", in blocks",
+            CellMemory::Block { .. } => ", in copies of blocks",
             CellMemory::Threads => ", in threads",
         };
         write!(f, "direct, {} slots{place}", self.slots)
@@ -115,7 +115,9 @@ impl DirectTable {
             false => WORKER_TABLE_BYTES.min(most),
         };
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
-        let block_bytes = (slots + 1) * u64::from(cells.words()) * 8;
+        let rows = input.thread_rows.saturating_mul(shape.block_threads.into()).min(row_bound);
+        let layout = BlockLayout::plan(cells, rows, shape);
+        let block_bytes = layout.bytes(slots + 1, 1);
         let rule = match choices.micro_model {
             MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit => {
                 (Placement::Thread, "so few groups that a block's threads would wait for each other")
@@ -134,7 +136,10 @@ impl DirectTable {
         })?;
         let place = match chosen {
             Placement::Thread => CellMemory::Threads,
-            Placement::Block => CellMemory::Block(Self::copies(cells, slots, input, (shape, is_simt))?),
+            Placement::Block => {
+                let copies = Self::copies((cells, &layout), slots, input, (shape, is_simt))?;
+                CellMemory::Block { copies, bytes: layout.bytes(slots + 1, copies) }
+            }
             Placement::Global => CellMemory::Device,
         };
         let counts = !is_simt || chosen != Placement::Global;
@@ -144,13 +149,12 @@ impl DirectTable {
 
     /// How many copies of a block's table there are.
     fn copies(
-        cells: &Cells,
+        (cells, layout): (&Cells, &BlockLayout),
         slots: u64,
         input: &Input<'_>,
         (shape, is_simt): (&LaunchShape, bool),
     ) -> Result<u32, Unsupported> {
-        let bytes =
-            |copies: TableCopies| (slots + 1) * copies.0 * u64::from(stride(cells, copies.0 as u32)) * 8;
+        let bytes = |copies: TableCopies| layout.bytes(slots + 1, copies.0 as u32);
         let lacks = |copies: TableCopies| match copies.0 {
             1 => Ok(()),
             _ if !is_simt => Err("a CPU's worker is one thread".to_string()),
@@ -165,6 +169,12 @@ impl DirectTable {
             _ => (TableCopies(1), "threads seldom meet in a group, or a worker is one"),
         };
         Ok(input.site.choose(rule, lacks)?.0 as u32)
+    }
+
+    /// How a block keeps cells whose threads see so many rows each.
+    fn block_layout(&self, cells: &Cells, thread_rows: u64, shape: &LaunchShape) -> BlockLayout {
+        let rows = thread_rows.saturating_mul(shape.block_threads.into());
+        BlockLayout::plan(cells, rows.min(self.row_bound), shape)
     }
 
     /// The slot of the current row, and the flag that its contributions still need: a local table has a slot for dead
@@ -295,18 +305,21 @@ impl GroupTable for DirectTable {
         (self.slots.saturating_sub(1) >> self.part_shift(bits)) + 1
     }
 
-    fn block_bytes(&self, cells: &Cells) -> u64 {
+    fn block_bytes(&self) -> u64 {
         match self.place {
-            CellMemory::Block(copies) => {
-                (self.slots + 1) * u64::from(copies) * u64::from(stride(cells, copies)) * 8
-            }
+            CellMemory::Block { bytes, .. } => bytes,
             CellMemory::Device | CellMemory::Threads => 0,
         }
     }
 
     fn admits(&self, cells: &Cells, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
-        let CellMemory::Threads = self.place else { return Ok(()) };
-        let bytes = ThreadTables::plan(self.slots + 1, cells, thread_rows, shape).bytes();
+        let bytes = match self.place {
+            CellMemory::Device => return Ok(()),
+            CellMemory::Threads => ThreadTables::plan(self.slots + 1, cells, thread_rows, shape).bytes(),
+            CellMemory::Block { copies, .. } => {
+                self.block_layout(cells, thread_rows, shape).bytes(self.slots + 1, copies)
+            }
+        };
         tables_fit(bytes, shape)
     }
 
@@ -323,9 +336,9 @@ impl GroupTable for DirectTable {
                 let tables = ThreadTables::plan(self.slots + 1, cells, thread_rows, &cx.shape);
                 Local::Threads(tables.begin(cx))
             }
-            CellMemory::Block(copies) => {
-                let rows = thread_rows.saturating_mul(cx.shape.block_threads.into());
-                Local::Block(BlockTable::begin(cx, cells, (self.slots + 1, *copies), rows))
+            CellMemory::Block { copies, .. } => {
+                let layout = self.block_layout(cells, thread_rows, &cx.shape);
+                Local::Block(BlockTable::begin(cx, layout, (self.slots + 1, *copies)))
             }
         };
         if self.is_local() {
@@ -426,7 +439,7 @@ impl GroupEmitter for DirectEmitter<'_> {
         let (cell, slot) = (self.cells.cells.get(index)?, slot?);
         match &self.local {
             Local::Threads(tables) => tables.own(cx, slot, cell.op, index)?.first().copied(),
-            Local::Block(table) => table.current(cx, self.cells, slot, index),
+            Local::Block(table) => table.current(cx, slot, index),
             Local::None => {
                 let base = self.table.words(cx, self.cells, slot);
                 let pointer = word_pointer(cx, base, cell.word);

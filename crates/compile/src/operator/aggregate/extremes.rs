@@ -48,6 +48,20 @@ impl OrderKey {
         }
     }
 
+    /// Bounds of the keys of values within bounds, or of the keys' `complement`s; `None` where they are not known.
+    pub fn bounds(self, values: Range, complement: bool) -> Option<Range> {
+        let key = |value: i128| match self {
+            OrderKey::Signed => i64::try_from(value).ok().map(|value| (value as u64) ^ (1 << 63)),
+            OrderKey::Boolean | OrderKey::Unsigned => u64::try_from(value).ok(),
+            OrderKey::Float | OrderKey::Wide => None,
+        };
+        let (least, greatest) = (key(values.min)?, key(values.max)?);
+        Some(match complement {
+            true => Range::new(!greatest, !least),
+            false => Range::new(least, greatest),
+        })
+    }
+
     /// The key of a value.
     pub fn encode(self, cx: &mut Context<'_>, value: V) -> V {
         let b = &mut *cx.builder;

@@ -95,7 +95,7 @@ pub struct Cell {
     pub distinct: Option<usize>,
     /// Position of its first word in the group's words.
     pub word: u32,
-    /// Bounds of a row's contribution to a sum of integers.
+    /// Bounds of a row's contribution to a sum of integers, or of the keys of a maximum.
     pub bounds: Option<Range>,
 }
 
@@ -309,7 +309,8 @@ impl Cells {
             return Err(Unsupported(format!("minimum and maximum of {}", plan.info.data_type)));
         };
         let contribution = Contribution::Key { argument, key, complement: is_minimum };
-        let value = self.cell(key.op(), contribution, None, None);
+        let bounds = plan.bounds.and_then(|bounds| key.bounds(bounds, is_minimum));
+        let value = self.cell(key.op(), contribution, None, bounds);
         Ok((value, ResultForm::Extreme { key, complement: is_minimum }, plan.info.range))
     }
 

@@ -7,6 +7,7 @@ use kelpie_kir::builder::V;
 
 use super::functions::Cells;
 use super::hash::KeyWord;
+use super::key_window::KeyWindow;
 use super::near::NearTable;
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
@@ -77,7 +78,7 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
     }
 
     /// Bytes of a block's memory that all of its threads work on, whatever their number.
-    fn block_bytes(&self, _cells: &Cells) -> u64 {
+    fn block_bytes(&self) -> u64 {
         0
     }
 
@@ -128,6 +129,9 @@ pub struct Located {
 /// What happens where a row's group is known.
 pub type AtGroup<'n> = dyn FnMut(&mut Context<'_>, Located) -> Result<(), Unsupported> + 'n;
 
+/// What happens where a group's slot (`i64`) in the table of all is known.
+pub type AtSlot<'n> = dyn FnMut(&mut Context<'_>, V) + 'n;
+
 /// Takes what was looked at ahead of a search, `u64`.
 pub type See<'s> = dyn FnMut(&mut Context<'_>, V) + 's;
 
@@ -141,6 +145,15 @@ pub type EachWord<'e> = dyn FnMut(&mut Context<'_>, &mut Look<'_>) -> Result<(),
 pub trait GroupEmitter {
     /// Takes over near copies that are found by keys.
     fn take_near(&mut self, _near: NearTable) {}
+
+    /// Looks for groups in a window that has their keys first.
+    fn take_window(&mut self, _keys: KeyWindow) {}
+
+    /// Finds or makes the group of packed keys by their entry; `next` goes on with its slot in the table of all (`i64`).
+    fn at_entry(&self, cx: &mut Context<'_>, _entry: V, _next: &mut AtSlot<'_>) -> Result<(), Unsupported> {
+        cx.impossible("groups that are not found by a word of their keys");
+        Ok(())
+    }
 
     /// The word of keys, where groups are found by such.
     fn word(&self, _cx: &mut Context<'_>, _keys: &[Lowered]) -> Result<Option<KeyWord>, Unsupported> {

@@ -171,8 +171,7 @@ impl KeyTable {
                     let bits = key.encode(cx, value)?;
                     entry = cx.builder.or(entry, bits);
                 }
-                let hash = spread(cx, self.hashing.function, entry);
-                Ok(KeyWord { entry, hash })
+                Ok(self.word_of(cx, entry))
             }
             Keys::Stored(_) => {
                 let wide = self.columns.iter().map(is_wide);
@@ -184,6 +183,11 @@ impl KeyTable {
                 Ok(KeyWord { entry: cx.builder.or(hashed, state), hash })
             }
         }
+    }
+
+    /// The word of packed keys with an entry.
+    pub(super) fn word_of(&self, cx: &mut Context<'_>, entry: V) -> KeyWord {
+        KeyWord { entry, hash: spread(cx, self.hashing.function, entry) }
     }
 
     /// Looks at the slot where a search begins; `again`: at what the keys in it point to. `see` takes what was looked at.

@@ -5,9 +5,10 @@ use std::fmt;
 use kelpie_kir::Scope;
 use kelpie_kir::builder::V;
 
-use super::groups::{AtGroup, EachWord, GroupEmitter, GroupTable, Located, See};
+use super::groups::{AtGroup, AtSlot, EachWord, GroupEmitter, GroupTable, Located, See};
 use super::hash::{KeyTable, KeyWord};
 use super::key_count::KeyCount;
+use super::key_window::KeyWindow;
 use super::near::NearTable;
 use super::near_keys::KeyArrays;
 use super::tables::Strategy;
@@ -118,7 +119,8 @@ impl GroupTable for HashGroups {
     }
 
     fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
-        Box::new(HashEmitter { table: &self.table, count: self.table.begin(cx), cells, near: None })
+        let count = self.table.begin(cx);
+        Box::new(HashEmitter { table: &self.table, count, cells, near: None, window: None })
     }
 
     fn present(&self, cx: &mut Context<'_>, _cells: &Cells, slot: V) -> Option<V> {
@@ -134,13 +136,15 @@ impl GroupTable for HashGroups {
     }
 }
 
-/// The groups in one kernel. A slot below zero is a near copy: -1 is copy 0.
+/// The groups in one kernel. A slot below zero is a near copy, or a place in a window: -1 is the first one.
 struct HashEmitter<'s> {
     table: &'s KeyTable,
     count: KeyCount,
     cells: &'s Cells,
     /// Copies that are found by keys.
     near: Option<NearTable>,
+    /// The keys of a window.
+    window: Option<KeyWindow>,
 }
 
 impl HashEmitter<'_> {
@@ -187,6 +191,38 @@ impl HashEmitter<'_> {
         Ok(())
     }
 
+    /// The place of keys in the window, or their slot.
+    fn locate_in_window(
+        &self,
+        cx: &mut Context<'_>,
+        window: KeyWindow,
+        (values, word): (Vec<Lowered>, KeyWord),
+        next: &mut AtGroup<'_>,
+    ) -> Result<(), Unsupported> {
+        let (place, found) = window.find(cx, word);
+        let inside = cx.builder.read(found);
+        let live = cx.builder.var_of("live", inside);
+        let zero = cx.builder.i64(0);
+        let slot = cx.builder.var_of("group", zero);
+        let outside = cx.builder.not(inside);
+        cx.begin_if(outside);
+        let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
+        let found = cx.builder.read(probe.found);
+        cx.builder.assign(live, found);
+        let far = cx.builder.read(probe.slot);
+        cx.builder.assign(slot, far);
+        cx.end();
+        let live = cx.builder.read(live);
+        cx.begin_if(live);
+        let b = &mut *cx.builder;
+        let (place, slot) = (b.read(place), b.read(slot));
+        let place = b.not(place);
+        let slot = b.select(inside, place, slot);
+        next(cx, Located { slot: Some(slot), active: None, keys: Some(values) })?;
+        cx.end();
+        Ok(())
+    }
+
     /// Adds contributions to the group in a slot of the table.
     fn add_far(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
         let base = self.table.words(cx, slot);
@@ -197,6 +233,21 @@ impl HashEmitter<'_> {
 impl GroupEmitter for HashEmitter<'_> {
     fn take_near(&mut self, near: NearTable) {
         self.near = Some(near);
+    }
+
+    fn take_window(&mut self, keys: KeyWindow) {
+        self.window = Some(keys);
+    }
+
+    fn at_entry(&self, cx: &mut Context<'_>, entry: V, next: &mut AtSlot<'_>) -> Result<(), Unsupported> {
+        let word = self.table.word_of(cx, entry);
+        let probe = self.table.insert_word(cx, &self.count, (&[], word))?;
+        let found = cx.builder.read(probe.found);
+        cx.begin_if(found);
+        let slot = cx.builder.read(probe.slot);
+        next(cx, slot);
+        cx.end();
+        Ok(())
     }
 
     fn word(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<Option<KeyWord>, Unsupported> {
@@ -237,6 +288,9 @@ impl GroupEmitter for HashEmitter<'_> {
         };
         if let Some(near) = &self.near {
             return self.locate_near(cx, near, (values, word), next);
+        }
+        if let Some(window) = self.window {
+            return self.locate_in_window(cx, window, (values, word), next);
         }
         let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
         let found = cx.builder.read(probe.found);

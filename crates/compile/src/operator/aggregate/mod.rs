@@ -26,6 +26,7 @@ mod groups;
 mod hash;
 mod hashed;
 mod key_count;
+mod key_window;
 mod near;
 mod near_keys;
 mod part_groups;
@@ -46,11 +47,13 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use self::batch::{Batch, Parts};
+use self::block_table::BlockLayout;
 use self::cells::combine_memory;
 use self::distinct::DistinctSet;
 use self::functions::Cells;
 use self::groups::GroupTable;
 use self::hash::Hashing;
+use self::key_window::KeyWindow;
 use self::near::NearCopies;
 use self::part_groups::PartGroups;
 use self::partition::TableSize;
@@ -69,6 +72,7 @@ use crate::lower::hashing::HASH_RULE;
 use crate::plan::Aggregate;
 use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
+use crate::table::packed::pack;
 use crate::variant::Site;
 use crate::variant::axes::{GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
 
@@ -221,7 +225,7 @@ impl AggregateOperator {
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
         // Copies of the first part's groups are of no use to the next.
         let groups = if input.parts.is_some() { Some(row_bound) } else { columns_only.then_some(groups) };
-        let bytes = window.map(|window| window.bytes(&cells));
+        let bytes = window.as_ref().map(PartGroups::bytes);
         let known = near::Known {
             rows: row_bound,
             groups,
@@ -306,20 +310,26 @@ pub(crate) fn scattered_table(
     aggregates: &[Aggregate],
     columns: &[ColumnInfo],
     row_bound: u64,
+    shape: &LaunchShape,
 ) -> Option<TableSize> {
     let groups = scattered_groups(keys)?.min(row_bound);
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
     let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {
-        // Half of the slots are free, and each has an entry.
-        let words = u64::from(cells.words()) + 1;
-        return Some(TableSize { groups, bytes: groups.saturating_mul(2 * 8 * words), dense: None });
+        let layout = BlockLayout::plan(&cells, row_bound, shape);
+        let bytes = match pack(keys) {
+            // Windows have keys of their own, for half of their places.
+            Some(_) => layout.bytes(groups, 1).saturating_add(groups.saturating_mul(KeyWindow::BYTES)),
+            // A table that has grown has two and a half slots a group.
+            None => layout.bytes(groups, 1).saturating_mul(5) / 4,
+        };
+        return Some(TableSize { groups, bytes: bytes.saturating_mul(2), dense: None });
     };
     cells.row_count();
-    let slot = u64::from(cells.words()) * 8;
+    let layout = BlockLayout::plan(&cells, row_bound, shape);
     // A part of a direct-addressed table has a power of two of slots.
-    let bytes = slots.next_power_of_two().saturating_mul(slot);
-    Some(TableSize { groups, bytes, dense: Some(slots.saturating_mul(slot)) })
+    let bytes = layout.bytes(slots.next_power_of_two(), 1);
+    Some(TableSize { groups, bytes, dense: Some(layout.bytes(slots, 1)) })
 }
 
 /// Upper bound of the groups by the keys whose number of values is known.

@@ -12,10 +12,11 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar};
 
 use super::Input;
-use super::block_table::{BlockTable, stride};
+use super::block_table::{BlockLayout, BlockTable};
 use super::cells::{is_used, write_cell};
 use super::functions::Cells;
-use super::groups::GroupTable;
+use super::groups::{GroupEmitter, GroupTable};
+use super::key_window::KeyWindow;
 use super::near::AddFar;
 use super::threads::for_each;
 use super::word_pointer;
@@ -28,15 +29,21 @@ use crate::variant::axes::{GroupParts, PartMemory};
 const HASHED_BYTES: u64 = 100 << 10;
 /// Bytes of a block's memory beside the window.
 const BESIDE_BYTES: u64 = 10 << 10;
+/// Places of a window that has keys.
+const LEAST_PLACES: u64 = 64;
+const MOST_PLACES: u64 = 1 << 16;
 /// Bytes of the copies of a window, at most: threads of a warp would meet in so few groups.
 const COPIES_BYTES: u64 = 24 << 10;
 /// Copies, at most.
 const MOST_COPIES: u32 = 8;
 
 /// A window over the table of all groups, planned.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct PartGroups {
+    layout: BlockLayout,
     slots: u32,
+    /// The window has the keys of its groups, which are not where the table of all has them.
+    has_keys: bool,
     /// Copies of each, of which neighbouring threads add to different ones.
     copies: u32,
     /// Bits of a part's number.
@@ -53,52 +60,70 @@ impl PartGroups {
         shape: &LaunchShape,
     ) -> Result<Option<PartGroups>, Unsupported> {
         let bits = parts.0.ilog2();
-        let bytes_of = |slots: u64| slots.saturating_mul(u64::from(cells.words()) * 8);
+        let layout = BlockLayout::plan(cells, input.row_bound, shape);
+        let bytes_of = |slots: u64| layout.bytes(slots, 1);
         let most = window_bytes(shape, table.has_words());
         // How many slots a hash table will have is known when it runs: a window has as many as there is room for.
         let slots = table.part_slots(bits).unwrap_or(most / bytes_of(1).max(1)).max(1);
-        let lacks = match () {
-            () if shape.is_serial() => Some("a CPU's worker finds its parts in its cache".to_string()),
-            () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => {
+        let places = (most / (KeyWindow::BYTES + bytes_of(1))).max(LEAST_PLACES);
+        let places = 1 << places.min(MOST_PLACES).ilog2();
+        let lacks = |memory: PartMemory| match memory {
+            PartMemory::Global => None,
+            _ if shape.is_serial() => Some("a CPU's worker finds its parts in its cache".to_string()),
+            _ if !cells.cells.iter().all(|cell| cell.op.is_plain()) => {
                 Some("texts are compared in the table of all groups".into())
             }
-            () if has_segments => Some("neighbours add up rows in a block's memory before".into()),
-            () if table.is_local() => Some("the table of all groups has a copy in each block".into()),
-            () if bytes_of(slots) > most => {
+            _ if has_segments => Some("neighbours add up rows in a block's memory before".into()),
+            _ if table.is_local() => Some("the table of all groups has a copy in each block".into()),
+            PartMemory::Keys if !table.has_words() => Some("groups are found without their keys".into()),
+            PartMemory::Keys if table.has_pointers() => {
+                Some("keys of several words are compared in the table of all groups".into())
+            }
+            PartMemory::Keys if places * (KeyWindow::BYTES + bytes_of(1)) > most => {
+                Some("a block has no room for the keys of a part".into())
+            }
+            PartMemory::Block if bytes_of(slots) > most => {
                 Some(format!("a part's groups take {} bytes, where a block has {most}", bytes_of(slots)))
             }
-            () => None,
+            _ => None,
         };
         let of_part = input.groups.map_or(0, |groups| groups / parts.0);
-        let rule = match &lacks {
+        let (of_keys, of_block) = (lacks(PartMemory::Keys), lacks(PartMemory::Block));
+        let rule = match &of_block {
+            _ if of_keys.is_none() && of_part <= places / 4 * 3 => {
+                (PartMemory::Keys, "a part's groups are found in a block's memory")
+            }
             Some(lacks) => (PartMemory::Global, lacks.as_str()),
             None if of_part > slots => (PartMemory::Global, "a block has no room for most groups of a part"),
             None => (PartMemory::Block, "a part's groups fit a block's memory"),
         };
-        let chosen = input.site.choose(rule, |value| match (value, &lacks) {
-            (PartMemory::Block, Some(lacks)) => Err(lacks.clone()),
-            _ => Ok(()),
-        })?;
-        let slots = u32::try_from(slots).unwrap_or(u32::MAX);
-        let with = |copies| PartGroups { slots, copies, bits };
-        let fits = |copies: &u32| with(*copies).bytes(cells) <= COPIES_BYTES.min(most);
+        let has_keys = match input.site.choose(rule, |value| lacks(value).map_or(Ok(()), Err))? {
+            PartMemory::Global => return Ok(None),
+            PartMemory::Block => false,
+            PartMemory::Keys => true,
+        };
+        let slots = u32::try_from(if has_keys { places } else { slots }).unwrap_or(u32::MAX);
+        let fits = |copies: &u32| layout.bytes(slots.into(), *copies) <= COPIES_BYTES.min(most);
         let copies = (1..=MOST_COPIES).rev().filter(|copies| copies.is_power_of_two()).find(fits);
-        Ok((chosen == PartMemory::Block).then_some(with(copies.unwrap_or(1))))
+        let copies = copies.unwrap_or(1);
+        Ok(Some(PartGroups { layout, slots, has_keys, copies, bits }))
     }
 
     /// Bytes of a block's memory.
-    pub fn bytes(&self, cells: &Cells) -> u64 {
-        u64::from(self.slots) * u64::from(self.copies) * u64::from(stride(cells, self.copies)) * 8
+    pub fn bytes(&self) -> u64 {
+        let keys = if self.has_keys { KeyWindow::BYTES * u64::from(self.slots) } else { 0 };
+        keys + self.layout.bytes(self.slots.into(), self.copies)
     }
 
-    /// Clears the window. `rows`: those of a launch, at most.
-    pub fn begin(&self, cx: &mut Context<'_>, cells: &Cells, rows: u64) -> PartWindow {
-        let table = BlockTable::begin(cx, cells, (self.slots.into(), self.copies), rows);
+    /// Clears the window.
+    pub fn begin(&self, cx: &mut Context<'_>) -> PartWindow {
+        let keys = self.has_keys.then(|| KeyWindow::begin(cx, self.slots, self.bits));
+        let table = BlockTable::begin(cx, self.layout.clone(), (self.slots.into(), self.copies));
         let nowhere = cx.builder.i64(i64::MAX);
         let first = cx.builder.var_of("window", nowhere);
         let no = cx.builder.bool(false);
         let is_alone = cx.builder.var_of("is_alone", no);
-        PartWindow { plan: *self, table, first, is_alone }
+        PartWindow { slots: self.slots, bits: self.bits, keys, table, first, is_alone }
     }
 }
 
@@ -111,7 +136,11 @@ pub(super) fn window_bytes(shape: &LaunchShape, is_hashed: bool) -> u64 {
 /// The window in one kernel.
 #[derive(Debug)]
 pub(super) struct PartWindow {
-    plan: PartGroups,
+    slots: u32,
+    /// Bits of a part's number.
+    bits: u32,
+    /// Where it has them: the keys of its groups.
+    pub keys: Option<KeyWindow>,
     table: BlockTable,
     /// The first slot of the table of all groups that it is over, `i64`.
     first: Var,
@@ -122,19 +151,25 @@ pub(super) struct PartWindow {
 impl PartWindow {
     /// Puts it over the groups of a part (`u32`), to which no other block adds if it `is_alone`.
     pub fn open(&self, cx: &mut Context<'_>, table: &dyn GroupTable, (part, is_alone): (V, V)) {
-        let first = table.part_start(cx, part, self.plan.bits);
+        let first = table.part_start(cx, part, self.bits);
         cx.builder.assign(self.first, first);
         cx.builder.assign(self.is_alone, is_alone);
         // What cleared it must be done.
         cx.builder.barrier();
     }
 
-    /// Adds contributions to the group in `slot` (`i64`) of the table of all: by `far` where it is outside of the window.
+    /// Adds contributions to the group in `slot` (`i64`): of the table of all, or below zero of a window that has keys. By `far` where it
+    /// is outside of the window.
     pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>], far: &AddFar<'_>) {
         let b = &mut *cx.builder;
-        let first = b.read(self.first);
-        let place = b.sub(slot, first);
-        let (unsigned, slots) = (b.bitcast(place, Scalar::U64), b.u64(self.plan.slots.into()));
+        let place = match self.keys {
+            Some(_) => b.not(slot),
+            None => {
+                let first = b.read(self.first);
+                b.sub(slot, first)
+            }
+        };
+        let (unsigned, slots) = (b.bitcast(place, Scalar::U64), b.u64(self.slots.into()));
         let inside = b.lt(unsigned, slots);
         cx.begin_if(inside);
         self.table.add(cx, cells, place, values);
@@ -144,25 +179,63 @@ impl PartWindow {
     }
 
     /// Adds what it holds to the table of all groups, one thread a group, and clears it.
-    pub fn close(&self, cx: &mut Context<'_>, cells: &Cells, table: &dyn GroupTable, far: &AddFar<'_>) {
+    pub fn close(
+        &self,
+        cx: &mut Context<'_>,
+        (cells, table): (&Cells, &dyn GroupTable),
+        groups: &dyn GroupEmitter,
+        far: &AddFar<'_>,
+    ) -> Result<(), Unsupported> {
         cx.builder.barrier();
-        for_each(cx, self.plan.slots, |cx, place| {
-            let totals = (0..cells.cells.len()).map(|index| self.table.total(cx, cells, place, index));
-            let Some(totals) = totals.collect::<Option<Vec<_>>>() else {
-                return cx.impossible("a window without a cell");
-            };
-            let used: Vec<V> = totals.iter().filter_map(|parts| is_used(cx, parts)).collect();
-            let Some(used) = used.into_iter().reduce(|a, b| cx.builder.binary(BinaryOp::Or, a, b)) else {
-                return cx.impossible("groups without cells");
-            };
-            cx.begin_if(used);
-            let first = cx.builder.read(self.first);
-            let slot = cx.builder.add(first, place);
-            self.hand_over(cx, (cells, table), (slot, &totals), far);
-            cx.end();
+        let mut closed = Ok(());
+        for_each(cx, self.slots, |cx, place| {
+            closed = self.close_group(cx, (cells, table), place, (groups, far))
         });
+        closed?;
         cx.builder.barrier();
-        self.table.clear(cx, cells, self.plan.slots);
+        self.table.clear(cx);
+        if let Some(keys) = &self.keys {
+            keys.clear(cx);
+        }
+        Ok(())
+    }
+
+    /// The same of one place (`i64`).
+    fn close_group(
+        &self,
+        cx: &mut Context<'_>,
+        (cells, table): (&Cells, &dyn GroupTable),
+        place: V,
+        (groups, far): (&dyn GroupEmitter, &AddFar<'_>),
+    ) -> Result<(), Unsupported> {
+        if let Some(keys) = &self.keys {
+            let (entry, free) = (keys.entry(cx, place), cx.builder.u64(0));
+            let used = cx.builder.ne(entry, free);
+            cx.begin_if(used);
+            let totals = self.totals(cx, cells, place)?;
+            groups.at_entry(cx, entry, &mut |cx, slot| {
+                self.hand_over(cx, (cells, table), (slot, &totals), far);
+            })?;
+            cx.end();
+            return Ok(());
+        }
+        let totals = self.totals(cx, cells, place)?;
+        let used: Vec<V> = totals.iter().filter_map(|parts| is_used(cx, parts)).collect();
+        let used = used.into_iter().reduce(|a, b| cx.builder.binary(BinaryOp::Or, a, b));
+        let used = used.ok_or_else(|| Unsupported::internal("groups without cells"))?;
+        cx.begin_if(used);
+        let first = cx.builder.read(self.first);
+        let slot = cx.builder.add(first, place);
+        self.hand_over(cx, (cells, table), (slot, &totals), far);
+        cx.end();
+        Ok(())
+    }
+
+    /// What a group's cells hold.
+    fn totals(&self, cx: &mut Context<'_>, cells: &Cells, place: V) -> Result<Vec<Vec<V>>, Unsupported> {
+        let total = |index| self.table.total(cx, cells, place, index);
+        let totals = (0..cells.cells.len()).map(total).collect::<Option<_>>();
+        totals.ok_or_else(|| Unsupported::internal("a window without a cell"))
     }
 
     /// Adds the totals of a group to its slot (`i64`): nothing is there where nobody else adds to it.

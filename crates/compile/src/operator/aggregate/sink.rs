@@ -14,7 +14,7 @@ use super::groups::{GroupEmitter, Located};
 use super::hash::KeyWord;
 use super::key_count::KeyCount;
 use super::near::NearTable;
-use super::part_groups::PartWindow;
+use super::part_groups::{PartGroups, PartWindow};
 use super::segments::Round;
 use super::{AggregateOperator, distinct};
 use crate::context::{Context, Unsupported};
@@ -57,8 +57,8 @@ impl Sink for AddToGroups {
     }
 
     fn block_bytes(&self) -> u64 {
-        let AggregateOperator { cells, table, window, .. } = &*self.0;
-        table.block_bytes(cells) + window.map_or(0, |window| window.bytes(cells))
+        let AggregateOperator { table, window, .. } = &*self.0;
+        table.block_bytes() + window.as_ref().map_or(0, PartGroups::bytes)
     }
 
     fn admits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
@@ -104,7 +104,10 @@ impl Sink for AddToGroups {
             }
             near => near,
         };
-        let window = window.map(|window| window.begin(cx, cells, job.thread_rows));
+        let window = window.as_ref().map(|window| window.begin(cx));
+        if let Some(keys) = window.as_ref().and_then(|window| window.keys) {
+            groups.take_window(keys);
+        }
         let groups = Adder { groups, near, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
         let strides = job.flags && !job.wide && !cx.shape.is_serial();
@@ -206,10 +209,10 @@ impl Emitter for AggregateEmitter<'_> {
         }
     }
 
-    fn end_part(&mut self, cx: &mut Context<'_>) {
-        if let Some(window) = &self.groups.window {
-            window.close(cx, &self.plan.cells, &*self.plan.table, &self.groups.far());
-        }
+    fn end_part(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        let Some(window) = &self.groups.window else { return Ok(()) };
+        let AggregateOperator { cells, table, .. } = self.plan;
+        window.close(cx, (cells, &**table), &*self.groups.groups, &self.groups.far())
     }
 
     fn begin_round(&mut self, cx: &mut Context<'_>) {

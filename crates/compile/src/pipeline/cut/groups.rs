@@ -93,7 +93,7 @@ impl Cut<'_> {
             () => PartStore::lacks(infos, size, self.shape),
         };
         let keys = &infos[..keys.min(infos.len())];
-        let table = scattered_table(keys, aggregates, infos, size.row_bound);
+        let table = scattered_table(keys, aggregates, infos, size.row_bound, self.shape);
         let off = GroupParts(1);
         let rule = match &table {
             _ if lacks.is_some() => (off, "rows cannot be stored in parts"),
