@@ -184,7 +184,7 @@ impl Exchanges<'_> {
             (most, _) if expansion.is_even() && pipeline.bound / most >= threads => {
                 off("every warp has as many pairs")
             }
-            _ => (QueueMatches(256), "no warp has to take the matches of a frequent key alone"),
+            _ => (QueueMatches(128), "no warp has to take the matches of a frequent key alone"),
         };
         let chosen = environment.chooser.choose(self.site, rule, |matches: QueueMatches| match lacks {
             Some(lacks) if matches.0 > 0 => Err(lacks.into()),

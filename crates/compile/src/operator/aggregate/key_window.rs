@@ -47,7 +47,8 @@ impl KeyWindow {
 
     /// The entry of a place (`i64`): `u64`, 0 where it is free. Not while rows come.
     pub fn entry(&self, cx: &mut Context<'_>, place: V) -> V {
-        cx.builder.element(self.entries, place)
+        let pointer = cx.builder.offset(self.entries, place);
+        cx.builder.load(pointer)
     }
 
     /// The place (`i64`) of keys with a word, and whether they have one (`bool`): a free one is taken.
