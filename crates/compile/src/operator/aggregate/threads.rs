@@ -53,7 +53,8 @@ impl ThreadTables {
         };
         let mut places = Vec::new();
         for cell in &cells.cells {
-            let total = cell.bounds.and_then(|bounds| {
+            let is_sum = matches!(cell.op, CellOp::Add | CellOp::AddWide);
+            let total = cell.bounds.filter(|_| is_sum).and_then(|bounds| {
                 let (min, max) = (bounds.min.min(0).checked_mul(rows)?, bounds.max.max(0).checked_mul(rows)?);
                 Some(Range { min, max })
             });
