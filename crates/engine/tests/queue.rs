@@ -382,7 +382,7 @@ fn the_rule_is_for_large_build_sides() {
         let of_axis = output.metrics.choices().filter(|choice| choice.axis.name == "queue_matches");
         of_axis.map(|choice| choice.value).collect::<Vec<_>>()
     };
-    assert_eq!(chosen(5000, &sum_of_matches()), ["256"]);
+    assert_eq!(chosen(5000, &sum_of_matches()), ["128"]);
     assert_eq!(chosen(500, &sum_of_matches()), ["0"]);
     let Plan::Aggregate { input, .. } = sum_of_matches() else { panic!("an aggregation") };
     let few = Plan::Limit { input, skip: 0, fetch: Some(3) };

@@ -190,6 +190,11 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
         ("sums of all rows".into(), aggregate(project(scan(0), &[0, 1], 1), &[], &INTEGERS[1..]), false),
         ("sums of floats".into(), aggregate(few(), &[], &[ALL[0], ALL[5]]), false),
         ("groups by text".into(), aggregate(few(), &[2], &ALL), false),
+        (
+            "sums of a number's groups".into(),
+            aggregate(project(scan(0), &[0, 1], 1), &[0], &INTEGERS[1..]),
+            false,
+        ),
         ("groups by more".into(), aggregate(scan(0), &[3, 0], &ALL[..4]), false),
         (
             "groups of computed keys, having".into(),
