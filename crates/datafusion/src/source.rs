@@ -112,10 +112,7 @@ impl ScanTable {
                 file.partition_values,
             );
         }
-        let name = files.first().map_or("empty".into(), |file| match &file.table_reference {
-            Some(reference) => reference.table().to_string(),
-            None => file.object_meta.location.filename().unwrap_or("file").to_string(),
-        });
+        let name = name_of(&files);
         let schema = Arc::clone(source.table_schema().table_schema());
         // `preserve_order` keeps each file in its partition: columns that are read at different times must match.
         let config = FileScanConfigBuilder::from(config.clone())
@@ -461,5 +458,35 @@ impl BoundTable {
             table: self.table.name.clone(),
             message: format!("{shown}{}", error.strip_backtrace()),
         }
+    }
+}
+
+/// What a table of files is called: by its name where they know it, else as its file is, or as the folder that has all of them.
+fn name_of(files: &[PartitionedFile]) -> String {
+    let (Some(first), Some(last)) = (files.first(), files.last()) else { return "empty".into() };
+    if let Some(reference) = &first.table_reference {
+        return reference.table().to_string();
+    }
+    let (first, last) = (&first.object_meta.location, &last.object_meta.location);
+    let shared = first.parts().zip(last.parts()).take_while(|(first, last)| first == last);
+    let folder = shared.last().map(|(folder, _)| folder.as_ref().to_string());
+    let file = || first.filename().unwrap_or("file").to_string();
+    if files.len() > 1 { folder.unwrap_or_else(file) } else { file() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_called_as_they_are_and_several_as_their_folder() {
+        let files = |paths: &[&str]| {
+            name_of(&paths.iter().map(|path| PartitionedFile::new(*path, 1)).collect::<Vec<_>>())
+        };
+        assert_eq!(files(&[]), "empty");
+        assert_eq!(files(&["data/orders.parquet"]), "orders.parquet");
+        assert_eq!(files(&["data/orders/1.parquet", "data/orders/2.parquet"]), "orders");
+        assert_eq!(files(&["data/orders/year=1/1.parquet", "data/orders/year=2/1.parquet"]), "orders");
+        assert_eq!(files(&["1.parquet", "2.parquet"]), "1.parquet");
     }
 }
