@@ -93,15 +93,8 @@ enum Width {
 impl Width {
     /// That of a cell to which so many rows are added.
     fn of(cell: &Cell, rows: u64) -> Width {
-        let Some(bounds) = cell.bounds else { return Width::Whole };
-        let rows = i128::from(rows);
-        let total = || {
-            Some(Range {
-                min: bounds.min.min(0).checked_mul(rows)?,
-                max: bounds.max.max(0).checked_mul(rows)?,
-            })
-        };
-        let within = |limits: Range| total().is_some_and(|total| total.within(limits));
+        let total = cell.total(rows);
+        let within = |limits: Range| total.is_some_and(|total| total.within(limits));
         match cell.op {
             CellOp::Add | CellOp::AddWide if within(Range::new(0, u32::MAX)) => {
                 Width::HalfSum { signed: false }
@@ -110,14 +103,15 @@ impl Width {
                 Width::HalfSum { signed: true }
             }
             CellOp::AddWide if within(Range::new(i64::MIN, i64::MAX)) => Width::Word,
-            CellOp::Max => match u64::try_from((bounds.min - 1).max(0)) {
-                Ok(below) if bounds.max - i128::from(below) <= u32::MAX.into() => {
-                    Width::HalfMaximum { below }
-                }
-                _ => Width::Whole,
-            },
+            CellOp::Max => cell.bounds.and_then(Width::of_keys).unwrap_or(Width::Whole),
             _ => Width::Whole,
         }
+    }
+
+    /// That of a maximum of keys within bounds, if they are near each other.
+    fn of_keys(bounds: Range) -> Option<Width> {
+        let below = u64::try_from((bounds.min - 1).max(0)).ok()?;
+        (bounds.max - i128::from(below) <= u32::MAX.into()).then_some(Width::HalfMaximum { below })
     }
 }
 

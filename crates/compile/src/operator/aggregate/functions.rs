@@ -99,6 +99,16 @@ pub struct Cell {
     pub bounds: Option<Range>,
 }
 
+impl Cell {
+    /// What a sum of integers of so many rows may come to, and on the way.
+    pub fn total(&self, rows: u64) -> Option<Range> {
+        let bounds = self.bounds.filter(|_| matches!(self.op, CellOp::Add | CellOp::AddWide))?;
+        let rows = i128::from(rows);
+        let (min, max) = (bounds.min.min(0).checked_mul(rows)?, bounds.max.max(0).checked_mul(rows)?);
+        Some(Range { min, max })
+    }
+}
+
 /// The cells of a list of aggregates; equal cells are shared.
 #[derive(Debug, Clone, Default)]
 pub struct Cells {

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use kelpie_kir::Scope;
-use kelpie_kir::builder::V;
+use kelpie_kir::builder::{V, Var};
 
 use super::groups::{AtGroup, AtSlot, EachWord, GroupEmitter, GroupTable, Located, See};
 use super::hash::{KeyTable, KeyWord};
 use super::key_count::KeyCount;
 use super::key_window::KeyWindow;
 use super::near::NearTable;
-use super::near_keys::KeyArrays;
+use super::near_keys::{KeyArrays, Spot};
 use super::tables::Strategy;
 use super::{Cells, Input, declare, update_group, word_pointer};
 use crate::choices::Choices;
@@ -164,60 +164,45 @@ impl HashEmitter<'_> {
             }
         };
         let spot = near.find_keys(cx, word, &same)?;
-        let is_near = cx.builder.read(spot.is_near);
-        let live = cx.builder.var_of("live", is_near);
+        self.go_on_near(cx, (spot.copy, spot.is_near), Some((near, spot)), (values, word), next)
+    }
+
+    /// Goes on with the copy, or the place in a window, where there `is_near` one; else with the slot in the table of all, of which a copy
+    /// is made where `copies` have a place for one.
+    fn go_on_near(
+        &self,
+        cx: &mut Context<'_>,
+        (place, is_near): (Var, Var),
+        copies: Option<(&NearTable, Spot)>,
+        (values, word): (Vec<Lowered>, KeyWord),
+        next: &mut AtGroup<'_>,
+    ) -> Result<(), Unsupported> {
+        let near = cx.builder.read(is_near);
+        let live = cx.builder.var_of("live", near);
         let zero = cx.builder.i64(0);
         let slot = cx.builder.var_of("group", zero);
-        let is_far = cx.builder.not(is_near);
+        let is_far = cx.builder.not(near);
         cx.begin_if(is_far);
         let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
         let found = cx.builder.read(probe.found);
         cx.begin_if(found);
         cx.builder.assign(live, found);
-        let place = cx.builder.read(probe.slot);
-        cx.builder.assign(slot, place);
-        near.take(cx, spot, (word, place));
-        cx.end();
-        near.lose_credit(cx, spot);
-        cx.end();
-        let live = cx.builder.read(live);
-        cx.begin_if(live);
-        let b = &mut *cx.builder;
-        let (copy, is_near, slot) = (b.read(spot.copy), b.read(spot.is_near), b.read(slot));
-        let copy = b.not(copy);
-        let slot = b.select(is_near, copy, slot);
-        next(cx, Located { slot: Some(slot), active: None, keys: Some(values) })?;
-        cx.end();
-        Ok(())
-    }
-
-    /// The place of keys in the window, or their slot.
-    fn locate_in_window(
-        &self,
-        cx: &mut Context<'_>,
-        window: KeyWindow,
-        (values, word): (Vec<Lowered>, KeyWord),
-        next: &mut AtGroup<'_>,
-    ) -> Result<(), Unsupported> {
-        let (place, found) = window.find(cx, word);
-        let inside = cx.builder.read(found);
-        let live = cx.builder.var_of("live", inside);
-        let zero = cx.builder.i64(0);
-        let slot = cx.builder.var_of("group", zero);
-        let outside = cx.builder.not(inside);
-        cx.begin_if(outside);
-        let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
-        let found = cx.builder.read(probe.found);
-        cx.builder.assign(live, found);
         let far = cx.builder.read(probe.slot);
         cx.builder.assign(slot, far);
+        if let Some((table, spot)) = copies {
+            table.take(cx, spot, (word, far));
+        }
+        cx.end();
+        if let Some((table, spot)) = copies {
+            table.lose_credit(cx, spot);
+        }
         cx.end();
         let live = cx.builder.read(live);
         cx.begin_if(live);
         let b = &mut *cx.builder;
-        let (place, slot) = (b.read(place), b.read(slot));
+        let (place, is_near, slot) = (b.read(place), b.read(is_near), b.read(slot));
         let place = b.not(place);
-        let slot = b.select(inside, place, slot);
+        let slot = b.select(is_near, place, slot);
         next(cx, Located { slot: Some(slot), active: None, keys: Some(values) })?;
         cx.end();
         Ok(())
@@ -290,7 +275,8 @@ impl GroupEmitter for HashEmitter<'_> {
             return self.locate_near(cx, near, (values, word), next);
         }
         if let Some(window) = self.window {
-            return self.locate_in_window(cx, window, (values, word), next);
+            let found = window.find(cx, word);
+            return self.go_on_near(cx, found, None, (values, word), next);
         }
         let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
         let found = cx.builder.read(probe.found);

@@ -8,9 +8,10 @@
 //! among the first few has none for all of them: it is in the window, or in the table of all, never in both.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
+use kelpie_kir::{BinaryOp, Pointee, Scalar};
 
 use super::hash::KeyWord;
+use super::near::search;
 use super::threads::clear;
 use crate::context::Context;
 
@@ -55,44 +56,11 @@ impl KeyWindow {
     pub fn find(&self, cx: &mut Context<'_>, word: KeyWord) -> (Var, Var) {
         let first = self.first_place(cx, word.hash);
         let b = &mut *cx.builder;
-        let place = b.var_of("window_place", first);
-        let (no, zero) = (b.bool(false), b.i32(0));
-        let (found, steps) = (b.var_of("in_window", no), b.var_of("steps", zero));
-        cx.begin_loop();
-        let current = cx.builder.read(place);
-        let seen = self.claim(cx, current, word.entry);
-        let b = &mut *cx.builder;
-        let same = b.eq(seen, word.entry);
-        b.assign(found, same);
-        b.break_if(same);
-        let (taken, one, most) = (b.read(steps), b.i32(1), b.i32(STEPS));
-        let taken = b.add(taken, one);
-        b.assign(steps, taken);
-        let done = b.ge(taken, most);
-        b.break_if(done);
-        let (one, mask) = (b.i64(1), b.i64(i64::from(self.places) - 1));
-        let next = b.add(current, one);
-        let next = b.and(next, mask);
-        b.assign(place, next);
-        cx.end();
+        let no = b.bool(false);
+        let (place, found) = (b.var_of("window_place", first), b.var_of("in_window", no));
+        let entry = |cx: &mut Context<'_>, place| cx.builder.offset(self.entries, place);
+        search(cx, (self.places, STEPS), word.entry, (place, found), &entry);
         (place, found)
-    }
-
-    /// What a place (`i64`) has once keys were put into it where it was free.
-    fn claim(&self, cx: &mut Context<'_>, place: V, entry: V) -> V {
-        let b = &mut *cx.builder;
-        let pointer = b.offset(self.entries, place);
-        let current = b.atomic_load(pointer, Scope::Block);
-        let seen = b.var_of("seen", current);
-        let free = b.u64(0);
-        let is_free = b.eq(current, free);
-        b.begin_if(is_free);
-        let old = b.atomic(AtomicOp::CompareExchange(free), pointer, entry, Scope::Block);
-        let won = b.eq(old, free);
-        let now = b.select(won, entry, old);
-        b.assign(seen, now);
-        b.end();
-        b.read(seen)
     }
 
     /// Where a search for a hash begins: by the bits behind those of the part.

@@ -14,7 +14,7 @@
 //! a row whose group has a copy touches nothing that other workers write, and waits for one look-up less.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Builder, Builtin, Pointee, Scalar, Scope};
+use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
 
 use super::cells::read_cell;
 use super::functions::Cells;
@@ -38,8 +38,6 @@ const LEAST_ROWS: u64 = 1 << 16;
 const GROUPS_A_COPY: u64 = 2;
 /// Copies beside a window.
 const BESIDE_WINDOW: NearGroups = NearGroups(256);
-/// Copies of one group there.
-const OF_HEAVY_GROUP: u32 = 8;
 /// Most bytes of a SIMT block's copies: several blocks should fit a multiprocessor of an NVIDIA GPU.
 const BLOCK_BYTES: u64 = 40 << 10;
 /// Rows of the input for each copy of a CPU's worker, at least: each is cleared and merged whatever comes.
@@ -61,8 +59,6 @@ pub(super) const WORKER_GAIN: i32 = 1;
 pub(super) struct NearCopies {
     copies: u32,
     search: NearSearch,
-    /// Of each group there are so many, a power of two, of which neighbouring threads add to different ones.
-    of_group: u32,
 }
 
 /// What is known of an aggregation that may keep copies.
@@ -134,9 +130,7 @@ impl NearCopies {
             (NearSearch::Key, Some(lacks)) => Err(lacks.into()),
             _ => Ok(()),
         })?;
-        // Beside a window they are for few groups with many rows each, at which a warp's threads would wait for each other.
-        let of_group = if known.window.is_some() { OF_HEAVY_GROUP.min(copies) } else { 1 };
-        Ok(Some(NearCopies { copies, search, of_group }))
+        Ok(Some(NearCopies { copies, search }))
     }
 
     /// How many copies there should be, of the numbers that fit.
@@ -208,7 +202,6 @@ impl NearCopies {
         let credit = if keys.is_some() { cx.builder.i64(most.into()) } else { cx.builder.i32(most) };
         NearTable {
             copies: self.copies,
-            of_group: self.of_group,
             head,
             table,
             keys,
@@ -222,7 +215,6 @@ impl NearCopies {
 #[derive(Debug)]
 pub(super) struct NearTable {
     pub(super) copies: u32,
-    of_group: u32,
     /// Words of a copy before its cells: the group's slot + 1, or 0 where the place is free; none where it is found by keys.
     head: u32,
     /// `ptr<shared, u64>`.
@@ -232,6 +224,61 @@ pub(super) struct NearTable {
     pub(super) credit: Var,
     /// The most credit.
     most: i32,
+}
+
+/// Looks for a tag, which is not 0, from the place in `place` (`i64`) on, at so many of all `places`, a power of two: a free one takes the
+/// tag. `place` becomes where it was found, if it was (`found`, `bool`). `entry`: the address of a place's tag, 0 where it is free.
+pub(super) fn search(
+    cx: &mut Context<'_>,
+    (places, most): (u32, i32),
+    tag: V,
+    (place, found): (Var, Var),
+    entry: &dyn Fn(&mut Context<'_>, V) -> V,
+) {
+    let zero = cx.builder.i32(0);
+    let steps = cx.builder.var_of("steps", zero);
+    cx.begin_loop();
+    let current = cx.builder.read(place);
+    let entry = entry(cx, current);
+    let seen = claim(cx, entry, tag);
+    let b = &mut *cx.builder;
+    let same = b.eq(seen, tag);
+    b.assign(found, same);
+    b.break_if(same);
+    let (steps_now, one) = (b.read(steps), b.i32(1));
+    let next = b.add(steps_now, one);
+    b.assign(steps, next);
+    let most = b.i32(most);
+    let done = b.ge(next, most);
+    b.break_if(done);
+    let (one, mask) = (b.i64(1), b.i64(i64::from(places) - 1));
+    let following = b.add(current, one);
+    let following = b.and(following, mask);
+    b.assign(place, following);
+    cx.end();
+}
+
+/// What an entry is, once it was claimed where it was free.
+fn claim(cx: &mut Context<'_>, entry: V, tag: V) -> V {
+    let is_own = cx.shape.is_serial();
+    let b = &mut *cx.builder;
+    let current = if is_own { b.load(entry) } else { b.atomic_load(entry, Scope::Block) };
+    let seen = b.var_of("seen", current);
+    let zero = b.u64(0);
+    let free = b.eq(current, zero);
+    cx.begin_if(free);
+    let b = &mut *cx.builder;
+    if is_own {
+        b.store(entry, tag);
+        b.assign(seen, tag);
+    } else {
+        let old = b.atomic(AtomicOp::CompareExchange(zero), entry, tag, Scope::Block);
+        let won = b.eq(old, zero);
+        let now = b.select(won, tag, old);
+        b.assign(seen, now);
+    }
+    cx.end();
+    cx.builder.read(seen)
 }
 
 /// Adds contributions to the group in a slot of the table of all.
@@ -284,64 +331,8 @@ impl NearTable {
         let shift = b.u64(u64::from(u64::BITS - self.copies.ilog2()));
         let start = b.binary(BinaryOp::Shr, hash, shift);
         let start = b.bitcast(start, Scalar::I64);
-        let start = self.of_thread(b, start);
         b.assign(copy, start);
-        let zero = b.i32(0);
-        let steps = b.var_of("steps", zero);
-        cx.begin_loop();
-        let place = cx.builder.read(copy);
-        let entry = self.entry(cx, cells, place);
-        let seen = self.claim(cx, entry, tag);
-        let b = &mut *cx.builder;
-        let same = b.eq(seen, tag);
-        b.assign(found, same);
-        b.break_if(same);
-        let (steps_now, one) = (b.read(steps), b.i32(1));
-        let next = b.add(steps_now, one);
-        b.assign(steps, next);
-        let most = b.i32(STEPS);
-        let done = b.ge(next, most);
-        b.break_if(done);
-        let (one, mask) = (b.i64(1), b.i64(i64::from(self.copies) - 1));
-        let following = b.add(place, one);
-        let following = b.and(following, mask);
-        b.assign(copy, following);
-        cx.end();
-    }
-
-    /// Where a thread begins to look for a group's copy, which it shares with others of its number's remainder.
-    fn of_thread(&self, b: &mut Builder, start: V) -> V {
-        if self.of_group <= 1 {
-            return start;
-        }
-        let (thread, mask) = (b.builtin(Builtin::ThreadId), b.u32(self.of_group - 1));
-        let own = b.and(thread, mask);
-        let (own, apart) = (b.convert(own, Scalar::I64), b.i64(i64::from(self.copies / self.of_group)));
-        let offset = b.mul(own, apart);
-        b.binary(BinaryOp::Xor, start, offset)
-    }
-
-    /// What an entry's first word is, once it was claimed where it was free.
-    fn claim(&self, cx: &mut Context<'_>, entry: V, tag: V) -> V {
-        let is_own = cx.shape.is_serial();
-        let b = &mut *cx.builder;
-        let current = if is_own { b.load(entry) } else { b.atomic_load(entry, Scope::Block) };
-        let seen = b.var_of("seen", current);
-        let zero = b.u64(0);
-        let free = b.eq(current, zero);
-        cx.begin_if(free);
-        let b = &mut *cx.builder;
-        if is_own {
-            b.store(entry, tag);
-            b.assign(seen, tag);
-        } else {
-            let old = b.atomic(AtomicOp::CompareExchange(zero), entry, tag, Scope::Block);
-            let won = b.eq(old, zero);
-            let now = b.select(won, tag, old);
-            b.assign(seen, now);
-        }
-        cx.end();
-        cx.builder.read(seen)
+        search(cx, (self.copies, STEPS), tag, (copy, found), &|cx, place| self.entry(cx, cells, place));
     }
 
     /// The thread's credit after a row.

@@ -45,7 +45,6 @@ pub struct ThreadCells {
 impl ThreadTables {
     /// Lays the cells out. `thread_rows` is an upper bound of the rows that one thread sees.
     pub fn plan(slots: u64, cells: &Cells, thread_rows: u64, shape: &LaunchShape) -> ThreadTables {
-        let rows = i128::from(thread_rows);
         let (mut halves, mut words) = (0, 0);
         let take = |counter: &mut u32, count: u32| {
             *counter += count;
@@ -53,11 +52,7 @@ impl ThreadTables {
         };
         let mut places = Vec::new();
         for cell in &cells.cells {
-            let is_sum = matches!(cell.op, CellOp::Add | CellOp::AddWide);
-            let total = cell.bounds.filter(|_| is_sum).and_then(|bounds| {
-                let (min, max) = (bounds.min.min(0).checked_mul(rows)?, bounds.max.max(0).checked_mul(rows)?);
-                Some(Range { min, max })
-            });
+            let total = cell.total(thread_rows);
             let within = |limits: Range| total.is_some_and(|total| total.within(limits));
             let place = |part: &Scalar| {
                 if within(Range::new(0, u32::MAX)) {

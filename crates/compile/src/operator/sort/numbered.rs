@@ -76,7 +76,6 @@ impl Source for NumberedRows {
     }
 
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
-        let SortedRows(sort) = &self.sorted;
-        sort.read_columns(columns.iter().copied(), states);
+        self.sorted.read(columns, states);
     }
 }
