@@ -312,8 +312,8 @@ fn several_rows_at_once_give_what_single_rows_give_on_cpu() {
 
 #[test]
 fn several_rows_at_once_give_what_single_rows_give_on_simt() {
-    let [_, wide] = compare(DeviceChoice::Simt, &[1031, 0, 1, 7, 8, 9, 100], 150, 2);
-    assert!(wide >= 15, "{wide}");
+    let [selected, wide] = compare(DeviceChoice::Simt, &[1031, 0, 1, 7, 8, 9, 100], 150, 2);
+    assert!(selected >= 5 && wide >= 15, "{selected} {wide}");
 }
 
 #[test]
@@ -395,12 +395,12 @@ fn windows_of_keys_give_what_looking_up_gives() {
 }
 
 /// Rows are selected by the bitmaps of one to three build sides, one after the other: what the joins give is the same. Keys that are
-/// NULL, beyond what the build side has, of any width and sign; a filter before, with a form for several rows or without.
-#[test]
-fn runtime_filters_select_what_looking_up_finds() {
+/// NULL, beyond what the build side has, of any width and sign; a filter before, with a form for several rows or without. Sums without
+/// groups, in groups, or the rows. Whether that was so in `least` of `count` queries.
+fn select_by_joins(base: &QueryOptions, sizes: &[usize], (count, least): (usize, usize)) {
     let (engine, mut random, mut sifted) = (Engine::new(), Random(6), 0);
-    let sources = [table(3001), table(1025), table(8)];
-    for query in 0..240 {
+    let sources: Vec<_> = sizes.iter().map(|rows| table(*rows)).collect();
+    for query in 0..count {
         let mut plan = if random.below(2) == 0 { scan() } else { filter(&mut random) };
         // The columns of the table begin here.
         let mut first = 0;
@@ -418,13 +418,24 @@ fn runtime_filters_select_what_looking_up_finds() {
         }
         let sums =
             [(AggregateFunction::Count, None, false), (AggregateFunction::Sum, Some(first + 4), false)];
-        let plan = plans::aggregate(plan, &[], &sums);
+        let key = random.pick(&[0, 2, 4, 10]);
+        let plan = match random.below(4) {
+            0 => plans::aggregate(plan, &[first + key], &sums),
+            1 => plan,
+            _ => plans::aggregate(plan, &[], &sums),
+        };
         let source = &sources[query % sources.len()];
-        let (device, threads) = (DeviceChoice::Cpu, Some(2));
-        let base = QueryOptions { device, threads, ..QueryOptions::default() };
+        let rows = random.pick(&["rule", "1", "2", "4", "8"]);
         let with = |sieves: &str| {
             let mut variants = Forced::default();
             variants.set("sieves", sieves).expect("an axis and its value");
+            if base.device != DeviceChoice::Cpu {
+                let row_loop = if sieves == "on" { "selected" } else { "single" };
+                variants.set("row_loop", row_loop).expect("an axis and its value");
+                if rows != "rule" {
+                    variants.set("thread_rows", rows).expect("an axis and its value");
+                }
+            }
             QueryOptions { variants, ..base.clone() }
         };
         let expected = outcome(&engine, &plan, source, &with("off"));
@@ -434,5 +445,26 @@ fn runtime_filters_select_what_looking_up_finds() {
             sifted += usize::from(output.metrics.choices().any(took));
         }
     }
-    assert!(sifted >= 40, "{sifted}");
+    assert!(sifted >= least, "{sifted}");
+}
+
+#[test]
+fn runtime_filters_select_what_looking_up_finds_on_cpu() {
+    let base = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
+    select_by_joins(&base, &[3001, 1025, 8], (240, 40));
+}
+
+#[test]
+fn runtime_filters_select_what_looking_up_finds_on_simt() {
+    let base = QueryOptions { device: DeviceChoice::Simt, ..QueryOptions::default() };
+    select_by_joins(&base, &[531, 77, 8, 1, 0], (160, 25));
+}
+
+#[test]
+fn runtime_filters_select_what_looking_up_finds_on_cuda() {
+    if !kelpie_engine::testing::has_cuda(&Engine::new()) {
+        return;
+    }
+    let base = QueryOptions { device: DeviceChoice::Cuda, ..QueryOptions::default() };
+    select_by_joins(&base, &[100_003, 1025, 8], (120, 20));
 }

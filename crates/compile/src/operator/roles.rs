@@ -166,8 +166,9 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
 
 /// A step that drops rows of the scan by a test that costs little, and can be made for any row.
 pub(crate) trait Sieve {
-    /// Whether the current row may go on, without a branch: 1, else 0 (`i64`).
-    fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported>;
+    /// Whether the current row may go on, without a branch: 1, else 0 (`i64`). Where it is not `active` (`bool`), it may not, and
+    /// what the test looks at costs next to nothing.
+    fn passes(&self, cx: &mut Context<'_>, active: Option<V>) -> Result<V, Unsupported>;
 
     /// The share of rows that is thought to pass.
     fn share(&self) -> f64;
@@ -260,6 +261,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
     /// The rows that it works on, where these are not those of the source.
     fn own_rows(&self) -> Option<RowCount> {
         None
+    }
+
+    /// Whether the threads of a block wait for each other wherever one has had its rows.
+    fn waits_in_blocks(&self) -> bool {
+        false
     }
 
     /// Bytes of a block's memory that all of its threads work on, whatever their number.

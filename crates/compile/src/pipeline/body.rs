@@ -103,7 +103,12 @@ impl Body<'_> {
             return Err(Unsupported::internal("more rows of a thread at once than launches are made for"));
         }
         let b = &mut *cx.builder;
-        let count = b.i64(if job.wide { i64::from(WIDE_ROWS) } else { emitter.rows_at_once() });
+        let rows_at_once = match &self.variants.trial {
+            Some(_) => cx.shape.rows_per_thread.into(),
+            None if job.wide => i64::from(WIDE_ROWS),
+            None => emitter.rows_at_once(),
+        };
+        let count = b.i64(rows_at_once);
         let block_rows = b.mul(threads, count);
         let stride = b.mul(block_rows, blocks);
         let offset = b.mul(block, block_rows);
@@ -134,6 +139,13 @@ impl Body<'_> {
         Self::break_if_enough(cx, emitter);
         let thread = if job.wide { cx.builder.mul(thread, count) } else { thread };
         let row = cx.builder.add(current, thread);
+        if let Some(trial) = &self.variants.trial {
+            self.tried_rows(cx, (trial, row), job, (threads, rows_at_once), emitter)?;
+            let next = cx.builder.add(current, stride);
+            cx.builder.assign(base, next);
+            cx.end();
+            return Ok(());
+        }
         emitter.begin_round(cx);
         match emitter.rows_at_once() {
             _ if job.wide => self.rows_of_thread(cx, row, (first, job), emitter)?,

@@ -16,6 +16,7 @@ mod selection;
 mod speculation;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod variants;
 mod wide;
 mod windows;

@@ -101,6 +101,7 @@ impl Body<'_> {
             Pass::None => true,
             Pass::Filters => steps[index..].iter().all(|step| step.condition().is_none()),
             Pass::Projections => step.condition().is_some(),
+            Pass::Rest if self.variants.is_tried(index) => true,
             Pass::Rest => match step.condition() {
                 Some(_) => matches!(self.variants.rest(index), Some(None)),
                 None => self.variants.sieves().contains(&index),

@@ -8,6 +8,7 @@ use super::kernel::Environment;
 use super::launches;
 use super::points::Points;
 use super::speculation::Speculation;
+use super::trial::Trial;
 use super::wide::{WideFilters, supports_all};
 use crate::context::Unsupported;
 use crate::operator::filter::Filter;
@@ -36,6 +37,8 @@ pub(super) struct ChunkVariants<'a> {
     pub windows: Vec<Prune>,
     /// The filters in two parts, where a selection vector is made by that for wide rows, by runtime filters, or both.
     pub wide_filters: Option<WideFilters>,
+    /// By what several rows of a thread are tried before one goes on, on a SIMT device.
+    pub trial: Option<Trial>,
     pub selection: SelectionRows,
     pub morsel: MorselRows,
     /// How its kernels are launched.
@@ -76,11 +79,12 @@ impl<'a> ChunkVariants<'a> {
             }
             None => flags = facts.predication(&speculation)?,
         }
-        let (row_loop, wide_filters) = facts.row_loop(&speculation, places, is_counted)?;
+        let Loop { row_loop, wide_filters, trial } =
+            facts.row_loop(&speculation, (flags, places), is_counted)?;
         let windows = facts.windows(wide_filters.as_ref().is_some_and(|filters| filters.lacks.is_none()))?;
         let (mut selection, mut morsel) = (SelectionRows(1024), MorselRows(65536));
         let chooser = environment.chooser;
-        if places == WritePlaces::Selection || row_loop == RowLoop::Selected {
+        if places == WritePlaces::Selection || wide_filters.is_some() {
             let rule = (selection, "a selection vector stays in the first-level cache");
             selection = chooser.choose(site, rule, |_| Ok(()))?;
         }
@@ -88,7 +92,11 @@ impl<'a> ChunkVariants<'a> {
             let rule = (morsel, "an atomic counter costs nothing beside so many rows");
             morsel = chooser.choose(site, rule, |_| Ok(()))?;
         }
-        let takes_several = flags && row_loop != RowLoop::Wide && pipeline.sink.target().is_none();
+        let takes_several = match row_loop {
+            RowLoop::Wide => false,
+            RowLoop::Single => flags && pipeline.sink.target().is_none(),
+            RowLoop::Selected => true,
+        };
         let base = (environment.shape, environment.asked);
         let site = Site { chooser, name: site };
         let turns = (takes_several, points.last_turns());
@@ -102,6 +110,7 @@ impl<'a> ChunkVariants<'a> {
             points,
             windows,
             wide_filters,
+            trial,
             selection,
             morsel,
             shape,
@@ -114,10 +123,26 @@ impl<'a> ChunkVariants<'a> {
         self.wide_filters.as_ref().map_or(&[], |filters| &filters.sieves)
     }
 
+    /// Whether the rows of a thread are tried by a step before one goes on.
+    pub(super) fn is_tried(&self, step: usize) -> bool {
+        self.trial.as_ref().is_some_and(|trial| trial.has(step))
+    }
+
     /// The part of step `index`'s condition that rows of a selection vector are left with; `None`: the step is whole.
     pub(super) fn rest(&self, index: usize) -> Option<Option<&Filter>> {
         self.wide_filters.as_ref().and_then(|filters| filters.rest(index))
     }
+}
+
+/// How rows of a table go through the steps: what was chosen, and what it needs.
+struct Loop {
+    row_loop: RowLoop,
+    wide_filters: Option<WideFilters>,
+    trial: Option<Trial>,
+}
+
+impl Loop {
+    const SINGLE: Loop = Loop { row_loop: RowLoop::Single, wide_filters: None, trial: None };
 }
 
 /// What the choices follow from.
@@ -171,54 +196,99 @@ impl Facts<'_> {
         })
     }
 
-    /// Whether rows are selected by runtime filters, which are the steps of these numbers.
-    fn sieves(&self, filters: &Result<WideFilters, String>) -> Result<Vec<usize>, Unsupported> {
-        let sieves = match filters {
-            Ok(filters) => filters.possible_sieves(self.pipeline),
-            Err(lacks) => Err(lacks.clone()),
-        };
+    /// Whether rows are selected by runtime filters; `lacks`: why they cannot be.
+    fn sieves(&self, lacks: Option<&str>) -> Result<Sieves, Unsupported> {
         if !self.pipeline.steps.iter().any(|step| step.sieve().is_some()) {
-            return Ok(Vec::new());
+            return Ok(Sieves::Off);
         }
-        let rule = match &sieves {
-            Err(lacks) => (Sieves::Off, lacks.as_str()),
-            Ok(_) if self.environment.micro_model != MicroModel::Resolution => {
+        let rule = match lacks {
+            Some(lacks) => (Sieves::Off, lacks),
+            None if self.environment.micro_model != MicroModel::Resolution => {
                 (Sieves::Off, "the micro model takes one row at a time")
             }
-            Ok(_) => (Sieves::On, "which rows find a match would be foretold badly"),
+            None if self.is_simt => (Sieves::On, "their loads hide each other's latency"),
+            None => (Sieves::On, "which rows find a match would be foretold badly"),
         };
-        let chosen = self.environment.chooser.choose(self.site, rule, |value| match (value, &sieves) {
-            (Sieves::On, Err(lacks)) => Err(lacks.clone()),
+        self.environment.chooser.choose(self.site, rule, |value| match (value, lacks) {
+            (Sieves::On, Some(lacks)) => Err(lacks.into()),
             _ => Ok(()),
-        })?;
-        Ok(sieves.ok().filter(|_| chosen == Sieves::On).unwrap_or_default())
+        })
     }
 
-    /// Whether rows go through the steps one by one, with the filters in two parts and the runtime filters where a selection vector is
-    /// made of them.
-    fn row_loop(
+    /// On a CPU: the filters in two parts and the runtime filters, where a selection vector can be made of them; or why not.
+    fn wide_filters(
         &self,
-        speculation: &Speculation<'_>,
         places: WritePlaces,
         is_counted: bool,
-    ) -> Result<(RowLoop, Option<WideFilters>), Unsupported> {
-        let Facts { pipeline, environment, .. } = *self;
-        let on = (environment.target, environment.shape);
-        if !pipeline.source.is_scan() || pipeline.sink.own_rows().is_some() {
-            return Ok((RowLoop::Single, None));
-        }
-        let filters = match WideFilters::of(pipeline, on) {
+    ) -> Result<Result<WideFilters, String>, Unsupported> {
+        let on = (self.environment.target, self.environment.shape);
+        let filters = match WideFilters::of(self.pipeline, on) {
             _ if is_counted => Err("places are counted a row of the table".to_string()),
-            _ if self.is_simt => Err("only a CPU's worker makes selections".into()),
-            filters if places == WritePlaces::Selection && !filters.is_all(pipeline) => {
+            filters if places == WritePlaces::Selection && !filters.is_all(self.pipeline) => {
                 Err("the result is written from selections, and a filter has no form for several rows".into())
             }
             filters => Ok(filters),
         };
-        let sieves = self.sieves(&filters)?;
-        let filters = match filters {
+        let possible = filters.as_ref().map_err(String::clone);
+        let possible = possible.and_then(|filters| filters.possible_sieves(self.pipeline));
+        let sieves = match self.sieves(possible.as_ref().err().map(String::as_str))? {
+            Sieves::On => possible.unwrap_or_default(),
+            Sieves::Off => Vec::new(),
+        };
+        Ok(match filters {
             Ok(WideFilters { lacks: Some(lacks), .. }) if sieves.is_empty() => Err(lacks),
-            filters => filters,
+            Ok(filters) => Ok(filters.with_sieves(sieves)),
+            Err(lacks) => Err(lacks),
+        })
+    }
+
+    /// On a SIMT device: by what several rows of a thread can be tried before one goes on; or why they cannot.
+    fn trial(
+        &self,
+        speculation: &Speculation<'_>,
+        flags: bool,
+        is_counted: bool,
+    ) -> Result<Result<Trial, String>, Unsupported> {
+        let lacks = match () {
+            () if is_counted => Some("places are counted a row of the table"),
+            () if flags => Some("all rows of a thread go on together, with flags"),
+            () if self.exchanges => Some("lanes exchange rows, of which each has one"),
+            () if self.pipeline.sink.waits_in_blocks() => Some("threads of a block wait for each other"),
+            () if self.environment.shape.rows_per_thread > u32::BITS => {
+                Some("more rows than a word has bits")
+            }
+            () => None,
+        };
+        let of = |with_sieves| match lacks {
+            Some(lacks) => Err(lacks.to_string()),
+            None => Trial::of(self.pipeline, speculation, with_sieves),
+        };
+        let possible = of(true);
+        let sieves = self.sieves(possible.as_ref().err().map(String::as_str))?;
+        Ok(if sieves == Sieves::On { possible } else { of(false) })
+    }
+
+    /// Whether rows go through the steps one by one, several at once, or one by one where they were selected before.
+    fn row_loop(
+        &self,
+        speculation: &Speculation<'_>,
+        (flags, places): (bool, WritePlaces),
+        is_counted: bool,
+    ) -> Result<Loop, Unsupported> {
+        let Facts { pipeline, environment, .. } = *self;
+        let on = (environment.target, environment.shape);
+        if !pipeline.source.is_scan() || pipeline.sink.own_rows().is_some() {
+            return Ok(Loop::SINGLE);
+        }
+        let (filters, trial) = match self.is_simt {
+            true => (Err(String::new()), self.trial(speculation, flags, is_counted)?),
+            false => (self.wide_filters(places, is_counted)?, Err(String::new())),
+        };
+        let (share, sifts) = match (&filters, &trial) {
+            (Ok(filters), _) => (Ok(filters.share), !filters.sieves.is_empty()),
+            (_, Ok(trial)) => (Ok(trial.share), false),
+            (Err(lacks), _) if !self.is_simt => (Err(lacks.clone()), false),
+            (_, Err(lacks)) => (Err(lacks.clone()), false),
         };
         let needed = BTreeSet::new();
         let wide = || {
@@ -237,29 +307,24 @@ impl Facts<'_> {
             true => Err("lanes exchange rows, of which each has one".into()),
             false => wide(),
         };
-        let rule = match (&wide, &filters) {
+        let rule = match (&wide, &share) {
             _ if environment.micro_model != MicroModel::Resolution => {
                 (RowLoop::Single, "the micro model takes one row at a time")
             }
             (Ok(()), _) => (RowLoop::Wide, "everything has a form for several rows at once"),
-            (_, Ok(_)) if !sieves.is_empty() => {
-                (RowLoop::Selected, "branches of joins would be foretold badly")
-            }
-            (_, Ok(filters)) if filters.share <= MOST_SELECTED => {
-                (RowLoop::Selected, "branches of filters would be foretold badly")
-            }
-            (_, Ok(_)) => (RowLoop::Single, "filters keep nearly all rows"),
+            (_, Ok(_)) if sifts => (RowLoop::Selected, "branches of joins would be foretold badly"),
+            (_, Ok(share)) if *share > MOST_SELECTED => (RowLoop::Single, "filters keep nearly all rows"),
+            (_, Ok(_)) if self.is_simt => (RowLoop::Selected, "their loads hide each other's latency"),
+            (_, Ok(_)) => (RowLoop::Selected, "branches of filters would be foretold badly"),
             _ => (RowLoop::Single, "not everything has a form for several rows at once"),
         };
-        let chosen = environment.chooser.choose(self.site, rule, |value| match (value, &wide, &filters) {
+        let chosen = environment.chooser.choose(self.site, rule, |value| match (value, &wide, &share) {
             (RowLoop::Wide, Err(lacks), _) | (RowLoop::Selected, _, Err(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })?;
-        let mut filters = filters.ok().filter(|_| chosen == RowLoop::Selected);
-        if let Some(filters) = &mut filters {
-            filters.sieves = sieves;
-        }
-        Ok((chosen, filters))
+        let selects = chosen == RowLoop::Selected;
+        let (wide_filters, trial) = (filters.ok().filter(|_| selects), trial.ok().filter(|_| selects));
+        Ok(Loop { row_loop: chosen, wide_filters, trial })
     }
 
     /// The keys that are compared with bounds of build sides where rows are selected several at once.

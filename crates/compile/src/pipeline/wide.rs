@@ -20,7 +20,7 @@ use crate::shape::LaunchShape;
 use crate::types::DataType;
 
 /// Of rows that find a match at a larger share, branches are taken as foretold.
-const MOST_SIFTED: f64 = 0.75;
+pub(super) const MOST_SIFTED: f64 = 0.75;
 
 /// What kernels are generated for.
 type On<'a> = (&'a Target, &'a LaunchShape);
@@ -95,6 +95,11 @@ impl WideFilters {
             () if self.may_fail => Err("a filter may fail, and is to see the rows that others leave".into()),
             () => Ok(sieves),
         }
+    }
+
+    /// The same, with runtime filters by which rows are selected.
+    pub(super) fn with_sieves(self, sieves: Vec<usize>) -> WideFilters {
+        WideFilters { sieves, ..self }
     }
 
     /// Whether nothing of the pipeline's conditions is left to single rows.

@@ -15,7 +15,7 @@ use super::hash::KeyWord;
 use super::key_count::KeyCount;
 use super::near::NearTable;
 use super::part_groups::{PartGroups, PartWindow};
-use super::segments::Round;
+use super::segments::{Round, Segments};
 use super::{AggregateOperator, distinct};
 use crate::context::{Context, Unsupported};
 use crate::expr::{Expr, columns_read};
@@ -54,6 +54,10 @@ impl Sink for AddToGroups {
         // A row has a place in the window of a direct-addressed table whatever its flag is.
         let takes = table.takes_flags() || window.is_some() && !table.has_words();
         sets.is_empty() && takes && self.0.expressions().into_iter().all(is_speculative)
+    }
+
+    fn waits_in_blocks(&self) -> bool {
+        self.0.segments.as_ref().is_some_and(Segments::is_of_block)
     }
 
     fn block_bytes(&self) -> u64 {

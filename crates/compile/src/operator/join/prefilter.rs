@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
 use super::JoinOperator;
@@ -32,11 +33,12 @@ impl fmt::Display for Prefilter {
 }
 
 impl Sieve for Prefilter {
-    fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
+    fn passes(&self, cx: &mut Context<'_>, active: Option<V>) -> Result<V, Unsupported> {
         let key = cx.column(self.column)?;
-        match self.join.index().may_have(cx, &key)? {
-            Some(passes) => Ok(passes),
-            None => Ok(cx.builder.i64(1)),
+        match (self.join.index().may_have(cx, &key, active)?, active) {
+            (Some(passes), _) => Ok(passes),
+            (None, Some(active)) => Ok(cx.builder.convert(active, Scalar::I64)),
+            (None, None) => Ok(cx.builder.i64(1)),
         }
     }
 
@@ -81,7 +83,7 @@ impl Step for Prefilter {
     }
 
     fn drops(&self) -> bool {
-        true
+        !self.is_next
     }
 
     fn sieve(&self) -> Option<&dyn Sieve> {
@@ -89,6 +91,6 @@ impl Step for Prefilter {
     }
 
     fn diverges(&self) -> bool {
-        true
+        !self.is_next
     }
 }

@@ -86,8 +86,8 @@ impl Cut<'_> {
         }
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if self.prunes(&site, &operator)? {
-            let how = (filtered, share, self.shape.is_serial());
-            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, how));
+            let narrowed = (filtered, share);
+            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed));
         }
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));

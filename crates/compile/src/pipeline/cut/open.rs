@@ -92,12 +92,8 @@ impl Open {
     }
 
     /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where its build side is
-    /// `filtered`, by its bitmap, unless it is the first and rows are not tried one after the other (`is_serial`).
-    pub(super) fn filter_early(
-        &mut self,
-        operator: &Arc<JoinOperator>,
-        (filtered, share, is_serial): (bool, f64, bool),
-    ) {
+    /// `filtered`, by its bitmap.
+    pub(super) fn filter_early(&mut self, operator: &Arc<JoinOperator>, (filtered, share): (bool, f64)) {
         let column = operator.filtering_key().and_then(|key| self.scan_column(key));
         let Some(column) = column else {
             self.matched *= if filtered { share } else { 1.0 };
@@ -108,7 +104,7 @@ impl Open {
         }
         let keeps_columns = |step: &Arc<dyn Step>| step.columns(&[]).is_none();
         let is_first = self.steps.iter().all(|step| keeps_columns(step) || step.projection().is_some());
-        if (is_first && !is_serial) || !filtered || !operator.index().has_bitmap() {
+        if !filtered || !operator.index().has_bitmap() {
             self.matched *= if filtered { share } else { 1.0 };
             return;
         }

@@ -35,11 +35,19 @@ impl Index {
     }
 
     /// Whether a key (one, not of a hashed index) may be in the index, by the bitmap and without a branch: 1 or 0 (`i64`). `None` where
-    /// there is no bitmap.
-    pub fn may_have(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<Option<V>, Unsupported> {
+    /// there is no bitmap. Of a row that is not `active` it is 0, and all of them look at the same word.
+    pub fn may_have(
+        &self,
+        cx: &mut Context<'_>,
+        key: &Lowered,
+        active: Option<V>,
+    ) -> Result<Option<V>, Unsupported> {
         let Some((bits, (min, max))) = self.bitmap() else { return Ok(None) };
         let value = scalar_of(key)?;
-        let live = live(cx, key, value, (min, max));
+        let live = match (live(cx, key, value, (min, max)), active) {
+            (Some(live), Some(active)) => Some(cx.builder.and(live, active)),
+            (live, active) => live.or(active),
+        };
         let slot = offset_from(cx, value, min);
         let Some(live) = live else { return Ok(Some(taken_bit(cx, bits, slot))) };
         let zero = cx.builder.i64(0);

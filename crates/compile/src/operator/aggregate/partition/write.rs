@@ -36,6 +36,10 @@ impl fmt::Display for IntoParts {
 }
 
 impl Sink for IntoParts {
+    fn waits_in_blocks(&self) -> bool {
+        true
+    }
+
     fn needs(&self) -> Needs {
         let store = &*self.store;
         let mut zeroed = vec![store.cursors, store.wanted, store.end, store.rows];

@@ -155,6 +155,11 @@ impl Segments {
         }
     }
 
+    /// Whether the threads of a block wait for each other in each round.
+    pub fn is_of_block(&self) -> bool {
+        self.form == SegmentForm::Block
+    }
+
     /// Who resolves, for people.
     pub fn place(&self) -> &'static str {
         match self.form {
