@@ -19,12 +19,21 @@ enum Open {
     Accept(V),
     Reject(V, Block),
     Loop,
+    Prologue,
 }
 
 #[derive(Debug)]
 struct Frame {
     function: Function,
+    /// What comes before the body.
+    prologue: Block,
     open: Vec<(Open, Block)>,
+}
+
+impl Frame {
+    fn new(function: Function) -> Frame {
+        Frame { function, prologue: Block::new(), open: vec![(Open::Body, Block::new())] }
+    }
 }
 
 /// Builds one module. Functions nest: a device function may be begun while a kernel is under construction, and is
@@ -74,13 +83,13 @@ impl Builder {
     pub fn begin_function(&mut self, name: &str, params: &[(&str, Type)], result: Option<Type>) {
         let params = params.iter().map(|&(name, ty)| Param { name: name.into(), ty }).collect();
         let function = Function { name: name.into(), params, result, ..Function::default() };
-        self.frames.push(Frame { function, open: vec![(Open::Body, Block::new())] });
+        self.frames.push(Frame::new(function));
     }
 
     /// Begins a kernel; parameters are added with [`Builder::add_param`].
     pub fn begin_kernel(&mut self, name: &str) {
         let function = Function { name: name.into(), ..Function::default() };
-        self.frames.push(Frame { function, open: vec![(Open::Body, Block::new())] });
+        self.frames.push(Frame::new(function));
     }
 
     /// Ends the innermost device function.
@@ -105,7 +114,10 @@ impl Builder {
             return None;
         };
         match frame.open.pop() {
-            Some((Open::Body, body)) => frame.function.body = body,
+            Some((Open::Body, body)) => {
+                frame.prologue.extend(body);
+                frame.function.body = frame.prologue;
+            }
             _ => self.fail(format!("function {} ends inside a block", frame.function.name)),
         }
         Some(frame.function)
@@ -550,6 +562,28 @@ impl Builder {
             }
             Some((Open::Loop, body)) => self.push(Stmt::Loop(body)),
             _ => self.fail("no block is open"),
+        }
+    }
+
+    /// What follows, up to [`Builder::end_prologue`], comes before everything that the function begins with, whatever is open now:
+    /// for what is found to be needed in the middle of a loop and has to be made ready before it. Of values only such of a
+    /// prologue can be used there.
+    pub fn begin_prologue(&mut self) {
+        self.function();
+        if let Some(frame) = self.frames.last_mut() {
+            frame.open.push((Open::Prologue, Block::new()));
+        }
+    }
+
+    /// Goes on where [`Builder::begin_prologue`] left off.
+    pub fn end_prologue(&mut self) {
+        match self.close() {
+            Some((Open::Prologue, block)) => {
+                if let Some(frame) = self.frames.last_mut() {
+                    frame.prologue.extend(block);
+                }
+            }
+            _ => self.fail("no prologue is open"),
         }
     }
 

@@ -56,6 +56,22 @@ impl Context<'_> {
         DictionaryCode { value, entries, scan, column }
     }
 
+    /// The words that the kernel has in a block's memory for a condition on a dictionary column.
+    pub(crate) fn near_memo(&self, column: (usize, usize), condition: &Expr) -> Option<V> {
+        let mut memos = self.near_memos.iter();
+        memos.find(|(of, known, _)| *of == column && known == condition).map(|(.., memo)| *memo)
+    }
+
+    /// How many such conditions there are.
+    pub(crate) fn near_memos(&self) -> usize {
+        self.near_memos.len()
+    }
+
+    /// Notes such words.
+    pub(crate) fn keep_near_memo(&mut self, column: (usize, usize), condition: &Expr, memo: V) {
+        self.near_memos.push((column, condition.clone(), memo));
+    }
+
     /// The number of a condition on a dictionary column.
     pub(crate) fn memo(&mut self, column: (usize, usize), condition: &Expr) -> usize {
         let known = self.memos.iter().position(|(of, known)| *of == column && known == condition);

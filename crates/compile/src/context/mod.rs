@@ -46,6 +46,8 @@ pub struct Context<'a> {
     wide_loads: HashMap<(usize, usize, bool), V>,
     /// Conditions on dictionary columns, by scan and position, that the kernel computes once an entry.
     memos: Vec<((usize, usize), Expr)>,
+    /// The same, with the words of those that a block has in its memory.
+    near_memos: Vec<((usize, usize), Expr, V)>,
     arguments: Vec<Argument>,
     layers: Vec<Rc<dyn RowLayer>>,
     /// Bounds of columns that were asked for, by layer and position.
@@ -81,6 +83,7 @@ impl<'a> Context<'a> {
             wide: None,
             wide_loads: HashMap::new(),
             memos: Vec::new(),
+            near_memos: Vec::new(),
             arguments: Vec::new(),
             layers: Vec::new(),
             ranges: RefCell::default(),

@@ -88,7 +88,13 @@ pub fn module(shape: &LaunchShape, scalar: Scalar, reduction: Reduction) -> Resu
 
 /// The reduction of the values of all threads of the block, in the first. `totals`: one element a warp in shared memory. At
 /// uniform control flow; begins and ends with the threads together.
-fn block_reduce(b: &mut Builder, shape: &LaunchShape, reduction: Reduction, value: V, totals: V) -> V {
+pub(crate) fn block_reduce(
+    b: &mut Builder,
+    shape: &LaunchShape,
+    reduction: Reduction,
+    value: V,
+    totals: V,
+) -> V {
     let (lanes, warps) = (shape.lanes, shape.warps());
     let lane = b.builtin(Builtin::LaneId);
     let mut total = value;

@@ -1,11 +1,12 @@
 //! The bounds of the only key of an index: a runtime filter for the scan of the probe side.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Builtin, CompareOp, Pointee, Scalar, Scope, Type};
 
 use super::index::scalar_of;
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::layout::ColumnInfo;
+use crate::primitives::reduce::{Reduction, block_reduce};
 use crate::program::Growth;
 use crate::program::States;
 use crate::types::{DataType, Range};
@@ -59,20 +60,46 @@ impl KeyBounds {
         Loaded { least: value(complement), greatest: value(order) }
     }
 
-    /// After the row loop.
+    /// After the row loop, where the threads of a block are together: the threads of a device would wait for each other at the two
+    /// words, so a block looks at them once.
     pub fn end(self, cx: &mut Context<'_>, bounds: Bounds) {
         let words = cx.argument("key_bounds", Type::global(Scalar::U64), Argument::State(self.0));
-        for (index, var) in [(0, bounds.greatest), (1, bounds.least)] {
+        let vars = [("greatest_keys", bounds.greatest), ("least_keys", bounds.least)];
+        for (index, (name, var)) in vars.into_iter().enumerate() {
+            let own = cx.builder.read(var);
+            let (own, opened) = begin_for_block(cx, name, (Reduction::Greatest, own));
+            let index = index as i64;
             let index = cx.builder.i64(index);
             let pointer = cx.builder.offset(words, index);
-            let own = cx.builder.read(var);
             let known = cx.builder.atomic_load(pointer, Scope::Device);
             let beyond = cx.builder.compare(CompareOp::Gt, own, known);
             cx.begin_if(beyond);
             cx.builder.atomic_discard(AtomicOp::Max, pointer, own, Scope::Device);
             cx.end();
+            for _ in 0..opened {
+                cx.end();
+            }
         }
     }
+}
+
+/// What the values of all threads of a block are together, and how many `if`s were opened in which one of the threads has that. At
+/// uniform control flow of the block; `name`: of an array in its memory.
+pub(crate) fn begin_for_block(
+    cx: &mut Context<'_>,
+    name: &str,
+    (reduction, own): (Reduction, V),
+) -> (V, usize) {
+    if cx.shape.is_serial() {
+        return (own, 0);
+    }
+    let (scalar, warps) = (cx.builder.scalar(own), cx.shape.warps());
+    let totals = cx.builder.shared(name, Pointee::Scalar(scalar), warps);
+    let all = block_reduce(cx.builder, &cx.shape, reduction, own, totals);
+    let (thread, first) = (cx.builder.builtin(Builtin::ThreadId), cx.builder.u32(0));
+    let is_first = cx.builder.eq(thread, first);
+    cx.begin_if(is_first);
+    (all, 1)
 }
 
 /// The bounds of a finished build side's keys, `i64` and both inclusive. The lower one is above the upper one where it has no row.

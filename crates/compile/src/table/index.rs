@@ -43,10 +43,9 @@ const DIRECT_LIMIT: u64 = 1 << 30;
 const SLOT_BYTES: u64 = 4;
 /// Slots a row that a direct-addressed index may have, at most.
 const DIRECT_SLOTS_PER_ROW: u64 = 8;
-/// Slots that a direct-addressed index may have whatever the rows. On a CPU they stay in a second-level cache, and a lookup is one
-/// load; a GPU's first-level cache has the hash table of few rows, and not them.
-const LEAST_SLOTS_ON_CPU: u64 = 1 << 16;
-const LEAST_SLOTS_ON_SIMT: u64 = 1 << 10;
+/// Slots that a direct-addressed index may have whatever the rows: they stay in a CPU's second-level cache and their bitmap in a GPU's
+/// first-level cache, and a lookup is one load.
+const LEAST_SLOTS: u64 = 1 << 16;
 
 /// Slots a row, at most, that are cleared so that a lookup is one load.
 const CLEARED_SLOTS_PER_ROW: u64 = 2;
@@ -284,8 +283,7 @@ fn form(
         Some(most) if slots * SLOT_BYTES > most => Err(format!("memory for {slots} slots")),
         _ => Ok((range, slots)),
     });
-    let least = if wants.serial { LEAST_SLOTS_ON_CPU } else { LEAST_SLOTS_ON_SIMT };
-    let most = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(least);
+    let most = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(LEAST_SLOTS);
     let rule = match &direct {
         Ok((_, slots)) if *slots <= most => (IndexForm::Direct, "a dense range of keys"),
         Ok(_) => (IndexForm::Hash, "a sparse range of keys"),

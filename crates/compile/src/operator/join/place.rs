@@ -5,16 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, Builtin, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 use super::JoinOperator;
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::columns_read;
 use crate::operator::Flow;
-use crate::operator::lanes::sums;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
+use crate::primitives::reduce::Reduction;
 use crate::program::{HostAction, Task, When};
-use crate::table::bounds::Bounds;
+use crate::table::bounds::{Bounds, begin_for_block};
 
 /// Puts the rows of the build side at the slots of their keys.
 #[derive(Debug)]
@@ -100,15 +100,12 @@ impl Emitter for PlaceEmitter<'_> {
         let count = Argument::State(self.join.store.row_count());
         let all = cx.argument("placed_rows", Type::global(Scalar::U64), count);
         let own = cx.builder.read(self.rows);
-        let (_, rows) = sums(cx, own);
-        let b = &mut *cx.builder;
-        let (lane, none) = (b.builtin(Builtin::LaneId), b.u32(0));
-        let (leads, any) = (b.eq(lane, none), b.ne(rows, none));
-        let adds = b.and(leads, any);
-        cx.begin_if(adds);
+        let (rows, opened) = begin_for_block(cx, "block_rows", (Reduction::Sum, own));
         let rows = cx.builder.convert(rows, Scalar::U64);
         cx.builder.atomic_discard(AtomicOp::Add, all, rows, Scope::Device);
-        cx.end();
+        for _ in 0..opened {
+            cx.end();
+        }
         Ok(())
     }
 }
