@@ -426,12 +426,14 @@ fn select_by_joins(base: &QueryOptions, sizes: &[usize], (count, least): (usize,
         };
         let source = &sources[query % sources.len()];
         let rows = random.pick(&["rule", "1", "2", "4", "8"]);
-        let with = |sieves: &str| {
+        let mut with = |sieves: &str| {
             let mut variants = Forced::default();
             variants.set("sieves", sieves).expect("an axis and its value");
             if base.device != DeviceChoice::Cpu {
                 let row_loop = if sieves == "on" { "selected" } else { "single" };
                 variants.set("row_loop", row_loop).expect("an axis and its value");
+                let arrangement = random.pick(&["striped", "blocked"]);
+                variants.set("row_arrangement", arrangement).expect("an axis and its value");
                 if rows != "rule" {
                     variants.set("thread_rows", rows).expect("an axis and its value");
                 }

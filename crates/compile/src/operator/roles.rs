@@ -166,9 +166,12 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
 
 /// A step that drops rows of the scan by a test that costs little, and can be made for any row.
 pub(crate) trait Sieve {
-    /// Whether the current row may go on, without a branch: 1, else 0 (`i64`). Where it is not `active` (`bool`), it may not, and
-    /// what the test looks at costs next to nothing.
-    fn passes(&self, cx: &mut Context<'_>, active: Option<V>) -> Result<V, Unsupported>;
+    /// Whether the current row may go on, without a branch: 1, else 0 (`i64`).
+    fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported>;
+
+    /// Which of the rows that the current one stands for may go on, of those that are `active` (`bool` each), without a branch. What is
+    /// looked at for others costs next to nothing. Only while nothing changes that by which rows are tested.
+    fn pass_of(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<V>, Unsupported>;
 
     /// The share of rows that is thought to pass.
     fn share(&self) -> f64;

@@ -140,6 +140,13 @@ impl Body<'_> {
         let thread = if job.wide { cx.builder.mul(thread, count) } else { thread };
         let row = cx.builder.add(current, thread);
         if let Some(trial) = &self.variants.trial {
+            let row = match trial.rows() {
+                Some(_) => {
+                    let distance = cx.builder.mul(thread, count);
+                    cx.builder.add(current, distance)
+                }
+                None => row,
+            };
             self.tried_rows(cx, (trial, row), job, (threads, rows_at_once), emitter)?;
             let next = cx.builder.add(current, stride);
             cx.builder.assign(base, next);

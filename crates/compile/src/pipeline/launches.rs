@@ -22,7 +22,12 @@ impl Pipeline {
     }
 
     /// Whether its kernel can be launched in a shape, or what it lacks.
-    fn admits(&self, target: &Target, choices: &ShapeChoices, last_turns: u64) -> Result<(), String> {
+    pub(super) fn admits(
+        &self,
+        target: &Target,
+        choices: &ShapeChoices,
+        last_turns: u64,
+    ) -> Result<(), String> {
         let shape = LaunchShape::new(target, choices)?;
         self.sink.admits(&shape, self.thread_bound(&shape, last_turns))
     }

@@ -135,7 +135,7 @@ impl Body<'_> {
         (selection, selected): (V, Var),
     ) -> Result<(), Unsupported> {
         self.pipeline.source.bind(cx, row)?;
-        let passes = sieve.passes(cx, None)?;
+        let passes = sieve.passes(cx)?;
         let b = &mut *cx.builder;
         let count = b.read(selected);
         let pointer = b.offset(selection, count);

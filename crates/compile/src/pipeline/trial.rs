@@ -3,25 +3,28 @@
 //! of a register. (Crystal's tiles, Shanbhag et al., SIGMOD 2020, section 3.2, without a block's memory: rows need not lie together.)
 //!
 //! A row alone waits for each load before the next one is known to be wanted: of a filter that keeps a seventh and a join behind it
-//! a multiprocessor has some 8 KB in flight, where 40 KB are wanted to keep an H200's memory busy.
+//! a multiprocessor has some 8 KB in flight, where 40 KB are wanted to keep an H200's memory busy. Rows that lie side by side are loaded
+//! and tried as wide rows (`context::wide`), in half the instructions.
 
 use std::collections::BTreeSet;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
+use kelpie_kir::{BinaryOp, Scalar, Target, UnaryOp};
 
 use super::Pipeline;
 use super::body::Body;
-use super::row::{Pass, clamp, mark};
+use super::row::{Pass, clamp, for_range, mark};
 use super::speculation::Speculation;
 use super::wide::MOST_SIFTED;
-use crate::context::{Context, Unsupported};
+use crate::context::{Context, Unsupported, WIDE_ROWS};
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
-use crate::lower::can_fail;
+use crate::lower::{can_fail, supports_wide_rows};
 use crate::operator::Flow;
 use crate::operator::lanes::any;
 use crate::operator::roles::{Emitter, Job};
+use crate::shape::LaunchShape;
+use crate::variant::axes::RowArrangement;
 
 /// Where filters leave a smaller share of the rows, another column is loaded only for those.
 const LEAST_SHARE: f64 = 1.0 / 32.0;
@@ -35,6 +38,8 @@ pub(super) struct Trial {
     tried: BTreeSet<usize>,
     /// The share of rows that is thought to pass.
     pub share: f64,
+    /// Where the rows of a thread lie.
+    pub arrangement: RowArrangement,
 }
 
 impl Trial {
@@ -44,7 +49,8 @@ impl Trial {
         speculation: &Speculation<'_>,
         with_sieves: bool,
     ) -> Result<Trial, String> {
-        let mut trial = Trial { leading: 0, tried: BTreeSet::new(), share: 1.0 };
+        let arrangement = RowArrangement::Striped;
+        let mut trial = Trial { leading: 0, tried: BTreeSet::new(), share: 1.0, arrangement };
         let (mut columns, mut is_plain, mut lacks) = (pipeline.source.columns(), true, None);
         for (index, step) in pipeline.steps.iter().enumerate() {
             let range_of = |index: usize| columns.get(index).and_then(|info: &ColumnInfo| info.range);
@@ -77,15 +83,111 @@ impl Trial {
         }
     }
 
+    /// Whether rows that lie side by side can be tried as a wide row, or what that lacks.
+    pub(super) fn supports_blocked(
+        &self,
+        pipeline: &Pipeline,
+        on: (&Target, &LaunchShape),
+    ) -> Result<(), String> {
+        supports_wide_rows(on, |cx| {
+            let row = cx.builder.i64(0);
+            self.try_wide(cx, pipeline, row).map(drop)
+        })
+    }
+
+    /// Rows that a thread tries at once, where that does not depend on the launch.
+    pub(super) fn rows(&self) -> Option<u32> {
+        (self.arrangement == RowArrangement::Blocked).then_some(WIDE_ROWS.into())
+    }
+
     /// Whether rows are tried by the step of a number.
     pub(super) fn has(&self, step: usize) -> bool {
         self.tried.contains(&step)
     }
+
+    /// Whether the row passes all that it is tried by (`bool`), if `active`.
+    fn try_row(
+        &self,
+        cx: &mut Context<'_>,
+        pipeline: &Pipeline,
+        (row, active): (V, V),
+    ) -> Result<V, Unsupported> {
+        pipeline.source.bind(cx, row)?;
+        let mut active = active;
+        for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
+            mark(cx, index, Flow::Flag { active: Some(active) });
+            if let (Some(sieve), true) = (step.sieve(), self.has(index)) {
+                let passes = sieve.pass_of(cx, &[active])?;
+                active = passes.first().copied().unwrap_or(active);
+            } else if step.projection().is_some() || self.has(index) {
+                step.consume(cx, Flow::Flag { active: Some(active) }, true, &mut |_, behind| {
+                    active = behind.active().unwrap_or(active);
+                    Ok(())
+                })?;
+            }
+        }
+        cx.end_row();
+        Ok(active)
+    }
+
+    /// The same of the wide row that begins at `row`: a bit a row (`u32`).
+    fn try_wide(&self, cx: &mut Context<'_>, pipeline: &Pipeline, row: V) -> Result<V, Unsupported> {
+        pipeline.source.bind(cx, row)?;
+        let (mut mask, mut each): (Option<V>, Option<Vec<V>>) = (None, None);
+        for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
+            if let (Some(sieve), true) = (step.sieve(), self.has(index)) {
+                let active = active_rows(cx, mask, each);
+                each = Some(sieve.pass_of(cx, &active)?);
+            } else if step.projection().is_some() || self.has(index) {
+                step.consume(cx, Flow::Flag { active: mask }, true, &mut |_, behind| {
+                    mask = behind.active();
+                    Ok(())
+                })?;
+            }
+        }
+        let mut bits = cx.builder.u32(0);
+        match each {
+            None => {
+                let all = mask.ok_or_else(|| Unsupported::internal("rows that are tried have no flags"))?;
+                let all = cx.each_row(all);
+                bits = cx.builder.mask_bits(all);
+            }
+            Some(_) => {
+                for (row, active) in active_rows(cx, mask, each).into_iter().enumerate() {
+                    bits = with_bit(cx, bits, (row as u32, active));
+                }
+            }
+        }
+        cx.end_row();
+        Ok(bits)
+    }
+}
+
+/// Which rows of a wide row are active (`bool` each): by a mask of all, and by what was found out of each since.
+fn active_rows(cx: &mut Context<'_>, mask: Option<V>, each: Option<Vec<V>>) -> Vec<V> {
+    let mask = mask.map(|mask| cx.each_row(mask));
+    let mut rows = Vec::new();
+    for row in 0..WIDE_ROWS {
+        let of_all = mask.map(|mask| cx.builder.lane(mask, row));
+        let own = each.as_ref().and_then(|each| each.get(usize::from(row)).copied());
+        rows.push(match (of_all, own) {
+            (Some(of_all), Some(own)) => cx.builder.and(of_all, own),
+            (active, own) => active.or(own).unwrap_or_else(|| cx.builder.bool(true)),
+        });
+    }
+    rows
+}
+
+/// Bits with one more, where `set` (`bool`).
+fn with_bit(cx: &mut Context<'_>, bits: V, (number, set): (u32, V)) -> V {
+    let (bit, none) = (cx.builder.u32(1 << number), cx.builder.u32(0));
+    let bit = cx.builder.select(set, bit, none);
+    cx.builder.or(bits, bit)
 }
 
 impl Body<'_> {
-    /// The rows of a thread in one turn of the row loop, `count`, which lie `threads` (`i64`) apart: all are tried, then those that
-    /// passed go on. The lanes of a warp stay together between two rows.
+    /// The rows of a thread in one turn of the row loop, `count`, which lie `threads` (`i64`) apart or side by side: all are tried, then
+    /// those that passed go on. The lanes of a warp stay together between two rows.
     pub(super) fn tried_rows(
         &self,
         cx: &mut Context<'_>,
@@ -94,20 +196,13 @@ impl Body<'_> {
         (threads, count): (V, i64),
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
-        let none = cx.builder.u32(0);
-        let (mut row, mut passed) = (first, none);
-        for index in 0..count {
-            if index > 0 {
-                row = cx.builder.add(row, threads);
+        let (passed, apart) = match trial.arrangement {
+            RowArrangement::Striped => {
+                (self.try_striped(cx, trial, (first, job.rows), (threads, count))?, threads)
             }
-            cx.begin_repetition(index == 0);
-            let passes = self.try_row(cx, trial, (row, job.rows))?;
-            let b = &mut *cx.builder;
-            let bit = b.u32(1 << index);
-            let bit = b.select(passes, bit, none);
-            passed = b.or(passed, bit);
-        }
-        cx.end_repetition();
+            RowArrangement::Blocked => (self.try_blocked(cx, trial, (first, job.rows))?, cx.builder.i64(1)),
+        };
+        let none = cx.builder.u32(0);
         let left = cx.builder.var_of("left", passed);
         cx.begin_loop();
         let bits = cx.builder.read(left);
@@ -124,7 +219,7 @@ impl Body<'_> {
         b.assign(left, rest);
         let number = b.sub(number, one);
         let number = b.convert(number, Scalar::I64);
-        let distance = b.mul(number, threads);
+        let distance = b.mul(number, apart);
         let row = b.add(first, distance);
         self.row_in(cx, row, (Flow::Branch, Pass::Rest), emitter)?;
         cx.end();
@@ -133,25 +228,76 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Whether a row passes what it is tried by (`bool`); one beyond the end does not.
-    fn try_row(&self, cx: &mut Context<'_>, trial: &Trial, (row, rows): (V, V)) -> Result<V, Unsupported> {
-        let (row, mut flow) = clamp(cx, row, rows);
-        self.pipeline.source.bind(cx, row)?;
-        for (index, step) in self.pipeline.steps.iter().take(trial.leading).enumerate() {
-            if let (Some(sieve), true) = (step.sieve(), trial.has(index)) {
-                mark(cx, index, flow);
-                let passes = sieve.passes(cx, flow.active())?;
-                let zero = cx.builder.i64(0);
-                flow = Flow::Flag { active: Some(cx.builder.ne(passes, zero)) };
-            } else if step.projection().is_some() || trial.has(index) {
-                mark(cx, index, flow);
-                step.consume(cx, flow, true, &mut |_, behind| {
-                    flow = behind;
-                    Ok(())
-                })?;
+    /// Which of the rows pass: a bit each (`u32`).
+    fn try_striped(
+        &self,
+        cx: &mut Context<'_>,
+        trial: &Trial,
+        (first, rows): (V, V),
+        (threads, count): (V, i64),
+    ) -> Result<V, Unsupported> {
+        let (mut row, mut passed) = (first, cx.builder.u32(0));
+        for index in 0..count {
+            if index > 0 {
+                row = cx.builder.add(row, threads);
             }
+            cx.begin_repetition(index == 0);
+            let passes = self.try_clamped(cx, trial, (row, rows))?;
+            passed = with_bit(cx, passed, (index as u32, passes));
         }
-        cx.end_row();
-        flow.active().ok_or_else(|| Unsupported::internal("a row that is tried has no flag"))
+        cx.end_repetition();
+        Ok(passed)
+    }
+
+    /// The same of rows side by side: as a wide row, but for those of the table's last one, and where rows begin at any other number
+    /// than a multiple of a wide row's.
+    fn try_blocked(
+        &self,
+        cx: &mut Context<'_>,
+        trial: &Trial,
+        (first, rows): (V, V),
+    ) -> Result<V, Unsupported> {
+        let b = &mut *cx.builder;
+        let none = b.u32(0);
+        let passed = b.var_of("passed", none);
+        let (size, below, zero) = (b.i64(WIDE_ROWS.into()), b.i64(i64::from(WIDE_ROWS) - 1), b.i64(0));
+        let (end, odd) = (b.add(first, size), b.and(first, below));
+        let (is_aligned, is_within) = (b.eq(odd, zero), b.ge(rows, end));
+        let is_whole = b.and(is_aligned, is_within);
+        cx.begin_if(is_whole);
+        cx.begin_wide();
+        let bits = trial.try_wide(cx, self.pipeline, first);
+        cx.end_wide();
+        cx.builder.assign(passed, bits?);
+        cx.begin_else();
+        let end = cx.builder.binary(BinaryOp::Min, end, rows);
+        for_range(cx, "row", first, end, |cx, row| {
+            let passes = self.try_clamped(cx, trial, (row, rows))?;
+            let b = &mut *cx.builder;
+            let distance = b.sub(row, first);
+            let distance = b.convert(distance, Scalar::U32);
+            let one = b.u32(1);
+            let bit = b.binary(BinaryOp::Shl, one, distance);
+            let bit = b.select(passes, bit, none);
+            let before = b.read(passed);
+            let bits = b.or(before, bit);
+            b.assign(passed, bits);
+            Ok(())
+        })?;
+        cx.end();
+        Ok(cx.builder.read(passed))
+    }
+
+    /// Whether a row passes; one beyond the end does not.
+    fn try_clamped(
+        &self,
+        cx: &mut Context<'_>,
+        trial: &Trial,
+        (row, rows): (V, V),
+    ) -> Result<V, Unsupported> {
+        let (row, flow) = clamp(cx, row, rows);
+        let active =
+            flow.active().ok_or_else(|| Unsupported::internal("a row that may be beyond the end"))?;
+        trial.try_row(cx, self.pipeline, (row, active))
     }
 }

@@ -10,15 +10,15 @@ use super::points::Points;
 use super::speculation::Speculation;
 use super::trial::Trial;
 use super::wide::{WideFilters, supports_all};
-use crate::context::Unsupported;
+use crate::context::{Unsupported, WIDE_ROWS};
 use crate::operator::filter::Filter;
 use crate::operator::roles::Job;
 use crate::program::Prune;
-use crate::shape::LaunchShape;
+use crate::shape::{LaunchShape, ShapeChoices};
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
 use crate::variant::axes::{
-    KeyWindows, MorselRows, Predication, RowLoop, SelectionRows, Sieves, WritePlaces,
+    KeyWindows, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, Sieves, WritePlaces,
 };
 use crate::{MicroModel, Resolution};
 
@@ -97,7 +97,9 @@ impl<'a> ChunkVariants<'a> {
             RowLoop::Single => flags && pipeline.sink.target().is_none(),
             RowLoop::Selected => true,
         };
-        let base = (environment.shape, environment.asked);
+        let rows = trial.as_ref().and_then(Trial::rows).or(environment.asked.thread_rows);
+        let asked = ShapeChoices { thread_rows: rows, ..*environment.asked };
+        let base = (environment.shape, &asked);
         let site = Site { chooser, name: site };
         let turns = (takes_several, points.last_turns());
         let shape = launches::choose(&site, pipeline, environment.target, base, turns)?;
@@ -268,6 +270,28 @@ impl Facts<'_> {
         Ok(if sieves == Sieves::On { possible } else { of(false) })
     }
 
+    /// A trial of rows whose places are chosen.
+    fn arranged(&self, mut trial: Trial) -> Result<Trial, Unsupported> {
+        let Environment { target, shape, asked, chooser, .. } = *self.environment;
+        let of_wide_rows = ShapeChoices { thread_rows: Some(WIDE_ROWS.into()), ..*asked };
+        let lacks = match asked.thread_rows {
+            Some(rows) if rows != u32::from(WIDE_ROWS) => {
+                Err(format!("{rows} rows of a thread are asked for"))
+            }
+            _ => trial.supports_blocked(self.pipeline, (target, shape)),
+        };
+        let lacks = lacks.and_then(|()| self.pipeline.admits(target, &of_wide_rows, 0));
+        let rule = match &lacks {
+            Ok(()) => (RowArrangement::Blocked, "one load brings a column's values of all of them"),
+            Err(lacks) => (RowArrangement::Striped, lacks.as_str()),
+        };
+        trial.arrangement = chooser.choose(self.site, rule, |value| match (value, &lacks) {
+            (RowArrangement::Blocked, Err(lacks)) => Err(lacks.clone()),
+            _ => Ok(()),
+        })?;
+        Ok(trial)
+    }
+
     /// Whether rows go through the steps one by one, several at once, or one by one where they were selected before.
     fn row_loop(
         &self,
@@ -324,6 +348,7 @@ impl Facts<'_> {
         })?;
         let selects = chosen == RowLoop::Selected;
         let (wide_filters, trial) = (filters.ok().filter(|_| selects), trial.ok().filter(|_| selects));
+        let trial = trial.map(|trial| self.arranged(trial)).transpose()?;
         Ok(Loop { row_loop: chosen, wide_filters, trial })
     }
 

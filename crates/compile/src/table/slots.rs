@@ -176,6 +176,19 @@ pub fn is_taken(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
     cx.builder.ne(found, zero)
 }
 
+/// Whether a slot (`u32`) is taken, by a bitmap that nothing writes any more.
+pub fn is_taken_for_good(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
+    let words = array(cx, "taken", bits);
+    let b = &mut *cx.builder;
+    let (five, mask, one, zero) = (b.u32(5), b.u32(31), b.u32(1), b.u32(0));
+    let word = b.binary(BinaryOp::Shr, slot, five);
+    let word = b.element(words, word);
+    let within = b.and(slot, mask);
+    let shifted = b.binary(BinaryOp::Shr, word, within);
+    let bit = b.and(shifted, one);
+    b.ne(bit, zero)
+}
+
 /// Takes a slot: whether it was free.
 fn take(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
     let (pointer, bit) = bit_of(cx, bits, slot);

@@ -209,6 +209,17 @@ axis!(
 );
 
 axis!(
+    /// Where the rows lie that a thread of a SIMT device tries at once: `pipeline/trial`.
+    RowArrangement, "row_arrangement", Chunk, "where the rows lie that a thread tries before one of them goes on",
+    {
+        /// As far apart as a block has threads, so that those of a warp are side by side.
+        Striped = "striped",
+        /// Side by side, so that one load brings all values of a column.
+        Blocked = "blocked",
+    }
+);
+
+axis!(
     /// In which order rows come to their groups: `pipeline/cut/groups`.
     GroupOrder, "group_order", Plan, "in which order rows come to an aggregation with keys",
     {
@@ -516,6 +527,7 @@ pub const ALL: &[Axis] = &[
     CountPlaces::AXIS,
     KeyWindows::AXIS,
     Sieves::AXIS,
+    RowArrangement::AXIS,
     MatchLanes::AXIS,
     QueueMatches::AXIS,
     TextLanes::AXIS,

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
 use super::JoinOperator;
-use crate::context::{Context, Unsupported};
+use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::Flow;
 use crate::operator::roles::{Next, Sieve, Step};
@@ -33,13 +32,38 @@ impl fmt::Display for Prefilter {
 }
 
 impl Sieve for Prefilter {
-    fn passes(&self, cx: &mut Context<'_>, active: Option<V>) -> Result<V, Unsupported> {
+    fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
         let key = cx.column(self.column)?;
-        match (self.join.index().may_have(cx, &key, active)?, active) {
-            (Some(passes), _) => Ok(passes),
-            (None, Some(active)) => Ok(cx.builder.convert(active, Scalar::I64)),
-            (None, None) => Ok(cx.builder.i64(1)),
+        match self.join.index().may_have(cx, &key)? {
+            Some(passes) => Ok(passes),
+            None => Ok(cx.builder.i64(1)),
         }
+    }
+
+    fn pass_of(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<V>, Unsupported> {
+        let Lowered { repr, valid, range } = cx.column(self.column)?;
+        let Repr::Scalar(values) = repr else { return Err(Unsupported::internal("a text has no bit")) };
+        let of_rows = |cx: &mut Context<'_>, values: V, row: usize| match cx.wide() {
+            Some(_) => {
+                let values = cx.each_row(values);
+                cx.builder.lane(values, row as u8)
+            }
+            None => values,
+        };
+        let mut passes = Vec::new();
+        for (row, active) in active.iter().enumerate() {
+            if cx.wide().is_some() {
+                cx.begin_repetition(row == 0);
+            }
+            let repr = Repr::Scalar(of_rows(cx, values, row));
+            let valid = valid.map(|valid| of_rows(cx, valid, row));
+            let found = self.join.index().may_have_if(cx, &Lowered { repr, valid, range }, *active)?;
+            passes.push(found.unwrap_or(*active));
+        }
+        if cx.wide().is_some() {
+            cx.end_repetition();
+        }
+        Ok(passes)
     }
 
     fn share(&self) -> f64 {
