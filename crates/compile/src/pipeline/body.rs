@@ -147,7 +147,8 @@ impl Body<'_> {
                 }
                 None => row,
             };
-            self.tried_rows(cx, (trial, row), job, (threads, rows_at_once), emitter)?;
+            let is_last = (!points.is_empty()).then(|| cx.builder.ge(current, job.rows));
+            self.tried_rows(cx, (trial, row, is_last), job, (threads, rows_at_once), emitter)?;
             let next = cx.builder.add(current, stride);
             cx.builder.assign(base, next);
             cx.end();

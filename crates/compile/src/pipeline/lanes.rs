@@ -340,6 +340,9 @@ impl Body<'_> {
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
         let Some(step) = self.pipeline.steps[..steps.end].get(steps.start) else { return next(cx, flow) };
+        if self.variants.is_tried(steps.start) {
+            return self.segment(cx, steps.start + 1..steps.end, flow, next);
+        }
         mark(cx, steps.start, flow);
         step.consume(cx, flow, false, &mut |cx, flow| {
             self.segment(cx, steps.start + 1..steps.end, flow, next)

@@ -13,6 +13,7 @@ use kelpie_kir::{BinaryOp, Scalar, Target, UnaryOp};
 
 use super::Pipeline;
 use super::body::Body;
+use super::lanes::Turn;
 use super::row::{Pass, clamp, for_range, mark};
 use super::speculation::Speculation;
 use super::wide::MOST_SIFTED;
@@ -187,11 +188,12 @@ fn with_bit(cx: &mut Context<'_>, bits: V, (number, set): (u32, V)) -> V {
 
 impl Body<'_> {
     /// The rows of a thread in one turn of the row loop, `count`, which lie `threads` (`i64`) apart or side by side: all are tried, then
-    /// those that passed go on. The lanes of a warp stay together between two rows.
+    /// those that passed go on. The lanes of a warp stay together between two rows. `is_last`: where lanes exchange rows, whether there
+    /// are no more rows (`bool`, the same in the warp).
     pub(super) fn tried_rows(
         &self,
         cx: &mut Context<'_>,
-        (trial, first): (&Trial, V),
+        (trial, first, is_last): (&Trial, V, Option<V>),
         job: &Job<'_>,
         (threads, count): (V, i64),
         emitter: &mut dyn Emitter,
@@ -202,16 +204,19 @@ impl Body<'_> {
             }
             RowArrangement::Blocked => (self.try_blocked(cx, trial, (first, job.rows))?, cx.builder.i64(1)),
         };
-        let none = cx.builder.u32(0);
+        let (none, no) = (cx.builder.u32(0), cx.builder.bool(false));
         let left = cx.builder.var_of("left", passed);
+        // What waits where lanes exchange rows comes through in turns that bring none.
+        let flushes = is_last.map(|is_last| (is_last, cx.builder.var_of("flushes", is_last)));
         cx.begin_loop();
         let bits = cx.builder.read(left);
         let is_left = cx.builder.ne(bits, none);
-        let goes_on = any(cx, is_left);
+        let wanted = flushes.map(|(_, flushes)| cx.builder.read(flushes));
+        let wanted = wanted.map_or(is_left, |flushes| cx.builder.or(is_left, flushes));
+        let goes_on = any(cx, wanted);
         let ends = cx.builder.not(goes_on);
         cx.builder.break_if(ends);
         emitter.begin_round(cx);
-        cx.begin_if(is_left);
         let b = &mut *cx.builder;
         let (number, one) = (b.unary(UnaryOp::Ffs, bits), b.u32(1));
         let below = b.sub(bits, one);
@@ -221,8 +226,17 @@ impl Body<'_> {
         let number = b.convert(number, Scalar::I64);
         let distance = b.mul(number, apart);
         let row = b.add(first, distance);
-        self.row_in(cx, row, (Flow::Branch, Pass::Rest), emitter)?;
-        cx.end();
+        match flushes {
+            Some((is_last, flushes)) => {
+                cx.builder.assign(flushes, no);
+                self.row_by_points(cx, Turn { row, in_range: is_left, is_last }, emitter)?;
+            }
+            None => {
+                cx.begin_if(is_left);
+                self.row_in(cx, row, (Flow::Branch, Pass::Rest), emitter)?;
+                cx.end();
+            }
+        }
         emitter.end_round(cx)?;
         cx.end();
         Ok(())

@@ -64,7 +64,7 @@ impl<'a> ChunkVariants<'a> {
             pipeline,
             environment,
             diverges: points.diverge(pipeline),
-            exchanges: !points.is_empty(),
+            points: &points,
             is_in_warps: points.expand(),
             keeps_all: pipeline.keeps_all() && !is_counted,
             is_simt,
@@ -154,8 +154,8 @@ struct Facts<'a> {
     environment: &'a Environment<'a>,
     /// A step branches or loops whatever the flow is, and lanes do not come together behind it.
     diverges: bool,
-    /// Lanes exchange rows.
-    exchanges: bool,
+    /// Where lanes exchange rows.
+    points: &'a Points,
     /// Warps are in loops of their own where rows come to the sink.
     is_in_warps: bool,
     /// Every row of a table comes to the sink.
@@ -248,13 +248,18 @@ impl Facts<'_> {
     fn trial(
         &self,
         speculation: &Speculation<'_>,
-        flags: bool,
+        (flags, places): (bool, WritePlaces),
         is_counted: bool,
     ) -> Result<Result<Trial, String>, Unsupported> {
         let lacks = match () {
             () if is_counted => Some("places are counted a row of the table"),
-            () if flags => Some("all rows of a thread go on together, with flags"),
-            () if self.exchanges => Some("lanes exchange rows, of which each has one"),
+            () if flags && self.points.is_empty() => Some("all rows of a thread go on together, with flags"),
+            () if self.points.longest.is_some() => {
+                Some("long ranges wait for warps that bring no rows of their own")
+            }
+            () if self.points.in_block || places == WritePlaces::Block => {
+                Some("threads of a block wait for each other")
+            }
             () if self.pipeline.sink.waits_in_blocks() => Some("threads of a block wait for each other"),
             () if self.environment.shape.rows_per_thread > u32::BITS => {
                 Some("more rows than a word has bits")
@@ -305,7 +310,7 @@ impl Facts<'_> {
             return Ok(Loop::SINGLE);
         }
         let (filters, trial) = match self.is_simt {
-            true => (Err(String::new()), self.trial(speculation, flags, is_counted)?),
+            true => (Err(String::new()), self.trial(speculation, (flags, places), is_counted)?),
             false => (self.wide_filters(places, is_counted)?, Err(String::new())),
         };
         let (share, sifts) = match (&filters, &trial) {
@@ -327,7 +332,7 @@ impl Facts<'_> {
                 thread_rows: u64::MAX,
             })
         };
-        let wide = match self.exchanges {
+        let wide = match !self.points.is_empty() {
             true => Err("lanes exchange rows, of which each has one".into()),
             false => wide(),
         };
@@ -368,7 +373,7 @@ impl Facts<'_> {
     fn predication(&self, speculation: &Speculation<'_>) -> Result<bool, Unsupported> {
         // Where lanes exchange rows nobody has looked at what those without one have in their registers.
         let takes = !self.diverges
-            && !self.exchanges
+            && self.points.is_empty()
             && self.pipeline.sink.takes_flags(&|expr| speculation.of_result(expr));
         let rule = match takes {
             true => (Predication::Flags, "expressions are cheap and cannot fail"),
