@@ -121,7 +121,7 @@ pub struct QueryOptions {
     /// Lanes of the SIMT interpreter, 1..=32.
     pub simt_lanes: u32,
     /// Sorts of no more rows are the host's; where absent, some ten thousand rows that are there, or a few thousand that
-    /// there could be.
+    /// there could be. A stage that has run before leaves few rows to a block of a GPU all the same, as nobody has to wait then.
     pub host_sort_rows: Option<u64>,
     /// Whether kernels count the bytes that they access; they are slower then.
     pub meter: bool,

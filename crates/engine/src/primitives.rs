@@ -1,4 +1,4 @@
-//! Runs the device-wide primitives of `compile::primitives`: prefix sum, radix sort and selection by rank.
+//! Runs the device-wide primitives of `compile::primitives`: prefix sum, sorts and selection by rank.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::reduce::{self, Reduction};
-use kelpie_compile::primitives::{radix, scan, segments, select, ties as ties_kernels};
+use kelpie_compile::primitives::{block_sort, radix, scan, segments, select, ties as ties_kernels};
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Download, Kernel, KernelArgument, QueryStream};
 use kelpie_kir::{Module, Scalar, TypeError, ValidModule, validate};
@@ -47,7 +47,7 @@ pub(crate) struct Primitives<'a> {
 pub(crate) struct Sorted {
     /// The elements' numbers in order, `u32`.
     pub(crate) order: Buffer,
-    /// The most significant words in order; `None` where all are equal.
+    /// The most significant words in order; `None` where nothing is there, or may be where all are equal.
     pub(crate) first: Option<Buffer>,
 }
 
@@ -63,6 +63,11 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
     ]);
+    if block_sort::most_rows(shape) > 0 {
+        let words = [1, 3, block_sort::MOST_WORDS].into_iter();
+        let words = words.map(|words| block_sort::module(shape, words));
+        modules.extend(words.collect::<Result<Vec<_>, _>>()?);
+    }
     Ok(modules)
 }
 
@@ -78,6 +83,8 @@ enum Family {
     Radix,
     Select,
     Ties,
+    /// The sort of a block, by so many words.
+    BlockSort(usize),
 }
 
 /// Modules by shape: they depend on nothing else, and each sort asks for them.
@@ -95,6 +102,7 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
         Family::Radix => radix::module(shape),
         Family::Select => select::module(shape),
         Family::Ties => ties_kernels::module(),
+        Family::BlockSort(words) => block_sort::module(shape, words),
     })?);
     MODULES.lock().insert(key, Arc::clone(&module));
     Ok(module)
@@ -150,16 +158,13 @@ impl<'a> Primitives<'a> {
     }
 
     fn kernel(&mut self, name: &'static str) -> Result<Arc<dyn Kernel>, EngineError> {
-        if let Some(kernel) = self.kernels.lock().get(name) {
-            return Ok(Arc::clone(kernel));
-        }
-        let module = match name {
-            scan::SUMS | scan::APPLY => module(&self.shape, Family::Scan)?,
+        let family = match name {
+            scan::SUMS | scan::APPLY => Family::Scan,
             select::COUNTS
             | select::COLLECT
             | select::GATHER_LISTED
             | select::TEXT_COMMON
-            | select::TEXT_WORDS => module(&self.shape, Family::Select)?,
+            | select::TEXT_WORDS => Family::Select,
             ties_kernels::SPLIT
             | ties_kernels::OPEN
             | ties_kernels::TAKE
@@ -167,11 +172,20 @@ impl<'a> Primitives<'a> {
             | ties_kernels::GROUPS
             | ties_kernels::MOVE
             | ties_kernels::WRITE
-            | ties_kernels::COMMON_IN => module(&self.shape, Family::Ties)?,
-            _ => module(&self.shape, Family::Radix)?,
+            | ties_kernels::COMMON_IN => Family::Ties,
+            _ => Family::Radix,
         };
-        let kernel = self.stream.compile_for(&module, name, block_shape(&self.shape))?;
-        self.kernels.lock().insert(name.into(), Arc::clone(&kernel));
+        self.kernel_of(family, name.into())
+    }
+
+    /// A kernel of a family.
+    fn kernel_of(&mut self, family: Family, name: Cow<'static, str>) -> Result<Arc<dyn Kernel>, EngineError> {
+        if let Some(kernel) = self.kernels.lock().get(&name) {
+            return Ok(Arc::clone(kernel));
+        }
+        let module = module(&self.shape, family)?;
+        let kernel = self.stream.compile_for(&module, &name, block_shape(&self.shape))?;
+        self.kernels.lock().insert(name, Arc::clone(&kernel));
         Ok(kernel)
     }
 
@@ -204,6 +218,14 @@ impl<'a> Primitives<'a> {
     /// Sorts `rows` elements (less than 2³²) by keys of several `u64` words, the most significant first. Stable. The words
     /// are not changed.
     pub(crate) fn sort(&mut self, words: &[Buffer], rows: u64) -> Result<Sorted, EngineError> {
+        match self.fits_block(rows, words.len()) {
+            true => self.sort_in_block(words, rows),
+            false => self.radix_sort(words, rows),
+        }
+    }
+
+    /// As [`Self::sort`], digit by digit.
+    fn radix_sort(&mut self, words: &[Buffer], rows: u64) -> Result<Sorted, EngineError> {
         let mut pass = self.begin_sort(rows)?;
         let mut first = None;
         let mut is_identity = true;
@@ -318,9 +340,11 @@ struct Pass {
 }
 
 mod encode;
+mod few_rows;
 mod ranks;
 mod ties;
 pub(crate) use self::encode::{Array, Written};
+pub(crate) use self::few_rows::Counted;
 pub(crate) use self::ranks::Rows;
 #[cfg(test)]
 mod tests;

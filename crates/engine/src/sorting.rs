@@ -1,5 +1,6 @@
 //! The order of a sort's rows: on the host where they are few, by the device's radix sort where they are many, and where only
-//! a few ranks of many rows are wanted, of those alone ([`select`]).
+//! a few ranks of many rows are wanted, of those alone ([`select`]). Where a stage has run before, a block of a GPU orders few rows,
+//! and the host waits for nothing (`stage/actions`).
 
 mod select;
 #[cfg(test)]

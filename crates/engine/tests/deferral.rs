@@ -14,8 +14,8 @@ use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use common::Table;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::AggregateFunction::{Count, Sum};
-use kelpie_compile::plan::{JoinKind, Plan, Scan};
+use kelpie_compile::plan::AggregateFunction::{Count, Min, Sum};
+use kelpie_compile::plan::{JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, EngineError, Query, QueryError, QueryOptions, TableSource,
@@ -190,6 +190,102 @@ fn constants_are_those_of_the_program() {
                 let plan = text(value);
                 let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
                 assert_eq!(rows_of(&run(&engine, &plan, &sources, &options).batch, false), expected);
+            }
+        }
+    }
+}
+
+/// Columns of one layout whatever is chosen: `k` is 17 in about so many rows of each ten thousand, else -2; `n` has few values, `w` and
+/// `v` have all of 64 bits, and `v` none of them twice.
+fn chosen(share: u64, seed: u64) -> Arc<dyn TableSource> {
+    let rows = 6000u64;
+    let names = ["k", "n", "w", "v"];
+    let fields = names.map(|name| ArrowField::new(name, ArrowType::Int64, false));
+    let mixed = |row: u64| {
+        let mixed = (row + seed * rows + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ (mixed >> 27)
+    };
+    let key = |row: u64| match (row, mixed(row) % 10_000 < share) {
+        (0, _) => -2,
+        (1, _) | (_, true) => 17,
+        _ => -2,
+    };
+    let wide = |row: u64| match row {
+        0 => i64::MIN,
+        1 => i64::MAX,
+        // Every second one is one of few, so that later words decide.
+        _ => mixed(row % 40 + row) as i64 >> (row % 2 * 61),
+    };
+    let column =
+        |value: &dyn Fn(u64) -> i64| Arc::new(Int64Array::from_iter_values((0..rows).map(value))) as ArrayRef;
+    let columns = vec![
+        column(&key),
+        column(&|row| row as i64 % 3),
+        column(&wide),
+        column(&|row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64),
+    ];
+    let schema = Arc::new(Schema::new(fields.to_vec()));
+    Arc::new(Table(vec![RecordBatch::try_new(schema, columns).expect("a batch")]))
+}
+
+/// The rows of [`chosen`] with 17 in `k`, ordered by some columns, of which the host sorts none of its own accord.
+fn ordered(keys: &[usize], fetch: Option<usize>) -> Plan {
+    let fields: Vec<Field> = ["k", "n", "w", "v"]
+        .map(|name| Field { name: name.into(), data_type: DataType::Int64, nullable: false })
+        .into();
+    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..4).collect(), fields });
+    let keys = keys.iter().enumerate().map(|(number, index)| SortKey {
+        expr: Expr::column(*index, DataType::Int64, false),
+        descending: number % 2 == 1,
+        nulls_first: false,
+    });
+    let input = Box::new(filter(scan, 0, CompareOp::Gt, 8));
+    Plan::Sort { input, keys: keys.collect(), fetch }
+}
+
+/// Few rows are sorted without anybody waiting for their number, which may then be another one than was foreseen, or too many for a
+/// block.
+#[test]
+fn a_sort_of_few_rows_is_deferred() {
+    let by = |input: Plan, index: usize| {
+        let expr = Expr::column(index, DataType::Int64, false);
+        let keys = vec![SortKey { expr, descending: true, nulls_first: false }];
+        Plan::Sort { input: Box::new(input), keys, fetch: None }
+    };
+    let groups = |input: Plan| aggregate(input, &[1], &[(Count, None, false), (Min, Some(3), false)]);
+    let all = ordered(&[1, 2, 3], None);
+    let (skip, fetch) = (20, Some(30));
+    // Launches where the sort is deferred too: rows are stored, sorted and delivered.
+    let plans = [
+        ("one word", ordered(&[3], None), Some(3)),
+        ("two words", ordered(&[2, 3], None), Some(3)),
+        ("three words", all.clone(), Some(3)),
+        ("first rows", ordered(&[1, 2, 3], Some(25)), Some(3)),
+        ("no rows", ordered(&[1, 2, 3], Some(0)), Some(3)),
+        ("more than there are", ordered(&[2, 3], Some(5500)), Some(3)),
+        // The sort is the host's.
+        ("from a row on", Plan::Limit { input: Box::new(all), skip, fetch }, Some(2)),
+        ("groups", by(groups(ordered(&[3], None)), 2), None),
+        ("rows that stay", by(groups(ordered(&[1, 2, 3], Some(40))), 0), None),
+    ];
+    for mut options in devices() {
+        options.variants.set("sort_place", "device").expect("an axis and its value");
+        let engine = Engine::new();
+        for (name, plan, launches) in &plans {
+            let mut deferred = Vec::new();
+            // About 300 rows, somewhat more, far more, and more than a block sorts; then few, two, and as at first.
+            for share in [500, 500, 500, 560, 1500, 1500, 9500, 9500, 9500, 100, 100, 0, 0, 500, 500] {
+                let sources = [chosen(share, share)];
+                let expected = rows_of(&run(&engine, plan, &sources, &cpu()).batch, true);
+                let output = run(&engine, plan, &sources, &options);
+                assert_eq!(rows_of(&output.batch, true), expected, "{name}, {share}: {options:?}");
+                deferred.push(output.metrics.deferred);
+            }
+            let foreseen = &deferred[1..4];
+            match launches {
+                Some(launches) => assert!(foreseen.iter().all(|all| all == launches), "{name}: {deferred:?}"),
+                None => assert!(foreseen.iter().all(|all| *all > 0), "{name}: {deferred:?}"),
             }
         }
     }

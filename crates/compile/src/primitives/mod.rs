@@ -1,10 +1,12 @@
-//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, ties within an order, selection by
-//! rank, reduction and reduction of segments. What sorting, sorted relational algebra and partitioning are made of (HorseQC, section 4 and appendix C;
-//! M-BSP relational algebra).
+//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, sort of few rows, ties within an
+//! order, selection by rank, reduction and reduction of segments. What sorting, sorted relational algebra and partitioning are
+//! made of (HorseQC, section 4 and appendix C; M-BSP relational algebra).
 //!
-//! Every kernel works on *tiles* of consecutive elements. A tile is one block's; blocks take tiles `grid_dim` apart, so
-//! that any grid is right. On a CPU a block is a worker, which goes through its tile in order.
+//! Every kernel but that of [`block_sort`], which is for one block, works on *tiles* of consecutive elements. A tile is one
+//! block's; blocks take tiles `grid_dim` apart, so that any grid is right. On a CPU a block is a worker, which goes through its
+//! tile in order.
 
+pub mod block_sort;
 pub mod encode;
 pub mod partition;
 pub mod radix;
@@ -40,7 +42,7 @@ fn wide(b: &mut Builder, builtin: Builtin) -> V {
     b.convert(value, Scalar::I64)
 }
 
-/// `for index in (from..to).step_by(step)` over `i64`; uniform where the bounds are.
+/// `for index in (from..to).step_by(step)` over integers of one type; uniform where the bounds are.
 fn for_range(b: &mut Builder, from: V, to: V, step: V, body: impl FnOnce(&mut Builder, V)) {
     let index = b.var_of("index", from);
     b.begin_loop();

@@ -19,7 +19,7 @@ pub(crate) type Array = (Buffer, usize);
 /// Modules by shape: they depend on nothing else.
 type Modules = Mutex<HashMap<(LaunchShape, Encode), Arc<ValidModule>>>;
 
-fn argument((buffer, offset): &Array) -> KernelArgument {
+pub(super) fn argument((buffer, offset): &Array) -> KernelArgument {
     KernelArgument::Buffer(Arc::clone(buffer), *offset as u64)
 }
 

@@ -1,4 +1,4 @@
-//! Prefix sum, radix sort and reductions by themselves, on the CPU and on interpreters of several shapes.
+//! Prefix sum, sorts and reductions by themselves, on the CPU and on interpreters of several shapes.
 
 use kelpie_device::Device;
 use kelpie_device::cpu::CpuDevice;
@@ -73,21 +73,29 @@ fn prefix_sums() {
 fn sorts(device: &Arc<dyn Device>, rows: usize, name: &str, words: &[Vec<u64>]) {
     let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
     let stream = Arc::clone(device).begin_query().unwrap();
-    let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
+    sorts_with(&mut Primitives::new(stream.as_ref(), &cache, &cancel), rows, name, words);
+}
+
+fn sorts_with(primitives: &mut Primitives<'_>, rows: usize, name: &str, words: &[Vec<u64>]) {
+    let stream = primitives.stream;
+    let device = stream.device();
     let bytes = |word: &Vec<u64>| word.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-    let buffers: Vec<Buffer> = words.iter().map(|word| upload(stream.as_ref(), &bytes(word))).collect();
-    let sorted = primitives.sort(&buffers, rows as u64).unwrap();
+    let buffers: Vec<Buffer> = words.iter().map(|word| upload(stream, &bytes(word))).collect();
     let mut expected: Vec<u32> = (0..rows as u32).collect();
     let key = |row: &u32| words.iter().map(|word| word[*row as usize]).collect::<Vec<u64>>();
     expected.sort_by_key(key);
-    let found = words_of(stream.as_ref(), &sorted.order, rows);
-    assert_eq!(found, expected, "{} {name} {rows}", device.name());
     let constant = words[0].iter().all(|word| Some(word) == words[0].first());
-    assert_eq!(sorted.first.is_none(), constant, "{} {name} {rows}", device.name());
-    if let Some(first) = sorted.first {
-        let mut words = vec![0; rows * 8];
-        stream.download(&first, 0, &mut words).unwrap();
-        assert!(words.chunks_exact(8).is_sorted_by_key(|w| u64::from_le_bytes(w.try_into().unwrap())));
+    let all = [primitives.radix_sort(&buffers, rows as u64), primitives.sort(&buffers, rows as u64)];
+    for (sorted, by) in all.into_iter().zip(["digits", "the rule"]) {
+        let what = format!("{} {name} {rows} by {by}", device.name());
+        let sorted = sorted.unwrap();
+        assert_eq!(words_of(stream, &sorted.order, rows), expected, "{what}");
+        assert!(sorted.first.is_some() || constant, "{what}");
+        if let Some(first) = sorted.first {
+            let first = longs_of(stream, &first, rows);
+            let in_order = expected.iter().map(|row| words[0][*row as usize]);
+            assert!(first.into_iter().eq(in_order), "{what}");
+        }
     }
 }
 
@@ -117,6 +125,115 @@ fn sorts_by_words() {
             sorts(&device, rows, "falling", std::slice::from_ref(&falling));
             sorts(&device, rows, "three words", &[few, high, all.clone()]);
             sorts(&device, rows, "constant words", &[constant.clone(), extremes, constant, falling]);
+        }
+    }
+}
+
+/// Columns of words, by name: several of them with ties that only later ones, or none, decide.
+fn word_lists(rows: usize) -> Vec<(&'static str, Vec<Vec<u64>>)> {
+    let mut next = random(rows as u64 + 3);
+    let mut column = |map: &dyn Fn(u64) -> u64| (0..rows).map(|_| map(next())).collect::<Vec<u64>>();
+    let (all, few) = (column(&|x| x), column(&|x| x % 3));
+    // Words of all bits are those of places without a row.
+    let full = vec![u64::MAX; rows];
+    let mostly_full = column(&|x| if x % 4 == 0 { x } else { u64::MAX });
+    let (rising, falling) = ((0..rows as u64).collect(), (0..rows as u64).rev().collect());
+    let many = (0..block_sort::MOST_WORDS).map(|_| few.clone());
+    let many: Vec<Vec<u64>> = many.skip(1).chain([all.clone()]).collect();
+    vec![
+        ("random", vec![all.clone()]),
+        ("few", vec![few.clone()]),
+        ("equal", vec![vec![7; rows]]),
+        ("full", vec![full.clone()]),
+        ("mostly full", vec![mostly_full.clone(), full.clone(), mostly_full.clone()]),
+        ("rising", vec![rising]),
+        ("falling", vec![falling]),
+        ("three words", vec![few.clone(), mostly_full, all]),
+        ("as many words as there may be", many.clone()),
+        ("more words", [many, vec![few]].concat()),
+    ]
+}
+
+/// What one block sorts, up to as many rows as it has room for, and one beyond.
+#[test]
+fn few_rows_by_one_block() {
+    for device in devices() {
+        let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
+        let stream = Arc::clone(&device).begin_query().unwrap();
+        for (shared_bytes, most) in [(1 << 10, 64), (13, 1), (11, 0), (1 << 20, 4096)] {
+            let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
+            primitives.shape.shared_bytes = shared_bytes;
+            let most = if primitives.shape.is_serial() { 0 } else { most };
+            assert_eq!(block_sort::most_rows(&primitives.shape), most, "{}", device.name());
+            for (rows, words) in [(most, 1), (most + 1, 1), (most, 0), (most, block_sort::MOST_WORDS + 1)] {
+                let fits = rows == most && words == 1;
+                assert_eq!(primitives.fits_block(rows, words), fits, "{rows} rows, {words} words");
+            }
+        }
+        for rows in [0, 1, 2, 3, 31, 63, 64, 65, 100] {
+            for (name, words) in word_lists(rows) {
+                let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
+                if device.kind() == kelpie_device::DeviceKind::Simt {
+                    primitives.shape.shared_bytes = 1 << 10;
+                }
+                sorts_with(&mut primitives, rows, name, &words);
+            }
+        }
+    }
+}
+
+#[test]
+fn as_many_rows_as_fit_a_block() {
+    let device: Arc<dyn Device> = SimtDevice::new(32, 256, 1);
+    for rows in [4096, 4097] {
+        let mut next = random(5);
+        let first: Vec<u64> = (0..rows).map(|_| next() % 1000).collect();
+        let second = (0..rows).map(|_| next() % 5).collect();
+        sorts(&device, rows, "the limit", &[first, second]);
+    }
+}
+
+/// The host does not know how many rows there are, only how many there may be.
+#[test]
+fn rows_that_the_device_counted() {
+    for device in devices() {
+        let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
+        let stream = Arc::clone(&device).begin_query().unwrap();
+        let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
+        if primitives.shape.is_serial() {
+            continue;
+        }
+        let room = 90;
+        for (name, words) in word_lists(room).into_iter().take(8) {
+            let bytes =
+                |word: &Vec<u64>| word.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+            let buffers: Vec<Buffer> =
+                words.iter().map(|word| upload(stream.as_ref(), &bytes(word))).collect();
+            for (count, most, wanted) in
+                [(0, 90, 90), (1, 64, 90), (50, 90, u64::MAX), (50, 50, 10), (90, 90, 0), (1 << 40, 70, 80)]
+            {
+                let rows = (count as usize).min(most as usize);
+                let mut expected: Vec<u32> = (0..rows as u32).collect();
+                expected.sort_by_key(|row| words.iter().map(|word| word[*row as usize]).collect::<Vec<_>>());
+                expected.truncate(wanted.min(room as u64) as usize);
+                let delivered = expected.len();
+                // What is not written stays as it was.
+                expected.resize(room, u32::MAX);
+                let order = upload(stream.as_ref(), &[u8::MAX; 90 * 4]);
+                let first = upload(stream.as_ref(), &[u8::MAX; 90 * 8]);
+                let page = upload(stream.as_ref(), &[0, count, u64::MAX].map(u64::to_le_bytes).concat());
+                let place = |offset| (Arc::clone(&page), offset);
+                let counted = Counted { rows: place(8), most, wanted, delivered: place(16) };
+                let keeps_first = wanted != 10;
+                let out = (&order, keeps_first.then_some(&first));
+                primitives.sort_counted(&buffers, out, &counted).unwrap();
+                let what = format!("{} {name}: {count} rows, at most {most}, {wanted} wanted", device.name());
+                assert_eq!(words_of(stream.as_ref(), &order, room), expected, "{what}");
+                assert_eq!(longs_of(stream.as_ref(), &page, 3), [0, count, delivered as u64], "{what}");
+                let word = |row: &u32| words[0].get(*row as usize).copied().filter(|_| keeps_first);
+                let in_order: Vec<u64> = expected.iter().map(|row| word(row).unwrap_or(u64::MAX)).collect();
+                assert_eq!(longs_of(stream.as_ref(), &first, room), in_order, "{what}");
+            }
         }
     }
 }

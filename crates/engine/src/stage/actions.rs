@@ -10,7 +10,7 @@ use kelpie_device::Buffer;
 use super::Setting;
 use super::run::{Run, Verdict};
 use crate::error::{EngineError, FallbackReason};
-use crate::primitives::{Primitives, Rows};
+use crate::primitives::{Counted, Primitives, Rows};
 use crate::sorting::{
     HOST_ORDER_ROWS, KeyText, MOST_SELECTED, Picked, Places, RowOrder, SELECTED_ROWS, Selector,
 };
@@ -63,6 +63,7 @@ impl Run<'_> {
             Task::Clear(state) => self.store.clear(*state)?,
             Task::Size(class) => self.store.size(*class)?,
             Task::PrefixSum(state) => at.metrics.run_ns += self.sum_up(*state)?,
+            Task::Sort(sorting) if self.order_unseen(sorting)? => {}
             Task::Sort(sorting) => {
                 at.metrics.run_ns += self.settled(|run| run.order(sorting))?;
             }
@@ -101,15 +102,51 @@ impl Run<'_> {
         Ok(primitives.time_ns)
     }
 
+    /// The ranks of a sort's rows that are wanted, of however many rows.
+    fn wanted_ranks(&self, sorting: &Sorting) -> Range<u64> {
+        let most = sorting.fetch.unwrap_or(u64::MAX);
+        // What is not the result is wanted as a whole.
+        let wanted = sorting.class.map_or(0..u64::MAX, |_| self.drained.wanted.clone());
+        wanted.start.min(most)..wanted.end.min(most)
+    }
+
+    /// Where launches are deferred and the rows will be few, lets one block put them in order, by what the device has counted:
+    /// nobody waits, and no words leave the device. Whether it does. If the rows are more than was foreseen, the stage runs again.
+    ///
+    /// It is for words that decide all of the order, wanted from its beginning: else the host has to know what came of the sort.
+    fn order_unseen(&mut self, sorting: &Sorting) -> Result<bool, EngineError> {
+        let wanted = self.wanted_ranks(sorting);
+        let Some(most) = self.store.foreseen_most(sorting.rows).filter(|_| wanted.start == 0) else {
+            return Ok(false);
+        };
+        if !sorting.is_exact || !self.primitives().fits_block(most, sorting.words.len()) {
+            return Ok(false);
+        }
+        self.store.page.rely_on(sorting.rows, most);
+        if let Some(class) = sorting.class {
+            self.store.resize(class, most.min(wanted.end).max(self.store.capacity(class)));
+        }
+        let words = sorting.words.iter().map(|word| self.store.buffer(*word));
+        let words = words.collect::<Result<Vec<_>, _>>()?;
+        let order = self.store.buffer(sorting.order)?;
+        let first = sorting.sorted_word.map(|state| self.store.buffer(state)).transpose()?;
+        // Where more rows were stored than there is room for, the launch that did has failed.
+        let most = most.min(self.store.capacity_of(sorting.order));
+        let (rows, delivered) = (self.store.place(sorting.rows)?, self.store.place(sorting.delivered)?);
+        self.store.page.changed(sorting.delivered);
+        let counted = Counted { rows, most, wanted: wanted.end, delivered };
+        self.primitives().sort_counted(&words, (&order, first.as_ref()), &counted)?;
+        (self.drained.left_out, self.drained.is_decided) = (0, true);
+        Ok(true)
+    }
+
     /// Computes the order of a sort's rows, as far as it is wanted, and how many are delivered; the time on the device or
     /// host, in nanoseconds.
     fn order(&mut self, sorting: &Sorting) -> Result<u64, EngineError> {
         let start = Instant::now();
         let rows = self.store.read_word(sorting.rows)?;
-        let most = sorting.fetch.map_or(rows, |fetch| fetch.min(rows));
-        // What is not the result is wanted as a whole.
-        let wanted = sorting.class.map_or(0..u64::MAX, |_| self.drained.wanted.clone());
-        let wanted = wanted.start.min(most)..wanted.end.min(most);
+        let wanted = self.wanted_ranks(sorting);
+        let wanted = wanted.start.min(rows)..wanted.end.min(rows);
         let order = match wanted.is_empty() {
             true => RowOrder::empty(),
             false => self.order_of(sorting, rows, wanted)?,

@@ -4,6 +4,8 @@
 //! of them have failed, nothing has gone out, and the stage runs again, step by step: that way alone knows what a failure means, makes
 //! room, and learns.
 //!
+//! A sort needs no wait either where its rows are few (`Run::order_unseen`); other sorts wait for what comes before them.
+//!
 //! Kernels that were told of too many rows keep to those that there are (`compile/pipeline/body`), and those after one that
 //! failed do nothing (`kelpie_device::QueryStream::defer`): so nothing is read that was not written, whatever is foreseen.
 

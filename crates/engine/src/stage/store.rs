@@ -269,17 +269,22 @@ impl<'a> StateStore<'a> {
     /// A number that the word of a state does not exceed: the word itself, where launches are not deferred. It is the same each
     /// time, so that a table made for so many rows gets no more of them. Whether it was enough is found in the end.
     pub fn at_most(&self, state: usize) -> Result<u64, EngineError> {
-        let Some(foreseen) = self.page.foreseen_word(state) else { return self.read_word(state) };
+        let Some(most) = self.foreseen_most(state) else { return self.read_word(state) };
+        self.page.rely_on(state, most);
+        Ok(most)
+    }
+
+    /// The same where launches are deferred, as long as nobody goes by it.
+    pub fn foreseen_most(&self, state: usize) -> Option<u64> {
+        let foreseen = self.page.foreseen_word(state)?;
         let is_sized =
             |class: &CapacityClass| matches!(class.growth, Growth::Sized(counter, _) if counter == state);
         // Places in tables of groups are given out as threads come to them: some more may be taken than the last time. A table
         // that follows from the number stays as it was.
-        let most = match self.program.classes.iter().any(is_sized) {
+        Some(match self.program.classes.iter().any(is_sized) {
             true => foreseen,
             false => foreseen.saturating_add(foreseen / 8).saturating_add(MORE_PLACES),
-        };
-        self.page.rely_on(state, most);
-        Ok(most)
+        })
     }
 
     /// What is known of the word of a state, for people; where launches are deferred, what it was the last time.

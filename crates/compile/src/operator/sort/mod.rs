@@ -1,6 +1,7 @@
 //! Sort and top-k: a pipeline breaker. The rows are stored densely beside their keys, written as words whose order is the
 //! keys' ([`words`]); the engine orders the rows' places by the words, on the device where there are many
-//! ([`primitives::radix`](crate::primitives::radix)); then a pipeline of its own delivers the rows in that order.
+//! ([`primitives::radix`](crate::primitives::radix)), or few and nobody waits for their number
+//! ([`primitives::block_sort`](crate::primitives::block_sort)); then a pipeline of its own delivers the rows in that order.
 //!
 //! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`); one that needs the rows of a
 //! group in order, by its keys and what they are ordered by (`numbered`).
