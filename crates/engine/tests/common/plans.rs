@@ -190,10 +190,9 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
         ("sums of all rows".into(), aggregate(project(scan(0), &[0, 1], 1), &[], &INTEGERS[1..]), false),
         ("sums of floats".into(), aggregate(few(), &[], &[ALL[0], ALL[5]]), false),
         ("groups by text".into(), aggregate(few(), &[2], &ALL), false),
-        // Rows in parts are added up in windows that have keys: those of one word that has no place of its own.
         (
             "sums of a number's groups".into(),
-            aggregate(project(scan(0), &[1, 4, 0], 1), &[1], &[ALL[0], (Sum, Some(0), false)]),
+            aggregate(far_apart(scan(0)), &[0], &[ALL[0], (Sum, Some(1), false)]),
             false,
         ),
         ("groups by more".into(), aggregate(scan(0), &[3, 0], &ALL[..4]), false),
@@ -255,6 +254,17 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
         false,
     ));
     plans
+}
+
+/// Few numbers that lie far from each other, so that they have no places of their own in a table, and the numbers of rows. Rows in parts
+/// are added up in windows that have such keys.
+fn far_apart(input: Plan) -> Plan {
+    let (number, row) = (column(&input, 0), column(&input, 1));
+    let (data_type, nullable) = (number.data_type.clone(), number.nullable);
+    let factor = Box::new(Expr::literal(Literal::Int(1_000_003), data_type.clone()));
+    let kind = ExprKind::Arithmetic(ArithmeticOp::Multiply, Box::new(number), factor);
+    let exprs = vec![Expr { kind, data_type, nullable }, row];
+    Plan::Project { input: Box::new(input), exprs, names: vec!["far".into(), "n".into()] }
 }
 
 /// The five columns, one of them computed.

@@ -48,8 +48,8 @@ const WALKED: Values = &[("expansion", "refill"), ("lane_refill", "off")];
 const FULL_SCAN: (&str, &str) = ("carried", "values");
 /// And wait until there are enough of them.
 const REFILLED: Values = &[("expansion", "packed"), ("lane_refill", "all")];
-/// The paper has no runtime filters: all rows of a scan come to the steps.
-const ALL_ROWS: Values = &[("pruning", "off")];
+/// The paper has no runtime filters, and a thread has one row at a time: all rows of a scan come to the steps.
+const ALL_ROWS: Values = &[("pruning", "off"), ("row_loop", "single")];
 /// Joins stay in the order of the query: the left side is built, the right side probes.
 const AS_WRITTEN: [(&str, &str); 2] =
     [("kelpie.join_order", "false"), ("datafusion.optimizer.join_reordering", "false")];
