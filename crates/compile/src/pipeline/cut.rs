@@ -1,5 +1,6 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
+mod codes;
 mod groups;
 mod join;
 mod open;
@@ -315,7 +316,12 @@ impl Cut<'_> {
                     false => Ok(rows),
                 }
             }
-            Plan::Aggregate { input, keys, aggregates, .. } => self.aggregate(input, keys, aggregates),
+            Plan::Aggregate { input, keys, aggregates, names } => {
+                match self.coded((input, keys), aggregates, names)? {
+                    Some(coded) => self.open_coded(&coded),
+                    None => self.aggregate(input, keys, aggregates),
+                }
+            }
             Plan::Ranked(ranked) => self.ranked(ranked),
             Plan::Join(join) => self.join(join),
             Plan::Union { inputs, .. } => self.union(inputs),

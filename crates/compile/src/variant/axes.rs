@@ -51,6 +51,17 @@ axis!(
 );
 
 axis!(
+    /// As what keys are told apart that are one of a few texts of the statement: `pipeline/cut/codes`.
+    TextKeys, "text_keys", Plan, "as what keys are told apart that are one of a few texts of the statement",
+    {
+        /// As the numbers of the texts.
+        Codes = "codes",
+        /// As texts.
+        Texts = "texts",
+    }
+);
+
+axis!(
     /// Where rows of direct-addressed groups are added up: `operator/aggregate/direct`.
     Placement, "placement", Plan, "whose memory rows of direct-addressed groups are added up in",
     {
@@ -503,6 +514,7 @@ axis!(
 /// Every axis.
 pub const ALL: &[Axis] = &[
     GroupForm::AXIS,
+    TextKeys::AXIS,
     Placement::AXIS,
     TableCopies::AXIS,
     SingleSum::AXIS,

@@ -196,6 +196,9 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
             false,
         ),
         ("groups by more".into(), aggregate(scan(0), &[3, 0], &ALL[..4]), false),
+        ("groups by texts of the statement".into(), by_size(few(), true), false),
+        ("groups by a text of the statement".into(), by_size(few(), false), false),
+        ("groups by texts, having".into(), filter(by_size(sizes(few()), true), 2, CompareOp::Gt, 3), false),
         (
             "groups of computed keys, having".into(),
             filter(aggregate(project(few(), &[0, 1, 2, 3, 4], 1), &[5, 2], &ALL), 2, CompareOp::Gt, 0),
@@ -254,6 +257,44 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
         false,
     ));
     plans
+}
+
+/// What the rows of an input are called by the size of their numbers: two of three names are the same, and where there is no `otherwise`
+/// some have none.
+fn size(input: &Plan, otherwise: bool) -> Expr {
+    let name = |name: &str| Expr::literal(Literal::Utf8(name.into()), DataType::Utf8);
+    let below = |limit| compare(CompareOp::Lt, column(input, 1), limit);
+    let few = compare(CompareOp::Eq, column(input, 0), 3);
+    let branches = vec![
+        (below(20), name("groß")),
+        (few, name("")),
+        (below(30), name("klein")),
+        (below(70), name("groß")),
+    ];
+    let otherwise = otherwise.then(|| Box::new(name("other")));
+    let nullable = otherwise.is_none();
+    Expr { kind: ExprKind::Case { branches, otherwise }, data_type: DataType::Utf8, nullable }
+}
+
+/// The rows with their size, where another filter stands behind that.
+fn sizes(input: Plan) -> Plan {
+    let mut exprs: Vec<Expr> = (0..5).map(|index| column(&input, index)).collect();
+    exprs[2] = size(&input, false);
+    let names = (0..exprs.len()).map(|index| format!("c{index}")).collect();
+    filter(Plan::Project { input: Box::new(input), exprs, names }, 1, CompareOp::Ge, 9)
+}
+
+/// Groups by the size and a text column; of rows that [`sizes`] has named, by the names.
+fn by_size(input: Plan, otherwise: bool) -> Plan {
+    let key = match &input {
+        Plan::Filter { input: below, .. } if matches!(**below, Plan::Project { .. }) => column(&input, 2),
+        _ => size(&input, otherwise),
+    };
+    let Plan::Aggregate { input, mut keys, aggregates, names } = aggregate(input, &[2, 0], &ALL[..3]) else {
+        return scan(0);
+    };
+    keys[0] = key;
+    Plan::Aggregate { input, keys, aggregates, names }
 }
 
 /// Few numbers that lie far from each other, so that they have no places of their own in a table, and the numbers of rows. Rows in parts
