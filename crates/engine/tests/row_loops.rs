@@ -438,7 +438,12 @@ fn select_by_joins(base: &QueryOptions, sizes: &[usize], (count, least): (usize,
                     variants.set("thread_rows", rows).expect("an axis and its value");
                 }
             }
-            QueryOptions { variants, ..base.clone() }
+            // Blocks begin at rows of any number.
+            let (macro_model, block_bytes) = match query % 3 {
+                0 if base.device != DeviceChoice::Cpu => (MacroModel::Batch, Some(1031)),
+                _ => (base.macro_model, base.block_bytes),
+            };
+            QueryOptions { variants, macro_model, block_bytes, ..base.clone() }
         };
         let expected = outcome(&engine, &plan, source, &with("off"));
         assert_eq!(outcome(&engine, &plan, source, &with("on")), expected, "query {query}: {plan:?}");

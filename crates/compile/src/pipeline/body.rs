@@ -51,7 +51,7 @@ impl Body<'_> {
         let &ChunkVariants { flags, places, keeps_all, .. } = self.variants;
         let wide = self.variants.row_loop == RowLoop::Wide;
         // Wide rows begin where memory is aligned: what a thread sees of them is no share of the table's rows.
-        let last_turns = self.variants.points.last_turns();
+        let last_turns = self.variants.points.last_turns() + self.variants.rows_before();
         // A block takes pieces of parts as they come, of any size.
         let parts = self.pipeline.source.parts();
         let thread_rows = match wide || parts.is_some() {
@@ -114,7 +114,8 @@ impl Body<'_> {
         let offset = b.mul(block, block_rows);
         let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         let b = &mut *cx.builder;
-        let base = match job.wide {
+        let is_aligned = job.wide || self.variants.trial.as_ref().is_some_and(|trial| trial.rows().is_some());
+        let base = match is_aligned {
             true => {
                 let mask = b.i64(-i64::from(WIDE_ROWS));
                 let aligned = b.and(first, mask);

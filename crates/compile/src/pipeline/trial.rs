@@ -17,7 +17,7 @@ use super::lanes::Turn;
 use super::row::{Pass, clamp, for_range, mark};
 use super::speculation::Speculation;
 use super::wide::MOST_SIFTED;
-use crate::context::{Context, Unsupported, WIDE_ROWS};
+use crate::context::{Argument, Context, Unsupported, WIDE_ROWS};
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
 use crate::lower::{can_fail, supports_wide_rows};
@@ -263,8 +263,8 @@ impl Body<'_> {
         Ok(passed)
     }
 
-    /// The same of rows side by side: as a wide row, but for those of the table's last one, and where rows begin at any other number
-    /// than a multiple of a wide row's.
+    /// The same of rows side by side: as a wide row, but for one of which some rows are before the first that is worked on, or beyond
+    /// the end.
     fn try_blocked(
         &self,
         cx: &mut Context<'_>,
@@ -274,18 +274,21 @@ impl Body<'_> {
         let b = &mut *cx.builder;
         let none = b.u32(0);
         let passed = b.var_of("passed", none);
-        let (size, below, zero) = (b.i64(WIDE_ROWS.into()), b.i64(i64::from(WIDE_ROWS) - 1), b.i64(0));
-        let (end, odd) = (b.add(first, size), b.and(first, below));
-        let (is_aligned, is_within) = (b.eq(odd, zero), b.ge(rows, end));
-        let is_whole = b.and(is_aligned, is_within);
+        let size = b.i64(WIDE_ROWS.into());
+        let end = b.add(first, size);
+        let least = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
+        let b = &mut *cx.builder;
+        let (begins, ends) = (b.ge(first, least), b.ge(rows, end));
+        let is_whole = b.and(begins, ends);
         cx.begin_if(is_whole);
         cx.begin_wide();
         let bits = trial.try_wide(cx, self.pipeline, first);
         cx.end_wide();
         cx.builder.assign(passed, bits?);
         cx.begin_else();
+        let from = cx.builder.binary(BinaryOp::Max, first, least);
         let end = cx.builder.binary(BinaryOp::Min, end, rows);
-        for_range(cx, "row", first, end, |cx, row| {
+        for_range(cx, "row", from, end, |cx, row| {
             let passes = self.try_clamped(cx, trial, (row, rows))?;
             let b = &mut *cx.builder;
             let distance = b.sub(row, first);

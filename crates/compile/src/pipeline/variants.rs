@@ -101,7 +101,8 @@ impl<'a> ChunkVariants<'a> {
         let asked = ShapeChoices { thread_rows: rows, ..*environment.asked };
         let base = (environment.shape, &asked);
         let site = Site { chooser, name: site };
-        let turns = (takes_several, points.last_turns());
+        let before = trial.as_ref().and_then(Trial::rows).map_or(0, u64::from);
+        let turns = (takes_several, points.last_turns() + before);
         let shape = launches::choose(&site, pipeline, environment.target, base, turns)?;
         let keeps_all = facts.keeps_all;
         Ok(ChunkVariants {
@@ -123,6 +124,11 @@ impl<'a> ChunkVariants<'a> {
     /// The steps by which rows are selected one after the other.
     pub(super) fn sieves(&self) -> &[usize] {
         self.wide_filters.as_ref().map_or(&[], |filters| &filters.sieves)
+    }
+
+    /// Rows before the first that is worked on with which a thread may begin: wide rows begin at multiples of their length.
+    pub(super) fn rows_before(&self) -> u64 {
+        self.trial.as_ref().and_then(Trial::rows).map_or(0, u64::from)
     }
 
     /// Whether the rows of a thread are tried by a step before one goes on.
@@ -285,7 +291,8 @@ impl Facts<'_> {
             }
             _ => trial.supports_blocked(self.pipeline, (target, shape)),
         };
-        let lacks = lacks.and_then(|()| self.pipeline.admits(target, &of_wide_rows, 0));
+        let turns = self.points.last_turns() + u64::from(WIDE_ROWS);
+        let lacks = lacks.and_then(|()| self.pipeline.admits(target, &of_wide_rows, turns));
         let rule = match &lacks {
             Ok(()) => (RowArrangement::Blocked, "one load brings a column's values of all of them"),
             Err(lacks) => (RowArrangement::Striped, lacks.as_str()),
