@@ -231,6 +231,17 @@ axis!(
 );
 
 axis!(
+    /// What the groups of several grouping sets are made of: `pipeline/cut/sets`.
+    GroupingLevels, "grouping_levels", Plan, "what the groups of ROLLUP, CUBE and GROUPING SETS are made of",
+    {
+        /// Each set's of the rows.
+        Direct = "direct",
+        /// A coarser set's of a finer set's groups, where that has fewer of them than there are rows.
+        Upwards = "upwards",
+    }
+);
+
+axis!(
     /// Where columns of sorted groups are read: `pipeline/cut/ranked`.
     RankedColumns, "ranked_columns", Plan, "where columns of rows that are sorted for values at ranks are read",
     {
@@ -521,6 +532,7 @@ pub const ALL: &[Axis] = &[
     WritePlaces::AXIS,
     RowLoop::AXIS,
     GroupOrder::AXIS,
+    GroupingLevels::AXIS,
     RankedColumns::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,
