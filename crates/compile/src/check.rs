@@ -23,6 +23,10 @@ pub(crate) fn check(plan: &Plan) -> Result<(), Unsupported> {
             let arguments = aggregates.iter().filter_map(|aggregate| aggregate.argument.as_ref());
             columns_are(&keys.iter().chain(arguments).collect::<Vec<_>>(), &input.fields())
         }
+        Plan::GroupingSets(sets) => {
+            columns_are(&sets.exprs().collect::<Vec<_>>(), &sets.input.fields())?;
+            sets.lacks().map_or(Ok(()), |lacks| Err(Unsupported(lacks)))
+        }
         Plan::Ranked(ranked) => {
             columns_are(&ranked.exprs().collect::<Vec<_>>(), &ranked.input.fields())?;
             ranked.lacks().map_or(Ok(()), |lacks| Err(Unsupported(lacks)))

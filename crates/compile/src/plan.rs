@@ -1,8 +1,10 @@
 //! Kelpie's own small physical algebra: what the compiler takes.
 
 mod ranked;
+mod sets;
 
 pub use self::ranked::{Rank, Ranked, RankedValue};
+pub use self::sets::{GroupingSet, GroupingSets};
 use crate::expr::{Expr, ExprKind, substitute};
 use crate::types::{DataType, Field, Literal};
 
@@ -38,6 +40,8 @@ pub enum Plan {
         /// Names of the columns, keys first.
         names: Vec<String>,
     },
+    /// Groups by several sets of keys.
+    GroupingSets(Box<GroupingSets>),
     /// Groups, aggregates, and values at ranks of the groups' sorted rows.
     Ranked(Box<Ranked>),
     /// Two inputs joined.
@@ -215,6 +219,30 @@ pub struct SortKey {
 }
 
 impl Plan {
+    /// The expression that a column is, where a projection computes it, possibly below filters.
+    pub(crate) fn computed(&self, column: usize) -> Option<&Expr> {
+        match self {
+            Plan::Project { exprs, .. } => exprs.get(column),
+            Plan::Filter { input, .. } => input.computed(column),
+            _ => None,
+        }
+    }
+
+    /// Lets the projection that [`Plan::computed`] finds give another expression over its input too: the number of its column.
+    pub(crate) fn pass_on(&mut self, expr: &Expr) -> Option<usize> {
+        match self {
+            Plan::Project { exprs, names, .. } => {
+                Some(exprs.iter().position(|known| known == expr).unwrap_or_else(|| {
+                    exprs.push(expr.clone());
+                    names.push(String::new());
+                    exprs.len() - 1
+                }))
+            }
+            Plan::Filter { input, .. } => input.pass_on(expr),
+            _ => None,
+        }
+    }
+
     /// The plans that this one takes its rows from, in the order in which scans are numbered.
     pub fn inputs(&self) -> Vec<&Plan> {
         match self {
@@ -225,6 +253,7 @@ impl Plan {
             | Plan::Sort { input, .. }
             | Plan::Limit { input, .. } => vec![input],
             Plan::Ranked(ranked) => vec![&ranked.input],
+            Plan::GroupingSets(sets) => vec![&sets.input],
             Plan::Join(join) => vec![&join.build, &join.probe],
             Plan::Union { inputs, .. } => inputs.iter().collect(),
             Plan::Scalars { input, subqueries } => {
@@ -243,6 +272,7 @@ impl Plan {
             | Plan::Sort { input, .. }
             | Plan::Limit { input, .. } => vec![input],
             Plan::Ranked(ranked) => vec![&mut ranked.input],
+            Plan::GroupingSets(sets) => vec![&mut sets.input],
             Plan::Join(join) => vec![&mut join.build, &mut join.probe],
             Plan::Union { inputs, .. } => inputs.iter_mut().collect(),
             Plan::Scalars { input, subqueries } => {
@@ -262,6 +292,7 @@ impl Plan {
                 keys.iter_mut().chain(arguments).collect()
             }
             Plan::Ranked(ranked) => ranked.exprs_mut().collect(),
+            Plan::GroupingSets(sets) => sets.exprs_mut().collect(),
             Plan::Join(join) => {
                 let keys = join.keys.iter_mut().flat_map(|(build, probe)| [build, probe]);
                 keys.chain(join.residual.as_mut()).collect()
@@ -313,6 +344,7 @@ impl Plan {
             | Plan::Scalars { input, .. } => input.fields(),
             Plan::Join(join) => join.fields(),
             Plan::Ranked(ranked) => ranked.fields(),
+            Plan::GroupingSets(sets) => sets.fields.clone(),
             Plan::Union { fields, .. } => fields.clone(),
             Plan::Project { exprs, names, .. } => {
                 exprs.iter().zip(names).map(|(e, name)| field(e, name)).collect()

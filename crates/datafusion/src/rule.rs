@@ -193,6 +193,7 @@ fn is_worth(plan: &Plan) -> bool {
         }
         Plan::Filter { .. }
         | Plan::Aggregate { .. }
+        | Plan::GroupingSets(_)
         | Plan::Ranked(_)
         | Plan::Join(_)
         | Plan::Sort { .. } => true,

@@ -186,6 +186,35 @@ async fn filters_and_grouping_sets() {
     }
 }
 
+/// The groups of coarser sets are made of those of finer ones, of the rows, and by rule.
+#[tokio::test(flavor = "multi_thread")]
+async fn levels_of_grouping_sets() {
+    for mut settings in configurations() {
+        for levels in ["direct", "upwards", "rule"] {
+            settings.push(("kelpie.variant.grouping_levels", levels));
+            let mut check = Check::new(&settings);
+            for sql in [
+                "SELECT k, g, b, s, count(*), count(nn), sum(nn), sum(d15), avg(d15), min(s), max(ts) FROM t GROUP BY ROLLUP (k, g, b, s)",
+                "SELECT k, b, dt, grouping(k), grouping(b, dt), bool_and(b), bool_or(b), bit_and(i64), bit_or(u8), bit_xor(i32) FROM t \
+                 GROUP BY CUBE (k, b, dt)",
+                "SELECT g, b, stddev(f64), var_pop(f64), avg(i32), sum(i8), sum(u64), min(d38), max(f32) FROM t GROUP BY GROUPING SETS ((g), (b), (g))",
+                "SELECT k, g, sum(nn) FILTER (WHERE b), count(*) FILTER (WHERE nn > 40), max(s) FILTER (WHERE false) FROM t GROUP BY ROLLUP (k, g)",
+                "SELECT k, s, grouping(k) + grouping(s), count(*) FROM t GROUP BY CUBE (k, s) HAVING count(*) > 3",
+                "SELECT k, g, sum(nn), avg(d15), max(s), count(*) FROM none GROUP BY CUBE (k, g)",
+                "SELECT substr(s, 1, 1), k % 3, count(*), sum(nn) FROM t GROUP BY ROLLUP (substr(s, 1, 1), k % 3)",
+                "SELECT a.k, z.b, count(*), sum(a.nn) FROM t a JOIN t z ON a.nn = z.nn GROUP BY CUBE (a.k, z.b)",
+                "SELECT k, g, count(*) FROM (SELECT * FROM t ORDER BY nn LIMIT 20) GROUP BY GROUPING SETS ((k), (g), (), ())",
+                "SELECT n, count(*) FROM (SELECT k, g, count(*) AS n FROM t GROUP BY ROLLUP (k, g)) GROUP BY ROLLUP (n)",
+                "SELECT k, g, count(DISTINCT nn), max(DISTINCT nn) FROM t GROUP BY ROLLUP (k, g)",
+            ] {
+                check.query(sql.into()).await;
+            }
+            check.finish();
+            settings.pop();
+        }
+    }
+}
+
 /// Partial and final steps become one aggregate.
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_of_many_partitions() {

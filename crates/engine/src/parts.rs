@@ -50,6 +50,8 @@ impl Execution<'_> {
                 }
                 Ok(rows)
             }
+            // One set after the other.
+            Plan::GroupingSets(sets) => self.in_parts(&sets.united(), reason),
             Plan::Filter { .. } | Plan::Project { .. } if plan.inputs().into_iter().any(breaks) => {
                 let plan = plan.map_inputs(&mut |input| self.through_host(input))?;
                 self.collect_stage(&plan)
@@ -188,9 +190,12 @@ impl Execution<'_> {
 /// Whether a plan's rows come from state.
 fn breaks(plan: &Plan) -> bool {
     match plan {
-        Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Join(_) | Plan::Sort { .. } | Plan::Limit { .. } => {
-            true
-        }
+        Plan::Aggregate { .. }
+        | Plan::GroupingSets(_)
+        | Plan::Ranked(_)
+        | Plan::Join(_)
+        | Plan::Sort { .. }
+        | Plan::Limit { .. } => true,
         _ => plan.inputs().into_iter().any(breaks),
     }
 }

@@ -5,10 +5,13 @@ mod groups;
 mod join;
 mod open;
 mod ranked;
+mod sets;
+mod values;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use self::groups::groups_of;
 use self::open::{ChainPart, Open, OpenRows};
 use super::columns;
 use super::{HOST_SORT_ROWS, Pipeline};
@@ -319,9 +322,10 @@ impl Cut<'_> {
             Plan::Aggregate { input, keys, aggregates, names } => {
                 match self.coded((input, keys), aggregates, names)? {
                     Some(coded) => self.open_coded(&coded),
-                    None => self.aggregate(input, keys, aggregates),
+                    None => Ok(groups_of(self.aggregate_values((input, keys), aggregates)?)),
                 }
             }
+            Plan::GroupingSets(sets) => self.grouping_sets(sets),
             Plan::Ranked(ranked) => self.ranked(ranked),
             Plan::Join(join) => self.join(join),
             Plan::Union { inputs, .. } => self.union(inputs),
@@ -333,21 +337,20 @@ impl Cut<'_> {
     }
 
     fn union(&mut self, inputs: &[Plan]) -> Result<OpenRows, Unsupported> {
-        let mut all: Option<OpenRows> = None;
-        for input in inputs {
-            let rows = self.open(input)?;
-            all = Some(match all {
-                None => rows,
-                Some(mut all) => {
-                    all.branches.extend(rows.branches);
-                    let pairs = all.columns.iter().zip(&rows.columns);
-                    all.columns = pairs.map(|(a, b)| columns::unify(a, b)).collect();
-                    all
-                }
-            });
-        }
-        all.ok_or_else(|| Unsupported("a union of nothing".into()))
+        let all = inputs.iter().map(|input| self.open(input)).collect::<Result<Vec<_>, _>>()?;
+        united(all)
     }
+}
+
+/// The rows of several plans whose columns agree.
+fn united(all: Vec<OpenRows>) -> Result<OpenRows, Unsupported> {
+    let all = all.into_iter().reduce(|mut all, rows| {
+        all.branches.extend(rows.branches);
+        let pairs = all.columns.iter().zip(&rows.columns);
+        all.columns = pairs.map(|(a, b)| columns::unify(a, b)).collect();
+        all
+    });
+    all.ok_or_else(|| Unsupported("a union of nothing".into()))
 }
 
 /// Whether a projection computes something, and does not only pass columns on.

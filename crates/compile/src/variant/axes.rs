@@ -62,6 +62,17 @@ axis!(
 );
 
 axis!(
+    /// Of what keys are computed: `pipeline/cut/values`.
+    ComputedKeys, "computed_keys", Plan, "whether keys are computed of rows, or of groups by the columns that they are computed of",
+    {
+        /// Of rows.
+        Rows = "rows",
+        /// Of groups by the values of columns.
+        Values = "values",
+    }
+);
+
+axis!(
     /// Where rows of direct-addressed groups are added up: `operator/aggregate/direct`.
     Placement, "placement", Plan, "whose memory rows of direct-addressed groups are added up in",
     {
@@ -238,6 +249,17 @@ axis!(
         Arrival = "arrival",
         /// Sorted, so that rows of a group come one after the other (C1).
         Sorted = "sorted",
+    }
+);
+
+axis!(
+    /// What the groups of several grouping sets are made of: `pipeline/cut/sets`.
+    GroupingLevels, "grouping_levels", Plan, "what the groups of ROLLUP, CUBE and GROUPING SETS are made of",
+    {
+        /// Each set's of the rows.
+        Direct = "direct",
+        /// A coarser set's of a finer set's groups, where that has fewer of them than there are rows.
+        Upwards = "upwards",
     }
 );
 
@@ -515,6 +537,7 @@ axis!(
 pub const ALL: &[Axis] = &[
     GroupForm::AXIS,
     TextKeys::AXIS,
+    ComputedKeys::AXIS,
     Placement::AXIS,
     TableCopies::AXIS,
     SingleSum::AXIS,
@@ -533,6 +556,7 @@ pub const ALL: &[Axis] = &[
     WritePlaces::AXIS,
     RowLoop::AXIS,
     GroupOrder::AXIS,
+    GroupingLevels::AXIS,
     RankedColumns::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,

@@ -138,7 +138,11 @@ fn spread_levels(node: &Node, place: Place) -> usize {
 /// its reader to its operators, on all cores, while Kelpie stores them first.
 fn reduces(plan: &Plan) -> bool {
     match plan {
-        Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Join(_) | Plan::Sort { fetch: Some(_), .. } => true,
+        Plan::Aggregate { .. }
+        | Plan::GroupingSets(_)
+        | Plan::Ranked(_)
+        | Plan::Join(_)
+        | Plan::Sort { fetch: Some(_), .. } => true,
         Plan::Scan(_) => false,
         _ => plan.inputs().into_iter().any(reduces),
     }
@@ -164,7 +168,10 @@ fn hands_on_few(node: &Node, plan: &Plan) -> bool {
 
 fn aggregates(plan: &Plan) -> bool {
     match plan {
-        Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Sort { fetch: Some(_), .. } => true,
+        Plan::Aggregate { .. }
+        | Plan::GroupingSets(_)
+        | Plan::Ranked(_)
+        | Plan::Sort { fetch: Some(_), .. } => true,
         Plan::Scan(_) | Plan::Join(_) => false,
         _ => plan.inputs().into_iter().all(aggregates),
     }

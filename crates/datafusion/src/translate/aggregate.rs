@@ -17,14 +17,14 @@ use datafusion::physical_expr::expressions::Literal as LiteralExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use kelpie_compile::expr::{Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, GroupingSet, GroupingSets, Plan};
 use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::derive::Below;
 use super::{Node, Translator, pass_through};
 use crate::types;
 
-/// Most grouping sets of an aggregate: each reads the input again.
+/// Most grouping sets of an aggregate: each may read the input again.
 const GROUPING_SET_LIMIT: usize = 32;
 
 /// An aggregate: in one step, the final step with its partial step below, or one of the steps by itself.
@@ -79,10 +79,12 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Op
     }
     let aggregates = aggregates.into_iter().collect::<Option<Vec<Vec<_>>>>();
     let (input, keys, aggregates) = (input?, keys?, aggregates?.concat());
-    over_sets(translator, first, (&output, &keys), &|keys, names| {
-        let (input, aggregates) = (Box::new(input.clone()), aggregates.clone());
-        Some(Plan::Aggregate { input, keys, aggregates, names })
-    })
+    if !has_sets(first) {
+        let names = output.fields().iter().map(|field| field.name().clone()).collect();
+        return Some(Plan::Aggregate { input: Box::new(input), keys, aggregates, names });
+    }
+    let (sets, fields) = sets_of(translator, first, &output)?;
+    Some(Plan::GroupingSets(Box::new(GroupingSets { input, keys, sets, aggregates, fields })))
 }
 
 /// Whether an aggregation has several grouping sets, or marks its only one.
@@ -99,10 +101,27 @@ fn over_sets(
     (output, keys): (&Schema, &[Expr]),
     grouped: &Grouped<'_>,
 ) -> Option<Plan> {
-    let names: Vec<String> = output.fields().iter().map(|field| field.name().clone()).collect();
     if !has_sets(first) {
-        return grouped(keys.to_vec(), names);
+        return grouped(keys.to_vec(), output.fields().iter().map(|field| field.name().clone()).collect());
     }
+    let (sets, fields) = sets_of(translator, first, output)?;
+    let of_set = |set: &GroupingSet| {
+        let present = keys.iter().zip(&set.has).filter(|(_, has)| **has);
+        let present: Vec<Expr> = present.map(|(key, _)| key.clone()).collect();
+        // The identifier is no column of it.
+        let names = vec![String::new(); present.len() + fields.len() - keys.len() - 1];
+        Some(set.rows(grouped(present, names)?, &fields))
+    };
+    let inputs = sets.iter().map(of_set).collect::<Option<_>>()?;
+    Some(Plan::Union { inputs, fields })
+}
+
+/// The grouping sets of an aggregation with the columns `output`, and these columns.
+fn sets_of(
+    translator: &mut Translator,
+    first: &AggregateExec,
+    output: &Schema,
+) -> Option<(Vec<GroupingSet>, Vec<Field>)> {
     let groups = first.group_expr().groups();
     if groups.len() > GROUPING_SET_LIMIT {
         let reason = format!("AggregateExec: more than {GROUPING_SET_LIMIT} grouping sets are not compiled");
@@ -112,10 +131,7 @@ fn over_sets(
     let Some(fields) = fields else {
         return translator.refuse("AggregateExec: a grouping set's type is not compiled");
     };
-    let inputs = identified(groups)
-        .into_iter()
-        .map(|(absent, identifier)| grouping_set(keys, absent, identifier, &fields, grouped));
-    Some(Plan::Union { inputs: inputs.collect::<Option<_>>()?, fields })
+    Some((identified(groups), fields))
 }
 
 /// Makes an aggregation by keys, with names of its columns.
@@ -123,49 +139,13 @@ type Grouped<'g> = dyn Fn(Vec<Expr>, Vec<String>) -> Option<Plan> + 'g;
 
 /// Grouping sets with their values of `__grouping_id`: a bit for each absent key, the last key lowest, and above these
 /// bits how often the same set stood before.
-fn identified(groups: &[Vec<bool>]) -> Vec<(&[bool], i128)> {
+fn identified(groups: &[Vec<bool>]) -> Vec<GroupingSet> {
     let identify = |(index, group): (usize, &Vec<bool>)| {
         let before = groups[..index].iter().filter(|other| *other == group).count() as i128;
-        group.iter().fold(before, |bits, absent| bits << 1 | i128::from(*absent))
+        let identifier = group.iter().fold(before, |bits, absent| bits << 1 | i128::from(*absent));
+        GroupingSet { has: group.iter().map(|absent| !absent).collect(), identifier }
     };
-    groups.iter().map(Vec::as_slice).zip(groups.iter().enumerate().map(identify)).collect()
-}
-
-/// One of several grouping sets: an aggregate of its own, with NULL for the keys that are absent.
-fn grouping_set(
-    keys: &[Expr],
-    absent: &[bool],
-    identifier: i128,
-    fields: &[Field],
-    grouped: &Grouped<'_>,
-) -> Option<Plan> {
-    let present: Vec<Expr> =
-        keys.iter().zip(absent).filter(|(_, absent)| !**absent).map(|(key, _)| key.clone()).collect();
-    let groups = present.len();
-    let keys_of_set = present.clone();
-    // The identifier is no column of it.
-    let plan = grouped(present, vec![String::new(); groups + fields.len() - absent.len() - 1])?;
-    let columns = plan.fields();
-    let mut next = 0;
-    let mut exprs = Vec::new();
-    for (index, field) in fields.iter().enumerate() {
-        exprs.push(match absent.get(index) {
-            Some(true) => Expr::literal(Literal::Null, field.data_type.clone()),
-            Some(false) => {
-                let key = &keys_of_set[next];
-                next += 1;
-                Expr::column(next - 1, key.data_type.clone(), key.nullable)
-            }
-            None if index == absent.len() => Expr::literal(Literal::Int(identifier), field.data_type.clone()),
-            None => {
-                let place = groups + index - absent.len() - 1;
-                let nullable = columns.get(place).is_none_or(|column| column.nullable);
-                Expr::column(place, field.data_type.clone(), nullable)
-            }
-        });
-    }
-    let names = fields.iter().map(|field| field.name.clone()).collect();
-    Some(Plan::Project { input: Box::new(plan), exprs, names })
+    groups.iter().enumerate().map(identify).collect()
 }
 
 /// Some columns of a schema, where all are of types that are compiled.

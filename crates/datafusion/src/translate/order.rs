@@ -92,7 +92,11 @@ fn raised(plan: &Plan) -> Option<(Plan, Vec<SortKey>)> {
             Some((Plan::Project { input: Box::new(rows), exprs, names }, keys))
         }
         Plan::Join(join) => raised_probe(join),
-        Plan::Scan(_) | Plan::Aggregate { .. } | Plan::Ranked(_) | Plan::Union { .. } => None,
+        Plan::Scan(_)
+        | Plan::Aggregate { .. }
+        | Plan::GroupingSets(_)
+        | Plan::Ranked(_)
+        | Plan::Union { .. } => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelpie_compile::expr::{Expr, ExprKind, columns_read, substitute};
-use kelpie_compile::plan::{Join, JoinKind, Plan, Ranked, Scan, SortKey};
+use kelpie_compile::plan::{GroupingSets, Join, JoinKind, Plan, Ranked, Scan, SortKey};
 
 /// The plan with the same columns, whose scans have those columns only that are read.
 pub(super) fn pruned(plan: &Plan) -> Plan {
@@ -57,6 +57,14 @@ fn prune(plan: &Plan, needed: &BTreeSet<usize>) -> (Plan, Kept) {
                 *argument = moved(argument, &below);
             }
             let plan = Plan::Aggregate { input: Box::new(input), keys, aggregates, names: names.clone() };
+            let kept = all(&plan).into_iter().collect();
+            (plan, kept)
+        }
+        Plan::GroupingSets(sets) => {
+            let (input, below) = prune(&sets.input, &columns_of_all(sets.exprs()));
+            let mut sets = GroupingSets { input, ..sets.as_ref().clone() };
+            sets.exprs_mut().for_each(|expr| *expr = moved(expr, &below));
+            let plan = Plan::GroupingSets(Box::new(sets));
             let kept = all(&plan).into_iter().collect();
             (plan, kept)
         }

@@ -6,9 +6,10 @@ use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{
-    Aggregate, AggregateFunction, Join, JoinKind, Plan, Rank, Ranked, RankedValue, Scan, SortKey,
+    Aggregate, AggregateFunction, GroupingSet, GroupingSets, Join, JoinKind, Plan, Rank, Ranked, RankedValue,
+    Scan, SortKey,
 };
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{CancelToken, Engine, EngineError, Query, QueryOptions, QueryOutput, TableSource};
@@ -112,6 +113,31 @@ pub fn aggregate(
     Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
 }
 
+/// Groups by several sets of keys, each given by the places of its keys among `keys`.
+pub fn grouping_sets(
+    input: Plan,
+    (keys, sets): (&[usize], &[&[usize]]),
+    aggregates: &[(AggregateFunction, Option<usize>, bool)],
+) -> Plan {
+    let Plan::Aggregate { input, keys, aggregates, .. } = aggregate(input, keys, aggregates) else {
+        return scan(0);
+    };
+    let set = |(index, set): (usize, &&[usize])| {
+        let has = (0..keys.len()).map(|key| set.contains(&key)).collect();
+        GroupingSet { has, identifier: index as i128 }
+    };
+    let sets = sets.iter().enumerate().map(set).collect();
+    let key = |(index, key): (usize, &Expr)| Field {
+        name: format!("k{index}"),
+        data_type: key.data_type.clone(),
+        nullable: true,
+    };
+    let mut fields: Vec<Field> = keys.iter().enumerate().map(key).collect();
+    fields.push(Field { name: "set".into(), data_type: DataType::Int64, nullable: false });
+    fields.extend(aggregates.iter().map(|aggregate| aggregate.field.clone()));
+    Plan::GroupingSets(Box::new(GroupingSets { input: *input, keys, sets, aggregates, fields }))
+}
+
 /// The texts and numbers of the last rows of groups by their numbers, and the first of a column of few values.
 fn ends(input: Plan, keys: &[usize]) -> Plan {
     let Plan::Ranked(mut ranked) = ranked(input, keys) else { return scan(0) };
@@ -166,6 +192,9 @@ const ALL: [(AggregateFunction, Option<usize>, bool); 6] = [
     (Avg, Some(4), false),
 ];
 
+/// Without those that count equal values once.
+const LEVELS: [(AggregateFunction, Option<usize>, bool); 5] = [ALL[0], ALL[2], ALL[3], ALL[4], ALL[5]];
+
 const INTEGERS: [(AggregateFunction, Option<usize>, bool); 4] =
     [(Count, None, false), (Sum, Some(1), false), (Min, Some(0), false), (Count, Some(0), false)];
 
@@ -198,6 +227,7 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
         ("groups by more".into(), aggregate(scan(0), &[3, 0], &ALL[..4]), false),
         ("groups by texts of the statement".into(), by_size(few(), true), false),
         ("groups by a text of the statement".into(), by_size(few(), false), false),
+        ("groups by capitals".into(), by_capitals(scan(0)), false),
         ("groups by texts, having".into(), filter(by_size(sizes(few()), true), 2, CompareOp::Gt, 3), false),
         (
             "groups of computed keys, having".into(),
@@ -205,6 +235,13 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
             false,
         ),
         ("groups of groups".into(), aggregate(aggregate(few(), &[0, 2], &ALL[..2]), &[1], &ALL[..1]), false),
+        ("a rollup".into(), grouping_sets(few(), (&[2, 0], &[&[0, 1], &[0], &[]]), &LEVELS), false),
+        (
+            "sets of many groups".into(),
+            grouping_sets(scan(0), (&[2, 0, 3], &[&[1], &[0, 2], &[], &[1]]), &LEVELS[1..]),
+            false,
+        ),
+        ("sets that count once".into(), grouping_sets(few(), (&[2, 0], &[&[0], &[1]]), &ALL[..3]), false),
         ("medians".into(), ranked(few(), &[]), false),
         ("ends of groups".into(), ends(scan(0), &[2, 0]), false),
         ("ends of all".into(), ends(few(), &[]), false),
@@ -274,6 +311,16 @@ fn size(input: &Plan, otherwise: bool) -> Expr {
     let otherwise = otherwise.then(|| Box::new(name("other")));
     let nullable = otherwise.is_none();
     Expr { kind: ExprKind::Case { branches, otherwise }, data_type: DataType::Utf8, nullable }
+}
+
+/// Groups by a text in capitals, of which there are few, and a number.
+fn by_capitals(input: Plan) -> Plan {
+    let Plan::Aggregate { input, mut keys, aggregates, names } = aggregate(input, &[2, 0], &INTEGERS) else {
+        return scan(0);
+    };
+    let kind = ExprKind::Function(Function::Upper, vec![keys[0].clone()]);
+    keys[0] = Expr { kind, ..keys[0].clone() };
+    Plan::Aggregate { input, keys, aggregates, names }
 }
 
 /// The rows with their size, where another filter stands behind that.

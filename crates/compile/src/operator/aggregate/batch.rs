@@ -59,7 +59,7 @@ impl Batch {
     ) -> Result<Option<Batch>, Unsupported> {
         let Parts { keys, cells, mut distinct, tables } = parts;
         let mut exprs: Vec<Expr> = Vec::new();
-        let contributions = cells.cells.iter().filter_map(|cell| cell.contribution.argument());
+        let contributions = cells.cells.iter().flat_map(|cell| cell.contribution.arguments());
         let all = keys.iter().chain(distinct.iter().map(|argument| &**argument)).chain(contributions);
         for expr in all {
             if !exprs.contains(expr) {
@@ -109,9 +109,7 @@ impl Batch {
             *expr = column(expr);
         });
         for cell in &mut cells.cells {
-            if let Some(argument) = cell.contribution.argument_mut() {
-                *argument = column(argument);
-            }
+            cell.contribution.arguments_mut().iter_mut().for_each(|argument| *argument = column(argument));
         }
         cells.distinct.iter_mut().for_each(|expr| *expr = column(expr));
         let rows = u32::try_from(rows).map_err(Unsupported::internal)?;

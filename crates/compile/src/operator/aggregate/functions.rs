@@ -7,6 +7,7 @@ use kelpie_kir::builder::V;
 use super::cells::{self, CellOp};
 use super::exact::{UpperBits, shift_for, upper_bits, upper_range};
 use super::extremes::{OrderKey, pack_text};
+use super::levels::group_contribution;
 use super::reading::{Reading, ResultForm, SumCheck};
 use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::Expr;
@@ -52,34 +53,43 @@ pub enum Contribution {
     },
     /// The moments of the argument alone.
     Moments(Expr),
+    /// What the same cell of a finer group holds.
+    Group {
+        /// Its parts.
+        parts: Vec<Expr>,
+        /// It counts rows.
+        counts_rows: bool,
+    },
 }
 
 impl Contribution {
-    /// The expression that is evaluated, to be replaced by an equal one.
-    pub fn argument_mut(&mut self) -> Option<&mut Expr> {
+    /// The expressions that are evaluated, to be replaced by equal ones.
+    pub fn arguments_mut(&mut self) -> &mut [Expr] {
         match self {
-            Contribution::Row => None,
+            Contribution::Row => &mut [],
+            Contribution::Group { parts, .. } => parts,
             Contribution::Valid(argument)
             | Contribution::Value(argument)
             | Contribution::Text(argument)
             | Contribution::Moments(argument)
             | Contribution::UpperBits { argument, .. }
             | Contribution::Key { argument, .. }
-            | Contribution::Bits { argument, .. } => Some(argument),
+            | Contribution::Bits { argument, .. } => std::slice::from_mut(argument),
         }
     }
 
-    /// The expression that is evaluated.
-    pub fn argument(&self) -> Option<&Expr> {
+    /// The expressions that are evaluated.
+    pub fn arguments(&self) -> &[Expr] {
         match self {
-            Contribution::Row => None,
+            Contribution::Row => &[],
+            Contribution::Group { parts, .. } => parts,
             Contribution::Valid(argument)
             | Contribution::Value(argument)
             | Contribution::Text(argument)
             | Contribution::Moments(argument)
             | Contribution::UpperBits { argument, .. }
             | Contribution::Key { argument, .. }
-            | Contribution::Bits { argument, .. } => Some(argument),
+            | Contribution::Bits { argument, .. } => std::slice::from_ref(argument),
         }
     }
 }
@@ -100,6 +110,11 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// Whether what it takes may be a text in scratch memory.
+    pub fn takes_texts(&self) -> bool {
+        !self.op.is_plain() && !matches!(self.contribution, Contribution::Group { .. })
+    }
+
     /// What a sum of integers of so many rows may come to, and on the way.
     pub fn total(&self, rows: u64) -> Option<Range> {
         let bounds = self.bounds.filter(|_| matches!(self.op, CellOp::Add | CellOp::AddWide))?;
@@ -153,7 +168,10 @@ impl Cells {
 
     /// The cell that counts rows, added where it is not there yet.
     pub fn row_count(&mut self) -> usize {
-        self.cell(CellOp::Add, Contribution::Row, None, Some(Range::new(0, 1)))
+        let of_groups =
+            |cell: &Cell| matches!(cell.contribution, Contribution::Group { counts_rows: true, .. });
+        let known = self.cells.iter().position(of_groups);
+        known.unwrap_or_else(|| self.cell(CellOp::Add, Contribution::Row, None, Some(Range::new(0, 1))))
     }
 
     fn cell(
@@ -382,7 +400,7 @@ impl Cells {
 }
 
 /// Whether DISTINCT changes nothing.
-fn ignores_duplicates(function: AggregateFunction) -> bool {
+pub(super) fn ignores_duplicates(function: AggregateFunction) -> bool {
     use AggregateFunction::*;
     matches!(function, Min | Max | BitAnd | BitOr)
 }
@@ -400,7 +418,10 @@ fn moments(function: AggregateFunction, argument: &Expr) -> Option<((bool, bool)
 }
 
 fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<Vec<V>, Unsupported> {
-    let argument = cell.contribution.argument().map(|argument| lower(cx, argument)).transpose()?;
+    if let (Contribution::Group { parts, .. }, None) = (&cell.contribution, cx.wide()) {
+        return group_contribution(cx, (cell.op, parts), active);
+    }
+    let argument = cell.contribution.arguments().first().map(|argument| lower(cx, argument)).transpose()?;
     let live = both(cx, active, argument.as_ref().and_then(|argument| argument.valid));
     let scalar = match argument.as_ref().map(|argument| &argument.repr) {
         Some(Repr::Scalar(value)) => Some(*value),
@@ -436,6 +457,7 @@ fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<
             let argument = argument.ok_or_else(no_text)?;
             vec![pack_text(cx, &argument.repr, live)?]
         }
+        Contribution::Group { .. } => return Err(Unsupported::internal("several groups at once")),
     };
     let Some(live) = live else { return Ok(parts) };
     let nothing = cell.op.nothing(cx);

@@ -27,6 +27,7 @@ mod hash;
 mod hashed;
 mod key_count;
 mod key_window;
+mod levels;
 mod near;
 mod near_keys;
 mod part_groups;
@@ -43,6 +44,7 @@ mod threads;
 
 use std::cell::OnceCell;
 use std::fmt;
+use std::sync::Arc;
 
 use kelpie_kir::builder::V;
 
@@ -54,6 +56,8 @@ use self::functions::Cells;
 use self::groups::GroupTable;
 use self::hash::Hashing;
 use self::key_window::KeyWindow;
+use self::levels::Origin;
+pub(crate) use self::levels::{GroupCells, lacks_levels};
 use self::near::NearCopies;
 use self::part_groups::PartGroups;
 use self::partition::TableSize;
@@ -87,6 +91,8 @@ pub struct AggregateOperator {
     group_keys: Vec<Expr>,
     key_columns: Vec<ColumnInfo>,
     cells: Cells,
+    /// What the cells were planned by.
+    origin: Arc<Origin>,
     table: Box<dyn GroupTable>,
     /// One an argument of [`Cells::distinct`].
     sets: Vec<DistinctSet>,
@@ -205,10 +211,35 @@ impl AggregateOperator {
         on: (&LaunchShape, &Choices<'_>),
         states: &mut declare::States,
     ) -> Result<AggregateOperator, Unsupported> {
+        let (aggregates, columns) = (aggregates.to_vec(), input.columns.to_vec());
+        let origin = Arc::new(Origin { aggregates, columns, row_bound: input.row_bound });
+        let cells = origin.cells(!keys.is_empty())?;
+        AggregateOperator::with_cells(keys, (cells, origin), input, on, states)
+    }
+
+    /// As [`Self::plan`], of rows that are `finer`'s groups ([`GroupCells`]).
+    pub(crate) fn plan_coarser(
+        keys: &[Expr],
+        finer: &AggregateOperator,
+        input: &Input<'_>,
+        on: (&LaunchShape, &Choices<'_>),
+        states: &mut declare::States,
+    ) -> Result<AggregateOperator, Unsupported> {
+        let cells = levels::cells_of_groups(finer, !keys.is_empty())?;
+        let origin = Arc::clone(&finer.origin);
+        AggregateOperator::with_cells(keys, (cells, origin), input, on, states)
+    }
+
+    fn with_cells(
+        keys: &[Expr],
+        (mut cells, origin): (Cells, Arc<Origin>),
+        input: &Input<'_>,
+        on: (&LaunchShape, &Choices<'_>),
+        states: &mut declare::States,
+    ) -> Result<AggregateOperator, Unsupported> {
         let row_bound = input.row_bound;
         let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input.columns)).collect();
         let columns_only = are_columns(keys);
-        let mut cells = Cells::plan(aggregates, input.columns, row_bound, !keys.is_empty())?;
         let table: Box<dyn GroupTable> = match keys {
             [] => Box::new(SingleGroup::plan(&cells, on, input.site, states)?),
             _ => tables::of_keys((&key_columns, columns_only), &mut cells, input, on, states)?,
@@ -246,6 +277,7 @@ impl AggregateOperator {
             group_keys,
             key_columns,
             cells,
+            origin,
             table,
             sets,
             segments,
@@ -285,7 +317,7 @@ impl AggregateOperator {
         if let Some(batch) = &self.batch {
             return batch.exprs().iter().collect();
         }
-        let contributions = self.cells.cells.iter().filter_map(|cell| cell.contribution.argument());
+        let contributions = self.cells.cells.iter().flat_map(|cell| cell.contribution.arguments());
         self.keys.iter().chain(&self.cells.distinct).chain(contributions).collect()
     }
 }
@@ -330,6 +362,12 @@ pub(crate) fn scattered_table(
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
     Some(TableSize { groups, bytes, dense: Some(layout.bytes(slots, 1)) })
+}
+
+/// How many values a key has at most, or about, where that is known; NULL is one.
+pub(crate) fn key_values(key: &ColumnInfo) -> Option<u64> {
+    let most = domain::values_of(key).map(|(_, values)| values.saturating_add(key.nullable.into()));
+    most.into_iter().chain(key.scattered).min()
 }
 
 /// Upper bound of the groups by the keys whose number of values is known.

@@ -9,7 +9,7 @@ use kelpie_kir::builder::V;
 use super::batch::BatchMemory;
 use super::cells::CellOp;
 use super::extremes::keep_better;
-use super::functions::Cells;
+use super::functions::{Cell, Cells};
 use super::groups::{GroupEmitter, Located};
 use super::hash::KeyWord;
 use super::key_count::KeyCount;
@@ -96,7 +96,7 @@ impl Sink for AddToGroups {
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
         let AggregateOperator { cells, table, segments, near, window, batch, sets, .. } = &*self.0;
         // Rows that come sorted have their texts stored.
-        if segments.is_none() && cells.cells.iter().any(|cell| !cell.op.is_plain()) {
+        if segments.is_none() && cells.cells.iter().any(Cell::takes_texts) {
             cx.declare_scratch();
         }
         let mut groups = table.begin(cx, cells, job.thread_rows);
@@ -412,7 +412,7 @@ fn kept(
     }
     for (index, (cell, value)) in plan.cells.cells.iter().zip(&mut kept).enumerate() {
         let &[new] = value.as_slice() else { continue };
-        if cell.op.is_plain() {
+        if !cell.takes_texts() {
             continue;
         }
         let old = groups.current(cx, row.slot, index);

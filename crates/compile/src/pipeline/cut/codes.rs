@@ -3,6 +3,7 @@
 //! that is made for each row would be hashed and compared for each row.
 
 use super::Cut;
+use super::groups::groups_of;
 use super::open::OpenRows;
 use crate::context::Unsupported;
 use crate::expr::{CompareOp, Expr, ExprKind};
@@ -85,34 +86,12 @@ impl TextKey {
     }
 }
 
-/// The expression that a column of a plan's rows is, where a projection computes it, possibly below filters.
-fn computed(plan: &Plan, column: usize) -> Option<&Expr> {
-    match plan {
-        Plan::Project { exprs, .. } => exprs.get(column),
-        Plan::Filter { input, .. } => computed(input, column),
-        _ => None,
-    }
-}
-
-/// Adds a column to the projection that [`computed`] has found: its number.
-fn add_column(plan: &mut Plan, expr: Expr) -> Option<usize> {
-    match plan {
-        Plan::Project { exprs, names, .. } => {
-            exprs.push(expr);
-            names.push("code".into());
-            Some(exprs.len() - 1)
-        }
-        Plan::Filter { input, .. } => add_column(input, expr),
-        _ => None,
-    }
-}
-
 /// The aggregation with numbers for its keys of texts, and the projection over it that gives the texts. `None` where there are no such
 /// keys.
 fn with_codes((input, keys): (&Plan, &[Expr]), aggregates: &[Aggregate], names: &[String]) -> Option<Plan> {
     let own = |key: &Expr| TextKey::of(key).map(|text| (text, false));
     let below = |key: &Expr| match key.kind {
-        ExprKind::Column(column) => Some((TextKey::of(computed(input, column)?)?, true)),
+        ExprKind::Column(column) => Some((TextKey::of(input.computed(column)?)?, true)),
         _ => None,
     };
     let texts: Vec<Option<(TextKey, bool)>> =
@@ -123,9 +102,7 @@ fn with_codes((input, keys): (&Plan, &[Expr]), aggregates: &[Aggregate], names: 
     let (mut input, mut own_keys) = (input.clone(), Vec::new());
     for (key, text) in keys.iter().zip(&texts) {
         own_keys.push(match text {
-            Some((text, true)) => {
-                Expr::column(add_column(&mut input, text.code.clone())?, CODE, text.nullable)
-            }
+            Some((text, true)) => Expr::column(input.pass_on(&text.code)?, CODE, text.nullable),
             Some((text, false)) => text.code.clone(),
             None => key.clone(),
         });
@@ -164,7 +141,8 @@ impl Cut<'_> {
         let Plan::Aggregate { input, keys, aggregates, .. } = &**input else {
             return Err(Unsupported::internal("numbers of texts that are no keys"));
         };
-        let mut rows = self.aggregate(input, keys, aggregates)?;
+        let rows = self.open(input)?;
+        let mut rows = groups_of(self.aggregate(rows, keys, aggregates)?);
         rows.push(Project(exprs.clone()));
         rows.columns = columns_of(exprs, &rows.columns);
         self.end_operator(rows)

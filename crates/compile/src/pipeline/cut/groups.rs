@@ -11,23 +11,24 @@ use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore};
 use crate::operator::aggregate::{
-    AddToGroups, AggregateOperator, Groups, Input, ReduceSums, scattered_table,
+    AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, scattered_table,
 };
 use crate::operator::project::Project;
+use crate::operator::roles::Source;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
-use crate::plan::{Aggregate, Plan};
+use crate::plan::Aggregate;
 use crate::program::{Purpose, States};
 use crate::variant::Site;
 use crate::variant::axes::{GroupOrder, GroupParts};
 
 impl Cut<'_> {
+    /// Brings rows to their groups.
     pub(super) fn aggregate(
         &mut self,
-        input: &Plan,
+        rows: OpenRows,
         keys: &[Expr],
         aggregates: &[Aggregate],
-    ) -> Result<OpenRows, Unsupported> {
-        let rows = self.open(input)?;
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let (exprs, own_keys, own_aggregates) = over_columns(keys, aggregates);
         let infos = columns_of(&exprs, &rows.columns);
         if !keys.is_empty() && self.group_order(keys.len(), &infos, &rows)? == GroupOrder::Sorted {
@@ -119,7 +120,7 @@ impl Cut<'_> {
         (exprs, infos): (&[Expr], &[ColumnInfo]),
         (parts, known): (GroupParts, Option<u64>),
         (keys, aggregates): (&[Expr], &[Aggregate]),
-    ) -> Result<OpenRows, Unsupported> {
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let (size, bound) = (part_size(&rows), rows.bound());
         let states = self.states.of(Purpose::Store);
         let store = PartStore::plan(infos, size, parts, self.shape, states)?;
@@ -129,13 +130,15 @@ impl Cut<'_> {
             OpenRows { branches: vec![Open::new(PartRows { store, in_blocks }, bound)], columns }
         };
         let planned = source(Arc::new(store.clone()), false);
-        let groups = self.plan_aggregate(&planned, keys, aggregates, (Some(parts), known))?;
+        let from = Contents::Rows(aggregates);
+        let groups = self.plan_aggregate(&planned, keys, from, (Some(parts), known))?;
         let used = groups.parts_used(store.bits());
         let store = Arc::new(store.of_parts(u32::try_from(used).map_err(Unsupported::internal)?));
         let stored = source(Arc::clone(&store), groups.has_window());
         let sink = IntoParts { store, groups: Arc::clone(&groups) };
         self.close(rows.branches, Arc::new(sink));
-        Ok(self.add_to_groups(stored, groups))
+        self.add_to_groups(stored, &groups);
+        Ok(groups)
     }
 
     /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
@@ -165,16 +168,31 @@ impl Cut<'_> {
         rows: OpenRows,
         keys: &[Expr],
         aggregates: &[Aggregate],
-    ) -> Result<OpenRows, Unsupported> {
-        let operator = self.plan_aggregate(&rows, keys, aggregates, (None, None))?;
-        Ok(self.add_to_groups(rows, operator))
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        let operator = self.plan_aggregate(&rows, keys, Contents::Rows(aggregates), (None, None))?;
+        self.add_to_groups(rows, &operator);
+        Ok(operator)
+    }
+
+    /// Brings groups to coarser groups; `keys` are over the columns of those.
+    pub(super) fn aggregate_groups(
+        &mut self,
+        finer: &Arc<AggregateOperator>,
+        keys: &[Expr],
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        let source = GroupCells(Arc::clone(finer));
+        let columns = source.columns();
+        let rows = OpenRows { branches: vec![Open::new(source, finer.row_bound())], columns };
+        let operator = self.plan_aggregate(&rows, keys, Contents::Groups(finer), (None, None))?;
+        self.add_to_groups(rows, &operator);
+        Ok(operator)
     }
 
     fn plan_aggregate(
         &mut self,
         rows: &OpenRows,
         keys: &[Expr],
-        aggregates: &[Aggregate],
+        contents: Contents<'_>,
         (parts, groups): (Option<GroupParts>, Option<u64>),
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let site = format!("aggregate{}", self.next_aggregate);
@@ -196,22 +214,41 @@ impl Cut<'_> {
         };
         let (shape, choices) = (self.shape, self.choices);
         let states = self.states.of(Purpose::Table);
-        let operator = AggregateOperator::plan(keys, aggregates, &input, (shape, choices), states)?;
-        Ok(Arc::new(operator))
+        let operator = match contents {
+            Contents::Rows(aggregates) => {
+                AggregateOperator::plan(keys, aggregates, &input, (shape, choices), states)
+            }
+            Contents::Groups(finer) => {
+                AggregateOperator::plan_coarser(keys, finer, &input, (shape, choices), states)
+            }
+        };
+        operator.map(Arc::new)
     }
 
-    /// Ends rows in their groups, and goes on with these.
-    fn add_to_groups(&mut self, rows: OpenRows, operator: Arc<AggregateOperator>) -> OpenRows {
-        self.close(rows.branches, Arc::new(AddToGroups(Arc::clone(&operator))));
+    /// Ends rows in their groups.
+    fn add_to_groups(&mut self, rows: OpenRows, operator: &Arc<AggregateOperator>) {
+        self.close(rows.branches, Arc::new(AddToGroups(Arc::clone(operator))));
         if operator.has_partials() {
-            let open = Open::new(Groups(Arc::clone(&operator)), 1);
-            self.close(vec![open], Arc::new(ReduceSums(Arc::clone(&operator))));
+            let open = Open::new(Groups(Arc::clone(operator)), 1);
+            self.close(vec![open], Arc::new(ReduceSums(Arc::clone(operator))));
         }
-        let (columns, bound) = (operator.columns(), operator.row_bound());
-        // Groups lie anywhere in their table: all of them may be one thread's.
-        let open = Open::new(Groups(operator), bound);
-        OpenRows { branches: vec![open], columns }
     }
+}
+
+/// What rows bring to their groups.
+enum Contents<'a> {
+    /// The arguments of aggregates.
+    Rows(&'a [Aggregate]),
+    /// The rows are groups of this aggregation, and bring what its cells hold.
+    Groups(&'a AggregateOperator),
+}
+
+/// The groups as rows.
+pub(super) fn groups_of(operator: Arc<AggregateOperator>) -> OpenRows {
+    let (columns, bound) = (operator.columns(), operator.row_bound());
+    // Groups lie anywhere in their table: all of them may be one thread's.
+    let open = Open::new(Groups(operator), bound);
+    OpenRows { branches: vec![open], columns }
 }
 
 /// How many rows come into parts.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::groups::groups_of;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, with_children};
@@ -39,7 +40,7 @@ impl Cut<'_> {
         let columns = source.columns();
         let open = self.sorted(rows, &stored.exprs, &sort, Open::new(source, bound));
         let rows = OpenRows { branches: vec![open], columns };
-        let mut groups = self.aggregate_rows(rows, &keys, &aggregates)?;
+        let mut groups = groups_of(self.aggregate_rows(rows, &keys, &aggregates)?);
         let step = RankedValues::new(sort, keys.len() + ranked.aggregates.len(), values);
         groups.columns = step.columns_behind(&groups.columns);
         groups.push(step);

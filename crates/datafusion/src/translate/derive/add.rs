@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kelpie_compile::expr::{Expr, ExprKind, substitute};
-use kelpie_compile::plan::{Join, JoinKind, Plan, Ranked, SortKey};
+use kelpie_compile::plan::{GroupingSets, Join, JoinKind, Plan, Ranked, SortKey};
 use kelpie_compile::types::Field;
 
 use super::{REQUESTS, Request};
@@ -120,6 +120,13 @@ impl Adding<'_> {
                     }
                 }
                 Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
+            }
+            Plan::GroupingSets(sets) => {
+                let input = self.resolved(sets.input.clone(), &Used::All)?;
+                let (input, exprs) = self.provided(input, sets.exprs().cloned().collect())?;
+                let mut sets = GroupingSets { input, ..*sets };
+                sets.exprs_mut().zip(exprs).for_each(|(expr, provided)| *expr = provided);
+                Plan::GroupingSets(Box::new(sets))
             }
             Plan::Ranked(ranked) => {
                 let input = self.resolved(ranked.input.clone(), &Used::All)?;
@@ -341,6 +348,7 @@ impl Adding<'_> {
             Plan::Sort { .. }
             | Plan::Limit { .. }
             | Plan::Aggregate { .. }
+            | Plan::GroupingSets(_)
             | Plan::Ranked(_)
             | Plan::Union { .. } => false,
         }

@@ -1,0 +1,172 @@
+//! Coarser groups from finer ones: an aggregation whose rows are the groups of another that has its keys and more.
+//!
+//! What is handed on are not results but cells. A cell takes what another cell of its kind holds as it takes the contribution of a
+//! row, as copies of a group in the memory of threads and blocks are merged too. So every function does it without a rule of
+//! its own (means, variances, sums of decimals beyond their type, counts of nothing), and the coarser groups hold what they
+//! would hold of the rows themselves, but that floats are added up in another order. That order is nobody's: it has always
+//! been that in which threads and blocks come. Results, with the errors of sums beyond their type, are read of those groups
+//! only that somebody wants. Only what counts equal values once cannot be told from cells.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use kelpie_kir::Scalar;
+use kelpie_kir::builder::V;
+
+use super::cells::{self, CellOp};
+use super::functions::{Cell, Cells, Contribution, ignores_duplicates};
+use super::{AggregateOperator, word_pointer};
+use crate::context::{Context, Lowered, Repr, Unsupported};
+use crate::expr::Expr;
+use crate::layout::ColumnInfo;
+use crate::lower::lower;
+use crate::operator::roles::Source;
+use crate::plan::Aggregate;
+use crate::program::RowCount;
+use crate::types::DataType;
+
+/// What the cells of groups are planned by: those of coarser groups are too.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub aggregates: Vec<Aggregate>,
+    /// The rows that were aggregated.
+    pub columns: Vec<ColumnInfo>,
+    pub row_bound: u64,
+}
+
+impl Origin {
+    /// The cells of groups, or of the only one.
+    pub fn cells(&self, grouped: bool) -> Result<Cells, Unsupported> {
+        Cells::plan(&self.aggregates, &self.columns, self.row_bound, grouped)
+    }
+}
+
+/// What groups of groups lack, if they lack something.
+pub(crate) fn lacks_levels(aggregates: &[Aggregate]) -> Option<String> {
+    let counts_once =
+        aggregates.iter().find(|aggregate| aggregate.distinct && !ignores_duplicates(aggregate.function));
+    counts_once.map(|aggregate| format!("{} counts equal values once", aggregate.field.name))
+}
+
+/// The cells of groups of `finer`'s groups.
+pub(super) fn cells_of_groups(finer: &AggregateOperator, grouped: bool) -> Result<Cells, Unsupported> {
+    // Expressions of rows that waited in a batch were replaced, the order of cells was not.
+    let known = finer.origin.cells(!finer.keys.is_empty())?;
+    let mut cells = finer.origin.cells(grouped)?;
+    if !cells.distinct.is_empty() {
+        return Err(Unsupported::internal("values that count once, of groups"));
+    }
+    for cell in &mut cells.cells {
+        let same = |known: &Cell| (known.op, &known.contribution) == (cell.op, &cell.contribution);
+        let position = known.cells.iter().position(same);
+        let parts = position.and_then(|position| part_columns(finer, position, cell.op));
+        let parts = parts.ok_or_else(|| Unsupported::internal("a cell that finer groups do not have"))?;
+        if matches!(cell.op, CellOp::Add | CellOp::AddWide) {
+            cell.bounds = cell.total(finer.origin.row_bound);
+        }
+        let counts_rows = cell.contribution == Contribution::Row;
+        cell.contribution = Contribution::Group { parts, counts_rows };
+    }
+    Ok(cells)
+}
+
+/// The columns of [`GroupCells`] that have a cell's parts.
+fn part_columns(finer: &AggregateOperator, position: usize, op: CellOp) -> Option<Vec<Expr>> {
+    finer.cells.cells.get(position).filter(|cell| cell.op == op)?;
+    let before: usize = finer.cells.cells.iter().take(position).map(|cell| cell.op.parts().len()).sum();
+    let columns = (finer.keys.len() + before..).zip(op.parts());
+    Some(columns.map(|(column, part)| Expr::column(column, part_type(*part), false)).collect())
+}
+
+/// A type whose registers hold any bits of a part.
+fn part_type(part: Scalar) -> DataType {
+    match part {
+        Scalar::F64 => DataType::Float64,
+        Scalar::I128 => DataType::Decimal128 { precision: 38, scale: 0 },
+        _ => DataType::Int64,
+    }
+}
+
+/// What a group contributes to a cell of a coarser group: what its own cell holds.
+pub(super) fn group_contribution(
+    cx: &mut Context<'_>,
+    (op, columns): (CellOp, &[Expr]),
+    active: Option<V>,
+) -> Result<Vec<V>, Unsupported> {
+    let mut parts = Vec::with_capacity(columns.len());
+    for (column, scalar) in columns.iter().zip(op.parts()) {
+        let Repr::Scalar(value) = lower(cx, column)?.repr else {
+            return Err(Unsupported::internal("a part of a cell that is no number"));
+        };
+        let (b, nothing) = (&mut *cx.builder, *scalar);
+        let value = match scalar {
+            Scalar::U64 => {
+                let value = b.convert(value, Scalar::I64);
+                b.bitcast(value, Scalar::U64)
+            }
+            _ => b.convert(value, *scalar),
+        };
+        parts.push(match active {
+            Some(active) => {
+                let nothing = b.zero(nothing);
+                b.select(active, value, nothing)
+            }
+            None => value,
+        });
+    }
+    Ok(parts)
+}
+
+/// The groups with what their cells hold: keys, then the parts of each cell.
+#[derive(Debug)]
+pub(crate) struct GroupCells(pub Arc<AggregateOperator>);
+
+impl fmt::Display for GroupCells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cells of groups")
+    }
+}
+
+impl Source for GroupCells {
+    fn rows(&self) -> RowCount {
+        RowCount::Class(self.0.table.class())
+    }
+
+    fn columns(&self) -> Vec<ColumnInfo> {
+        let parts = self.0.cells.cells.iter().flat_map(|cell| cell.op.parts());
+        let parts = parts.map(|part| ColumnInfo {
+            data_type: part_type(*part),
+            nullable: false,
+            range: None,
+            dictionary: None,
+            scattered: None,
+        });
+        self.0.key_columns.iter().cloned().chain(parts).collect()
+    }
+
+    fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
+        self.0.table.present(cx, &self.0.cells, row)
+    }
+
+    fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
+        let AggregateOperator { table, cells, key_columns, .. } = &*self.0;
+        let base = table.words(cx, cells, row);
+        let mut columns = table.keys(cx, key_columns, row);
+        for cell in &cells.cells {
+            let pointer = word_pointer(cx, base, cell.word);
+            for part in cells::read_cell(cx, cell.op, pointer) {
+                let value = match cx.builder.scalar(part) {
+                    Scalar::U64 => cx.builder.bitcast(part, Scalar::I64),
+                    _ => part,
+                };
+                columns.push(Lowered { repr: Repr::Scalar(value), valid: None, range: None });
+            }
+        }
+        cx.begin_values(columns);
+        Ok(())
+    }
+
+    /// All columns of a group are always there.
+    fn read(&self, _columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) {}
+}

@@ -1,0 +1,131 @@
+//! Keys of groups that are computed of columns with few values (`date_trunc('month', day)`, `upper(segment)`): rows are brought to
+//! groups by the columns, and these groups to those by the keys. So a key is computed once a value, and rows find their groups at
+//! places, where by the key they might be hashed.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::{Cut, OpenRows};
+use crate::MicroModel;
+use crate::context::Unsupported;
+use crate::expr::{Expr, ExprKind, children, substitute};
+use crate::layout::ColumnInfo;
+use crate::lower::{columns_of, is_cheap};
+use crate::operator::aggregate::{AggregateOperator, key_values, lacks_levels};
+use crate::plan::{Aggregate, Plan};
+use crate::types::DataType;
+use crate::variant::axes::ComputedKeys;
+
+/// Values of all columns together, at most: their groups lie near, and are few beside the rows.
+const MOST_VALUES: u64 = 1 << 16;
+/// Rows for each of them, at least.
+const ROWS_A_VALUE: u64 = 16;
+
+impl Cut<'_> {
+    /// Brings rows to their groups, by way of the values of columns that keys are computed of where that is chosen.
+    pub(super) fn aggregate_values(
+        &mut self,
+        (input, keys): (&Plan, &[Expr]),
+        aggregates: &[Aggregate],
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        let Some((input, computed)) = with_columns(input, keys) else {
+            let rows = self.open(input)?;
+            return self.aggregate(rows, keys, aggregates);
+        };
+        let rows = self.open(&input)?;
+        let Some(columns) = self.few_values(&rows, &computed, aggregates)? else {
+            return self.aggregate(rows, keys, aggregates);
+        };
+        let finer = self.aggregate(rows, &columns, aggregates)?;
+        let among = |expr: &Expr| {
+            let place = columns.iter().position(|column| column.kind == expr.kind)?;
+            Some(Expr::column(place, expr.data_type.clone(), expr.nullable))
+        };
+        let keys: Vec<Expr> = computed.iter().map(|key| substitute(key, &among)).collect();
+        self.aggregate_groups(&finer, &keys)
+    }
+
+    /// The columns that keys are computed of, where groups by their values come first.
+    fn few_values(
+        &self,
+        rows: &OpenRows,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<Option<Vec<Expr>>, Unsupported> {
+        let mut columns: Vec<Expr> = Vec::new();
+        keys.iter().for_each(|key| add_columns(key, &mut columns));
+        let infos = columns_of(&columns, &rows.columns);
+        let most =
+            infos.iter().map(key_values).try_fold(1_u64, |all, values| all.checked_mul(values?.max(1)));
+        let are_few = most
+            .is_some_and(|most| most <= MOST_VALUES && most.saturating_mul(ROWS_A_VALUE) <= rows.expected());
+        let range_of = |index: usize| rows.columns.get(index).and_then(|info: &ColumnInfo| info.range);
+        let is_costly =
+            |key: &Expr| !is_column(key) && (key.data_type == DataType::Utf8 || !is_cheap(key, &range_of));
+        let lacks = match lacks_levels(aggregates) {
+            None if columns.is_empty() => Some("keys are computed of no column".to_string()),
+            lacks => lacks,
+        };
+        let rule = match &lacks {
+            Some(lacks) => (ComputedKeys::Rows, lacks.as_str()),
+            None if self.choices.micro_model != MicroModel::Resolution => {
+                (ComputedKeys::Rows, "the micro model brings rows to their groups")
+            }
+            None if !keys.iter().any(is_costly) => (ComputedKeys::Rows, "keys cost little"),
+            None if are_few => {
+                (ComputedKeys::Values, "columns with few values, which cost much to compute with")
+            }
+            None => (ComputedKeys::Rows, "columns are not known to have few values"),
+        };
+        let site = format!("aggregate{}", self.next_aggregate);
+        let chosen = self.chooser.choose(&site, rule, |value| match (value, &lacks) {
+            (ComputedKeys::Values, Some(lacks)) => Err(lacks.clone()),
+            _ => Ok(()),
+        })?;
+        Ok((chosen == ComputedKeys::Values).then_some(columns))
+    }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr.kind, ExprKind::Column(_))
+}
+
+/// Adds the columns that an expression reads, each once.
+fn add_columns(expr: &Expr, columns: &mut Vec<Expr>) {
+    if is_column(expr) && columns.iter().all(|known| known.kind != expr.kind) {
+        columns.push(expr.clone());
+    }
+    children(expr).into_iter().for_each(|child| add_columns(child, columns));
+}
+
+/// The keys as they are computed of the input's columns, and the input with the columns that this takes: a projection below may compute
+/// them, and not pass those on. `None` where no key is computed.
+fn with_columns<'a>(input: &'a Plan, keys: &[Expr]) -> Option<(Cow<'a, Plan>, Vec<Expr>)> {
+    let below = |key: &Expr| match key.kind {
+        ExprKind::Column(column) => input
+            .computed(column)
+            .filter(|expr| !matches!(expr.kind, ExprKind::Column(_) | ExprKind::Literal(_))),
+        _ => None,
+    };
+    if !keys.iter().any(|key| !is_column(key) || below(key).is_some()) {
+        return None;
+    }
+    let (mut input, mut computed) = (Cow::Borrowed(input), Vec::new());
+    for key in keys {
+        let Some(expr) = below(key) else {
+            computed.push(key.clone());
+            continue;
+        };
+        let mut columns = Vec::new();
+        add_columns(expr, &mut columns);
+        let places: Option<Vec<usize>> =
+            columns.iter().map(|column| input.to_mut().pass_on(column)).collect();
+        let places = places?;
+        let passed = |expr: &Expr| {
+            let place = columns.iter().position(|column| column.kind == expr.kind)?;
+            Some(Expr::column(*places.get(place)?, expr.data_type.clone(), expr.nullable))
+        };
+        computed.push(substitute(expr, &passed));
+    }
+    Some((input, computed))
+}
