@@ -393,6 +393,23 @@ fn sums_beyond_their_type_are_those_of_sets_that_are_asked_for() {
     }
 }
 
+/// Where memory is short, one set is made after the other, each in parts.
+#[test]
+fn sets_of_many_groups_in_little_memory() {
+    let engine = Engine::new();
+    let table = table(20_000, MOST / 20_000);
+    let sets = [vec![0, 1], vec![0], vec![]];
+    let options = QueryOptions { memory_limit: Some(2 << 20), ..options(DeviceChoice::Cpu) };
+    let list =
+        vec![aggregate(Count, None, DataType::Int64), aggregate(Sum, Some(column(4)), DataType::Int64)];
+    let plan = plan(scan(), &[8, 0], &sets, list);
+    compare(&engine, &plan, &table, &options, &[]);
+    let plan = Plan::GroupingSets(Box::new(plan));
+    let query = Query { plan, sources: vec![Arc::clone(&table) as _], options };
+    let steps = engine.execute(&query, &CancelToken::default()).expect("it runs in parts").metrics.steps;
+    assert!(steps.iter().any(|step| step.contains("parts by keys")), "{steps:?}");
+}
+
 #[test]
 fn values_that_count_once_are_counted_of_the_rows() {
     let engine = Engine::new();
