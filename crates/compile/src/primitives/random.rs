@@ -14,12 +14,15 @@ pub const CHAINS: u32 = 4;
 /// Knuth's constants for a linear congruential generator of 64 bits, of which the upper ones are random.
 const FACTOR: u64 = 6_364_136_223_846_793_005;
 const INCREMENT: u64 = 1_442_695_040_888_963_407;
+/// Bits of a chain's number within its run.
+const RUN_SHIFT: u64 = 40;
 /// Bits that are not taken: what is left is a number of no sign.
 const DROPPED_BITS: u64 = 33;
 
 /// Both kernels: parameters `set` (`ptr<global, u32>`, all zeros, for reads, and `ptr<global, u64>` for atomics), `turns` (i64; a turn goes
-/// to [`CHAINS`] places), `mask` (u64: the places less one), `stride` (i64: numbers of the set's type from place to place), `out`
-/// (`ptr<global, u64>`, one word).
+/// to [`CHAINS`] places), `mask` (u64: the places less one), `stride` (i64: numbers of the set's type from place to place), `run` (u64:
+/// below 2^24; in each run threads begin elsewhere, else a large set would be accessed where it was before), `out` (`ptr<global, u64>`, one
+/// word).
 pub fn module() -> Result<Module, TypeError> {
     let mut b = Builder::new();
     kernel(&mut b, (READS, Scalar::U32), |b, place| {
@@ -43,13 +46,14 @@ fn kernel(b: &mut Builder, (name, number): (&str, Scalar), access: impl Fn(&mut 
         ("turns", Type::I64),
         ("mask", Type::Scalar(Scalar::U64)),
         ("stride", Type::I64),
+        ("run", Type::Scalar(Scalar::U64)),
         ("out", pointer),
     ];
-    let [set, turns, mask, stride, out] = params.map(|(name, ty)| {
+    let [set, turns, mask, stride, run, out] = params.map(|(name, ty)| {
         let param = b.add_param(name, ty);
         b.param(param)
     });
-    let chains = seeds(b);
+    let chains = seeds(b, run);
     let zero = b.i64(0);
     let turn = b.var_of("turn", zero);
     b.begin_loop();
@@ -89,8 +93,8 @@ fn kernel(b: &mut Builder, (name, number): (&str, Scalar), access: impl Fn(&mut 
     b.end_kernel();
 }
 
-/// Where the chains of a thread begin: each thread elsewhere.
-fn seeds(b: &mut Builder) -> Vec<Var> {
+/// Where the chains of a thread begin: each thread elsewhere, and in each run.
+fn seeds(b: &mut Builder, run: V) -> Vec<Var> {
     let [block, thread, threads] = [Builtin::BlockId, Builtin::ThreadId, Builtin::BlockDim].map(|builtin| {
         let value = b.builtin(builtin);
         b.convert(value, Scalar::U64)
@@ -99,6 +103,10 @@ fn seeds(b: &mut Builder) -> Vec<Var> {
     let own = b.add(first, thread);
     let chains = b.u64(CHAINS.into());
     let own = b.mul(own, chains);
+    // There are fewer chains than that of one run.
+    let shift = b.u64(RUN_SHIFT);
+    let run = b.binary(BinaryOp::Shl, run, shift);
+    let own = b.add(own, run);
     (0..CHAINS)
         .map(|chain| {
             let chain = b.u64(u64::from(chain) + 1);

@@ -8,13 +8,32 @@ use kelpie_device::DeviceKind;
 use super::Point;
 use super::measure::{LINE_BYTES, PAGE_BYTES};
 
-/// A rate has fallen when it is below this share of what it was.
-const FALLEN: f64 = 0.7;
+/// A rate has fallen when it is below this share of the rate of half the size: from a first level to the second, which takes little longer,
+/// rates fall slowly.
+const STEEP: f64 = 0.7;
+/// Or below this share of what it was.
+const FALLEN: f64 = 0.4;
 /// And settled again, when it is no further below the rate of half the size.
-const SETTLED: f64 = 0.85;
+const SETTLED: f64 = 0.75;
+
+/// Reads of pages are slow when they are below this share of those of as many lines side by side: other levels of translation cost less.
+const SLOW: f64 = 0.5;
+
+/// The points with the median of each rate and its two neighbours: what one launch lost, or another got, is no edge, and a curve that only
+/// falls stays as it is.
+fn smooth(points: &[Point]) -> Vec<Point> {
+    let mut smoothed = points.to_vec();
+    for (around, point) in points.windows(3).zip(smoothed.iter_mut().skip(1)) {
+        let mut rates: Vec<f64> = around.iter().map(|point| point.per_second).collect();
+        rates.sort_by(f64::total_cmp);
+        point.per_second = rates.get(1).copied().unwrap_or(point.per_second);
+    }
+    smoothed
+}
 
 /// The greatest sizes of working sets before rates fall, one a cache, in ascending order.
 pub(super) fn edges(points: &[Point]) -> Vec<u64> {
+    let points = smooth(points);
     let mut edges = Vec::new();
     let (mut plateau, mut is_falling) = (0.0f64, false);
     for (index, point) in points.iter().enumerate() {
@@ -25,7 +44,7 @@ pub(super) fn edges(points: &[Point]) -> Vec<u64> {
                 plateau = point.per_second;
             }
             true => {}
-            false if point.per_second < FALLEN * plateau => {
+            false if point.per_second < (STEEP * before.per_second).max(FALLEN * plateau) => {
                 edges.push(before.bytes);
                 is_falling = true;
             }
@@ -47,14 +66,16 @@ pub(super) fn core_sizes(kind: DeviceKind) -> RangeInclusive<u64> {
 /// Bytes of pages that are translated without a search: up to there reads of lines that have a page each are about as fast as those of
 /// lines side by side. `None` where they are as fast everywhere.
 pub(super) fn tlb_reach(reads: &[Point], page_reads: &[Point]) -> Option<u64> {
+    let (reads, page_reads) = (smooth(reads), smooth(page_reads));
     let share = |point: &Point| {
         let dense = reads.iter().find(|dense| dense.bytes == point.bytes)?;
         Some(point.per_second / dense.per_second.max(1.0))
     };
     // One point alone may be a neighbour's.
-    let is_slow = |pair: &[Point]| pair.iter().all(|point| share(point).is_some_and(|share| share < FALLEN));
+    let is_slow = |pair: &[Point]| pair.iter().all(|point| share(point).is_some_and(|share| share < SLOW));
     let first = page_reads.windows(2).position(is_slow)?;
-    let reached = page_reads.get(first.checked_sub(1)?)?;
+    // The smallest set may be too large already.
+    let reached = page_reads.get(first.saturating_sub(1))?;
     Some(reached.bytes / LINE_BYTES * PAGE_BYTES)
 }
 
@@ -74,6 +95,8 @@ mod tests {
         assert_eq!(edges(&points(&curve)), [32 << 10, 1 << 20, 16 << 20]);
         assert_eq!(edges(&points(&[5.0, 5.2, 4.9, 5.1])), [0u64; 0]);
         assert_eq!(edges(&[]), [0u64; 0]);
+        // What one launch lost or another got is no edge.
+        assert_eq!(edges(&points(&[5.0, 5.0, 2.0, 5.0, 5.0, 9.0, 5.0, 1.0, 1.0, 1.0])), [1 << 20]);
         // What is slow once is no plateau.
         assert_eq!(edges(&points(&[5.0, 5.0, 1.0, 0.2, 0.1, 0.1])), [32 << 10]);
     }
@@ -85,6 +108,6 @@ mod tests {
         assert_eq!(tlb_reach(&dense, &pages), Some((128 << 10) / LINE_BYTES * PAGE_BYTES));
         assert_eq!(tlb_reach(&dense, &points(&[8.0, 7.0, 8.0])), None);
         assert_eq!(tlb_reach(&dense, &[]), None);
-        assert_eq!(tlb_reach(&dense, &points(&[1.0, 1.0, 1.0])), None);
+        assert_eq!(tlb_reach(&dense, &points(&[1.0, 1.0, 1.0])), Some(256 * PAGE_BYTES));
     }
 }
