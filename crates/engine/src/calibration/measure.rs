@@ -28,6 +28,9 @@ const LEAST_BYTES: u64 = 16 << 10;
 /// Accesses before a rate is measured, at most: what fits a cache should be there, and what does not need not.
 const MOST_WARMING: u64 = 4 << 20;
 
+/// Turns of a launch, at most, whatever a clock says.
+const MOST_TURNS: u64 = 1 << 22;
+
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
@@ -138,31 +141,35 @@ impl<'a> Bench<'a> {
         Ok(Bench { stream, extent, shape, reads, atomics, memory, out, launches: Cell::new(0) })
     }
 
-    /// The rate of accesses to a set.
-    fn point(&self, access: &Access, set: Set) -> Result<Point, EngineError> {
-        let bytes = set.places * LINE_BYTES;
-        // One turn of every thread.
-        let turn =
-            u64::from(self.shape.most_blocks) * u64::from(self.shape.block_threads) * u64::from(CHAINS);
-        let Extent { launch_ns, runs, .. } = self.extent;
+    /// Accesses of one turn: every thread's.
+    fn turn(&self) -> u64 {
+        u64::from(self.shape.most_blocks) * u64::from(self.shape.block_threads) * u64::from(CHAINS)
+    }
+
+    /// How many turns take about as long as a launch should.
+    fn turns(&self, access: &Access, set: Set) -> Result<u64, EngineError> {
+        let wanted_ns = self.extent.launch_ns;
         let mut turns = 1;
-        let mut warmed = 0;
         loop {
-            let time_ns = self.launch(access, set, turns)?;
-            warmed += turns * turn;
-            // A quarter tells well enough how many turns take all of it.
-            if time_ns >= launch_ns / 4 {
-                // Twice: one launch may have waited for others.
-                let time_ns = time_ns.min(self.launch(access, set, turns)?);
-                if time_ns < launch_ns / 4 {
-                    continue;
-                }
-                turns = (u128::from(turns) * u128::from(launch_ns) / u128::from(time_ns.max(1))) as u64;
-                turns = turns.max(1);
-                break;
+            // A quarter tells well enough how many take all of it. Twice: one launch may have waited for others.
+            let mut time_ns = self.launch(access, set, turns)?;
+            if time_ns >= wanted_ns / 4 {
+                time_ns = time_ns.min(self.launch(access, set, turns)?);
+            }
+            if time_ns >= wanted_ns / 4 || turns >= MOST_TURNS {
+                let turns = u128::from(turns) * u128::from(wanted_ns) / u128::from(time_ns.max(1));
+                return Ok(u64::try_from(turns).unwrap_or(MOST_TURNS).clamp(1, MOST_TURNS));
             }
             turns *= 4;
         }
+    }
+
+    /// The rate of accesses to a set.
+    fn point(&self, access: &Access, set: Set) -> Result<Point, EngineError> {
+        let (bytes, turn) = (set.places * LINE_BYTES, self.turn());
+        let Extent { launch_ns, runs, .. } = self.extent;
+        let turns = self.turns(access, set)?;
+        let mut warmed = turns * turn;
         while launch_ns > 0 && warmed < (2 * set.places).min(MOST_WARMING) {
             self.launch(access, set, turns)?;
             warmed += turns * turn;
