@@ -1,9 +1,10 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
+use kelpie_datafusion::{Engine, KelpieSession, SessionOptions};
 use kelpie_workloads::Workload;
 use kelpie_workloads::bench::{Once, PeerKind, Subject};
 use kelpie_workloads::experiments::Experiment;
@@ -28,8 +29,8 @@ pub enum Command {
     Explain(ExplainArguments),
     /// List the axes of variants; with -c, those that a query chooses on, why, and what else is possible.
     Variants(VariantArguments),
-    /// List the devices, or why they cannot be used.
-    Devices,
+    /// List the devices, or why they cannot be used; with --calibrate, measure them.
+    Devices(DeviceArguments),
     /// Run a few queries on generated data, beside DataFusion's own operators.
     Demo(DemoArguments),
     /// Time the queries of a benchmark.
@@ -166,6 +167,16 @@ pub struct VariantArguments {
 }
 
 #[derive(Debug, Args)]
+pub struct DeviceArguments {
+    /// Measure caches, memory and atomics, and keep the findings in the cache folder, where later runs of this program find them.
+    #[arg(long)]
+    pub calibrate: bool,
+    /// Only this device: cpu, cuda, simt; or auto, the one that queries take.
+    #[arg(long, value_enum, value_name = "D")]
+    pub device: Option<DeviceName>,
+}
+
+#[derive(Debug, Args)]
 pub struct DemoArguments {
     #[command(flatten)]
     pub settings: SettingArguments,
@@ -273,7 +284,9 @@ impl SettingArguments {
 
     /// A session with these settings.
     pub fn session(&self) -> anyhow::Result<KelpieSession> {
-        Ok(KelpieSession::new(SessionOptions { engine: None, settings: self.settings() })?)
+        // What was measured of this machine is for its users; libraries decide everywhere alike.
+        let engine = Some(Arc::new(Engine::calibrated()));
+        Ok(KelpieSession::new(SessionOptions { engine, settings: self.settings() })?)
     }
 }
 

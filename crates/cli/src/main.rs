@@ -50,7 +50,7 @@ fn start(arguments: Arguments, scripts: Vec<args::Script>) -> Result<ExitCode> {
             Some(Command::Generate(options)) => generate::run(&options),
             Some(Command::Explain(options)) => explain::run(options).await,
             Some(Command::Variants(options)) => variants::run(options).await,
-            Some(Command::Devices) => devices::run(),
+            Some(Command::Devices(options)) => devices::run(&options),
             Some(Command::Demo(options)) => demo::run(options).await,
             Some(Command::Bench(options)) => bench::run(options).await,
             Some(Command::Experiment(options)) => experiment::run(options).await,

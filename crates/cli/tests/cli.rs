@@ -397,6 +397,42 @@ fn devices_are_listed_with_why_not() {
     }
 }
 
+/// Runs the program with a cache folder of its own.
+fn in_cache(cache: &Path, arguments: &[&str]) -> Run {
+    let mut command = program();
+    command.args(arguments).env("KELPIE_CACHE_DIR", cache).stdin(Stdio::null());
+    finished(command.output().unwrap())
+}
+
+#[test]
+fn a_device_is_measured_and_the_findings_are_kept_and_shown() {
+    let cache = tempfile::tempdir().unwrap();
+    let shown = in_cache(cache.path(), &["devices", "--device", "cpu"]).ok();
+    assert!(shown.contains("caches: assumed") && !shown.contains("simt"), "{shown}");
+    let found = in_cache(cache.path(), &["devices", "--calibrate", "--device", "cpu"]).ok();
+    for part in ["cpu: ", "working set", "16 KiB", "atomics", "measured in: ", "kept in "] {
+        assert!(found.contains(part), "{part}: {found}");
+    }
+    let shown = in_cache(cache.path(), &["devices", "--device", "cpu"]).ok();
+    assert!(shown.contains("(measured)") && !shown.contains("assumed;"), "{shown}");
+    let mut files = fs::read_dir(cache.path().join("calibration")).unwrap();
+    let path = files.next().unwrap().unwrap().path();
+    assert!(files.next().is_none());
+    fs::write(&path, "{").unwrap();
+    let shown = in_cache(cache.path(), &["devices", "--device", "cpu"]).ok();
+    assert!(shown.contains("caches: assumed; ") && shown.contains("is not used: it is damaged"), "{shown}");
+    // A query goes on without it.
+    in_cache(cache.path(), &["--device", "cpu", "-c", "select 1"]).ok();
+}
+
+#[test]
+fn a_measurement_that_cannot_be_kept_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    in_cache(&file, &["devices", "--calibrate", "--device", "simt"]).fails_with(&["is not kept", "written"]);
+}
+
 /// Whether a Python package is there that runs beside Kelpie; says that the test is skipped where it is not.
 fn has_peer(package: &str) -> bool {
     let import = Command::new("python3").args(["-c", &format!("import {package}")]).output();

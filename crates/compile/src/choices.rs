@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::calibration::Calibration;
 use crate::models::{MicroModel, Resolution};
 use crate::shape::ShapeChoices;
 use crate::variant::Forced;
@@ -26,6 +27,8 @@ pub struct Choices<'a> {
     /// The rows of the result stay on the device, for a later stage that scans them: a text of a dictionary is written as its
     /// code there, not as its bytes.
     pub keeps_rows: bool,
+    /// What was measured of the device.
+    pub calibration: Calibration,
 }
 
 impl<'a> Choices<'a> {
@@ -34,7 +37,7 @@ impl<'a> Choices<'a> {
         let resolution = Resolution::default();
         let forced = Forced::none();
         let (host_sort_rows, direct_bytes, shape) = (None, None, ShapeChoices::default());
-        let keeps_rows = false;
+        let (keeps_rows, calibration) = (false, Calibration::default());
         Choices {
             micro_model,
             resolution,
@@ -44,6 +47,7 @@ impl<'a> Choices<'a> {
             forced,
             shape,
             keeps_rows,
+            calibration,
         }
     }
 }

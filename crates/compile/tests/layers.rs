@@ -6,7 +6,7 @@ use std::{env, fs};
 
 /// The layers from the lowest up, each with its modules. Modules of one layer do not use each other.
 const LAYERS: [&[&str]; 13] = [
-    &["types", "unsupported", "models"],
+    &["types", "unsupported", "models", "calibration"],
     &["layout", "variant"],
     &["shape"],
     &["choices", "primitives"],

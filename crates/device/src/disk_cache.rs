@@ -5,7 +5,7 @@
 //! of one; a damaged file reads as absent and is replaced by the next write.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,7 +43,7 @@ impl DiskCache {
 
     /// The file of a key.
     fn path(&self, key: &str) -> Option<PathBuf> {
-        self.folder.as_ref().map(|folder| folder.join(format!("{:032x}", fingerprint(&[key.as_bytes()]))))
+        self.folder.as_ref().map(|folder| folder.join(file_name(key)))
     }
 
     /// The data stored for `key`; `None` where there is none or it is damaged.
@@ -60,24 +60,27 @@ impl DiskCache {
 
     /// Stores `data` for `key`; whether that worked.
     pub fn write(&self, key: &str, data: &[u8]) -> bool {
-        static WRITES: AtomicU64 = AtomicU64::new(0);
-        let (Some(path), Some(folder)) = (self.path(key), &self.folder) else { return false };
-        if fs::create_dir_all(folder).is_err() {
-            return false;
-        }
-        let number = WRITES.fetch_add(1, Ordering::Relaxed);
-        let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
-        let written = fs::File::create(&temporary).and_then(|mut file| {
-            file.write_all(&header(key, data))?;
-            file.write_all(key.as_bytes())?;
-            file.write_all(data)
-        });
-        if written.is_ok() && fs::rename(&temporary, &path).is_ok() {
-            return true;
-        }
-        let _ = fs::remove_file(&temporary);
-        false
+        let header = header(key, data);
+        self.path(key).is_some_and(|path| write_whole(&path, &[&header, key.as_bytes(), data]).is_ok())
     }
+}
+
+/// Writes a file of these parts, one after the other, and its folder where that is not there: under another name, which becomes the
+/// file's when all is written. So no reader sees half of it, and what stood there stays where the write fails.
+pub fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    static WRITES: AtomicU64 = AtomicU64::new(0);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+    let written = fs::File::create(&temporary)
+        .and_then(|mut file| parts.iter().try_for_each(|part| file.write_all(part)))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
 }
 
 fn header(key: &str, data: &[u8]) -> [u8; HEADER_BYTES] {
@@ -87,6 +90,11 @@ fn header(key: &str, data: &[u8]) -> [u8; HEADER_BYTES] {
     header[16..24].copy_from_slice(&(data.len() as u64).to_le_bytes());
     header[24..].copy_from_slice(&fingerprint(&[key.as_bytes(), data]).to_le_bytes());
     header
+}
+
+/// A name for a file that is kept under a key.
+pub fn file_name(key: &str) -> String {
+    format!("{:032x}", fingerprint(&[key.as_bytes()]))
 }
 
 /// FNV-1a of 128 bits: the same on every machine and in every version, unlike the standard library's hashers.

@@ -145,6 +145,17 @@ pub trait Memory: Send + Sync + Debug {
 /// A shared handle of device memory.
 pub type Buffer = Arc<dyn Memory>;
 
+/// What a device's driver tells of its parts; `None` where it tells nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Multiprocessors.
+    pub multiprocessors: Option<u64>,
+    /// Bytes of shared memory that a block may have at most.
+    pub shared_bytes: Option<u64>,
+    /// Bytes of the last cache before the device's memory.
+    pub last_cache: Option<u64>,
+}
+
 /// What a kernel's code is told of the blocks that it is launched in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockShape {
@@ -207,6 +218,14 @@ pub trait Device: Send + Sync + Debug {
     fn kind(&self) -> DeviceKind;
     /// Its name, for people.
     fn name(&self) -> String;
+    /// What tells it, and its driver, from others: what was measured of it is kept under this.
+    fn identity(&self) -> String {
+        self.name()
+    }
+    /// What its driver tells of its parts.
+    fn attributes(&self) -> Attributes {
+        Attributes::default()
+    }
     /// Whether it can do nothing any more: its driver has lost the context. What was compiled for it and what lies in its
     /// memory are lost with it; once nobody holds any of that, the device may be opened again.
     fn is_lost(&self) -> bool {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use kelpie_compile::calibration::Calibration;
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::operator::sort::words::EXACT_TEXT_BYTES;
 use kelpie_compile::pipeline::{self, Choices, ScanInfo};
@@ -30,6 +31,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) stream: Box<dyn QueryStream>,
+    /// What was measured of the device.
+    pub(crate) calibration: Calibration,
     pub(crate) options: QueryOptions,
     /// What stages take at least.
     pub(crate) least_effort: Effort,
@@ -299,7 +302,8 @@ impl Execution<'_> {
         let movement = effort.movement(&self.options, &self.device);
         let (device, options) = (Arc::clone(&self.device), self.options.clone());
         let keeps_rows = self.asks_to_keep(out);
-        let ahead = &Ahead { plan, device, options, direct_bytes: movement.initial_bytes, keeps_rows };
+        let (direct_bytes, calibration) = (movement.initial_bytes, self.calibration);
+        let ahead = &Ahead { plan, device, options, direct_bytes, keeps_rows, calibration };
         thread::scope(|scope| {
             let foreseen = |infos: Vec<ScanInfo>| {
                 // Where there is no thread for it, nothing is compiled ahead.
@@ -390,7 +394,7 @@ impl Execution<'_> {
     ) -> Result<Arc<Prepared>, EngineError> {
         let start = Instant::now();
         let (device, own) = (self.device.name(), (direct_bytes, keeps_rows));
-        let base = identity::program(stage, &device, &self.options, own, duplicates);
+        let base = identity::program(stage, (&device, &self.calibration), &self.options, own, duplicates);
         let key = Digest::of(&(base, &self.options.variants));
         let found = match self.engine.known(key) {
             Some(prepared) => prepared,
@@ -407,11 +411,13 @@ impl Execution<'_> {
                     forced,
                     shape,
                     keeps_rows,
+                    calibration: self.calibration,
                 };
                 let program = pipeline::compile_with(plan, infos, target, &choices)?;
                 let variants = (&self.engine.variants, base);
                 let data = identity::data(plan, infos);
-                let alike = identity::program(data, &device, &self.options, own, duplicates);
+                let alike =
+                    identity::program(data, (&device, &self.calibration), &self.options, own, duplicates);
                 let sizes = self.engine.sizes_of(Digest::of(&(alike, forced)));
                 let prepared = stage::prepare(program, &self.device, host_sort_rows, variants, sizes)?;
                 let prepared = Arc::new(prepared);

@@ -52,6 +52,7 @@ impl Engine {
             forced: &options.variants,
             shape: options.shape,
             keeps_rows: false,
+            calibration: self.constants(&device),
         };
         let program = pipeline::compile_with(&plan, &infos, device.target(), &choices)?;
         Ok(Foreseen::Genome(program.genome))

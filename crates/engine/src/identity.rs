@@ -2,7 +2,7 @@
 //!
 //! A stage's *data* are its plan without constants and what is known of its columns: what was learned about them, such as keys
 //! that are not unique or the sizes of tables, is worth knowing whatever the constants are and however it is computed. Its *program* is also the
-//! constants, the device and everything that was chosen or forced. A pipeline's *genome* is what was chosen for it: one
+//! constants, the device, what was measured of it, and everything that was chosen or forced. A pipeline's *genome* is what was chosen for it: one
 //! pipeline may have kernels of several genomes side by side. What a kernel's code is, its module says: there constants are
 //! parameters, and devices keep code by the module itself.
 
@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
+use kelpie_compile::calibration::Calibration;
 use kelpie_compile::pipeline::ScanInfo;
 use kelpie_compile::plan::Plan;
 use kelpie_compile::variant::{Genome, Level};
@@ -69,14 +70,14 @@ pub(crate) fn effort(plan: &Plan, device: (&str, u64), model: MacroModel) -> Dig
 /// A program of a stage before its variants are chosen: everything that its code and its arguments follow from but what is forced.
 pub(crate) fn program(
     stage: Digest,
-    device: &str,
+    (device, calibration): (&str, &Calibration),
     options: &QueryOptions,
     (direct_bytes, keeps_rows): (Option<u64>, bool),
     duplicates: &BTreeSet<usize>,
 ) -> Digest {
     let QueryOptions { micro_model, resolution, host_sort_rows, meter, profile, shape, .. } = options;
     let choices = (micro_model, resolution, host_sort_rows, shape, direct_bytes, keeps_rows, duplicates);
-    Digest::of(&(stage, device, (meter, profile), choices))
+    Digest::of(&(stage, (device, calibration), (meter, profile), choices))
 }
 
 /// What pipeline `index` of a program has of the program's genome: what was chosen for operators, whose state its kernels
@@ -103,5 +104,17 @@ mod tests {
             }
         }
         assert!(Digest::of(&1).0 != Digest::of(&1).1);
+    }
+
+    #[test]
+    fn a_program_is_of_the_constants_that_it_was_made_under() {
+        let of = |calibration: &Calibration| {
+            let (options, duplicates) = (QueryOptions::default(), BTreeSet::new());
+            program(Digest::of(&0), ("cpu", calibration), &options, (None, false), &duplicates)
+        };
+        let nothing = Calibration::default();
+        let measured = [1 << 20, 2 << 20].map(|cache| Calibration { core_cache: Some(cache), ..nothing });
+        assert_eq!(of(&nothing), of(&Calibration::default()));
+        assert!(of(&nothing) != of(&measured[0]) && of(&measured[0]) != of(&measured[1]));
     }
 }

@@ -1,6 +1,7 @@
 //! Runs Kelpie's compiled plans: stages, memory budget, column cache, cancellation and metrics.
 
 mod bandwidth;
+pub mod calibration;
 mod columns;
 mod delivery;
 mod devices;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 pub use bandwidth::Rates;
+pub use calibration::{Calibrated, Measured};
 pub use delivery::Batches;
 pub use error::{EngineError, FallbackReason, QueryError};
 pub use foresee::Foreseen;

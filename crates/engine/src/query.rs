@@ -17,6 +17,7 @@ use kelpie_device::{CancelToken, Device, DeviceKind, QueryStream};
 use kelpie_kir::{Module, Scalar, Target};
 use parking_lot::Mutex;
 
+use crate::calibration::Calibrations;
 use crate::columns::ColumnCache;
 use crate::delivery::{Collected, Outlet, RowReceiver};
 use crate::devices::{DeviceState, Devices};
@@ -45,6 +46,8 @@ const SIZES_LIMIT: usize = 1024;
 pub struct Engine {
     pub(crate) devices: Devices,
     pub(crate) columns: ColumnCache,
+    /// What was measured of devices and kept.
+    pub(crate) calibrations: Calibrations,
     /// By the device's name.
     rates: Mutex<HashMap<String, Rates>>,
     /// Most recently used last.
@@ -65,6 +68,11 @@ impl Engine {
     /// An engine; devices are looked for when first needed.
     pub fn new() -> Engine {
         Engine::default()
+    }
+
+    /// An engine that knows this of devices.
+    pub(crate) fn with(calibrations: Calibrations) -> Engine {
+        Engine { calibrations, ..Engine::default() }
     }
 
     /// Every device: usable, or why not.
@@ -243,6 +251,7 @@ impl Engine {
         Ok(Execution {
             engine: self,
             stream: begin_query(&device, &query.options, &total)?,
+            calibration: self.constants(&device),
             device,
             total,
             options: query.options.clone(),

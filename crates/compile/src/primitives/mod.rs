@@ -1,8 +1,8 @@
 //! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, sort of few rows, ties within an
 //! order, selection by rank, reduction and reduction of segments. What sorting, sorted relational algebra and partitioning are
-//! made of (HorseQC, section 4 and appendix C; M-BSP relational algebra).
+//! made of (HorseQC, section 4 and appendix C; M-BSP relational algebra). Beside them [`random`], by which devices are measured.
 //!
-//! Every kernel but that of [`block_sort`], which is for one block, works on *tiles* of consecutive elements. A tile is one
+//! Every kernel but that of [`block_sort`], which is for one block, and those of `random` works on *tiles* of consecutive elements. A tile is one
 //! block's; blocks take tiles `grid_dim` apart, so that any grid is right. On a CPU a block is a worker, which goes through its
 //! tile in order.
 
@@ -10,6 +10,7 @@ pub mod block_sort;
 pub mod encode;
 pub mod partition;
 pub mod radix;
+pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod segments;

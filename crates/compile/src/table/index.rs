@@ -28,6 +28,7 @@ use super::buckets::Buckets;
 use super::probing::OpenTable;
 use super::rows::RowStore;
 use super::slots::Slots;
+use crate::calibration::Limit;
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{HASH_RULE, is_wide};
@@ -43,9 +44,6 @@ const DIRECT_LIMIT: u64 = 1 << 30;
 const SLOT_BYTES: u64 = 4;
 /// Slots a row that a direct-addressed index may have, at most.
 const DIRECT_SLOTS_PER_ROW: u64 = 8;
-/// Slots that a direct-addressed index may have whatever the rows: they stay in a CPU's second-level cache and their bitmap in a GPU's
-/// first-level cache, and a lookup is one load.
-const LEAST_SLOTS: u64 = 1 << 16;
 
 /// Slots a row, at most, that are cleared so that a lookup is one load.
 const CLEARED_SLOTS_PER_ROW: u64 = 2;
@@ -83,6 +81,9 @@ pub struct Wants {
     pub chained: bool,
     /// Workers are single threads, with caches of their own: a CPU's.
     pub serial: bool,
+    /// Slots that a direct-addressed index may have whatever the rows: they stay in a CPU's second-level cache and their bitmap in a
+    /// GPU's first-level cache, and a lookup is one load.
+    pub(crate) least_slots: Limit,
     /// Bytes that a direct-addressed index may take.
     pub direct_bytes: Option<u64>,
     /// Why rows are not to lie at their slots, where that is so for the join's kind.
@@ -283,13 +284,16 @@ fn form(
         Some(most) if slots * SLOT_BYTES > most => Err(format!("memory for {slots} slots")),
         _ => Ok((range, slots)),
     });
-    let most = row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW).max(LEAST_SLOTS);
-    let rule = match &direct {
-        Ok((_, slots)) if *slots <= most => (IndexForm::Direct, "a dense range of keys"),
-        Ok(_) => (IndexForm::Hash, "a sparse range of keys"),
-        Err(_) => (IndexForm::Hash, "keys have no range"),
+    let (most, least) = (row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW), wants.least_slots);
+    // Many rows decide by themselves.
+    let limit = if most >= least.value { Limit::fixed(most) } else { least };
+    let (form, reason) = match &direct {
+        Ok((_, slots)) if *slots <= most => (IndexForm::Direct, "a dense range of keys".into()),
+        Ok((_, slots)) if *slots <= limit.value => (IndexForm::Direct, limit.reason("a dense range of keys")),
+        Ok(_) => (IndexForm::Hash, limit.reason("a sparse range of keys")),
+        Err(_) => (IndexForm::Hash, "keys have no range".into()),
     };
-    let chosen = site.choose(rule, |value| match (value, &direct) {
+    let chosen = site.choose((form, &*reason), |value| match (value, &direct) {
         (IndexForm::Direct, Err(lacks)) => Err(lacks.clone()),
         _ => Ok(()),
     })?;

@@ -18,6 +18,12 @@ pub(super) fn properties(workers: u32, limit_bytes: u64) -> Vec<(String, String)
     .into()
 }
 
+/// The processor's model, and how many of its cores are this machine's.
+pub(super) fn identity() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("cpu: {}, {cores} cores", model_name())
+}
+
 fn model_name() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.trim().strip_prefix(':'));

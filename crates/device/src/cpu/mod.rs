@@ -65,6 +65,10 @@ impl Device for CpuDevice {
         format!("{DEVICE} ({} workers)", self.target.resident_blocks)
     }
 
+    fn identity(&self) -> String {
+        host::identity()
+    }
+
     fn properties(&self) -> Vec<(String, String)> {
         host::properties(self.target.resident_blocks, self.pool.usage().1)
     }

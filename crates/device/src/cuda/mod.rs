@@ -33,7 +33,10 @@ use self::query::CudaQuery;
 use self::staging::Staging;
 use crate::disk_cache::DiskCache;
 use crate::nvrtc;
-use crate::{BlockShape, Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport, QueryStream};
+use crate::{
+    Attributes, BlockShape, Buffer, Device, DeviceError, DeviceKind, Kernel, Launch, LaunchReport,
+    QueryStream,
+};
 
 /// Threads of a block, where a kernel does not ask for others.
 const BLOCK_THREADS: u32 = 256;
@@ -46,6 +49,7 @@ pub struct CudaDevice {
     context: Arc<Context>,
     target: Target,
     properties: Vec<(String, String)>,
+    attributes: Attributes,
     compiler: Compiler,
     lanes: Lanes,
     staging: Staging,
@@ -115,6 +119,7 @@ impl CudaDevice {
         let compiler = Compiler::new(context.clone(), nvrtc, disk, architecture, shared_limit.max(shared));
         Ok(Arc::new(CudaDevice {
             properties: properties(device, nvrtc),
+            attributes: attributes(device),
             target,
             compiler,
             lanes: Lanes::new(context.clone()),
@@ -167,6 +172,16 @@ fn attribute(device: CUdevice, attribute: Attribute) -> u32 {
     value.ok().and_then(|value| u32::try_from(value).ok()).unwrap_or(0)
 }
 
+fn attributes(device: CUdevice) -> Attributes {
+    // What the driver does not know is 0.
+    let value = |name| Some(u64::from(attribute(device, name))).filter(|value| *value > 0);
+    Attributes {
+        multiprocessors: value(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        shared_bytes: value(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+        last_cache: value(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+    }
+}
+
 fn properties(device: CUdevice, nvrtc: &nvrtc::Nvrtc) -> Vec<(String, String)> {
     let value = |name| attribute(device, name);
     let kib = |bytes: u32| format!("{} KiB", bytes / 1024);
@@ -211,6 +226,15 @@ impl Device for CudaDevice {
 
     fn name(&self) -> String {
         self.context.name.clone()
+    }
+
+    fn identity(&self) -> String {
+        let driver = driver::version().unwrap_or_else(|| "unknown".into());
+        format!("{}, driver of CUDA {driver}", self.context.name)
+    }
+
+    fn attributes(&self) -> Attributes {
+        self.attributes
     }
 
     fn is_lost(&self) -> bool {

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kelpie_compile::calibration::Calibration;
 use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::Plan;
 use kelpie_device::Device;
@@ -28,6 +29,8 @@ pub struct Ahead<'a> {
     pub direct_bytes: Option<u64>,
     /// As there.
     pub keeps_rows: bool,
+    /// What was measured of the device.
+    pub calibration: Calibration,
 }
 
 impl Ahead<'_> {
@@ -53,6 +56,7 @@ impl Ahead<'_> {
             forced,
             shape,
             keeps_rows,
+            calibration: self.calibration,
         };
         let program = pipeline::compile_with(self.plan, infos, self.device.target(), &choices)?;
         let stream = Arc::clone(&self.device).begin_query()?;

@@ -17,7 +17,7 @@ use std::time::Instant;
 use ::datafusion::arrow::array::RecordBatch;
 use ::datafusion::arrow::util::display::array_value_to_string;
 use anyhow::{Context, Result, bail};
-use kelpie_datafusion::{KelpieSession, QueryTiming, SessionOptions};
+use kelpie_datafusion::{Engine, KelpieSession, QueryTiming, SessionOptions};
 
 pub(crate) use self::answers::difference;
 pub use self::datafusion::DataFusionPeer;
@@ -114,7 +114,9 @@ pub async fn run(options: &BenchOptions, progress: &(dyn Fn(&str) + Sync)) -> Re
     let threads = ["kelpie.threads", "datafusion.execution.target_partitions"];
     let threads = threads.map(|name| (name.to_string(), options.threads.to_string()));
     let settings: Vec<_> = threads.into_iter().chain(options.settings.iter().cloned()).collect();
-    let session = KelpieSession::new(SessionOptions { engine: None, settings: settings.clone() })?;
+    // As the program runs queries.
+    let engine = Some(Arc::new(Engine::calibrated()));
+    let session = KelpieSession::new(SessionOptions { engine, settings: settings.clone() })?;
     session.register_dir(&options.data).await?;
     // The same engine, so that columns and kernels are there; but no plan.
     let new = SessionOptions { engine: Some(Arc::clone(session.engine())), settings };

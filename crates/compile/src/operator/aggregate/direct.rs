@@ -16,6 +16,7 @@ use super::hash::KeyWord;
 use super::threads::{ThreadCells, ThreadTables, for_each};
 use super::{Cells, Input, declare, fixed_class, group_pointer, word_pointer};
 use crate::MicroModel;
+use crate::calibration::Limit;
 use crate::choices::Choices;
 use crate::context::register_type;
 use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
@@ -27,9 +28,8 @@ use crate::shape::LaunchShape;
 use crate::variant::Variant;
 use crate::variant::axes::{Placement, TableCopies};
 
-/// Bytes that a CPU's worker's own table may have whatever the rows are.
-const WORKER_TABLE_BYTES: u64 = 256 << 10;
-/// Rows of the input for each slot of a larger one, at least: each slot is cleared and merged whatever comes.
+/// Rows of the input for each slot of a CPU's worker's own table that is larger than half of its cache, at least: each slot is cleared
+/// and merged whatever comes.
 const WORKER_ROWS_A_SLOT: u64 = 8;
 /// Most bytes of a SIMT block's table whatever the rows are: more is missed by the first-level cache, which has what joins look at.
 const SMALL_TABLE_BYTES: u64 = 16 << 10;
@@ -113,24 +113,26 @@ impl DirectTable {
         let most = u64::from(shape.table_bytes());
         // A worker's memory is what should stay in the second-level cache.
         let limit = match is_simt {
-            true if input.expected_rows / BLOCK_ROWS_A_SLOT >= slots => most,
-            true if input.expected_rows / SOME_ROWS_A_SLOT >= slots => BLOCK_TABLES_BYTES.min(most),
-            true => SMALL_TABLE_BYTES.min(most),
-            false if row_bound / WORKER_ROWS_A_SLOT >= slots => most,
-            false => WORKER_TABLE_BYTES.min(most),
+            true if input.expected_rows / BLOCK_ROWS_A_SLOT >= slots => Limit::fixed(most),
+            true if input.expected_rows / SOME_ROWS_A_SLOT >= slots => {
+                Limit::fixed(BLOCK_TABLES_BYTES.min(most))
+            }
+            true => Limit::fixed(SMALL_TABLE_BYTES.min(most)),
+            false if row_bound / WORKER_ROWS_A_SLOT >= slots => Limit::fixed(most),
+            false => choices.calibration.worker_table().min(most),
         };
+        let (fits, fits_not) = ("the table fits near memory", "the table does not fit near memory");
+        let (fits, fits_not) = (limit.reason(fits), limit.reason(fits_not));
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
         let rows = input.thread_rows.saturating_mul(shape.block_threads.into()).min(row_bound);
         let layout = BlockLayout::plan(cells, rows, shape);
         let block_bytes = layout.bytes(slots + 1, 1);
         let rule = match choices.micro_model {
-            MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit => {
+            MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit.value => {
                 (Placement::Thread, "so few groups that a block's threads would wait for each other")
             }
-            MicroModel::Resolution if block_bytes <= limit => {
-                (Placement::Block, "the table fits near memory")
-            }
-            MicroModel::Resolution => (Placement::Global, "the table does not fit near memory"),
+            MicroModel::Resolution if block_bytes <= limit.value => (Placement::Block, fits.as_ref()),
+            MicroModel::Resolution => (Placement::Global, fits_not.as_ref()),
             _ => (Placement::Global, "the micro model has an atomic a row"),
         };
         let chosen = input.site.choose(rule, |value| match value {

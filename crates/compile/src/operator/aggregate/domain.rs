@@ -1,10 +1,13 @@
 //! Keys whose values make a dense domain: a group's place follows from them.
 
+use std::borrow::Cow;
+
 use super::direct::DirectTable;
 use super::functions::Cells;
 use super::groups::GroupTable;
 use super::tables::Strategy;
 use super::{Input, declare};
+use crate::calibration::Limit;
 use crate::choices::Choices;
 use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
@@ -12,8 +15,8 @@ use crate::shape::LaunchShape;
 use crate::types::{DataType, Range};
 use crate::variant::axes::GroupForm;
 
-/// Most slots of a direct-addressed table.
-const SLOT_LIMIT: u64 = 1 << 20;
+/// Most slots of a direct-addressed table, where the last cache is not known to have room for more.
+pub(super) const SLOT_LIMIT: u64 = 1 << 20;
 /// The same where rows come in parts: slots that are far from each other cost no more than others.
 const PARTS_SLOT_LIMIT: u64 = 1 << 28;
 
@@ -47,13 +50,21 @@ pub(super) struct DenseKeys {
     domain: Result<(Vec<DenseKey>, u64), String>,
     /// Slots that the rule takes at most.
     suiting: u64,
+    /// Slots that the last cache has room for.
+    cached: Limit,
 }
 
 impl DenseKeys {
-    /// `limit`: slots that the table may have; `suiting`: those that the rule takes at most.
-    pub(super) fn of(keys: &[ColumnInfo], limit: u64, suiting: u64, in_parts: bool) -> DenseKeys {
-        let most = if in_parts { PARTS_SLOT_LIMIT } else { SLOT_LIMIT };
-        DenseKeys { domain: domain(keys, most.min(limit)), suiting }
+    /// `limit`: slots that the table may have; `cached`: those that the last cache has room for, or where nothing is known of it
+    /// [`SLOT_LIMIT`]; `suiting`: those that the rule takes at most.
+    pub(super) fn of(
+        keys: &[ColumnInfo],
+        (limit, cached): (u64, Limit),
+        suiting: u64,
+        in_parts: bool,
+    ) -> DenseKeys {
+        let most = if in_parts { PARTS_SLOT_LIMIT } else { cached.value };
+        DenseKeys { domain: domain(keys, most.min(limit)), suiting, cached }
     }
 }
 
@@ -66,10 +77,13 @@ impl Strategy for DenseKeys {
         self.domain.as_ref().err().cloned()
     }
 
-    fn suits(&self, row_bound: u64) -> Option<&'static str> {
+    fn suits(&self, row_bound: u64) -> Option<Cow<'static, str>> {
         // A table much larger than the input would cost more to clear and to read than it saves.
         let most = row_bound.saturating_mul(4).max(4096).min(self.suiting);
-        self.domain.as_ref().is_ok_and(|(_, slots)| *slots <= most).then_some("a dense domain of keys")
+        let (_, slots) = self.domain.as_ref().ok().filter(|(_, slots)| *slots <= most)?;
+        // Fewer slots are taken whatever the cache is.
+        let decisive = if *slots > SLOT_LIMIT { self.cached } else { Limit::fixed(SLOT_LIMIT) };
+        Some(decisive.reason("a dense domain of keys"))
     }
 
     fn plan(
@@ -139,7 +153,8 @@ mod tests {
 
     #[test]
     fn the_rule_wants_no_table_much_larger_than_the_input() {
-        let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], u64::MAX, suiting, false);
+        let limits = (u64::MAX, Limit::fixed(SLOT_LIMIT));
+        let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], limits, suiting, false);
         let keys = of(u64::MAX);
         assert!(of(100_000).suits(1_000_000).is_some() && of(99_999).suits(1_000_000).is_none());
         assert_eq!(keys.lacks(), None);

@@ -1,5 +1,6 @@
 //! Groups found by hashing: a [`KeyTable`] whose keys have the cells of their group as words.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use kelpie_kir::Scope;
@@ -40,8 +41,8 @@ impl Strategy for HashedKeys<'_> {
         None
     }
 
-    fn suits(&self, _row_bound: u64) -> Option<&'static str> {
-        Some("keys have no small dense domain")
+    fn suits(&self, _row_bound: u64) -> Option<Cow<'static, str>> {
+        Some("keys have no small dense domain".into())
     }
 
     fn plan(

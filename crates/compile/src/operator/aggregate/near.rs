@@ -22,6 +22,7 @@ use super::near_keys::KeyArrays;
 use super::threads::{clear, for_each};
 use super::{update_group, word_pointer};
 use crate::MicroModel;
+use crate::calibration::Limit;
 use crate::choices::Choices;
 use crate::context::{Context, Unsupported};
 use crate::lower::hashing::GOLDEN;
@@ -108,11 +109,12 @@ impl NearCopies {
         let all = NearGroups::ALL.iter().copied();
         let fitting = all.filter(|copies| copies.0 > 0 && lacks(*copies).is_ok());
         let rule = if choices.micro_model == MicroModel::Resolution {
-            NearCopies::rule(fitting.collect(), &bytes, known, shape)
+            NearCopies::rule(fitting.collect(), &bytes, known, (shape, choices))
         } else {
-            (NearGroups(0), "the micro model has an atomic a row")
+            (NearGroups(0), Limit::fixed(0), "the micro model has an atomic a row")
         };
-        let NearGroups(copies) = site.choose(rule, lacks)?;
+        let (copies, limit, reason) = rule;
+        let NearGroups(copies) = site.choose((copies, &limit.reason(reason)), lacks)?;
         let copies = u32::try_from(copies).map_err(Unsupported::internal)?;
         if copies == 0 {
             return Ok(None);
@@ -133,37 +135,43 @@ impl NearCopies {
         Ok(Some(NearCopies { copies, search }))
     }
 
-    /// How many copies there should be, of the numbers that fit.
+    /// How many copies there should be, of the numbers that fit; how many bytes they may have, where that decides; and why.
     fn rule(
         fitting: Vec<NearGroups>,
         bytes: &dyn Fn(u64) -> u64,
         known: &Known,
-        shape: &LaunchShape,
-    ) -> (NearGroups, &'static str) {
-        let off = NearGroups(0);
+        (shape, choices): (&LaunchShape, &Choices<'_>),
+    ) -> (NearGroups, Limit, &'static str) {
+        let (off, any) = (NearGroups(0), Limit::fixed(u64::MAX));
         if known.rows < LEAST_ROWS {
-            return (off, "few rows");
+            return (off, any, "few rows");
         }
         if known.window.is_some() {
             return match fitting.contains(&BESIDE_WINDOW) {
-                true => (BESIDE_WINDOW, "where many rows are beyond their part, they are of few groups"),
-                false => (off, "a block's memory has no room"),
+                true => (BESIDE_WINDOW, any, "where many rows are beyond their part, they are of few groups"),
+                false => (off, any, "a block's memory has no room"),
             };
         }
         let is_serial = shape.is_serial();
         // A worker's memory is what stays in the second-level cache; the columns' rows go through it too.
-        let limit = if is_serial { u64::from(shape.table_bytes() / 4 * 3) } else { BLOCK_BYTES };
+        let limit = match is_serial {
+            true => choices.calibration.worker_copies(shape.table_bytes().into()),
+            false => Limit::fixed(BLOCK_BYTES),
+        };
         let suits = |copies: &NearGroups| {
-            bytes(copies.0) <= limit && (!is_serial || copies.0 * WORKER_ROWS_A_COPY <= known.rows)
+            bytes(copies.0) <= limit.value && (!is_serial || copies.0 * WORKER_ROWS_A_COPY <= known.rows)
         };
         let most = fitting.iter().copied().filter(suits).max_by_key(|copies| copies.0);
         let is_vain =
             |copies: NearGroups| known.groups.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY);
         match most {
-            Some(copies) if is_serial => NearCopies::of_worker(copies, known, is_vain(copies)),
-            Some(copies) if is_vain(copies) => (off, "a block meets few of so many groups twice"),
-            Some(copies) => (copies, "groups that a block meets often are added up near"),
-            None => (off, "a block's memory has no room"),
+            Some(copies) if is_serial => {
+                let (copies, reason) = NearCopies::of_worker(copies, known, is_vain(copies));
+                (copies, limit, reason)
+            }
+            Some(copies) if is_vain(copies) => (off, limit, "a block meets few of so many groups twice"),
+            Some(copies) => (copies, limit, "groups that a block meets often are added up near"),
+            None => (off, limit, "a block's memory has no room"),
         }
     }
 

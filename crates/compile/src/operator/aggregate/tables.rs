@@ -1,7 +1,9 @@
 //! The ways to find the groups of rows by their keys: the one place that names all of them. A new one is a file with its
 //! [`Strategy`], a value of the axis `group_table`, and a line in [`of_keys`].
 
-use super::domain::DenseKeys;
+use std::borrow::Cow;
+
+use super::domain::{DenseKeys, SLOT_LIMIT};
 use super::functions::Cells;
 use super::groups::GroupTable;
 use super::hashed::HashedKeys;
@@ -35,7 +37,7 @@ pub(super) trait Strategy {
     fn lacks(&self) -> Option<String>;
 
     /// Why the rule takes it, where it does for so many rows at most. Asked only where nothing is lacking.
-    fn suits(&self, row_bound: u64) -> Option<&'static str>;
+    fn suits(&self, row_bound: u64) -> Option<Cow<'static, str>>;
 
     /// Plans the table and declares its state.
     fn plan(
@@ -59,24 +61,26 @@ pub(super) fn of_keys(
     // The cell that counts rows is added where it is not there yet.
     let bytes = u64::from(cells.words() + 1) * 8;
     let limit = on.1.direct_bytes.map_or(u64::MAX, |limit| limit / bytes);
+    let slots = on.1.calibration.group_slots(bytes, SLOT_LIMIT);
     let suiting = match input.groups {
         Some(groups) => dense_slots(groups, input.row_bound),
         None if are_columns || input.is_serial => u64::MAX,
         None => COMPUTED_SLOTS,
     };
     let mut ways: Vec<Box<dyn Strategy>> = vec![
-        Box::new(DenseKeys::of(keys, limit, suiting, input.parts.is_some())),
+        Box::new(DenseKeys::of(keys, (limit, slots), suiting, input.parts.is_some())),
         Box::new(HashedKeys::of(keys)),
     ];
     let lacks: Vec<(GroupForm, Option<String>)> = ways.iter().map(|way| (way.form(), way.lacks())).collect();
     let mut suiting = ways.iter().filter(|way| way.lacks().is_none());
     let rule = suiting.find_map(|way| way.suits(input.row_bound).map(|reason| (way.form(), reason)));
-    let rule = rule.ok_or_else(|| Unsupported::internal("no way to find groups suits"))?;
-    let chosen = input.site.choose(rule, |value| match lacks.iter().find(|(form, _)| *form == value) {
-        Some((_, None)) => Ok(()),
-        Some((_, Some(lacks))) => Err(lacks.clone()),
-        None => Err("no table does it".into()),
-    })?;
+    let (form, reason) = rule.ok_or_else(|| Unsupported::internal("no way to find groups suits"))?;
+    let chosen =
+        input.site.choose((form, &*reason), |value| match lacks.iter().find(|(form, _)| *form == value) {
+            Some((_, None)) => Ok(()),
+            Some((_, Some(lacks))) => Err(lacks.clone()),
+            None => Err("no table does it".into()),
+        })?;
     let position = ways.iter().position(|way| way.form() == chosen);
     let way = position.map(|position| ways.swap_remove(position));
     way.ok_or_else(|| Unsupported::internal("a choice that is not there"))?.plan(cells, input, on, states)

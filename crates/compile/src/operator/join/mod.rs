@@ -105,6 +105,7 @@ impl JoinOperator {
             first_only,
             chained: serial,
             serial,
+            least_slots: choices.calibration.index_slots(serial),
             direct_bytes: choices.direct_bytes,
             not_placed: not_placed(join),
             places_by_rule: choices.micro_model == MicroModel::Resolution,

@@ -96,16 +96,16 @@ impl Cut<'_> {
         let keys = &infos[..keys.min(infos.len())];
         let table = scattered_table(keys, aggregates, infos, size.row_bound, self.shape);
         let off = GroupParts(1);
-        let rule = match &table {
-            _ if lacks.is_some() => (off, "rows cannot be stored in parts"),
+        let (parts, reason) = match &table {
+            _ if lacks.is_some() => (off, "rows cannot be stored in parts".into()),
             _ if self.choices.micro_model != MicroModel::Resolution => {
-                (off, "the micro model adds rows as they come")
+                (off, "the micro model adds rows as they come".into())
             }
-            None => (off, "not known to be many groups far from each other"),
-            Some(table) => partition::rule(table, rows.expected(), self.shape),
+            None => (off, "not known to be many groups far from each other".into()),
+            Some(table) => partition::rule(table, rows.expected(), (self.shape, self.choices)),
         };
         let site = format!("aggregate{}", self.next_aggregate);
-        let parts = self.chooser.choose(&site, rule, |value: GroupParts| match &lacks {
+        let parts = self.chooser.choose(&site, (parts, &*reason), |value: GroupParts| match &lacks {
             _ if value == off => Ok(()),
             Some(lacks) => Err(lacks.clone()),
             None => PartStore::admits(value, self.shape),

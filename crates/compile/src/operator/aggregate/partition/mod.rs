@@ -19,6 +19,7 @@ mod write;
 pub(crate) use self::read::PartRows;
 pub(crate) use self::write::IntoParts;
 use super::part_groups::window_bytes;
+use crate::choices::Choices;
 use crate::context::{Argument, Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::primitives::partition::{
@@ -29,6 +30,8 @@ use crate::shape::LaunchShape;
 use crate::table::stored::StoredColumn;
 use crate::variant::Variant;
 use crate::variant::axes::GroupParts;
+
+use std::borrow::Cow;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
@@ -64,7 +67,7 @@ pub struct PartStore {
     has_chunks: bool,
 }
 
-/// Rows from which on parts pay on a GPU (`docs/performance.md`).
+/// Rows from which on parts pay on a GPU (`docs/performance.md`), unless measured rates of atomics say fewer.
 const LEAST_ROWS: u64 = 4 << 20;
 /// Hashed groups from which on they do.
 const LEAST_HASHED: u64 = 1 << 13;
@@ -211,13 +214,18 @@ pub(crate) struct TableSize {
 }
 
 /// Into how many parts rows are to be brought before they come to their groups; and why.
-pub(crate) fn rule(table: &TableSize, rows: u64, shape: &LaunchShape) -> (GroupParts, &'static str) {
+pub(crate) fn rule(
+    table: &TableSize,
+    rows: u64,
+    (shape, choices): (&LaunchShape, &Choices<'_>),
+) -> (GroupParts, Cow<'static, str>) {
     let off = GroupParts(1);
+    let least = choices.calibration.rows_in_parts(table.dense.unwrap_or(table.bytes), LEAST_ROWS);
     let fits = |parts: &&GroupParts| {
         let has_room = table.bytes / parts.0 <= window_bytes(shape, table.dense.is_none());
         parts.0 >= LEAST_PARTS && has_room && PartStore::admits(**parts, shape).is_ok()
     };
-    match GroupParts::ALL.iter().find(fits) {
+    let (parts, reason) = match GroupParts::ALL.iter().find(fits) {
         _ if shape.is_serial() => (off, "a CPU gains too little"),
         _ if table.dense.is_some_and(|bytes| bytes < shape.table_bytes().into()) => {
             (off, "a block's memory has room for all groups")
@@ -225,11 +233,16 @@ pub(crate) fn rule(table: &TableSize, rows: u64, shape: &LaunchShape) -> (GroupP
         _ if table.dense.is_none() && table.groups < LEAST_HASHED => {
             (off, "a block keeps copies of so few groups")
         }
-        _ if rows < LEAST_ROWS => (off, "few rows"),
+        _ if rows < least.value => return (off, least.reason("few rows")),
         _ if rows < (table.groups / 2).saturating_mul(ROWS_OF_TWO_GROUPS) => (off, "few rows a group"),
+        Some(parts) if rows < LEAST_ROWS => {
+            let reason = "atomics beyond the last-level cache take so long that parts pay for fewer rows";
+            return (*parts, least.reason(reason));
+        }
         Some(parts) => (*parts, "a part's groups fit a block's memory"),
         None => (off, "no part's groups would fit a block's memory"),
-    }
+    };
+    (parts, reason.into())
 }
 
 impl GroupParts {
