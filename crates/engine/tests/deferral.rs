@@ -54,7 +54,9 @@ fn a_stage_that_ran_before_gives_the_same_rows() {
             assert_eq!(deferred[0], 0, "{name}: nothing is foreseen yet");
             // How many rows a limit's kernel finds beyond those that are wanted differs from run to run.
             let is_foreseen = deferred[2..].iter().all(|launches| *launches > 0 && *launches == deferred[2]);
-            assert!(is_foreseen || name.contains("limit"), "{name}: {deferred:?}");
+            // Text is made as there is room for it, step by step.
+            let may_wait = name.contains("limit") || name.contains("capitals");
+            assert!(is_foreseen || may_wait, "{name}: {deferred:?}");
         }
     }
 }
