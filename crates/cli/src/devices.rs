@@ -81,14 +81,16 @@ fn write_known(known: &Calibrated, out: &mut dyn Write) -> Result<()> {
 
 /// What rules and people may want to know of what was measured.
 fn write_measured(measured: &Measured, out: &mut dyn Write) -> Result<()> {
-    let size = |size: Option<u64>, without: &str| size.map_or(without.to_string(), bytes);
+    let size = |size: Option<u64>, without: &str| {
+        size.map_or(without.to_string(), |size| format!("{} (measured)", bytes(size)))
+    };
     writeln!(out, "  reads memory at: {:.1} GB/s (measured)", measured.memory)?;
     writeln!(out, "  link: {:.1} GB/s (measured)", measured.link)?;
-    let assumed = "not seen in the reads, so assumed";
-    writeln!(out, "  cache of a core or multiprocessor: {} (measured)", size(measured.core_cache, assumed))?;
-    writeln!(out, "  last cache: {} (measured)", size(measured.last_cache, assumed))?;
+    let assumed = "assumed, as the reads do not show it";
+    writeln!(out, "  cache of a core or multiprocessor: {}", size(measured.core_cache, assumed))?;
+    writeln!(out, "  last cache: {}", size(measured.last_cache, assumed))?;
     let reach = size(measured.tlb_reach, "more than was measured");
-    writeln!(out, "  reach of address translation: {reach} (measured)")?;
+    writeln!(out, "  reach of address translation: {reach}")?;
     writeln!(out, "  measured in: {:.1} s", measured.took_ms as f64 / 1e3)?;
     Ok(())
 }

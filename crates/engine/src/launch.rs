@@ -7,7 +7,7 @@ use crate::error::EngineError;
 
 /// Runs a kernel on a grid of `blocks` blocks (of the shape for which it was compiled), unless the query is cancelled, and waits for it where the stream
 /// does not defer launches. Whatever work a query gives to
-/// its device comes through here: kernels of plans (`stage/launcher`), primitives, and the measurement of bandwidth.
+/// its device comes through here: kernels of plans (`stage/launcher`), primitives, and the measurements of bandwidth and caches.
 pub(crate) fn submit(
     stream: &dyn QueryStream,
     kernel: &dyn Kernel,
@@ -25,7 +25,8 @@ pub(crate) fn submit(
 ///
 /// Those who submit know what their kernels ask for: a stage, which gives the kernels of a compiled plan the
 /// arguments that the compiler declared for them (`stage/arguments`); the device-wide primitives, which size their arrays by
-/// the same counts that they pass; and the measurement of bandwidth.
+/// the same counts that they pass; the measurement of bandwidth; and that of caches, whose working sets lie within their buffer
+/// (`calibration/measure`).
 pub(crate) fn launch(
     stream: &dyn QueryStream,
     kernel: &dyn Kernel,

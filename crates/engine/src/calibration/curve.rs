@@ -54,6 +54,16 @@ pub(super) fn edges(points: &[Point]) -> Vec<u64> {
     edges
 }
 
+/// The greatest working set that is read at least twice as fast as memory, where the greatest of all are read at one rate: caches whose
+/// rates fall into each other, as other machines use the last one too, have no edges of their own.
+pub(super) fn before_memory(points: &[Point]) -> Option<u64> {
+    let points = smooth(points);
+    let [.., before, last] = points.as_slice() else { return None };
+    let is_memory = last.per_second >= SETTLED * before.per_second;
+    let fast = points.iter().rfind(|point| point.per_second >= 2.0 * last.per_second)?;
+    is_memory.then_some(fast.bytes)
+}
+
 /// The sizes that a cache of one core (its second level) or multiprocessor (its first) may have.
 pub(super) fn core_sizes(kind: DeviceKind) -> RangeInclusive<u64> {
     match kind {
@@ -99,6 +109,17 @@ mod tests {
         assert_eq!(edges(&points(&[5.0, 5.0, 2.0, 5.0, 5.0, 9.0, 5.0, 1.0, 1.0, 1.0])), [1 << 20]);
         // What is slow once is no plateau.
         assert_eq!(edges(&points(&[5.0, 5.0, 1.0, 0.2, 0.1, 0.1])), [32 << 10]);
+    }
+
+    #[test]
+    fn what_is_far_faster_than_memory_is_in_a_cache() {
+        // A machine beside others: below 2 MiB is its own.
+        let curve = [9.6, 9.6, 8.2, 6.7, 6.2, 5.4, 4.8, 2.6, 1.5, 1.1, 0.7, 0.3, 0.25, 0.24, 0.22, 0.2];
+        assert_eq!(edges(&points(&curve)), [1 << 20]);
+        assert_eq!(before_memory(&points(&curve)), Some(16 << 20));
+        assert_eq!(before_memory(&points(&curve[..12])), None);
+        assert_eq!(before_memory(&points(&[5.0, 5.0, 5.0])), None);
+        assert_eq!(before_memory(&[]), None);
     }
 
     #[test]

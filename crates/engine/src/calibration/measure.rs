@@ -185,6 +185,7 @@ impl<'a> Bench<'a> {
 
     /// Accesses to a set; the time in nanoseconds.
     fn launch(&self, access: &Access, set: Set, turns: u64) -> Result<u64, EngineError> {
+        // The kernel goes to places of the set alone, which lies within the memory.
         let inside = set.places.is_power_of_two()
             && set.places.checked_mul(set.stride).is_some_and(|bytes| bytes <= self.extent.most_bytes);
         if !inside || !set.stride.is_multiple_of(access.bytes) {

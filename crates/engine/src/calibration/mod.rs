@@ -74,7 +74,8 @@ impl Measured {
         let is_core = |edge: &u64| curve::core_sizes(kind).contains(edge);
         self.core_cache = edges.iter().copied().find(is_core);
         let beyond = |edge: &u64| *edge > self.core_cache.unwrap_or(*curve::core_sizes(kind).end());
-        let last = edges.iter().copied().rfind(beyond);
+        let last =
+            edges.iter().copied().rfind(beyond).or_else(|| curve::before_memory(&self.reads).filter(beyond));
         // A cache of several parts has copies in each of them: what is measured may be less than there is, and never more.
         self.last_cache = match (last, told.last_cache) {
             (Some(last), Some(told)) => Some(last.min(told)),
@@ -173,7 +174,7 @@ impl Engine {
     }
 
     /// Measures a device's caches, memory and atomics, keeps them for later processes where this engine has a folder for that, and uses
-    /// them from now on. Takes about two seconds. What was measured, and in which file it is kept, or why in none.
+    /// them from now on. Takes some seconds. What was measured, and in which file it is kept, or why in none.
     pub fn calibrate(
         &self,
         device: &Arc<dyn Device>,
