@@ -203,7 +203,7 @@ async fn levels_of_grouping_sets() {
                 "SELECT k, g, sum(nn), avg(d15), max(s), count(*) FROM none GROUP BY CUBE (k, g)",
                 "SELECT substr(s, 1, 1), k % 3, count(*), sum(nn) FROM t GROUP BY ROLLUP (substr(s, 1, 1), k % 3)",
                 "SELECT a.k, z.b, count(*), sum(a.nn) FROM t a JOIN t z ON a.nn = z.nn GROUP BY CUBE (a.k, z.b)",
-                "SELECT k, g, count(*) FROM (SELECT * FROM t ORDER BY nn LIMIT 20) GROUP BY GROUPING SETS ((k), (g), (), ())",
+                "SELECT k, g, count(*) FROM (SELECT * FROM t ORDER BY nn, k, g LIMIT 20) GROUP BY GROUPING SETS ((k), (g), (), ())",
                 "SELECT n, count(*) FROM (SELECT k, g, count(*) AS n FROM t GROUP BY ROLLUP (k, g)) GROUP BY ROLLUP (n)",
                 "SELECT k, g, count(DISTINCT nn), max(DISTINCT nn) FROM t GROUP BY ROLLUP (k, g)",
             ] {
