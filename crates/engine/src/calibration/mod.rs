@@ -1,8 +1,8 @@
 //! A device's own constants: measured by `kelpie devices --calibrate`, kept on disk, and used by the compiler's rules.
 //!
 //! Karnagel et al. (2015, sections 4 and 5) derive rules for tables of groups from a device's caches and its reach of address translation.
-//! What a device has is measured here, by kernels that read, and add to, random places of working sets of growing size ([`measure`]); the
-//! sizes from which on rates fall are those of caches ([`curve`]). It is kept in a file a device ([`file`]), and what of it rules look at
+//! What a device has is measured here, by kernels that read, and add to, random places of working sets of growing size (`measure`); the
+//! sizes from which on rates fall are those of caches (`curve`). It is kept in a file a device (`file`), and what of it rules look at
 //! is a [`Calibration`]. An engine reads a file once a device, when that is first used.
 
 mod curve;
