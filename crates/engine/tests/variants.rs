@@ -10,6 +10,8 @@ mod plans;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
 
+use kelpie_compile::expr::{Expr, ExprKind};
+use kelpie_compile::plan::{AggregateFunction, Plan};
 use kelpie_engine::variant::axes;
 use kelpie_engine::{Choice, DeviceChoice, Engine, Forced, QueryOptions, TableSource};
 use plans::{plans, rows_of, run, table, try_run};
@@ -163,4 +165,24 @@ fn a_value_that_is_not_possible_names_what_it_lacks() {
     let error = try_run(&engine, &plan, &sources, &options).expect_err("keys of any text");
     let text = "kelpie.variant.aggregate0.group_table = direct is not possible: ";
     assert!(error.to_string().contains(text), "{error}");
+}
+
+/// 0.0 and -0.0 are one group, and what is computed of them may differ: such keys are computed of rows.
+#[test]
+fn keys_computed_of_floats_are_computed_of_rows() {
+    let engine = Engine::new();
+    let sources = [table(150), table(60)];
+    for (column, is_possible) in [(4, false), (1, true)] {
+        let counted = plans::aggregate(plans::scan(0), &[column], &[(AggregateFunction::Count, None, false)]);
+        let Plan::Aggregate { input, mut keys, aggregates, names } = counted else { panic!("no groups") };
+        keys[0] = Expr { kind: ExprKind::Negate(Box::new(keys[0].clone())), ..keys[0].clone() };
+        let plan = Plan::Aggregate { input, keys, aggregates, names };
+        let mut variants = Forced::default();
+        variants.set("aggregate0.computed_keys", "values").expect("an axis and its value");
+        let options = QueryOptions { device: DeviceChoice::Cpu, variants, ..QueryOptions::default() };
+        let outcome = try_run(&engine, &plan, &sources, &options);
+        assert_eq!(outcome.is_ok(), is_possible, "{column}");
+        let error = outcome.err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(error.contains("keys are computed of floats"), !is_possible, "{error}");
+    }
 }

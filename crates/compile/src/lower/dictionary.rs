@@ -14,6 +14,7 @@ use super::value::{boolean, scalar};
 use crate::context::{Argument, Constant, Context, Lowered, Unsupported};
 use crate::expr::{Expr, ExprKind, columns_read};
 use crate::lower::is_cheap;
+use crate::primitives::for_range;
 use crate::types::DataType;
 
 const FALSE: u32 = 1;
@@ -93,17 +94,11 @@ fn near_memo(cx: &mut Context<'_>, column: (usize, usize), expr: &Expr, words: u
     let b = &mut *cx.builder;
     let memo = b.shared(&name, Pointee::Scalar(Scalar::U32), words);
     let (thread, threads) = (b.builtin(Builtin::ThreadId), b.builtin(Builtin::BlockDim));
-    let index = b.var_of("entry", thread);
-    b.begin_loop();
-    let entry = b.read(index);
-    let end = b.u32(words);
-    let done = b.ge(entry, end);
-    b.break_if(done);
-    let (place, unknown) = (b.offset(memo, entry), b.u32(0));
-    b.store(place, unknown);
-    let next = b.add(entry, threads);
-    b.assign(index, next);
-    b.end();
+    let (end, unknown) = (b.u32(words), b.u32(0));
+    for_range(b, thread, end, threads, |b, entry| {
+        let place = b.offset(memo, entry);
+        b.store(place, unknown);
+    });
     b.barrier();
     b.end_prologue();
     cx.keep_near_memo(column, expr, memo);

@@ -138,23 +138,32 @@ impl Body<'_> {
         let done = cx.builder.ge(current, end);
         cx.builder.break_if(done);
         Self::break_if_enough(cx, emitter);
-        let thread = if job.wide { cx.builder.mul(thread, count) } else { thread };
+        let thread = if is_aligned { cx.builder.mul(thread, count) } else { thread };
         let row = cx.builder.add(current, thread);
-        if let Some(trial) = &self.variants.trial {
-            let row = match trial.rows() {
-                Some(_) => {
-                    let distance = cx.builder.mul(thread, count);
-                    cx.builder.add(current, distance)
-                }
-                None => row,
-            };
-            let is_last = (!points.is_empty()).then(|| cx.builder.ge(current, job.rows));
-            self.tried_rows(cx, (trial, row, is_last), job, (threads, rows_at_once), emitter)?;
-            let next = cx.builder.add(current, stride);
-            cx.builder.assign(base, next);
-            cx.end();
-            return Ok(());
+        match &self.variants.trial {
+            Some(trial) => {
+                let is_last = (!points.is_empty()).then(|| cx.builder.ge(current, job.rows));
+                self.tried_rows(cx, (trial, row, is_last), job, (threads, rows_at_once), emitter)?;
+            }
+            None => self.turn(cx, (row, current, first), job, threads, emitter)?,
         }
+        let next = cx.builder.add(current, stride);
+        cx.builder.assign(base, next);
+        cx.end();
+        Ok(())
+    }
+
+    /// A thread's rows in a turn of the row loop, from `row` on, where those of the grid begin with `current`; `first`: the first that
+    /// is worked on.
+    fn turn(
+        &self,
+        cx: &mut Context<'_>,
+        (row, current, first): (V, V, V),
+        job: &Job<'_>,
+        threads: V,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        let points = &self.variants.points;
         emitter.begin_round(cx);
         match emitter.rows_at_once() {
             _ if job.wide => self.rows_of_thread(cx, row, (first, job), emitter)?,
@@ -169,11 +178,7 @@ impl Body<'_> {
             }
             count => self.rows_of_turn(cx, row, job, (threads, count), emitter)?,
         }
-        emitter.end_round(cx)?;
-        let next = cx.builder.add(current, stride);
-        cx.builder.assign(base, next);
-        cx.end();
-        Ok(())
+        emitter.end_round(cx)
     }
 
     /// A row counted from the first that is worked on, counted from the first that there is.

@@ -101,6 +101,11 @@ impl Trial {
         (self.arrangement == RowArrangement::Blocked).then_some(WIDE_ROWS.into())
     }
 
+    /// Rows before the first that is worked on with which a thread may begin: wide rows begin at multiples of their length.
+    pub(super) fn rows_before(&self) -> u64 {
+        self.rows().map_or(0, u64::from)
+    }
+
     /// Whether rows are tried by the step of a number.
     pub(super) fn has(&self, step: usize) -> bool {
         self.tried.contains(&step)

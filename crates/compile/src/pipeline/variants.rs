@@ -101,7 +101,7 @@ impl<'a> ChunkVariants<'a> {
         let asked = ShapeChoices { thread_rows: rows, ..*environment.asked };
         let base = (environment.shape, &asked);
         let site = Site { chooser, name: site };
-        let before = trial.as_ref().and_then(Trial::rows).map_or(0, u64::from);
+        let before = trial.as_ref().map_or(0, Trial::rows_before);
         let turns = (takes_several, points.last_turns() + before);
         let shape = launches::choose(&site, pipeline, environment.target, base, turns)?;
         let keeps_all = facts.keeps_all;
@@ -126,9 +126,9 @@ impl<'a> ChunkVariants<'a> {
         self.wide_filters.as_ref().map_or(&[], |filters| &filters.sieves)
     }
 
-    /// Rows before the first that is worked on with which a thread may begin: wide rows begin at multiples of their length.
+    /// Rows before the first that is worked on with which a thread may begin.
     pub(super) fn rows_before(&self) -> u64 {
-        self.trial.as_ref().and_then(Trial::rows).map_or(0, u64::from)
+        self.trial.as_ref().map_or(0, Trial::rows_before)
     }
 
     /// Whether the rows of a thread are tried by a step before one goes on.
@@ -151,6 +151,24 @@ struct Loop {
 
 impl Loop {
     const SINGLE: Loop = Loop { row_loop: RowLoop::Single, wide_filters: None, trial: None };
+}
+
+/// By what rows are selected before any goes on.
+enum Selecting {
+    /// A selection vector of a CPU's worker.
+    Vector(WideFilters),
+    /// Several rows of a thread.
+    Tried(Trial),
+}
+
+impl Selecting {
+    /// The share of rows that is thought to be selected.
+    fn share(&self) -> f64 {
+        match self {
+            Selecting::Vector(filters) => filters.share,
+            Selecting::Tried(trial) => trial.share,
+        }
+    }
 }
 
 /// What the choices follow from.
@@ -316,15 +334,9 @@ impl Facts<'_> {
         if !pipeline.source.is_scan() || pipeline.sink.own_rows().is_some() {
             return Ok(Loop::SINGLE);
         }
-        let (filters, trial) = match self.is_simt {
-            true => (Err(String::new()), self.trial(speculation, (flags, places), is_counted)?),
-            false => (self.wide_filters(places, is_counted)?, Err(String::new())),
-        };
-        let (share, sifts) = match (&filters, &trial) {
-            (Ok(filters), _) => (Ok(filters.share), !filters.sieves.is_empty()),
-            (_, Ok(trial)) => (Ok(trial.share), false),
-            (Err(lacks), _) if !self.is_simt => (Err(lacks.clone()), false),
-            (_, Err(lacks)) => (Err(lacks.clone()), false),
+        let selecting = match self.is_simt {
+            true => self.trial(speculation, (flags, places), is_counted)?.map(Selecting::Tried),
+            false => self.wide_filters(places, is_counted)?.map(Selecting::Vector),
         };
         let needed = BTreeSet::new();
         let wide = || {
@@ -343,25 +355,34 @@ impl Facts<'_> {
             true => Err("lanes exchange rows, of which each has one".into()),
             false => wide(),
         };
-        let rule = match (&wide, &share) {
+        let rule = match (&wide, &selecting) {
             _ if environment.micro_model != MicroModel::Resolution => {
                 (RowLoop::Single, "the micro model takes one row at a time")
             }
             (Ok(()), _) => (RowLoop::Wide, "everything has a form for several rows at once"),
-            (_, Ok(_)) if sifts => (RowLoop::Selected, "branches of joins would be foretold badly"),
-            (_, Ok(share)) if *share > MOST_SELECTED => (RowLoop::Single, "filters keep nearly all rows"),
-            (_, Ok(_)) if self.is_simt => (RowLoop::Selected, "their loads hide each other's latency"),
-            (_, Ok(_)) => (RowLoop::Selected, "branches of filters would be foretold badly"),
+            (_, Ok(Selecting::Vector(filters))) if !filters.sieves.is_empty() => {
+                (RowLoop::Selected, "branches of joins would be foretold badly")
+            }
+            (_, Ok(selecting)) if selecting.share() > MOST_SELECTED => {
+                (RowLoop::Single, "filters keep nearly all rows")
+            }
+            (_, Ok(Selecting::Tried(_))) => (RowLoop::Selected, "their loads hide each other's latency"),
+            (_, Ok(Selecting::Vector(_))) => {
+                (RowLoop::Selected, "branches of filters would be foretold badly")
+            }
             _ => (RowLoop::Single, "not everything has a form for several rows at once"),
         };
-        let chosen = environment.chooser.choose(self.site, rule, |value| match (value, &wide, &share) {
-            (RowLoop::Wide, Err(lacks), _) | (RowLoop::Selected, _, Err(lacks)) => Err(lacks.clone()),
-            _ => Ok(()),
-        })?;
-        let selects = chosen == RowLoop::Selected;
-        let (wide_filters, trial) = (filters.ok().filter(|_| selects), trial.ok().filter(|_| selects));
-        let trial = trial.map(|trial| self.arranged(trial)).transpose()?;
-        Ok(Loop { row_loop: chosen, wide_filters, trial })
+        let chosen =
+            environment.chooser.choose(self.site, rule, |value| match (value, &wide, &selecting) {
+                (RowLoop::Wide, Err(lacks), _) | (RowLoop::Selected, _, Err(lacks)) => Err(lacks.clone()),
+                _ => Ok(()),
+            })?;
+        let chosen = Loop { row_loop: chosen, ..Loop::SINGLE };
+        Ok(match selecting.ok().filter(|_| chosen.row_loop == RowLoop::Selected) {
+            Some(Selecting::Vector(filters)) => Loop { wide_filters: Some(filters), ..chosen },
+            Some(Selecting::Tried(trial)) => Loop { trial: Some(self.arranged(trial)?), ..chosen },
+            None => chosen,
+        })
     }
 
     /// The keys that are compared with bounds of build sides where rows are selected several at once.

@@ -44,7 +44,7 @@ fn wide(b: &mut Builder, builtin: Builtin) -> V {
 }
 
 /// `for index in (from..to).step_by(step)` over integers of one type; uniform where the bounds are.
-fn for_range(b: &mut Builder, from: V, to: V, step: V, body: impl FnOnce(&mut Builder, V)) {
+pub(crate) fn for_range(b: &mut Builder, from: V, to: V, step: V, body: impl FnOnce(&mut Builder, V)) {
     let index = b.var_of("index", from);
     b.begin_loop();
     let current = b.read(index);

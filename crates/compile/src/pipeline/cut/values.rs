@@ -62,8 +62,15 @@ impl Cut<'_> {
         let range_of = |index: usize| rows.columns.get(index).and_then(|info: &ColumnInfo| info.range);
         let is_costly =
             |key: &Expr| !is_column(key) && (key.data_type == DataType::Utf8 || !is_cheap(key, &range_of));
+        // One group has rows with 0.0 and with -0.0, of which a key may be computed to different values.
+        let reads_floats = |key: &Expr| {
+            let mut own = Vec::new();
+            add_columns(key, &mut own);
+            !is_column(key) && own.iter().any(|column| column.data_type.is_float())
+        };
         let lacks = match lacks_levels(aggregates) {
             None if columns.is_empty() => Some("keys are computed of no column".to_string()),
+            None if keys.iter().any(reads_floats) => Some("keys are computed of floats".to_string()),
             lacks => lacks,
         };
         let rule = match &lacks {
