@@ -1,22 +1,18 @@
 //! Direct-addressed groups: the keys' ranges are dense, so the group's slot is computed, not looked up. C2 updates the
-//! device's table; C3 a table in shared memory, merged at the end: one a thread where it is small enough (a CPU: the
-//! worker's own), so that no two threads ever meet in a cell, else one a block, or some copies of it where there are few groups:
-//! neighbouring threads add to different ones.
+//! device's table; C3 what is nearer (`placement`), merged at the end.
 
 use std::fmt;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
-use super::block_table::{BlockLayout, BlockTable};
 use super::cells::{CellOp, combine_memory, is_used};
 use super::domain::DenseKey;
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::hash::KeyWord;
-use super::threads::{ThreadCells, ThreadTables, for_each};
+use super::placement::{CellMemory, Local};
+use super::threads::for_each;
 use super::{Cells, Input, declare, fixed_class, group_pointer, word_pointer};
-use crate::MicroModel;
-use crate::calibration::Limit;
 use crate::choices::Choices;
 use crate::context::register_type;
 use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
@@ -25,28 +21,6 @@ use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
-use crate::variant::Variant;
-use crate::variant::axes::{Placement, TableCopies};
-
-/// Rows of the input for each slot of a CPU's worker's own table that is larger than half of its cache, at least: each slot is cleared
-/// and merged whatever comes.
-const WORKER_ROWS_A_SLOT: u64 = 8;
-/// Most bytes of a SIMT block's table whatever the rows are: more is missed by the first-level cache, which has what joins look at.
-const SMALL_TABLE_BYTES: u64 = 16 << 10;
-/// Most bytes of a larger one, where there are some rows for each slot: two blocks should fit a multiprocessor of an NVIDIA GPU.
-const BLOCK_TABLES_BYTES: u64 = 100 << 10;
-const SOME_ROWS_A_SLOT: u64 = 128;
-/// Rows of the input for each slot of a still larger one, at least: each block clears and merges all of its slots. On an H200 SSB 2.1
-/// takes 0.40 ms with 7,000 groups, to which 70 rows each come, in the device's table, and 0.77 in those of blocks.
-const BLOCK_ROWS_A_SLOT: u64 = 256;
-/// A thread's table has so many slots at most: with more of them fewer threads are resident, and the atomics of a block's table, where
-/// its threads meet in that many groups, take less time than is lost by that.
-const THREAD_SLOTS: u64 = 4;
-/// Threads of a warp wait for each other in a block's table with at most so many slots of at least so many words: there are copies.
-const CONTENDED_SLOTS: u64 = 8;
-const CONTENDED_WORDS: u32 = 5;
-/// Most bytes of the copies of a block's table: as many blocks as ever fit a multiprocessor should.
-const COPIES_BYTES: u64 = 16 << 10;
 
 /// Direct-addressed groups.
 #[derive(Debug, Clone)]
@@ -65,35 +39,9 @@ pub struct DirectTable {
     row_bound: u64,
 }
 
-/// Where rows are added up.
-#[derive(Debug, Clone)]
-enum CellMemory {
-    /// In the device's table.
-    Device,
-    /// In a table of the block (a CPU: of the worker), of which there are so many copies, and about so many bytes.
-    Block { copies: u32, bytes: u64 },
-    /// In a table of the thread.
-    Threads,
-}
-
 impl fmt::Display for DirectTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = match &self.place {
-            CellMemory::Device => "",
-            CellMemory::Block { copies: 1, .. } => ", in blocks",
-            CellMemory::Block { .. } => ", in copies of blocks",
-            CellMemory::Threads => ", in threads",
-        };
-        write!(f, "direct, {} slots{place}", self.slots)
-    }
-}
-
-/// Whether a block's tables fit its memory.
-fn tables_fit(bytes: u64, shape: &LaunchShape) -> Result<(), String> {
-    let most = shape.table_bytes();
-    match bytes <= most.into() {
-        true => Ok(()),
-        false => Err(format!("tables of {bytes} bytes do not fit a block's {most}")),
+        write!(f, "direct, {} slots{}", self.slots, self.place)
     }
 }
 
@@ -109,79 +57,10 @@ impl DirectTable {
         let slots: u64 = keys.iter().map(|key| key.values + u64::from(key.nullable)).product();
         let class = fixed_class(states, slots);
         let state = states.state("groups", 8 * cells.words(), class);
-        let is_simt = shape.block_threads > 1;
-        let most = u64::from(shape.table_bytes());
-        // A worker's memory is what should stay in the second-level cache.
-        let limit = match is_simt {
-            true if input.expected_rows / BLOCK_ROWS_A_SLOT >= slots => Limit::fixed(most),
-            true if input.expected_rows / SOME_ROWS_A_SLOT >= slots => {
-                Limit::fixed(BLOCK_TABLES_BYTES.min(most))
-            }
-            true => Limit::fixed(SMALL_TABLE_BYTES.min(most)),
-            false if row_bound / WORKER_ROWS_A_SLOT >= slots => Limit::fixed(most),
-            false => choices.calibration.worker_table().min(most),
-        };
-        let (fits, fits_not) = ("the table fits near memory", "the table does not fit near memory");
-        let (fits, fits_not) = (limit.reason(fits), limit.reason(fits_not));
-        let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
-        let rows = input.thread_rows.saturating_mul(shape.block_threads.into()).min(row_bound);
-        let layout = BlockLayout::plan(cells, rows, shape);
-        let block_bytes = layout.bytes(slots + 1, 1);
-        let rule = match choices.micro_model {
-            MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit.value => {
-                (Placement::Thread, "so few groups that a block's threads would wait for each other")
-            }
-            MicroModel::Resolution if block_bytes <= limit.value => (Placement::Block, fits.as_ref()),
-            MicroModel::Resolution => (Placement::Global, fits_not.as_ref()),
-            _ => (Placement::Global, "the micro model has an atomic a row"),
-        };
-        let chosen = input.site.choose(rule, |value| match value {
-            Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
-            Placement::Thread => tables_fit(threads.bytes(), shape),
-            Placement::Block => tables_fit(block_bytes, shape),
-            Placement::Global => Ok(()),
-        })?;
-        let place = match chosen {
-            Placement::Thread => CellMemory::Threads,
-            Placement::Block => {
-                let copies = Self::copies((cells, &layout), slots, input, (shape, is_simt))?;
-                CellMemory::Block { copies, bytes: layout.bytes(slots + 1, copies) }
-            }
-            Placement::Global => CellMemory::Device,
-        };
-        let counts = !is_simt || chosen != Placement::Global;
+        let place = CellMemory::plan(cells, slots, (row_bound, input), (shape, choices))?;
+        let counts = shape.is_serial() || place.is_local();
         let count = counts.then(|| states.counter("group_count"));
         Ok(DirectTable { keys, slots, class, state, count, present, place, row_bound })
-    }
-
-    /// How many copies of a block's table there are.
-    fn copies(
-        (cells, layout): (&Cells, &BlockLayout),
-        slots: u64,
-        input: &Input<'_>,
-        (shape, is_simt): (&LaunchShape, bool),
-    ) -> Result<u32, Unsupported> {
-        let bytes = |copies: TableCopies| layout.bytes(slots + 1, copies.0 as u32);
-        let lacks = |copies: TableCopies| match copies.0 {
-            1 => Ok(()),
-            _ if !is_simt => Err("a CPU's worker is one thread".to_string()),
-            threads if threads > shape.block_threads.into() => Err("a block has fewer threads".into()),
-            _ => tables_fit(bytes(copies), shape),
-        };
-        let contended = slots <= CONTENDED_SLOTS && cells.words() >= CONTENDED_WORDS;
-        let fitting = TableCopies::ALL.iter().copied();
-        let fitting = fitting.filter(|copies| bytes(*copies) <= COPIES_BYTES && lacks(*copies).is_ok());
-        let rule = match fitting.filter(|_| contended).max_by_key(|copies| copies.0) {
-            Some(copies) if copies.0 > 1 => (copies, "threads of a warp would meet in few groups"),
-            _ => (TableCopies(1), "threads seldom meet in a group, or a worker is one"),
-        };
-        Ok(input.site.choose(rule, lacks)?.0 as u32)
-    }
-
-    /// How a block keeps cells whose threads see so many rows each.
-    fn block_layout(&self, cells: &Cells, thread_rows: u64, shape: &LaunchShape) -> BlockLayout {
-        let rows = thread_rows.saturating_mul(shape.block_threads.into());
-        BlockLayout::plan(cells, rows.min(self.row_bound), shape)
     }
 
     /// The slot of the current row, and the flag that its contributions still need: a local table has a slot for dead
@@ -284,7 +163,7 @@ impl GroupTable for DirectTable {
     }
 
     fn is_local(&self) -> bool {
-        !matches!(self.place, CellMemory::Device)
+        self.place.is_local()
     }
 
     fn takes_flags(&self) -> bool {
@@ -313,21 +192,11 @@ impl GroupTable for DirectTable {
     }
 
     fn block_bytes(&self) -> u64 {
-        match self.place {
-            CellMemory::Block { bytes, .. } => bytes,
-            CellMemory::Device | CellMemory::Threads => 0,
-        }
+        self.place.block_bytes()
     }
 
     fn admits(&self, cells: &Cells, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
-        let bytes = match self.place {
-            CellMemory::Device => return Ok(()),
-            CellMemory::Threads => ThreadTables::plan(self.slots + 1, cells, thread_rows, shape).bytes(),
-            CellMemory::Block { copies, .. } => {
-                self.block_layout(cells, thread_rows, shape).bytes(self.slots + 1, copies)
-            }
-        };
-        tables_fit(bytes, shape)
+        self.place.admits(cells, (self.slots, self.row_bound), (shape, thread_rows))
     }
 
     /// Clears the local table. Its last slot takes the dead rows.
@@ -337,20 +206,7 @@ impl GroupTable for DirectTable {
         cells: &'s Cells,
         thread_rows: u64,
     ) -> Box<dyn GroupEmitter + 's> {
-        let local = match &self.place {
-            CellMemory::Device => Local::None,
-            CellMemory::Threads => {
-                let tables = ThreadTables::plan(self.slots + 1, cells, thread_rows, &cx.shape);
-                Local::Threads(tables.begin(cx))
-            }
-            CellMemory::Block { copies, .. } => {
-                let layout = self.block_layout(cells, thread_rows, &cx.shape);
-                Local::Block(BlockTable::begin(cx, layout, (self.slots + 1, *copies)))
-            }
-        };
-        if self.is_local() {
-            cx.builder.barrier();
-        }
+        let local = self.place.begin(cx, cells, (self.slots, self.row_bound), thread_rows);
         Box::new(DirectEmitter { table: self, cells, local })
     }
 
@@ -399,14 +255,8 @@ impl GroupTable for DirectTable {
 struct DirectEmitter<'s> {
     table: &'s DirectTable,
     cells: &'s Cells,
-    local: Local,
-}
-
-/// Where a kernel adds up what goes into the device's table at the end.
-enum Local {
-    None,
-    Block(BlockTable),
-    Threads(ThreadCells),
+    /// Where rows are added up before they come to the device's table, if anywhere.
+    local: Option<Local>,
 }
 
 impl GroupEmitter for DirectEmitter<'_> {
@@ -423,44 +273,31 @@ impl GroupEmitter for DirectEmitter<'_> {
 
     fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
         let Some(slot) = slot else { return cx.impossible("a row without a slot") };
-        match &self.local {
-            Local::Threads(tables) => {
-                for (index, (cell, value)) in self.cells.cells.iter().zip(values).enumerate() {
-                    tables.update(cx, slot, cell.op, index, value);
-                }
-            }
-            Local::Block(table) => {
-                table.add(cx, self.cells, slot, values);
-            }
-            Local::None => {
-                let base = self.table.words(cx, self.cells, slot);
-                for (index, (cell, value)) in self.cells.cells.iter().zip(values).enumerate() {
-                    let pointer = word_pointer(cx, base, cell.word);
-                    self.table.add(cx, index, cell.op, pointer, value);
-                }
-            }
+        if let Some(local) = &self.local {
+            return local.add(cx, self.cells, slot, values);
+        }
+        let base = self.table.words(cx, self.cells, slot);
+        for (index, (cell, value)) in self.cells.cells.iter().zip(values).enumerate() {
+            let pointer = word_pointer(cx, base, cell.word);
+            self.table.add(cx, index, cell.op, pointer, value);
         }
     }
 
     fn current(&self, cx: &mut Context<'_>, slot: Option<V>, index: usize) -> Option<V> {
         let (cell, slot) = (self.cells.cells.get(index)?, slot?);
-        match &self.local {
-            Local::Threads(tables) => tables.own(cx, slot, cell.op, index)?.first().copied(),
-            Local::Block(table) => table.current(cx, slot, index),
-            Local::None => {
-                let base = self.table.words(cx, self.cells, slot);
-                let pointer = word_pointer(cx, base, cell.word);
-                Some(cx.builder.atomic_load(pointer, Scope::Device))
-            }
+        if let Some(local) = &self.local {
+            return local.current(cx, cell.op, (slot, index));
         }
+        let base = self.table.words(cx, self.cells, slot);
+        let pointer = word_pointer(cx, base, cell.word);
+        Some(cx.builder.atomic_load(pointer, Scope::Device))
     }
 
     /// Merges the local tables into the device's: one thread a cell.
     fn end(&self, cx: &mut Context<'_>) {
-        if !self.table.is_local() {
-            return;
-        }
+        let Some(local) = &self.local else { return };
         let (cells, slots) = (self.cells, self.table.slots);
+        local.flush(cx, cells);
         cx.builder.barrier();
         for_each(cx, slots as u32 * cells.cells.len() as u32, |cx, number| {
             let slots = cx.builder.i64(slots as i64);
@@ -471,7 +308,7 @@ impl GroupEmitter for DirectEmitter<'_> {
                 let position = cx.builder.i64(index as i64);
                 let mine = cx.builder.eq(number, position);
                 cx.begin_if(mine);
-                let value = self.local_cell(cx, slot, index).unwrap_or_default();
+                let value = local.total(cx, cells, (slot, index)).unwrap_or_default();
                 match is_used(cx, &value) {
                     Some(used) => {
                         cx.begin_if(used);
@@ -484,18 +321,6 @@ impl GroupEmitter for DirectEmitter<'_> {
                 cx.end();
             }
         });
-    }
-}
-
-impl DirectEmitter<'_> {
-    /// A cell's total over the block's tables, as a contribution.
-    fn local_cell(&self, cx: &mut Context<'_>, slot: V, index: usize) -> Option<Vec<V>> {
-        let cell = self.cells.cells.get(index)?;
-        match &self.local {
-            Local::None => None,
-            Local::Threads(tables) => Some(tables.total(cx, slot, cell.op, index)),
-            Local::Block(table) => table.total(cx, self.cells, slot, index),
-        }
     }
 }
 

@@ -32,9 +32,11 @@ mod near;
 mod near_keys;
 mod part_groups;
 pub(crate) mod partition;
+mod placement;
 mod ranked;
 mod reading;
 mod reduce;
+mod registers;
 mod segments;
 mod single;
 mod sink;
@@ -118,6 +120,8 @@ pub(crate) struct Input<'a> {
     pub thread_rows: u64,
     /// A row of the source becomes one row at most, and no loop is around it.
     pub is_single: bool,
+    /// Rows are looked up in the tables of joins before.
+    pub has_probes: bool,
     /// Rows of one group come together.
     pub is_sorted: bool,
     /// Whether a thread takes rows as they come to it: a CPU's worker.

@@ -36,6 +36,7 @@ pub struct ThreadTables {
 }
 
 /// The tables in one kernel.
+#[derive(Debug)]
 pub struct ThreadCells {
     tables: ThreadTables,
     halves: Option<V>,

@@ -204,6 +204,7 @@ impl Cut<'_> {
             expected_rows: rows.expected(),
             thread_rows: rows.branches.iter().map(|open| open.thread_bound(self.shape)).max().unwrap_or(0),
             is_single: rows.branches.iter().all(Open::is_single),
+            has_probes: rows.branches.iter().any(Open::has_probes),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
             is_serial: self.shape.is_serial(),
             parts,

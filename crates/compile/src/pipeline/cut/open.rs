@@ -120,6 +120,14 @@ impl Open {
         !self.steps.iter().any(|step| step.expands())
     }
 
+    /// Whether rows are looked up in the tables of joins.
+    pub(super) fn has_probes(&self) -> bool {
+        let only_looks_at_columns = |step: &Arc<dyn Step>| {
+            step.projection().is_some() || step.condition().is_some() || step.sieve().is_some()
+        };
+        !self.steps.iter().all(only_looks_at_columns)
+    }
+
     /// Whether all its rows lie in memory, as columns.
     pub(super) fn is_stored_whole(&self) -> bool {
         let passes = |step: &Arc<dyn Step>| step.projection().is_some_and(|exprs| !computes(exprs));

@@ -1,0 +1,303 @@
+//! Whose memory rows of direct-addressed groups are added up in (Karnagel et al., section 4): a thread's registers or its own table, the
+//! table of a block (a CPU: of a worker) or some copies of it, or the device's table at once.
+
+use std::fmt;
+
+use kelpie_kir::builder::V;
+
+use super::block_table::{BlockLayout, BlockTable};
+use super::cells::CellOp;
+use super::registers::{self, RegisterCells};
+use super::threads::{ThreadCells, ThreadTables};
+use super::{Cells, Input};
+use crate::MicroModel;
+use crate::calibration::Limit;
+use crate::choices::Choices;
+use crate::context::{Context, Unsupported};
+use crate::shape::LaunchShape;
+use crate::variant::Variant;
+use crate::variant::axes::{Placement, TableCopies};
+
+/// Rows of the input for each slot of a CPU's worker's own table that is larger than half of its cache, at least: each slot is cleared
+/// and merged whatever comes.
+const WORKER_ROWS_A_SLOT: u64 = 8;
+/// Most bytes of a SIMT block's table whatever the rows are: more is missed by the first-level cache, which has what joins look at.
+const SMALL_TABLE_BYTES: u64 = 16 << 10;
+/// Most bytes of a larger one, where there are some rows for each slot: two blocks should fit a multiprocessor of an NVIDIA GPU.
+const BLOCK_TABLES_BYTES: u64 = 100 << 10;
+const SOME_ROWS_A_SLOT: u64 = 128;
+/// Rows of the input for each slot of a still larger one, at least: each block clears and merges all of its slots. On an H200 SSB 2.1
+/// takes 0.40 ms with 7,000 groups, to which 70 rows each come, in the device's table, and 0.77 in those of blocks.
+const BLOCK_ROWS_A_SLOT: u64 = 256;
+/// A thread's table has so many slots at most: with more of them fewer threads are resident, and the atomics of a block's table, where
+/// its threads meet in that many groups, take less time than is lost by that.
+const THREAD_SLOTS: u64 = 4;
+/// Threads of a warp wait for each other in a block's table with at most so many slots of at least so many words: there are copies.
+const CONTENDED_SLOTS: u64 = 8;
+const CONTENDED_WORDS: u32 = 5;
+/// Most bytes of the copies of a block's table: as many blocks as ever fit a multiprocessor should.
+const COPIES_BYTES: u64 = 16 << 10;
+
+/// Atomics of the device's table that take as long as a row of the source takes to be read, at least: where fewer come to it, it costs
+/// less than the first-level cache that larger tables of blocks take from the tables of joins. On an H200 SSB 3.1 takes 0.43 ms with
+/// 4,375 groups in the device's table, to which a thirtieth of the rows comes, and 0.79 in those of blocks.
+const ROWS_AN_ATOMIC: u64 = 4;
+/// A thread has so many groups in registers at most, in so many of them, and where so many rows come: each lane's are added up at the
+/// end, and registers that groups have are missing for other warps.
+const REGISTER_SLOTS: u64 = 8;
+const REGISTERS: u64 = 64;
+const REGISTER_ROWS: u64 = 1 << 22;
+
+/// Where rows are added up.
+#[derive(Debug, Clone)]
+pub enum CellMemory {
+    /// In the device's table.
+    Device,
+    /// In a table of the block (a CPU: of the worker), of which there are so many copies, and about so many bytes.
+    Block { copies: u32, bytes: u64 },
+    /// In a table of the thread.
+    Threads,
+    /// In registers of the thread, and after the last row in a table of the block of so many bytes.
+    Registers { bytes: u64 },
+}
+
+impl fmt::Display for CellMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CellMemory::Device => "",
+            CellMemory::Block { copies: 1, .. } => ", in blocks",
+            CellMemory::Block { .. } => ", in copies of blocks",
+            CellMemory::Threads => ", in threads",
+            CellMemory::Registers { .. } => ", in registers",
+        })
+    }
+}
+
+/// Whether a block's tables fit its memory.
+fn tables_fit(bytes: u64, shape: &LaunchShape) -> Result<(), String> {
+    let most = shape.table_bytes();
+    match bytes <= most.into() {
+        true => Ok(()),
+        false => Err(format!("tables of {bytes} bytes do not fit a block's {most}")),
+    }
+}
+
+/// How a block keeps cells whose threads see so many rows each.
+fn block_layout(cells: &Cells, row_bound: u64, (shape, thread_rows): (&LaunchShape, u64)) -> BlockLayout {
+    let rows = thread_rows.saturating_mul(shape.block_threads.into());
+    BlockLayout::plan(cells, rows.min(row_bound), shape)
+}
+
+/// Most bytes of a block's table, or of a CPU's worker's.
+fn table_limit(
+    slots: u64,
+    cells: &Cells,
+    (row_bound, input): (u64, &Input<'_>),
+    (shape, choices): (&LaunchShape, &Choices<'_>),
+) -> Limit {
+    let most = u64::from(shape.table_bytes());
+    if shape.is_serial() {
+        // A worker's memory is what should stay in the second-level cache.
+        return match row_bound / WORKER_ROWS_A_SLOT >= slots {
+            true => Limit::fixed(most),
+            false => choices.calibration.worker_table().min(most),
+        };
+    }
+    let atomics = input.expected_rows.saturating_mul(cells.words().into());
+    let few_come = atomics.saturating_mul(ROWS_AN_ATOMIC) <= input.row_bound;
+    Limit::fixed(match () {
+        () if input.has_probes && few_come => SMALL_TABLE_BYTES.min(most),
+        () if input.expected_rows / BLOCK_ROWS_A_SLOT >= slots => most,
+        () if input.expected_rows / SOME_ROWS_A_SLOT >= slots => BLOCK_TABLES_BYTES.min(most),
+        () => SMALL_TABLE_BYTES.min(most),
+    })
+}
+
+impl CellMemory {
+    /// By the rules, or what is asked for.
+    pub fn plan(
+        cells: &Cells,
+        slots: u64,
+        (row_bound, input): (u64, &Input<'_>),
+        (shape, choices): (&LaunchShape, &Choices<'_>),
+    ) -> Result<CellMemory, Unsupported> {
+        let is_simt = !shape.is_serial();
+        let limit = table_limit(slots, cells, (row_bound, input), (shape, choices));
+        let (fits, fits_not) = ("the table fits near memory", "the table does not fit near memory");
+        let (fits, fits_not) = (limit.reason(fits), limit.reason(fits_not));
+        let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
+        let layout = block_layout(cells, row_bound, (shape, input.thread_rows));
+        let block_bytes = layout.bytes(slots + 1, 1);
+        let in_registers = registers::supports(cells, slots, input.thread_rows);
+        let has_few_registers = in_registers.is_ok()
+            && slots <= REGISTER_SLOTS
+            && registers::registers(cells, slots, input.thread_rows) <= REGISTERS
+            && input.expected_rows >= REGISTER_ROWS;
+        let rule = match choices.micro_model {
+            MicroModel::Resolution if is_simt && has_few_registers && block_bytes <= limit.value => {
+                (Placement::Register, "so few groups that a thread has them all")
+            }
+            MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit.value => {
+                (Placement::Thread, "so few groups that a block's threads would wait for each other")
+            }
+            MicroModel::Resolution if block_bytes <= limit.value => (Placement::Block, fits.as_ref()),
+            MicroModel::Resolution => (Placement::Global, fits_not.as_ref()),
+            _ => (Placement::Global, "the micro model has an atomic a row"),
+        };
+        let chosen = input.site.choose(rule, |value| match value {
+            Placement::Register | Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
+            Placement::Register => in_registers.clone().and_then(|()| tables_fit(block_bytes, shape)),
+            Placement::Thread => tables_fit(threads.bytes(), shape),
+            Placement::Block => tables_fit(block_bytes, shape),
+            Placement::Global => Ok(()),
+        })?;
+        Ok(match chosen {
+            Placement::Register => CellMemory::Registers { bytes: block_bytes },
+            Placement::Thread => CellMemory::Threads,
+            Placement::Block => {
+                let copies = CellMemory::copies((cells, &layout), slots, input, shape)?;
+                CellMemory::Block { copies, bytes: layout.bytes(slots + 1, copies) }
+            }
+            Placement::Global => CellMemory::Device,
+        })
+    }
+
+    /// How many copies of a block's table there are.
+    fn copies(
+        (cells, layout): (&Cells, &BlockLayout),
+        slots: u64,
+        input: &Input<'_>,
+        shape: &LaunchShape,
+    ) -> Result<u32, Unsupported> {
+        let bytes = |copies: TableCopies| layout.bytes(slots + 1, copies.0 as u32);
+        let lacks = |copies: TableCopies| match copies.0 {
+            1 => Ok(()),
+            _ if shape.is_serial() => Err("a CPU's worker is one thread".to_string()),
+            threads if threads > shape.block_threads.into() => Err("a block has fewer threads".into()),
+            _ => tables_fit(bytes(copies), shape),
+        };
+        let contended = slots <= CONTENDED_SLOTS && cells.words() >= CONTENDED_WORDS;
+        let fitting = TableCopies::ALL.iter().copied();
+        let fitting = fitting.filter(|copies| bytes(*copies) <= COPIES_BYTES && lacks(*copies).is_ok());
+        let rule = match fitting.filter(|_| contended).max_by_key(|copies| copies.0) {
+            Some(copies) if copies.0 > 1 => (copies, "threads of a warp would meet in few groups"),
+            _ => (TableCopies(1), "threads seldom meet in a group, or a worker is one"),
+        };
+        Ok(input.site.choose(rule, lacks)?.0 as u32)
+    }
+
+    /// Whether rows are added up nearer than in the device's table.
+    pub fn is_local(&self) -> bool {
+        !matches!(self, CellMemory::Device)
+    }
+
+    /// Bytes of the block's table.
+    pub fn block_bytes(&self) -> u64 {
+        match self {
+            CellMemory::Block { bytes, .. } | CellMemory::Registers { bytes } => *bytes,
+            CellMemory::Device | CellMemory::Threads => 0,
+        }
+    }
+
+    /// Whether threads of a shape that see so many rows each have room, or what that lacks. `slots`, and the rows of all threads at most.
+    pub fn admits(
+        &self,
+        cells: &Cells,
+        (slots, row_bound): (u64, u64),
+        (shape, thread_rows): (&LaunchShape, u64),
+    ) -> Result<(), String> {
+        let in_block = |copies| {
+            let layout = block_layout(cells, row_bound, (shape, thread_rows));
+            tables_fit(layout.bytes(slots + 1, copies), shape)
+        };
+        match self {
+            CellMemory::Device => Ok(()),
+            CellMemory::Threads => {
+                tables_fit(ThreadTables::plan(slots + 1, cells, thread_rows, shape).bytes(), shape)
+            }
+            CellMemory::Block { copies, .. } => in_block(*copies),
+            CellMemory::Registers { .. } => {
+                registers::supports(cells, slots, thread_rows).and_then(|()| in_block(1))
+            }
+        }
+    }
+
+    /// Clears what is nearer than the device's table; a table's last slot takes the dead rows. `slots`, and the rows of all threads at most.
+    pub fn begin(
+        &self,
+        cx: &mut Context<'_>,
+        cells: &Cells,
+        (slots, row_bound): (u64, u64),
+        thread_rows: u64,
+    ) -> Option<Local> {
+        let block = |cx: &mut Context<'_>, copies| {
+            let layout = block_layout(cells, row_bound, (&cx.shape, thread_rows));
+            BlockTable::begin(cx, layout, (slots + 1, copies))
+        };
+        let local = match self {
+            CellMemory::Device => return None,
+            CellMemory::Threads => {
+                let tables = ThreadTables::plan(slots + 1, cells, thread_rows, &cx.shape);
+                Local::Threads(tables.begin(cx))
+            }
+            CellMemory::Block { copies, .. } => Local::Block(block(cx, *copies)),
+            CellMemory::Registers { .. } => {
+                let registers = RegisterCells::begin(cx, cells, slots, thread_rows);
+                Local::Registers(registers, block(cx, 1))
+            }
+        };
+        cx.builder.barrier();
+        Some(local)
+    }
+}
+
+/// Where a kernel adds up what goes into the device's table at the end.
+#[derive(Debug)]
+pub enum Local {
+    /// The block's table.
+    Block(BlockTable),
+    /// The threads' tables.
+    Threads(ThreadCells),
+    /// The threads' registers, and the table of the block that they come to after the last row.
+    Registers(RegisterCells, BlockTable),
+}
+
+impl Local {
+    /// Adds a row's contributions to its group.
+    pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>]) {
+        match self {
+            Local::Threads(tables) => {
+                for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
+                    tables.update(cx, slot, cell.op, index, value);
+                }
+            }
+            Local::Block(table) => table.add(cx, cells, slot, values),
+            Local::Registers(registers, _) => registers.add(cx, cells, slot, values),
+        }
+    }
+
+    /// What a cell holds now for this thread, where that is known and worth a look.
+    pub fn current(&self, cx: &mut Context<'_>, op: CellOp, (slot, index): (V, usize)) -> Option<V> {
+        match self {
+            Local::Threads(tables) => tables.own(cx, slot, op, index)?.first().copied(),
+            Local::Block(table) => table.current(cx, slot, index),
+            Local::Registers(..) => None,
+        }
+    }
+
+    /// After the last row: what threads have in registers comes to the block's table. A barrier must follow.
+    pub fn flush(&self, cx: &mut Context<'_>, cells: &Cells) {
+        if let Local::Registers(registers, table) = self {
+            registers.flush(cx, cells, table);
+        }
+    }
+
+    /// A cell's total over the block's tables, as a contribution.
+    pub fn total(&self, cx: &mut Context<'_>, cells: &Cells, (slot, index): (V, usize)) -> Option<Vec<V>> {
+        let cell = cells.cells.get(index)?;
+        match self {
+            Local::Threads(tables) => Some(tables.total(cx, slot, cell.op, index)),
+            Local::Block(table) | Local::Registers(_, table) => table.total(cx, cells, slot, index),
+        }
+    }
+}
