@@ -27,7 +27,7 @@ use kelpie_compile::plan::{Plan, Rank, Ranked, RankedValue, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 
 use super::derive::Below;
-use super::{Node, Translator, name_of, order, pass_through, projected};
+use super::{Node, Translator, limited, name_of, order, ordered, pass_through, projected};
 use crate::derived::mapped;
 
 type PhysicalRef = Arc<dyn PhysicalExpr>;
@@ -135,7 +135,7 @@ impl<'p> FirstRows<'p> {
         let fields = input.fields();
         if keys.is_empty() {
             let rows = match order.is_empty() {
-                true => translator.limit(self.input, 0, Some(1))?,
+                true => limited(ordered(input, self.input, translator)?, 0, Some(1)),
                 false => Plan::Sort { input: Box::new(order::unsorted(input)), keys: order, fetch: Some(1) },
             };
             return Some((rows, (0..fields.len()).collect()));
