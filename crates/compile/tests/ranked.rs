@@ -117,6 +117,15 @@ fn medians(keys: &[usize]) -> Vec<(Plan, ScanInfo)> {
                 value(Rank::FromLast(number(2)), column(2), None),
             ],
         ),
+        ranked(
+            keys,
+            vec![column(2)],
+            vec![
+                value(Rank::FromFirst(number(0)), column(3), None),
+                value(Rank::FromFirst(number(0)), quantity(), None),
+                value(Rank::FromLast(number(0)), column(1), None),
+            ],
+        ),
     ]
 }
 

@@ -501,6 +501,10 @@ async fn sorted_groups_that_are_not_compiled() {
             "two orders of rows that LIMIT picks are not compiled",
         ),
         (
+            "SELECT median(nn), median(k) FROM (SELECT DISTINCT ON (g) g, nn, k FROM t ORDER BY g, i8)",
+            "two orders of rows that are the first or last of others are not compiled",
+        ),
+        (
             "SELECT median(nn), median(k), median(i8), median(i16), median(i32), median(i64), median(u8), \
              median(u16), median(u32) FROM t",
             "more than 8 orders",

@@ -87,7 +87,7 @@ async fn plan(session: &KelpieSession, sql: &str) -> String {
 }
 
 /// Queries whose FROM order is bad, so that the rule acts.
-const QUERIES: [&str; 35] = [
+const QUERIES: [&str; 38] = [
     "SELECT * FROM big, mid, small WHERE big.a = mid.a AND mid.x = small.x AND small.name = 's1'",
     "SELECT count(*) FROM big, mid, small WHERE big.a = mid.a AND mid.x = small.x",
     "SELECT small.name, big.s, mid.a FROM big JOIN mid ON big.a = mid.a JOIN small ON mid.x = small.x JOIN one ON one.y = mid.y",
@@ -119,6 +119,10 @@ const QUERIES: [&str; 35] = [
     "SELECT count(*) FROM big b JOIN mid ON b.a = mid.a WHERE b.a IN (SELECT a FROM big GROUP BY a HAVING count(*) > 16) AND mid.x = 1",
     "SELECT b.a, b.b FROM big b JOIN mid ON b.a = mid.a INTERSECT SELECT a, x FROM mid",
     "SELECT b.a FROM big b JOIN mid ON b.a = mid.a JOIN one ON one.y = mid.y EXCEPT SELECT x FROM small",
+    // Reducers by several keys, of which the smaller side builds.
+    "SELECT * FROM big WHERE EXISTS (SELECT 1 FROM mid WHERE mid.a = big.a AND mid.x = big.b)",
+    "SELECT * FROM big WHERE NOT EXISTS (SELECT 1 FROM mid WHERE mid.a = big.a AND mid.x = big.b AND mid.y <> big.c)",
+    "SELECT o.s FROM big o JOIN (SELECT b, c, max(a) AS m FROM big GROUP BY b, c) g ON o.b = g.b AND o.c = g.c AND o.a = g.m",
     // Aggregates by a key of which the query asks for few values.
     "SELECT sum(big.b) FROM big, mid WHERE big.a = mid.a AND mid.x = 4 AND mid.y = 1 AND big.b < (SELECT avg(b.b) FROM big b WHERE b.a = mid.a)",
     "SELECT * FROM mid JOIN (SELECT a, c, count(*) AS n FROM big GROUP BY a, c) g ON g.a = mid.a WHERE mid.x = 4 AND mid.y = 1",

@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -181,10 +182,19 @@ enum Order {
     Small,
     /// The same, from the last to the first.
     Singles,
+    /// By few bits: the first and the last rows alone.
+    Ends,
 }
 
-const ORDERS: [Order; 6] =
-    [Order::Integers, Order::Decimals, Order::Floats, Order::Texts, Order::Small, Order::Singles];
+const ORDERS: [Order; 7] = [
+    Order::Integers,
+    Order::Decimals,
+    Order::Floats,
+    Order::Texts,
+    Order::Small,
+    Order::Singles,
+    Order::Ends,
+];
 
 fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
     let sorted = |expr, descending| SortKey { expr, descending, nulls_first: false };
@@ -227,7 +237,7 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
             ];
             (sorted(column(8), true), values)
         }
-        Order::Small | Order::Singles => (sorted(column(4), false), Vec::new()),
+        Order::Small | Order::Singles | Order::Ends => (sorted(column(4), false), Vec::new()),
     };
     let small = || float_of(column(9));
     let (first, values) = match order {
@@ -250,6 +260,18 @@ fn plan(input: Plan, key: Option<usize>, order: Order) -> Plan {
                 value(Rank::FromFirst(integer(1)), column(9), None),
             ];
             (sorted(column(10), true), values)
+        }
+        Order::Ends => {
+            let (first, last) = (|| Rank::FromFirst(integer(0)), || Rank::FromLast(integer(0)));
+            let values = vec![
+                value(first(), column(4), None),
+                value(last(), column(8), None),
+                value(first(), column(8), None),
+                value(first(), small(), None),
+                value(last(), column(6), None),
+                value(last(), column(9), None),
+            ];
+            (sorted(column(9), true), values)
         }
         _ => (first, values),
     };
@@ -360,6 +382,17 @@ fn evaluate(rows: &[&Row], order: Order) -> Vec<String> {
             values.push(single(rows.last().map(|row| row.single)));
             values.push(other(rows.first().map(|row| row.number)));
             values.push(other(rows.get(1).and_then(|row| row.small)));
+        }
+        Order::Ends => {
+            // Descending, and NULLs last.
+            rows.sort_by_key(|row| (row.small.is_none(), row.small.map(Reverse), row.number));
+            let (first, last) = (rows.first(), rows.last());
+            values.push(other(first.map(|row| row.number)));
+            values.push(other(last.map(|row| &row.text)));
+            values.push(other(first.map(|row| &row.text)));
+            values.push(float(first.and_then(|row| row.small).map(f64::from)));
+            values.push(other(last.map(|row| row.decimal)));
+            values.push(other(last.and_then(|row| row.small)));
         }
     }
     values

@@ -266,6 +266,17 @@ axis!(
 );
 
 axis!(
+    /// How rows at ranks of groups are found: `pipeline/cut/ranked`.
+    RankedRows, "ranked_rows", Plan, "how the rows at the ends of an order are found in groups",
+    {
+        /// All rows are sorted by keys and order, and every rank is a look into that.
+        Sorted = "sorted",
+        /// A group keeps the least or the greatest of its rows' numbers, whose upper bits are the order.
+        Extremes = "extremes",
+    }
+);
+
+axis!(
     /// Where columns of sorted groups are read: `pipeline/cut/ranked`.
     RankedColumns, "ranked_columns", Plan, "where columns of rows that are sorted for values at ranks are read",
     {
@@ -559,6 +570,7 @@ pub const ALL: &[Axis] = &[
     RowLoop::AXIS,
     GroupOrder::AXIS,
     GroupingLevels::AXIS,
+    RankedRows::AXIS,
     RankedColumns::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,

@@ -264,7 +264,13 @@ impl Graph {
             Link::Reduce(node) => self.nodes[node].reducer.as_ref().map_or(1, |r| r.classes.len()),
         };
         let probe_weight = if keys > 1 { KEYS_WEIGHT } else { 1.0 };
-        BUILD_WEIGHT * build_rows + probe_weight * probe_rows + rows
+        // Of a reducer either side may build, and both then hash their keys: without the weight on both, many rows with
+        // several keys would be built to spare as many probes.
+        let build_weight = match link {
+            Link::Reduce(_) => BUILD_WEIGHT * probe_weight,
+            Link::Equal(_) | Link::Pairs => BUILD_WEIGHT,
+        };
+        build_weight * build_rows + probe_weight * probe_rows + rows
     }
 
     /// Whether the first set of a link may be the probe side.

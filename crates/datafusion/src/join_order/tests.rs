@@ -173,6 +173,16 @@ fn reducers_apply_as_early_as_pays() {
     let late = with_reducers(&[1e6, 1e5, 10.0], &[(0, 1), (1, 2)], vec![(100.0, reducer(&[0], 0.99))]);
     let (tree, _) = best_order(&late).unwrap();
     assert!(joined_with(&tree, 3).unwrap().has(2), "{tree:?}");
+    // The smaller side builds, also where there are several keys.
+    let few = with_reducers(&[1e6, 10.0], &[(0, 1), (0, 1)], vec![(1e3, reducer(&[0, 1], 0.5))]);
+    let many = with_reducers(&[1e3, 10.0], &[(0, 1), (0, 1)], vec![(1e6, reducer(&[0, 1], 0.5))]);
+    let reduced = |graph: &Graph, builds: bool| {
+        let (large, reducer) = (JoinTree::Leaf(0), JoinTree::Leaf(2));
+        let pair = if builds { JoinTree::join(reducer, large) } else { JoinTree::join(large, reducer) };
+        cost(graph, &pair).unwrap()
+    };
+    assert!(reduced(&few, true) < 0.6 * reduced(&few, false));
+    assert!(reduced(&many, false) < 0.6 * reduced(&many, true));
     // What it needs must be there, and NOT IN builds the side that is kept.
     let mut needy = reducer(&[0], 1e-4);
     needy.needs = NodeSet(0b111);

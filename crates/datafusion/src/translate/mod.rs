@@ -6,6 +6,7 @@
 mod aggregate;
 mod derive;
 mod expr;
+mod first_row;
 mod function;
 mod join;
 mod order;
@@ -45,6 +46,7 @@ use crate::source::ScanTable;
 use crate::types;
 use derive::Below;
 use expr::{ExprTranslator, KnownScalar};
+use first_row::FirstRows;
 pub(crate) use parameters::Generic;
 
 /// A plan that Kelpie knows, and the tables of its scans in the order of `Scan::source`.
@@ -194,7 +196,10 @@ impl Translator {
             let plan = scan::scan(self, scan);
             self.stopped(plan, node, scan.fetch())
         } else if let Some(filter) = node.downcast_ref::<FilterExec>() {
-            let plan = self.filter(filter);
+            let plan = match FirstRows::of(filter) {
+                Some(first_rows) => first_rows.plan(self),
+                None => self.filter(filter),
+            };
             self.stopped(plan, node, filter.fetch())
         } else if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
             self.projection(projection)

@@ -4,7 +4,8 @@
 //! ([`primitives::block_sort`](crate::primitives::block_sort)); then a pipeline of its own delivers the rows in that order.
 //!
 //! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`); one that needs the rows of a
-//! group in order, by its keys and what they are ordered by (`numbered`).
+//! group in order, by its keys and what they are ordered by (`numbered`). Where it needs the first or the last of them alone, rows
+//! are stored with their words and nobody sorts them (`placed`).
 //!
 //! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`],
 //! `beginning`).
@@ -14,6 +15,7 @@ mod decode;
 mod deliver;
 mod groups;
 mod numbered;
+mod placed;
 mod store;
 pub mod top;
 pub mod words;
@@ -26,6 +28,7 @@ use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 pub(crate) use self::deliver::SortedRows;
 use self::groups::GroupWord;
 pub(crate) use self::numbered::NumberedRows;
+pub(crate) use self::placed::{PlacedRows, PlacedWord};
 pub(crate) use self::store::SortRows;
 use self::words::{WordKey, WordText, Words};
 use crate::context::{Argument, Context, Unsupported};
@@ -247,6 +250,18 @@ impl SortOperator {
             _ => Joined::stored(column, place, present),
         });
         joined.collect()
+    }
+
+    /// Columns of the row that is stored at a place (`i64`), which is always readable; where `present` (if given) is false there is no
+    /// such row, and they are NULL.
+    pub(crate) fn stored_at(
+        &self,
+        columns: impl Iterator<Item = usize>,
+        place: V,
+        present: Option<V>,
+    ) -> Vec<Joined> {
+        let stored = columns.filter_map(|index| self.columns.get(index));
+        stored.map(|column| Joined::stored(column, place, present)).collect()
     }
 
     /// Adds the states that [`SortOperator::columns_at`] reads of columns.

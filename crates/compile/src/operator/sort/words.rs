@@ -158,6 +158,11 @@ impl Words {
         self.bits.div_ceil(64).max(1) as usize
     }
 
+    /// Bits of all keys together.
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
     /// Whether rows whose words are equal have equal keys.
     pub fn is_exact(&self) -> bool {
         self.texts.is_empty()

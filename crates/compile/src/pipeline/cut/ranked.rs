@@ -1,21 +1,27 @@
 //! Aggregates over sorted groups: the rows are sorted by keys and order, aggregated group by group as ever, with the number of
 //! each group's first row and how many have a rank; behind the groups, values are looked up at their ranks.
+//!
+//! Where only first and last rows are asked for, and the order and a row's place are few bits, nothing is sorted: a row's number is
+//! its order above its place, and the least or greatest number of a group is the row.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::groups::groups_of;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
-use crate::expr::{Expr, ExprKind, with_children};
+use crate::expr::{Expr, ExprKind, columns_read, substitute, with_children};
+use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
-use crate::operator::aggregate::{RankedColumn, RankedValues};
+use crate::operator::aggregate::{EndRow, EndRows, RankedColumn, RankedValues};
+use crate::operator::project::Project;
 use crate::operator::roles::Source;
 use crate::operator::sort::words::{WordKey, Words};
-use crate::operator::sort::{NumberedRows, SortOperator, SortedRows};
-use crate::plan::{Aggregate, AggregateFunction, Ranked, RankedValue, SortKey};
+use crate::operator::sort::{NumberedRows, PlacedRows, PlacedWord, SortOperator, SortRows, SortedRows};
+use crate::plan::{Aggregate, AggregateFunction, Rank, Ranked, RankedValue, SortKey};
 use crate::program::Purpose;
-use crate::types::{DataType, Field};
-use crate::variant::axes::RankedColumns;
+use crate::types::{DataType, Field, Literal};
+use crate::variant::axes::{RankedColumns, RankedRows};
 
 impl Cut<'_> {
     pub(super) fn ranked(&mut self, ranked: &Ranked) -> Result<OpenRows, Unsupported> {
@@ -29,6 +35,10 @@ impl Cut<'_> {
         let aggregates: Vec<Aggregate> = ranked.aggregates.iter().map(|own| stored.aggregate(own)).collect();
         let values: Vec<RankedValue> = ranked.values.iter().map(|own| stored.value(own)).collect();
         let infos = columns_of(&stored.exprs, &rows.columns);
+        if let Some((words, word)) = self.ranked_rows(&order, &infos, &values, rows.bound())? {
+            let group = Group { keys: &keys, aggregates, values };
+            return self.end_rows(rows, &stored.exprs, (words, word), group);
+        }
         let (bound, size) = (rows.bound(), (rows.bound(), rows.branches.len()));
         let words = Words::plan_groups(keys.len(), &order, &infos)?;
         let from_word = self.ranked_columns(&words, infos.len())? == RankedColumns::Word;
@@ -47,6 +57,73 @@ impl Cut<'_> {
         self.end_operator(groups)
     }
 
+    /// What rows are numbered by, where they are not sorted.
+    fn ranked_rows(
+        &self,
+        order: &[WordKey],
+        infos: &[ColumnInfo],
+        values: &[RankedValue],
+        bound: u64,
+    ) -> Result<Option<(Words, PlacedWord)>, Unsupported> {
+        let words = Words::plan(order, infos)?;
+        let word = match values.iter().all(|value| End::of(value).is_some()) {
+            true => PlacedWord::plan(&words, bound),
+            false => Err("other rows than the first and the last are asked for".into()),
+        };
+        let rule = match &word {
+            Ok(_) => (RankedRows::Extremes, "a group's first row is found without a sort"),
+            Err(lacks) => (RankedRows::Sorted, lacks.as_str()),
+        };
+        let site = format!("aggregate{}", self.next_aggregate);
+        let chosen = self.chooser.choose(&site, rule, |value| match (value, &word) {
+            (RankedRows::Extremes, Err(lacks)) => Err(lacks.clone()),
+            _ => Ok(()),
+        })?;
+        Ok(word.ok().filter(|_| chosen == RankedRows::Extremes).map(|word| (words, word)))
+    }
+
+    /// Groups with the numbers of their first and last rows, and values of these rows.
+    fn end_rows(
+        &mut self,
+        mut rows: OpenRows,
+        exprs: &[Expr],
+        (words, word): (Words, PlacedWord),
+        Group { keys, mut aggregates, values }: Group<'_>,
+    ) -> Result<OpenRows, Unsupported> {
+        let infos = columns_of(exprs, &rows.columns);
+        let (bound, size) = (rows.bound(), (rows.bound(), rows.branches.len()));
+        let states = self.states.of(Purpose::Store);
+        let sort = Arc::new(SortOperator::plan_ranked(words, false, &infos, size, states)?);
+        rows.push(Project(exprs.to_vec()));
+        self.close(rows.branches, Arc::new(SortRows(Arc::clone(&sort))));
+
+        let source = PlacedRows::new(Arc::clone(&sort), word);
+        let width = keys.len() + aggregates.len();
+        let (ends, results) = ends(&values, width);
+        aggregates.extend(ends.iter().map(|(end, _)| {
+            let field = Field { name: "end_row".into(), data_type: DataType::Int64, nullable: true };
+            let function = match end {
+                End::First => AggregateFunction::Min,
+                End::Last => AggregateFunction::Max,
+            };
+            Aggregate { function, argument: Some(source.number()), distinct: false, field }
+        }));
+        let columns = source.columns();
+        let rows = OpenRows { branches: vec![Open::new(source, bound)], columns };
+        let mut groups = groups_of(self.aggregate(rows, keys, &aggregates)?);
+        let numbered = ends.into_iter().enumerate();
+        let rows = numbered.map(|(place, (_, columns))| EndRow { number: width + place, columns }).collect();
+        let step = EndRows { sort, word, width, rows };
+        groups.columns = step.columns_behind(&groups.columns);
+        groups.push(step);
+        let own = groups.columns.iter().take(width).enumerate();
+        let own = own.map(|(index, info)| Expr::column(index, info.data_type.clone(), info.nullable));
+        let exprs: Vec<Expr> = own.chain(results).collect();
+        groups.columns = columns_of(&exprs, &groups.columns);
+        groups.push(Project(exprs));
+        self.end_operator(groups)
+    }
+
     /// Where columns of sorted rows are read.
     fn ranked_columns(&self, words: &Words, columns: usize) -> Result<RankedColumns, Unsupported> {
         let lacks = words.lacks_columns(columns);
@@ -60,6 +137,63 @@ impl Cut<'_> {
             _ => Ok(()),
         })
     }
+}
+
+/// What is asked of groups, over what is stored of their rows.
+struct Group<'a> {
+    keys: &'a [Expr],
+    aggregates: Vec<Aggregate>,
+    values: Vec<RankedValue>,
+}
+
+/// A row at an end of a group's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    First,
+    Last,
+}
+
+impl End {
+    /// The row that a value is of, if it is such a one of every group.
+    fn of(value: &RankedValue) -> Option<End> {
+        let (end, distance) = match &value.rank {
+            Rank::FromFirst(distance) => (End::First, distance),
+            Rank::FromLast(distance) => (End::Last, distance),
+            Rank::Median | Rank::Percentile(_) => return None,
+        };
+        let is_end = matches!(distance.kind, ExprKind::Literal(Literal::Int(0))) && value.counted.is_none();
+        is_end.then_some(end)
+    }
+}
+
+/// The rows that values are of, each with the stored columns that these read, and the values over those columns, which follow each
+/// other behind the first `width` ones.
+fn ends(values: &[RankedValue], width: usize) -> (Vec<(End, Vec<usize>)>, Vec<Expr>) {
+    let mut ends: Vec<(End, Vec<usize>)> = Vec::new();
+    for end in [End::First, End::Last] {
+        let own = values.iter().filter(|value| End::of(value) == Some(end));
+        let columns: BTreeSet<usize> = own.clone().flat_map(|value| columns_read(&value.argument)).collect();
+        if own.count() > 0 {
+            ends.push((end, columns.into_iter().collect()));
+        }
+    }
+    let place = |end: Option<End>, column: usize| {
+        let before = ends.iter().take_while(|(other, _)| Some(*other) != end);
+        let before: usize = before.map(|(_, columns)| columns.len()).sum();
+        let (_, columns) = ends.iter().find(|(other, _)| Some(*other) == end)?;
+        Some(width + before + columns.iter().position(|other| *other == column)?)
+    };
+    let result = |value: &RankedValue| {
+        substitute(&value.argument, &|expr| match expr.kind {
+            ExprKind::Column(column) => {
+                let place = place(End::of(value), column)?;
+                Some(Expr::column(place, expr.data_type.clone(), true))
+            }
+            _ => None,
+        })
+    };
+    let results = values.iter().map(result).collect();
+    (ends, results)
 }
 
 /// The aggregates, behind them the number of the first row of each group and how many rows have ranks, and where these counts are

@@ -102,8 +102,9 @@ pub(super) fn aggregate(
             format!("AggregateExec: more than {PASS_LIMIT} orders in one aggregation are not compiled");
         return translator.refuse(&reason);
     }
-    if passes.len() > 1 && takes_some_rows(&input) {
-        return translator.refuse("AggregateExec: two orders of rows that LIMIT picks are not compiled");
+    if let Some(picks) = takes_some_rows(&input).filter(|_| passes.len() > 1) {
+        return translator
+            .refuse(&format!("AggregateExec: two orders of rows that {picks} are not compiled"));
     }
     over_sets(translator, first, (&output, &keys), &|keys, names| {
         joined(&input, keys, names, (&passes, &places))
@@ -215,11 +216,14 @@ fn column(place: usize, key: &Expr) -> Expr {
     Expr::column(place, key.data_type.clone(), key.nullable)
 }
 
-/// Whether rows are picked that may be others when they are picked again.
-fn takes_some_rows(plan: &Plan) -> bool {
+/// What picks rows that may be others when they are picked again, if something does.
+fn takes_some_rows(plan: &Plan) -> Option<&'static str> {
+    let is_end = |value: &RankedValue| matches!(value.rank, Rank::FromFirst(_) | Rank::FromLast(_));
     match plan {
-        Plan::Limit { .. } | Plan::Sort { fetch: Some(_), .. } => true,
-        plan => plan.inputs().into_iter().any(takes_some_rows),
+        Plan::Limit { .. } | Plan::Sort { fetch: Some(_), .. } => Some("LIMIT picks"),
+        // Which of the rows that the order does not tell apart.
+        Plan::Ranked(ranked) if ranked.values.iter().any(is_end) => Some("are the first or last of others"),
+        plan => plan.inputs().into_iter().find_map(takes_some_rows),
     }
 }
 
