@@ -329,3 +329,34 @@ async fn new_text_is_a_key() {
         }
     }
 }
+
+/// Of so many rows that some wait for each other, and that workers take memory for text again and again: what is kept of a row is not
+/// overwritten by what the next ones make.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_text_of_many_rows() {
+    let (plain, kelpie) = sessions(&[("kelpie.device", "cpu")]).await;
+    let rows = "CREATE TABLE many AS SELECT value AS id, value * 7919 % 100003 AS n, \
+                CASE WHEN value % 10 = 3 THEN NULL ELSE 'k' || reverse(CAST(value % 5000 AS varchar)) || '\u{e9}' END AS s \
+                FROM generate_series(1, 300000)";
+    plain.sql(rows).await.unwrap().collect().await.unwrap();
+    kelpie.sql(rows).await.unwrap();
+    for sql in [
+        "SELECT s || '-', count(*), min(n), max(lpad(CAST(n AS varchar), 9, 'x')) FROM many GROUP BY 1",
+        "SELECT CAST(n AS varchar) || reverse(s), count(*) FROM many GROUP BY 1",
+        "SELECT rpad(CAST(n AS varchar), 12, 'ab'), sum(id) FROM many WHERE CAST(id AS varchar) LIKE '%7%' GROUP BY 1",
+        "SELECT n % 7, count(DISTINCT upper(s) || n) FROM many GROUP BY 1",
+        "SELECT count(DISTINCT replace(s, 'k', 'key')), sum(character_length(s || s)) FROM many",
+        "SELECT count(*), max(a.s || b.s) FROM many a JOIN t b ON left(a.s, 2) || '!' = left(reverse(b.s), 2) || '!'",
+        "SELECT substr(a.s, 1, 3) || b.id, count(*), min(a.s || b.o) FROM many a, t b \
+         WHERE a.id < 4000 AND a.s || 'x' LIKE '%1%' AND a.n % 8 = b.id % 8 GROUP BY 1",
+        "SELECT id, s || n FROM many WHERE s || n LIKE '%99%' ORDER BY s || n, id LIMIT 50",
+        "SELECT a.id FROM many a JOIN many b ON a.s || a.n = b.s || b.n WHERE b.id % 1000 = 1",
+        "SELECT CAST(id AS varchar) || ':' || CAST(n AS varchar) FROM many WHERE id % 17 = 0",
+    ] {
+        let ordered = sql.contains("ORDER BY");
+        match compare(&plain, &kelpie, &Generated { sql: sql.into(), ordered }).await {
+            Outcome::Equal { compiled: true, .. } => {}
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+}

@@ -15,8 +15,8 @@ use crate::{Buffer, DeviceError, Memory};
 
 /// Alignment of every block, in bytes: a cache line.
 pub(crate) const ALIGNMENT: usize = 64;
-/// Bytes after a buffer's end that may be read, so that vector loads need no tail.
-const PADDING: usize = 64;
+/// Bytes after a buffer's end that may be read, as the target says.
+const PADDING: usize = kelpie_kir::MARGIN_BYTES as usize;
 /// Blocks from this size on are mapped from the system, on huge pages: random reads are twice as fast there.
 const MAPPED_BYTES: usize = 4 << 20;
 /// Size of a huge page.

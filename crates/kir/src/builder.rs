@@ -441,6 +441,11 @@ impl Builder {
         self.push(Stmt::Store { pointer, value });
     }
 
+    /// Writes a `u64` to eight bytes at any address (`ptr<global, u8>`), the lowest one first.
+    pub fn store_bytes(&mut self, pointer: V, value: V) {
+        self.push(Stmt::StoreBytes { pointer, value });
+    }
+
     /// An atomic; its old value.
     pub fn atomic(&mut self, op: AtomicOp, pointer: V, value: V, scope: Scope) -> V {
         let ty = self.ty(value);

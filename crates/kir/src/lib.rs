@@ -18,7 +18,7 @@ pub mod validate;
 pub use arena::{Arena, Handle};
 pub use builder::Builder;
 pub use module::*;
-pub use target::{Target, VECTOR_BYTES};
+pub use target::{MARGIN_BYTES, Target, VECTOR_BYTES};
 pub use types::{Field, LANE_COUNTS, Pointee, Scalar, Space, Struct, Type};
 pub use typing::TypeError;
 pub use validate::{Uniformity, ValidModule, ValidationError, validate, validate_for};

@@ -266,9 +266,9 @@ fn access(
             (pointer, value.ty.bytes(), false)
         }
         Stmt::AtomicLoad { pointer, .. } => (*pointer, pointee(module, function, *pointer)?, false),
-        Stmt::StoreVector { pointer, value, .. } | Stmt::Compress { pointer, value, .. } => {
-            (*pointer, function.values[*value].ty.bytes(), true)
-        }
+        Stmt::StoreBytes { pointer, value }
+        | Stmt::StoreVector { pointer, value, .. }
+        | Stmt::Compress { pointer, value, .. } => (*pointer, function.values[*value].ty.bytes(), true),
         Stmt::Store { pointer, .. } | Stmt::Atomic { pointer, .. } => {
             (*pointer, pointee(module, function, *pointer)?, true)
         }

@@ -413,6 +413,13 @@ pub enum Stmt {
         /// Of the pointee's type.
         value: Handle<Value>,
     },
+    /// Writes a `u64` to eight bytes of global memory, its lowest byte first, at any address.
+    StoreBytes {
+        /// A pointer to the first byte, a `u8`.
+        pointer: Handle<Value>,
+        /// A `u64`.
+        value: Handle<Value>,
+    },
     /// Writes the elements of a vector to consecutive elements of memory.
     StoreVector {
         /// A pointer to the first.

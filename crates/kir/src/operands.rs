@@ -61,7 +61,9 @@ impl Stmt {
             | Stmt::Return(None) => Vec::new(),
             Stmt::Assign { value, .. } | Stmt::Return(Some(value)) => vec![*value],
             Stmt::If { condition, .. } => vec![*condition],
-            Stmt::Store { pointer, value } | Stmt::StoreVector { pointer, value, .. } => {
+            Stmt::Store { pointer, value }
+            | Stmt::StoreBytes { pointer, value }
+            | Stmt::StoreVector { pointer, value, .. } => {
                 vec![*pointer, *value]
             }
             Stmt::Compress { pointer, value, mask, .. } => vec![*pointer, *value, *mask],
@@ -86,6 +88,7 @@ impl Stmt {
             Stmt::AtomicLoad { result, .. } | Stmt::UniformLoad { result, .. } => Some(*result),
             Stmt::Assign { .. }
             | Stmt::Store { .. }
+            | Stmt::StoreBytes { .. }
             | Stmt::StoreVector { .. }
             | Stmt::If { .. }
             | Stmt::Loop(_)

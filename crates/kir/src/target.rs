@@ -14,12 +14,17 @@ pub struct Target {
     /// Bytes of the widest vector that the device handles in one instruction: a machine register, or a wide load. Longer
     /// vectors are split. 0 where the device has no vectors: [`validate_for`](crate::validate_for) then rejects them.
     pub vector_bytes: u32,
+    /// Bytes behind the end of every buffer that may be read, whatever they are.
+    pub margin_bytes: u32,
     /// Whether the threads that come by a `mark` are counted, by the device or by the kernel: kernels have marks then.
     pub counts_marks: bool,
 }
 
 /// Bytes of a vector register of every CPU, and of a wide load of every GPU, that has vectors at all.
 pub const VECTOR_BYTES: u32 = 16;
+
+/// Bytes behind the end of every buffer of a CPU that may be read, so that loads of vectors and words need no tail.
+pub const MARGIN_BYTES: u32 = 64;
 
 impl Target {
     /// A CPU with `workers` workers: one lane, one thread a block.
@@ -30,6 +35,7 @@ impl Target {
             shared_bytes: 1 << 20,
             resident_blocks: workers.max(1),
             vector_bytes: VECTOR_BYTES,
+            margin_bytes: MARGIN_BYTES,
             counts_marks: false,
         }
     }
@@ -42,6 +48,7 @@ impl Target {
             shared_bytes,
             resident_blocks,
             vector_bytes: VECTOR_BYTES,
+            margin_bytes: 0,
             counts_marks: false,
         }
     }

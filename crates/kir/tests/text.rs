@@ -82,6 +82,7 @@ kernel all_of_it(x: ptr<global, i32>, n: i64, table: ptr<global, Table>) {
   %44 = select %43, %42, %39
   vector_2 = %44
   %45 = read vector_2
+  store_bytes %37, %38
   store_vector %15, %45
   store_vector %15, %45 align 16
   %46 = compress %15, %44, %43

@@ -162,6 +162,14 @@ impl Translator<'_, '_> {
         self.builder.ins().store(memory(), value, base, offset);
     }
 
+    /// Writes eight bytes, wherever they begin.
+    pub(super) fn store_bytes(&mut self, pointer: Handle<Value>, value: Handle<Value>) {
+        let value = self.value(value);
+        let (base, offset) = self.address(pointer);
+        let flags = MemFlagsData::new().with_notrap();
+        self.builder.ins().store(flags, value, base, offset);
+    }
+
     /// The same bits as another type.
     pub(super) fn bitcast(&mut self, a: Handle<Value>, to: Type) -> Operand {
         let operand = match self.operand(a) {

@@ -61,6 +61,7 @@ impl<'m> Translator<'m, '_> {
                 }
             }
             Stmt::Store { pointer, value } => self.store(*pointer, *value),
+            Stmt::StoreBytes { pointer, value } => self.store_bytes(*pointer, *value),
             Stmt::StoreVector { pointer, value, align } => self.store_vector(*pointer, *value, *align),
             Stmt::Compress { pointer, value, mask, result } => {
                 let count = self.compress(*pointer, *value, *mask);

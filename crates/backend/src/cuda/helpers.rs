@@ -120,6 +120,11 @@ impl Helpers {
         self.add("kelpie_load_bytes".into(), "u64 NAME(const u8* pointer)".into(), LOAD_BYTES)
     }
 
+    /// Eight bytes to any address.
+    pub fn store_bytes(&mut self) -> String {
+        self.add("kelpie_store_bytes".into(), "void NAME(u8* pointer, u64 word)".into(), STORE_BYTES)
+    }
+
     /// A read-only load of 128 bits.
     pub fn load_i128(&mut self) -> String {
         self.add("kelpie_load_i128".into(), "i128 NAME(const i128* pointer)".into(), LOAD_I128)
@@ -169,6 +174,9 @@ const u64* words = (const u64*)(address & ~u64(7));
 const u32 shift = u32(address & 7) * 8;
 if (shift == 0) return words[0];
 return (words[0] >> shift) | (words[1] << (64 - shift));";
+
+const STORE_BYTES: &str = "\
+for (u32 index = 0; index < 8; index += 1) pointer[index] = u8(word >> (8 * index));";
 
 /// The lowest of the lanes that are there adds for all of them.
 const TALLY: &str = "\

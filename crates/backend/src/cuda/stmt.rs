@@ -42,6 +42,11 @@ impl FunctionPrinter<'_> {
                 let line = format!("{} = {};", self.place(*pointer), self.text(*value));
                 self.line(&line);
             }
+            Stmt::StoreBytes { pointer, value } => {
+                let store = self.helpers.store_bytes();
+                let line = format!("{store}({}, {});", self.text(*pointer), self.text(*value));
+                self.line(&line);
+            }
             Stmt::If { condition, accept, reject } => self.if_stmt(*condition, accept, reject),
             Stmt::Loop(body) => {
                 self.line("while (true) {");

@@ -45,6 +45,7 @@ impl<'a> Accessor<'a> {
             Op::Load { access, read_only, to, pointer } => self.load(access, read_only, to, pointer, 0),
             Op::LoadBytes { to, pointer } => self.load_bytes(to, pointer),
             Op::LoadField { access, to, pointer, bytes } => self.load(access, true, to, pointer, bytes),
+            Op::StoreBytes { pointer, value } => self.store_bytes(pointer, value),
             Op::Store { access, pointer, value } => self.store(access, pointer, value, 0),
             Op::LoadVector { access, read_only, to, pointer, lanes, align } => {
                 self.check_alignment(pointer, align)?;
@@ -187,6 +188,20 @@ impl<'a> Accessor<'a> {
                 word |= self.global.load(range, 1) << (8 * byte);
             }
             self.set(to, lane, Scalar::U64, word);
+        }
+        Ok(())
+    }
+
+    /// Eight stores of a byte, in one step.
+    fn store_bytes(&mut self, pointer: Slot, value: Slot) -> Result<(), Fault> {
+        let access = Access { scalar: Scalar::U8, space: Space::Global };
+        let (pointers, values) = (self.row(pointer), self.row(value));
+        for lane in lanes_of(self.active) {
+            for byte in 0..8 {
+                let range = self.locate(access, pointers[lane].get().wrapping_add(byte))?;
+                self.note(access, range, lane, Kind::Write, false)?;
+                self.global.store(range, 1, u128::from(values[lane].get() >> (8 * byte)) & 0xff);
+            }
         }
         Ok(())
     }

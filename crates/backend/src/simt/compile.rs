@@ -458,6 +458,9 @@ fn effect(body: &Body<'_>, stmt: &Stmt) -> Op {
         Stmt::Store { pointer, value } => {
             Op::Store { access: body.access(*pointer), pointer: slot(*pointer), value: slot(*value) }
         }
+        Stmt::StoreBytes { pointer, value } => {
+            Op::StoreBytes { pointer: slot(*pointer), value: slot(*value) }
+        }
         Stmt::StoreVector { pointer, value, align } => Op::StoreVector {
             access: body.access(*pointer),
             pointer: slot(*pointer),

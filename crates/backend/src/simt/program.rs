@@ -164,6 +164,11 @@ pub(super) enum Op {
         pointer: Slot,
         value: Slot,
     },
+    /// Writes eight bytes at any address.
+    StoreBytes {
+        pointer: Slot,
+        value: Slot,
+    },
     /// Read-modify-write; `expected` is of a compare-exchange.
     Atomic {
         op: AtomicOp,

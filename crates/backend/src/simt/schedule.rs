@@ -120,6 +120,7 @@ fn is_observable(op: Op) -> bool {
         Op::Load { read_only, .. } | Op::LoadVector { read_only, .. } => !read_only,
         Op::Builtin { builtin, .. } => builtin == Builtin::Status,
         Op::Store { .. }
+        | Op::StoreBytes { .. }
         | Op::StoreVector { .. }
         | Op::Compress { .. }
         | Op::LoadBytes { .. }
@@ -274,6 +275,7 @@ impl Grid<'_> {
             | Op::LoadField { .. }
             | Op::LoadVector { .. }
             | Op::Store { .. }
+            | Op::StoreBytes { .. }
             | Op::StoreVector { .. }
             | Op::Compress { .. }
             | Op::Atomic { .. }

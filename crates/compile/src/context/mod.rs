@@ -23,6 +23,7 @@ use crate::types::Range;
 
 pub(crate) use self::carried::{CarriedRow, Moved};
 pub(crate) use self::row::{Origin, RowLayer};
+pub(crate) use self::scratch::TEXT_MARGIN;
 pub use self::value::{Case, DictionaryCode, Lowered, Repr, Text, register_of, register_type};
 pub(crate) use self::wide::{StoredIntegers, WIDE_ROWS};
 pub use crate::program::{Argument, ColumnPart, Constant, HeapPart, Status};
@@ -62,6 +63,8 @@ pub struct Context<'a> {
     repetition: Option<usize>,
     /// Where text is made that is thrown away with the row.
     scratch: Option<scratch::Scratch>,
+    /// Where a CPU's worker makes text that is kept.
+    piece: Option<scratch::Piece>,
     /// The first impossible state that was met: the kernel is not to be used.
     impossible: Option<String>,
 }
@@ -92,6 +95,7 @@ impl<'a> Context<'a> {
             repeated: Vec::new(),
             repetition: None,
             scratch: None,
+            piece: None,
             impossible: None,
         }
     }

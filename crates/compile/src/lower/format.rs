@@ -4,6 +4,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
 
 use super::civil::{self, CalendarPart};
+use super::digits::{self, Digits};
 use super::heap::make;
 use super::text::function;
 use super::value::{Int, int, report, scalar, unsupported};
@@ -55,6 +56,11 @@ fn number_text(cx: &mut Context<'_>, number: Int, scale: u32, valid: Option<V>) 
     let negated = cx.builder.unary(UnaryOp::Neg, value);
     let magnitude = cx.builder.select(negative, negated, value);
     let magnitude = cx.builder.convert(magnitude, register);
+    if cx.text_margin() && fits && scale <= digits::MOST_FRACTION {
+        let most = number.range.min.unsigned_abs().max(number.range.max.unsigned_abs());
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        return number_of_words(cx, (negative, magnitude, most), scale, valid);
+    }
     let count = digits_function(cx, register);
     let least = cx.builder.u32(scale + 1);
     let digits = cx.builder.call(count, &[magnitude]);
@@ -68,6 +74,38 @@ fn number_text(cx: &mut Context<'_>, number: Int, scale: u32, valid: Option<V>) 
     let fraction = cx.builder.u32(scale);
     make_valid(cx, length, valid, |cx, target| {
         cx.builder.call(write, &[target, magnitude, negative, digits, fraction]);
+    })
+}
+
+/// [`number_text`] of a magnitude (`u64`) up to `most`, and whether it is `negative`, eight digits at once.
+fn number_of_words(
+    cx: &mut Context<'_>,
+    (negative, magnitude, most): (V, V, u64),
+    scale: u32,
+    valid: Option<V>,
+) -> Text {
+    let unit = 10u64.pow(scale);
+    let most = most / unit;
+    let unit = cx.builder.u64(unit);
+    let whole = if scale > 0 { cx.builder.div(magnitude, unit) } else { magnitude };
+    let digits = Digits::of(cx.builder, whole, most);
+    let sign = cx.builder.convert(negative, Scalar::U32);
+    let point = cx.builder.u32(if scale > 0 { scale + 1 } else { 0 });
+    let length = cx.builder.add(digits.count, sign);
+    let length = cx.builder.add(length, point);
+    let length = where_valid(cx, length, valid);
+    make_valid(cx, length, valid, |cx, target| {
+        let hyphen = cx.builder.int(Scalar::U8, b'-');
+        // Overwritten where there is no sign.
+        cx.builder.store(target, hyphen);
+        let target = cx.builder.offset(target, sign);
+        let b = &mut *cx.builder;
+        if scale == 0 {
+            return digits.write(b, target);
+        }
+        let above = b.mul(whole, unit);
+        let fraction = b.sub(magnitude, above);
+        digits.write_with_fraction(b, target, fraction, scale);
     })
 }
 
@@ -187,6 +225,11 @@ fn date(cx: &mut Context<'_>, days: Int, valid: Option<V>) -> Text {
     let ten = cx.builder.u32(10);
     let length = where_valid(cx, ten, valid);
     make_valid(cx, length, valid, |cx, target| {
+        if cx.text_margin() {
+            let parts = [CalendarPart::Year, CalendarPart::Month, CalendarPart::Day];
+            let parts = parts.map(|part| civil::date_part(cx, part, days));
+            return digits::write_date(cx.builder, target, parts);
+        }
         let parts = [(CalendarPart::Year, 0, 4), (CalendarPart::Month, 5, 2), (CalendarPart::Day, 8, 2)];
         for (part, start, width) in parts {
             let mut rest = civil::date_part(cx, part, days);

@@ -1,12 +1,13 @@
 //! New text: bytes that a kernel takes from the stage's heap, and copies into them.
 //!
-//! The heap is one array; a cursor goes up by an atomic addition a text. Where it passes the end, the launch reports
+//! The heap is one array; a cursor goes up by an atomic addition a text, or a piece for many texts (`context::scratch`). Where it passes the end, the launch reports
 //! `Status::Grow`, and the engine runs the pipeline again with a larger heap. It keeps the outgrown ones while the
 //! stage runs, so that states may hold addresses of text.
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Scope, Type};
 
+use super::swar::with_case;
 use super::text::{byte, case_name, function, increment};
 use super::value::{both, text, unsupported};
 use super::words;
@@ -28,10 +29,7 @@ pub(super) fn make(cx: &mut Context<'_>, length: V, fill: impl FnOnce(&mut Conte
     let allocate = allocate_function(cx);
     let take = |cx: &mut Context<'_>, bytes| cx.builder.call(allocate, &[cursor, capacity, bytes]);
     let no_room = cx.builder.u64(NO_ROOM);
-    let offset = match cx.take_scratch(length, no_room, take) {
-        Some(offset) => offset,
-        None => take(cx, length),
-    };
+    let offset = cx.take_text(length, no_room, take);
     let fits = cx.builder.ne(offset, no_room);
     let zero = cx.builder.u64(0);
     let (offset, length) = (cx.builder.select(fits, offset, zero), cx.builder.select(fits, length, zero));
@@ -40,6 +38,21 @@ pub(super) fn make(cx: &mut Context<'_>, length: V, fill: impl FnOnce(&mut Conte
     fill(cx, data);
     cx.end();
     Text { data, length: cx.builder.convert(length, Scalar::U32), case: Case::Keep, code: None }
+}
+
+/// As [`make`] of text of `most` bytes at most: `fill` gives how many it has written (`u64`), and the others are given back. Only with a
+/// margin ([`Context::text_margin`]).
+pub(super) fn make_up_to(cx: &mut Context<'_>, most: V, fill: impl FnOnce(&mut Context<'_>, V) -> V) -> Text {
+    let nothing = cx.builder.u64(0);
+    let written = cx.builder.var_of("written", nothing);
+    let text = make(cx, most, |cx, target| {
+        let bytes = fill(cx, target);
+        cx.builder.assign(written, bytes);
+        let unused = cx.builder.sub(most, bytes);
+        cx.give_text_back(unused);
+    });
+    let length = cx.builder.read(written);
+    Text { length: cx.builder.convert(length, Scalar::U32), ..text }
 }
 
 /// The offset of new bytes in the heap, or [`NO_ROOM`].
@@ -81,15 +94,53 @@ pub(super) fn copy(cx: &mut Context<'_>, target: V, text: &Text, length: V) -> V
     cx.builder.offset(target, length)
 }
 
-/// Copies bytes with their case mapping; gives the length.
-fn copy_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+/// Copies bytes with their case mapping; gives the length. With a margin ([`Context::text_margin`]), what stands behind the target
+/// is overwritten: texts are made front to back.
+pub(super) fn copy_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+    if cx.text_margin() {
+        return copy_words_function(cx, case);
+    }
+    exact_copy_function(cx, case)
+}
+
+/// [`copy_function`] where the source may be read beyond its end, and the target written: words only.
+fn copy_words_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+    let pointer = Type::global(Scalar::U8);
+    let params = [("target", pointer), ("text", pointer), ("length", Type::U32)];
+    function(cx, &format!("text_copy_words{}", case_name(case)), &params, Scalar::U32, |b| {
+        let [target, data, length] = [0, 1, 2].map(|index| b.param(index));
+        let zero = b.u32(0);
+        let place = b.var_of("place", zero);
+        b.begin_loop();
+        let current = b.read(place);
+        let done = b.ge(current, length);
+        b.break_if(done);
+        let word = words::mapped_word(b, data, current, case);
+        let to = b.offset(target, current);
+        b.store_bytes(to, word);
+        words::advance(b, place, 8);
+        b.end();
+        b.return_value(length);
+    })
+}
+
+/// Copies bytes with their case mapping, and neither reads nor writes any other; gives the length.
+fn exact_copy_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+    // A CPU stores words anywhere in one instruction.
+    let any_address = cx.text_margin();
     let pointer = Type::global(Scalar::U8);
     let params = [("target", pointer), ("text", pointer), ("length", Type::U32)];
     function(cx, &format!("text_copy{}", case_name(case)), &params, Scalar::U32, |b| {
         let [target, data, length] = [0, 1, 2].map(|index| b.param(index));
         let zero = b.u32(0);
         let place = b.var_of("place", zero);
-        if case == Case::Keep {
+        if any_address {
+            words::each_word(b, data, length, place, |b, word, current| {
+                let to = b.offset(target, current);
+                let word = with_case(b, word, case);
+                b.store_bytes(to, word);
+            });
+        } else {
             // Words are stored where the target is aligned.
             let (address, eight, seven) = (b.bitcast(target, Scalar::U64), b.u32(8), b.u32(7));
             let address = b.convert(address, Scalar::U32);
@@ -101,12 +152,19 @@ fn copy_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
             words::each_word(b, data, length, place, |b, word, current| {
                 let place = b.offset(target, current);
                 let place = b.bitcast(place, Type::global(Scalar::U64));
+                let word = with_case(b, word, case);
                 b.store(place, word);
             });
         }
         copy_bytes(b, [target, data, length], case, place);
         b.return_value(length);
     })
+}
+
+/// Copies the bytes of a text, and writes nothing behind them.
+pub(crate) fn copy_exactly(cx: &mut Context<'_>, target: V, text: &Text, length: V) {
+    let copy = exact_copy_function(cx, text.case);
+    cx.builder.call(copy, &[target, text.data, length]);
 }
 
 /// Copies the bytes from `place` up to `end`.
@@ -135,12 +193,32 @@ pub(crate) fn plain(cx: &mut Context<'_>, text: Text, valid: Option<V>) -> Text 
     })
 }
 
-/// A text whose bytes are in memory as they are, in a place of its own.
+/// A text whose bytes are in memory as they are, in a place of its own that outlives the row.
 pub(crate) fn copied(cx: &mut Context<'_>, text: &Text) -> Text {
-    let length = cx.builder.convert(text.length, Scalar::U64);
-    make(cx, length, |cx, target| {
-        copy(cx, target, text, text.length);
-    })
+    copied_where(cx, text, None)
+}
+
+/// As [`copied`]; without bytes where the text is NULL.
+fn copied_where(cx: &mut Context<'_>, text: &Text, valid: Option<V>) -> Text {
+    let was_open = cx.open_scratch(false);
+    let length = length_where(cx, text, valid);
+    let wide = cx.builder.convert(length, Scalar::U64);
+    let copied = make(cx, wide, |cx, target| {
+        copy(cx, target, text, length);
+    });
+    cx.open_scratch(was_open);
+    copied
+}
+
+/// A value that outlives the row: a text that may lie in scratch memory is copied.
+pub(crate) fn lasting(cx: &mut Context<'_>, value: &Lowered, is_scratch: bool) -> Lowered {
+    match &value.repr {
+        Repr::Text(text) if is_scratch && cx.uses_scratch() && text.code.is_none() => {
+            let made = copied_where(cx, text, value.valid);
+            Lowered { repr: Repr::Text(made), ..*value }
+        }
+        _ => value.clone(),
+    }
 }
 
 /// The length of a text; 0 where it is NULL.

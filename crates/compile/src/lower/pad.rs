@@ -60,12 +60,18 @@ pub(super) fn pad(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Resul
         cx.begin_if(writes);
         let repeat = repeat_function(cx);
         let bytes = cx.builder.convert(padding, Scalar::U32);
-        let (text_at, padding_at) = match side {
-            Side::Right => (target, cx.builder.offset(target, kept)),
-            _ => (cx.builder.offset(target, bytes), target),
-        };
-        cx.builder.call(repeat, &[padding_at, fill.data, fill.length, bytes]);
-        copy(cx, text_at, &input, kept);
+        // Front to back, as what is written may go on behind its end.
+        match side {
+            Side::Right => {
+                let behind = copy(cx, target, &input, kept);
+                cx.builder.call(repeat, &[behind, fill.data, fill.length, bytes]);
+            }
+            _ => {
+                cx.builder.call(repeat, &[target, fill.data, fill.length, bytes]);
+                let behind = cx.builder.offset(target, bytes);
+                copy(cx, behind, &input, kept);
+            }
+        }
         cx.end();
     });
     Ok(Lowered { repr: Repr::Text(text), valid, range: None })

@@ -1,19 +1,23 @@
 //! Where a text stands in another one, and text made by replacing, repeating and reversing.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Function, Handle, Scalar, Type};
+use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
 
-use super::heap::{length_where, make, plain};
+use super::heap::{copy_function, length_where, make, make_up_to, plain};
 use super::like::{contains, ends_function, next_character, starts_function};
+use super::swar::{ONES, bits_of, reversed, with};
 use super::text::{byte, count_up, function};
 use super::value::{boolean, both, integer, lower_int, text, unsupported};
-use super::words::{NOWHERE, characters_function, find_function};
+use super::words::{NOWHERE, advance, characters_function, find_function, is_ascii_function};
 use crate::context::{Case, Context, Lowered, Repr, Text, Unsupported};
 use crate::expr::{Expr, Search};
 use crate::lower::lower as lower_expr;
 use crate::types::Range;
 
 const POINTER: Type = Type::global(Scalar::U8);
+/// Bytes that are taken for a text before it is known how many it has.
+const MOST_UNCOUNTED: u64 = 1 << 12;
+
 /// A text without a case mapping, and its validity.
 pub(super) fn lower_plain(cx: &mut Context<'_>, expr: &Expr) -> Result<(Text, Option<V>), Unsupported> {
     let value = lower_expr(cx, expr)?;
@@ -65,6 +69,10 @@ pub(super) fn replace(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowere
     let replace = replace_function(cx);
     let arguments = [input.data, length, from.data, from.length, to.data, to.length];
     let count_only = cx.builder.bool(true);
+    if cx.text_margin() {
+        let text = replace_at_once(cx, replace, &arguments, count_only);
+        return Ok(Lowered { repr: Repr::Text(text), valid, range: None });
+    }
     let needed = cx.builder.call(replace, &[&arguments[..], &[input.data, count_only]].concat());
     let text = make(cx, needed, |cx, target| {
         let write = cx.builder.bool(false);
@@ -73,9 +81,36 @@ pub(super) fn replace(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowere
     Ok(Lowered { repr: Repr::Text(text), valid, range: None })
 }
 
+/// REPLACE with a margin: the bytes are counted before they are written only where they may be many.
+fn replace_at_once(
+    cx: &mut Context<'_>,
+    replace: Handle<Function>,
+    arguments: &[V; 6],
+    count_only: V,
+) -> Text {
+    let &[data, length, _, _, _, to_length] = arguments;
+    let b = &mut *cx.builder;
+    // Of each byte no more than the new text and itself.
+    let [wide, to] = [length, to_length].map(|length| b.convert(length, Scalar::U64));
+    let new = b.mul(wide, to);
+    let most = b.add(wide, new);
+    let limit = b.u64(MOST_UNCOUNTED);
+    let is_large = b.compare(CompareOp::Gt, most, limit);
+    let bytes = b.var_of("bytes", most);
+    cx.begin_if(is_large);
+    let counted = cx.builder.call(replace, &[&arguments[..], &[data, count_only]].concat());
+    cx.builder.assign(bytes, counted);
+    cx.end();
+    let most = cx.builder.read(bytes);
+    make_up_to(cx, most, |cx, target| {
+        let write = cx.builder.bool(false);
+        cx.builder.call(replace, &[&arguments[..], &[target, write]].concat())
+    })
+}
+
 /// Writes a text with its occurrences of `from` replaced, or only counts the bytes that it would have.
 fn replace_function(cx: &mut Context<'_>) -> Handle<Function> {
-    let find = find_function(cx);
+    let (find, copy) = (find_function(cx), copy_function(cx, Case::Keep));
     let params = [
         ("text", POINTER),
         ("length", Type::U32),
@@ -100,16 +135,11 @@ fn replace_function(cx: &mut Context<'_>) -> Handle<Function> {
         let found = b.select(empty, nowhere, found);
         let end = b.binary(BinaryOp::Min, found, length);
         let kept = b.sub(end, current);
-        let append = |b: &mut kelpie_kir::Builder, source: V, bytes: V| {
+        let append = |b: &mut Builder, source: V, bytes: V| {
             let before = b.read(written);
             b.begin_if(writes);
             let target = b.offset(target, before);
-            count_up(b, bytes, |b, index| {
-                let byte = b.offset(source, index);
-                let byte = b.load(byte);
-                let target = b.offset(target, index);
-                b.store(target, byte);
-            });
+            b.call(copy, &[target, source, bytes]);
             b.end();
             let bytes = b.convert(bytes, Scalar::U64);
             let after = b.add(before, bytes);
@@ -154,6 +184,10 @@ pub(super) fn repeat(cx: &mut Context<'_>, arguments: &[Expr]) -> Result<Lowered
 /// Writes `total` bytes: a text again and again.
 pub(super) fn repeat_function(cx: &mut Context<'_>) -> Handle<Function> {
     let params = [("target", POINTER), ("text", POINTER), ("length", Type::U32), ("total", Type::U32)];
+    if cx.text_margin() {
+        let copy = copy_function(cx, Case::Keep);
+        return function(cx, "text_repeat_words", &params, Scalar::U32, |b| repeat_words(b, copy));
+    }
     function(cx, "text_repeat", &params, Scalar::U32, |b| {
         let [target, data, length, total] = [0, 1, 2, 3].map(|index| b.param(index));
         count_up(b, total, |b, index| {
@@ -167,6 +201,48 @@ pub(super) fn repeat_function(cx: &mut Context<'_>) -> Handle<Function> {
     })
 }
 
+/// The body of [`repeat_function`] with a margin: a single byte fills words, of several the first are copied and then those that were
+/// written, so that there are twice as many after each step.
+fn repeat_words(b: &mut Builder, copy: Handle<Function>) {
+    let [target, data, length, total] = [0, 1, 2, 3].map(|index| b.param(index));
+    let (zero, one) = (b.u32(0), b.u32(1));
+    let nothing = b.eq(total, zero);
+    b.begin_if(nothing);
+    b.return_value(total);
+    b.end();
+    let is_byte = b.eq(length, one);
+    b.begin_if(is_byte);
+    let byte = b.load(data);
+    let byte = b.convert(byte, Scalar::U64);
+    let word = with(b, BinaryOp::Mul, byte, ONES);
+    let place = b.var_of("place", zero);
+    b.begin_loop();
+    let current = b.read(place);
+    let done = b.ge(current, total);
+    b.break_if(done);
+    let to = b.offset(target, current);
+    b.store_bytes(to, word);
+    advance(b, place, 8);
+    b.end();
+    b.return_value(total);
+    b.end();
+    let first = b.binary(BinaryOp::Min, length, total);
+    b.call(copy, &[target, data, first]);
+    let written = b.var_of("written", first);
+    b.begin_loop();
+    let current = b.read(written);
+    let done = b.ge(current, total);
+    b.break_if(done);
+    let missing = b.sub(total, current);
+    let next = b.binary(BinaryOp::Min, current, missing);
+    let to = b.offset(target, current);
+    b.call(copy, &[to, target, next]);
+    let after = b.add(current, next);
+    b.assign(written, after);
+    b.end();
+    b.return_value(total);
+}
+
 /// Lowers REVERSE: the characters from the last to the first.
 pub(super) fn reverse(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Unsupported> {
     let (input, valid) = lower_plain(cx, input)?;
@@ -174,8 +250,12 @@ pub(super) fn reverse(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Uns
     let wide = cx.builder.convert(length, Scalar::U64);
     let text = make(cx, wide, |cx, target| {
         let params = [("target", POINTER), ("text", POINTER), ("length", Type::U32)];
+        let is_ascii = cx.text_margin().then(|| is_ascii_function(cx));
         let reverse = function(cx, "text_reverse", &params, Scalar::U32, |b| {
             let [target, data, length] = [0, 1, 2].map(|index| b.param(index));
+            if let Some(is_ascii) = is_ascii {
+                reverse_words(b, is_ascii);
+            }
             let zero = b.u32(0);
             let (start, end) = (b.var_of("start", zero), b.var_of("end", zero));
             b.begin_loop();
@@ -201,4 +281,42 @@ pub(super) fn reverse(cx: &mut Context<'_>, input: &Expr) -> Result<Lowered, Uns
         cx.builder.call(reverse, &[target, input.data, length]);
     });
     Ok(Lowered { repr: Repr::Text(text), valid, range: None })
+}
+
+/// Returns from REVERSE of a text of ASCII with a margin, whose words are written from the last to the first.
+fn reverse_words(b: &mut Builder, is_ascii: Handle<Function>) {
+    let [target, data, length] = [0, 1, 2].map(|index| b.param(index));
+    let ascii = b.call(is_ascii, &[data, length]);
+    b.begin_if(ascii);
+    let eight = b.u32(8);
+    let left = b.var_of("left", length);
+    b.begin_loop();
+    let current = b.read(left);
+    let short = b.lt(current, eight);
+    b.break_if(short);
+    let next = b.sub(current, eight);
+    reverse_word(b, (data, next), (target, length, current), eight);
+    b.assign(left, next);
+    b.end();
+    let (rest, zero) = (b.read(left), b.u32(0));
+    let has_rest = b.ne(rest, zero);
+    b.begin_if(has_rest);
+    reverse_word(b, (data, zero), (target, length, rest), rest);
+    b.end();
+    b.return_value(length);
+    b.end();
+}
+
+/// Writes the `count` bytes (1 to 8) from `start` on, which end at `end`, in the other order to where they come from the end.
+fn reverse_word(b: &mut Builder, (data, start): (V, V), (target, length, end): (V, V, V), count: V) {
+    let source = b.offset(data, start);
+    let word = b.load_bytes(source);
+    let word = reversed(b, word);
+    let eight = b.u32(8);
+    let others = b.sub(eight, count);
+    let shift = bits_of(b, others);
+    let word = b.binary(BinaryOp::Shr, word, shift);
+    let place = b.sub(length, end);
+    let to = b.offset(target, place);
+    b.store_bytes(to, word);
 }

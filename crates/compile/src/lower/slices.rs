@@ -175,6 +175,14 @@ pub(super) fn ends(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Resu
     let text = text(&value)?;
     let (count, count_valid) = lower_int(cx, count)?;
     let (size, negative) = magnitude(cx, count);
+    let valid = both(cx, value.valid, count_valid);
+    if side != Side::Right && count.range.min >= 0 {
+        // No need to know how many there are.
+        let prefix = prefix_function(cx);
+        let length = cx.builder.call(prefix, &[text.data, text.length, size]);
+        let text = Text { length, code: None, ..text };
+        return Ok(Lowered { repr: Repr::Text(text), valid, range: None });
+    }
     let characters = characters_function(cx);
     let all = cx.builder.call(characters, &[text.data, text.length]);
     let size = cx.builder.binary(BinaryOp::Min, size, all);
@@ -193,5 +201,5 @@ pub(super) fn ends(cx: &mut Context<'_>, side: Side, arguments: &[Expr]) -> Resu
             Text { length, code: None, ..text }
         }
     };
-    Ok(Lowered { repr: Repr::Text(text), valid: both(cx, value.valid, count_valid), range: None })
+    Ok(Lowered { repr: Repr::Text(text), valid, range: None })
 }

@@ -4,6 +4,7 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, OverflowOp, Scalar, Type};
 
+use super::swar::{first_bytes, with_case};
 use super::value::{Int, both, checked, constant, integer, lower_int, report, text, unsupported};
 use super::words;
 use crate::context::{Case, Context, Lowered, Repr, Status, Text, Unsupported};
@@ -129,16 +130,35 @@ fn equal_function(cx: &mut Context<'_>, a_case: Case, b_case: Case) -> Handle<Fu
     if (a_case, b_case) == (Case::Keep, Case::Keep) {
         return words::equal_function(cx);
     }
+    let margin = cx.text_margin();
     let name = format!("text_equal{}{}", case_name(a_case), second_name(b_case));
     function(cx, &name, &TEXT_PAIR, Scalar::Bool, |b| {
         let [a_data, a_length, b_data, b_length] = [0, 1, 2, 3].map(|index| b.param(index));
         let different = b.ne(a_length, b_length);
         return_bool_if(b, different, false);
-        count_up(b, a_length, |b, index| {
-            let (left, right) = (byte(b, a_data, index, a_case), byte(b, b_data, index, b_case));
+        let zero = b.u32(0);
+        let place = b.var_of("place", zero);
+        let other = |b: &mut Builder, left: V, current: V, count: Option<V>| {
+            let left = with_case(b, left, a_case);
+            let right = words::mapped_word(b, b_data, current, b_case);
+            let right = count.map_or(right, |count| first_bytes(b, right, count));
             let different = b.ne(left, right);
             return_bool_if(b, different, false);
-        });
+        };
+        words::each_word(b, a_data, a_length, place, |b, left, current| other(b, left, current, None));
+        if margin {
+            let current = b.read(place);
+            let count = b.sub(a_length, current);
+            words::last_word(b, true, (a_data, a_length), place, |b, left, _| {
+                other(b, left, current, Some(count));
+            });
+        } else {
+            words::each_byte(b, (a_data, a_case), a_length, place, |b, left, current| {
+                let right = byte(b, b_data, current, b_case);
+                let different = b.ne(left, right);
+                return_bool_if(b, different, false);
+            });
+        }
         let equal = b.bool(true);
         b.return_value(equal);
     })

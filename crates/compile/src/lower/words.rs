@@ -1,23 +1,17 @@
 //! Text eight bytes at a time: equality, order, search, and counts of characters. Words are read at any address, and
-//! only where all of their bytes are the text's; what is left is done byte by byte, or by a last word that overlaps.
+//! only where all of their bytes are the text's; what is left is done byte by byte, or by a last word that overlaps. On a CPU, where
+//! a word may be read from any byte of a text on ([`Context::text_margin`]), it is a word too, of which the first bytes count.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type, UnaryOp};
+use kelpie_kir::{BinaryOp, Builder, CompareOp, Function, Handle, Scalar, Type};
 
-use super::text::{
-    TEXT_PAIR, byte, case_name, continues, count_up, function, increment, return_bool_if, sign,
-};
-use crate::context::{Case, Context, Text};
+use super::swar::{ONES, beyond_ascii, bits_of, byte_index, candidates, first_bytes, starts_in, with_case};
+use super::text::{TEXT_PAIR, byte, continues, count_up, function, increment, return_bool_if, sign};
+use crate::context::{Case, Context, TEXT_MARGIN, Text};
 
 const POINTER: Type = Type::global(Scalar::U8);
-/// 1 in each byte.
-const ONES: u64 = 0x0101_0101_0101_0101;
-/// The upper bit of each byte.
-const UPPER_BITS: u64 = 0x8080_8080_8080_8080;
-/// An odd number of random bits.
-const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The hash of nothing, before the length is in it.
-const HASH_SEED: u64 = 0xcbf2_9ce4_8422_2325;
+/// Bytes that [`surely_ascii`] looks at together.
+const BLOCK: u32 = TEXT_MARGIN;
 /// What [`find_function`] gives where there is nothing.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
@@ -28,7 +22,7 @@ fn word(b: &mut Builder, data: V, place: V) -> V {
 }
 
 /// `var += amount` for `u32`.
-fn advance(b: &mut Builder, var: Var, amount: u32) {
+pub(super) fn advance(b: &mut Builder, var: Var, amount: u32) {
     let (value, amount) = (b.read(var), b.u32(amount));
     let next = b.add(value, amount);
     b.assign(var, next);
@@ -53,39 +47,99 @@ pub(super) fn each_word(
     b.end();
 }
 
-/// `while place < length { body }`: the body gets the byte at `place`, and may leave the function.
-fn each_byte(b: &mut Builder, data: V, length: V, place: Var, body: impl FnOnce(&mut Builder, V, V)) {
+/// `while place < length { body }`: the body gets the byte at `place` with its case mapping, and may leave the function.
+pub(super) fn each_byte(
+    b: &mut Builder,
+    (data, case): (V, Case),
+    length: V,
+    place: Var,
+    body: impl FnOnce(&mut Builder, V, V),
+) {
     b.begin_loop();
     let current = b.read(place);
     let end = b.ge(current, length);
     b.break_if(end);
-    let byte = byte(b, data, current, Case::Keep);
+    let byte = byte(b, data, current, case);
     body(b, byte, current);
     increment(b, place);
     b.end();
 }
 
-/// What [`each_word`] has left of a text of a word or more, as a word: `body` gets these bytes below zeros, and how many zeros (`u32`) there
-/// are. They are read with those before them.
-fn last_word(b: &mut Builder, data: V, length: V, place: Var, body: impl FnOnce(&mut Builder, V, V)) {
+/// What [`each_word`] has left of a text, as a word: `body` gets these bytes with zeros behind them, and how many zeros (`u32`) there
+/// are. With a `margin` it is read as it is, else with the bytes before it, where there are enough; otherwise [`each_byte`] follows.
+pub(super) fn last_word(
+    b: &mut Builder,
+    margin: bool,
+    (data, length): (V, V),
+    place: Var,
+    body: impl FnOnce(&mut Builder, V, V),
+) {
     let (current, eight, zero) = (b.read(place), b.u32(8), b.u32(0));
     let rest = b.sub(length, current);
-    let (is_long, is_left) = (b.ge(length, eight), b.ne(rest, zero));
-    let reads = b.and(is_long, is_left);
+    let mut reads = b.ne(rest, zero);
+    if !margin {
+        let is_long = b.ge(length, eight);
+        reads = b.and(is_long, reads);
+    }
     b.begin_if(reads);
-    let start = b.sub(length, eight);
-    let whole = word(b, data, start);
     let missing = b.sub(eight, rest);
-    let shift = b.mul(missing, eight);
-    let shift = b.convert(shift, Scalar::U64);
-    let last = b.binary(BinaryOp::Shr, whole, shift);
+    let last = match margin {
+        true => {
+            let whole = word(b, data, current);
+            first_bytes(b, whole, rest)
+        }
+        false => {
+            let start = b.sub(length, eight);
+            let whole = word(b, data, start);
+            let shift = bits_of(b, missing);
+            b.binary(BinaryOp::Shr, whole, shift)
+        }
+    };
     body(b, last, missing);
     b.assign(place, length);
     b.end();
 }
 
+/// Whether the first `length` bytes are known to be ASCII; with a margin. They are looked at in blocks, with what stands behind them: where that
+/// is not ASCII, nothing is known.
+fn surely_ascii(b: &mut Builder, data: V, length: V) -> V {
+    let (zero, nothing) = (b.u32(0), b.u64(0));
+    let (place, union) = (b.var_of("place", zero), b.var_of("union", nothing));
+    b.begin_loop();
+    let current = b.read(place);
+    let done = b.ge(current, length);
+    b.break_if(done);
+    let block = b.offset(data, current);
+    let mut bytes = b.read(union);
+    for start in (0..BLOCK).step_by(8) {
+        let start = b.u32(start);
+        let word = word(b, block, start);
+        bytes = b.or(bytes, word);
+    }
+    b.assign(union, bytes);
+    advance(b, place, BLOCK);
+    b.end();
+    let union = b.read(union);
+    let beyond = beyond_ascii(b, union);
+    b.not(beyond)
+}
+
+/// A text of less than eight bytes as a word, zeros behind it, read with a margin. Where it has none, its address may be none.
+pub(super) fn short_word(b: &mut Builder, data: V, length: V) -> V {
+    let (zero, nothing) = (b.u32(0), b.u64(0));
+    let result = b.var_of("short", nothing);
+    let has_bytes = b.ne(length, zero);
+    b.begin_if(has_bytes);
+    let word = b.load_bytes(data);
+    let word = first_bytes(b, word, length);
+    b.assign(result, word);
+    b.end();
+    b.read(result)
+}
+
 /// Whether two texts have the same bytes.
 pub(super) fn equal_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let margin = cx.text_margin();
     function(cx, "text_equal", &TEXT_PAIR, Scalar::Bool, |b| {
         let [a_data, a_length, b_data, b_length] = [0, 1, 2, 3].map(|index| b.param(index));
         let different = b.ne(a_length, b_length);
@@ -93,13 +147,19 @@ pub(super) fn equal_function(cx: &mut Context<'_>) -> Handle<Function> {
         let (zero, eight) = (b.u32(0), b.u32(8));
         let short = b.lt(a_length, eight);
         b.begin_if(short);
-        count_up(b, a_length, |b, index| {
-            let (left, right) = (byte(b, a_data, index, Case::Keep), byte(b, b_data, index, Case::Keep));
-            let different = b.ne(left, right);
-            return_bool_if(b, different, false);
-        });
-        let equal = b.bool(true);
-        b.return_value(equal);
+        if margin {
+            let [left, right] = [a_data, b_data].map(|data| short_word(b, data, a_length));
+            let equal = b.eq(left, right);
+            b.return_value(equal);
+        } else {
+            count_up(b, a_length, |b, index| {
+                let (left, right) = (byte(b, a_data, index, Case::Keep), byte(b, b_data, index, Case::Keep));
+                let different = b.ne(left, right);
+                return_bool_if(b, different, false);
+            });
+            let equal = b.bool(true);
+            b.return_value(equal);
+        }
         b.end();
         let last = b.sub(a_length, eight);
         let place = b.var_of("place", zero);
@@ -120,6 +180,7 @@ pub(super) fn equal_function(cx: &mut Context<'_>) -> Handle<Function> {
 
 /// -1, 0 or 1 as a < b, a = b, a > b, by bytes.
 pub(super) fn order_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let margin = cx.text_margin();
     function(cx, "text_order", &TEXT_PAIR, Scalar::I32, |b| {
         let [a_data, a_length, b_data, b_length] = [0, 1, 2, 3].map(|index| b.param(index));
         let shorter = b.binary(BinaryOp::Min, a_length, b_length);
@@ -127,52 +188,46 @@ pub(super) fn order_function(cx: &mut Context<'_>) -> Handle<Function> {
         let place = b.var_of("place", zero);
         each_word(b, a_data, shorter, place, |b, left, current| {
             let right = word(b, b_data, current);
-            let different = b.ne(left, right);
-            b.begin_if(different);
-            // The first byte that differs is the lowest.
-            let difference = b.binary(BinaryOp::Xor, left, right);
-            let shift = byte_index(b, difference);
-            let eight = b.u32(8);
-            let shift = b.mul(shift, eight);
-            let shift = b.convert(shift, Scalar::U64);
-            let [left, right] = [left, right].map(|word| {
-                let shifted = b.binary(BinaryOp::Shr, word, shift);
-                let byte = b.convert(shifted, Scalar::U8);
-                b.convert(byte, Scalar::U32)
+            return_if_ordered(b, left, right);
+        });
+        if margin {
+            let rest = b.read(place);
+            let left_bytes = b.sub(shorter, rest);
+            last_word(b, true, (a_data, shorter), place, |b, left, _| {
+                let right = word(b, b_data, rest);
+                let right = first_bytes(b, right, left_bytes);
+                return_if_ordered(b, left, right);
             });
-            let order = sign(b, left, right);
-            b.return_value(order);
-            b.end();
-        });
-        each_byte(b, a_data, shorter, place, |b, left, current| {
-            let right = byte(b, b_data, current, Case::Keep);
-            let different = b.ne(left, right);
-            b.begin_if(different);
-            let order = sign(b, left, right);
-            b.return_value(order);
-            b.end();
-        });
+        } else {
+            each_byte(b, (a_data, Case::Keep), shorter, place, |b, left, current| {
+                let right = byte(b, b_data, current, Case::Keep);
+                let different = b.ne(left, right);
+                b.begin_if(different);
+                let order = sign(b, left, right);
+                b.return_value(order);
+                b.end();
+            });
+        }
         let order = sign(b, a_length, b_length);
         b.return_value(order);
     })
 }
 
-/// The byte (`u32`) that the lowest bit of a word is in.
-fn byte_index(b: &mut Builder, word: V) -> V {
-    let bit = b.unary(UnaryOp::Ffs, word);
-    let (one, three) = (b.u32(1), b.u32(3));
-    let bit = b.sub(bit, one);
-    b.binary(BinaryOp::Shr, bit, three)
-}
-
-/// A word with the upper bit set in each byte that equals `repeated`'s, and perhaps in others above such a byte.
-fn candidates(b: &mut Builder, word: V, repeated: V) -> V {
-    let difference = b.binary(BinaryOp::Xor, word, repeated);
-    let (ones, upper_bits) = (b.u64(ONES), b.u64(UPPER_BITS));
-    let borrowed = b.sub(difference, ones);
-    let inverted = b.not(difference);
-    let both = b.and(borrowed, inverted);
-    b.and(both, upper_bits)
+/// Returns -1 or 1 where words of two texts differ: by the first byte that does, which is the lowest.
+fn return_if_ordered(b: &mut Builder, left: V, right: V) {
+    let different = b.ne(left, right);
+    b.begin_if(different);
+    let difference = b.binary(BinaryOp::Xor, left, right);
+    let index = byte_index(b, difference);
+    let shift = bits_of(b, index);
+    let [left, right] = [left, right].map(|word| {
+        let shifted = b.binary(BinaryOp::Shr, word, shift);
+        let byte = b.convert(shifted, Scalar::U8);
+        b.convert(byte, Scalar::U32)
+    });
+    let order = sign(b, left, right);
+    b.return_value(order);
+    b.end();
 }
 
 /// The first place, from `start` on, at which the pattern stands, or [`NOWHERE`]. Eight places at a time are sorted out
@@ -238,6 +293,9 @@ pub(super) fn find_function(cx: &mut Context<'_>) -> Handle<Function> {
         b.break_if(none);
         let index = byte_index(b, found);
         let candidate = b.add(current, index);
+        // The first candidate of a single byte is that byte.
+        let is_byte = b.eq(width, zero);
+        return_if(b, is_byte, candidate);
         return_if_equal(b, equal, [data, candidate, pattern, pattern_length]);
         let less = b.sub(found, lowest);
         let others = b.and(found, less);
@@ -267,52 +325,47 @@ fn return_if_equal(b: &mut Builder, equal: Handle<Function>, [data, place, patte
 
 /// Whether all bytes are ASCII.
 pub(super) fn is_ascii_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let margin = cx.text_margin();
     let params = [("text", POINTER), ("length", Type::U32)];
     function(cx, "text_is_ascii", &params, Scalar::Bool, |b| {
         let [data, length] = [0, 1].map(|index| b.param(index));
+        if margin {
+            let (ascii, yes) = (surely_ascii(b, data, length), b.bool(true));
+            return_if(b, ascii, yes);
+        }
         let zero = b.u32(0);
         let place = b.var_of("place", zero);
         each_word(b, data, length, place, |b, word, _| {
-            let (upper_bits, none) = (b.u64(UPPER_BITS), b.u64(0));
-            let beyond = b.and(word, upper_bits);
-            let beyond = b.ne(beyond, none);
+            let beyond = beyond_ascii(b, word);
             return_bool_if(b, beyond, false);
         });
-        last_word(b, data, length, place, |b, word, _| {
-            let (upper_bits, none) = (b.u64(UPPER_BITS), b.u64(0));
-            let beyond = b.and(word, upper_bits);
-            let beyond = b.ne(beyond, none);
+        last_word(b, margin, (data, length), place, |b, word, _| {
+            let beyond = beyond_ascii(b, word);
             return_bool_if(b, beyond, false);
         });
-        each_byte(b, data, length, place, |b, byte, _| {
-            let limit = b.u32(0x80);
-            let beyond = b.ge(byte, limit);
-            return_bool_if(b, beyond, false);
-        });
+        if !margin {
+            each_byte(b, (data, Case::Keep), length, place, |b, byte, _| {
+                let limit = b.u32(0x80);
+                let beyond = b.ge(byte, limit);
+                return_bool_if(b, beyond, false);
+            });
+        }
         let ascii = b.bool(true);
         b.return_value(ascii);
     })
 }
 
-/// Characters that start in a word.
-fn starts_in(b: &mut Builder, word: V) -> V {
-    let (seven, six, ones) = (b.u64(7), b.u64(6), b.u64(ONES));
-    // Continuation bytes are 10xxxxxx.
-    let upper = b.binary(BinaryOp::Shr, word, seven);
-    let inverted = b.not(word);
-    let lower = b.binary(BinaryOp::Shr, inverted, six);
-    let both = b.and(upper, lower);
-    let continuations = b.and(both, ones);
-    let continuations = b.unary(UnaryOp::Popcount, continuations);
-    let eight = b.u32(8);
-    b.sub(eight, continuations)
-}
-
 /// Characters of a text.
 pub(super) fn characters_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let margin = cx.text_margin();
     let params = [("text", POINTER), ("length", Type::U32)];
     function(cx, "text_characters", &params, Scalar::U32, |b| {
         let [data, length] = [0, 1].map(|index| b.param(index));
+        if margin {
+            // Most text is ASCII, and that is soon seen.
+            let ascii = surely_ascii(b, data, length);
+            return_if(b, ascii, length);
+        }
         let zero = b.u32(0);
         let (characters, place) = (b.var_of("characters", zero), b.var_of("place", zero));
         each_word(b, data, length, place, |b, word, _| {
@@ -320,21 +373,23 @@ pub(super) fn characters_function(cx: &mut Context<'_>) -> Handle<Function> {
             let count = b.add(count, starts);
             b.assign(characters, count);
         });
-        last_word(b, data, length, place, |b, word, missing| {
+        last_word(b, margin, (data, length), place, |b, word, missing| {
             let (count, starts) = (b.read(characters), starts_in(b, word));
             // Zeros look like characters of their own.
             let starts = b.sub(starts, missing);
             let count = b.add(count, starts);
             b.assign(characters, count);
         });
-        each_byte(b, data, length, place, |b, byte, _| {
-            let continues = continues(b, byte);
-            let (zero, one) = (b.u32(0), b.u32(1));
-            let step = b.select(continues, zero, one);
-            let count = b.read(characters);
-            let count = b.add(count, step);
-            b.assign(characters, count);
-        });
+        if !margin {
+            each_byte(b, (data, Case::Keep), length, place, |b, byte, _| {
+                let continues = continues(b, byte);
+                let (zero, one) = (b.u32(0), b.u32(1));
+                let step = b.select(continues, zero, one);
+                let count = b.read(characters);
+                let count = b.add(count, step);
+                b.assign(characters, count);
+            });
+        }
         let count = b.read(characters);
         b.return_value(count);
     })
@@ -342,9 +397,15 @@ pub(super) fn characters_function(cx: &mut Context<'_>) -> Handle<Function> {
 
 /// Bytes of the first `count` characters; all of them where there are fewer.
 pub(super) fn prefix_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let margin = cx.text_margin();
     let params = [("text", POINTER), ("length", Type::U32), ("count", Type::U32)];
     function(cx, "text_prefix", &params, Scalar::U32, |b| {
         let [data, length, count] = [0, 1, 2].map(|index| b.param(index));
+        if margin {
+            let end = b.binary(BinaryOp::Min, length, count);
+            let ascii = surely_ascii(b, data, end);
+            return_if(b, ascii, end);
+        }
         let zero = b.u32(0);
         let (characters, place) = (b.var_of("characters", zero), b.var_of("place", zero));
         // Words whose characters are all wanted.
@@ -356,7 +417,7 @@ pub(super) fn prefix_function(cx: &mut Context<'_>) -> Handle<Function> {
             let seen = b.add(seen, starts);
             b.assign(characters, seen);
         });
-        each_byte(b, data, length, place, |b, byte, current| {
+        each_byte(b, (data, Case::Keep), length, place, |b, byte, current| {
             let continues = continues(b, byte);
             let starts = b.not(continues);
             b.begin_if(starts);
@@ -370,83 +431,13 @@ pub(super) fn prefix_function(cx: &mut Context<'_>) -> Handle<Function> {
     })
 }
 
-/// A hash of a text, equal for equal texts whatever their case mappings: a multiplication whose halves are folded a
-/// word. The last word overlaps the one before; a text of less than a word is one.
-pub(crate) fn hash(cx: &mut Context<'_>, text: &Text) -> V {
-    let hash = hash_function(cx, text.case);
-    cx.builder.call(hash, &[text.data, text.length])
-}
-
-fn hash_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
-    let params = [("text", POINTER), ("length", Type::U32)];
-    function(cx, &format!("text_hash{}", case_name(case)), &params, Scalar::U64, |b| {
-        let [data, length] = [0, 1].map(|index| b.param(index));
-        let (zero, eight) = (b.u32(0), b.u32(8));
-        let wide = b.convert(length, Scalar::U64);
-        let seed = b.u64(HASH_SEED);
-        let seed = b.binary(BinaryOp::Xor, seed, wide);
-        let short = b.lt(length, eight);
-        b.begin_if(short);
-        let nothing = b.u64(0);
-        let packed = b.var_of("packed", nothing);
-        count_up(b, length, |b, index| {
-            let byte = byte(b, data, index, case);
-            let byte = b.convert(byte, Scalar::U64);
-            let (before, eight) = (b.read(packed), b.u64(8));
-            let shifted = b.binary(BinaryOp::Shl, before, eight);
-            let next = b.or(shifted, byte);
-            b.assign(packed, next);
-        });
-        let packed = b.read(packed);
-        let hash = fold(b, seed, packed);
-        b.return_value(hash);
-        b.end();
-        let last = b.sub(length, eight);
-        let (place, hash) = (b.var_of("place", zero), b.var_of("hash", seed));
-        b.begin_loop();
-        let current = b.read(place);
-        let current = b.binary(BinaryOp::Min, current, last);
-        let word = mapped_word(b, data, current, case);
-        let before = b.read(hash);
-        let after = fold(b, before, word);
-        b.assign(hash, after);
-        let done = b.ge(current, last);
-        b.begin_if(done);
-        b.return_value(after);
-        b.end();
-        advance(b, place, 8);
-        b.end();
-        let hash = b.read(hash);
-        b.return_value(hash);
-    })
-}
-
-/// Both halves of a product, one on the other.
-fn fold(b: &mut Builder, hash: V, word: V) -> V {
-    let mixed = b.binary(BinaryOp::Xor, hash, word);
-    let factor = b.u64(HASH_FACTOR);
-    let (low, high) = (b.mul(mixed, factor), b.binary(BinaryOp::MulHi, mixed, factor));
-    b.binary(BinaryOp::Xor, low, high)
-}
-
 /// The eight bytes (`u64`) of a text from a place (`u32`) on: all of them must be the text's.
 pub(crate) fn text_word(cx: &mut Context<'_>, text: &Text, place: V) -> V {
     mapped_word(cx.builder, text.data, place, text.case)
 }
 
 /// The eight bytes from `place` on, with their case mapping.
-fn mapped_word(b: &mut Builder, data: V, place: V, case: Case) -> V {
-    if case == Case::Keep {
-        return word(b, data, place);
-    }
-    let mut result = b.u64(0);
-    for index in 0..8 {
-        let (offset, shift) = (b.u32(index), b.u64(8 * u64::from(index)));
-        let at = b.add(place, offset);
-        let byte = byte(b, data, at, case);
-        let byte = b.convert(byte, Scalar::U64);
-        let shifted = b.binary(BinaryOp::Shl, byte, shift);
-        result = b.or(result, shifted);
-    }
-    result
+pub(super) fn mapped_word(b: &mut Builder, data: V, place: V, case: Case) -> V {
+    let word = word(b, data, place);
+    with_case(b, word, case)
 }

@@ -39,6 +39,7 @@ impl Sink for CountRows {
         cx: &mut Context<'_>,
         _job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
+        cx.make_rows_scratch(None);
         Ok(Box::new(CountEmitter(CountedPlaces::begin_count(cx, self.counts, self.rows))))
     }
 }

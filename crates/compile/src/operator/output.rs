@@ -13,6 +13,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, CompareOp, Expr as Kir, Scalar, Scope, Type
 use crate::context::register_type;
 use crate::context::{Argument, Case, Constant, Context, Lowered, Repr, Text, Unsupported};
 use crate::layout::ColumnInfo;
+use crate::lower::copy_exactly;
 use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
@@ -226,7 +227,7 @@ impl OutputOperator {
         let array = cx.argument("heap", Type::global(Scalar::U8), Argument::State(heap.state));
         cx.begin_if(fits);
         let target = cx.builder.offset(array, offset);
-        copy_bytes(cx, target, text, length);
+        copy_exactly(cx, target, text, length);
         cx.begin_else();
         let is_first = cx.builder.compare(CompareOp::Le, offset, capacity);
         report_growth(cx, is_first);
@@ -291,6 +292,8 @@ impl Sink for OutputOperator {
         cx: &mut Context<'_>,
         job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
+        // Texts of the result are copied.
+        cx.make_rows_scratch(None);
         Ok(match self.is_ordered {
             true => Box::new(InOrder(self)),
             false => Box::new(DenseEmitter::begin(self, cx, job)),
@@ -349,25 +352,6 @@ fn write_code(
     let code = cx.builder.convert(code, scalar);
     cx.builder.store(pointer, code);
     Ok(())
-}
-
-fn copy_bytes(cx: &mut Context<'_>, target: V, text: &Text, length: V) {
-    let zero = cx.builder.u32(0);
-    let position = cx.builder.var_of("position", zero);
-    cx.begin_loop();
-    let current = cx.builder.read(position);
-    let done = cx.builder.ge(current, length);
-    cx.builder.break_if(done);
-    // A plain load: the kernel itself may have written the text.
-    let place = cx.builder.offset(text.data, current);
-    let byte = cx.builder.load(place);
-    let byte = map_case(cx, byte, text.case);
-    let pointer = cx.builder.offset(target, current);
-    cx.builder.store(pointer, byte);
-    let one = cx.builder.u32(1);
-    let next = cx.builder.add(current, one);
-    cx.builder.assign(position, next);
-    cx.end();
 }
 
 /// An ASCII byte in the case asked for.

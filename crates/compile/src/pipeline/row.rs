@@ -53,6 +53,7 @@ impl Body<'_> {
         })?;
         cx.end_row();
         emitter.end_row(cx, row);
+        cx.end_scratch_row();
         Ok(())
     }
 

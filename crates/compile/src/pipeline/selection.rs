@@ -115,6 +115,7 @@ impl Body<'_> {
                 array.write(cx, position, self.needed)
             })?;
             cx.end_row();
+            cx.end_scratch_row();
             Ok(())
         })
     }
@@ -172,6 +173,7 @@ impl Body<'_> {
             Ok(())
         })?;
         cx.end_row();
+        cx.end_scratch_row();
         Ok(())
     }
 }

@@ -67,7 +67,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 pub const NULL: Value = Value::Null;
 
 /// Checks an expression: each row is the columns' values and the expected result. Every table runs with the columns'
-/// ranges known (and text in dictionaries) and unknown.
+/// ranges known (and text in dictionaries) and unknown, and with a margin behind buffers and without.
 #[track_caller]
 pub fn check(expr: &Expr, rows: &[(Vec<Value>, Value)]) {
     check_over(None, expr, rows);
@@ -76,13 +76,13 @@ pub fn check(expr: &Expr, rows: &[(Vec<Value>, Value)]) {
 /// As [`check`], over a projection of the columns.
 #[track_caller]
 pub fn check_over(projection: Option<&[Expr]>, expr: &Expr, rows: &[(Vec<Value>, Value)]) {
-    for known in [false, true] {
-        let evaluated = Evaluation::new(projection, expr, rows, known);
+    for (known, has_margin) in [(false, false), (true, false), (false, true), (true, true)] {
+        let evaluated = Evaluation::new(projection, expr, rows, known, has_margin);
         for (row, (input, expected)) in rows.iter().enumerate() {
             let actual = evaluated.run(row);
             assert!(
                 same(&actual, expected),
-                "{input:?} gives {actual:?} instead of {expected:?} (ranges known: {known}) in {:?}\n{}",
+                "{input:?} gives {actual:?} instead of {expected:?} (ranges known: {known}, margin: {has_margin}) in {:?}\n{}",
                 expr.kind,
                 kelpie_kir::text::print(&evaluated.module)
             );
@@ -115,11 +115,15 @@ struct Evaluation {
     case: Case,
     /// Text columns are dictionaries.
     dictionaries: bool,
+    /// Bytes behind each buffer that may be read.
+    margin: usize,
 }
 
 const TEXT_LIMIT: usize = 256;
 /// Room for new text: more than any test makes, but for the one that asks for more.
-const HEAP_BYTES: usize = 1024;
+const HEAP_BYTES: usize = 1 << 14;
+/// What stands where nothing was written yet, and behind buffers.
+const JUNK: u8 = 0xA5;
 
 fn stored(data_type: &DataType) -> Storage {
     let scalar = match data_type {
@@ -169,6 +173,7 @@ impl Evaluation {
         expr: &Expr,
         rows: &[(Vec<Value>, Value)],
         known: bool,
+        has_margin: bool,
     ) -> Evaluation {
         let mut types = Vec::new();
         for read in projection.unwrap_or(std::slice::from_ref(expr)) {
@@ -196,7 +201,8 @@ impl Evaluation {
         let ranges: Vec<Option<Range>> = layouts.iter().map(|layout| layout.range).collect();
         let mut builder = Builder::new();
         builder.begin_kernel("expression");
-        let target = Target::simt(1, 1, 1 << 16, 1);
+        let margin_bytes = if has_margin { kelpie_kir::MARGIN_BYTES } else { 0 };
+        let target = Target { margin_bytes, ..Target::simt(1, 1, 1 << 16, 1) };
         let mut cx = Context::new(&mut builder, &target);
         let row = cx.argument("row", Type::I64, Argument::RowCount);
         cx.begin_scan(0, layouts, types, row);
@@ -223,14 +229,16 @@ impl Evaluation {
             range,
             case,
             dictionaries: known,
+            margin: margin_bytes as usize,
         }
     }
 
     fn run(&self, row: usize) -> Value {
         let mut memory = Memory::new();
         let upload = |memory: &mut Memory, bytes: &[u8]| {
-            let id = memory.allocate(bytes.len().max(1));
+            let id = memory.allocate(bytes.len().max(1) + self.margin);
             if let Some(data) = memory.data_mut(id) {
+                data.fill(JUNK);
                 data[..bytes.len()].copy_from_slice(bytes);
             }
             simt::Argument::Pointer(memory.address(id))
@@ -252,7 +260,7 @@ impl Evaluation {
                 Argument::Bytes(bytes) => upload(&mut memory, bytes),
                 Argument::State(index) => simt::Argument::Pointer(memory.address(outputs[*index])),
                 Argument::Heap(HeapPart::Capacity) => simt::Argument::Scalar(HEAP_BYTES as i128),
-                Argument::Heap(HeapPart::Bytes) => upload(&mut memory, &[0; HEAP_BYTES]),
+                Argument::Heap(HeapPart::Bytes) => upload(&mut memory, &[JUNK; HEAP_BYTES]),
                 Argument::Heap(HeapPart::Cursor) => upload(&mut memory, &[0; 8]),
                 Argument::Scratch { words, .. } => upload(&mut memory, &vec![0; *words as usize * 4]),
                 other => panic!("argument {other:?}"),

@@ -242,7 +242,7 @@ fn concatenation() {
     let columns = || vec![col(0, Utf8), col(1, Utf8)];
     let row = |a: Value, b: Value, expected: Value| (vec![a, b], expected);
     let operator = call(Function::ConcatOperator, columns(), Utf8);
-    let long = "x".repeat(600);
+    let long = "x".repeat(10_000);
     check(
         &operator,
         &[

@@ -327,6 +327,10 @@ impl<'a> Parser<'a> {
                 let (pointer, value) = self.two_values()?;
                 Stmt::Store { pointer, value }
             }
+            "store_bytes" => {
+                let (pointer, value) = self.two_values()?;
+                Stmt::StoreBytes { pointer, value }
+            }
             "store_vector" => {
                 let (pointer, value) = self.two_values()?;
                 Stmt::StoreVector { pointer, value, align: self.alignment(pointer)? }

@@ -151,6 +151,7 @@ impl<'a> Printer<'a> {
             },
             Stmt::Assign { var, value } => format!("{} = {}", var_name(function, *var), v(*value)),
             Stmt::Store { pointer, value } => format!("store {}, {}", v(*pointer), v(*value)),
+            Stmt::StoreBytes { pointer, value } => format!("store_bytes {}, {}", v(*pointer), v(*value)),
             Stmt::StoreVector { pointer, value, align } => {
                 format!(
                     "store_vector {}, {}{}",

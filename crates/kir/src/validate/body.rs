@@ -231,6 +231,10 @@ impl Body<'_> {
                 let scalar = self.pointee(*pointer)?;
                 self.expect("the value", *value, scalar.into())
             }
+            Stmt::StoreBytes { pointer, value } => {
+                self.expect("the pointer", *pointer, Type::global(Scalar::U8))?;
+                self.expect("the value", *value, Type::Scalar(Scalar::U64))
+            }
             Stmt::StoreVector { pointer, value, align } => {
                 self.vector(*pointer, *value, Some(*align))?;
                 Ok(())

@@ -181,6 +181,7 @@ impl Walk<'_> {
             | Stmt::Call { result: None, .. }
             | Stmt::Compress { result: None, .. }
             | Stmt::Store { .. }
+            | Stmt::StoreBytes { .. }
             | Stmt::StoreVector { .. }
             | Stmt::Barrier
             | Stmt::Fence

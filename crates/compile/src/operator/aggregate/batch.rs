@@ -161,6 +161,11 @@ pub(super) struct BatchMemory<'s> {
 }
 
 impl BatchMemory<'_> {
+    /// The count of the rows that wait (`i64`).
+    pub fn waiting(&self) -> Var {
+        self.count
+    }
+
     /// Keeps the current row; whether there is no room for another one (`bool`).
     pub fn keep(&mut self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
         let place = cx.builder.read(self.count);

@@ -193,15 +193,19 @@ pub fn keep_better(cx: &mut Context<'_>, op: CellOp, old: V, new: V) -> Result<V
 
 /// Whether a cell that holds the text `old` takes `new`; either may be nothing.
 pub fn text_is_better(cx: &mut Context<'_>, op: CellOp, old: V, new: V) -> V {
+    let (nothing, no) = (cx.builder.u64(0), cx.builder.bool(false));
+    let is_better = cx.builder.var_of("is_better", no);
+    let something = cx.builder.ne(new, nothing);
+    cx.begin_if(something);
     cx.fence_text();
     let (old_text, new_text) = (unpack_text(cx, old), unpack_text(cx, new));
     let order = text_order(cx, &new_text, &old_text);
     let b = &mut *cx.builder;
     let equal = b.i32(0);
     let better = b.compare(if op == CellOp::MinText { CompareOp::Lt } else { CompareOp::Gt }, order, equal);
-    let nothing = b.u64(0);
     let first = b.eq(old, nothing);
     let better = b.or(better, first);
-    let something = b.ne(new, nothing);
-    b.and(better, something)
+    b.assign(is_better, better);
+    cx.end();
+    cx.builder.read(is_better)
 }

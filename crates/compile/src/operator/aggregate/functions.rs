@@ -374,13 +374,13 @@ impl Cells {
         is_new: &[V],
     ) -> Result<Vec<Vec<V>>, Unsupported> {
         // What is lowered here is looked at, and copied where it is kept: text need not outlive the row.
-        cx.open_scratch(true);
+        let was_open = cx.open_scratch(true);
         let mut parts = Vec::with_capacity(self.cells.len());
         for cell in &self.cells {
             let active = both(cx, active, cell.distinct.and_then(|set| is_new.get(set).copied()));
             parts.push(contribution(cx, cell, active)?);
         }
-        cx.open_scratch(false);
+        cx.open_scratch(was_open);
         Ok(parts)
     }
 

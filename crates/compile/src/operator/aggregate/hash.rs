@@ -14,6 +14,7 @@ use super::{Input, declare, group_pointer, word_pointer};
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, low_bits, spread};
+use crate::lower::lasting;
 use crate::program::{Fill, Growth, SlotCount};
 use crate::table::packed::{OCCUPIED, PackedKey, pack};
 use crate::table::stored::{RecordLayout, StoredColumn};
@@ -413,9 +414,12 @@ impl KeyTable {
         let old = cx.builder.atomic(AtomicOp::CompareExchange(empty_state), pointer, busy, Scope::Device);
         let won = cx.builder.eq(old, empty_state);
         cx.begin_if(won);
+        let was_open = cx.open_scratch(false);
         for (key, value) in keys.iter().zip(values) {
-            key.store(cx, value, slot)?;
+            let value = lasting(cx, value, was_open);
+            key.store(cx, &value, slot)?;
         }
+        cx.open_scratch(was_open);
         cx.builder.fence();
         cx.builder.atomic_discard(AtomicOp::Exchange, pointer, ready, Scope::Device);
         self.take(cx, &probe, count);

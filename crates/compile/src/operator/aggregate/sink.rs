@@ -99,6 +99,10 @@ impl Sink for AddToGroups {
         if segments.is_none() && cells.cells.iter().any(Cell::takes_texts) {
             cx.declare_scratch();
         }
+        let batch = batch.as_ref().map(|batch| batch.begin(cx, 1 + sets.len()));
+        if segments.is_none() {
+            cx.make_rows_scratch(batch.as_ref().map(BatchMemory::waiting));
+        }
         let mut groups = table.begin(cx, cells, job.thread_rows);
         let counts = self.0.sets.iter().map(|set| set.begin(cx)).collect();
         let near = match near.map(|near| near.begin(cx, cells)) {
@@ -123,7 +127,7 @@ impl Sink for AddToGroups {
             round,
             rows_at_once,
             prepared: Vec::new(),
-            batch: batch.as_ref().map(|batch| batch.begin(cx, 1 + sets.len())),
+            batch,
         }))
     }
 }
@@ -272,9 +276,10 @@ struct Words {
 impl AggregateEmitter<'_> {
     /// Takes the current row.
     fn take(&mut self, cx: &mut Context<'_>, flow: Flow, words: &Words) -> Result<(), Unsupported> {
-        if self.rows_at_once == 1 {
+        if self.rows_at_once == 1 && !cx.scratch_of_rows() {
             cx.clear_scratch();
         }
+        let is_first = !cx.uses_scratch();
         let (plan, rows_at_once) = (self.plan, self.rows_at_once);
         let (groups, round, prepared) = (&self.groups, &self.round, &mut self.prepared);
         let counts = &self.counts;
@@ -287,7 +292,12 @@ impl AggregateEmitter<'_> {
                     Ok(())
                 }
             }
-        })
+        })?;
+        // Nothing but this row has text in the memory of the source's row, which may become many.
+        if is_first {
+            cx.end_scratch_row();
+        }
+        Ok(())
     }
 
     /// Takes the rows that wait.
