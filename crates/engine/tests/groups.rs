@@ -401,28 +401,6 @@ fn near_copies_of_groups() {
     }
 }
 
-/// Threads keep very few groups in registers, whatever the cells, in warps of any width.
-#[test]
-fn groups_in_registers() {
-    let engine = Engine::new();
-    let mut variants = kelpie_engine::Forced::default();
-    variants.set("placement", "register").expect("an axis and its value");
-    let all: Vec<QueryOptions> = configurations(&devices(4)[1..])
-        .into_iter()
-        .filter(|options| options.micro_model == MicroModel::Resolution)
-        .map(|options| QueryOptions { variants: variants.clone(), ..options })
-        .collect();
-    for (count, groups, skew) in [(1, 1, false), (400, 2, false), (700, 4, true), (3_000, 5, false)] {
-        compare_with(&rows(count, groups, skew), &[0], &all);
-    }
-    let source = table(&rows(300, 4, false));
-    for options in &all {
-        let output = run(&engine, &plan(Some(0), true), &source, options);
-        let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
-        assert!(names.iter().any(|name| name.contains("in registers")), "{names:?}, {options:?}");
-    }
-}
-
 /// Rows come into parts before they come to their groups: of several sizes, under skew, that flow over into the places for any part,
 /// and in more groups than the first table has slots for.
 #[test]

@@ -76,8 +76,6 @@ axis!(
     /// Where rows of direct-addressed groups are added up: `operator/aggregate/direct`.
     Placement, "placement", Plan, "whose memory rows of direct-addressed groups are added up in",
     {
-        /// Each thread's registers, where there are very few groups.
-        Register = "register",
         /// Each thread's own table.
         Thread = "thread",
         /// The table of a block, or of a CPU's worker.

@@ -81,22 +81,18 @@ fn stride(cells: u32, copies: u32) -> u32 {
     if copies > 1 && cells > 0 { cells | 1 } else { cells }
 }
 
-/// How a block, or a thread, keeps a cell.
+/// How a block keeps a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Width {
-    /// A sum in 4 bytes, extended by the sign where `signed`.
+enum Width {
     HalfSum { signed: bool },
-    /// A maximum in 4 bytes: how far it is above `below`, which is less than any value; 0 is none.
     HalfMaximum { below: u64 },
-    /// A sum of two words in one, with its sign.
     Word,
-    /// As the device has it.
     Whole,
 }
 
 impl Width {
     /// That of a cell to which so many rows are added.
-    pub fn of(cell: &Cell, rows: u64) -> Width {
+    fn of(cell: &Cell, rows: u64) -> Width {
         let total = cell.total(rows);
         let within = |limits: Range| total.is_some_and(|total| total.within(limits));
         match cell.op {
@@ -187,35 +183,30 @@ impl BlockTable {
 
     /// Adds a row's contributions to its group.
     pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>]) {
-        for (index, value) in values.iter().enumerate() {
-            self.add_cell(cx, cells, (slot, index), value);
-        }
-    }
-
-    /// Adds a contribution to one cell of a group.
-    pub fn add_cell(&self, cx: &mut Context<'_>, cells: &Cells, (slot, index): (V, usize), value: &[V]) {
         let copy = self.own_copy(cx);
-        let (Some(cell), Some(place)) = (cells.cells.get(index), self.layout.places.get(index)) else {
-            return cx.impossible("a contribution to no cell");
-        };
-        let Some(pointer) = self.address(cx, *place, (slot, copy)) else {
-            return cx.impossible("a cell of a block without a table");
-        };
-        let b = &mut *cx.builder;
-        match (place, value) {
-            (CellPlace::HalfSum { .. }, &[value]) => {
-                let value = b.convert(value, Scalar::U32);
-                b.atomic_discard(AtomicOp::Add, pointer, value, Scope::Block);
+        for ((cell, place), value) in cells.cells.iter().zip(&self.layout.places).zip(values) {
+            let Some(pointer) = self.address(cx, *place, (slot, copy)) else {
+                return cx.impossible("a cell of a block without a table");
+            };
+            let b = &mut *cx.builder;
+            match (place, value.as_slice()) {
+                (CellPlace::HalfSum { .. }, &[value]) => {
+                    let value = b.convert(value, Scalar::U32);
+                    b.atomic_discard(AtomicOp::Add, pointer, value, Scope::Block);
+                }
+                (CellPlace::HalfMaximum { below, .. }, &[value]) => {
+                    let below = b.u64(*below);
+                    let value = b.binary(BinaryOp::Max, value, below);
+                    let above = b.sub(value, below);
+                    let above = b.convert(above, Scalar::U32);
+                    b.atomic_discard(AtomicOp::Max, pointer, above, Scope::Block);
+                }
+                (CellPlace::Word { .. }, &[value]) => {
+                    let value = b.convert(value, Scalar::U64);
+                    b.atomic_discard(AtomicOp::Add, pointer, value, Scope::Block);
+                }
+                _ => combine_memory(cx, cell.op, pointer, value, Scope::Block),
             }
-            (CellPlace::HalfMaximum { below, .. }, &[value]) => {
-                let above = above(cx, value, *below);
-                cx.builder.atomic_discard(AtomicOp::Max, pointer, above, Scope::Block);
-            }
-            (CellPlace::Word { .. }, &[value]) => {
-                let value = b.convert(value, Scalar::U64);
-                b.atomic_discard(AtomicOp::Add, pointer, value, Scope::Block);
-            }
-            _ => combine_memory(cx, cell.op, pointer, value, Scope::Block),
         }
     }
 
@@ -267,11 +258,17 @@ impl BlockTable {
         Some(match place {
             CellPlace::HalfSum { signed, .. } => {
                 let half = b.load(pointer);
-                vec![from_half(cx, half, signed, part)]
+                let half = if signed { b.bitcast(half, Scalar::I32) } else { half };
+                let wide = b.convert(half, if part == Scalar::I128 { part } else { Scalar::I64 });
+                vec![if part == Scalar::I128 { wide } else { b.bitcast(wide, Scalar::U64) }]
             }
             CellPlace::HalfMaximum { below, .. } => {
                 let half = b.load(pointer);
-                vec![from_above(cx, half, below)]
+                let above = b.convert(half, Scalar::U64);
+                let (below, none) = (b.u64(below), b.u64(0));
+                let value = b.add(above, below);
+                let is_none = b.eq(above, none);
+                vec![b.select(is_none, none, value)]
             }
             CellPlace::Word { .. } => {
                 let word = b.load(pointer);
@@ -281,33 +278,6 @@ impl BlockTable {
             CellPlace::Whole { .. } => read_cell(cx, cell.op, pointer),
         })
     }
-}
-
-/// How far a key (`u64`) is above `below`, as `u32`; 0 is none.
-pub(super) fn above(cx: &mut Context<'_>, value: V, below: u64) -> V {
-    let b = &mut *cx.builder;
-    let below = b.u64(below);
-    let value = b.binary(BinaryOp::Max, value, below);
-    let above = b.sub(value, below);
-    b.convert(above, Scalar::U32)
-}
-
-/// The key (`u64`) that is so far above `below`; 0 where it is none.
-pub(super) fn from_above(cx: &mut Context<'_>, half: V, below: u64) -> V {
-    let b = &mut *cx.builder;
-    let above = b.convert(half, Scalar::U64);
-    let (below, none) = (b.u64(below), b.u64(0));
-    let value = b.add(above, below);
-    let is_none = b.eq(above, none);
-    b.select(is_none, none, value)
-}
-
-/// A sum in 4 bytes (`u32`) as the part of a cell.
-pub(super) fn from_half(cx: &mut Context<'_>, half: V, signed: bool, part: Scalar) -> V {
-    let b = &mut *cx.builder;
-    let half = if signed { b.bitcast(half, Scalar::I32) } else { half };
-    let wide = b.convert(half, if part == Scalar::I128 { part } else { Scalar::I64 });
-    if part == Scalar::I128 { wide } else { b.bitcast(wide, Scalar::U64) }
 }
 
 #[cfg(test)]

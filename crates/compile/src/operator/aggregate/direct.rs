@@ -297,7 +297,6 @@ impl GroupEmitter for DirectEmitter<'_> {
     fn end(&self, cx: &mut Context<'_>) {
         let Some(local) = &self.local else { return };
         let (cells, slots) = (self.cells, self.table.slots);
-        local.flush(cx, cells);
         cx.builder.barrier();
         for_each(cx, slots as u32 * cells.cells.len() as u32, |cx, number| {
             let slots = cx.builder.i64(slots as i64);

@@ -37,7 +37,6 @@ mod placement;
 mod ranked;
 mod reading;
 mod reduce;
-mod registers;
 mod segments;
 mod single;
 mod sink;

@@ -1,5 +1,5 @@
-//! Whose memory rows of direct-addressed groups are added up in (Karnagel et al., section 4): a thread's registers or its own table, the
-//! table of a block (a CPU: of a worker) or some copies of it, or the device's table at once.
+//! Whose memory rows of direct-addressed groups are added up in (Karnagel et al., section 4): a thread's own table, that of
+//! a block (a CPU: of a worker) or some copies of it, or the device's at once.
 
 use std::fmt;
 
@@ -7,7 +7,6 @@ use kelpie_kir::builder::V;
 
 use super::block_table::{BlockLayout, BlockTable};
 use super::cells::CellOp;
-use super::registers::{self, RegisterCells};
 use super::threads::{ThreadCells, ThreadTables};
 use super::{Cells, Input};
 use crate::MicroModel;
@@ -42,12 +41,6 @@ const COPIES_BYTES: u64 = 16 << 10;
 /// less than the first-level cache that larger tables of blocks take from the tables of joins. On an H200 SSB 3.1 takes 0.43 ms with
 /// 4,375 groups in the device's table, to which a thirtieth of the rows comes, and 0.79 in those of blocks.
 const ROWS_AN_ATOMIC: u64 = 4;
-/// A thread has so many groups in registers at most, in so many of them, and where so many rows come: each lane's are added up at the
-/// end, and registers that groups have are missing for other warps.
-const REGISTER_SLOTS: u64 = 8;
-const REGISTERS: u64 = 64;
-const REGISTER_ROWS: u64 = 1 << 22;
-
 /// Where rows are added up.
 #[derive(Debug, Clone)]
 pub enum CellMemory {
@@ -57,8 +50,6 @@ pub enum CellMemory {
     Block { copies: u32, bytes: u64 },
     /// In a table of the thread.
     Threads,
-    /// In registers of the thread, and after the last row in a table of the block of so many bytes.
-    Registers { bytes: u64 },
 }
 
 impl fmt::Display for CellMemory {
@@ -68,7 +59,6 @@ impl fmt::Display for CellMemory {
             CellMemory::Block { copies: 1, .. } => ", in blocks",
             CellMemory::Block { .. } => ", in copies of blocks",
             CellMemory::Threads => ", in threads",
-            CellMemory::Registers { .. } => ", in registers",
         })
     }
 }
@@ -128,15 +118,7 @@ impl CellMemory {
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
         let layout = block_layout(cells, row_bound, (shape, input.thread_rows));
         let block_bytes = layout.bytes(slots + 1, 1);
-        let in_registers = registers::supports(cells, slots, input.thread_rows);
-        let has_few_registers = in_registers.is_ok()
-            && slots <= REGISTER_SLOTS
-            && registers::registers(cells, slots, input.thread_rows) <= REGISTERS
-            && input.expected_rows >= REGISTER_ROWS;
         let rule = match choices.micro_model {
-            MicroModel::Resolution if is_simt && has_few_registers && block_bytes <= limit.value => {
-                (Placement::Register, "so few groups that a thread has them all")
-            }
             MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit.value => {
                 (Placement::Thread, "so few groups that a block's threads would wait for each other")
             }
@@ -145,14 +127,12 @@ impl CellMemory {
             _ => (Placement::Global, "the micro model has an atomic a row"),
         };
         let chosen = input.site.choose(rule, |value| match value {
-            Placement::Register | Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
-            Placement::Register => in_registers.clone().and_then(|()| tables_fit(block_bytes, shape)),
+            Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
             Placement::Thread => tables_fit(threads.bytes(), shape),
             Placement::Block => tables_fit(block_bytes, shape),
             Placement::Global => Ok(()),
         })?;
         Ok(match chosen {
-            Placement::Register => CellMemory::Registers { bytes: block_bytes },
             Placement::Thread => CellMemory::Threads,
             Placement::Block => {
                 let copies = CellMemory::copies((cells, &layout), slots, input, shape)?;
@@ -194,7 +174,7 @@ impl CellMemory {
     /// Bytes of the block's table.
     pub fn block_bytes(&self) -> u64 {
         match self {
-            CellMemory::Block { bytes, .. } | CellMemory::Registers { bytes } => *bytes,
+            CellMemory::Block { bytes, .. } => *bytes,
             CellMemory::Device | CellMemory::Threads => 0,
         }
     }
@@ -206,18 +186,14 @@ impl CellMemory {
         (slots, row_bound): (u64, u64),
         (shape, thread_rows): (&LaunchShape, u64),
     ) -> Result<(), String> {
-        let in_block = |copies| {
-            let layout = block_layout(cells, row_bound, (shape, thread_rows));
-            tables_fit(layout.bytes(slots + 1, copies), shape)
-        };
         match self {
             CellMemory::Device => Ok(()),
             CellMemory::Threads => {
                 tables_fit(ThreadTables::plan(slots + 1, cells, thread_rows, shape).bytes(), shape)
             }
-            CellMemory::Block { copies, .. } => in_block(*copies),
-            CellMemory::Registers { .. } => {
-                registers::supports(cells, slots, thread_rows).and_then(|()| in_block(1))
+            CellMemory::Block { copies, .. } => {
+                let layout = block_layout(cells, row_bound, (shape, thread_rows));
+                tables_fit(layout.bytes(slots + 1, *copies), shape)
             }
         }
     }
@@ -230,20 +206,15 @@ impl CellMemory {
         (slots, row_bound): (u64, u64),
         thread_rows: u64,
     ) -> Option<Local> {
-        let block = |cx: &mut Context<'_>, copies| {
-            let layout = block_layout(cells, row_bound, (&cx.shape, thread_rows));
-            BlockTable::begin(cx, layout, (slots + 1, copies))
-        };
         let local = match self {
             CellMemory::Device => return None,
             CellMemory::Threads => {
                 let tables = ThreadTables::plan(slots + 1, cells, thread_rows, &cx.shape);
                 Local::Threads(tables.begin(cx))
             }
-            CellMemory::Block { copies, .. } => Local::Block(block(cx, *copies)),
-            CellMemory::Registers { .. } => {
-                let registers = RegisterCells::begin(cx, cells, slots, thread_rows);
-                Local::Registers(registers, block(cx, 1))
+            CellMemory::Block { copies, .. } => {
+                let layout = block_layout(cells, row_bound, (&cx.shape, thread_rows));
+                Local::Block(BlockTable::begin(cx, layout, (slots + 1, *copies)))
             }
         };
         cx.builder.barrier();
@@ -258,8 +229,6 @@ pub enum Local {
     Block(BlockTable),
     /// The threads' tables.
     Threads(ThreadCells),
-    /// The threads' registers, and the table of the block that they come to after the last row.
-    Registers(RegisterCells, BlockTable),
 }
 
 impl Local {
@@ -272,7 +241,6 @@ impl Local {
                 }
             }
             Local::Block(table) => table.add(cx, cells, slot, values),
-            Local::Registers(registers, _) => registers.add(cx, cells, slot, values),
         }
     }
 
@@ -281,14 +249,6 @@ impl Local {
         match self {
             Local::Threads(tables) => tables.own(cx, slot, op, index)?.first().copied(),
             Local::Block(table) => table.current(cx, slot, index),
-            Local::Registers(..) => None,
-        }
-    }
-
-    /// After the last row: what threads have in registers comes to the block's table. A barrier must follow.
-    pub fn flush(&self, cx: &mut Context<'_>, cells: &Cells) {
-        if let Local::Registers(registers, table) = self {
-            registers.flush(cx, cells, table);
         }
     }
 
@@ -297,7 +257,7 @@ impl Local {
         let cell = cells.cells.get(index)?;
         match self {
             Local::Threads(tables) => Some(tables.total(cx, slot, cell.op, index)),
-            Local::Block(table) | Local::Registers(_, table) => table.total(cx, cells, slot, index),
+            Local::Block(table) => table.total(cx, cells, slot, index),
         }
     }
 }

@@ -339,7 +339,7 @@ impl SingleEmitter<'_> {
 }
 
 /// The combination of every lane's cell, in lane 0: a tree of shuffles.
-pub(super) fn warp_reduce(cx: &mut Context<'_>, op: CellOp, parts: Vec<V>) -> Vec<V> {
+fn warp_reduce(cx: &mut Context<'_>, op: CellOp, parts: Vec<V>) -> Vec<V> {
     let lanes = cx.shape.lanes;
     let mut parts = parts;
     let mut distance = lanes.next_power_of_two() / 2;
