@@ -227,9 +227,7 @@ async fn other_windows() {
             "a partition by floats",
         ),
         (
-            format!(
-                "SELECT k, nn FROM (SELECT k, nn, rank() OVER (PARTITION BY k ORDER BY nn) AS r FROM t) WHERE r = 1"
-            ),
+            "SELECT k, nn FROM (SELECT k, nn, rank() OVER (PARTITION BY k ORDER BY nn) AS r FROM t) WHERE r = 1".to_string(),
             window,
         ),
         (
