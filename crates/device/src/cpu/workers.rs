@@ -19,9 +19,16 @@ const CANCEL_POLL: Duration = Duration::from_millis(3);
 /// What a worker runs for one block of a launch: block number and the worker's shared memory.
 pub(super) type BlockTask = Box<dyn Fn(u32, *mut u8) + Send + Sync>;
 
-/// One launch.
+/// One launch. Who runs a block lets go of the task before the block counts as finished: the task holds the buffers of the
+/// launch, and their memory is to be free again once the launch is over.
+#[derive(Clone)]
 struct Job {
-    task: BlockTask,
+    task: Arc<BlockTask>,
+    state: Arc<JobState>,
+}
+
+/// How far a launch is.
+struct JobState {
     blocks: u32,
     shared_bytes: usize,
     status: Arc<AtomicU32>,
@@ -42,7 +49,7 @@ struct Progress {
 /// one that came later, and two launches overlap only where the first leaves workers idle.
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<(Arc<Job>, u32)>,
+    jobs: VecDeque<(Job, u32)>,
     shut_down: bool,
 }
 
@@ -80,8 +87,7 @@ impl WorkerPool {
         cancel: &CancelToken,
         task: BlockTask,
     ) -> Result<Duration, String> {
-        let job = Arc::new(Job {
-            task,
+        let state = Arc::new(JobState {
             blocks,
             shared_bytes,
             status: status.clone(),
@@ -95,14 +101,15 @@ impl WorkerPool {
         };
         // The blocks may be done before the first look below.
         note_cancellation();
-        self.shared.queue.lock().jobs.push_back((job.clone(), 0));
+        let job = Job { task: Arc::new(task), state: state.clone() };
+        self.shared.queue.lock().jobs.push_back((job, 0));
         match blocks {
             1 => _ = self.shared.work.notify_one(),
             _ => _ = self.shared.work.notify_all(),
         }
-        let mut progress = job.progress.lock();
-        while progress.finished < job.blocks {
-            job.done.wait_for(&mut progress, CANCEL_POLL);
+        let mut progress = state.progress.lock();
+        while progress.finished < blocks {
+            state.done.wait_for(&mut progress, CANCEL_POLL);
             note_cancellation();
         }
         match progress.failure.take() {
@@ -132,18 +139,20 @@ impl Drop for WorkerPool {
 /// The life of a worker.
 fn work(shared: &Shared) {
     let mut memory: Option<Block> = None;
-    while let Some((job, block)) = next_block(shared) {
-        job.run_block(block, &mut memory);
+    while let Some((Job { task, state }, block)) = next_block(shared) {
+        let outcome = state.try_block(&task, block, &mut memory);
+        drop(task);
+        state.finish_block(outcome);
     }
 }
 
-fn next_block(shared: &Shared) -> Option<(Arc<Job>, u32)> {
+fn next_block(shared: &Shared) -> Option<(Job, u32)> {
     let mut queue = shared.queue.lock();
     loop {
         if let Some((job, next)) = queue.jobs.front_mut() {
             let (job, block) = (job.clone(), *next);
             *next += 1;
-            if *next == job.blocks {
+            if *next == job.state.blocks {
                 queue.jobs.pop_front();
             }
             return Some((job, block));
@@ -155,10 +164,8 @@ fn next_block(shared: &Shared) -> Option<(Arc<Job>, u32)> {
     }
 }
 
-impl Job {
-    fn run_block(&self, block: u32, memory: &mut Option<Block>) {
-        self.progress.lock().started.get_or_insert_with(Instant::now);
-        let outcome = self.try_block(block, memory);
+impl JobState {
+    fn finish_block(&self, outcome: Result<(), String>) {
         let mut progress = self.progress.lock();
         if let Err(failure) = outcome {
             // The other blocks need not go on.
@@ -172,7 +179,8 @@ impl Job {
         }
     }
 
-    fn try_block(&self, block: u32, memory: &mut Option<Block>) -> Result<(), String> {
+    fn try_block(&self, task: &BlockTask, block: u32, memory: &mut Option<Block>) -> Result<(), String> {
+        self.progress.lock().started.get_or_insert_with(Instant::now);
         // Cancelled, or another block failed. What a kernel reports itself does not stop the others.
         if self.status.load(Ordering::Relaxed) == 1 {
             return Ok(());
@@ -184,7 +192,7 @@ impl Job {
         let Some(memory) = memory else {
             return Err(format!("no memory for a worker's {} bytes", self.shared_bytes));
         };
-        catch_unwind(AssertUnwindSafe(|| (self.task)(block, memory.as_ptr()))).map_err(|panic| {
+        catch_unwind(AssertUnwindSafe(|| task(block, memory.as_ptr()))).map_err(|panic| {
             let message = panic.downcast_ref::<String>().map(String::as_str);
             let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
             format!("a worker panicked: {}", message.unwrap_or("no message"))
@@ -219,6 +227,21 @@ mod tests {
             let mut seen = seen.lock().clone();
             seen.sort_unstable();
             assert_eq!(seen, (0..blocks).collect::<Vec<_>>());
+        }
+    }
+
+    /// Whoever counts the memory in use after a launch does not count what only a worker that is slow to go on still holds.
+    #[test]
+    fn nothing_holds_a_task_after_its_launch() {
+        let pool = WorkerPool::new(16).unwrap();
+        for _ in 0..500 {
+            let held = Arc::new(());
+            let task: BlockTask = Box::new({
+                let held = held.clone();
+                move |_, _| _ = &held
+            });
+            pool.run(16, 0, &Arc::default(), &CancelToken::default(), task).unwrap();
+            assert_eq!(Arc::strong_count(&held), 1);
         }
     }
 
