@@ -473,6 +473,17 @@ numbers!(
     [1 = "1", 2 = "2", 4 = "4", 8 = "8", 16 = "16", 32 = "32"]
 );
 
+axis!(
+    /// How a block's table has sums that 4 bytes do not: `operator/aggregate/block_table`.
+    BlockSums, "block_sums", Plan, "how a block's table of groups has sums of integers that 4 bytes do not",
+    {
+        /// In words of 8 bytes.
+        Words = "words",
+        /// Digit by digit, each with a sum in 4 bytes.
+        Digits = "digits",
+    }
+);
+
 numbers!(
     /// Groups of which a block keeps sums in its own memory: `operator/aggregate/near`.
     NearGroups, "near_groups", Plan, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
@@ -551,6 +562,7 @@ pub const ALL: &[Axis] = &[
     ComputedKeys::AXIS,
     Placement::AXIS,
     TableCopies::AXIS,
+    BlockSums::AXIS,
     SingleSum::AXIS,
     SegmentSum::AXIS,
     NearGroups::AXIS,

@@ -3,7 +3,9 @@
 //!
 //! How many rows there are bounds what a block's cells come to. Shared memory adds 32 bits and takes their maximum with an
 //! instruction, which 64 bits need a loop for, and twice as many groups fit it: so a cell that this proves to be no larger has 4 bytes,
-//! as has the maximum of values that are no further apart than that; and a sum of 128 bits that fits 64 has one word.
+//! as has the maximum of values that are no further apart than that; and a sum of 128 bits that fits 64 has one word. Or a larger sum
+//! is one of digits: a value is cut into digits so narrow that those of all rows add up within 4 bytes, and no carry is looked for
+//! before the copies are added up at the end.
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope};
@@ -14,18 +16,100 @@ use super::threads::clear;
 use crate::context::Context;
 use crate::shape::LaunchShape;
 use crate::types::Range;
+use crate::variant::axes::BlockSums;
 
 /// Where a group has a cell: an index into its cells of 4 or into those of 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CellPlace {
     /// A sum in 4 bytes, extended by the sign where `signed`.
     HalfSum { index: u32, signed: bool },
+    /// A sum in several of 4 bytes.
+    Digits { index: u32, digits: Digits },
     /// A maximum in 4 bytes: how far it is above `below`, which is less than any value; 0 is none.
     HalfMaximum { index: u32, below: u64 },
     /// A sum of two words in one, with its sign.
     Word { index: u32 },
     /// All of its words, as the device has it.
     Whole { index: u32 },
+}
+
+/// How a value is cut into digits, from the lowest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Digits {
+    count: u32,
+    /// Those of all but the last, which has the rest.
+    bits: u32,
+    /// The last has the value's sign.
+    signed: bool,
+}
+
+impl Digits {
+    /// More of them take longer than a carry.
+    const MOST: u32 = 3;
+    /// Those of values within `bounds` of which `rows` are added up, unless they are too many.
+    fn of(bounds: Range, rows: u64) -> Option<Digits> {
+        if !bounds.within(Range::new(i64::MIN, i64::MAX)) {
+            return None;
+        }
+        // `rows` digits of so many bits are below 2^32.
+        let bits = u32::BITS.checked_sub(rows.max(1).checked_next_power_of_two()?.ilog2())?;
+        if bits == 0 {
+            return None;
+        }
+        let signed = bounds.min < 0;
+        let limits = if signed { Range::new(i32::MIN, i32::MAX) } else { Range::new(0, u32::MAX) };
+        let fits = |count: &u32| {
+            let shift = bits * (count - 1);
+            let last = |bound: i128| (bound >> shift).checked_mul(rows.into());
+            let last = last(bounds.min.min(0)).zip(last(bounds.max.max(0)));
+            shift < i64::BITS && last.is_some_and(|(min, max)| Range { min, max }.within(limits))
+        };
+        let count = (2..=Digits::MOST).find(fits)?;
+        Some(Digits { count, bits, signed })
+    }
+
+    /// The bits of a digit in front of which there are others.
+    fn shift(self, digit: u32) -> i64 {
+        i64::from(self.bits * digit)
+    }
+
+    /// A digit of a value (`u64`, by two's complement), as `u32`.
+    fn cut(self, cx: &mut Context<'_>, value: V, digit: u32) -> V {
+        let b = &mut *cx.builder;
+        let value = if self.signed { b.bitcast(value, Scalar::I64) } else { value };
+        let scalar = b.scalar(value);
+        let value = match self.shift(digit) {
+            0 => value,
+            shift => {
+                let shift = b.int(scalar, shift);
+                b.binary(BinaryOp::Shr, value, shift)
+            }
+        };
+        let value = b.convert(value, Scalar::U32);
+        if digit + 1 == self.count || self.bits == u32::BITS {
+            return value;
+        }
+        let mask = b.u32((1 << self.bits) - 1);
+        b.and(value, mask)
+    }
+
+    /// What sums of digits come to together, as `i64`. `sum`: the pointer to the first of them.
+    fn join(self, cx: &mut Context<'_>, sums: V) -> V {
+        let b = &mut *cx.builder;
+        let mut total = b.i64(0);
+        for digit in 0..self.count {
+            let index = b.i32(digit as i32);
+            let pointer = b.offset(sums, index);
+            let sum = b.load(pointer);
+            let is_signed = self.signed && digit + 1 == self.count;
+            let sum = if is_signed { b.bitcast(sum, Scalar::I32) } else { sum };
+            let sum = b.convert(sum, Scalar::I64);
+            let shift = b.i64(self.shift(digit));
+            let sum = b.binary(BinaryOp::Shl, sum, shift);
+            total = b.add(total, sum);
+        }
+        total
+    }
 }
 
 /// Where the cells of a group are in a block's table.
@@ -49,8 +133,8 @@ pub struct BlockTable {
 }
 
 impl BlockLayout {
-    /// Lays cells out for tables to which no more than `rows` rows are added.
-    pub fn plan(cells: &Cells, rows: u64, shape: &LaunchShape) -> BlockLayout {
+    /// Lays cells out for tables, or copies, to which no more than `rows` rows are added.
+    pub fn plan(cells: &Cells, rows: u64, sums: BlockSums, shape: &LaunchShape) -> BlockLayout {
         let (mut halves, mut words) = (0, 0);
         let take = |counter: &mut u32, count: u32| {
             *counter += count;
@@ -58,8 +142,9 @@ impl BlockLayout {
         };
         let place = |cell: &Cell| {
             // A worker adds to its table without atomics, and its table has the form of the device's.
-            match if shape.is_serial() { Width::Whole } else { Width::of(cell, rows) } {
+            match if shape.is_serial() { Width::Whole } else { Width::of(cell, rows, sums) } {
                 Width::HalfSum { signed } => CellPlace::HalfSum { index: take(&mut halves, 1), signed },
+                Width::Digits(digits) => CellPlace::Digits { index: take(&mut halves, digits.count), digits },
                 Width::HalfMaximum { below } => CellPlace::HalfMaximum { index: take(&mut halves, 1), below },
                 Width::Word => CellPlace::Word { index: take(&mut words, 1) },
                 Width::Whole => CellPlace::Whole { index: take(&mut words, cell.op.words()) },
@@ -85,6 +170,7 @@ fn stride(cells: u32, copies: u32) -> u32 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Width {
     HalfSum { signed: bool },
+    Digits(Digits),
     HalfMaximum { below: u64 },
     Word,
     Whole,
@@ -92,7 +178,11 @@ enum Width {
 
 impl Width {
     /// That of a cell to which so many rows are added.
-    fn of(cell: &Cell, rows: u64) -> Width {
+    fn of(cell: &Cell, rows: u64, sums: BlockSums) -> Width {
+        let digits = || match (cell.op, sums) {
+            (CellOp::Add | CellOp::AddWide, BlockSums::Digits) => Digits::of(cell.bounds?, rows),
+            _ => None,
+        };
         let total = cell.total(rows);
         let within = |limits: Range| total.is_some_and(|total| total.within(limits));
         match cell.op {
@@ -102,7 +192,11 @@ impl Width {
             CellOp::Add | CellOp::AddWide if within(Range::new(i32::MIN, i32::MAX)) => {
                 Width::HalfSum { signed: true }
             }
-            CellOp::AddWide if within(Range::new(i64::MIN, i64::MAX)) => Width::Word,
+            CellOp::Add | CellOp::AddWide if within(Range::new(i64::MIN, i64::MAX)) => match digits() {
+                Some(digits) => Width::Digits(digits),
+                None if cell.op == CellOp::AddWide => Width::Word,
+                None => Width::Whole,
+            },
             CellOp::Max => cell.bounds.and_then(Width::of_keys).unwrap_or(Width::Whole),
             _ => Width::Whole,
         }
@@ -145,9 +239,9 @@ impl BlockTable {
     /// The address of a cell of the group in `slot` (`i64`), in a copy where there are several: as `u32`, or its first word as `u64`.
     fn address(&self, cx: &mut Context<'_>, place: CellPlace, (slot, copy): (V, Option<V>)) -> Option<V> {
         let (table, cells, index) = match place {
-            CellPlace::HalfSum { index, .. } | CellPlace::HalfMaximum { index, .. } => {
-                (self.halves?, self.layout.halves, index)
-            }
+            CellPlace::HalfSum { index, .. }
+            | CellPlace::HalfMaximum { index, .. }
+            | CellPlace::Digits { index, .. } => (self.halves?, self.layout.halves, index),
             CellPlace::Word { index } | CellPlace::Whole { index } => (self.words?, self.layout.words, index),
         };
         let b = &mut *cx.builder;
@@ -193,6 +287,15 @@ impl BlockTable {
                 (CellPlace::HalfSum { .. }, &[value]) => {
                     let value = b.convert(value, Scalar::U32);
                     b.atomic_discard(AtomicOp::Add, pointer, value, Scope::Block);
+                }
+                (CellPlace::Digits { digits, .. }, &[value]) => {
+                    let value = b.convert(value, Scalar::U64);
+                    for digit in 0..digits.count {
+                        let part = digits.cut(cx, value, digit);
+                        let index = cx.builder.i32(digit as i32);
+                        let sum = cx.builder.offset(pointer, index);
+                        cx.builder.atomic_discard(AtomicOp::Add, sum, part, Scope::Block);
+                    }
                 }
                 (CellPlace::HalfMaximum { below, .. }, &[value]) => {
                     let below = b.u64(*below);
@@ -262,6 +365,11 @@ impl BlockTable {
                 let wide = b.convert(half, if part == Scalar::I128 { part } else { Scalar::I64 });
                 vec![if part == Scalar::I128 { wide } else { b.bitcast(wide, Scalar::U64) }]
             }
+            CellPlace::Digits { digits, .. } => {
+                let total = digits.join(cx, pointer);
+                let wide = |cx: &mut Context<'_>| cx.builder.convert(total, Scalar::I128);
+                vec![if part == Scalar::I128 { wide(cx) } else { cx.builder.bitcast(total, Scalar::U64) }]
+            }
             CellPlace::HalfMaximum { below, .. } => {
                 let half = b.load(pointer);
                 let above = b.convert(half, Scalar::U64);
@@ -285,11 +393,48 @@ mod tests {
     use super::*;
     use crate::operator::aggregate::functions::Contribution;
 
+    /// What digits come to is the sum of the values, also of as many of the least or the greatest as may come.
+    #[test]
+    fn digits_of_all_rows_fit() {
+        let range = |min: i64, max: i64| Range::new(min, max);
+        for (bounds, rows, expected) in [
+            (range(0, 10_494_950), 2048, Some((2, 21))),
+            (range(0, 113_000_000_000), 2048, Some((2, 21))),
+            (range(0, 113_000_000_000), 1 << 16, Some((3, 16))),
+            (range(-1, 1), 1 << 31, Some((2, 1))),
+            (range(-100_000_000_000, 5), 1000, Some((2, 22))),
+            (range(i64::MIN, i64::MAX), 1, Some((2, 32))),
+            (range(0, i64::MAX), 1, Some((2, 32))),
+            (range(i64::MIN, i64::MAX), 100, Some((3, 25))),
+            (range(0, i64::MAX), 1 << 20, None),
+            (range(0, 1), u64::MAX, None),
+        ] {
+            let digits = Digits::of(bounds, rows);
+            assert_eq!(digits.map(|digits| (digits.count, digits.bits)), expected, "{bounds:?} {rows}");
+            let Some(Digits { count, bits, signed }) = digits else { continue };
+            for value in [bounds.min, bounds.max] {
+                let sum = |digit: u32| {
+                    let rest = value >> (bits * digit);
+                    let is_last = digit + 1 == count;
+                    let part = if is_last { rest } else { rest & ((1 << bits) - 1) };
+                    let sum = part * i128::from(rows);
+                    assert!(
+                        i128::from(u32::MAX) >= sum
+                            && sum >= if is_last && signed { i32::MIN.into() } else { 0 }
+                    );
+                    sum << (bits * digit)
+                };
+                assert_eq!((0..count).map(sum).sum::<i128>(), value * i128::from(rows));
+            }
+        }
+    }
+
     #[test]
     fn cells_are_as_wide_as_a_block_can_make_them() {
         let width = |op, bounds, rows| {
             let contribution = Contribution::Row;
-            Width::of(&Cell { op, contribution, distinct: None, word: 0, bounds }, rows)
+            let cell = Cell { op, contribution, distinct: None, word: 0, bounds };
+            Width::of(&cell, rows, BlockSums::Words)
         };
         let range = |min: i128, max: i128| Some(Range { min, max });
         let most = i128::from(u32::MAX);

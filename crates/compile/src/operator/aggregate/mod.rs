@@ -81,7 +81,7 @@ use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
 use crate::table::packed::pack;
 use crate::variant::Site;
-use crate::variant::axes::{GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
+use crate::variant::axes::{BlockSums, GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
 
 pub(crate) use crate::program as declare;
 
@@ -353,7 +353,7 @@ pub(crate) fn scattered_table(
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
     let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {
-        let layout = BlockLayout::plan(&cells, row_bound, shape);
+        let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
         let bytes = match pack(keys) {
             // Windows have keys of their own, for half of their places.
             Some(_) => layout.bytes(groups, 1).saturating_add(groups.saturating_mul(KeyWindow::BYTES)),
@@ -363,7 +363,7 @@ pub(crate) fn scattered_table(
         return Some(TableSize { groups, bytes: bytes.saturating_mul(2), dense: None });
     };
     cells.row_count();
-    let layout = BlockLayout::plan(&cells, row_bound, shape);
+    let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
     Some(TableSize { groups, bytes, dense: Some(layout.bytes(slots, 1)) })

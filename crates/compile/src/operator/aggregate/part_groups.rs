@@ -22,7 +22,7 @@ use super::threads::for_each;
 use super::word_pointer;
 use crate::context::{Context, Unsupported};
 use crate::shape::LaunchShape;
-use crate::variant::axes::{GroupParts, PartMemory};
+use crate::variant::axes::{BlockSums, GroupParts, PartMemory};
 
 /// Bytes of a window over a hash table, of which it is not known how many slots a part has: two blocks should fit a multiprocessor of
 /// an NVIDIA GPU.
@@ -60,7 +60,7 @@ impl PartGroups {
         shape: &LaunchShape,
     ) -> Result<Option<PartGroups>, Unsupported> {
         let bits = parts.0.ilog2();
-        let layout = BlockLayout::plan(cells, input.row_bound, shape);
+        let layout = BlockLayout::plan(cells, input.row_bound, BlockSums::Words, shape);
         let bytes_of = |slots: u64| layout.bytes(slots, 1);
         let most = window_bytes(shape, table.has_words());
         // How many slots a hash table will have is known when it runs: a window has as many as there is room for.

@@ -15,7 +15,7 @@ use crate::choices::Choices;
 use crate::context::{Context, Unsupported};
 use crate::shape::LaunchShape;
 use crate::variant::Variant;
-use crate::variant::axes::{Placement, TableCopies};
+use crate::variant::axes::{BlockSums, Placement, TableCopies};
 
 /// Rows of the input for each slot of a CPU's worker's own table that is larger than half of its cache, at least: each slot is cleared
 /// and merged whatever comes.
@@ -47,7 +47,7 @@ pub enum CellMemory {
     /// In the device's table.
     Device,
     /// In a table of the block (a CPU: of the worker), of which there are so many copies, and about so many bytes.
-    Block { copies: u32, bytes: u64 },
+    Block { copies: u32, sums: BlockSums, bytes: u64 },
     /// In a table of the thread.
     Threads,
 }
@@ -72,10 +72,14 @@ fn tables_fit(bytes: u64, shape: &LaunchShape) -> Result<(), String> {
     }
 }
 
-/// How a block keeps cells whose threads see so many rows each.
-fn block_layout(cells: &Cells, row_bound: u64, (shape, thread_rows): (&LaunchShape, u64)) -> BlockLayout {
-    let rows = thread_rows.saturating_mul(shape.block_threads.into());
-    BlockLayout::plan(cells, rows.min(row_bound), shape)
+/// How a block keeps cells in so many copies, whose threads see so many rows each.
+fn block_layout(
+    (cells, row_bound): (&Cells, u64),
+    (copies, sums): (u32, BlockSums),
+    (shape, thread_rows): (&LaunchShape, u64),
+) -> BlockLayout {
+    let rows = thread_rows.saturating_mul(shape.block_threads.div_ceil(copies.max(1)).into());
+    BlockLayout::plan(cells, rows.min(row_bound), sums, shape)
 }
 
 /// Most bytes of a block's table, or of a CPU's worker's.
@@ -116,8 +120,11 @@ impl CellMemory {
         let (fits, fits_not) = ("the table fits near memory", "the table does not fit near memory");
         let (fits, fits_not) = (limit.reason(fits), limit.reason(fits_not));
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
-        let layout = block_layout(cells, row_bound, (shape, input.thread_rows));
-        let block_bytes = layout.bytes(slots + 1, 1);
+        let bytes = |copies, sums| {
+            let layout = block_layout((cells, row_bound), (copies, sums), (shape, input.thread_rows));
+            layout.bytes(slots + 1, copies)
+        };
+        let block_bytes = bytes(1, BlockSums::Words);
         let rule = match choices.micro_model {
             MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit.value => {
                 (Placement::Thread, "so few groups that a block's threads would wait for each other")
@@ -135,21 +142,29 @@ impl CellMemory {
         Ok(match chosen {
             Placement::Thread => CellMemory::Threads,
             Placement::Block => {
-                let copies = CellMemory::copies((cells, &layout), slots, input, shape)?;
-                CellMemory::Block { copies, bytes: layout.bytes(slots + 1, copies) }
+                let copies = CellMemory::copies(
+                    cells,
+                    slots,
+                    &|copies| bytes(copies, BlockSums::Words),
+                    input,
+                    shape,
+                )?;
+                let sums = CellMemory::sums(copies, &|sums| bytes(copies, sums), input, shape)?;
+                CellMemory::Block { copies, sums, bytes: bytes(copies, sums) }
             }
             Placement::Global => CellMemory::Device,
         })
     }
 
-    /// How many copies of a block's table there are.
+    /// How many copies of a block's table there are, which take `bytes` bytes.
     fn copies(
-        (cells, layout): (&Cells, &BlockLayout),
+        cells: &Cells,
         slots: u64,
+        bytes: &dyn Fn(u32) -> u64,
         input: &Input<'_>,
         shape: &LaunchShape,
     ) -> Result<u32, Unsupported> {
-        let bytes = |copies: TableCopies| layout.bytes(slots + 1, copies.0 as u32);
+        let bytes = |copies: TableCopies| bytes(copies.0 as u32);
         let lacks = |copies: TableCopies| match copies.0 {
             1 => Ok(()),
             _ if shape.is_serial() => Err("a CPU's worker is one thread".to_string()),
@@ -164,6 +179,28 @@ impl CellMemory {
             _ => (TableCopies(1), "threads seldom meet in a group, or a worker is one"),
         };
         Ok(input.site.choose(rule, lacks)?.0 as u32)
+    }
+
+    /// How so many copies of a block's table, which take `bytes` bytes, have large sums.
+    fn sums(
+        copies: u32,
+        bytes: &dyn Fn(BlockSums) -> u64,
+        input: &Input<'_>,
+        shape: &LaunchShape,
+    ) -> Result<BlockSums, Unsupported> {
+        let lacks = |sums: BlockSums| match sums {
+            BlockSums::Words => Ok(()),
+            BlockSums::Digits if shape.is_serial() => {
+                Err("a CPU's worker adds words without atomics".to_string())
+            }
+            BlockSums::Digits => tables_fit(bytes(sums), shape),
+        };
+        // A copy has fewer rows than a block, and so fewer digits.
+        let rule = match copies > 1 && lacks(BlockSums::Digits).is_ok() {
+            true => (BlockSums::Digits, "no carry is looked for"),
+            false => (BlockSums::Words, "an addition to a word seldom has a carry, and digits are several"),
+        };
+        input.site.choose(rule, lacks)
     }
 
     /// Whether rows are added up nearer than in the device's table.
@@ -191,8 +228,8 @@ impl CellMemory {
             CellMemory::Threads => {
                 tables_fit(ThreadTables::plan(slots + 1, cells, thread_rows, shape).bytes(), shape)
             }
-            CellMemory::Block { copies, .. } => {
-                let layout = block_layout(cells, row_bound, (shape, thread_rows));
+            CellMemory::Block { copies, sums, .. } => {
+                let layout = block_layout((cells, row_bound), (*copies, *sums), (shape, thread_rows));
                 tables_fit(layout.bytes(slots + 1, *copies), shape)
             }
         }
@@ -212,8 +249,8 @@ impl CellMemory {
                 let tables = ThreadTables::plan(slots + 1, cells, thread_rows, &cx.shape);
                 Local::Threads(tables.begin(cx))
             }
-            CellMemory::Block { copies, .. } => {
-                let layout = block_layout(cells, row_bound, (&cx.shape, thread_rows));
+            CellMemory::Block { copies, sums, .. } => {
+                let layout = block_layout((cells, row_bound), (*copies, *sums), (&cx.shape, thread_rows));
                 Local::Block(BlockTable::begin(cx, layout, (slots + 1, *copies)))
             }
         };
