@@ -51,7 +51,8 @@ impl Context<'_> {
     ) -> DictionaryCode {
         let argument = Argument::Column { scan, column, part: ColumnPart::Data };
         let codes = self.argument("codes", Type::global(code), argument);
-        let stored = self.builder.element(codes, row);
+        let held = self.held_value((scan, column, false));
+        let stored = held.unwrap_or_else(|| self.builder.element(codes, row));
         let value = self.builder.convert(stored, Scalar::U32);
         DictionaryCode { value, entries, scan, column }
     }

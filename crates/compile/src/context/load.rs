@@ -140,7 +140,7 @@ impl Context<'_> {
         Text { code: Some(code), ..self.load_text(bytes, offsets, value) }
     }
 
-    fn load_validity(&mut self, column: (usize, usize), row: V) -> V {
+    pub(super) fn load_validity(&mut self, column: (usize, usize), row: V) -> V {
         self.once(column, true, |cx| cx.load_validity_bits(column, row))
     }
 

@@ -2,6 +2,7 @@
 
 mod carried;
 mod dictionary;
+mod held;
 mod load;
 mod loaded;
 mod row;
@@ -22,6 +23,7 @@ use crate::shape::LaunchShape;
 use crate::types::Range;
 
 pub(crate) use self::carried::{CarriedRow, Moved};
+pub(crate) use self::held::held_bytes;
 pub(crate) use self::row::{Origin, RowLayer};
 pub(crate) use self::scratch::TEXT_MARGIN;
 pub use self::value::{Case, DictionaryCode, Lowered, Repr, Text, register_of, register_type};
@@ -45,6 +47,8 @@ pub struct Context<'a> {
     wide: Option<u8>,
     /// What of a wide row's columns was loaded: by scan and position, and whether it is the validity.
     wide_loads: HashMap<(usize, usize, bool), V>,
+    /// What was loaded of several rows before they are worked on one by one: see `context::held`.
+    held: Option<held::Held>,
     /// Conditions on dictionary columns, by scan and position, that the kernel computes once an entry.
     memos: Vec<((usize, usize), Expr)>,
     /// The same, with the words of those that a block has in its memory.
@@ -85,6 +89,7 @@ impl<'a> Context<'a> {
             in_memo: false,
             wide: None,
             wide_loads: HashMap::new(),
+            held: None,
             memos: Vec::new(),
             near_memos: Vec::new(),
             arguments: Vec::new(),

@@ -58,6 +58,9 @@ impl Context<'_> {
         load: impl FnOnce(&mut Self) -> V,
     ) -> V {
         let key = (scan, column, is_validity);
+        if let Some(held) = self.held_value(key) {
+            return held;
+        }
         match self.wide_loads.get(&key) {
             Some(known) if self.wide.is_some() => *known,
             _ => {

@@ -61,6 +61,14 @@ pub(crate) trait Source: fmt::Debug + fmt::Display + Send + Sync {
     /// Makes the row at place `row` (`i64`) the current one.
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported>;
 
+    /// Bytes of a row of which several can be loaded at once ([`Source::hold`]); 0 where none can.
+    fn held_bytes(&self) -> u32 {
+        0
+    }
+
+    /// Loads what can be of the rows from place `row` (`i64`) on, as many as a wide row has, before they are bound one by one.
+    fn hold(&self, _cx: &mut Context<'_>, _row: V) {}
+
     /// Adds the states that hold its `columns`, and those that decide which rows are live, to `states`.
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>);
 
@@ -266,6 +274,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// Whether rows of which several were loaded at once may come to it one by one, where they come with a flag.
+    fn takes_held(&self) -> bool {
+        false
+    }
+
     /// Whether the threads of a block wait for each other wherever one has had its rows.
     fn waits_in_blocks(&self) -> bool {
         false
@@ -354,6 +367,8 @@ pub(crate) struct Job<'a> {
     pub flags: bool,
     /// Rows come as wide rows, and as single ones where too few are left.
     pub wide: bool,
+    /// Several rows of a thread are loaded at once, and come one by one.
+    pub held: bool,
     /// Every row of a table comes, and none is left out by ranges.
     pub keeps_all: bool,
     /// How rows find their places, where they are written densely.

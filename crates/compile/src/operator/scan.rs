@@ -6,7 +6,7 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use super::roles::Source;
-use crate::context::{Context, Unsupported};
+use crate::context::{Context, Unsupported, held_bytes};
 use crate::layout::ColumnInfo;
 use crate::layout::ColumnLayout;
 use crate::program::RowCount;
@@ -61,6 +61,14 @@ impl Source for ScanSource {
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
         cx.begin_scan(self.scan, self.layouts.clone(), self.types.clone(), row);
         Ok(())
+    }
+
+    fn held_bytes(&self) -> u32 {
+        held_bytes(&self.layouts)
+    }
+
+    fn hold(&self, cx: &mut Context<'_>, row: V) {
+        cx.hold(self.scan, &self.layouts, row);
     }
 
     fn read(&self, _columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) {}

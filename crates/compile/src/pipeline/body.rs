@@ -51,6 +51,7 @@ impl Body<'_> {
         let &ChunkVariants { flags, places, keeps_all, .. } = self.variants;
         let wide = self.variants.row_loop == RowLoop::Wide;
         // Wide rows begin where memory is aligned: what a thread sees of them is no share of the table's rows.
+        let held = self.variants.holds_rows;
         let last_turns = self.variants.points.last_turns() + self.variants.rows_before();
         // A block takes pieces of parts as they come, of any size.
         let parts = self.pipeline.source.parts();
@@ -58,7 +59,8 @@ impl Body<'_> {
             true => self.pipeline.bound,
             false => self.pipeline.thread_bound(&cx.shape, last_turns),
         };
-        let job = Job { rows, counting, needed: self.needed, flags, wide, keeps_all, places, thread_rows };
+        let needed = self.needed;
+        let job = Job { rows, counting, needed, flags, wide, held, keeps_all, places, thread_rows };
         let mut emitter = sink.begin(cx, &job)?;
         if let Some(parts) = parts {
             self.pieces(cx, &job, parts, &mut *emitter)?;
@@ -105,7 +107,7 @@ impl Body<'_> {
         let b = &mut *cx.builder;
         let rows_at_once = match &self.variants.trial {
             Some(_) => cx.shape.rows_per_thread.into(),
-            None if job.wide => i64::from(WIDE_ROWS),
+            None if job.wide || job.held => i64::from(WIDE_ROWS),
             None => emitter.rows_at_once(),
         };
         let count = b.i64(rows_at_once);
@@ -114,7 +116,8 @@ impl Body<'_> {
         let offset = b.mul(block, block_rows);
         let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         let b = &mut *cx.builder;
-        let is_aligned = job.wide || self.variants.trial.as_ref().is_some_and(|trial| trial.rows().is_some());
+        let is_aligned =
+            job.wide || job.held || self.variants.trial.as_ref().is_some_and(|trial| trial.rows().is_some());
         let base = match is_aligned {
             true => {
                 let mask = b.i64(-i64::from(WIDE_ROWS));
@@ -164,6 +167,9 @@ impl Body<'_> {
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
         let points = &self.variants.points;
+        if job.held {
+            return self.held_rows(cx, (row, current, first), job, threads, emitter);
+        }
         emitter.begin_round(cx);
         match emitter.rows_at_once() {
             _ if job.wide => self.rows_of_thread(cx, row, (first, job), emitter)?,

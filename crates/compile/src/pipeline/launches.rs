@@ -36,17 +36,20 @@ impl Pipeline {
 /// Threads of an NVIDIA GPU's multiprocessor, on those since compute capability 8.0 that have fewest of them.
 const MOST_RESIDENT_THREADS: u64 = 1536;
 
+/// Threads of the largest block.
+const LARGEST_BLOCK: u64 = 1024;
+
 /// Threads that a multiprocessor of the NVIDIA GPUs for data centers has.
 const RESIDENT_THREADS: u64 = 2048;
 
 /// Chooses the shape of a pipeline's launches. `base`: that of the whole program, by what is asked of it (`asked`). What is
-/// asked is no choice. `takes_several`: a thread may work on several rows at once.
+/// asked is no choice. `takes_several`: a thread may work on several rows at once, `holds_rows`: it loads several at once.
 pub(super) fn choose(
     site: &Site<'_>,
     pipeline: &Pipeline,
     target: &Target,
     (base, asked): (&LaunchShape, &ShapeChoices),
-    (takes_several, last_turns): (bool, u64),
+    (takes_several, holds_rows, last_turns): (bool, bool, u64),
 ) -> Result<LaunchShape, Unsupported> {
     // A kernel over rows of its own has one block's work or none of its shape.
     if pipeline.sink.own_rows().is_some() {
@@ -57,9 +60,18 @@ pub(super) fn choose(
     if !base.is_serial() && asked.block_threads.is_none() && BlockThreads::ALL.contains(&threads) {
         let with = |threads: BlockThreads| ShapeChoices { block_threads: Some(threads.0 as u32), ..*asked };
         let fits = |threads: &BlockThreads| pipeline.admits(target, &with(*threads), last_turns).is_ok();
+        let largest = BlockThreads(LARGEST_BLOCK);
         let rule = match sharing(base, pipeline.sink.block_bytes(), threads).into_iter().rev().find(fits) {
             Some(more) => {
                 (more, "as few blocks as a multiprocessor has the memory for have all of its threads")
+            }
+            // Registers for several rows leave fewer warps to hide how long a table is cleared and added up.
+            None if holds_rows
+                && pipeline.sink.block_bytes() > 0
+                && threads.0 < largest.0
+                && fits(&largest) =>
+            {
+                (largest, "the tables of fewer blocks are cleared and added up")
             }
             None => (threads, "the device's"),
         };

@@ -5,6 +5,7 @@ mod check;
 mod columns;
 mod cut;
 mod exchanges;
+mod held;
 mod kernel;
 mod lanes;
 mod launches;

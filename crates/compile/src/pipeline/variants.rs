@@ -39,6 +39,8 @@ pub(super) struct ChunkVariants<'a> {
     pub wide_filters: Option<WideFilters>,
     /// By what several rows of a thread are tried before one goes on, on a SIMT device.
     pub trial: Option<Trial>,
+    /// Several rows of a thread are loaded at once, and worked on one by one.
+    pub holds_rows: bool,
     pub selection: SelectionRows,
     pub morsel: MorselRows,
     /// How its kernels are launched.
@@ -48,6 +50,10 @@ pub(super) struct ChunkVariants<'a> {
 
 /// Of rows that pass filters at a larger share, a selection vector is as long as the table: branches are taken as foretold.
 const MOST_SELECTED: f64 = 0.9;
+
+/// Bytes of a row of which several are loaded at once, by rule: those of eight take a quarter of the registers that a thread has
+/// where a multiprocessor is half full.
+const MOST_HELD_BYTES: u32 = 16;
 
 impl<'a> ChunkVariants<'a> {
     /// Chooses for the pipeline called `site`. `is_counted`: the places of its rows are counted by a kernel before.
@@ -97,12 +103,15 @@ impl<'a> ChunkVariants<'a> {
             RowLoop::Single => flags && pipeline.sink.target().is_none(),
             RowLoop::Selected => true,
         };
-        let rows = trial.as_ref().and_then(Trial::rows).or(environment.asked.thread_rows);
+        let holds_rows = row_loop == RowLoop::Single && takes_several && facts.holds_rows()?;
+        let takes_several = takes_several && !holds_rows;
+        let wide_rows = || holds_rows.then_some(WIDE_ROWS.into());
+        let rows = trial.as_ref().and_then(Trial::rows).or_else(wide_rows).or(environment.asked.thread_rows);
         let asked = ShapeChoices { thread_rows: rows, ..*environment.asked };
         let base = (environment.shape, &asked);
         let site = Site { chooser, name: site };
-        let before = trial.as_ref().map_or(0, Trial::rows_before);
-        let turns = (takes_several, points.last_turns() + before);
+        let before = wide_rows().map_or(0, u64::from) + trial.as_ref().map_or(0, Trial::rows_before);
+        let turns = (takes_several, holds_rows, points.last_turns() + before);
         let shape = launches::choose(&site, pipeline, environment.target, base, turns)?;
         let keeps_all = facts.keeps_all;
         Ok(ChunkVariants {
@@ -114,6 +123,7 @@ impl<'a> ChunkVariants<'a> {
             windows,
             wide_filters,
             trial,
+            holds_rows,
             selection,
             morsel,
             shape,
@@ -128,7 +138,8 @@ impl<'a> ChunkVariants<'a> {
 
     /// Rows before the first that is worked on with which a thread may begin.
     pub(super) fn rows_before(&self) -> u64 {
-        self.trial.as_ref().map_or(0, Trial::rows_before)
+        let held = if self.holds_rows { WIDE_ROWS.into() } else { 0 };
+        held + self.trial.as_ref().map_or(0, Trial::rows_before)
     }
 
     /// Whether the rows of a thread are tried by a step before one goes on.
@@ -322,6 +333,39 @@ impl Facts<'_> {
         Ok(trial)
     }
 
+    /// Whether rows that go on one by one are loaded several at once.
+    fn holds_rows(&self) -> Result<bool, Unsupported> {
+        let Environment { target, asked, chooser, micro_model, .. } = *self.environment;
+        let Pipeline { source, sink, .. } = self.pipeline;
+        let held_bytes = source.held_bytes();
+        if !self.is_simt || !source.is_scan() || !sink.takes_held() || sink.own_rows().is_some() {
+            return Ok(false);
+        }
+        let of_wide_rows = ShapeChoices { thread_rows: Some(WIDE_ROWS.into()), ..*asked };
+        let lacks = match asked.thread_rows {
+            Some(rows) if rows != u32::from(WIDE_ROWS) => {
+                Err(format!("{rows} rows of a thread are asked for"))
+            }
+            _ if held_bytes == 0 => Err("no column can be loaded for several rows at once".into()),
+            _ => self.pipeline.admits(target, &of_wide_rows, WIDE_ROWS.into()),
+        };
+        let rule = match &lacks {
+            Err(lacks) => (RowArrangement::Striped, lacks.as_str()),
+            Ok(()) if micro_model != MicroModel::Resolution => {
+                (RowArrangement::Striped, "the micro model takes one row at a time")
+            }
+            Ok(()) if held_bytes > MOST_HELD_BYTES => {
+                (RowArrangement::Striped, "columns of several rows would take too many registers")
+            }
+            Ok(()) => (RowArrangement::Blocked, "one load brings a column's values of several rows"),
+        };
+        let chosen = chooser.choose(self.site, rule, |value| match (value, &lacks) {
+            (RowArrangement::Blocked, Err(lacks)) => Err(lacks.clone()),
+            _ => Ok(()),
+        })?;
+        Ok(chosen == RowArrangement::Blocked)
+    }
+
     /// Whether rows go through the steps one by one, several at once, or one by one where they were selected before.
     fn row_loop(
         &self,
@@ -346,6 +390,7 @@ impl Facts<'_> {
                 needed: &needed,
                 flags: true,
                 wide: true,
+                held: false,
                 keeps_all: false,
                 places: WritePlaces::Atomic,
                 thread_rows: u64::MAX,

@@ -231,8 +231,8 @@ axis!(
 );
 
 axis!(
-    /// Where the rows lie that a thread of a SIMT device tries at once: `pipeline/trial`.
-    RowArrangement, "row_arrangement", Chunk, "where the rows lie that a thread tries before one of them goes on",
+    /// Where the rows lie that a thread of a SIMT device tries, or loads, at once: `pipeline/trial`, `pipeline/held`.
+    RowArrangement, "row_arrangement", Chunk, "where the rows lie that a thread tries or loads before one of them goes on",
     {
         /// As far apart as a block has threads, so that those of a warp are side by side.
         Striped = "striped",

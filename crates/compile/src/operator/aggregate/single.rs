@@ -68,6 +68,8 @@ impl SingleGroup {
         let class = fixed_class(states, 1);
         let state = states.state("group", 8 * cells.words(), class);
         let has_blocks = shape.block_threads > shape.lanes;
+        // On an H200 thousands of warps take 37 ms to take the lock of the one group in turn.
+        let is_locked = !shape.is_serial() && cells.cells.iter().any(|cell| cell.op.is_locked());
         let rule = match (choices.micro_model, choices.resolution) {
             (MicroModel::OperatorAtATime | MicroModel::MultiPass, _) => {
                 (SingleSum::Passes, "the micro model reduces in kernels of their own")
@@ -75,6 +77,9 @@ impl SingleGroup {
             (MicroModel::Pipelined, _) => (SingleSum::Atomic, "the micro model has an atomic a row"),
             (MicroModel::Resolution, Resolution::WorkEfficient) if has_blocks => {
                 (SingleSum::Block, "resolution = work_efficient")
+            }
+            (MicroModel::Resolution, _) if is_locked => {
+                (SingleSum::Passes, "every warp would wait for the group's lock")
             }
             (MicroModel::Resolution, _) => (SingleSum::Warp, "one atomic for a warp or worker"),
         };

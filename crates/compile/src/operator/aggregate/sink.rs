@@ -56,6 +56,10 @@ impl Sink for AddToGroups {
         sets.is_empty() && takes && self.0.expressions().into_iter().all(is_speculative)
     }
 
+    fn takes_held(&self) -> bool {
+        true
+    }
+
     fn waits_in_blocks(&self) -> bool {
         self.0.segments.as_ref().is_some_and(Segments::is_of_block)
     }
@@ -118,7 +122,7 @@ impl Sink for AddToGroups {
         }
         let groups = Adder { groups, near, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
-        let strides = job.flags && !job.wide && !cx.shape.is_serial();
+        let strides = job.flags && !job.wide && !job.held && !cx.shape.is_serial();
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
         Ok(Box::new(AggregateEmitter {
             plan: &self.0,
