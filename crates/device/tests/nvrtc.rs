@@ -78,7 +78,8 @@ fn operations(scalar: Scalar) -> Module {
         results.push(b.value(ballot));
     }
     for scope in [Scope::Block, Scope::Device] {
-        let ops = [AtomicOp::Add, AtomicOp::Min, AtomicOp::Max, AtomicOp::Or, AtomicOp::Exchange];
+        let ops =
+            [AtomicOp::Add, AtomicOp::Min, AtomicOp::Max, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Exchange];
         for op in ops.into_iter().chain([AtomicOp::CompareExchange(x)]) {
             if typing::atomic_accepts(op, scalar) {
                 results.push(b.atomic(op, slot, y, scope));

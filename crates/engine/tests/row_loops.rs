@@ -324,6 +324,67 @@ fn several_rows_at_once_give_what_single_rows_give_on_cuda() {
     }
 }
 
+/// Rows whose columns are loaded several at once before they come to their groups one by one give what rows alone give: with and
+/// without groups, in blocks of which the first or the last rows are not there, in batches that begin at any row. How often rows were
+/// loaded so.
+fn hold(device: DeviceChoice, count: usize, seed: u64) -> usize {
+    use AggregateFunction::*;
+    let engine = Engine::new();
+    let sources = [1031, 0, 1, 7, 8, 9, 512, 2111].map(table);
+    let functions =
+        [(Count, None), (Sum, Some(2)), (Sum, Some(4)), (Sum, Some(7)), (Min, Some(1)), (Max, Some(8))];
+    let (mut random, mut held) = (Random(seed), 0);
+    for query in 0..count {
+        let input = if random.below(3) == 0 { scan() } else { filter(&mut random) };
+        let keys: &[usize] = random.pick(&[&[][..], &[10], &[2], &[10, 2], &[9]]);
+        let some: Vec<_> = (0..1 + random.below(5)).map(|_| random.pick(&functions)).collect();
+        let plan = aggregate(input, keys, &some);
+        let source = &sources[query % sources.len()];
+        let sums = random.pick(&["words", "digits"]);
+        let copies = random.pick(&["1", "4", "32"]);
+        let with = |arrangement: &str| {
+            let mut variants = forced("single");
+            let forced = [
+                ("row_arrangement", arrangement),
+                ("block_threads", "32"),
+                ("block_sums", sums),
+                ("table_copies", copies),
+            ];
+            for (name, value) in forced {
+                variants.set(name, value).expect("an axis and its value");
+            }
+            let (macro_model, block_bytes) = match query % 3 {
+                0 => (MacroModel::Batch, Some(9001)),
+                _ => (MacroModel::Auto, None),
+            };
+            QueryOptions { device, variants, macro_model, block_bytes, ..QueryOptions::default() }
+        };
+        let expected = outcome(&engine, &plan, source, &with("striped"));
+        assert_eq!(outcome(&engine, &plan, source, &with("blocked")), expected, "query {query}: {plan:?}");
+        if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &with("blocked")) {
+            let took = |choice: &kelpie_engine::Choice| {
+                choice.axis.name == "row_arrangement" && choice.value == "blocked"
+            };
+            held += usize::from(output.metrics.choices().any(took));
+        }
+    }
+    held
+}
+
+#[test]
+fn rows_that_are_loaded_together_give_what_rows_alone_give_on_simt() {
+    let held = hold(DeviceChoice::Simt, 160, 5);
+    assert!(held >= 40, "{held}");
+}
+
+#[test]
+fn rows_that_are_loaded_together_give_what_rows_alone_give_on_cuda() {
+    if kelpie_engine::testing::has_cuda(&Engine::new()) {
+        let held = hold(DeviceChoice::Cuda, 160, 6);
+        assert!(held >= 40, "{held}");
+    }
+}
+
 /// Blocks begin at rows of any number.
 #[test]
 fn blocks_begin_anywhere() {

@@ -376,6 +376,8 @@ pub enum AtomicOp {
     Max,
     /// Bitwise or: 32- and 64-bit integers.
     Or,
+    /// Bitwise exclusive or: 32- and 64-bit integers.
+    Xor,
     /// Unconditional exchange: 32- and 64-bit integers.
     Exchange,
     /// Writes the value where the memory equals the operand: 32- and 64-bit integers.

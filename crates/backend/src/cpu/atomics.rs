@@ -46,6 +46,7 @@ impl Translator<'_, '_> {
             (AtomicOp::Max, true) => AtomicRmwOp::Smax,
             (AtomicOp::Max, false) => AtomicRmwOp::Umax,
             (AtomicOp::Or, _) => AtomicRmwOp::Or,
+            (AtomicOp::Xor, _) => AtomicRmwOp::Xor,
             (AtomicOp::Exchange | AtomicOp::CompareExchange(_), _) => AtomicRmwOp::Xchg,
         };
         self.builder.ins().atomic_rmw(scalar_type(scalar), memory(), machine_op, address, operand)
@@ -88,6 +89,7 @@ impl Translator<'_, '_> {
             (AtomicOp::Max, true) => self.builder.ins().smax(old, operand),
             (AtomicOp::Max, false) => self.builder.ins().umax(old, operand),
             (AtomicOp::Or, _) => self.builder.ins().bor(old, operand),
+            (AtomicOp::Xor, _) => self.builder.ins().bxor(old, operand),
             (AtomicOp::Exchange, _) => operand,
             (AtomicOp::CompareExchange(_), _) => {
                 let expected = comparand.unwrap_or(old);

@@ -2,13 +2,15 @@
 //! but for minimum and maximum, where the sign matters and CUDA has `long long`.
 //!
 //! Multiprocessors add 32 bits in shared memory with an instruction, and 64 bits with a loop of compare-and-swaps, which goes round
-//! as often as threads meet. A sum of 64 bits whose old value nobody asks for is added half by half ([`Helpers::add_shared`]).
+//! as often as threads meet. What is added to 64 bits whose old value nobody asks for, or bits of them that are set or turned, is so
+//! half by half ([`Helpers::halves_in_shared`]).
 //!
-//! [`Helpers::add_shared`]: super::helpers::Helpers::add_shared
+//! [`Helpers::halves_in_shared`]: super::helpers::Helpers::halves_in_shared
 
 use kelpie_kir::{AtomicOp, Handle, Pointee, Scalar, Scope, Space, Type, Value};
 
 use super::function::FunctionPrinter;
+use super::helpers::HalfOp;
 use super::types;
 
 impl FunctionPrinter<'_> {
@@ -26,12 +28,19 @@ impl FunctionPrinter<'_> {
             AtomicOp::Min => "atomicMin",
             AtomicOp::Max => "atomicMax",
             AtomicOp::Or => "atomicOr",
+            AtomicOp::Xor => "atomicXor",
             AtomicOp::Exchange => "atomicExch",
             AtomicOp::CompareExchange(_) => "atomicCAS",
         };
         let used = result.is_some_and(|result| self.uses[result.index()] > 0);
-        if matches!(op, AtomicOp::Add) && !used && self.is_shared_word(pointer) {
-            let name = self.helpers.add_shared();
+        let by_halves = match op {
+            AtomicOp::Add => Some(HalfOp::Add),
+            AtomicOp::Or => Some(HalfOp::Or),
+            AtomicOp::Xor => Some(HalfOp::Xor),
+            _ => None,
+        };
+        if let Some(op) = by_halves.filter(|_| !used && self.is_shared_word(pointer)) {
+            let name = self.helpers.halves_in_shared(op);
             let code = format!("{name}((u64*){}, u64({}))", self.operand(pointer), self.text(value));
             return self.effect(None, &code);
         }

@@ -7,6 +7,14 @@ use kelpie_kir::{BinaryOp, OverflowOp, Scalar, UnaryOp};
 use super::types::{unsigned, wrapping};
 
 /// The helpers that a module needs, by name.
+/// What is done to 64 bits in shared memory half by half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HalfOp {
+    Add,
+    Or,
+    Xor,
+}
+
 #[derive(Debug, Default)]
 pub struct Helpers {
     texts: BTreeMap<String, String>,
@@ -105,9 +113,14 @@ impl Helpers {
         self.add(format!("kelpie_i128_to_{ty}"), format!("{ty} NAME(i128 x)"), &body)
     }
 
-    /// Adds to 64 bits in shared memory, half by half. Whoever reads the word meanwhile may miss a carry.
-    pub fn add_shared(&mut self) -> String {
-        self.add("kelpie_add_shared".into(), "void NAME(u64* word, u64 value)".into(), ADD_SHARED)
+    /// Combines a value with 64 bits in shared memory, half by half. Whoever reads the word meanwhile may miss a half, or a carry.
+    pub fn halves_in_shared(&mut self, op: HalfOp) -> String {
+        let (name, body) = match op {
+            HalfOp::Add => ("add", ADD_SHARED.to_string()),
+            HalfOp::Or => ("or", BITS_SHARED.replace("ATOMIC", "atomicOr_block")),
+            HalfOp::Xor => ("xor", BITS_SHARED.replace("ATOMIC", "atomicXor_block")),
+        };
+        self.add(format!("kelpie_{name}_shared"), "void NAME(u64* word, u64 value)".into(), &body)
     }
 
     /// Counts the threads of a warp that execute it together.
@@ -190,6 +203,11 @@ const u32 low = u32(value);
 u32 high = u32(value >> 32);
 if (low != 0) high += u32(::atomicAdd_block(halves, low) > 0xffffffffu - low);
 if (high != 0) ::atomicAdd_block(halves + 1, high);";
+
+const BITS_SHARED: &str = "\
+u32* halves = (u32*)word;
+if (u32(value) != 0) ::ATOMIC(halves, u32(value));
+if (u32(value >> 32) != 0) ::ATOMIC(halves + 1, u32(value >> 32));";
 
 const LOAD_I128: &str = "\
 const ulonglong2 halves = ::__ldg((const ulonglong2*)pointer);

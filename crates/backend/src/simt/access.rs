@@ -308,6 +308,7 @@ impl<'a> Accessor<'a> {
                 AtomicOp::Min => Some(if less(scalar, value, old) { value } else { old }),
                 AtomicOp::Max => Some(if less(scalar, old, value) { value } else { old }),
                 AtomicOp::Or => Some(old | value),
+                AtomicOp::Xor => Some(old ^ value),
                 AtomicOp::Exchange => Some(value),
                 AtomicOp::CompareExchange(_) => (old == expected[lane].get()).then_some(value),
             };

@@ -166,6 +166,7 @@ impl Generator {
             AtomicOp::Min,
             AtomicOp::Max,
             AtomicOp::Or,
+            AtomicOp::Xor,
             AtomicOp::Exchange,
             AtomicOp::CompareExchange(expected),
         ];
@@ -195,7 +196,8 @@ impl Generator {
         } else {
             let distance = self.builder.rem(distance, threads);
             let pointer = self.builder.offset(parts.exchange, distance);
-            let op = self.random.pick(&[AtomicOp::Add, AtomicOp::Min, AtomicOp::Max, AtomicOp::Or]);
+            let op =
+                self.random.pick(&[AtomicOp::Add, AtomicOp::Min, AtomicOp::Max, AtomicOp::Or, AtomicOp::Xor]);
             self.builder.atomic_discard(op, pointer, value, Scope::Block);
             self.builder.barrier();
             self.builder.uniform_load(pointer)

@@ -53,6 +53,7 @@ pub(super) const fn atomic(op: AtomicOp) -> &'static str {
         AtomicOp::Min => "min",
         AtomicOp::Max => "max",
         AtomicOp::Or => "or",
+        AtomicOp::Xor => "xor",
         AtomicOp::Exchange => "exchange",
         AtomicOp::CompareExchange(_) => "cas",
     }
@@ -60,7 +61,7 @@ pub(super) const fn atomic(op: AtomicOp) -> &'static str {
 
 /// The atomic operation of a word; `cas` has an operand of its own and is not here.
 pub(super) fn atomic_of(word: &str) -> Option<AtomicOp> {
-    [AtomicOp::Add, AtomicOp::Min, AtomicOp::Max, AtomicOp::Or, AtomicOp::Exchange]
+    [AtomicOp::Add, AtomicOp::Min, AtomicOp::Max, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Exchange]
         .into_iter()
         .find(|&op| atomic(op) == word)
 }

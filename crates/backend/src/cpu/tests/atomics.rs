@@ -117,6 +117,7 @@ fn old_values_and_exchanges() {
                 b.atomic(AtomicOp::Or, word, six, scope),       // 7 stays
                 b.atomic(AtomicOp::Min, word, six, scope),      // 7 -> 6
                 b.atomic(AtomicOp::Max, word, seven, scope),    // 6 -> 7
+                b.atomic(AtomicOp::Xor, word, five, scope),     // 7 -> 2
             ];
             for (index, old) in olds.into_iter().enumerate() {
                 let index = b.u32(index as u32);
@@ -124,9 +125,9 @@ fn old_values_and_exchanges() {
                 b.store(pointer, old);
             }
         });
-        let (mut word, mut out) = ([10i64], [0i64; 7]);
+        let (mut word, mut out) = ([10i64], [0i64; 8]);
         run(&module, &[address_mut(&mut word), address_mut(&mut out)]);
-        assert_eq!((word, out), ([7], [10, 15, 6, 6, 7, 7, 6]), "{scope:?}");
+        assert_eq!((word, out), ([2], [10, 15, 6, 6, 7, 7, 6, 7]), "{scope:?}");
     }
 }
 

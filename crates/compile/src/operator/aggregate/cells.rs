@@ -70,6 +70,11 @@ impl CellOp {
         matches!(self, CellOp::MaxWide | CellOp::Moments)
     }
 
+    /// Whether a GPU's multiprocessors have no instruction for it in shared memory, but a loop or a lock.
+    pub const fn is_a_loop_in_blocks(self) -> bool {
+        matches!(self, CellOp::AddFloat | CellOp::Max) || !self.is_plain() || self.is_locked()
+    }
+
     /// Whether contributions may be vectors, which are combined in any order and without a branch.
     pub const fn is_wide(self) -> bool {
         matches!(self, CellOp::Add | CellOp::Max | CellOp::Or | CellOp::Xor)
@@ -154,12 +159,13 @@ pub fn combine_memory(cx: &mut Context<'_>, op: CellOp, pointer: V, value: &[V],
         CellOp::Add => b.atomic_discard(AtomicOp::Add, pointer, first, scope),
         CellOp::Max => b.atomic_discard(AtomicOp::Max, pointer, first, scope),
         CellOp::Or => b.atomic_discard(AtomicOp::Or, pointer, first, scope),
+        CellOp::Xor => b.atomic_discard(AtomicOp::Xor, pointer, first, scope),
         CellOp::AddFloat => {
             let pointer = part_pointer(cx, pointer, Scalar::F64);
             cx.builder.atomic_discard(AtomicOp::Add, pointer, first, scope);
         }
         CellOp::AddWide => add_wide(cx, pointer, first, scope),
-        CellOp::Xor | CellOp::MinText | CellOp::MaxText => exchange(cx, op, pointer, first, scope),
+        CellOp::MinText | CellOp::MaxText => exchange(cx, op, pointer, first, scope),
         CellOp::MaxWide | CellOp::Moments => combine_locked(cx, op, pointer, value, scope),
     }
 }
