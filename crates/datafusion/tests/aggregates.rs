@@ -602,3 +602,24 @@ async fn counted_values_that_fail() {
         assert!(compiled.timing.compiled, "{:?}", compiled.timing.reasons);
     }
 }
+
+/// How many values there are about is how many there are, whatever lies between partial and final steps.
+#[tokio::test(flavor = "multi_thread")]
+async fn approximate_numbers_of_values_are_exact() {
+    for settings in configurations() {
+        let (plain, kelpie) = sessions(11, &settings).unwrap();
+        for column in INTEGERS.into_iter().chain(FLOATS).chain(["b", "dt", "ts", "s"]) {
+            for of in ["", "WHERE nn < -5", "GROUP BY k"] {
+                let keys = if of.starts_with("GROUP") { "k, " } else { "" };
+                let select = |counts: [String; 2]| format!("SELECT {keys}{} FROM t {of}", counts.join(", "));
+                let filters = ["", " FILTER (WHERE nn > 1)"];
+                let about = select(filters.map(|filter| format!("approx_distinct({column}){filter}")));
+                let count = |filter| format!("arrow_cast(count(DISTINCT {column}){filter}, 'UInt64')");
+                let exact = plain.sql(&select(filters.map(count))).await.unwrap().collect().await.unwrap();
+                let found = kelpie.sql(&about).await.unwrap();
+                assert!(found.timing.compiled, "{about}: {:?}", found.timing.reasons);
+                assert_eq!(same(&exact, &found.batches, false).unwrap(), None, "{settings:?}: {about}");
+            }
+        }
+    }
+}

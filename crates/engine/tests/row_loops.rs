@@ -342,7 +342,7 @@ fn hold(device: DeviceChoice, count: usize, seed: u64) -> usize {
         let source = &sources[query % sources.len()];
         let sums = random.pick(&["words", "digits"]);
         let copies = random.pick(&["1", "4", "32"]);
-        let with = |arrangement: &str| {
+        let with = |(arrangement, sums): (&str, &str)| {
             let mut variants = forced("single");
             let forced = [
                 ("row_arrangement", arrangement),
@@ -359,9 +359,10 @@ fn hold(device: DeviceChoice, count: usize, seed: u64) -> usize {
             };
             QueryOptions { device, variants, macro_model, block_bytes, ..QueryOptions::default() }
         };
-        let expected = outcome(&engine, &plan, source, &with("striped"));
-        assert_eq!(outcome(&engine, &plan, source, &with("blocked")), expected, "query {query}: {plan:?}");
-        if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &with("blocked")) {
+        let (alone, together) = (with(("striped", "words")), with(("blocked", sums)));
+        let expected = outcome(&engine, &plan, source, &alone);
+        assert_eq!(outcome(&engine, &plan, source, &together), expected, "query {query}: {plan:?}");
+        if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &together) {
             let took = |choice: &kelpie_engine::Choice| {
                 choice.axis.name == "row_arrangement" && choice.value == "blocked"
             };

@@ -14,7 +14,7 @@ use kelpie_compile::expr::Expr;
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, ExplainStage, Query, QueryOptions, ShapeChoices,
+    CancelToken, DeviceChoice, Engine, EngineError, ExplainStage, Forced, Query, QueryOptions, ShapeChoices,
 };
 
 /// `select k, count(*), sum(v) from t group by k`, over `rows` rows with the same two values.
@@ -60,7 +60,10 @@ fn run(engine: &Engine, query: &Query) -> (i64, i64) {
 fn options(device: DeviceChoice, simt_lanes: u32, block_threads: u32, blocks: u32) -> QueryOptions {
     let shape =
         ShapeChoices { block_threads: Some(block_threads), blocks: Some(blocks), ..Default::default() };
-    QueryOptions { device, simt_lanes, shape, ..QueryOptions::default() }
+    // Where rows are loaded together, a thread may begin with some that are not there.
+    let mut variants = Forced::default();
+    variants.set("row_arrangement", "striped").expect("an axis and its value");
+    QueryOptions { device, simt_lanes, shape, variants, ..QueryOptions::default() }
 }
 
 /// The interpreter with warps of some size, and a GPU where there is one.

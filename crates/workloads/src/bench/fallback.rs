@@ -118,7 +118,10 @@ pub const STATEMENTS: [(&str, &str); 30] = [
         "select o_orderpriority, string_agg(distinct o_orderstatus, ',' order by o_orderstatus) from orders group by 1 order by 1",
     ),
     ("corr", "select l_returnflag, corr(l_quantity, l_extendedprice) from lineitem group by 1 order by 1"),
-    ("approx_distinct", "select approx_distinct(l_partkey), approx_distinct(l_suppkey) from lineitem"),
+    (
+        "approx_percentile",
+        "select approx_percentile_cont(0.9) within group (order by l_partkey) from lineitem",
+    ),
     ("cross join", "select sum(l_quantity) from lineitem, nation where l_shipdate < date '1993-01-01'"),
     (
         "join with limit",
