@@ -51,8 +51,8 @@ pub(super) struct ChunkVariants<'a> {
 /// Of rows that pass filters at a larger share, a selection vector is as long as the table: branches are taken as foretold.
 const MOST_SELECTED: f64 = 0.9;
 
-/// Bytes of a row of which several are loaded at once, by rule: those of eight take a quarter of the registers that a thread has
-/// where a multiprocessor is half full.
+/// Bytes of a row of which several are loaded at once, by rule: those of eight take 32 registers, half of what a thread has where a
+/// multiprocessor is half full.
 const MOST_HELD_BYTES: u32 = 16;
 
 impl<'a> ChunkVariants<'a> {
@@ -85,8 +85,9 @@ impl<'a> ChunkVariants<'a> {
             }
             None => flags = facts.predication(&speculation)?,
         }
-        let Loop { row_loop, wide_filters, trial } =
-            facts.row_loop(&speculation, (flags, places), is_counted)?;
+        let chosen = facts.row_loop(&speculation, (flags, places), is_counted)?;
+        let (side_by_side, before) = (chosen.side_by_side(), chosen.rows_before());
+        let Loop { row_loop, wide_filters, trial, holds_rows } = chosen;
         let windows = facts.windows(wide_filters.as_ref().is_some_and(|filters| filters.lacks.is_none()))?;
         let (mut selection, mut morsel) = (SelectionRows(1024), MorselRows(65536));
         let chooser = environment.chooser;
@@ -100,17 +101,15 @@ impl<'a> ChunkVariants<'a> {
         }
         let takes_several = match row_loop {
             RowLoop::Wide => false,
-            RowLoop::Single => flags && pipeline.sink.target().is_none(),
+            RowLoop::Single => flags && pipeline.sink.target().is_none() && !holds_rows,
             RowLoop::Selected => true,
         };
-        let holds_rows = row_loop == RowLoop::Single && takes_several && facts.holds_rows()?;
-        let takes_several = takes_several && !holds_rows;
-        let wide_rows = || holds_rows.then_some(WIDE_ROWS.into());
-        let rows = trial.as_ref().and_then(Trial::rows).or_else(wide_rows).or(environment.asked.thread_rows);
-        let asked = ShapeChoices { thread_rows: rows, ..*environment.asked };
+        let asked = ShapeChoices {
+            thread_rows: side_by_side.or(environment.asked.thread_rows),
+            ..*environment.asked
+        };
         let base = (environment.shape, &asked);
         let site = Site { chooser, name: site };
-        let before = wide_rows().map_or(0, u64::from) + trial.as_ref().map_or(0, Trial::rows_before);
         let turns = (takes_several, holds_rows, points.last_turns() + before);
         let shape = launches::choose(&site, pipeline, environment.target, base, turns)?;
         let keeps_all = facts.keeps_all;
@@ -138,8 +137,7 @@ impl<'a> ChunkVariants<'a> {
 
     /// Rows before the first that is worked on with which a thread may begin.
     pub(super) fn rows_before(&self) -> u64 {
-        let held = if self.holds_rows { WIDE_ROWS.into() } else { 0 };
-        held + self.trial.as_ref().map_or(0, Trial::rows_before)
+        rows_before(self.holds_rows, self.trial.as_ref())
     }
 
     /// Whether the rows of a thread are tried by a step before one goes on.
@@ -158,10 +156,30 @@ struct Loop {
     row_loop: RowLoop,
     wide_filters: Option<WideFilters>,
     trial: Option<Trial>,
+    holds_rows: bool,
 }
 
 impl Loop {
-    const SINGLE: Loop = Loop { row_loop: RowLoop::Single, wide_filters: None, trial: None };
+    const SINGLE: Loop =
+        Loop { row_loop: RowLoop::Single, wide_filters: None, trial: None, holds_rows: false };
+
+    /// How many rows of a thread lie side by side, where that does not depend on the launch.
+    fn side_by_side(&self) -> Option<u32> {
+        let held = self.holds_rows.then_some(WIDE_ROWS.into());
+        self.trial.as_ref().and_then(Trial::rows).or(held)
+    }
+
+    /// Rows before the first that is worked on with which a thread may begin.
+    fn rows_before(&self) -> u64 {
+        rows_before(self.holds_rows, self.trial.as_ref())
+    }
+}
+
+/// Rows before the first that is worked on with which a thread may begin: rows that are loaded together begin at multiples of their
+/// number.
+fn rows_before(holds_rows: bool, trial: Option<&Trial>) -> u64 {
+    let held = if holds_rows { WIDE_ROWS.into() } else { 0 };
+    held + trial.map_or(0, Trial::rows_before)
 }
 
 /// By what rows are selected before any goes on.
@@ -338,7 +356,7 @@ impl Facts<'_> {
         let Environment { target, asked, chooser, micro_model, .. } = *self.environment;
         let Pipeline { source, sink, .. } = self.pipeline;
         let held_bytes = source.held_bytes();
-        if !self.is_simt || !source.is_scan() || !sink.takes_held() || sink.own_rows().is_some() {
+        if !self.is_simt || !sink.takes_held() {
             return Ok(false);
         }
         let of_wide_rows = ShapeChoices { thread_rows: Some(WIDE_ROWS.into()), ..*asked };
@@ -422,7 +440,9 @@ impl Facts<'_> {
                 (RowLoop::Wide, Err(lacks), _) | (RowLoop::Selected, _, Err(lacks)) => Err(lacks.clone()),
                 _ => Ok(()),
             })?;
-        let chosen = Loop { row_loop: chosen, ..Loop::SINGLE };
+        let comes_alone = chosen == RowLoop::Single && flags && pipeline.sink.target().is_none();
+        let holds_rows = comes_alone && self.holds_rows()?;
+        let chosen = Loop { row_loop: chosen, holds_rows, ..Loop::SINGLE };
         Ok(match selecting.ok().filter(|_| chosen.row_loop == RowLoop::Selected) {
             Some(Selecting::Vector(filters)) => Loop { wide_filters: Some(filters), ..chosen },
             Some(Selecting::Tried(trial)) => Loop { trial: Some(self.arranged(trial)?), ..chosen },
