@@ -89,16 +89,8 @@ impl<'a> ChunkVariants<'a> {
         let (side_by_side, before) = (chosen.side_by_side(), chosen.rows_before());
         let Loop { row_loop, wide_filters, trial, holds_rows } = chosen;
         let windows = facts.windows(wide_filters.as_ref().is_some_and(|filters| filters.lacks.is_none()))?;
-        let (mut selection, mut morsel) = (SelectionRows(1024), MorselRows(65536));
-        let chooser = environment.chooser;
-        if places == WritePlaces::Selection || wide_filters.is_some() {
-            let rule = (selection, "a selection vector stays in the first-level cache");
-            selection = chooser.choose(site, rule, |_| Ok(()))?;
-        }
-        if !facts.is_simt && pipeline.sink.own_rows().is_none() {
-            let rule = (morsel, "an atomic counter costs nothing beside so many rows");
-            morsel = chooser.choose(site, rule, |_| Ok(()))?;
-        }
+        let makes_selections = places == WritePlaces::Selection || wide_filters.is_some();
+        let (selection, morsel) = facts.batches(makes_selections)?;
         let takes_several = match row_loop {
             RowLoop::Wide => false,
             RowLoop::Single => flags && pipeline.sink.target().is_none() && !holds_rows,
@@ -109,7 +101,7 @@ impl<'a> ChunkVariants<'a> {
             ..*environment.asked
         };
         let base = (environment.shape, &asked);
-        let site = Site { chooser, name: site };
+        let site = Site { chooser: environment.chooser, name: site };
         let turns = (takes_several, holds_rows, points.last_turns() + before);
         let shape = launches::choose(&site, pipeline, environment.target, base, turns)?;
         let keeps_all = facts.keeps_all;
@@ -349,6 +341,21 @@ impl Facts<'_> {
             _ => Ok(()),
         })?;
         Ok(trial)
+    }
+
+    /// Rows of a selection vector, and those that a CPU's worker takes at a time.
+    fn batches(&self, makes_selections: bool) -> Result<(SelectionRows, MorselRows), Unsupported> {
+        let (mut selection, mut morsel) = (SelectionRows(1024), MorselRows(65536));
+        let (chooser, site) = (self.environment.chooser, self.site);
+        if makes_selections {
+            let rule = (selection, "a selection vector stays in the first-level cache");
+            selection = chooser.choose(site, rule, |_| Ok(()))?;
+        }
+        if !self.is_simt && self.pipeline.sink.own_rows().is_none() {
+            let rule = (morsel, "an atomic counter costs nothing beside so many rows");
+            morsel = chooser.choose(site, rule, |_| Ok(()))?;
+        }
+        Ok((selection, morsel))
     }
 
     /// Whether rows that go on one by one are loaded several at once.
