@@ -157,11 +157,12 @@ pub(crate) fn run_lines(run: &Run, planning: Option<Split>) -> Vec<String> {
     let QueryMetrics { device, pipelines, .. } = &run.metrics;
     let line = |(i, p): (usize, &kelpie_engine::PipelineMetrics)| {
         let mut line = format!(
-            "pipeline {i}: {}: device={device}, rows_in={}, rows_out={}, compile={}, run={}, read={}, written={}, \
+            "pipeline {i}: {}: device={device}, rows_in={}, rows_out={}{}, compile={}, run={}, read={}, written={}, \
              bandwidth={:.2} GB/s, launches={}",
             p.name,
             p.rows_in,
             p.rows_out.map_or("?".to_string(), |rows| rows.to_string()),
+            p.rows_foreseen.map_or(String::new(), |rows| format!(" ({rows} foreseen)")),
             time(p.compile_ns),
             time(p.run_ns),
             bytes(p.bytes_read),

@@ -177,6 +177,8 @@ pub struct PipelineMetrics {
     pub rows_in: u64,
     /// Rows or groups that it produced; `None` where nothing counts them.
     pub rows_out: Option<u64>,
+    /// How many were foreseen when it was compiled; `None` where nothing was known.
+    pub rows_foreseen: Option<u64>,
     /// Time to compile its kernel in nanoseconds; 0 where it was cached.
     pub compile_ns: u64,
     /// Time of its launches in nanoseconds.

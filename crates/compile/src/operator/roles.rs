@@ -269,6 +269,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         true
     }
 
+    /// How many rows or groups are thought to be made of so many rows; `None` where nothing is known of that.
+    fn rows_foreseen(&self, rows: u64) -> Option<u64> {
+        Some(rows)
+    }
+
     /// The rows that it works on, where these are not those of the source.
     fn own_rows(&self) -> Option<RowCount> {
         None

@@ -237,6 +237,7 @@ impl Cut<'_> {
         (group, continues): (usize, bool),
         zeroed: Vec<usize>,
     ) {
+        let foreseen = open.source.is_scan().then(|| sink.rows_foreseen(open.expected())).flatten();
         let Open { source, steps, prunes, skips, bound, shared_out, sorted, .. } = open;
         let counts = self.counts;
         self.done.push(Pipeline {
@@ -250,6 +251,7 @@ impl Cut<'_> {
             continues,
             counts,
             bound,
+            foreseen,
             shared_out,
             sorted,
         });

@@ -2,11 +2,10 @@
 //! one: [`context::held`](crate::context). Of narrow columns a load of one value a thread brings a warp 32 bytes, which the caches serve
 //! no faster than 512.
 
-use kelpie_kir::BinaryOp;
 use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
 use super::body::Body;
-use super::row::for_range;
 use crate::context::{Context, Unsupported, WIDE_ROWS};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job};
@@ -14,8 +13,8 @@ use crate::operator::roles::{Emitter, Job};
 impl Body<'_> {
     /// A thread's rows in a turn, from `row` on, where those of the block begin with `current`; `first`: the first that is worked on.
     ///
-    /// Blocks of which some rows are before the first or beyond the end load them one by one. All threads of a block do the same, so
-    /// that warps are together wherever a row comes to the sink.
+    /// Blocks of which some rows are before the first or beyond the end load them one by one, neighbouring threads neighbouring rows, so
+    /// that few rows are many lanes'. All threads of a block do the same: warps are together wherever a row comes to the sink.
     pub(super) fn held_rows(
         &self,
         cx: &mut Context<'_>,
@@ -42,17 +41,39 @@ impl Body<'_> {
         cx.end_repetition();
         cx.let_go();
         cx.begin_else();
-        let end = cx.builder.add(row, size);
-        for_range(cx, "row", row, end, |cx, row| {
-            let b = &mut *cx.builder;
-            let (begun, in_range) = (b.ge(row, first), b.lt(row, job.rows));
-            let active = b.and(begun, in_range);
-            let one = b.i64(1);
-            let last = b.sub(job.rows, one);
-            let row = b.binary(BinaryOp::Max, row, first);
-            let row = b.binary(BinaryOp::Min, row, last);
-            self.round(cx, row, Flow::Flag { active: Some(active) }, emitter)
-        })?;
+        let stop = cx.builder.binary(BinaryOp::Min, end, job.rows);
+        self.rows_apart(cx, (current, stop), (first, job.rows), threads, emitter)?;
+        cx.end();
+        Ok(())
+    }
+
+    /// The rows of a block one by one, those of its threads side by side: from `start` up to `stop`, and of those none before `first`.
+    fn rows_apart(
+        &self,
+        cx: &mut Context<'_>,
+        (start, stop): (V, V),
+        (first, rows): (V, V),
+        threads: V,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        let begin = cx.builder.var_of("begin", start);
+        cx.begin_loop();
+        let current = cx.builder.read(begin);
+        let done = cx.builder.ge(current, stop);
+        cx.builder.break_if(done);
+        let b = &mut *cx.builder;
+        let thread = b.builtin(Builtin::ThreadId);
+        let thread = b.convert(thread, Scalar::I64);
+        let row = b.add(current, thread);
+        let (begun, in_range) = (b.ge(row, first), b.lt(row, rows));
+        let active = b.and(begun, in_range);
+        let one = b.i64(1);
+        let last = b.sub(rows, one);
+        let row = b.binary(BinaryOp::Max, row, first);
+        let row = b.binary(BinaryOp::Min, row, last);
+        self.round(cx, row, Flow::Flag { active: Some(active) }, emitter)?;
+        let next = cx.builder.add(current, threads);
+        cx.builder.assign(begin, next);
         cx.end();
         Ok(())
     }

@@ -51,6 +51,7 @@ pub(crate) fn generate(
         continues: pipeline.continues,
         prunes: pipeline.prunes.clone(),
         produced: None,
+        foreseen: pipeline.foreseen,
         keeps_text: sink.keeps_text(),
         sums: pipeline.source.sums(),
         around: Vec::new(),

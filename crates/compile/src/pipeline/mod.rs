@@ -64,6 +64,8 @@ pub(crate) struct Pipeline {
     pub counts: Option<usize>,
     /// An upper bound of the rows that reach the sink.
     pub bound: u64,
+    /// The rows or groups that are thought to be made.
+    pub foreseen: Option<u64>,
     /// The source's rows, at most, where the grid shares them out among its threads and each becomes one row at most.
     pub shared_out: Option<u64>,
     /// The sort that makes the order of the source.

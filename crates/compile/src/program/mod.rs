@@ -117,6 +117,8 @@ pub struct CompiledPipeline {
     pub prunes: Vec<Prune>,
     /// Counts what it produced: a state, if the pipeline counts.
     pub produced: Option<usize>,
+    /// How many rows or groups were thought to be made, before it ran.
+    pub foreseen: Option<u64>,
     /// What it makes has addresses of text in it: the text must outlive it.
     pub keeps_text: bool,
     /// What aggregates of its source are called, by the number that a sum beyond its type is reported with.

@@ -38,6 +38,7 @@ impl Run<'_> {
             }
         }
         metrics.rows_out = self.rows_out(pipeline)?;
+        metrics.rows_foreseen = pipeline.foreseen;
         Ok(())
     }
 

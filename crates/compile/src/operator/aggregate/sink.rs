@@ -16,7 +16,7 @@ use super::key_count::KeyCount;
 use super::near::NearTable;
 use super::part_groups::{PartGroups, PartWindow};
 use super::segments::{Round, Segments};
-use super::{AggregateOperator, distinct};
+use super::{AggregateOperator, distinct, key_values};
 use crate::context::{Context, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::lower::lower;
@@ -54,6 +54,13 @@ impl Sink for AddToGroups {
         // A row has a place in the window of a direct-addressed table whatever its flag is.
         let takes = table.takes_flags() || window.is_some() && !table.has_words();
         sets.is_empty() && takes && self.0.expressions().into_iter().all(is_speculative)
+    }
+
+    /// As many groups as there are combinations of their keys' values, where these are known.
+    fn rows_foreseen(&self, rows: u64) -> Option<u64> {
+        let mut values = self.0.key_columns.iter().map(key_values);
+        let groups = values.try_fold(1, |groups: u64, values| Some(groups.saturating_mul(values?)))?;
+        Some(if self.0.key_columns.is_empty() { 1 } else { groups.min(rows) })
     }
 
     fn takes_held(&self) -> bool {
