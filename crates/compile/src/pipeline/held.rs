@@ -6,6 +6,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
 use super::body::Body;
+use super::row::clamp;
 use crate::context::{Context, Unsupported, WIDE_ROWS};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job};
@@ -65,12 +66,10 @@ impl Body<'_> {
         let thread = b.builtin(Builtin::ThreadId);
         let thread = b.convert(thread, Scalar::I64);
         let row = b.add(current, thread);
-        let (begun, in_range) = (b.ge(row, first), b.lt(row, rows));
-        let active = b.and(begun, in_range);
-        let one = b.i64(1);
-        let last = b.sub(rows, one);
+        let begun = b.ge(row, first);
         let row = b.binary(BinaryOp::Max, row, first);
-        let row = b.binary(BinaryOp::Min, row, last);
+        let (row, flow) = clamp(cx, row, rows);
+        let active = flow.active().map_or(begun, |in_range| cx.builder.and(begun, in_range));
         self.round(cx, row, Flow::Flag { active: Some(active) }, emitter)?;
         let next = cx.builder.add(current, threads);
         cx.builder.assign(begin, next);

@@ -468,7 +468,7 @@ numbers!(
 );
 
 numbers!(
-    /// Copies of a block's table of direct-addressed groups: `operator/aggregate/direct`.
+    /// Copies of a block's table of direct-addressed groups: `operator/aggregate/placement`.
     TableCopies, "table_copies", Plan, "copies of a block's table of groups, which its threads share out",
     [1 = "1", 2 = "2", 4 = "4", 8 = "8", 16 = "16", 32 = "32"]
 );

@@ -46,6 +46,7 @@ struct Digits {
 impl Digits {
     /// More of them take longer than a carry.
     const MOST: u32 = 3;
+
     /// Those of values within `bounds` of which `rows` are added up, unless they are too many.
     fn of(bounds: Range, rows: u64) -> Option<Digits> {
         if !bounds.within(Range::new(i64::MIN, i64::MAX)) {
