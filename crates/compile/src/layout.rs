@@ -42,6 +42,22 @@ pub enum Storage {
     },
 }
 
+/// What is known of a column that has many values, equal ones far from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Scattered {
+    /// About how many values there are.
+    pub values: u64,
+    /// None of them is frequent: rows that are brought into parts by them are about as many in each part.
+    pub are_even: bool,
+}
+
+impl Scattered {
+    /// No more than so many values.
+    pub fn min(self, values: u64) -> Scattered {
+        Scattered { values: self.values.min(values), ..self }
+    }
+}
+
 /// What is known of a column.
 #[derive(Debug, Clone)]
 pub struct ColumnInfo {
@@ -53,6 +69,6 @@ pub struct ColumnInfo {
     pub range: Option<Range>,
     /// The scan, column and entries of the dictionary where it is an unchanged dictionary column.
     pub dictionary: Option<(usize, usize, u32)>,
-    /// How many values there are about, where these are many and equal ones are far from each other.
-    pub scattered: Option<u64>,
+    /// Where it has many values, equal ones far from each other.
+    pub scattered: Option<Scattered>,
 }

@@ -8,7 +8,7 @@ use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::calibration::{AtomicRates, Calibration};
 use kelpie_compile::expr::Expr;
-use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::primitives::random;
@@ -43,6 +43,7 @@ fn column(index: usize) -> Expr {
 /// Sums of groups of so many rows. `scattered`: so many values of the key are far from each other.
 fn groups(rows: u64, values: i128, scattered: Option<u64>) -> (Plan, Vec<ScanInfo>) {
     let (input, info) = table(0, rows, values);
+    let scattered = scattered.map(|values| Scattered { values, are_even: true });
     let info = ScanInfo { scattered: vec![scattered, None], ..info };
     let argument = Some(column(1));
     let sum = Aggregate { function: AggregateFunction::Sum, argument, distinct: false, field: field("s") };

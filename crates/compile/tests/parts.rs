@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::Expr;
-use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
@@ -139,6 +139,7 @@ fn memory(program: &Program) -> &'static str {
 fn parts_where_groups_are_many_and_scattered() {
     let (gpu, cpu) = (Target::simt(32, 256, 227 << 10, 1056), Target::cpu(2));
     let chosen = |target: &Target, domain: i128, scattered: Option<u64>| {
+        let scattered = scattered.map(|values| Scattered { values, are_even: true });
         let (plan, info) = grouped(domain, &[0]);
         let info = ScanInfo { scattered: vec![scattered, None, None, None], ..info };
         let program = compile(&(plan, info), target, Forced::none());

@@ -2,7 +2,7 @@
 
 use super::infer_range;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
-use crate::layout::ColumnInfo;
+use crate::layout::{ColumnInfo, Scattered};
 use crate::types::{DataType, Range};
 
 /// The columns of a projection over `input`.
@@ -30,7 +30,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
 
 /// About how many scattered values an expression has: those of a column, those of its remainder by a constant, or of CASE where some
 /// rows have such and others constants, which may be frequent values.
-fn scattered_values(expr: &Expr, input: &[ColumnInfo]) -> Option<u64> {
+fn scattered_values(expr: &Expr, input: &[ColumnInfo]) -> Option<Scattered> {
     match &expr.kind {
         ExprKind::Column(index) => input.get(*index)?.scattered,
         ExprKind::Cast { input: below, .. } => {
@@ -45,7 +45,8 @@ fn scattered_values(expr: &Expr, input: &[ColumnInfo]) -> Option<u64> {
             let results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
             let others = results.filter(|result| !matches!(result.kind, ExprKind::Literal(_)));
             let values = others.map(|result| scattered_values(result, input));
-            values.reduce(|all, own| Some(all?.saturating_add(own?))).flatten()
+            let values = values.map(|own| Some(own?.values)).reduce(|all, own| Some(all?.saturating_add(own?)));
+            Some(Scattered { values: values.flatten()?, are_even: false })
         }
         _ => None,
     }
@@ -56,7 +57,7 @@ fn of_remainder(
     (dividend, divisor): (&Expr, &Expr),
     range: Option<Range>,
     input: &[ColumnInfo],
-) -> Option<u64> {
+) -> Option<Scattered> {
     let dividend = match &dividend.kind {
         ExprKind::Cast { input, .. } => input,
         _ => dividend,

@@ -193,6 +193,15 @@ impl Body<'_> {
         cx.builder.add(row, first)
     }
 
+    /// Leaves the row loop where the launch has failed.
+    pub(super) fn break_if_failed(cx: &mut Context<'_>) {
+        let b = &mut *cx.builder;
+        let status = b.builtin(Builtin::Status);
+        let zero = b.u32(0);
+        let failed = b.ne(status, zero);
+        b.break_if(failed);
+    }
+
     /// Leaves the row loop where there are as many rows as are wanted.
     pub(super) fn break_if_enough(cx: &mut Context<'_>, emitter: &dyn Emitter) {
         if let Some(done) = emitter.is_done(cx) {
@@ -258,11 +267,7 @@ impl Body<'_> {
             cx.builder.shared("selection", Pointee::Scalar(Scalar::U32), rows)
         });
         cx.begin_loop();
-        let b = &mut *cx.builder;
-        let status = b.builtin(Builtin::Status);
-        let zero = b.u32(0);
-        let failed = b.ne(status, zero);
-        b.break_if(failed);
+        Self::break_if_failed(cx);
         Self::break_if_enough(cx, emitter);
         let b = &mut *cx.builder;
         let size = b.u64(morsel.0);

@@ -2,14 +2,16 @@
 //! has room for all that the sink keeps of one part.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builtin, Scalar};
+use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Scalar, Scope, Type};
 
 use super::body::Body;
+use super::row::for_range;
 use crate::context::{Argument, Context, Unsupported};
+use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Parts, Piece};
 
 impl Body<'_> {
-    /// `for piece in (block ..).step_by(grid)`: uniform in the block.
+    /// `for piece in (block ..).step_by(grid)`: uniform in the block. A CPU's workers take the next piece that nobody has taken.
     pub(super) fn pieces(
         &self,
         cx: &mut Context<'_>,
@@ -21,10 +23,21 @@ impl Body<'_> {
             return Err(Unsupported::internal("lanes exchange rows that come in parts"));
         }
         let pieces = parts.pieces(cx);
+        let taken = self.morsels.map(|state| {
+            cx.argument("morsels", Type::global(Scalar::U64), Argument::State(state))
+        });
         let b = &mut *cx.builder;
         let (block, blocks) = (b.builtin(Builtin::BlockId), b.builtin(Builtin::GridDim));
         let number = b.var_of("piece", block);
         cx.begin_loop();
+        if let Some(taken) = taken {
+            Self::break_if_failed(cx);
+            Self::break_if_enough(cx, emitter);
+            let one = cx.builder.u64(1);
+            let next = cx.builder.atomic(AtomicOp::Add, taken, one, Scope::Device);
+            let next = cx.builder.convert(next, Scalar::U32);
+            cx.builder.assign(number, next);
+        }
         let b = &mut *cx.builder;
         let current = b.read(number);
         let done = b.ge(current, pieces.count);
@@ -58,6 +71,10 @@ impl Body<'_> {
         piece: &Piece,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
+        if cx.shape.is_serial() {
+            let flow = if job.flags { Flow::Flag { active: None } } else { Flow::Branch };
+            return for_range(cx, "row", piece.first, piece.end, |cx, row| self.row(cx, row, flow, emitter));
+        }
         let count = emitter.rows_at_once();
         let b = &mut *cx.builder;
         let mut wide = |builtin| {

@@ -8,7 +8,7 @@ pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
 use kelpie_kir::{Module, Scalar};
 
-use crate::layout::ColumnLayout;
+use crate::layout::{ColumnLayout, Scattered};
 use crate::shape::LaunchShape;
 use crate::types::{DataType, Range};
 use crate::variant::Genome;
@@ -21,8 +21,8 @@ pub struct ScanInfo {
     pub rows: u64,
     /// Layout of each column of the scan.
     pub layouts: Vec<ColumnLayout>,
-    /// Of columns that have many values, equal ones far from each other, about how many; of no column where there is none.
-    pub scattered: Vec<Option<u64>>,
+    /// Of columns that have many values, equal ones far from each other; of no column where there is none.
+    pub scattered: Vec<Option<Scattered>>,
 }
 
 /// A compiled query.
@@ -318,7 +318,7 @@ pub struct OutputColumn {
     /// Bounds of the values, where they are integers inside and that is known at compile time.
     pub range: Option<Range>,
     /// As in [`ColumnInfo`](crate::layout::ColumnInfo).
-    pub scattered: Option<u64>,
+    pub scattered: Option<Scattered>,
 }
 
 /// Values of a column of the result.

@@ -14,6 +14,9 @@ use crate::lower::text_equal;
 use crate::program::States;
 use crate::types::{DataType, Range};
 
+/// Bytes of a cache line.
+const LINE_BYTES: u32 = 64;
+
 /// A stored column.
 #[derive(Debug, Clone)]
 pub struct StoredColumn {
@@ -281,6 +284,29 @@ impl StoredColumn {
         b.assign(seen, ends);
         cx.end();
         Some(cx.builder.read(seen))
+    }
+
+    /// Looks at each cache line of so many places from `first` (`i64`, at the beginning of a line) on, in arrays of its own: what was
+    /// seen, `u64`.
+    pub(crate) fn look_at_lines(&self, cx: &mut Context<'_>, first: V, places: u32) -> Vec<V> {
+        let parts = match self.form {
+            StoredForm::Null => vec![],
+            StoredForm::Scalar { scalar, part } | StoredForm::Code { scalar, part } => vec![(part, scalar)],
+            StoredForm::Text { addresses, lengths } => vec![(addresses, Scalar::U64), (lengths, Scalar::U32)],
+        };
+        let parts = parts.into_iter().chain(self.validity.map(|part| (part, Scalar::U8)));
+        let mut seen = Vec::new();
+        for (part, scalar) in parts {
+            let pointer = self.address(cx, part, scalar, first);
+            let b = &mut *cx.builder;
+            for place in (0..places).step_by((LINE_BYTES / scalar.bytes()).max(1) as usize) {
+                let distance = b.i64(place.into());
+                let pointer = b.offset(pointer, distance);
+                let value = b.load(pointer);
+                seen.push(b.convert(value, Scalar::U64));
+            }
+        }
+        seen
     }
 
     /// Whether the value at a place is not NULL; `None` where it never is.

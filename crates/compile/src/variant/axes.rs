@@ -413,6 +413,8 @@ axis!(
         Block = "block",
         /// A block's, for the groups of one part at a time, in a hash table of its own.
         Keys = "keys",
+        /// The table of all groups, where a worker adds up all rows of a part: nobody else adds to these groups.
+        Alone = "alone",
         /// The device's table of all groups.
         Global = "global",
     }

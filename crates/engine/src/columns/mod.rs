@@ -11,7 +11,7 @@ mod text;
 
 pub use cache::ColumnCache;
 pub use glance::{Watch, expected_layouts};
-use kelpie_compile::layout::ColumnLayout;
+use kelpie_compile::layout::{ColumnLayout, Scattered};
 use kelpie_compile::types::Range;
 use kelpie_device::Buffer;
 
@@ -39,8 +39,8 @@ pub struct ResidentColumn {
     pub dictionary: Option<(Buffer, Buffer)>,
     /// What is known of the column's rows, one part after the other; empty where nothing is.
     pub zones: Vec<Zone>,
-    /// About how many values there are, where these are many and equal ones are far from each other.
-    pub scattered: Option<u64>,
+    /// Where there are many values, equal ones far from each other.
+    pub scattered: Option<Scattered>,
 }
 
 /// Some consecutive rows of a column.

@@ -1,6 +1,8 @@
 //! How the values of a column are spread over its rows, by a sample: whether there are many, and equal ones far from each other. Then
 //! an aggregation by them meets groups in an order that no cache helps with.
 
+use kelpie_compile::layout::Scattered;
+
 /// Values of a chunk that are looked at, at most.
 const OF_CHUNK: usize = 32;
 /// Values of a column that are looked at, at most.
@@ -29,7 +31,7 @@ pub(super) fn sample<T: Copy>(values: &[T], low: impl Fn(T) -> i64) -> Vec<i64> 
 /// About how many values a column of `rows` rows has, by samples of its chunks in order, where these are many, scattered, and few of
 /// them have many rows, not more than half of all.
 /// Rounded to a power of two: data that is read again should not be taken for another because of the sample.
-pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64) -> Option<u64> {
+pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64) -> Option<Scattered> {
     if rows < LEAST_ROWS {
         return None;
     }
@@ -55,7 +57,7 @@ pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64)
         return None;
     }
     let values = distinct(looked_at, seen, rows);
-    (values >= LEAST).then(|| values.next_power_of_two())
+    (values >= LEAST).then(|| Scattered { values: values.next_power_of_two(), are_even: frequent == 0 })
 }
 
 /// About how many values there are where `seen` different ones are among `looked_at`, each as often as any other: of so many,
@@ -77,8 +79,13 @@ fn distinct(looked_at: u64, seen: u64, rows: u64) -> u64 {
 mod tests {
     use super::*;
 
+    /// Scattered values of which none is frequent.
+    fn even(values: u64) -> Option<Scattered> {
+        Some(Scattered { values, are_even: true })
+    }
+
     /// The estimate for `rows` values by number, in chunks of 8192.
-    fn estimate(rows: u64, value: impl Fn(u64) -> i64) -> Option<u64> {
+    fn estimate(rows: u64, value: impl Fn(u64) -> i64) -> Option<Scattered> {
         let values: Vec<i64> = (0..rows).map(value).collect();
         let samples: Vec<Vec<i64>> = values.chunks(8192).map(|chunk| sample(chunk, |value| value)).collect();
         scattered(samples.iter().map(Vec::as_slice), rows)
@@ -92,16 +99,17 @@ mod tests {
 
     #[test]
     fn many_scattered_values_are_counted() {
-        assert_eq!(estimate(2_000_000, |row| (mixed(row) % 700_000) as i64 * 7919), Some(1 << 20));
-        assert_eq!(estimate(2_000_000, |row| mixed(row) as i64), Some(1 << 21));
-        assert_eq!(estimate(2_000_000, |row| (mixed(row) % 15_000) as i64 * 7919), Some(1 << 14));
+        assert_eq!(estimate(2_000_000, |row| (mixed(row) % 700_000) as i64 * 7919), even(1 << 20));
+        assert_eq!(estimate(2_000_000, |row| mixed(row) as i64), even(1 << 21));
+        assert_eq!(estimate(2_000_000, |row| (mixed(row) % 15_000) as i64 * 7919), even(1 << 14));
     }
 
     #[test]
     fn a_frequent_value_among_them_does_not_matter() {
         let heavy = |row| if mixed(row).is_multiple_of(4) { 7 } else { (mixed(row) % 700_000) as i64 * 7919 };
         let values = estimate(2_000_000, heavy).expect("many values");
-        assert!((1 << 18..=1 << 20).contains(&values), "{values}");
+        assert!((1 << 18..=1 << 20).contains(&values.values), "{values:?}");
+        assert!(!values.are_even);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::{Buffer as HostBuffer, NullBuffer};
 use arrow::datatypes::ArrowNativeType;
 use kelpie_compile::context::Unsupported;
-use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::types::Range;
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
@@ -40,7 +40,7 @@ pub(super) struct Planned {
     values: PlannedValues,
     validity: Vec<(usize, Option<NullBuffer>)>,
     zones: Vec<Zone>,
-    scattered: Option<u64>,
+    scattered: Option<Scattered>,
     /// Where its values are, if they were written while it was read.
     place: Option<Buffer>,
 }

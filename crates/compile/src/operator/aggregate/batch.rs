@@ -51,10 +51,11 @@ pub(super) struct Parts<'p> {
 }
 
 impl Batch {
-    /// Whether rows are kept, and how many. Where they are, the aggregation's expressions become columns of what is kept.
+    /// Whether rows are kept, and how many. Where they are, the aggregation's expressions become columns of what is kept. `is_near`: what
+    /// rows look for lies in a worker's cache.
     pub fn plan(
         parts: Parts<'_>,
-        input: &Input<'_>,
+        (input, is_near): (&Input<'_>, bool),
         (shape, choices): (&LaunchShape, &Choices<'_>),
     ) -> Result<Option<Batch>, Unsupported> {
         let Parts { keys, cells, mut distinct, tables } = parts;
@@ -95,6 +96,7 @@ impl Batch {
             }
             _ if input.row_bound < LEAST_ROWS => (BatchRows(0), "few rows"),
             _ if bytes(some.0) > MOST_BYTES => (BatchRows(0), "rows are wide"),
+            Ok(()) if is_near => (BatchRows(0), "the groups lie in a worker's cache"),
             Ok(()) if has_sets => (some, "sets of many values are waited for together"),
             Ok(()) if far => (some, "groups may lie far from each other, and are waited for together"),
             Ok(()) => (BatchRows(0), "computed keys and dictionaries seldom have many groups"),

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use kelpie_kir::builder::V;
+use kelpie_kir::builder::{V, Var};
 
 use super::functions::Cells;
 use super::hash::KeyWord;
@@ -148,6 +148,9 @@ pub trait GroupEmitter {
 
     /// Looks for groups in a window that has their keys first.
     fn take_window(&mut self, _keys: KeyWindow) {}
+
+    /// Adds rows without atomics while nobody else adds to their groups (`bool`).
+    fn take_alone(&mut self, _alone: Var) {}
 
     /// Finds or makes the group of packed keys by their entry; `next` goes on with its slot in the table of all (`i64`).
     fn at_entry(&self, cx: &mut Context<'_>, _entry: V, _next: &mut AtSlot<'_>) -> Result<(), Unsupported> {

@@ -109,7 +109,7 @@ impl KeyTable {
     ) -> Result<KeyTable, Unsupported> {
         let (row_bound, fill) = (input.row_bound, input.fill()?);
         // A table that has to grow is filled anew: as many keys as a column alone has values are foreseen.
-        let values = columns.iter().filter_map(|column| column.scattered).max();
+        let values = columns.iter().filter_map(|column| Some(column.scattered?.values)).max();
         let foreseen = fill.slots(values.unwrap_or(0).min(input.expected_rows));
         let foreseen = foreseen.saturating_add(foreseen / 4).max(INITIAL_SLOTS);
         let slots = fill.slots(row_bound).clamp(64, foreseen).next_power_of_two();

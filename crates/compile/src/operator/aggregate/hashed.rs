@@ -121,7 +121,7 @@ impl GroupTable for HashGroups {
 
     fn begin<'s>(&'s self, cx: &mut Context<'_>, cells: &'s Cells, _: u64) -> Box<dyn GroupEmitter + 's> {
         let count = self.table.begin(cx);
-        Box::new(HashEmitter { table: &self.table, count, cells, near: None, window: None })
+        Box::new(HashEmitter { table: &self.table, count, cells, near: None, window: None, alone: None })
     }
 
     fn present(&self, cx: &mut Context<'_>, _cells: &Cells, slot: V) -> Option<V> {
@@ -146,6 +146,8 @@ struct HashEmitter<'s> {
     near: Option<NearTable>,
     /// The keys of a window.
     window: Option<KeyWindow>,
+    /// Whether nobody else adds to the groups that rows come to now (`bool`).
+    alone: Option<Var>,
 }
 
 impl HashEmitter<'_> {
@@ -212,7 +214,16 @@ impl HashEmitter<'_> {
     /// Adds contributions to the group in a slot of the table.
     fn add_far(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
         let base = self.table.words(cx, slot);
+        let Some(alone) = self.alone else {
+            return update_group(cx, self.cells, base, values, Scope::Device);
+        };
+        let is_alone = cx.builder.read(alone);
+        cx.begin_if(is_alone);
+        // Of a worker's own memory: no atomics.
+        update_group(cx, self.cells, base, values, Scope::Block);
+        cx.begin_else();
         update_group(cx, self.cells, base, values, Scope::Device);
+        cx.end();
     }
 }
 
@@ -223,6 +234,10 @@ impl GroupEmitter for HashEmitter<'_> {
 
     fn take_window(&mut self, keys: KeyWindow) {
         self.window = Some(keys);
+    }
+
+    fn take_alone(&mut self, alone: Var) {
+        self.alone = Some(alone);
     }
 
     fn at_entry(&self, cx: &mut Context<'_>, entry: V, next: &mut AtSlot<'_>) -> Result<(), Unsupported> {

@@ -62,7 +62,7 @@ use self::key_window::KeyWindow;
 use self::levels::Origin;
 pub(crate) use self::levels::{GroupCells, lacks_levels};
 use self::near::NearCopies;
-use self::part_groups::PartGroups;
+use self::part_groups::{PartGroups, PartPlace};
 use self::partition::TableSize;
 pub(crate) use self::ranked::{RankedColumn, RankedValues};
 pub(crate) use self::reduce::ReduceSums;
@@ -101,8 +101,8 @@ pub struct AggregateOperator {
     sets: Vec<DistinctSet>,
     segments: Option<Segments>,
     near: Option<NearCopies>,
-    /// Rows come in parts, whose groups have a window in a block's memory.
-    window: Option<PartGroups>,
+    /// Rows come in parts, of which each is added up as a whole.
+    parts: Option<PartPlace>,
     /// Rows of a worker that wait for each other: `group_keys`, `cells` and `sets` are over its columns.
     batch: Option<Batch>,
 }
@@ -193,8 +193,10 @@ impl fmt::Display for AggregateOperator {
         if self.near.is_some() {
             f.write_str(", near copies")?;
         }
-        if self.window.is_some() {
-            f.write_str(", parts in blocks")?;
+        match &self.parts {
+            Some(PartPlace::Window(_)) => f.write_str(", parts in blocks")?,
+            Some(PartPlace::Alone) => f.write_str(", a worker a part")?,
+            None => {}
         }
         if self.batch.is_some() {
             f.write_str(", batches")?;
@@ -254,29 +256,33 @@ impl AggregateOperator {
         let mut sets = sets.collect::<Result<Vec<_>, _>>()?;
         let groups = groups_known(&key_columns).min(row_bound);
         let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
-        let window = input
+        let parts = input
             .parts
             .map(|parts| PartGroups::plan(&cells, &*table, (parts, segments.is_some()), input, on.0));
-        let window = window.transpose()?.flatten();
+        let part_place = parts.transpose()?.flatten();
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
         // Copies of the first part's groups are of no use to the next.
         let groups = if input.parts.is_some() { Some(row_bound) } else { columns_only.then_some(groups) };
-        let bytes = window.as_ref().map(PartGroups::bytes);
+
         let known = near::Known {
             rows: row_bound,
             groups,
             has_words: table.has_words(),
             are_stored: table.has_pointers(),
             is_set: cells.words() == 0,
-            at_least: key_columns.iter().filter_map(|key| key.scattered).max(),
-            window: bytes,
+            at_least: key_columns.iter().filter_map(|key| Some(key.scattered?.values)).max(),
+            window: part_place.as_ref().map(PartPlace::bytes).filter(|_| !on.0.is_serial()),
+            is_alone: matches!(part_place, Some(PartPlace::Alone)),
         };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
+        // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts.
+        let is_near = part_place.is_some() || near.is_some_and(|near| near.holds(known.at_least));
+        let is_near = is_near && !table.has_pointers() && sets.is_empty();
         let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
         let parts = Parts { keys: &mut group_keys, cells: &mut cells, distinct, tables };
-        let batch = Batch::plan(parts, input, on)?;
+        let batch = Batch::plan(parts, (input, is_near), on)?;
         Ok(AggregateOperator {
             keys,
             group_keys,
@@ -287,7 +293,7 @@ impl AggregateOperator {
             sets,
             segments,
             near,
-            window,
+            parts: part_place,
             batch,
         })
     }
@@ -312,9 +318,17 @@ impl AggregateOperator {
         self.table.parts_used(bits)
     }
 
-    /// Whether blocks add up rows that come in parts in their own memory, a part at a time.
-    pub(crate) fn has_window(&self) -> bool {
-        self.window.is_some()
+    /// Whether blocks, or workers, add up rows that come in parts a part at a time.
+    pub(crate) fn takes_parts(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// The window over a part's groups.
+    fn window(&self) -> Option<&PartGroups> {
+        match &self.parts {
+            Some(PartPlace::Window(window)) => Some(window),
+            _ => None,
+        }
     }
 
     /// The expressions that a row evaluates.
@@ -335,7 +349,8 @@ fn are_columns(keys: &[Expr]) -> bool {
 /// About how many groups of rows there are that are far from each other, where that is known: at least one key has many values, and
 /// of the others it is known how many they have.
 fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
-    let values = |key: &ColumnInfo| key.scattered.or_else(|| Some(domain::values_of(key)?.1));
+    let values =
+        |key: &ColumnInfo| key.scattered.map(|own| own.values).or_else(|| Some(domain::values_of(key)?.1));
     let some = keys.iter().any(|key| key.scattered.is_some());
     let all = keys.iter().map(values).reduce(|all, own| Some(all?.saturating_mul(own?)));
     all.flatten().filter(|_| some)
@@ -350,29 +365,30 @@ pub(crate) fn scattered_table(
     shape: &LaunchShape,
 ) -> Option<TableSize> {
     let groups = scattered_groups(keys)?.min(row_bound);
+    let (is_packed, are_even) = (pack(keys).is_some(), keys.iter().any(|key| key.scattered.is_some_and(|own| own.are_even)));
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
     let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {
         let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
-        let bytes = match pack(keys) {
+        let bytes = match is_packed {
             // Windows have keys of their own, for half of their places.
-            Some(_) => layout.bytes(groups, 1).saturating_add(groups.saturating_mul(KeyWindow::BYTES)),
+            true => layout.bytes(groups, 1).saturating_add(groups.saturating_mul(KeyWindow::BYTES)),
             // A table that has grown has two and a half slots a group.
-            None => layout.bytes(groups, 1).saturating_mul(5) / 4,
+            false => layout.bytes(groups, 1).saturating_mul(5) / 4,
         };
-        return Some(TableSize { groups, bytes: bytes.saturating_mul(2), dense: None });
+        return Some(TableSize { groups, bytes: bytes.saturating_mul(2), dense: None, is_packed, are_even });
     };
     cells.row_count();
     let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
-    Some(TableSize { groups, bytes, dense: Some(layout.bytes(slots, 1)) })
+    Some(TableSize { groups, bytes, dense: Some(layout.bytes(slots, 1)), is_packed, are_even })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.
 pub(crate) fn key_values(key: &ColumnInfo) -> Option<u64> {
     let most = domain::values_of(key).map(|(_, values)| values.saturating_add(key.nullable.into()));
-    most.into_iter().chain(key.scattered).min()
+    most.into_iter().chain(key.scattered.map(|own| own.values)).min()
 }
 
 /// Upper bound of the groups by the keys whose number of values is known.

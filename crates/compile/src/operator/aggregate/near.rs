@@ -76,11 +76,21 @@ pub(super) struct Known {
     pub is_set: bool,
     /// So many values a column of the keys has, about, where its sample shows many.
     pub at_least: Option<u64>,
+    /// Rows come in parts, whose groups are one worker's.
+    pub is_alone: bool,
     /// Bytes of a window over a part's groups, where there is one: copies are for rows beyond it.
     pub window: Option<u64>,
 }
 
 impl NearCopies {
+    /// The most copies that there may be.
+    pub(super) const MOST: u64 = 1 << 14;
+
+    /// Whether all groups are thought to have a copy, where there are so many about.
+    pub fn holds(self, groups: Option<u64>) -> bool {
+        groups.is_some_and(|groups| groups <= self.copies.into())
+    }
+
     /// Whether a block keeps copies of groups, how many, and how they are found.
     pub fn plan(
         cells: &Cells,
@@ -146,6 +156,9 @@ impl NearCopies {
         if known.rows < LEAST_ROWS {
             return (off, any, "few rows");
         }
+        if known.is_alone {
+            return (off, any, "the groups of a part are a worker's own");
+        }
         if known.window.is_some() {
             return match fitting.contains(&BESIDE_WINDOW) {
                 true => (BESIDE_WINDOW, any, "where many rows are beyond their part, they are of few groups"),
@@ -158,8 +171,10 @@ impl NearCopies {
             true => choices.calibration.worker_copies(shape.table_bytes().into()),
             false => Limit::fixed(BLOCK_BYTES),
         };
+        // What copies are not taken is not touched. Half of a power of two to the next one lies in between on average.
+        let groups = known.at_least.map_or(u64::MAX, |groups| groups / 4 * 3);
         let suits = |copies: &NearGroups| {
-            bytes(copies.0) <= limit.value && (!is_serial || copies.0 * WORKER_ROWS_A_COPY <= known.rows)
+            bytes(copies.0.min(groups)) <= limit.value && (!is_serial || copies.0 * WORKER_ROWS_A_COPY <= known.rows)
         };
         let most = fitting.iter().copied().filter(suits).max_by_key(|copies| copies.0);
         let is_vain =

@@ -5,6 +5,9 @@
 //! atomic on the device's memory, and what the window holds after a part's rows is added to the table of all, one group after the
 //! other. (Karnagel et al., section 5.1, place whole tables so; parts make tables of any size fit.)
 //!
+//! A CPU's worker needs no window: a part's share of the table of all groups lies in its cache. But the rows of a part are all its
+//! own, so it adds them up there without atomics.
+//!
 //! A row whose group lies outside of the window, since it found no place in its part, is added to the table of all as it comes. So
 //! no answer depends on how rows were brought into parts, nor on how many groups the window was thought to need.
 
@@ -37,6 +40,25 @@ const COPIES_BYTES: u64 = 24 << 10;
 /// Copies, at most.
 const MOST_COPIES: u32 = 8;
 
+/// Where rows in parts are added up, but for the table of all groups as rows that come in any order are.
+#[derive(Debug, Clone)]
+pub(super) enum PartPlace {
+    /// In a block's memory.
+    Window(PartGroups),
+    /// In the table of all groups, by the one worker to whom all rows of a part come.
+    Alone,
+}
+
+impl PartPlace {
+    /// Bytes of a block's memory.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            PartPlace::Window(window) => window.bytes(),
+            PartPlace::Alone => 0,
+        }
+    }
+}
+
 /// A window over the table of all groups, planned.
 #[derive(Debug, Clone)]
 pub(super) struct PartGroups {
@@ -51,14 +73,14 @@ pub(super) struct PartGroups {
 }
 
 impl PartGroups {
-    /// Whether rows in so many parts are added up in blocks' memory.
+    /// Where rows in so many parts are added up.
     pub fn plan(
         cells: &Cells,
         table: &dyn GroupTable,
         (parts, has_segments): (GroupParts, bool),
         input: &Input<'_>,
         shape: &LaunchShape,
-    ) -> Result<Option<PartGroups>, Unsupported> {
+    ) -> Result<Option<PartPlace>, Unsupported> {
         let bits = parts.0.ilog2();
         let layout = BlockLayout::plan(cells, input.row_bound, BlockSums::Words, shape);
         let bytes_of = |slots: u64| layout.bytes(slots, 1);
@@ -69,6 +91,10 @@ impl PartGroups {
         let places = 1 << places.min(MOST_PLACES).ilog2();
         let lacks = |memory: PartMemory| match memory {
             PartMemory::Global => None,
+            PartMemory::Alone if !shape.is_serial() => Some("threads of a block meet in its groups".to_string()),
+            PartMemory::Alone if !table.has_words() => Some("groups that are not hashed are counted".into()),
+            PartMemory::Alone => (!cells.cells.iter().all(|cell| cell.op.is_plain()))
+                .then(|| "texts are compared in the table of all groups".into()),
             _ if shape.is_serial() => Some("a CPU's worker finds its parts in its cache".to_string()),
             _ if !cells.cells.iter().all(|cell| cell.op.is_plain()) => {
                 Some("texts are compared in the table of all groups".into())
@@ -90,6 +116,9 @@ impl PartGroups {
         let of_part = input.groups.map_or(0, |groups| groups / parts.0);
         let (of_keys, of_block) = (lacks(PartMemory::Keys), lacks(PartMemory::Block));
         let rule = match &of_block {
+            _ if lacks(PartMemory::Alone).is_none() => {
+                (PartMemory::Alone, "all rows of a part are one worker's, who needs no atomics")
+            }
             _ if of_keys.is_none() && of_part <= places / 4 * 3 => {
                 (PartMemory::Keys, "a part's groups are found in a block's memory")
             }
@@ -99,6 +128,7 @@ impl PartGroups {
         };
         let has_keys = match input.site.choose(rule, |value| lacks(value).map_or(Ok(()), Err))? {
             PartMemory::Global => return Ok(None),
+            PartMemory::Alone => return Ok(Some(PartPlace::Alone)),
             PartMemory::Block => false,
             PartMemory::Keys => true,
         };
@@ -106,7 +136,7 @@ impl PartGroups {
         let fits = |copies: &u32| layout.bytes(slots.into(), *copies) <= COPIES_BYTES.min(most);
         let copies = (1..=MOST_COPIES).rev().filter(|copies| copies.is_power_of_two()).find(fits);
         let copies = copies.unwrap_or(1);
-        Ok(Some(PartGroups { layout, slots, has_keys, copies, bits }))
+        Ok(Some(PartPlace::Window(PartGroups { layout, slots, has_keys, copies, bits })))
     }
 
     /// Bytes of a block's memory.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use kelpie_kir::builder::V;
+use kelpie_kir::builder::{V, Var};
 
 use super::batch::BatchMemory;
 use super::cells::CellOp;
@@ -14,7 +14,7 @@ use super::groups::{GroupEmitter, Located};
 use super::hash::KeyWord;
 use super::key_count::KeyCount;
 use super::near::NearTable;
-use super::part_groups::{PartGroups, PartWindow};
+use super::part_groups::{PartPlace, PartWindow};
 use super::segments::{Round, Segments};
 use super::{AggregateOperator, distinct, key_values};
 use crate::context::{Context, Unsupported};
@@ -50,7 +50,8 @@ impl Sink for AddToGroups {
     }
 
     fn takes_flags(&self, is_speculative: &dyn Fn(&Expr) -> bool) -> bool {
-        let AggregateOperator { table, window, sets, .. } = &*self.0;
+        let AggregateOperator { table, sets, .. } = &*self.0;
+        let window = self.0.window();
         // A row has a place in the window of a direct-addressed table whatever its flag is.
         let takes = table.takes_flags() || window.is_some() && !table.has_words();
         sets.is_empty() && takes && self.0.expressions().into_iter().all(is_speculative)
@@ -72,8 +73,7 @@ impl Sink for AddToGroups {
     }
 
     fn block_bytes(&self) -> u64 {
-        let AggregateOperator { table, window, .. } = &*self.0;
-        table.block_bytes() + window.as_ref().map_or(0, PartGroups::bytes)
+        self.0.table.block_bytes() + self.0.parts.as_ref().map_or(0, PartPlace::bytes)
     }
 
     fn admits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
@@ -105,7 +105,7 @@ impl Sink for AddToGroups {
         cx: &mut Context<'_>,
         job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        let AggregateOperator { cells, table, segments, near, window, batch, sets, .. } = &*self.0;
+        let AggregateOperator { cells, table, segments, near, parts, batch, sets, .. } = &*self.0;
         // Rows that come sorted have their texts stored.
         if segments.is_none() && cells.cells.iter().any(Cell::takes_texts) {
             cx.declare_scratch();
@@ -123,9 +123,16 @@ impl Sink for AddToGroups {
             }
             near => near,
         };
-        let window = window.as_ref().map(|window| window.begin(cx));
+        let window = self.0.window().map(|window| window.begin(cx));
         if let Some(keys) = window.as_ref().and_then(|window| window.keys) {
             groups.take_window(keys);
+        }
+        let alone = matches!(parts, Some(PartPlace::Alone)).then(|| {
+            let no = cx.builder.bool(false);
+            cx.builder.var_of("is_alone", no)
+        });
+        if let Some(alone) = alone {
+            groups.take_alone(alone);
         }
         let groups = Adder { groups, near, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
@@ -134,6 +141,7 @@ impl Sink for AddToGroups {
         Ok(Box::new(AggregateEmitter {
             plan: &self.0,
             groups,
+            alone,
             counts,
             round,
             rows_at_once,
@@ -147,6 +155,8 @@ impl Sink for AddToGroups {
 struct AggregateEmitter<'s> {
     plan: &'s AggregateOperator,
     groups: Adder<'s>,
+    /// Whether nobody else adds to the groups of the part that rows are of (`bool`), where they come in parts to one worker each.
+    alone: Option<Var>,
     /// What counts the values of the sets.
     counts: Vec<KeyCount>,
     /// What neighbours have for the same groups, where they add it up before.
@@ -226,9 +236,16 @@ impl Emitter for AggregateEmitter<'_> {
         if let Some(window) = &self.groups.window {
             window.open(cx, &*self.plan.table, part);
         }
+        if let Some(alone) = self.alone {
+            cx.builder.assign(alone, part.1);
+        }
     }
 
     fn end_part(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        if self.alone.is_some() {
+            // Rows that wait are added while their groups are the worker's own.
+            self.take_batch(cx)?;
+        }
         let Some(window) = &self.groups.window else { return Ok(()) };
         let AggregateOperator { cells, table, .. } = self.plan;
         window.close(cx, (cells, &**table), &*self.groups.groups, &self.groups.far())

@@ -134,7 +134,7 @@ impl Cut<'_> {
         let groups = self.plan_aggregate(&planned, keys, from, (Some(parts), known))?;
         let used = groups.parts_used(store.bits());
         let store = Arc::new(store.of_parts(u32::try_from(used).map_err(Unsupported::internal)?));
-        let stored = source(Arc::clone(&store), groups.has_window());
+        let stored = source(Arc::clone(&store), groups.takes_parts());
         let sink = IntoParts { store, groups: Arc::clone(&groups) };
         self.close(rows.branches, Arc::new(sink));
         self.add_to_groups(stored, &groups);

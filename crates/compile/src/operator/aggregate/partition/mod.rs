@@ -18,6 +18,7 @@ mod write;
 
 pub(crate) use self::read::PartRows;
 pub(crate) use self::write::IntoParts;
+use super::near::NearCopies;
 use super::part_groups::window_bytes;
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Unsupported};
@@ -69,6 +70,10 @@ pub struct PartStore {
 
 /// Rows from which on parts pay on a GPU (`docs/performance.md`), unless measured rates of atomics say fewer.
 const LEAST_ROWS: u64 = 4 << 20;
+/// The same on a CPU.
+const LEAST_WORKER_ROWS: u64 = 1 << 18;
+/// Parts that a CPU's worker writes to, at most: of each a chunk of every column should be in its second-level cache.
+const MOST_WORKER_PARTS: u64 = 1024;
 /// Hashed groups from which on they do.
 const LEAST_HASHED: u64 = 1 << 13;
 /// Rows for each two groups from which on parts pay.
@@ -211,6 +216,10 @@ pub(crate) struct TableSize {
     pub bytes: u64,
     /// Bytes of all slots of a direct-addressed table.
     pub dense: Option<u64>,
+    /// Keys are one word.
+    pub is_packed: bool,
+    /// No group is thought to have a large part of the rows.
+    pub are_even: bool,
 }
 
 /// Into how many parts rows are to be brought before they come to their groups; and why.
@@ -219,6 +228,9 @@ pub(crate) fn rule(
     rows: u64,
     (shape, choices): (&LaunchShape, &Choices<'_>),
 ) -> (GroupParts, Cow<'static, str>) {
+    if shape.is_serial() {
+        return rule_of_worker(table, rows, choices);
+    }
     let off = GroupParts(1);
     let least = choices.calibration.rows_in_parts(table.dense.unwrap_or(table.bytes), LEAST_ROWS);
     let fits = |parts: &&GroupParts| {
@@ -226,7 +238,6 @@ pub(crate) fn rule(
         parts.0 >= LEAST_PARTS && has_room && PartStore::admits(**parts, shape).is_ok()
     };
     let (parts, reason) = match GroupParts::ALL.iter().find(fits) {
-        _ if shape.is_serial() => (off, "a CPU gains too little"),
         _ if table.dense.is_some_and(|bytes| bytes < shape.table_bytes().into()) => {
             (off, "a block's memory has room for all groups")
         }
@@ -243,6 +254,27 @@ pub(crate) fn rule(
         None => (off, "no part's groups would fit a block's memory"),
     };
     (parts, reason.into())
+}
+
+/// The same for a CPU, whose workers add up whole parts: so many parts that a core's cache has room for the groups of one.
+fn rule_of_worker(
+    table: &TableSize,
+    rows: u64,
+    choices: &Choices<'_>,
+) -> (GroupParts, Cow<'static, str>) {
+    let room = choices.calibration.worker_table();
+    let fits = |parts: &&GroupParts| parts.0 > 1 && table.bytes / parts.0 <= room.value;
+    let fewest = GroupParts::ALL.iter().filter(|parts| parts.0 <= MOST_WORKER_PARTS).find(fits);
+    let off = |reason: &'static str| (GroupParts(1), reason.into());
+    match fewest {
+        _ if table.dense.is_some() => off("groups that are not hashed are counted"),
+        _ if !table.is_packed => off("texts would be compared in another order than they lie in"),
+        _ if table.groups <= NearCopies::MOST => off("a worker keeps copies of so few groups"),
+        _ if rows < LEAST_WORKER_ROWS => off("few rows"),
+        _ if !table.are_even => off("a frequent value would be one worker's"),
+        Some(parts) => (*parts, room.reason("a worker adds up a part without atomics, in its cache")),
+        None => (GroupParts(MOST_WORKER_PARTS), "as many parts as a worker can write to".into()),
+    }
 }
 
 impl GroupParts {

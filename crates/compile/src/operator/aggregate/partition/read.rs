@@ -20,7 +20,7 @@ use crate::table::stored::StoredColumn;
 #[derive(Debug)]
 pub(crate) struct PartRows {
     pub store: Arc<PartStore>,
-    /// Whether blocks take the parts one after the other.
+    /// Whether blocks, or workers, take the parts one after the other.
     pub in_blocks: bool,
 }
 
@@ -39,16 +39,13 @@ impl Source for PartRows {
         self.store.infos()
     }
 
-    /// A block comes to places with rows only.
+    /// A block comes to places with rows only; a worker to all of its chunks.
     fn is_speculative(&self) -> bool {
-        self.in_blocks
+        self.in_blocks && !self.store.has_chunks
     }
 
     /// A CPU's chunk notes how many rows it has. Otherwise the rows of a part are those before its cursor.
     fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
-        if self.in_blocks {
-            return None;
-        }
         if cx.shape.is_serial() {
             let fills = self.store.fills(cx);
             let b = &mut *cx.builder;
@@ -58,6 +55,9 @@ impl Source for PartRows {
             let within = b.and(row, mask);
             let within = b.convert(within, Scalar::U8);
             return Some(b.lt(within, fill));
+        }
+        if self.in_blocks {
+            return None;
         }
         let (layout, cursors) = (self.store.layout(cx), self.store.cursors(cx));
         let b = &mut *cx.builder;

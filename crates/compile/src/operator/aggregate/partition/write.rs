@@ -129,6 +129,9 @@ struct WorkerEmitter<'s> {
     end: Var,
     /// Whether there was no chunk.
     lacks: Var,
+    /// What was looked at in chunks, `u64`; it goes to `sight`, so that no compiler leaves out the look.
+    seen: Var,
+    sight: V,
 }
 
 impl<'s> WorkerEmitter<'s> {
@@ -136,6 +139,7 @@ impl<'s> WorkerEmitter<'s> {
         let parts = plan.store.parts;
         let next = cx.builder.shared("next_places", Pointee::Scalar(Scalar::U32), parts);
         clear(cx, next, Scalar::U32, parts);
+        let sight = cx.builder.shared("sight", Pointee::Scalar(Scalar::U64), 1);
         let (layout, cursors, fills) = (plan.store.layout(cx), plan.store.cursors(cx), plan.store.fills(cx));
         let b = &mut *cx.builder;
         let (none, zero, no) = (b.u64(0), b.u32(0), b.bool(false));
@@ -149,10 +153,14 @@ impl<'s> WorkerEmitter<'s> {
             rows: b.var_of("part_rows", none),
             end: b.var_of("part_end", zero),
             lacks: b.var_of("lacks_places", no),
+            seen: b.var_of("seen", none),
+            sight,
         }
     }
 
-    /// Takes a chunk for a part: its first place into `place`, and into `fits` whether there was one.
+    /// Takes a chunk for a part: its first place into `place`, and into `fits` whether there was one. All of the chunk is looked at:
+    /// rows of a part come one now and then, and a processor waits for the memory of each that is not in its cache, as stores are done in
+    /// order; for loads it waits together.
     fn take_chunk(&self, cx: &mut Context<'_>, part: V, (place, fits): (Var, Var)) {
         let b = &mut *cx.builder;
         let own = cursor(b, self.cursors, part);
@@ -182,6 +190,15 @@ impl<'s> WorkerEmitter<'s> {
         let (after, end) = (b.add(first, chunk), b.read(self.end));
         let end = b.binary(BinaryOp::Max, end, after);
         b.assign(self.end, end);
+        let first = b.convert(first, Scalar::I64);
+        for (_, column) in self.plan.store.used(self.needed) {
+            for value in column.look_at_lines(cx, first, CHUNK) {
+                let seen = cx.builder.read(self.seen);
+                let seen = cx.builder.binary(BinaryOp::Xor, seen, value);
+                cx.builder.assign(self.seen, seen);
+            }
+        }
+        let b = &mut *cx.builder;
         b.begin_else();
         let yes = b.bool(true);
         b.assign(self.lacks, yes);
@@ -255,6 +272,8 @@ impl Emitter for WorkerEmitter<'_> {
             b.end();
         });
         let b = &mut *cx.builder;
+        let seen = b.read(self.seen);
+        b.store(self.sight, seen);
         let (rows, end) = (b.read(self.rows), b.read(self.end));
         store.count(cx, rows, end);
         // Places that it leaves in chunks; and where there were too few, more than there are: it has not seen all of its rows.
