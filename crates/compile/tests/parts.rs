@@ -89,6 +89,7 @@ fn kernels_of_parts_are_accepted() {
         ("64", "block", Some("hash")),
         ("64", "keys", Some("hash")),
         ("8192", "keys", Some("hash")),
+        ("256", "alone", Some("hash")),
     ] {
         let mut forced = Forced::default();
         let table = table.map(|table| ("group_table", table));
@@ -156,8 +157,26 @@ fn parts_where_groups_are_many_and_scattered() {
     // No number of parts would do.
     assert_eq!(chosen(&gpu, 1 << 40, Some(40_000_000)), ("1", ""));
     for (target, scattered) in
-        [(&gpu, Some(1 << 11)), (&gpu, Some(1 << 26)), (&gpu, None), (&cpu, Some(1 << 24))]
+        [(&gpu, Some(1 << 11)), (&gpu, Some(1 << 26)), (&gpu, None), (&cpu, None), (&cpu, Some(1 << 14))]
     {
         assert_eq!(chosen(target, 1 << 40, scattered), ("1", ""), "{scattered:?}");
     }
+}
+
+/// A CPU's worker wants its part's groups in its cache, and the groups of no part with many more rows than others.
+#[test]
+fn parts_of_workers_fit_their_cache() {
+    let chosen = |scattered, key: &[usize]| {
+        let (plan, info) = grouped(1 << 30, key);
+        let info = ScanInfo { scattered: vec![Some(scattered), None, None, None], ..info };
+        let program = compile(&(plan, info), &Target::cpu(2), Forced::none());
+        (parts(&program).0, memory(&program))
+    };
+    let of = |values, are_even| Scattered { values, are_even };
+    for (values, parts) in [(1 << 15, "16"), (1 << 18, "256"), (1 << 21, "1024"), (1 << 25, "1024")] {
+        assert_eq!(chosen(of(values, true), &[0]), (parts, "alone"), "{values}");
+    }
+    assert_eq!(chosen(of(1 << 15, true), &[0, 2]).0, "512");
+    assert_eq!(chosen(of(1 << 18, false), &[0]), ("1", ""));
+    assert_eq!(chosen(of(1 << 18, true), &[0, 3]), ("1", ""));
 }

@@ -441,6 +441,48 @@ fn groups_in_parts() {
     assert_eq!(nothing.batch.num_rows(), 0);
 }
 
+/// A CPU's workers add up whole parts: without atomics, or with them where rows have flown over; one row after the other, or by batches;
+/// with near copies beside, keys in the slots and apart, and tables that are too small at first.
+#[test]
+fn parts_that_a_worker_has_alone() {
+    let engine = Engine::new();
+    let mut all = Vec::new();
+    for (parts, forced) in [
+        ("4", [("part_memory", "alone"), ("batch_rows", "0"), ("near_groups", "0")]),
+        ("16", [("part_memory", "alone"), ("batch_rows", "64"), ("near_groups", "0")]),
+        ("64", [("part_memory", "alone"), ("batch_rows", "64"), ("near_groups", "256")]),
+        ("64", [("part_memory", "global"), ("batch_rows", "0"), ("near_groups", "0")]),
+    ] {
+        for (threads, layout) in [(1, "beside"), (3, "apart")] {
+            let mut variants = kelpie_engine::Forced::default();
+            let table = [("group_parts", parts), ("group_table", "hash"), ("slot_layout", layout)];
+            for (axis, value) in table.into_iter().chain(forced) {
+                variants.set(axis, value).expect("an axis and its value");
+            }
+            let device = DeviceChoice::Cpu;
+            let options = QueryOptions { device, threads: Some(threads), ..QueryOptions::default() };
+            all.push(QueryOptions { variants, ..options });
+        }
+    }
+    for (count, groups, skew) in [
+        (1, 1, false),
+        (63, 2, false),
+        (700, 1, false),
+        (5_000, 300, false),
+        (5_000, 300, true),
+        (40_000, 30_000, false),
+        (40_000, 30_000, true),
+    ] {
+        compare_with(&rows(count, groups, skew), &[0, 1, 2, 3], &all);
+    }
+    let source = table(&rows(300, 7, false));
+    for options in &all {
+        let output = run(&engine, &plan(Some(1), true), &source, options);
+        let alone = output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("a worker a part"));
+        assert_eq!(alone, format!("{:?}", options.variants).contains("alone"), "{options:?}");
+    }
+}
+
 /// Rows of a CPU's worker wait for each other: fewer than a batch, as many, one more, several batches; in one group, in few, all in
 /// groups of their own; with keys in the slots and apart, found near and far, in tables that are too small at first.
 #[test]

@@ -45,7 +45,8 @@ fn scattered_values(expr: &Expr, input: &[ColumnInfo]) -> Option<Scattered> {
             let results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
             let others = results.filter(|result| !matches!(result.kind, ExprKind::Literal(_)));
             let values = others.map(|result| scattered_values(result, input));
-            let values = values.map(|own| Some(own?.values)).reduce(|all, own| Some(all?.saturating_add(own?)));
+            let values =
+                values.map(|own| Some(own?.values)).reduce(|all, own| Some(all?.saturating_add(own?)));
             Some(Scattered { values: values.flatten()?, are_even: false })
         }
         _ => None,

@@ -23,9 +23,9 @@ impl Body<'_> {
             return Err(Unsupported::internal("lanes exchange rows that come in parts"));
         }
         let pieces = parts.pieces(cx);
-        let taken = self.morsels.map(|state| {
-            cx.argument("morsels", Type::global(Scalar::U64), Argument::State(state))
-        });
+        let taken = self
+            .morsels
+            .map(|state| cx.argument("morsels", Type::global(Scalar::U64), Argument::State(state)));
         let b = &mut *cx.builder;
         let (block, blocks) = (b.builtin(Builtin::BlockId), b.builtin(Builtin::GridDim));
         let number = b.var_of("piece", block);

@@ -165,10 +165,14 @@ fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<
         let storage = dictionary_storage(entries.len());
         let code = if let Storage::Dictionary { code, .. } = storage { code } else { Scalar::U16 };
         let chunks = partitions.into_iter().map(|partition| partition.chunks);
-        let partitions = remaps.into_iter().zip(chunks).collect();
+        let partitions: Vec<_> = remaps.into_iter().zip(chunks).collect();
         let bytes = rows as u64 * u64::from(code.bytes());
+        let scattered = scattered_codes(&partitions, rows as u64);
+        let scattered = scattered.map(|codes| codes.min(entries.len() as u64));
         let values = PlannedValues::Codes { entries, code, partitions };
-        return Ok(Planned::new(storage, rows, bytes, values));
+        let mut planned = Planned::new(storage, rows, bytes, values);
+        planned.scattered = scattered;
+        return Ok(planned);
     }
     let mut bytes = 0u64;
     for partition in &partitions {
@@ -188,6 +192,21 @@ fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<
         planned.offset_bytes = Some(offset.bytes() as usize);
     }
     Ok(planned)
+}
+
+/// How the codes of a dictionary, which each partition's own become, are spread over the rows.
+fn scattered_codes(partitions: &[(Arc<[u16]>, Vec<TextChunk>)], rows: u64) -> Option<Scattered> {
+    let samples: Vec<Vec<i64>> = partitions
+        .iter()
+        .flat_map(|(ranks, chunks)| chunks.iter().map(move |chunk| (ranks, chunk)))
+        .filter_map(|(ranks, chunk)| match chunk {
+            TextChunk::Codes(codes) => Some(spread::sample(codes, |code| {
+                ranks.get(usize::from(code)).map_or(0, |rank| i64::from(*rank))
+            })),
+            TextChunk::Raw(..) | TextChunk::Gathered(_) => None,
+        })
+        .collect();
+    spread::scattered(samples.iter().map(Vec::as_slice), rows)
 }
 
 /// Text by codes of so many entries.

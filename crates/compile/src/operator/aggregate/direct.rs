@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use kelpie_kir::builder::V;
+use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
 use super::cells::{CellOp, combine_memory, is_used};
@@ -81,13 +81,13 @@ impl DirectTable {
         })
     }
 
-    /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table. Whoever adds a group's
-    /// first row counts the group.
-    fn add(&self, cx: &mut Context<'_>, index: usize, op: CellOp, pointer: V, value: &[V]) {
+    /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table, to which all of `scope` add. Whoever
+    /// adds a group's first row counts the group.
+    fn add(&self, cx: &mut Context<'_>, (index, op): (usize, CellOp), pointer: V, value: &[V], scope: Scope) {
         let (&[rows], Some(count), true) = (value, self.count, index == self.present) else {
-            return combine_memory(cx, op, pointer, value, Scope::Device);
+            return combine_memory(cx, op, pointer, value, scope);
         };
-        let old = cx.builder.atomic(AtomicOp::Add, pointer, rows, Scope::Device);
+        let old = cx.builder.atomic(AtomicOp::Add, pointer, rows, scope);
         let zero = cx.builder.u64(0);
         let first = cx.builder.eq(old, zero);
         cx.begin_if(first);
@@ -207,7 +207,7 @@ impl GroupTable for DirectTable {
         thread_rows: u64,
     ) -> Box<dyn GroupEmitter + 's> {
         let local = self.place.begin(cx, cells, (self.slots, self.row_bound), thread_rows);
-        Box::new(DirectEmitter { table: self, cells, local })
+        Box::new(DirectEmitter { table: self, cells, local, alone: None })
     }
 
     fn present(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> Option<V> {
@@ -257,6 +257,19 @@ struct DirectEmitter<'s> {
     cells: &'s Cells,
     /// Where rows are added up before they come to the device's table, if anywhere.
     local: Option<Local>,
+    /// Whether nobody else adds to the groups that rows come to now (`bool`).
+    alone: Option<Var>,
+}
+
+impl DirectEmitter<'_> {
+    /// Adds contributions to the group in a slot of the device's table.
+    fn add_far(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>], scope: Scope) {
+        let base = self.table.words(cx, self.cells, slot);
+        for (index, (cell, value)) in self.cells.cells.iter().zip(values).enumerate() {
+            let pointer = word_pointer(cx, base, cell.word);
+            self.table.add(cx, (index, cell.op), pointer, value, scope);
+        }
+    }
 }
 
 impl GroupEmitter for DirectEmitter<'_> {
@@ -276,11 +289,18 @@ impl GroupEmitter for DirectEmitter<'_> {
         if let Some(local) = &self.local {
             return local.add(cx, self.cells, slot, values);
         }
-        let base = self.table.words(cx, self.cells, slot);
-        for (index, (cell, value)) in self.cells.cells.iter().zip(values).enumerate() {
-            let pointer = word_pointer(cx, base, cell.word);
-            self.table.add(cx, index, cell.op, pointer, value);
-        }
+        let Some(alone) = self.alone else { return self.add_far(cx, slot, values, Scope::Device) };
+        let is_alone = cx.builder.read(alone);
+        cx.begin_if(is_alone);
+        // Of a worker's own memory: no atomics.
+        self.add_far(cx, slot, values, Scope::Block);
+        cx.begin_else();
+        self.add_far(cx, slot, values, Scope::Device);
+        cx.end();
+    }
+
+    fn take_alone(&mut self, alone: Var) {
+        self.alone = Some(alone);
     }
 
     fn current(&self, cx: &mut Context<'_>, slot: Option<V>, index: usize) -> Option<V> {
@@ -312,7 +332,7 @@ impl GroupEmitter for DirectEmitter<'_> {
                     Some(used) => {
                         cx.begin_if(used);
                         let pointer = word_pointer(cx, to, cell.word);
-                        self.table.add(cx, index, cell.op, pointer, &value);
+                        self.table.add(cx, (index, cell.op), pointer, &value, Scope::Device);
                         cx.end();
                     }
                     None => cx.impossible("a local cell without a table"),

@@ -145,7 +145,10 @@ impl Input<'_> {
         if let Some(fill) = self.fill.get() {
             return Ok(*fill);
         }
-        let half = (SlotFill(50), "short searches, in twice the slots");
+        let half = match self.parts {
+            Some(_) if self.is_serial => (SlotFill(75), "searches are in a worker's cache"),
+            _ => (SlotFill(50), "short searches, in twice the slots"),
+        };
         let fill = Fill::of(self.site.choose(half, |_| Ok(()))?);
         Ok(*self.fill.get_or_init(|| fill))
     }
@@ -365,7 +368,8 @@ pub(crate) fn scattered_table(
     shape: &LaunchShape,
 ) -> Option<TableSize> {
     let groups = scattered_groups(keys)?.min(row_bound);
-    let (is_packed, are_even) = (pack(keys).is_some(), keys.iter().any(|key| key.scattered.is_some_and(|own| own.are_even)));
+    let (is_packed, are_even) =
+        (pack(keys).is_some(), keys.iter().any(|key| key.scattered.is_some_and(|own| own.are_even)));
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
     let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {

@@ -174,7 +174,8 @@ impl NearCopies {
         // What copies are not taken is not touched. Half of a power of two to the next one lies in between on average.
         let groups = known.at_least.map_or(u64::MAX, |groups| groups / 4 * 3);
         let suits = |copies: &NearGroups| {
-            bytes(copies.0.min(groups)) <= limit.value && (!is_serial || copies.0 * WORKER_ROWS_A_COPY <= known.rows)
+            bytes(copies.0.min(groups)) <= limit.value
+                && (!is_serial || copies.0 * WORKER_ROWS_A_COPY <= known.rows)
         };
         let most = fitting.iter().copied().filter(suits).max_by_key(|copies| copies.0);
         let is_vain =

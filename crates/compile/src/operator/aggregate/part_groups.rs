@@ -91,8 +91,12 @@ impl PartGroups {
         let places = 1 << places.min(MOST_PLACES).ilog2();
         let lacks = |memory: PartMemory| match memory {
             PartMemory::Global => None,
-            PartMemory::Alone if !shape.is_serial() => Some("threads of a block meet in its groups".to_string()),
-            PartMemory::Alone if !table.has_words() => Some("groups that are not hashed are counted".into()),
+            PartMemory::Alone if !shape.is_serial() => {
+                Some("threads of a block meet in its groups".to_string())
+            }
+            PartMemory::Alone if table.is_local() => {
+                Some("the table of all groups has a copy in each worker".into())
+            }
             PartMemory::Alone => (!cells.cells.iter().all(|cell| cell.op.is_plain()))
                 .then(|| "texts are compared in the table of all groups".into()),
             _ if shape.is_serial() => Some("a CPU's worker finds its parts in its cache".to_string()),

@@ -72,6 +72,8 @@ pub struct PartStore {
 const LEAST_ROWS: u64 = 4 << 20;
 /// The same on a CPU.
 const LEAST_WORKER_ROWS: u64 = 1 << 18;
+/// Parts of a CPU's worker, at least: the last one of a direct-addressed table may have few slots, which the others must have room for.
+const LEAST_WORKER_PARTS: u64 = 16;
 /// Parts that a CPU's worker writes to, at most: of each a chunk of every column should be in its second-level cache.
 const MOST_WORKER_PARTS: u64 = 1024;
 /// Hashed groups from which on they do.
@@ -229,7 +231,7 @@ pub(crate) fn rule(
     (shape, choices): (&LaunchShape, &Choices<'_>),
 ) -> (GroupParts, Cow<'static, str>) {
     if shape.is_serial() {
-        return rule_of_worker(table, rows, choices);
+        return rule_of_worker(table, rows, (shape, choices));
     }
     let off = GroupParts(1);
     let least = choices.calibration.rows_in_parts(table.dense.unwrap_or(table.bytes), LEAST_ROWS);
@@ -260,14 +262,16 @@ pub(crate) fn rule(
 fn rule_of_worker(
     table: &TableSize,
     rows: u64,
-    choices: &Choices<'_>,
+    (shape, choices): (&LaunchShape, &Choices<'_>),
 ) -> (GroupParts, Cow<'static, str>) {
     let room = choices.calibration.worker_table();
-    let fits = |parts: &&GroupParts| parts.0 > 1 && table.bytes / parts.0 <= room.value;
+    let fits = |parts: &&GroupParts| parts.0 >= LEAST_WORKER_PARTS && table.bytes / parts.0 <= room.value;
     let fewest = GroupParts::ALL.iter().filter(|parts| parts.0 <= MOST_WORKER_PARTS).find(fits);
     let off = |reason: &'static str| (GroupParts(1), reason.into());
     match fewest {
-        _ if table.dense.is_some() => off("groups that are not hashed are counted"),
+        _ if table.dense.is_some_and(|bytes| bytes <= shape.table_bytes().into()) => {
+            off("a worker has a table of its own")
+        }
         _ if !table.is_packed => off("texts would be compared in another order than they lie in"),
         _ if table.groups <= NearCopies::MOST => off("a worker keeps copies of so few groups"),
         _ if rows < LEAST_WORKER_ROWS => off("few rows"),
