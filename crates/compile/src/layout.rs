@@ -49,6 +49,8 @@ pub struct Scattered {
     pub values: u64,
     /// None of them is frequent: rows that are brought into parts by them are about as many in each part.
     pub are_even: bool,
+    /// Bytes of a value on average where they are texts that have no dictionary, rounded up to words; else 0.
+    pub text_bytes: u32,
 }
 
 impl Scattered {

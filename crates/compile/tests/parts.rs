@@ -140,7 +140,7 @@ fn memory(program: &Program) -> &'static str {
 fn parts_where_groups_are_many_and_scattered() {
     let (gpu, cpu) = (Target::simt(32, 256, 227 << 10, 1056), Target::cpu(2));
     let chosen = |target: &Target, domain: i128, scattered: Option<u64>| {
-        let scattered = scattered.map(|values| Scattered { values, are_even: true });
+        let scattered = scattered.map(|values| Scattered { values, are_even: true, text_bytes: 0 });
         let (plan, info) = grouped(domain, &[0]);
         let info = ScanInfo { scattered: vec![scattered, None, None, None], ..info };
         let program = compile(&(plan, info), target, Forced::none());
@@ -172,7 +172,7 @@ fn parts_of_workers_fit_their_cache() {
         let program = compile(&(plan, info), &Target::cpu(2), Forced::none());
         (parts(&program).0, memory(&program))
     };
-    let of = |values, are_even| Scattered { values, are_even };
+    let of = |values, are_even| Scattered { values, are_even, text_bytes: 0 };
     for (values, parts) in [(1 << 15, "16"), (1 << 18, "256"), (1 << 21, "1024"), (1 << 25, "1024")] {
         assert_eq!(chosen(of(values, true), &[0]), (parts, "alone"), "{values}");
     }

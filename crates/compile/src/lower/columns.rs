@@ -47,7 +47,7 @@ fn scattered_values(expr: &Expr, input: &[ColumnInfo]) -> Option<Scattered> {
             let values = others.map(|result| scattered_values(result, input));
             let values =
                 values.map(|own| Some(own?.values)).reduce(|all, own| Some(all?.saturating_add(own?)));
-            Some(Scattered { values: values.flatten()?, are_even: false })
+            Some(Scattered { values: values.flatten()?, are_even: false, text_bytes: 0 })
         }
         _ => None,
     }

@@ -210,6 +210,70 @@ fn copied_where(cx: &mut Context<'_>, text: &Text, valid: Option<V>) -> Text {
     copied
 }
 
+/// A part's memory for copies of texts: pointers to the offset in the heap (`u64`) where the next one begins, and to that of its end.
+/// Both are 0 at first.
+pub(crate) struct TextPart {
+    pub place: V,
+    pub end: V,
+    /// Bytes of the heap that are taken at a time, at least.
+    pub chunk: u64,
+}
+
+/// A copy of a text in a part's memory, by a CPU's worker to whom that belongs: words, so that there must be room behind it. `taken` is
+/// told of memory that was newly taken (its first byte). Without bytes where the text is NULL; where there is no room the text is
+/// empty and the launch has failed.
+pub(crate) fn copied_to_part(
+    cx: &mut Context<'_>,
+    (text, valid): (&Text, Option<V>),
+    part: &TextPart,
+    taken: &mut dyn FnMut(&mut Context<'_>, V),
+) -> Text {
+    let heap = cx.argument("heap", Type::global(Scalar::U8), Argument::Heap(HeapPart::Bytes));
+    let length = length_where(cx, text, valid);
+    let b = &mut *cx.builder;
+    let (seven, words) = (b.u64(7), b.u64(!7));
+    let bytes = b.convert(length, Scalar::U64);
+    let bytes = b.add(bytes, seven);
+    let bytes = b.and(bytes, words);
+    let (place, end) = (b.load(part.place), b.load(part.end));
+    let (place, end) = (b.var_of("text_place", place), b.var_of("text_end", end));
+    let room = |b: &mut Builder| {
+        let (end, place) = (b.read(end), b.read(place));
+        b.sub(end, place)
+    };
+    let left = room(b);
+    let is_short = b.lt(left, bytes);
+    cx.begin_if(is_short);
+    let least = cx.builder.u64(part.chunk);
+    let wanted = cx.builder.binary(BinaryOp::Max, bytes, least);
+    let was_open = cx.open_scratch(false);
+    let chunk = make(cx, wanted, |cx, target| {
+        let (first, start) = (cx.builder.bitcast(target, Scalar::U64), cx.builder.bitcast(heap, Scalar::U64));
+        let offset = cx.builder.sub(first, start);
+        let behind = cx.builder.add(offset, wanted);
+        cx.builder.assign(place, offset);
+        cx.builder.assign(end, behind);
+        taken(cx, target);
+    });
+    cx.open_scratch(was_open);
+    debug_assert_eq!(chunk.case, Case::Keep);
+    cx.end();
+    let b = &mut *cx.builder;
+    let left = room(b);
+    let (fits, none) = (b.ge(left, bytes), b.u32(0));
+    let length = b.select(fits, length, none);
+    let current = b.read(place);
+    let data = b.offset(heap, current);
+    cx.begin_if(fits);
+    copy(cx, data, text, length);
+    let b = &mut *cx.builder;
+    let (after, end) = (b.add(current, bytes), b.read(end));
+    b.store(part.place, after);
+    b.store(part.end, end);
+    cx.end();
+    Text { data, length, case: Case::Keep, code: None }
+}
+
 /// A value that outlives the row: a text that may lie in scratch memory is copied.
 pub(crate) fn lasting(cx: &mut Context<'_>, value: &Lowered, is_scratch: bool) -> Lowered {
     match &value.repr {

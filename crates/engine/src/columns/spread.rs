@@ -7,6 +7,10 @@ use kelpie_compile::layout::Scattered;
 const OF_CHUNK: usize = 32;
 /// Values of a column that are looked at, at most.
 const OF_COLUMN: usize = 1 << 16;
+/// Texts of a column that are looked at, at most.
+const OF_TEXTS: usize = 1 << 13;
+/// Bytes of a text on average, at most: who brings texts into parts copies them.
+const MOST_TEXT_BYTES: u32 = 64;
 /// Rows of a column from which on it is of interest.
 const LEAST_ROWS: u64 = 1 << 18;
 /// Values of it from which on it is: a block of a GPU has room for fewer groups.
@@ -57,7 +61,32 @@ pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64)
         return None;
     }
     let values = distinct(looked_at, seen, rows);
-    (values >= LEAST).then(|| Scattered { values: values.next_power_of_two(), are_even: frequent == 0 })
+    (values >= LEAST).then(|| Scattered {
+        values: values.next_power_of_two(),
+        are_even: frequent == 0,
+        text_bytes: 0,
+    })
+}
+
+/// As [`scattered`] of texts: their places in the order of the sample stand for them. Not of long ones.
+pub(super) fn scattered_texts(sample: &[&[u8]], rows: u64) -> Option<Scattered> {
+    if rows < LEAST_ROWS || sample.is_empty() {
+        return None;
+    }
+    let all: usize = sample.iter().map(|text| text.len()).sum();
+    let bytes = all.div_ceil(sample.len()).next_multiple_of(8);
+    let step = sample.len().div_ceil(OF_TEXTS).max(1);
+    let sample: Vec<&[u8]> = sample.iter().step_by(step).copied().collect();
+    let mut order = sample.clone();
+    order.sort_unstable();
+    order.dedup();
+    let place = |text: &&[u8]| order.binary_search(text).map_or(0, |place| place as i64);
+    let places: Vec<i64> = sample.iter().map(place).collect();
+    let scattered = scattered(std::iter::once(places.as_slice()), rows)?;
+    Some(Scattered {
+        text_bytes: u32::try_from(bytes).ok().filter(|bytes| *bytes <= MOST_TEXT_BYTES)?,
+        ..scattered
+    })
 }
 
 /// About how many values there are where `seen` different ones are among `looked_at`, each as often as any other: of so many,
@@ -81,7 +110,7 @@ mod tests {
 
     /// Scattered values of which none is frequent.
     fn even(values: u64) -> Option<Scattered> {
-        Some(Scattered { values, are_even: true })
+        Some(Scattered { values, are_even: true, text_bytes: 0 })
     }
 
     /// The estimate for `rows` values by number, in chunks of 8192.

@@ -145,6 +145,9 @@ fn placed(
     Ok(None)
 }
 
+/// Texts of a chunk that tell how a column's are spread.
+const TEXTS_OF_CHUNK: usize = 32;
+
 fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) -> Planned {
     let zones = chunks.iter().map(|chunk| Zone { rows: chunk.rows() as u64, range: chunk.range() }).collect();
     let range = chunks.iter().filter_map(IntegerChunk::range).reduce(Range::union);
@@ -185,9 +188,13 @@ fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<
         }
     }
     let storage = text_storage(bytes);
+    let chunks = partitions.iter().flat_map(|partition| &partition.chunks);
+    let samples: Vec<&[u8]> = chunks.flat_map(|chunk| chunk.sample(TEXTS_OF_CHUNK)).collect();
+    let scattered = spread::scattered_texts(&samples, rows as u64);
     let partitions = partitions.into_iter().map(|p| (Arc::new(p.entries), p.chunks)).collect();
     let values = PlannedValues::Texts(partitions);
     let mut planned = Planned::new(storage, rows, bytes, values);
+    planned.scattered = scattered;
     if let Storage::Text { offset } = storage {
         planned.offset_bytes = Some(offset.bytes() as usize);
     }

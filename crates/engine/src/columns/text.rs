@@ -199,6 +199,31 @@ impl TextChunk {
         }
     }
 
+    /// Some of its texts in order, about so many; of codes none.
+    pub(super) fn sample(&self, count: usize) -> Vec<&[u8]> {
+        let step = self.rows().div_ceil(count.max(1)).max(1);
+        let range = |row: usize| match self {
+            TextChunk::Codes(_) => None,
+            TextChunk::Raw(TextOffsets::I32(offsets), _) => {
+                Some(offsets.get(row)?.as_usize()..offsets.get(row + 1)?.as_usize())
+            }
+            TextChunk::Raw(TextOffsets::I64(offsets), _) => {
+                Some(offsets.get(row)?.as_usize()..offsets.get(row + 1)?.as_usize())
+            }
+            TextChunk::Gathered(gathered) => {
+                let start =
+                    row.checked_sub(1).map_or(Some(0), |before| gathered.ends().get(before).copied())?;
+                Some(start as usize..*gathered.ends().get(row)? as usize)
+            }
+        };
+        let bytes: &[u8] = match self {
+            TextChunk::Codes(_) => &[],
+            TextChunk::Raw(_, bytes) => bytes,
+            TextChunk::Gathered(gathered) => gathered.bytes(),
+        };
+        (0..self.rows()).step_by(step).filter_map(|row| bytes.get(range(row)?)).collect()
+    }
+
     /// Appends where each text ends, given where the first one starts.
     pub(super) fn append_ends<E: ArrowNativeType>(&self, entries: &Interner, ends: &mut Vec<E>, start: u64) {
         fn shift<O: ArrowNativeType, E: ArrowNativeType>(offsets: &[O], ends: &mut Vec<E>, start: u64) {

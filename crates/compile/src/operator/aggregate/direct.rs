@@ -170,11 +170,11 @@ impl GroupTable for DirectTable {
         self.is_local()
     }
 
-    fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<V, Unsupported> {
+    fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<(V, Option<V>), Unsupported> {
         let slot = self.slot(cx, keys)?;
         let shift = cx.builder.i64(self.part_shift(bits).into());
         let part = cx.builder.binary(BinaryOp::Shr, slot, shift);
-        Ok(cx.builder.convert(part, Scalar::U32))
+        Ok((cx.builder.convert(part, Scalar::U32), None))
     }
 
     fn part_start(&self, cx: &mut Context<'_>, part: V, bits: u32) -> V {

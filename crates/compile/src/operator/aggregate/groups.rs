@@ -50,8 +50,9 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether dead rows can be taken with their flag, without a branch.
     fn takes_flags(&self) -> bool;
 
-    /// Of the current row: the highest `bits` bits, at least one, of where its group is in the table (`u32`).
-    fn part(&self, _cx: &mut Context<'_>, _keys: &[Expr], _bits: u32) -> Result<V, Unsupported> {
+    /// Of the current row: the highest `bits` bits, at least one, of where its group is in the table (`u32`); and the hash of its keys
+    /// (`u64`), where they have one.
+    fn part(&self, _cx: &mut Context<'_>, _keys: &[Expr], _bits: u32) -> Result<(V, Option<V>), Unsupported> {
         Err(Unsupported::internal("parts of a single group"))
     }
 
@@ -161,6 +162,11 @@ pub trait GroupEmitter {
     /// The word of keys, where groups are found by such.
     fn word(&self, _cx: &mut Context<'_>, _keys: &[Lowered]) -> Result<Option<KeyWord>, Unsupported> {
         Ok(None)
+    }
+
+    /// The word of keys that are not one word, by their hash (`u64`).
+    fn word_of_hash(&self, _cx: &mut Context<'_>, _hash: V) -> Option<KeyWord> {
+        None
     }
 
     /// Looks at what a search for the groups of rows will look at; for the second time (`again`), at what it found there. What was

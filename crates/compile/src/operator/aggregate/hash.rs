@@ -178,12 +178,17 @@ impl KeyTable {
                 let wide = self.columns.iter().map(is_wide);
                 let pairs: Vec<_> = values.iter().zip(wide).collect();
                 let hash = hash_keys(cx, &pairs, self.hashing.function);
-                let mask = cx.builder.u64(!((1 << STATE_BITS) - 1));
-                let hashed = cx.builder.and(hash, mask);
-                let state = cx.builder.u64(READY);
-                Ok(KeyWord { entry: cx.builder.or(hashed, state), hash })
+                Ok(self.word_of_hash(cx, hash))
             }
         }
+    }
+
+    /// The word of stored keys with a hash (`u64`).
+    pub(super) fn word_of_hash(&self, cx: &mut Context<'_>, hash: V) -> KeyWord {
+        let mask = cx.builder.u64(!((1 << STATE_BITS) - 1));
+        let hashed = cx.builder.and(hash, mask);
+        let state = cx.builder.u64(READY);
+        KeyWord { entry: cx.builder.or(hashed, state), hash }
     }
 
     /// The word of packed keys with an entry.
@@ -347,11 +352,17 @@ impl KeyTable {
     }
 
     /// The highest `bits` bits of a key's hash (`u32`), and so, where it is mapped by its highest bits, of its slot.
-    pub(super) fn part(&self, cx: &mut Context<'_>, values: &[Lowered], bits: u32) -> Result<V, Unsupported> {
+    /// With the hash.
+    pub(super) fn part(
+        &self,
+        cx: &mut Context<'_>,
+        values: &[Lowered],
+        bits: u32,
+    ) -> Result<(V, Option<V>), Unsupported> {
         let word = self.word(cx, values)?;
         let shift = cx.builder.u64(u64::from(u64::BITS - bits));
         let part = cx.builder.binary(BinaryOp::Shr, word.hash, shift);
-        Ok(cx.builder.convert(part, Scalar::U32))
+        Ok((cx.builder.convert(part, Scalar::U32), Some(word.hash)))
     }
 
     /// Where the slots of a part (`u32`) begin that has so many bits: the least slot of a hash of which it is the highest ones.

@@ -109,7 +109,7 @@ impl GroupTable for HashGroups {
         false
     }
 
-    fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<V, Unsupported> {
+    fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<(V, Option<V>), Unsupported> {
         let values = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<_>, _>>()?;
         self.table.part(cx, &values, bits)
     }
@@ -253,6 +253,10 @@ impl GroupEmitter for HashEmitter<'_> {
 
     fn word(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<Option<KeyWord>, Unsupported> {
         self.table.word(cx, keys).map(Some)
+    }
+
+    fn word_of_hash(&self, cx: &mut Context<'_>, hash: V) -> Option<KeyWord> {
+        (!self.table.is_packed()).then(|| self.table.word_of_hash(cx, hash))
     }
 
     /// Not where near copies are looked for: they are near.

@@ -80,6 +80,7 @@ use crate::plan::Aggregate;
 use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
 use crate::table::packed::pack;
+use crate::types::DataType;
 use crate::variant::Site;
 use crate::variant::axes::{BlockSums, GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
 
@@ -280,9 +281,11 @@ impl AggregateOperator {
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
-        // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts.
+        // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts that stay where they
+        // are.
         let is_near = part_place.is_some() || near.is_some_and(|near| near.holds(known.at_least));
-        let is_near = is_near && !table.has_pointers() && sets.is_empty();
+        let has_texts = table.has_pointers() && !matches!(part_place, Some(PartPlace::Alone));
+        let is_near = is_near && !has_texts && sets.is_empty();
         let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
         let parts = Parts { keys: &mut group_keys, cells: &mut cells, distinct, tables };
         let batch = Batch::plan(parts, (input, is_near), on)?;
@@ -326,6 +329,11 @@ impl AggregateOperator {
         self.parts.is_some()
     }
 
+    /// Whether the hashes of rows that come in parts are to be stored with them, and texts among their keys beside each other.
+    pub(crate) fn takes_hashes(&self) -> bool {
+        matches!(self.parts, Some(PartPlace::Alone)) && self.table.has_pointers()
+    }
+
     /// The window over a part's groups.
     fn window(&self) -> Option<&PartGroups> {
         match &self.parts {
@@ -359,6 +367,11 @@ fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
     all.flatten().filter(|_| some)
 }
 
+/// Whether a key is a text without a dictionary.
+fn is_raw_text(key: &ColumnInfo) -> bool {
+    key.data_type == DataType::Utf8 && key.dictionary.is_none()
+}
+
 /// What is thought of the table of groups that lie anywhere in it; `None` where they may lie near each other, or be few.
 pub(crate) fn scattered_table(
     keys: &[ColumnInfo],
@@ -367,11 +380,23 @@ pub(crate) fn scattered_table(
     row_bound: u64,
     shape: &LaunchShape,
 ) -> Option<TableSize> {
+    // Only a CPU's worker brings texts into parts by their bytes.
+    let of_codes = |key: &ColumnInfo| match key.scattered {
+        Some(own) if own.text_bytes > 0 && !shape.is_serial() => {
+            ColumnInfo { scattered: None, ..key.clone() }
+        }
+        _ => key.clone(),
+    };
+    let keys: &[ColumnInfo] = &keys.iter().map(of_codes).collect::<Vec<_>>();
     let groups = scattered_groups(keys)?.min(row_bound);
     let (is_packed, are_even) =
         (pack(keys).is_some(), keys.iter().any(|key| key.scattered.is_some_and(|own| own.are_even)));
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
+    let text_bytes = keys
+        .iter()
+        .filter(|key| is_raw_text(key))
+        .try_fold(0, |all: u64, key| Some(all + u64::from(key.scattered?.text_bytes)));
     let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {
         let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
         let bytes = match is_packed {
@@ -380,13 +405,15 @@ pub(crate) fn scattered_table(
             // A table that has grown has two and a half slots a group.
             false => layout.bytes(groups, 1).saturating_mul(5) / 4,
         };
-        return Some(TableSize { groups, bytes: bytes.saturating_mul(2), dense: None, is_packed, are_even });
+        let bytes = bytes.saturating_mul(2);
+        return Some(TableSize { groups, bytes, dense: None, are_even, text_bytes });
     };
     cells.row_count();
     let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
-    Some(TableSize { groups, bytes, dense: Some(layout.bytes(slots, 1)), is_packed, are_even })
+    let dense = Some(layout.bytes(slots, 1));
+    Some(TableSize { groups, bytes, dense, are_even, text_bytes })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.

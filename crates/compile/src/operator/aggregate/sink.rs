@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kelpie_kir::builder::{V, Var};
+use kelpie_kir::{Scalar, Type};
 
 use super::batch::BatchMemory;
 use super::cells::CellOp;
@@ -17,7 +18,7 @@ use super::near::NearTable;
 use super::part_groups::{PartPlace, PartWindow};
 use super::segments::{Round, Segments};
 use super::{AggregateOperator, distinct, key_values};
-use crate::context::{Context, Unsupported};
+use crate::context::{Argument, Context, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::lower::lower;
 use crate::operator::Flow;
@@ -25,9 +26,9 @@ use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::program::{HostAction, Task, When};
 use crate::shape::LaunchShape;
 
-/// Adds rows to groups.
+/// Adds rows to groups. With the state that has the hash of the keys of each of the source's rows, where one does.
 #[derive(Debug)]
-pub(crate) struct AddToGroups(pub Arc<AggregateOperator>);
+pub(crate) struct AddToGroups(pub Arc<AggregateOperator>, pub Option<usize>);
 
 impl fmt::Display for AddToGroups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,6 +141,7 @@ impl Sink for AddToGroups {
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
         Ok(Box::new(AggregateEmitter {
             plan: &self.0,
+            hashes: self.1,
             groups,
             alone,
             counts,
@@ -154,6 +156,8 @@ impl Sink for AddToGroups {
 /// An aggregation in one kernel.
 struct AggregateEmitter<'s> {
     plan: &'s AggregateOperator,
+    /// State of the hash of each row's keys.
+    hashes: Option<usize>,
     groups: Adder<'s>,
     /// Whether nobody else adds to the groups of the part that rows are of (`bool`), where they come in parts to one worker each.
     alone: Option<Var>,
@@ -260,8 +264,16 @@ impl Emitter for AggregateEmitter<'_> {
         }
     }
 
-    fn row(&mut self, cx: &mut Context<'_>, _row: V, flow: Flow) -> Result<(), Unsupported> {
-        let Some(batch) = &mut self.batch else { return self.take(cx, flow, &Words::default()) };
+    fn row(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<(), Unsupported> {
+        let Some(batch) = &mut self.batch else {
+            let mut words = Words::default();
+            if let Some(hashes) = self.hashes {
+                let hashes = cx.argument("hashes", Type::global(Scalar::U64), Argument::State(hashes));
+                let hash = cx.builder.element(hashes, row);
+                words.group = self.groups.groups.word_of_hash(cx, hash);
+            }
+            return self.take(cx, flow, &words);
+        };
         let is_full = batch.keep(cx)?;
         cx.begin_if(is_full);
         self.take_batch(cx)?;

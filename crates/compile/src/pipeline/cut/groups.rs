@@ -133,11 +133,16 @@ impl Cut<'_> {
         let from = Contents::Rows(aggregates);
         let groups = self.plan_aggregate(&planned, keys, from, (Some(parts), known))?;
         let used = groups.parts_used(store.bits());
-        let store = Arc::new(store.of_parts(u32::try_from(used).map_err(Unsupported::internal)?));
+        let store = store.of_parts(u32::try_from(used).map_err(Unsupported::internal)?);
+        let store = match groups.takes_hashes() {
+            true => store.with_hashes(self.states.of(Purpose::Store)),
+            false => store,
+        };
+        let (store, hashes) = (Arc::new(store.clone()), store.hashes());
         let stored = source(Arc::clone(&store), groups.takes_parts());
         let sink = IntoParts { store, groups: Arc::clone(&groups) };
         self.close(rows.branches, Arc::new(sink));
-        self.add_to_groups(stored, &groups);
+        self.add_to_groups(stored, (&groups, hashes));
         Ok(groups)
     }
 
@@ -170,7 +175,7 @@ impl Cut<'_> {
         aggregates: &[Aggregate],
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let operator = self.plan_aggregate(&rows, keys, Contents::Rows(aggregates), (None, None))?;
-        self.add_to_groups(rows, &operator);
+        self.add_to_groups(rows, (&operator, None));
         Ok(operator)
     }
 
@@ -184,7 +189,7 @@ impl Cut<'_> {
         let columns = source.columns();
         let rows = OpenRows { branches: vec![Open::new(source, finer.row_bound())], columns };
         let operator = self.plan_aggregate(&rows, keys, Contents::Groups(finer), (None, None))?;
-        self.add_to_groups(rows, &operator);
+        self.add_to_groups(rows, (&operator, None));
         Ok(operator)
     }
 
@@ -226,9 +231,13 @@ impl Cut<'_> {
         operator.map(Arc::new)
     }
 
-    /// Ends rows in their groups.
-    fn add_to_groups(&mut self, rows: OpenRows, operator: &Arc<AggregateOperator>) {
-        self.close(rows.branches, Arc::new(AddToGroups(Arc::clone(operator))));
+    /// Ends rows in their groups. `hashes`: the state of the hash of each row's keys, where there is one.
+    fn add_to_groups(
+        &mut self,
+        rows: OpenRows,
+        (operator, hashes): (&Arc<AggregateOperator>, Option<usize>),
+    ) {
+        self.close(rows.branches, Arc::new(AddToGroups(Arc::clone(operator), hashes)));
         if operator.has_partials() {
             let open = Open::new(Groups(Arc::clone(operator)), 1);
             self.close(vec![open], Arc::new(ReduceSums(Arc::clone(operator))));

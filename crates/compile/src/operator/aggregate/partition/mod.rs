@@ -66,12 +66,17 @@ pub struct PartStore {
     fills: usize,
     /// Whether these are told.
     has_chunks: bool,
+    /// Of keys that are not one word: state of the hash of each row's, one `u64` a place. On a CPU, where texts among them are copied
+    /// beside each other.
+    hashes: Option<usize>,
 }
 
 /// Rows from which on parts pay on a GPU (`docs/performance.md`), unless measured rates of atomics say fewer.
 const LEAST_ROWS: u64 = 4 << 20;
 /// The same on a CPU.
 const LEAST_WORKER_ROWS: u64 = 1 << 18;
+/// Bytes of texts that are copied into parts, at most: so many are in a stage's first heap.
+const MOST_TEXT_BYTES: u64 = 160 << 20;
 /// Parts of a CPU's worker, at least: the last one of a direct-addressed table may have few slots, which the others must have room for.
 const LEAST_WORKER_PARTS: u64 = 16;
 /// Parts that a CPU's worker writes to, at most: of each a chunk of every column should be in its second-level cache.
@@ -163,6 +168,7 @@ impl PartStore {
             rows: states.counter("part_rows"),
             fills: states.state("chunk_rows", 1, class),
             has_chunks: shape.is_serial(),
+            hashes: None,
         })
     }
 
@@ -188,6 +194,16 @@ impl PartStore {
     /// The same where only the first parts, so many, may have rows: they share out the places.
     pub(crate) fn of_parts(&self, used: u32) -> PartStore {
         PartStore { parts: used.clamp(1, self.parts), ..self.clone() }
+    }
+
+    /// The same with the hashes of keys.
+    pub(crate) fn with_hashes(self, states: &mut States) -> PartStore {
+        PartStore { hashes: Some(states.state("part_hashes", 8, self.class)), ..self }
+    }
+
+    /// The state that has the hashes of keys, if one does.
+    pub(crate) fn hashes(&self) -> Option<usize> {
+        self.hashes
     }
 
     /// Where the parts are.
@@ -218,10 +234,10 @@ pub(crate) struct TableSize {
     pub bytes: u64,
     /// Bytes of all slots of a direct-addressed table.
     pub dense: Option<u64>,
-    /// Keys are one word.
-    pub is_packed: bool,
     /// No group is thought to have a large part of the rows.
     pub are_even: bool,
+    /// Bytes of a row's keys that are texts without a dictionary, about, where that is known of all of them.
+    pub text_bytes: Option<u64>,
 }
 
 /// Into how many parts rows are to be brought before they come to their groups; and why.
@@ -272,7 +288,10 @@ fn rule_of_worker(
         _ if table.dense.is_some_and(|bytes| bytes <= shape.table_bytes().into()) => {
             off("a worker has a table of its own")
         }
-        _ if !table.is_packed => off("texts would be compared in another order than they lie in"),
+        _ if table.text_bytes.is_none() => off("texts may be long, and would lie far from each other"),
+        _ if rows.saturating_mul(table.text_bytes.unwrap_or(0)) > MOST_TEXT_BYTES => {
+            off("texts would take too much memory for a copy")
+        }
         _ if table.groups <= NearCopies::MOST => off("a worker keeps copies of so few groups"),
         _ if rows < LEAST_WORKER_ROWS => off("few rows"),
         _ if !table.are_even => off("a frequent value would be one worker's"),

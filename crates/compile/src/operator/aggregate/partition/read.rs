@@ -87,7 +87,7 @@ impl Source for PartRows {
 
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
         let columns = columns.iter().filter_map(|column| self.store.columns.get(*column));
-        states.extend(columns.flat_map(StoredColumn::states));
+        states.extend(columns.flat_map(StoredColumn::states).chain(self.store.hashes));
     }
 }
 

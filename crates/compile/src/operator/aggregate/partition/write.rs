@@ -8,19 +8,23 @@ use std::fmt;
 use std::sync::Arc;
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
+use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Type};
 
-use super::super::AggregateOperator;
 use super::super::threads::{clear, for_each};
+use super::super::{AggregateOperator, word_pointer};
 use super::held::{HeldRow, HeldValue, Stage};
 use super::{CHUNK, CHUNK_SHIFT, MANY_BYTES, MANY_COLUMNS, MANY_ROWS, MOST_PARTS, PartStore};
-use crate::context::{Argument, Context, Status, Unsupported};
+use crate::context::{Argument, Context, Repr, Status, Text, Unsupported};
 use crate::expr::{Expr, columns_read};
+use crate::lower::{TextPart, copied_to_part};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::primitives::partition::{BlockParts, Layout, PLACES_OF, PLACES_OF_OVERFLOW, cursor};
 use crate::program::{HostAction, Task, When};
-use crate::table::stored::StoredColumn;
+use crate::table::stored::{LINE_BYTES, StoredColumn};
+
+/// Bytes that a part's texts take at a time.
+const TEXT_CHUNK: u64 = 1 << 10;
 
 /// Brings rows into the parts in which an aggregation then reads them.
 #[derive(Debug)]
@@ -132,6 +136,8 @@ struct WorkerEmitter<'s> {
     /// What was looked at in chunks, `u64`; it goes to `sight`, so that no compiler leaves out the look.
     seen: Var,
     sight: V,
+    /// Where texts are copied: `ptr<shared, u64>`, of each part the place of the next one and the end of the memory for them.
+    texts: Option<V>,
 }
 
 impl<'s> WorkerEmitter<'s> {
@@ -140,6 +146,11 @@ impl<'s> WorkerEmitter<'s> {
         let next = cx.builder.shared("next_places", Pointee::Scalar(Scalar::U32), parts);
         clear(cx, next, Scalar::U32, parts);
         let sight = cx.builder.shared("sight", Pointee::Scalar(Scalar::U64), 1);
+        let texts = plan.store.hashes.map(|_| {
+            let texts = cx.builder.shared("text_places", Pointee::Scalar(Scalar::U64), 2 * parts);
+            clear(cx, texts, Scalar::U64, 2 * parts);
+            texts
+        });
         let (layout, cursors, fills) = (plan.store.layout(cx), plan.store.cursors(cx), plan.store.fills(cx));
         let b = &mut *cx.builder;
         let (none, zero, no) = (b.u64(0), b.u32(0), b.bool(false));
@@ -155,6 +166,7 @@ impl<'s> WorkerEmitter<'s> {
             lacks: b.var_of("lacks_places", no),
             seen: b.var_of("seen", none),
             sight,
+            texts,
         }
     }
 
@@ -193,10 +205,13 @@ impl<'s> WorkerEmitter<'s> {
         let first = b.convert(first, Scalar::I64);
         for (_, column) in self.plan.store.used(self.needed) {
             for value in column.look_at_lines(cx, first, CHUNK) {
-                let seen = cx.builder.read(self.seen);
-                let seen = cx.builder.binary(BinaryOp::Xor, seen, value);
-                cx.builder.assign(self.seen, seen);
+                self.see(cx, value);
             }
+        }
+        if let Some(state) = self.plan.store.hashes {
+            let hashes = cx.argument("part_hashes", Type::global(Scalar::U64), Argument::State(state));
+            let pointer = cx.builder.offset(hashes, first);
+            self.see_lines(cx, pointer, 8 * u64::from(CHUNK));
         }
         let b = &mut *cx.builder;
         b.begin_else();
@@ -206,9 +221,39 @@ impl<'s> WorkerEmitter<'s> {
         b.end();
     }
 
+    /// Notes what was looked at (`u64`).
+    fn see(&self, cx: &mut Context<'_>, value: V) {
+        let seen = cx.builder.read(self.seen);
+        let seen = cx.builder.binary(BinaryOp::Xor, seen, value);
+        cx.builder.assign(self.seen, seen);
+    }
+
+    /// Looks at each cache line of so many bytes from a pointer to `u64` on.
+    fn see_lines(&self, cx: &mut Context<'_>, pointer: V, bytes: u64) {
+        for word in (0..bytes / 8).step_by((LINE_BYTES / 8) as usize) {
+            let pointer = word_pointer(cx, pointer, word as u32);
+            let value = cx.builder.load(pointer);
+            self.see(cx, value);
+        }
+    }
+
+    /// A copy of a key's text beside those of other rows of the part (`u32`).
+    fn copied(&self, cx: &mut Context<'_>, (text, valid): (&Text, Option<V>), (part, texts): (V, V)) -> Text {
+        let b = &mut *cx.builder;
+        let (part, one) = (b.convert(part, Scalar::I64), b.i64(1));
+        let place = b.binary(BinaryOp::Shl, part, one);
+        let place = b.offset(texts, place);
+        let end = word_pointer(cx, place, 1);
+        let own = TextPart { place, end, chunk: TEXT_CHUNK };
+        copied_to_part(cx, (text, valid), &own, &mut |cx, first| {
+            let first = cx.builder.bitcast(first, Type::global(Scalar::U64));
+            self.see_lines(cx, first, TEXT_CHUNK);
+        })
+    }
+
     fn write(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         let IntoParts { store, groups } = self.plan;
-        let part = groups.table.part(cx, &groups.keys, store.bits())?;
+        let (part, hash) = groups.table.part(cx, &groups.keys, store.bits())?;
         let b = &mut *cx.builder;
         let own = b.offset(self.next, part);
         let current = b.load(own);
@@ -226,8 +271,18 @@ impl<'s> WorkerEmitter<'s> {
         let place = cx.builder.read(place);
         let wide = cx.builder.convert(place, Scalar::I64);
         for (index, column) in store.used(self.needed) {
-            let value = cx.column(index)?;
-            column.store(cx, &value, wide)?;
+            let mut value = cx.column(index)?;
+            if let (Some(texts), Repr::Text(text)) = (&self.texts, &value.repr)
+                && column.text_states().is_some()
+            {
+                value.repr = Repr::Text(self.copied(cx, (text, value.valid), (part, *texts)));
+            }
+            column.store_own(cx, &value, wide)?;
+        }
+        if let (Some(state), Some(hash)) = (store.hashes, hash) {
+            let hashes = cx.argument("part_hashes", Type::global(Scalar::U64), Argument::State(state));
+            let pointer = cx.builder.offset(hashes, wide);
+            cx.builder.store(pointer, hash);
         }
         let b = &mut *cx.builder;
         let one = b.u32(1);
@@ -397,7 +452,7 @@ impl Emitter for BlockEmitter<'_> {
         let Some((own, _)) = self.places.get(self.held.len()).copied() else {
             return Err(Unsupported::internal("more rows of a thread at once than were foreseen"));
         };
-        let part = groups.table.part(cx, &groups.keys, store.bits())?;
+        let (part, _) = groups.table.part(cx, &groups.keys, store.bits())?;
         let b = &mut *cx.builder;
         let (one, zero) = (b.u32(1), b.u32(0));
         let number = b.add(part, one);
