@@ -11,7 +11,7 @@ use super::{CHUNK, CHUNK_SHIFT, PartStore};
 use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::roles::{Parts, Piece, Pieces, Source};
-use crate::primitives::partition::cursor;
+use crate::primitives::partition::{Layout, cursor};
 use crate::program::RowCount;
 use crate::table::joined::Joined;
 use crate::table::stored::StoredColumn;
@@ -94,7 +94,10 @@ impl Source for PartRows {
 impl Parts for PartRows {
     /// Each block has as many pieces as another, where parts have as many rows: there are no more of them than blocks, or one a part.
     fn pieces(&self, cx: &mut Context<'_>) -> Pieces {
-        let rows = self.taken(cx, None);
+        let layout = self.store.layout(cx);
+        let overflow = cx.builder.u32(self.store.parts);
+        let asked = self.asked(cx, overflow);
+        let rows = self.within(cx, (&layout, overflow), asked);
         let b = &mut *cx.builder;
         let (blocks, used, one) = (b.builtin(Builtin::GridDim), b.u32(self.store.parts.max(1)), b.u32(1));
         let shares = b.div(blocks, used);
@@ -116,8 +119,11 @@ impl Parts for PartRows {
         let share = b.select(is_other, other, share);
         let shares = b.select(is_other, pieces.of_others, pieces.shares);
         let start = b.mul(part, layout.part_places);
-        let rows = self.taken(cx, Some(part));
+        let asked = self.asked(cx, part);
+        let rows = self.within(cx, (&layout, part), asked);
         let b = &mut *cx.builder;
+        // Only a part whose own rows have flown over has some elsewhere.
+        let is_complete = b.ge(layout.part_places, asked);
         let mut wide = |value| b.convert(value, Scalar::I64);
         let (start, rows, share, shares) = (wide(start), wide(rows), wide(share), wide(shares));
         let one = b.i64(1);
@@ -128,26 +134,28 @@ impl Parts for PartRows {
             b.add(start, before)
         };
         let (first, end) = (place(share), place(next));
-        let (one, none) = (b.u32(1), b.u32(0));
+        let one = b.u32(1);
         let is_whole = b.eq(pieces.shares, one);
-        let has_others = b.ne(pieces.of_others, none);
-        let shared = b.or(is_other, has_others);
-        let sole = b.not(shared);
-        Piece { part, is_alone: b.and(is_whole, sole), first, end }
+        let is_part = b.not(is_other);
+        let is_sole = b.and(is_part, is_complete);
+        Piece { part, is_alone: b.and(is_whole, is_sole), first, end }
     }
 }
 
 impl PartRows {
-    /// Places with a row, `u32`: of a part (`u32`), or of the overflow where it is the number of parts or `None`.
-    fn taken(&self, cx: &mut Context<'_>, part: Option<V>) -> V {
-        let (layout, cursors) = (self.store.layout(cx), self.store.cursors(cx));
+    /// Places that were asked for, `u32`: of a part (`u32`), or of the overflow where it is the number of parts.
+    fn asked(&self, cx: &mut Context<'_>, part: V) -> V {
+        let cursors = self.store.cursors(cx);
+        let pointer = cursor(cx.builder, cursors, part);
+        cx.builder.load_read_only(pointer)
+    }
+
+    /// Those of them that there are.
+    fn within(&self, cx: &mut Context<'_>, (layout, part): (&Layout, V), asked: V) -> V {
         let b = &mut *cx.builder;
         let last = b.u32(self.store.parts);
-        let part = part.unwrap_or(last);
-        let pointer = cursor(b, cursors, part);
-        let taken = b.load_read_only(pointer);
         let is_overflow = b.ge(part, last);
         let most = b.select(is_overflow, layout.overflow_places, layout.part_places);
-        b.binary(BinaryOp::Min, taken, most)
+        b.binary(BinaryOp::Min, asked, most)
     }
 }
