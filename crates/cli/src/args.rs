@@ -110,7 +110,7 @@ pub enum Format {
 
 #[derive(Debug, Args)]
 pub struct GenerateArguments {
-    /// tpch or ssb.
+    /// tpch, ssb or shapes.
     #[arg(value_parser = parse::<Workload>)]
     pub workload: Workload,
     /// Scale factor: 1 is about 1 GB of text.
@@ -190,8 +190,9 @@ pub struct DemoArguments {
 
 #[derive(Debug, Args)]
 pub struct BenchArguments {
-    /// tpch, ssb; fallback: statements over TPC-H's tables that do not compile as a whole, beside plain DataFusion; or derived:
-    /// group-bys on expressions that DataFusion evaluates, first and hot.
+    /// tpch, ssb; shapes: groupings by keys of all kinds and numbers, and star joins; fallback: statements over TPC-H's tables that
+    /// do not compile as a whole, beside plain DataFusion; or derived: group-bys on expressions that DataFusion evaluates, first and
+    /// hot.
     #[arg(value_parser = parse::<Subject>)]
     pub subject: Subject,
     /// The folder that `generate` wrote; for `derived` one that its table is made in, if it is not there yet.

@@ -180,3 +180,26 @@ fn parts_of_workers_fit_their_cache() {
     assert_eq!(chosen(of(1 << 18, false), &[0]), ("1", ""));
     assert_eq!(chosen(of(1 << 18, true), &[0, 3]), ("1", ""));
 }
+
+/// Groups of which a block has room for a slice are added up slice by slice where they have many rows each, and not in parts; NVRTC
+/// accepts these kernels.
+#[test]
+fn slices_where_a_block_has_room_for_one() {
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let chosen = |groups: i128, rows: u64| {
+        let (plan, info) = grouped(groups, &[0]);
+        let scattered = Some(Scattered { values: groups as u64, are_even: true, text_bytes: 0 });
+        let info = ScanInfo { rows, scattered: vec![scattered, None, None, None], ..info };
+        let program = compile(&(plan, info), &gpu, Forced::none());
+        let slices = program.genome.of("aggregate0").find(|choice| choice.axis.name == "table_slices");
+        let found = (parts(&program).0, slices.map_or("", |choice| choice.value));
+        accepts(program, &gpu);
+        found
+    };
+    let (few, many) = (20_000_000, 335_000_000);
+    assert_eq!(chosen(4_000, many), ("1", "1"));
+    assert_eq!(chosen(12_000, many), ("1", "2"));
+    assert_eq!(chosen(20_000, many), ("1", "4"));
+    assert_eq!(chosen(20_000, few).1, "");
+    assert_eq!(chosen(100_000, many).1, "");
+}

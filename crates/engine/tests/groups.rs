@@ -441,6 +441,42 @@ fn groups_in_parts() {
     assert_eq!(nothing.batch.num_rows(), 0);
 }
 
+/// Blocks have a slice of the groups at a time: fewer groups than slices, slices of which the last is not whole, dead rows, keys that
+/// are NULL, sums of digits, and several rows of a thread.
+#[test]
+fn groups_in_slices() {
+    let engine = Engine::new();
+    let options = |slices: &str, sums: &str| {
+        let mut variants = kelpie_engine::Forced::default();
+        for (axis, value) in [
+            ("placement", "block"),
+            ("group_table", "direct"),
+            ("table_slices", slices),
+            ("block_sums", sums),
+        ] {
+            variants.set(axis, value).expect("an axis and its value");
+        }
+        let devices =
+            devices(4).into_iter().filter(|(device, _)| *device != DeviceChoice::Cpu).collect::<Vec<_>>();
+        let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
+        configurations(&devices).into_iter().map(with).collect::<Vec<_>>()
+    };
+    for (slices, sums) in [("2", "words"), ("4", "digits"), ("8", "words")] {
+        let all = options(slices, sums);
+        compare_with(&rows(1, 1, false), &[0, 2], &all);
+        compare_with(&rows(700, 5, false), &[0, 2], &all);
+        compare_with(&rows(700, 90, true), &[0], &all);
+    }
+    let source = self::table(&rows(300, 7, false));
+    for options in options("4", "words") {
+        let output = run(&engine, &plan(Some(0), true), &source, &options);
+        let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        let sorts = matches!(options.micro_model, MicroModel::MultiPass | MicroModel::OperatorAtATime);
+        let are_sliced = names.iter().any(|name| name.contains("in slices of blocks"));
+        assert!(are_sliced || sorts, "{names:?}, {options:?}");
+    }
+}
+
 /// A CPU's workers add up whole parts: without atomics, or with them where rows have flown over; one row after the other, or by batches;
 /// with near copies beside, keys in the slots and apart, and tables that are too small at first.
 #[test]

@@ -1,10 +1,12 @@
-//! Workloads of Kelpie: TPC-H and Star Schema Benchmark data and queries, reference answers, peers, the benchmark and
-//! the experiments.
+//! Workloads of Kelpie: TPC-H and Star Schema Benchmark data and queries, shapes that these lack, reference answers, peers, the
+//! benchmark and the experiments.
 
 pub mod bench;
 pub mod experiments;
 mod folder;
 pub mod output;
+mod random;
+pub mod shapes;
 pub mod ssb;
 pub mod tpch;
 
@@ -20,6 +22,8 @@ pub enum Workload {
     Tpch,
     /// The Star Schema Benchmark: 5 tables, 13 queries.
     Ssb,
+    /// Groupings by keys of all kinds and numbers, and a star join with many dimensions ([`shapes`]).
+    Shapes,
 }
 
 impl Workload {
@@ -28,6 +32,7 @@ impl Workload {
         match self {
             Workload::Tpch => "tpch",
             Workload::Ssb => "ssb",
+            Workload::Shapes => "shapes",
         }
     }
 
@@ -36,16 +41,20 @@ impl Workload {
         match self {
             Workload::Tpch => &tpch::TABLES,
             Workload::Ssb => &ssb::TABLES,
+            Workload::Shapes => &shapes::TABLES,
         }
     }
 
-    /// Names and texts of its queries: `1` … `22`, or `1.1` … `4.3`.
+    /// Names and texts of its queries: `1` … `22`, `1.1` … `4.3`, or what they group by.
     pub fn queries(self) -> Vec<(String, &'static str)> {
         match self {
             Workload::Tpch => {
                 tpch::QUERIES.iter().enumerate().map(|(i, sql)| ((i + 1).to_string(), *sql)).collect()
             }
             Workload::Ssb => ssb::QUERIES.iter().map(|(name, sql)| ((*name).to_string(), *sql)).collect(),
+            Workload::Shapes => {
+                shapes::QUERIES.iter().map(|(name, sql)| ((*name).to_string(), *sql)).collect()
+            }
         }
     }
 
@@ -54,6 +63,7 @@ impl Workload {
         match self {
             Workload::Tpch => tpch::generate(options),
             Workload::Ssb => ssb::generate(options),
+            Workload::Shapes => shapes::generate(options),
         }
     }
 }
@@ -65,7 +75,8 @@ impl FromStr for Workload {
         match name {
             "tpch" => Ok(Workload::Tpch),
             "ssb" => Ok(Workload::Ssb),
-            _ => Err(format!("unknown workload `{name}`: tpch and ssb are known")),
+            "shapes" => Ok(Workload::Shapes),
+            _ => Err(format!("unknown workload `{name}`: tpch, ssb and shapes are known")),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::parquet::arrow::ArrowWriter;
@@ -84,6 +84,29 @@ pub(crate) struct Table {
     pub schema: SchemaRef,
     /// Its parts, at least one.
     pub parts: Vec<Part>,
+}
+
+/// A table whose rows are made from their keys, which count up from 1, in parts.
+pub(crate) fn keyed_table(
+    name: &'static str,
+    schema: SchemaRef,
+    rows: u64,
+    columns: impl Fn(&[u64]) -> Vec<ArrayRef> + Copy + Send + Sync + 'static,
+) -> Table {
+    let count = part_count(rows);
+    let part = |number: u64| {
+        let keys = rows * number / count + 1..rows * (number + 1) / count + 1;
+        let (length, schema) = (keys.end - keys.start, schema.clone());
+        let batches = move || -> Batches {
+            let (schema, end) = (schema.clone(), keys.end);
+            Box::new(keys.clone().step_by(ROWS_PER_BATCH).map(move |start| {
+                let keys: Vec<u64> = (start..end.min(start + ROWS_PER_BATCH as u64)).collect();
+                RecordBatch::try_new(schema.clone(), columns(&keys))
+            }))
+        };
+        Part { rows: length, batches: Box::new(batches) }
+    };
+    Table { name, schema: schema.clone(), parts: (0..count).map(part).collect() }
 }
 
 /// Parts that a table of so many rows is cut into.

@@ -1,11 +1,11 @@
-//! TPC-H and SSB through Kelpie, compiled as a whole: TPC-H gives the reference answers, SSB those of DataFusion's own
-//! operators, on every device that is there and under every micro model.
+//! TPC-H, SSB and the shapes through Kelpie, compiled as a whole: TPC-H gives the reference answers, the others those of DataFusion's
+//! own operators, on every device that is there and under every micro model.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
 mod common;
 
-use common::{check, check_ssb, data, session};
+use common::{check, check_shapes, check_ssb, data, session};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_workloads::Workload;
 
@@ -114,6 +114,16 @@ async fn ssb_at_scale_0_1_on_the_cpu() {
     for model in ["resolution", "pipelined"] {
         let settings = [("kelpie.device", "cpu"), ("kelpie.micro_model", model), ("kelpie.fallback", "deny")];
         check_ssb(&data, &settings).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shapes_everywhere() {
+    let data = data(Workload::Shapes, 0.002);
+    check_shapes(&data, &[("kelpie.device", "simt"), ("kelpie.fallback", "deny")]).await;
+    check_shapes(&data, &[("kelpie.device", "cpu"), ("kelpie.fallback", "deny")]).await;
+    if has_gpu() {
+        check_shapes(&data, &[("kelpie.device", "cuda"), ("kelpie.fallback", "deny")]).await;
     }
 }
 

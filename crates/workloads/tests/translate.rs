@@ -6,7 +6,7 @@ use kelpie_workloads::{GenerateOptions, Workload};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_queries_translate() {
-    for workload in [Workload::Tpch, Workload::Ssb] {
+    for workload in [Workload::Tpch, Workload::Ssb, Workload::Shapes] {
         let folder = tempfile::tempdir().unwrap();
         let options = GenerateOptions {
             scale: 0.001,

@@ -299,6 +299,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// How many times it is brought all rows: it takes others of them each time.
+    fn passes(&self) -> u32 {
+        1
+    }
+
     /// Whether it can be emitted for launches of a shape, in which no thread brings it more than `thread_rows` rows, or what it
     /// lacks there.
     fn admits(&self, _shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {
@@ -326,6 +331,13 @@ pub(crate) trait Emitter {
     fn is_done(&self, _cx: &mut Context<'_>) -> Option<V> {
         None
     }
+
+    /// Before the rows of pass `pass` (`i64`), at control flow that is uniform in the block, where rows come several times
+    /// ([`Sink::passes`]).
+    fn begin_pass(&mut self, _cx: &mut Context<'_>, _pass: V) {}
+
+    /// After the rows of a pass, likewise.
+    fn end_pass(&mut self, _cx: &mut Context<'_>) {}
 
     /// Before the rows of a piece, at control flow that is uniform in the block: its part (`u32`), and whether no other piece has
     /// rows of it (`bool`), see [`Piece`].
@@ -378,7 +390,7 @@ pub(crate) struct Job<'a> {
     pub keeps_all: bool,
     /// How rows find their places, where they are written densely.
     pub places: WritePlaces,
-    /// Rows that come to one thread's [`Emitter::row`] in a launch, at most.
+    /// Rows that come to one thread's [`Emitter::row`] in a launch, or in each of its passes, at most.
     pub thread_rows: u64,
 }
 

@@ -65,7 +65,9 @@ impl Body<'_> {
         if let Some(parts) = parts {
             self.pieces(cx, &job, parts, &mut *emitter)?;
         } else if !cx.shape.is_serial() {
-            self.grid_stride(cx, &job, &mut *emitter)?;
+            self.passes(cx, &job, sink.passes(), &mut *emitter)?;
+        } else if sink.passes() > 1 {
+            return Err(Unsupported::internal("a worker takes each row once"));
         } else {
             self.morsels(cx, &job, sink, &mut *emitter)?;
         }
@@ -85,6 +87,37 @@ impl Body<'_> {
         let stored = cx.builder.load_read_only(counter);
         let stored = cx.builder.bitcast(stored, Scalar::I64);
         cx.builder.binary(BinaryOp::Min, rows, stored)
+    }
+
+    /// All rows, as often as the sink wants to see them.
+    fn passes(
+        &self,
+        cx: &mut Context<'_>,
+        job: &Job<'_>,
+        passes: u32,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        if passes == 1 {
+            return self.grid_stride(cx, job, emitter);
+        }
+        if !self.variants.points.is_empty() {
+            return Err(Unsupported::internal("lanes exchange rows that come several times"));
+        }
+        let first = cx.builder.i64(0);
+        let pass = cx.builder.var_of("pass", first);
+        cx.begin_loop();
+        let current = cx.builder.read(pass);
+        let end = cx.builder.i64(passes.into());
+        let done = cx.builder.ge(current, end);
+        cx.builder.break_if(done);
+        emitter.begin_pass(cx, current);
+        self.grid_stride(cx, job, emitter)?;
+        emitter.end_pass(cx);
+        let one = cx.builder.i64(1);
+        let next = cx.builder.add(current, one);
+        cx.builder.assign(pass, next);
+        cx.end();
+        Ok(())
     }
 
     /// `for base in (block * threads ..).step_by(grid * threads)`: the loop is uniform in the block, the row is not.

@@ -35,6 +35,7 @@ pub(super) fn choose(
     let possible = match () {
         () if !is_simt => Err("a CPU's worker is one thread"),
         () if is_counted => Err("places are counted a row of the table"),
+        () if pipeline.sink.passes() > 1 => Err("rows come several times"),
         () => Ok(()),
     };
     let exchanges = Exchanges { site, pipeline, environment, possible };

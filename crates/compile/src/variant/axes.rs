@@ -475,6 +475,12 @@ numbers!(
     [1 = "1", 2 = "2", 4 = "4", 8 = "8", 16 = "16", 32 = "32"]
 );
 
+numbers!(
+    /// Slices of a table of direct-addressed groups, of which a block has one at a time: `operator/aggregate/placement`.
+    TableSlices, "table_slices", Plan, "slices of a table of groups that a block has one after the other, each in a pass over its rows",
+    [1 = "1", 2 = "2", 4 = "4", 8 = "8"]
+);
+
 axis!(
     /// How a block's table has sums that 4 bytes do not: `operator/aggregate/block_table`.
     BlockSums, "block_sums", Plan, "how a block's table of groups has sums of integers that 4 bytes do not",
@@ -490,6 +496,17 @@ numbers!(
     /// Groups of which a block keeps sums in its own memory: `operator/aggregate/near`.
     NearGroups, "near_groups", Plan, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
     [0 = "0", 256 = "256", 1024 = "1024", 4096 = "4096", 16_384 = "16384"]
+);
+
+axis!(
+    /// Whether a thread keeps what its last rows add to one group: `operator/aggregate/last_group`.
+    LastGroup, "last_group", Plan, "whether a thread adds up rows of one group that follow each other before it adds them where all do",
+    {
+        /// Each row is added.
+        Off = "off",
+        /// In its registers, until a row of another group comes.
+        On = "on",
+    }
 );
 
 axis!(
@@ -564,11 +581,13 @@ pub const ALL: &[Axis] = &[
     ComputedKeys::AXIS,
     Placement::AXIS,
     TableCopies::AXIS,
+    TableSlices::AXIS,
     BlockSums::AXIS,
     SingleSum::AXIS,
     SegmentSum::AXIS,
     NearGroups::AXIS,
     NearSearch::AXIS,
+    LastGroup::AXIS,
     BatchRows::AXIS,
     IndexForm::AXIS,
     IndexRows::AXIS,

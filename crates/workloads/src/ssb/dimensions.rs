@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, Int32Array, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use tpchgen::distribution::{Distribution, Distributions};
 
 use super::Sizes;
-use super::random::Column;
-use crate::output::{Batches, Part, ROWS_PER_BATCH, Table, part_count};
+use crate::output::{Table, keyed_table};
+use crate::random::Column;
 
 const CUSTOMER_CITY: Column = Column::new("customer city");
 const CUSTOMER_ADDRESS: Column = Column::new("customer address");
@@ -131,29 +131,6 @@ pub(super) fn part_price(key: u64) -> i32 {
 fn pick(column: Column, row: u64, list: &'static Distribution) -> &'static str {
     let values = list.get_values();
     values[column.below(row, values.len() as u32) as usize]
-}
-
-/// A table whose rows are made from their keys, in parts.
-fn keyed_table(
-    name: &'static str,
-    schema: SchemaRef,
-    rows: u64,
-    columns: fn(&[u64]) -> Vec<ArrayRef>,
-) -> Table {
-    let count = part_count(rows);
-    let part = |number: u64| {
-        let keys = rows * number / count + 1..rows * (number + 1) / count + 1;
-        let (length, schema) = (keys.end - keys.start, schema.clone());
-        let batches = move || -> Batches {
-            let (schema, end) = (schema.clone(), keys.end);
-            Box::new(keys.clone().step_by(ROWS_PER_BATCH).map(move |start| {
-                let keys: Vec<u64> = (start..end.min(start + ROWS_PER_BATCH as u64)).collect();
-                RecordBatch::try_new(schema.clone(), columns(&keys))
-            }))
-        };
-        Part { rows: length, batches: Box::new(batches) }
-    };
-    Table { name, schema: schema.clone(), parts: (0..count).map(part).collect() }
 }
 
 /// A schema of text columns, but for the names that are integers.

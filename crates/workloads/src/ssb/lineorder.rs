@@ -10,8 +10,8 @@ use datafusion::arrow::error::ArrowError;
 use super::Sizes;
 use super::calendar::{ORDER_DAYS, days};
 use super::dimensions::part_price;
-use super::random::Column;
 use crate::output::{Batches, Part, ROWS_PER_BATCH, Table, part_count};
+use crate::random::Column;
 
 const LINES: Column = Column::new("order lines");
 const CUSTOMER: Column = Column::new("order customer");

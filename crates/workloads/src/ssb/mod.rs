@@ -5,7 +5,6 @@
 mod calendar;
 mod dimensions;
 mod lineorder;
-mod random;
 
 use anyhow::Result;
 

@@ -2,7 +2,7 @@
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use kelpie_datafusion::{KelpieSession, SessionOptions};
-use kelpie_workloads::{GenerateOptions, Workload, ssb, tpch};
+use kelpie_workloads::{GenerateOptions, Workload, shapes, ssb, tpch};
 use tempfile::TempDir;
 
 /// Generated data.
@@ -73,5 +73,22 @@ pub async fn check_ssb(data: &TempDir, settings: &[(&str, &str)]) {
             sql = WIDER.iter().fold(sql, |sql, (narrow, wide)| sql.replace(narrow, wide));
         }
         assert!(rows > 0, "{name} has no rows: {sql}");
+    }
+}
+
+/// The shapes as Kelpie and as DataFusion's operators answer them: rows that are several are ordered.
+#[allow(dead_code)] // Not every test asks for them.
+pub async fn check_shapes(data: &TempDir, settings: &[(&str, &str)]) {
+    let compiled = session(data, settings).await;
+    let reference = session(data, &[("kelpie.enabled", "false")]).await;
+    let text = |batches: &[_]| pretty_format_batches(batches).unwrap().to_string();
+    for (name, sql) in shapes::QUERIES {
+        let expected = reference.sql(sql).await.unwrap();
+        assert!(expected.rows() > 0, "{name} has no rows");
+        for round in 0..2 {
+            let result = compiled.sql(sql).await;
+            let result = result.unwrap_or_else(|error| panic!("{name}, {settings:?}: {error}"));
+            assert_eq!(text(&result.batches), text(&expected.batches), "{name}, {settings:?}, run {round}");
+        }
     }
 }

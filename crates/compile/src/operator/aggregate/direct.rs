@@ -74,7 +74,8 @@ impl DirectTable {
         let slot = self.slot(cx, keys)?;
         Ok(match flow.active() {
             Some(active) if self.is_local() => {
-                let junk = cx.builder.i64(self.slots as i64);
+                // Behind all slices.
+                let junk = cx.builder.i64((self.slice_slots() * u64::from(self.passes())) as i64);
                 (cx.builder.select(active, slot, junk), None)
             }
             active => (slot, active),
@@ -95,6 +96,14 @@ impl DirectTable {
         let one = cx.builder.u64(1);
         cx.builder.atomic_discard(AtomicOp::Add, count, one, Scope::Device);
         cx.end();
+    }
+
+    /// Slots of a slice.
+    fn slice_slots(&self) -> u64 {
+        match self.passes() {
+            1 => self.slots,
+            slices => self.slots.div_ceil(slices.into()),
+        }
     }
 
     /// Bits of a slot's number behind those that are its part's.
@@ -195,6 +204,10 @@ impl GroupTable for DirectTable {
         self.place.block_bytes()
     }
 
+    fn passes(&self) -> u32 {
+        self.place.slices()
+    }
+
     fn admits(&self, cells: &Cells, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
         self.place.admits(cells, (self.slots, self.row_bound), (shape, thread_rows))
     }
@@ -207,7 +220,11 @@ impl GroupTable for DirectTable {
         thread_rows: u64,
     ) -> Box<dyn GroupEmitter + 's> {
         let local = self.place.begin(cx, cells, (self.slots, self.row_bound), thread_rows);
-        Box::new(DirectEmitter { table: self, cells, local, alone: None })
+        let slice = (self.passes() > 1).then(|| {
+            let first = cx.builder.i64(0);
+            cx.builder.var_of("slice", first)
+        });
+        Box::new(DirectEmitter { table: self, cells, local, slice, alone: None })
     }
 
     fn present(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> Option<V> {
@@ -257,6 +274,8 @@ struct DirectEmitter<'s> {
     cells: &'s Cells,
     /// Where rows are added up before they come to the device's table, if anywhere.
     local: Option<Local>,
+    /// The first slot of the slice that the block has now (`i64`), where it has one at a time.
+    slice: Option<Var>,
     /// Whether nobody else adds to the groups that rows come to now (`bool`).
     alone: Option<Var>,
 }
@@ -286,8 +305,20 @@ impl GroupEmitter for DirectEmitter<'_> {
 
     fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
         let Some(slot) = slot else { return cx.impossible("a row without a slot") };
-        if let Some(local) = &self.local {
-            return local.add(cx, self.cells, slot, values);
+        match (&self.local, self.slice) {
+            (Some(local), None) => return local.add(cx, self.cells, slot, values),
+            (Some(local), Some(first)) => {
+                let first = cx.builder.read(first);
+                let own = cx.builder.sub(slot, first);
+                let (unsigned, slots) =
+                    (cx.builder.bitcast(own, Scalar::U64), cx.builder.u64(self.table.slice_slots()));
+                let inside = cx.builder.lt(unsigned, slots);
+                cx.begin_if(inside);
+                local.add(cx, self.cells, own, values);
+                cx.end();
+                return;
+            }
+            (None, _) => {}
         }
         let Some(alone) = self.alone else { return self.add_far(cx, slot, values, Scope::Device) };
         let is_alone = cx.builder.read(alone);
@@ -306,23 +337,57 @@ impl GroupEmitter for DirectEmitter<'_> {
     fn current(&self, cx: &mut Context<'_>, slot: Option<V>, index: usize) -> Option<V> {
         let (cell, slot) = (self.cells.cells.get(index)?, slot?);
         if let Some(local) = &self.local {
-            return local.current(cx, cell.op, (slot, index));
+            // Another slice's group is not there.
+            return if self.slice.is_none() { local.current(cx, cell.op, (slot, index)) } else { None };
         }
         let base = self.table.words(cx, self.cells, slot);
         let pointer = word_pointer(cx, base, cell.word);
         Some(cx.builder.atomic_load(pointer, Scope::Device))
     }
 
-    /// Merges the local tables into the device's: one thread a cell.
+    fn begin_pass(&self, cx: &mut Context<'_>, pass: V) {
+        let Some(slice) = self.slice else { return };
+        let slots = cx.builder.i64(self.table.slice_slots() as i64);
+        let first = cx.builder.mul(pass, slots);
+        cx.builder.assign(slice, first);
+    }
+
+    fn end_pass(&self, cx: &mut Context<'_>) {
+        let Some(Local::Block(table)) = &self.local else {
+            return cx.impossible("slices of what no block has");
+        };
+        self.merge(cx);
+        cx.builder.barrier();
+        table.clear(cx);
+        cx.builder.barrier();
+    }
+
     fn end(&self, cx: &mut Context<'_>) {
+        if self.slice.is_none() {
+            self.merge(cx);
+        }
+    }
+}
+
+impl DirectEmitter<'_> {
+    /// Merges the local tables into the device's: one thread a cell.
+    fn merge(&self, cx: &mut Context<'_>) {
         let Some(local) = &self.local else { return };
-        let (cells, slots) = (self.cells, self.table.slots);
+        let (cells, slots) = (self.cells, self.table.slice_slots());
         cx.builder.barrier();
         for_each(cx, slots as u32 * cells.cells.len() as u32, |cx, number| {
             let slots = cx.builder.i64(slots as i64);
             let slot = cx.builder.rem(number, slots);
             let number = cx.builder.div(number, slots);
-            let to = self.table.words(cx, cells, slot);
+            let to = match self.slice {
+                None => slot,
+                Some(first) => {
+                    let first = cx.builder.read(first);
+                    cx.builder.add(first, slot)
+                }
+            };
+            // The last slice may have slots behind those that there are: nothing is in them, and nothing is written.
+            let to = self.table.words(cx, cells, to);
             for (index, cell) in cells.cells.iter().enumerate() {
                 let position = cx.builder.i64(index as i64);
                 let mine = cx.builder.eq(number, position);

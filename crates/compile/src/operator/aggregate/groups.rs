@@ -83,6 +83,11 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
         0
     }
 
+    /// How many times it is brought all rows: each time it takes those of another slice of its groups.
+    fn passes(&self) -> u32 {
+        1
+    }
+
     /// Whether rows can be added up in launches of a shape, in which no thread sees more than `thread_rows` rows, or what that
     /// lacks.
     fn admits(&self, _cells: &Cells, _shape: &LaunchShape, _thread_rows: u64) -> Result<(), String> {
@@ -202,6 +207,12 @@ pub trait GroupEmitter {
     fn is_full(&self, _cx: &mut Context<'_>) -> Option<V> {
         None
     }
+
+    /// Before the rows of a pass (`i64`), where rows come several times ([`GroupTable::passes`]).
+    fn begin_pass(&self, _cx: &mut Context<'_>, _pass: V) {}
+
+    /// After the rows of a pass.
+    fn end_pass(&self, _cx: &mut Context<'_>) {}
 
     /// After the row loop.
     fn end(&self, cx: &mut Context<'_>);

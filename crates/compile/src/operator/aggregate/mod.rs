@@ -28,6 +28,7 @@ mod hash;
 mod hashed;
 mod key_count;
 mod key_window;
+mod last_group;
 mod levels;
 mod near;
 mod near_keys;
@@ -59,11 +60,13 @@ use self::functions::Cells;
 use self::groups::GroupTable;
 use self::hash::Hashing;
 use self::key_window::KeyWindow;
+use self::last_group::LastGroup;
 use self::levels::Origin;
 pub(crate) use self::levels::{GroupCells, lacks_levels};
 use self::near::NearCopies;
 use self::part_groups::{PartGroups, PartPlace};
 use self::partition::TableSize;
+pub(crate) use self::placement::suits_slices;
 pub(crate) use self::ranked::{RankedColumn, RankedValues};
 pub(crate) use self::reduce::ReduceSums;
 use self::segments::Segments;
@@ -102,6 +105,8 @@ pub struct AggregateOperator {
     sets: Vec<DistinctSet>,
     segments: Option<Segments>,
     near: Option<NearCopies>,
+    /// A thread has what its last rows add to one group.
+    keeps_last: bool,
     /// Rows come in parts, of which each is added up as a whole.
     parts: Option<PartPlace>,
     /// Rows of a worker that wait for each other: `group_keys`, `cells` and `sets` are over its columns.
@@ -197,6 +202,9 @@ impl fmt::Display for AggregateOperator {
         if self.near.is_some() {
             f.write_str(", near copies")?;
         }
+        if self.keeps_last {
+            f.write_str(", last groups")?;
+        }
         match &self.parts {
             Some(PartPlace::Window(_)) => f.write_str(", parts in blocks")?,
             Some(PartPlace::Alone) => f.write_str(", a worker a part")?,
@@ -279,6 +287,11 @@ impl AggregateOperator {
             is_alone: matches!(part_place, Some(PartPlace::Alone)),
         };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
+        let has_window = matches!(part_place, Some(PartPlace::Window(_)));
+        let keeps_last = has_near && {
+            let lacks = known.is_alone.then_some("the groups of a part are a worker's own");
+            LastGroup::plan(&cells, has_window, lacks, input.site)?
+        };
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
         // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts that stay where they
@@ -299,6 +312,7 @@ impl AggregateOperator {
             sets,
             segments,
             near,
+            keeps_last,
             parts: part_place,
             batch,
         })
@@ -406,14 +420,14 @@ pub(crate) fn scattered_table(
             false => layout.bytes(groups, 1).saturating_mul(5) / 4,
         };
         let bytes = bytes.saturating_mul(2);
-        return Some(TableSize { groups, bytes, dense: None, are_even, text_bytes });
+        return Some(TableSize { groups, bytes, dense: None, slots: 0, are_even, text_bytes });
     };
     cells.row_count();
     let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
     let dense = Some(layout.bytes(slots, 1));
-    Some(TableSize { groups, bytes, dense, are_even, text_bytes })
+    Some(TableSize { groups, bytes, dense, slots, are_even, text_bytes })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.

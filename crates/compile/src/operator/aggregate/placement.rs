@@ -15,7 +15,7 @@ use crate::choices::Choices;
 use crate::context::{Context, Unsupported};
 use crate::shape::LaunchShape;
 use crate::variant::Variant;
-use crate::variant::axes::{BlockSums, Placement, TableCopies};
+use crate::variant::axes::{BlockSums, Placement, TableCopies, TableSlices};
 
 /// Rows of the input for each slot of a CPU's worker's own table that is larger than half of its cache, at least: each slot is cleared
 /// and merged whatever comes.
@@ -40,6 +40,13 @@ const LOOPED_SLOTS: u64 = 256;
 /// Most bytes of the copies of a block's table: as many blocks as ever fit a multiprocessor should.
 const COPIES_BYTES: u64 = 16 << 10;
 
+/// Bytes of a slice of a block's table, at most, of which there are so many at most: two blocks should fit a multiprocessor of an NVIDIA
+/// GPU, and each slice is a pass over the rows, where bringing them into parts takes about five.
+const SLICE_BYTES: u64 = 100 << 10;
+const MOST_SLICES: u64 = 4;
+/// Rows that are thought to come to each slot of a table in slices, at least.
+const SLICE_ROWS_A_SLOT: u64 = 1024;
+
 /// Atomics of the device's table that take as long as a row of the source takes to be read, at least: where fewer come to it, it costs
 /// less than the first-level cache that larger tables of blocks take from the tables of joins. On an H200 SSB 3.1 takes 0.43 ms with
 /// 4,375 groups in the device's table, to which a thirtieth of the rows comes, and 0.79 in those of blocks.
@@ -50,8 +57,9 @@ const ROWS_AN_ATOMIC: u64 = 4;
 pub enum CellMemory {
     /// In the device's table.
     Device,
-    /// In a table of the block (a CPU: of the worker), of which there are so many copies, and about so many bytes.
-    Block { copies: u32, sums: BlockSums, bytes: u64 },
+    /// In a table of the block (a CPU: of the worker), of which there are so many copies, and about so many bytes. It has a slice of the
+    /// groups at a time, one of so many.
+    Block { copies: u32, sums: BlockSums, bytes: u64, slices: u32 },
     /// In a table of the thread.
     Threads,
 }
@@ -60,6 +68,7 @@ impl fmt::Display for CellMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             CellMemory::Device => "",
+            CellMemory::Block { slices: 2.., .. } => ", in slices of blocks",
             CellMemory::Block { copies: 1, .. } => ", in blocks",
             CellMemory::Block { .. } => ", in copies of blocks",
             CellMemory::Threads => ", in threads",
@@ -124,40 +133,57 @@ impl CellMemory {
         let (fits, fits_not) = ("the table fits near memory", "the table does not fit near memory");
         let (fits, fits_not) = (limit.reason(fits), limit.reason(fits_not));
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
-        let bytes = |copies, sums| {
+        let bytes_of = |slices: TableSlices, copies, sums| {
             let layout = block_layout((cells, row_bound), (copies, sums), (shape, input.thread_rows));
-            layout.bytes(slots + 1, copies)
+            layout.bytes(slots.div_ceil(slices.0) + 1, copies)
         };
-        let block_bytes = bytes(1, BlockSums::Words);
+        let slice_bytes = |slices| bytes_of(slices, 1, BlockSums::Words);
+        let block_bytes = slice_bytes(TableSlices(1));
+        let lacks = CellMemory::lacks_slices(cells, input);
+        let some = Slices { lacks, bytes: &slice_bytes, is_worth_it: slots_seen_often(slots, input) };
         let rule = match choices.micro_model {
             MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit.value => {
                 (Placement::Thread, "so few groups that a block's threads would wait for each other")
             }
             MicroModel::Resolution if block_bytes <= limit.value => (Placement::Block, fits.as_ref()),
+            MicroModel::Resolution if some.by_rule().is_some() => {
+                (Placement::Block, "a slice of the table fits near memory")
+            }
             MicroModel::Resolution => (Placement::Global, fits_not.as_ref()),
             _ => (Placement::Global, "the micro model has an atomic a row"),
         };
         let chosen = input.site.choose(rule, |value| match value {
             Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
             Placement::Thread => tables_fit(threads.bytes(), shape),
-            Placement::Block => tables_fit(block_bytes, shape),
+            Placement::Block => tables_fit(some.smallest(), shape),
             Placement::Global => Ok(()),
         })?;
         Ok(match chosen {
             Placement::Thread => CellMemory::Threads,
             Placement::Block => {
-                let copies = CellMemory::copies(
-                    cells,
-                    slots,
-                    &|copies| bytes(copies, BlockSums::Words),
-                    input,
-                    shape,
-                )?;
+                let slices = some.choose((block_bytes <= limit.value, shape), input)?;
+                let bytes = |copies, sums| bytes_of(slices, copies, sums);
+                let of_copies = |copies| bytes(copies, BlockSums::Words);
+                let copies = CellMemory::copies(cells, slots, &of_copies, input, shape)?;
                 let sums = CellMemory::sums(copies, &|sums| bytes(copies, sums), input, shape)?;
-                CellMemory::Block { copies, sums, bytes: bytes(copies, sums) }
+                CellMemory::Block { copies, sums, bytes: bytes(copies, sums), slices: slices.0 as u32 }
             }
             Placement::Global => CellMemory::Device,
         })
+    }
+
+    /// Why rows cannot come several times, for one slice of the groups each.
+    fn lacks_slices(cells: &Cells, input: &Input<'_>) -> Option<&'static str> {
+        match () {
+            () if input.is_serial => Some("a CPU's worker has its own cache"),
+            () if input.parts.is_some() => Some("rows come in parts"),
+            () if !cells.distinct.is_empty() => Some("a value would be new only the first time"),
+            () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => {
+                Some("texts are compared with what a block holds")
+            }
+            () if !input.is_single => Some("a row becomes several"),
+            () => None,
+        }
     }
 
     /// How many copies of a block's table there are, which take `bytes` bytes.
@@ -224,6 +250,14 @@ impl CellMemory {
         }
     }
 
+    /// How many slices of the groups a block has one after the other.
+    pub fn slices(&self) -> u32 {
+        match self {
+            CellMemory::Block { slices, .. } => *slices,
+            CellMemory::Device | CellMemory::Threads => 1,
+        }
+    }
+
     /// Whether threads of a shape that see so many rows each have room, or what that lacks. `slots`, and the rows of all threads at most.
     pub fn admits(
         &self,
@@ -236,9 +270,9 @@ impl CellMemory {
             CellMemory::Threads => {
                 tables_fit(ThreadTables::plan(slots + 1, cells, thread_rows, shape).bytes(), shape)
             }
-            CellMemory::Block { copies, sums, .. } => {
+            CellMemory::Block { copies, sums, slices, .. } => {
                 let layout = block_layout((cells, row_bound), (*copies, *sums), (shape, thread_rows));
-                tables_fit(layout.bytes(slots + 1, *copies), shape)
+                tables_fit(layout.bytes(slots.div_ceil((*slices).into()) + 1, *copies), shape)
             }
         }
     }
@@ -257,14 +291,73 @@ impl CellMemory {
                 let tables = ThreadTables::plan(slots + 1, cells, thread_rows, &cx.shape);
                 Local::Threads(tables.begin(cx))
             }
-            CellMemory::Block { copies, sums, .. } => {
+            CellMemory::Block { copies, sums, slices, .. } => {
                 let layout = block_layout((cells, row_bound), (*copies, *sums), (&cx.shape, thread_rows));
-                Local::Block(BlockTable::begin(cx, layout, (slots + 1, *copies)))
+                let slots = slots.div_ceil((*slices).into()) + 1;
+                Local::Block(BlockTable::begin(cx, layout, (slots, *copies)))
             }
         };
         cx.builder.barrier();
         Some(local)
     }
+}
+
+/// Whether so many rows come to each slot that looking at all of them once more costs less than atomics in the device's table.
+fn slots_seen_often(slots: u64, input: &Input<'_>) -> bool {
+    !input.has_probes && input.expected_rows / SLICE_ROWS_A_SLOT >= slots
+}
+
+/// How many slices of its groups a block may have one after the other.
+struct Slices<'a> {
+    /// Why there can be no more than one.
+    lacks: Option<&'static str>,
+    /// Bytes of a block's table that has one slice of so many.
+    bytes: &'a dyn Fn(TableSlices) -> u64,
+    /// Whether the rule may take more than one.
+    is_worth_it: bool,
+}
+
+impl Slices<'_> {
+    /// Bytes of the smallest slice that there can be.
+    fn smallest(&self) -> u64 {
+        let all = TableSlices::ALL.iter().filter(|slices| slices.0 == 1 || self.lacks.is_none());
+        all.map(|slices| (self.bytes)(*slices)).min().unwrap_or(u64::MAX)
+    }
+
+    /// The fewest slices of which the rule takes one at a time, where it does.
+    fn by_rule(&self) -> Option<TableSlices> {
+        let most = TableSlices(MOST_SLICES);
+        let fits =
+            |slices: &TableSlices| slices.0 > 1 && slices.0 <= most.0 && (self.bytes)(*slices) <= SLICE_BYTES;
+        let fewest = TableSlices::ALL.iter().copied().find(fits);
+        fewest.filter(|_| self.is_worth_it && self.lacks.is_none())
+    }
+
+    /// By the rule, or what is asked for. `fits`: the rule has room for all groups at once.
+    fn choose(
+        &self,
+        (fits, shape): (bool, &LaunchShape),
+        input: &Input<'_>,
+    ) -> Result<TableSlices, Unsupported> {
+        let has_room = |slices: TableSlices| tables_fit((self.bytes)(slices), shape);
+        let rule = match self.by_rule().filter(|_| !fits) {
+            Some(slices) => (slices, "all groups do not fit near memory at once, and rows are many"),
+            None => {
+                let fewest = TableSlices::ALL.iter().copied().find(|slices| has_room(*slices).is_ok());
+                (fewest.unwrap_or(TableSlices(1)), "as few as fit a block's memory")
+            }
+        };
+        input.site.choose(rule, |slices| match self.lacks {
+            Some(lacks) if slices.0 > 1 => Err(lacks.into()),
+            _ => has_room(slices),
+        })
+    }
+}
+
+/// Whether blocks of a GPU are thought to have direct-addressed groups slice by slice, of so many slots that take so many bytes, so that
+/// `expected` rows need not be brought into parts before.
+pub(crate) fn suits_slices((slots, bytes): (u64, u64), expected: u64) -> bool {
+    bytes <= MOST_SLICES * SLICE_BYTES && expected / SLICE_ROWS_A_SLOT >= slots
 }
 
 /// Where a kernel adds up what goes into the device's table at the end.

@@ -14,6 +14,7 @@ use super::functions::{Cell, Cells};
 use super::groups::{GroupEmitter, Located};
 use super::hash::KeyWord;
 use super::key_count::KeyCount;
+use super::last_group::LastGroup;
 use super::near::NearTable;
 use super::part_groups::{PartPlace, PartWindow};
 use super::segments::{Round, Segments};
@@ -77,6 +78,10 @@ impl Sink for AddToGroups {
         self.0.table.block_bytes() + self.0.parts.as_ref().map_or(0, PartPlace::bytes)
     }
 
+    fn passes(&self) -> u32 {
+        self.0.table.passes()
+    }
+
     fn admits(&self, shape: &LaunchShape, thread_rows: u64) -> Result<(), String> {
         let AggregateOperator { cells, table, segments, .. } = &*self.0;
         table.admits(cells, shape, thread_rows)?;
@@ -135,7 +140,8 @@ impl Sink for AddToGroups {
         if let Some(alone) = alone {
             groups.take_alone(alone);
         }
-        let groups = Adder { groups, near, window, cells };
+        let last = self.0.keeps_last.then(|| LastGroup::begin(cx, cells));
+        let groups = Adder { groups, near, last, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
         let strides = job.flags && !job.wide && !job.held && !cx.shape.is_serial();
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
@@ -172,10 +178,11 @@ struct AggregateEmitter<'s> {
     batch: Option<BatchMemory<'s>>,
 }
 
-/// The groups in one kernel, and near copies of some, or a window over those of a part.
+/// The groups in one kernel, and near copies of some, or a window over those of a part, and what a thread has of one.
 struct Adder<'s> {
     groups: Box<dyn GroupEmitter + 's>,
     near: Option<NearTable>,
+    last: Option<LastGroup>,
     window: Option<PartWindow>,
     cells: &'s Cells,
 }
@@ -195,6 +202,16 @@ impl Adder<'_> {
 
     /// The same of a group that is in no window.
     fn add_beyond(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
+        match &self.last {
+            Some(last) => last.add(cx, self.cells, slot, values, &|cx, slot, values| {
+                self.add_shared(cx, slot, values);
+            }),
+            None => self.add_shared(cx, slot, values),
+        }
+    }
+
+    /// The same where all threads of the block, or of the device, add.
+    fn add_shared(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
         match &self.near {
             Some(near) => near.add(cx, self.cells, slot, values, &self.far()),
             None => self.groups.add(cx, Some(slot), values),
@@ -203,6 +220,9 @@ impl Adder<'_> {
 
     /// After the last row.
     fn end(&self, cx: &mut Context<'_>) {
+        if let Some(last) = &self.last {
+            last.end(cx, &|cx, slot, values| self.add_shared(cx, slot, values));
+        }
         if let Some(near) = &self.near {
             near.end(cx, self.cells, &self.far());
         }
@@ -234,6 +254,14 @@ impl Emitter for AggregateEmitter<'_> {
         let groups = self.groups.groups.is_full(cx);
         let sets: Vec<V> = self.counts.iter().map(|count| count.is_full(cx)).collect();
         groups.into_iter().chain(sets).reduce(|a, b| cx.builder.or(a, b))
+    }
+
+    fn begin_pass(&mut self, cx: &mut Context<'_>, pass: V) {
+        self.groups.groups.begin_pass(cx, pass);
+    }
+
+    fn end_pass(&mut self, cx: &mut Context<'_>) {
+        self.groups.groups.end_pass(cx);
     }
 
     fn begin_part(&mut self, cx: &mut Context<'_>, part: (V, V)) {

@@ -9,9 +9,9 @@ use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
-use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore};
+use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore, TableSize};
 use crate::operator::aggregate::{
-    AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, scattered_table,
+    AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, scattered_table, suits_slices,
 };
 use crate::operator::project::Project;
 use crate::operator::roles::Source;
@@ -102,6 +102,9 @@ impl Cut<'_> {
                 (off, "the micro model adds rows as they come".into())
             }
             None => (off, "not known to be many groups far from each other".into()),
+            Some(table) if self.suits_slices(table, aggregates, rows) => {
+                (off, "blocks have the groups slice by slice".into())
+            }
             Some(table) => partition::rule(table, rows.expected(), (self.shape, self.choices)),
         };
         let site = format!("aggregate{}", self.next_aggregate);
@@ -111,6 +114,14 @@ impl Cut<'_> {
             None => PartStore::admits(value, self.shape),
         })?;
         Ok((parts, table.map(|table| table.groups)))
+    }
+
+    /// Whether blocks are thought to have the groups slice by slice.
+    fn suits_slices(&self, table: &TableSize, aggregates: &[Aggregate], rows: &OpenRows) -> bool {
+        let is_simple = |branch: &Open| branch.is_single() && !branch.has_probes();
+        let comes_again = rows.branches.iter().all(is_simple) && !aggregates.iter().any(|own| own.distinct);
+        let of_slots = |bytes| suits_slices((table.slots, bytes), rows.expected());
+        !self.shape.is_serial() && comes_again && table.dense.is_some_and(of_slots)
     }
 
     /// Rows come into parts, and part after part to their groups.

@@ -234,6 +234,8 @@ pub(crate) struct TableSize {
     pub bytes: u64,
     /// Bytes of all slots of a direct-addressed table.
     pub dense: Option<u64>,
+    /// How many these are.
+    pub slots: u64,
     /// No group is thought to have a large part of the rows.
     pub are_even: bool,
     /// Bytes of a row's keys that are texts without a dictionary, about, where that is known of all of them.

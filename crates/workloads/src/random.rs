@@ -1,12 +1,12 @@
 //! Random values as hashes of (seed, column, row).
 
-/// The seed of the data. Regions of the 2,000 suppliers at scale factor 1 are one sample: this seed is one of those under
+/// The seed of the data. Regions of SSB's 2,000 suppliers at scale factor 1 are one sample: this seed is one of those under
 /// which every query's selectivity is that of the benchmark's own generator (the test `selectivities` holds it).
 const SEED: u64 = 714;
 
 /// A column of random values.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Column {
+pub(crate) struct Column {
     key: u64,
 }
 

@@ -1,0 +1,2 @@
+select count(*), sum(c), max(c)
+from (select i10k, count(distinct t1500k) as c from keyed group by i10k) as g

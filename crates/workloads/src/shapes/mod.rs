@@ -1,0 +1,54 @@
+//! Shapes of queries that the benchmarks lack: groupings of 6 million rows by keys of all kinds and numbers, and joins with 18
+//! dimensions. Nothing is tuned for them alone: they show what a query costs whose shape nobody had foreseen.
+
+mod tables;
+
+use anyhow::Result;
+
+use crate::output::{GenerateOptions, WrittenTable, check_options, write_tables};
+
+/// Names of the tables: the dimensions, then the facts.
+pub const TABLES: [&str; 21] = [
+    "dim0", "dim1", "dim2", "dim3", "dim4", "dim5", "dim6", "dim7", "dim8", "dim9", "dim10", "dim11",
+    "dim12", "dim13", "dim14", "dim15", "dim16", "dim17", "star", "levels", "keyed",
+];
+
+/// Rows of the largest table at scale factor 1 are 12 million, and row numbers have 32 bits.
+const MAX_SCALE: f64 = 300.0;
+
+macro_rules! queries {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../queries/shapes/", $name, ".sql")))),*]
+    };
+}
+
+/// Names and texts of the queries. `i…` and `t…` group `keyed` by integers and by texts, of which there are so many at scale factor 1;
+/// they look at every group and deliver one row, so that what is timed is the grouping.
+pub const QUERIES: [(&str, &str); 20] = queries!(
+    "i4",
+    "i10k",
+    "i1500k",
+    "i6m",
+    "t4",
+    "t10k",
+    "t1500k",
+    "t6m",
+    "i10k-t4",
+    "t4-t10k",
+    "i10k-t1500k",
+    "distinct-i",
+    "distinct-t",
+    "heavy",
+    "computed",
+    "rollup",
+    "star",
+    "star-count",
+    "star-filter",
+    "star-text",
+);
+
+/// Writes the tables: the same data at a scale factor, whatever the number of threads.
+pub fn generate(options: &GenerateOptions<'_>) -> Result<Vec<WrittenTable>> {
+    check_options(options, &TABLES, MAX_SCALE)?;
+    write_tables(&tables::of(options.scale), options)
+}
