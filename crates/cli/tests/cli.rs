@@ -377,6 +377,9 @@ fn variants_are_listed_forced_and_explained() {
         shown.contains("by what is known now: ") && shown.contains("aggregate0.group_table=direct"),
         "{shown}"
     );
+    // With their reasons, and what they are estimated by, where that is asked for.
+    let shown = explain("explain verbose select l_orderkey, sum(l_quantity) from lineitem group by 1");
+    assert!(shown.contains("variant aggregate0.group_parts = 1 ("), "{shown}");
     let shown = explain(&format!("explain {sql}"));
     assert!(
         shown.contains("variants are chosen when column l_returnflag of lineitem.parquet is read"),

@@ -107,6 +107,13 @@ impl Calibration {
         }
     }
 
+    /// Milliseconds that so many atomic additions take in a table of so many bytes, where it was measured.
+    pub(crate) fn atomics_ms(&self, atomics: u64, table_bytes: u64) -> Option<f64> {
+        let (cache, AtomicRates { cached, beyond }) = (self.last_cache?, self.atomics?);
+        let rate = if table_bytes <= cache { cached } else { beyond };
+        (rate > 0).then(|| atomics as f64 / rate as f64 * 1e3)
+    }
+
     /// Rows from which on it pays to bring them into parts before they come to a table of so many bytes, where `rows` pay for a table
     /// that lies in the last cache: beyond it each atomic takes longer, and so fewer rows make up for what parts cost.
     pub(crate) fn rows_in_parts(&self, table_bytes: u64, rows: u64) -> Limit {
@@ -169,6 +176,15 @@ mod tests {
             assert!(all.rows_in_parts(u64::MAX, 4 << 20).value >= 1 << 20);
             assert!(all.worker_copies(1 << 20).value <= 768 << 10);
         }
+    }
+
+    #[test]
+    fn the_time_of_atomics_is_that_of_the_memory_where_they_are() {
+        let atomics = Some(AtomicRates { cached: 1_000_000_000, beyond: 500_000_000 });
+        let measured = Calibration { core_cache: None, last_cache: Some(1 << 20), atomics };
+        assert_eq!(measured.atomics_ms(3_000_000, 1 << 20), Some(3.0));
+        assert_eq!(measured.atomics_ms(3_000_000, 2 << 20), Some(6.0));
+        assert_eq!(NOTHING.atomics_ms(3_000_000, 1), None);
     }
 
     #[test]

@@ -29,7 +29,8 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use kelpie_engine::{
-    Batches, CancelToken, DeviceKind, Engine, EngineError, FallbackReason, Query, QueryError, QueryMetrics,
+    Batches, CancelToken, DeviceKind, Engine, EngineError, FallbackReason, Foreseen, Query, QueryError,
+    QueryMetrics,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -82,7 +83,7 @@ pub struct KelpieExec {
     /// Whether the next run of any copy is taken to be over in no time.
     quick: Arc<Quick>,
     /// What EXPLAIN says of the variants, where the plan is explained.
-    foreseen: Option<String>,
+    foreseen: Option<Foreseen>,
     /// What planning it took, where a session measures that.
     planning: Option<PlanClock>,
 }
@@ -150,7 +151,7 @@ impl KelpieExec {
         let context = Arc::new(TaskContext::default());
         let query = self.query_with(&context, options, None);
         let foreseen = query.ok().and_then(|query| self.engine.foresee(&query).ok());
-        KelpieExec { foreseen: foreseen.as_ref().map(report::foreseen_line), ..self }
+        KelpieExec { foreseen, ..self }
     }
 
     /// The sub-plan that it replaces. Where that is a whole query, DataFusion's rules that make a plan ready to run have not
@@ -378,13 +379,23 @@ impl DisplayAs for KelpieExec {
             write!(f, "\n{indent}| {line}")?;
         }
         let run = self.last_run();
-        if let (Some(line), None) = (&self.foreseen, &run) {
-            write!(f, "\n{indent}* {line}")?;
+        if let (Some(foreseen), None) = (&self.foreseen, &run) {
+            write!(f, "\n{indent}* {}", report::foreseen_line(foreseen))?;
+            if let (Foreseen::Genome(genome), DisplayFormatType::Verbose) = (foreseen, format) {
+                for line in report::reason_lines(genome.0.iter()) {
+                    write!(f, "\n{indent}* {line}")?;
+                }
+            }
         }
         if let Some(run) = run {
             let planning = self.planning.as_ref().map(PlanClock::split);
             for line in report::run_lines(&run, planning) {
                 write!(f, "\n{indent}* {line}")?;
+            }
+            if format == DisplayFormatType::Verbose {
+                for line in report::reason_lines(run.metrics.choices()) {
+                    write!(f, "\n{indent}* {line}")?;
+                }
             }
         }
         Ok(())

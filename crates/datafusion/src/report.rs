@@ -144,6 +144,11 @@ pub(crate) fn foreseen_line(foreseen: &Foreseen) -> String {
     }
 }
 
+/// One line a variant that was chosen, or will most likely be, with its reason.
+pub(crate) fn reason_lines<'a>(choices: impl Iterator<Item = &'a Choice>) -> Vec<String> {
+    choices.map(|choice| format!("variant {choice}")).collect()
+}
+
 fn chosen<'a>(choices: impl Iterator<Item = &'a Choice>) -> String {
     let chosen = choices.map(|choice| format!("{}={}", choice.qualified(), choice.value));
     chosen.collect::<Vec<_>>().join(", ")

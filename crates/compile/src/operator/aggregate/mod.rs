@@ -420,14 +420,15 @@ pub(crate) fn scattered_table(
             false => layout.bytes(groups, 1).saturating_mul(5) / 4,
         };
         let bytes = bytes.saturating_mul(2);
-        return Some(TableSize { groups, bytes, dense: None, slots: 0, are_even, text_bytes });
+        let words = cells.words();
+        return Some(TableSize { groups, bytes, dense: None, slots: 0, words, are_even, text_bytes });
     };
     cells.row_count();
     let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
     let dense = Some(layout.bytes(slots, 1));
-    Some(TableSize { groups, bytes, dense, slots, are_even, text_bytes })
+    Some(TableSize { groups, bytes, dense, slots, words: cells.words(), are_even, text_bytes })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.

@@ -108,6 +108,8 @@ impl Cut<'_> {
             Some(table) => partition::rule(table, rows.expected(), (self.shape, self.choices)),
         };
         let site = format!("aggregate{}", self.next_aggregate);
+        let estimate = table.as_ref().map(|table| table.estimate(rows.expected(), &self.choices.calibration));
+        let reason = estimate.map_or(reason.to_string(), |estimate| format!("{reason}: {estimate}"));
         let parts = self.chooser.choose(&site, (parts, &*reason), |value: GroupParts| match &lacks {
             _ if value == off => Ok(()),
             Some(lacks) => Err(lacks.clone()),

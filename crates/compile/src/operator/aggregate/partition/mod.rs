@@ -20,6 +20,7 @@ pub(crate) use self::read::PartRows;
 pub(crate) use self::write::IntoParts;
 use super::near::NearCopies;
 use super::part_groups::window_bytes;
+use crate::calibration::Calibration;
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Unsupported};
 use crate::layout::ColumnInfo;
@@ -236,10 +237,25 @@ pub(crate) struct TableSize {
     pub dense: Option<u64>,
     /// How many these are.
     pub slots: u64,
+    /// Cells of a group: atomics of a row.
+    pub words: u32,
     /// No group is thought to have a large part of the rows.
     pub are_even: bool,
     /// Bytes of a row's keys that are texts without a dictionary, about, where that is known of all of them.
     pub text_bytes: Option<u64>,
+}
+
+impl TableSize {
+    /// What is estimated of the table, and of so many rows that come to it as they are: for people.
+    pub(crate) fn estimate(&self, rows: u64, calibration: &Calibration) -> String {
+        let TableSize { groups, bytes, .. } = *self;
+        let bytes = self.dense.unwrap_or(bytes);
+        let mut text = format!("about {rows} rows to {groups} groups in {bytes} bytes");
+        if let Some(time) = calibration.atomics_ms(rows.saturating_mul(self.words.into()), bytes) {
+            text.push_str(&format!(", {time:.2} ms of atomics if added as they come"));
+        }
+        text
+    }
 }
 
 /// Into how many parts rows are to be brought before they come to their groups; and why.
