@@ -28,19 +28,11 @@ pub(super) struct LastGroup {
 const NONE: i64 = i64::MIN;
 
 impl LastGroup {
-    /// Whether threads keep their last group. `has_window`: rows come here that are not of the part in the window; `lacks`: why none can.
-    pub fn plan(
-        cells: &Cells,
-        has_window: bool,
-        lacks: Option<&'static str>,
-        site: Site<'_>,
-    ) -> Result<bool, Unsupported> {
+    /// Whether threads keep their last group. `beyond_parts`: rows may come here that have found no place in their part.
+    pub fn plan(cells: &Cells, beyond_parts: bool, site: Site<'_>) -> Result<bool, Unsupported> {
         let is_plain = cells.cells.iter().all(|cell| cell.op.is_plain());
-        let lacks = match is_plain {
-            true => lacks,
-            false => Some("texts are compared in the table of all groups"),
-        };
-        let rule = match (lacks, has_window) {
+        let lacks = (!is_plain).then_some("texts are compared in the table of all groups");
+        let rule = match (lacks, beyond_parts) {
             (Some(lacks), _) => (Axis::Off, lacks),
             (None, true) => (Axis::On, "rows that found no place in their part are mostly of one group"),
             (None, false) => {
@@ -90,7 +82,7 @@ impl LastGroup {
         }
     }
 
-    /// Hands over what the thread has, if anything.
+    /// Hands over what the thread has, if anything, and has nothing then.
     pub fn end(&self, cx: &mut Context<'_>, behind: &AddBehind<'_>) {
         let (last, none) = (cx.builder.read(self.slot), cx.builder.i64(NONE));
         let any = cx.builder.ne(last, none);
@@ -98,6 +90,7 @@ impl LastGroup {
         let totals: Vec<Vec<V>> =
             self.cells.iter().map(|cell| cell.iter().map(|part| cx.builder.read(*part)).collect()).collect();
         behind(cx, last, &totals);
+        cx.builder.assign(self.slot, none);
         cx.end();
     }
 }

@@ -287,11 +287,13 @@ impl AggregateOperator {
             is_alone: matches!(part_place, Some(PartPlace::Alone)),
         };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
-        let has_window = matches!(part_place, Some(PartPlace::Window(_)));
-        let keeps_last = has_near && {
-            let lacks = known.is_alone.then_some("the groups of a part are a worker's own");
-            LastGroup::plan(&cells, has_window, lacks, input.site)?
+        let is_even = key_columns.iter().any(|key| key.scattered.is_some_and(|own| own.are_even));
+        let beyond_parts = match &part_place {
+            Some(PartPlace::Window(_)) => true,
+            Some(PartPlace::Alone) => !is_even,
+            None => false,
         };
+        let keeps_last = has_near && LastGroup::plan(&cells, beyond_parts, input.site)?;
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
         // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts that stay where they
@@ -403,8 +405,7 @@ pub(crate) fn scattered_table(
     };
     let keys: &[ColumnInfo] = &keys.iter().map(of_codes).collect::<Vec<_>>();
     let groups = scattered_groups(keys)?.min(row_bound);
-    let (is_packed, are_even) =
-        (pack(keys).is_some(), keys.iter().any(|key| key.scattered.is_some_and(|own| own.are_even)));
+    let is_packed = pack(keys).is_some();
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
     let text_bytes = keys
@@ -421,14 +422,14 @@ pub(crate) fn scattered_table(
         };
         let bytes = bytes.saturating_mul(2);
         let words = cells.words();
-        return Some(TableSize { groups, bytes, dense: None, slots: 0, words, are_even, text_bytes });
+        return Some(TableSize { groups, bytes, dense: None, slots: 0, words, text_bytes });
     };
     cells.row_count();
     let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
     let dense = Some(layout.bytes(slots, 1));
-    Some(TableSize { groups, bytes, dense, slots, words: cells.words(), are_even, text_bytes })
+    Some(TableSize { groups, bytes, dense, slots, words: cells.words(), text_bytes })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.

@@ -40,9 +40,9 @@ const LOOPED_SLOTS: u64 = 256;
 /// Most bytes of the copies of a block's table: as many blocks as ever fit a multiprocessor should.
 const COPIES_BYTES: u64 = 16 << 10;
 
-/// Bytes of a slice of a block's table, at most, of which there are so many at most: two blocks should fit a multiprocessor of an NVIDIA
-/// GPU, and each slice is a pass over the rows, where bringing them into parts takes about five.
-const SLICE_BYTES: u64 = 100 << 10;
+/// Bytes of a slice of a block's table, at most, of which there are so many at most: each is a pass over the rows, and bringing them into
+/// parts and adding these up takes about five.
+const SLICE_BYTES: u64 = 160 << 10;
 const MOST_SLICES: u64 = 4;
 /// Rows that are thought to come to each slot of a table in slices, at least.
 const SLICE_ROWS_A_SLOT: u64 = 1024;

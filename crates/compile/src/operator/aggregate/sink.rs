@@ -141,7 +141,7 @@ impl Sink for AddToGroups {
             groups.take_alone(alone);
         }
         let last = self.0.keeps_last.then(|| LastGroup::begin(cx, cells));
-        let groups = Adder { groups, near, last, window, cells };
+        let groups = Adder { groups, near, last, alone, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
         let strides = job.flags && !job.wide && !job.held && !cx.shape.is_serial();
         let rows_at_once = if strides { cx.shape.rows_per_thread.into() } else { 1 };
@@ -149,7 +149,6 @@ impl Sink for AddToGroups {
             plan: &self.0,
             hashes: self.1,
             groups,
-            alone,
             counts,
             round,
             rows_at_once,
@@ -165,8 +164,6 @@ struct AggregateEmitter<'s> {
     /// State of the hash of each row's keys.
     hashes: Option<usize>,
     groups: Adder<'s>,
-    /// Whether nobody else adds to the groups of the part that rows are of (`bool`), where they come in parts to one worker each.
-    alone: Option<Var>,
     /// What counts the values of the sets.
     counts: Vec<KeyCount>,
     /// What neighbours have for the same groups, where they add it up before.
@@ -183,6 +180,8 @@ struct Adder<'s> {
     groups: Box<dyn GroupEmitter + 's>,
     near: Option<NearTable>,
     last: Option<LastGroup>,
+    /// Whether nobody else adds to the groups of the part that rows are of (`bool`), where they come in parts to one worker each.
+    alone: Option<Var>,
     window: Option<PartWindow>,
     cells: &'s Cells,
 }
@@ -202,12 +201,18 @@ impl Adder<'_> {
 
     /// The same of a group that is in no window.
     fn add_beyond(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
-        match &self.last {
-            Some(last) => last.add(cx, self.cells, slot, values, &|cx, slot, values| {
-                self.add_shared(cx, slot, values);
-            }),
-            None => self.add_shared(cx, slot, values),
-        }
+        let Some(last) = &self.last else { return self.add_shared(cx, slot, values) };
+        let add_to_last = |cx: &mut Context<'_>| {
+            last.add(cx, self.cells, slot, values, &|cx, slot, values| self.add_shared(cx, slot, values));
+        };
+        let Some(alone) = self.alone else { return add_to_last(cx) };
+        // A worker's own groups wait for nobody.
+        let is_alone = cx.builder.read(alone);
+        cx.begin_if(is_alone);
+        self.add_shared(cx, slot, values);
+        cx.begin_else();
+        add_to_last(cx);
+        cx.end();
     }
 
     /// The same where all threads of the block, or of the device, add.
@@ -220,13 +225,18 @@ impl Adder<'_> {
 
     /// After the last row.
     fn end(&self, cx: &mut Context<'_>) {
-        if let Some(last) = &self.last {
-            last.end(cx, &|cx, slot, values| self.add_shared(cx, slot, values));
-        }
+        self.hand_over_last(cx);
         if let Some(near) = &self.near {
             near.end(cx, self.cells, &self.far());
         }
         self.groups.end(cx);
+    }
+
+    /// Adds what the thread has of its last group, where all add.
+    fn hand_over_last(&self, cx: &mut Context<'_>) {
+        if let Some(last) = &self.last {
+            last.end(cx, &|cx, slot, values| self.add_shared(cx, slot, values));
+        }
     }
 
     fn far(&self) -> impl Fn(&mut Context<'_>, V, &[Vec<V>]) {
@@ -268,15 +278,16 @@ impl Emitter for AggregateEmitter<'_> {
         if let Some(window) = &self.groups.window {
             window.open(cx, &*self.plan.table, part);
         }
-        if let Some(alone) = self.alone {
+        if let Some(alone) = self.groups.alone {
             cx.builder.assign(alone, part.1);
         }
     }
 
     fn end_part(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        if self.alone.is_some() {
-            // Rows that wait are added while their groups are the worker's own.
+        if self.groups.alone.is_some() {
+            // Rows that wait, and what is kept of them, are added before the groups are no longer the worker's own.
             self.take_batch(cx)?;
+            self.groups.hand_over_last(cx);
         }
         let Some(window) = &self.groups.window else { return Ok(()) };
         let AggregateOperator { cells, table, .. } = self.plan;

@@ -42,10 +42,13 @@ impl Cut<'_> {
             return self.aggregate_rows(rows, &own_keys, &own_aggregates);
         }
         if !keys.is_empty() {
-            let (parts, groups) = self.group_parts(keys.len(), &own_aggregates, &infos, &rows)?;
+            let (parts, groups, in_slices) = self.group_parts(keys.len(), &own_aggregates, &infos, &rows)?;
             if parts.0 > 1 {
                 let parts = (parts, groups);
                 return self.in_parts(rows, (&exprs, &infos), parts, (&own_keys, &own_aggregates));
+            }
+            if in_slices {
+                return self.aggregate_of(rows, keys, aggregates, groups);
             }
         }
         let is_ready = |open: &Open| open.is_stored_whole() && !computes(&exprs);
@@ -77,14 +80,15 @@ impl Cut<'_> {
         })
     }
 
-    /// Into how many parts rows are brought before, and about how many groups there are, where they may be far from each other.
+    /// Into how many parts rows are brought before, about how many groups there are, where they may be far from each other, and whether
+    /// blocks are thought to have them slice by slice.
     fn group_parts(
         &self,
         keys: usize,
         aggregates: &[Aggregate],
         infos: &[ColumnInfo],
         rows: &OpenRows,
-    ) -> Result<(GroupParts, Option<u64>), Unsupported> {
+    ) -> Result<(GroupParts, Option<u64>, bool), Unsupported> {
         let is_serial = self.shape.is_serial();
         let size = part_size(rows);
         let lacks = match () {
@@ -96,26 +100,25 @@ impl Cut<'_> {
         let keys = &infos[..keys.min(infos.len())];
         let table = scattered_table(keys, aggregates, infos, size.row_bound, self.shape);
         let off = GroupParts(1);
+        let in_slices = table.as_ref().is_some_and(|table| self.suits_slices(table, aggregates, rows));
         let (parts, reason) = match &table {
             _ if lacks.is_some() => (off, "rows cannot be stored in parts".into()),
             _ if self.choices.micro_model != MicroModel::Resolution => {
                 (off, "the micro model adds rows as they come".into())
             }
             None => (off, "not known to be many groups far from each other".into()),
-            Some(table) if self.suits_slices(table, aggregates, rows) => {
-                (off, "blocks have the groups slice by slice".into())
-            }
+            Some(_) if in_slices => (off, "blocks have the groups slice by slice".into()),
             Some(table) => partition::rule(table, rows.expected(), (self.shape, self.choices)),
         };
         let site = format!("aggregate{}", self.next_aggregate);
         let estimate = table.as_ref().map(|table| table.estimate(rows.expected(), &self.choices.calibration));
-        let reason = estimate.map_or(reason.to_string(), |estimate| format!("{reason}: {estimate}"));
+        let reason = estimate.map_or(reason.to_string(), |estimate| format!("{estimate}: {reason}"));
         let parts = self.chooser.choose(&site, (parts, &*reason), |value: GroupParts| match &lacks {
             _ if value == off => Ok(()),
             Some(lacks) => Err(lacks.clone()),
             None => PartStore::admits(value, self.shape),
         })?;
-        Ok((parts, table.map(|table| table.groups)))
+        Ok((parts, table.map(|table| table.groups), in_slices))
     }
 
     /// Whether blocks are thought to have the groups slice by slice.
@@ -123,7 +126,8 @@ impl Cut<'_> {
         let is_simple = |branch: &Open| branch.is_single() && !branch.has_probes();
         let comes_again = rows.branches.iter().all(is_simple) && !aggregates.iter().any(|own| own.distinct);
         let of_slots = |bytes| suits_slices((table.slots, bytes), rows.expected());
-        !self.shape.is_serial() && comes_again && table.dense.is_some_and(of_slots)
+        let resolves = self.choices.micro_model == MicroModel::Resolution && !self.shape.is_serial();
+        resolves && comes_again && table.dense.is_some_and(of_slots)
     }
 
     /// Rows come into parts, and part after part to their groups.
@@ -187,7 +191,18 @@ impl Cut<'_> {
         keys: &[Expr],
         aggregates: &[Aggregate],
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
-        let operator = self.plan_aggregate(&rows, keys, Contents::Rows(aggregates), (None, None))?;
+        self.aggregate_of(rows, keys, aggregates, None)
+    }
+
+    /// The same of about so many groups, where that is known of such rows.
+    fn aggregate_of(
+        &mut self,
+        rows: OpenRows,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+        groups: Option<u64>,
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        let operator = self.plan_aggregate(&rows, keys, Contents::Rows(aggregates), (None, groups))?;
         self.add_to_groups(rows, (&operator, None));
         Ok(operator)
     }

@@ -239,8 +239,6 @@ pub(crate) struct TableSize {
     pub slots: u64,
     /// Cells of a group: atomics of a row.
     pub words: u32,
-    /// No group is thought to have a large part of the rows.
-    pub are_even: bool,
     /// Bytes of a row's keys that are texts without a dictionary, about, where that is known of all of them.
     pub text_bytes: Option<u64>,
 }
@@ -312,7 +310,6 @@ fn rule_of_worker(
         }
         _ if table.groups <= NearCopies::MOST => off("a worker keeps copies of so few groups"),
         _ if rows < LEAST_WORKER_ROWS => off("few rows"),
-        _ if !table.are_even => off("a frequent value would be one worker's"),
         Some(parts) => (*parts, room.reason("a worker adds up a part without atomics, in its cache")),
         None => (GroupParts(MOST_WORKER_PARTS), "as many parts as a worker can write to".into()),
     }
