@@ -25,6 +25,8 @@ pub struct Buckets {
     slots: Option<usize>,
     /// State of one `u32` a row: the entries.
     entries: usize,
+    /// The rows themselves lie at the positions: a position is a place.
+    has_rows: bool,
 }
 
 impl Buckets {
@@ -36,7 +38,13 @@ impl Buckets {
             ranks: states.state("bucket_ranks", 4, store.class),
             slots: notes_slots.then(|| states.state("row_slots", 4, store.class)),
             entries: states.state("bucket_rows", 4, store.class),
+            has_rows: false,
         }
+    }
+
+    /// The same where rows lie at the positions of their buckets.
+    pub(crate) fn with_rows(self) -> Buckets {
+        Buckets { has_rows: true, ..self }
     }
 
     /// The state to clear before the first pass, and to sum up before the second.
@@ -66,8 +74,8 @@ impl Buckets {
     }
 
     /// Second pass: puts the row at `place` (`i64`) into the bucket of its slot (`i64`). The bucket's first position
-    /// (`u32`), and whether the row stands there (`bool`).
-    pub fn put(&self, cx: &mut Context<'_>, slot: V, place: V) -> (V, V) {
+    /// (`u32`), whether the row stands there (`bool`), and where it stands (`i64`).
+    pub fn put(&self, cx: &mut Context<'_>, slot: V, place: V) -> (V, V, V) {
         let pointer = address(cx, self.ranks, place);
         let rank = cx.builder.load(pointer);
         let (begin, end) = self.bounds(cx, slot);
@@ -83,7 +91,7 @@ impl Buckets {
         let position = b.convert(position, Scalar::I64);
         let pointer = address(cx, self.entries, position);
         cx.builder.store(pointer, entry);
-        (begin, is_first)
+        (begin, is_first, position)
     }
 
     /// Sets `cursor` to the first position + 1 of a slot's (`i64`) bucket; leaves it where that is empty.
@@ -99,6 +107,11 @@ impl Buckets {
 
     /// The place (`i64`) of the row at a position + 1 (`u32`).
     pub fn place_at(&self, cx: &mut Context<'_>, cursor: V) -> V {
+        if self.has_rows {
+            let one = cx.builder.u32(1);
+            let position = cx.builder.sub(cursor, one);
+            return cx.builder.convert(position, Scalar::I64);
+        }
         let entry = self.entry(cx, cursor);
         let mask = cx.builder.u32(!LAST);
         let place = cx.builder.and(entry, mask);
@@ -113,6 +126,10 @@ impl Buckets {
         let is_last = b.ge(entry, last);
         let next = b.add(cursor, one);
         let next = b.select(is_last, zero, next);
+        if self.has_rows {
+            let position = b.sub(cursor, one);
+            return (b.convert(position, Scalar::I64), next);
+        }
         let mask = b.u32(!LAST);
         let place = b.and(entry, mask);
         (b.convert(place, Scalar::I64), next)

@@ -253,6 +253,16 @@ impl Index {
         }
     }
 
+    /// The same where the rows of a key lie at the positions of their bucket, if there are buckets.
+    pub(crate) fn with_rows_in_buckets(mut self) -> Index {
+        match &mut self.kind {
+            Kind::Direct { slots: Slots::Many(buckets), .. }
+            | Kind::Hashed { rows: SlotRows::Buckets(buckets), .. } => *buckets = buckets.with_rows(),
+            Kind::All | Kind::Direct { .. } | Kind::Hashed { .. } => {}
+        }
+        self
+    }
+
     fn buckets(&self) -> Option<Buckets> {
         match self.kind {
             Kind::Direct { slots: Slots::Many(buckets), .. } => Some(buckets),

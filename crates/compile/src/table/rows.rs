@@ -105,6 +105,27 @@ impl RowStore {
         Ok(RowStore { columns, count, class, places, fills: None })
     }
 
+    /// Declares the states of the same columns once more, for as many rows, which come to places of their own.
+    pub(crate) fn again(&self, states: &mut States) -> Result<RowStore, Unsupported> {
+        let columns = self.columns.iter().map(|column| StoredColumn::plan(column.info(), self.class, states));
+        Ok(RowStore { columns: columns.collect::<Result<_, _>>()?, ..self.clone() })
+    }
+
+    /// Writes the current row, whose columns are the store's, to a place (`i64`) that there is. Columns none of whose states is `needed`
+    /// are left out.
+    pub(crate) fn write_at(
+        &self,
+        cx: &mut Context<'_>,
+        place: V,
+        needed: &BTreeSet<usize>,
+    ) -> Result<(), Unsupported> {
+        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.is_used(needed)) {
+            let value = cx.column(index)?;
+            column.store(cx, &value, place)?;
+        }
+        Ok(())
+    }
+
     /// What is known of the columns.
     pub fn infos(&self) -> Vec<ColumnInfo> {
         self.columns.iter().map(|column| column.info().clone()).collect()
@@ -248,10 +269,7 @@ impl Dense for RowStore {
         let place = cx.builder.bitcast(place, Scalar::I64);
         let fits = cx.builder.lt(place, capacity);
         cx.begin_if(fits);
-        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.is_used(needed)) {
-            let value = cx.column(index)?;
-            column.store(cx, &value, place)?;
-        }
+        self.write_at(cx, place, needed)?;
         cx.begin_else();
         let is_first = cx.builder.eq(place, capacity);
         report_growth(cx, is_first);

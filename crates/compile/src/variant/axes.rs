@@ -136,6 +136,17 @@ axis!(
 );
 
 axis!(
+    /// What stands in the buckets of a join's index: `operator/join/buckets`.
+    BucketEntries, "bucket_entries", Plan, "what the buckets of a join's index have of the rows of a key",
+    {
+        /// The numbers of rows that lie elsewhere.
+        Numbers = "numbers",
+        /// The rows themselves: those of a key lie side by side.
+        Rows = "rows",
+    }
+);
+
+axis!(
     /// Where the rows of a build side lie: `operator/join/place`.
     RowPlaces, "row_places", Plan, "where the rows of a join's build side lie",
     {
@@ -591,6 +602,7 @@ pub const ALL: &[Axis] = &[
     BatchRows::AXIS,
     IndexForm::AXIS,
     IndexRows::AXIS,
+    BucketEntries::AXIS,
     RowPlaces::AXIS,
     EmptySlots::AXIS,
     Pruning::AXIS,

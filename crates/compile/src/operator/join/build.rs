@@ -141,23 +141,31 @@ impl Sink for FillBuckets {
         Needs { zeroed: Vec::new(), produced: Some(store.row_count()), around }
     }
 
-    fn read(&self, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
-        (0..self.0.probe_keys.len()).collect()
+    fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
+        let rows = self.0.bucket_rows.as_ref().map(|rows| rows.needed(states)).unwrap_or_default();
+        (0..self.0.probe_keys.len()).chain(rows).collect()
     }
 
     fn begin<'s>(
         &'s self,
         _cx: &mut Context<'_>,
-        _job: &Job<'s>,
+        job: &Job<'s>,
     ) -> Result<Box<dyn Emitter + 's>, Unsupported> {
-        Ok(Box::new(FillEmitter(&self.0)))
+        Ok(Box::new(FillEmitter { join: &self.0, needed: job.needed }))
     }
 }
 
-struct FillEmitter<'s>(&'s JoinOperator);
+struct FillEmitter<'s> {
+    join: &'s JoinOperator,
+    /// States that later pipelines read.
+    needed: &'s BTreeSet<usize>,
+}
 
 impl Emitter for FillEmitter<'_> {
     fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
-        self.0.index.fill(cx, row)
+        self.join.index.fill(cx, row, &mut |cx, position| match &self.join.bucket_rows {
+            Some(rows) => rows.write_at(cx, position, self.needed),
+            None => Ok(()),
+        })
     }
 }

@@ -40,7 +40,7 @@ impl JoinOperator {
 impl Expansion for JoinOperator {
     fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported> {
         let keys = self.keys_of_probe(cx)?;
-        self.index.find_positions(cx, &self.store, &keys, range)?;
+        self.index.find_positions(cx, self.matches(), &keys, range)?;
         if self.keeps_unmatched() {
             let b = &mut *cx.builder;
             let (zero, one, none) = (b.u32(0), b.u32(1), b.u32(NONE));

@@ -9,6 +9,7 @@
 //! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::Duplicate`](crate::context::Status::Duplicate)), and the
 //! engine compiles again without it.
 
+mod buckets;
 mod build;
 mod expand;
 mod mark;
@@ -54,6 +55,8 @@ pub struct JoinOperator {
     /// The build side's rows: keys, then what of its columns is no key.
     store: RowStore,
     index: Index,
+    /// The rows again, those of a key side by side in its bucket, where they are: what finds a key's rows finds places in it.
+    bucket_rows: Option<RowStore>,
     /// Over the build side's columns: the store's.
     stored: Vec<Expr>,
     /// The store's column of each of the build side's columns.
@@ -116,6 +119,9 @@ impl JoinOperator {
             None => RowStore::plan(&infos, rows.bound, layout, states)?,
         };
         let index = Index::plan(form, (&store, rows.bound), &probe_infos, (wants, site), states)?;
+        let keys = &infos[..probe_keys.len()];
+        let (index, bucket_rows) =
+            buckets::plan((kind, index), (&store, keys, rows.bound), (serial, site), states)?;
         let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
         let nulls = join.null_aware.then(|| {
             let class = states.class(1, Growth::Fixed);
@@ -128,6 +134,7 @@ impl JoinOperator {
             columns: columns(kind, build, probe),
             store,
             index,
+            bucket_rows,
             stored,
             places,
             probe_keys,
@@ -210,6 +217,11 @@ impl JoinOperator {
         &self.store
     }
 
+    /// The rows at whose places the index finds matches.
+    fn matches(&self) -> &RowStore {
+        self.bucket_rows.as_ref().unwrap_or(&self.store)
+    }
+
     /// Notes that the row at `place` has a match.
     fn mark(&self, cx: &mut Context<'_>, place: V) {
         let Some(state) = self.matched else { return };
@@ -230,7 +242,7 @@ impl JoinOperator {
 
     /// The build side's columns at a place, NULL where `present` (if given) is false.
     fn build_columns(&self, place: V, present: Option<V>) -> Vec<Joined> {
-        let columns = self.store.columns();
+        let columns = self.matches().columns();
         self.places.iter().map(|index| Joined::stored(&columns[*index], place, present)).collect()
     }
 }

@@ -43,7 +43,7 @@ impl Step for Probe {
             return Err(Unsupported::internal("a join under a flag"));
         };
         let keys = join.keys_of_probe(cx)?;
-        let search = join.index.search(cx, &join.store, &keys)?;
+        let search = join.index.search(cx, join.matches(), &keys)?;
         match join.kind {
             ProbeSemi | ProbeAnti | ProbeMark => join.existence(cx, search, next),
             Inner | BuildOuter | ProbeOuter | FullOuter if join.index.unique => {
@@ -101,7 +101,7 @@ impl JoinOperator {
     pub(super) fn read_keys(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
         let mut below: BTreeSet<usize> = self.probe_keys.iter().flat_map(columns_read).collect();
         if self.index.reads_keys() {
-            self.store.read(&(0..self.probe_keys.len()).collect(), states);
+            self.matches().read(&(0..self.probe_keys.len()).collect(), states);
         }
         let residual: BTreeSet<usize> = self.residual.iter().flat_map(columns_read).collect();
         self.read_build(&residual, states);
@@ -112,7 +112,7 @@ impl JoinOperator {
     /// Adds the states of those of the `columns` that are the build side's.
     pub(super) fn read_build(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) {
         let stored = columns.iter().filter_map(|column| self.places.get(*column).copied());
-        self.store.read(&stored.collect(), states);
+        self.matches().read(&stored.collect(), states);
     }
 
     /// Where the rows with a key are marked all or none, opens `if` there are any that nobody marks yet: who finds the first one

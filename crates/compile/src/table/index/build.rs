@@ -61,8 +61,14 @@ impl Index {
         Ok(())
     }
 
-    /// Puts the row at `place` (`i64`), which is the current row and is counted, into its bucket.
-    pub fn fill(&self, cx: &mut Context<'_>, place: V) -> Result<(), Unsupported> {
+    /// Puts the row at `place` (`i64`), which is the current row and is counted, into its bucket; `each` is told its position there
+    /// (`i64`).
+    pub fn fill(
+        &self,
+        cx: &mut Context<'_>,
+        place: V,
+        each: &mut dyn FnMut(&mut Context<'_>, V) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
         let buckets = self.buckets().ok_or_else(|| Unsupported::internal("an index without buckets"))?;
         let keys = self.keys_of_row(cx)?;
         let opened = self.leave_out_nulls(cx, &keys);
@@ -70,12 +76,14 @@ impl Index {
             Kind::Direct { min, .. } => {
                 let value = scalar_of(&keys[0])?;
                 let slot = offset_from(cx, value, min);
-                buckets.put(cx, slot, place);
+                let (_, _, position) = buckets.put(cx, slot, place);
+                each(cx, position)?;
             }
             Kind::Hashed { table, .. } => {
                 let slot = buckets.noted_slot(cx, place);
                 let slot = slot.ok_or_else(|| Unsupported::internal("a bucket's slot"))?;
-                let (begin, is_first) = buckets.put(cx, slot, place);
+                let (begin, is_first, position) = buckets.put(cx, slot, place);
+                each(cx, position)?;
                 // From now on the slot leads to the bucket.
                 cx.begin_if(is_first);
                 let one = cx.builder.u32(1);
