@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::Cut;
 use super::open::{Open, OpenRows};
+use super::partition::Behind;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
-    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, PlaceBuildSide, Probe, StoreBuildSide,
-    StoredRows,
+    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, PlaceBuildSide, Probe, Sides,
+    StoreBuildSide, StoredRows,
 };
 use crate::operator::project::Project;
 use crate::plan::{Join, JoinKind};
@@ -49,9 +50,10 @@ impl Cut<'_> {
     pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
         let ordinal = self.next_join;
         self.next_join += 1;
-        let build = self.open(&join.build)?;
+        let behind = self.behind;
+        let mut build = self.open_before(&join.build, Behind::default())?;
         let before_probe = self.done.len();
-        let mut probe = self.open(&join.probe)?;
+        let mut probe = self.open_before(&join.probe, behind.and(join.kind, build.expected()))?;
         let after_probe = self.done.len();
         let build_bound = build.bound();
         let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
@@ -70,10 +72,20 @@ impl Cut<'_> {
             (unique, self.shape.is_serial(), self.choices),
             (layout, self.states.of(Purpose::Table)),
         )?;
-        let operator = Arc::new(operator);
+        let sides = Sides {
+            probe_rows: probe.expected(),
+            build_rows: rows.expected,
+            are_scattered: operator.looks_up_scattered(&probe.columns),
+        };
+        let of_parts = (&sides, behind);
+        let (probe_parts, build_parts) =
+            self.join_parts((&operator, &site), (&build, &probe), of_parts)?;
+        let in_parts = probe_parts > 1;
+        let operator = Arc::new(if in_parts { operator.in_parts() } else { operator });
         let build_fields = build.columns.len();
         let filtered = build.branches.iter().any(Open::is_filtered);
         let share = build.branches.iter().map(Open::share).fold(0.0, f64::max);
+        self.build_in_parts(&mut build, &operator, build_parts)?;
         self.close_build_side(build, &operator);
         // The build side goes first: where it is empty, nothing of the probe side may run.
         self.done[before_probe..].rotate_left(after_probe - before_probe);
@@ -87,8 +99,9 @@ impl Cut<'_> {
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if self.prunes(&site, &operator)? {
             let narrowed = (filtered, share);
-            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed));
+            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed, in_parts));
         }
+        self.probe_in_parts(&mut probe, &operator, probe_parts)?;
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
             return Ok(OpenRows { branches: vec![kept], columns: operator.columns().to_vec() });
