@@ -100,7 +100,8 @@ impl JoinOperator {
         let keys = &self.store.infos()[..self.probe_keys.len()];
         let bytes = self.index.bytes_searched(build_rows, keys.iter().map(key_bytes).sum());
         let cache = choices.calibration.index_cache(is_serial);
-        let part = if is_serial { choices.calibration.worker_table().value } else { cache.value / PART_SHARE };
+        let part =
+            if is_serial { choices.calibration.worker_table().value } else { cache.value / PART_SHARE };
         let least = if is_serial { LEAST_WORKER_ROWS } else { LEAST_ROWS };
         let fewest = JoinParts::ALL.iter().filter(|parts| parts.0 > 1).find(|parts| bytes / parts.0 <= part);
         match fewest.or(JoinParts::ALL.last()) {

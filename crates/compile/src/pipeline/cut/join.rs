@@ -78,8 +78,7 @@ impl Cut<'_> {
             are_scattered: operator.looks_up_scattered(&probe.columns),
         };
         let of_parts = (&sides, behind);
-        let (probe_parts, build_parts) =
-            self.join_parts((&operator, &site), (&build, &probe), of_parts)?;
+        let (probe_parts, build_parts) = self.join_parts((&operator, &site), (&build, &probe), of_parts)?;
         let in_parts = probe_parts > 1;
         let operator = Arc::new(if in_parts { operator.in_parts() } else { operator });
         let build_fields = build.columns.len();

@@ -119,7 +119,8 @@ impl Open {
         }
         let position = self.steps.iter().position(|step| !keeps_columns(step)).unwrap_or(self.steps.len());
         let is_next = is_first && !in_parts;
-        self.steps.insert(position, Arc::new(Prefilter { join: Arc::clone(operator), column, share, is_next }));
+        self.steps
+            .insert(position, Arc::new(Prefilter { join: Arc::clone(operator), column, share, is_next }));
         let behind = self.cuts.iter_mut().filter(|cut| cut.step >= position);
         behind.for_each(|cut| cut.step += 1);
     }

@@ -165,8 +165,9 @@ impl Cut<'_> {
             let behind = open.steps.split_off(cut.step.saturating_sub(before).min(open.steps.len()));
             before = cut.step;
             // A CPU's workers take whole parts, each of which fits the cache of a core; the blocks of a GPU, which share a cache, all
-            // work on one.
-            let source = PartRows { store: Arc::clone(&cut.store), in_blocks: self.shape.is_serial() };
+            // work on one. Where rows are counted before they are written, each place has its count, also those between parts.
+            let in_blocks = self.shape.is_serial() && self.counts.is_none();
+            let source = PartRows { store: Arc::clone(&cut.store), in_blocks };
             let rest = Open {
                 steps: behind,
                 skips: open.skips.clone(),
