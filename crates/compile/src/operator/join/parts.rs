@@ -77,9 +77,10 @@ impl JoinOperator {
         Ok((self.index.part(cx, &keys, bits)?, None))
     }
 
-    /// Whether keys that are looked up one after the other are far from each other: by what is known of the probe side's columns.
+    /// Whether keys that are looked up one after the other are far from each other, and none is frequent, by what is known of the probe
+    /// side's columns.
     pub(crate) fn looks_up_scattered(&self, probe: &[ColumnInfo]) -> bool {
-        self.probe_keys.iter().any(|key| column_of(key, probe).scattered.is_some())
+        self.probe_keys.iter().any(|key| column_of(key, probe).scattered.is_some_and(|own| own.are_even))
     }
 
     /// The same, where rows come in parts.
