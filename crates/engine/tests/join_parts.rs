@@ -14,7 +14,8 @@ use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::DataType;
 use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions, QueryOutput,
+    Batches, CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions,
+    QueryOutput,
 };
 use sides::{Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 
@@ -347,6 +348,41 @@ fn not_in_knows_nulls() {
             let plan = plan(JoinKind::BuildAnti, on(&[0]), true);
             let got = output(&engine, plan, &[&outer, &inner], options(device, ("16", "on"), &[]));
             assert_eq!(got.batch.num_rows(), passes, "{inner:?} {device:?}");
+        }
+    }
+}
+
+/// Results that leave the device in blocks, each of which is made of some of the places of the parts; and little memory.
+#[test]
+fn results_in_blocks_and_little_memory() {
+    let engine = Engine::new();
+    for (device, build, probe) in [
+        (DEVICES[0], rows(9_000, Spread::Sparse, 1), rows(40_000, Spread::Sparse, 2)),
+        (DEVICES[0], rows(60, Spread::Skewed, 1), rows(9_000, Spread::Skewed, 2)),
+        (DEVICES[3], rows(900, Spread::Dense, 1), rows(9_000, Spread::Dense, 2)),
+    ] {
+        for kind in [JoinKind::Inner, JoinKind::ProbeOuter] {
+            let rows = |options: QueryOptions, device_bytes: Option<u64>| {
+                let sources = [&build, &probe].map(|rows| table(rows)).to_vec();
+                let query = Query { plan: plan(kind, on(&[0]), false), sources, options };
+                let device_bytes = device_bytes.unwrap_or(Batches::default().device_bytes);
+                let (batches, mut all) = (Batches { device_bytes, ..Batches::default() }, Vec::new());
+                let mut receive = |batch| {
+                    all.extend(rows_of(&batch));
+                    Ok(())
+                };
+                let outcome = engine.stream(&query, batches, &CancelToken::default(), &mut receive);
+                outcome.expect("the join runs");
+                all.sort();
+                all
+            };
+            let expected = rows(options(device, ("1", "off"), &[]), None);
+            for parts in [PARTS[0], PARTS[1]] {
+                let plain = options(device, parts, &[]);
+                assert!(rows(plain.clone(), Some(1 << 14)) == expected, "{kind:?} {plain:?}");
+                let little = QueryOptions { memory_limit: Some(16 << 20), ..plain };
+                assert!(rows(little.clone(), None) == expected, "{kind:?} {little:?}");
+            }
         }
     }
 }

@@ -25,6 +25,8 @@ const LEAST_ROWS: u64 = 4 << 20;
 const LEAST_WORKER_ROWS: u64 = 1 << 20;
 /// How many times as large as the last cache what is searched is, at least, for parts to pay.
 const CACHES: u64 = 2;
+/// Parts on a GPU, at least: threads of a block that count rows of few parts wait for each other.
+const LEAST_PARTS: u64 = 64;
 /// The share of the last cache of a GPU that a part of the index should take.
 const PART_SHARE: u64 = 4;
 /// Bytes of a key that is a text, without those of the text.
@@ -104,7 +106,9 @@ impl JoinOperator {
         let part =
             if is_serial { choices.calibration.worker_table().value } else { cache.value / PART_SHARE };
         let least = if is_serial { LEAST_WORKER_ROWS } else { LEAST_ROWS };
-        let fewest = JoinParts::ALL.iter().filter(|parts| parts.0 > 1).find(|parts| bytes / parts.0 <= part);
+        let least_parts = if is_serial { 2 } else { LEAST_PARTS };
+        let mut possible = JoinParts::ALL.iter().filter(|parts| parts.0 >= least_parts);
+        let fewest = possible.find(|parts| bytes / parts.0 <= part);
         match fewest.or(JoinParts::ALL.last()) {
             _ if keys.iter().any(is_raw_text) => off("the bytes of texts lie far from each other"),
             _ if probe_rows < least => off("few rows"),
