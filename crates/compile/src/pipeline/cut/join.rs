@@ -47,6 +47,41 @@ impl Cut<'_> {
         }
     }
 
+    /// Plans a join of these rows, and into how many parts those of the build side and of the probe side are brought. `behind`: what
+    /// the probe side's rows come to further on.
+    fn plan_join(
+        &mut self,
+        (join, ordinal, site): (&Join, usize, &Site<'_>),
+        (build, probe): (&OpenRows, &OpenRows),
+        behind: Behind,
+    ) -> Result<(Arc<JoinOperator>, [u64; 2]), Unsupported> {
+        let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
+        let rows = BuildSide {
+            bound: build.bound(),
+            is_exact: build.branches.len() == 1 && build.branches.iter().all(Open::has_every_row),
+            expected: build.branches.iter().all(Open::is_table).then(|| build.expected()),
+        };
+        let layout = self.layout();
+        let operator = JoinOperator::plan(
+            (join, ordinal, *site),
+            (&build.columns, &rows),
+            &probe.columns,
+            (unique, self.shape.is_serial(), self.choices),
+            (layout, self.states.of(Purpose::Table)),
+        )?;
+        // Most rows that a filtered build side has no match for are left out before.
+        let (filtered, share) = build.narrowed();
+        let left = if filtered { share } else { 1.0 };
+        let sides = Sides {
+            probe_rows: (probe.expected() as f64 * left) as u64,
+            build_rows: rows.expected,
+            are_scattered: operator.looks_up_scattered(&probe.columns),
+        };
+        let parts = self.join_parts((&operator, site), (build, probe), (&sides, behind))?;
+        let operator = if parts[1] > 1 { operator.in_parts() } else { operator };
+        Ok((Arc::new(operator), parts))
+    }
+
     pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
         let ordinal = self.next_join;
         self.next_join += 1;
@@ -56,34 +91,12 @@ impl Cut<'_> {
         let mut probe = self.open_before(&join.probe, behind.and(join.kind, build.expected()))?;
         let after_probe = self.done.len();
         let build_bound = build.bound();
-        let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
-        let rows = BuildSide {
-            bound: build_bound,
-            is_exact: build.branches.len() == 1 && build.branches.iter().all(Open::has_every_row),
-            expected: build.branches.iter().all(Open::is_table).then(|| build.expected()),
-        };
-        let layout = self.layout();
         let site = format!("join{ordinal}");
         let site = Site { chooser: self.chooser, name: &site };
-        let operator = JoinOperator::plan(
-            (join, ordinal, site),
-            (&build.columns, &rows),
-            &probe.columns,
-            (unique, self.shape.is_serial(), self.choices),
-            (layout, self.states.of(Purpose::Table)),
-        )?;
-        let sides = Sides {
-            probe_rows: probe.expected(),
-            build_rows: rows.expected,
-            are_scattered: operator.looks_up_scattered(&probe.columns),
-        };
-        let of_parts = (&sides, behind);
-        let (probe_parts, build_parts) = self.join_parts((&operator, &site), (&build, &probe), of_parts)?;
-        let in_parts = probe_parts > 1;
-        let operator = Arc::new(if in_parts { operator.in_parts() } else { operator });
+        let (operator, [build_parts, probe_parts]) =
+            self.plan_join((join, ordinal, &site), (&build, &probe), behind)?;
         let build_fields = build.columns.len();
-        let filtered = build.branches.iter().any(Open::is_filtered);
-        let share = build.branches.iter().map(Open::share).fold(0.0, f64::max);
+        let narrowed = build.narrowed();
         self.build_in_parts(&mut build, &operator, build_parts)?;
         self.close_build_side(build, &operator);
         // The build side goes first: where it is empty, nothing of the probe side may run.
@@ -97,7 +110,7 @@ impl Cut<'_> {
         }
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if self.prunes(&site, &operator)? {
-            let narrowed = (filtered, share);
+            let in_parts = probe_parts > 1;
             probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed, in_parts));
         }
         self.probe_in_parts(&mut probe, &operator, probe_parts)?;

@@ -219,6 +219,12 @@ impl OpenRows {
         self.branches.iter().fold(0, |sum, open| sum.saturating_add(open.expected()))
     }
 
+    /// Whether some of the rows may have been dropped, and the share that is thought to be left.
+    pub(super) fn narrowed(&self) -> (bool, f64) {
+        let share = self.branches.iter().map(Open::share).fold(0.0, f64::max);
+        (self.branches.iter().any(Open::is_filtered), share)
+    }
+
     pub(super) fn push(&mut self, step: impl Step + 'static) {
         let step: Arc<dyn Step> = Arc::new(step);
         self.branches.iter_mut().for_each(|open| open.steps.push(Arc::clone(&step)));

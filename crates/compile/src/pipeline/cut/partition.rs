@@ -61,17 +61,17 @@ impl Cut<'_> {
         each.find_map(|lacks| lacks)
     }
 
-    /// Into how many parts the rows of both sides are brought before they come to a join: 1 where they are not. `sides`: what is thought
-    /// of them; `behind`: of what is further on in the pipeline.
+    /// Into how many parts the rows of the build side and of the probe side are brought before they come to a join: 1 where they are not.
+    /// `sides`: what is thought of them; `behind`: of what is further on in the pipeline.
     pub(super) fn join_parts(
         &self,
         (operator, site): (&JoinOperator, &Site<'_>),
         (build, probe): (&OpenRows, &OpenRows),
         (sides, behind): (&Sides, Behind),
-    ) -> Result<(u64, u64), Unsupported> {
+    ) -> Result<[u64; 2], Unsupported> {
         // Where there are no keys there is no choice.
         if operator.index().lacks_parts().is_some() {
-            return Ok((1, 1));
+            return Ok([1, 1]);
         }
         let (off, lacks) = (JoinParts(1), self.lacks_parts(probe));
         let (parts, reason) = match &lacks {
@@ -93,7 +93,7 @@ impl Cut<'_> {
             None => PartStore::admits(value.0, self.shape),
         })?;
         if parts == off {
-            return Ok((1, 1));
+            return Ok([1, 1]);
         }
         let lacks = self.lacks_parts(build);
         let rule = match &lacks {
@@ -104,7 +104,7 @@ impl Cut<'_> {
             (BuildParts::On, Some(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })?;
-        Ok((parts.0, if of_build == BuildParts::On { parts.0 } else { 1 }))
+        Ok([if of_build == BuildParts::On { parts.0 } else { 1 }, parts.0])
     }
 
     /// Has the rows of the probe side come in parts to what follows.
