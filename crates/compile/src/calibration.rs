@@ -10,6 +10,9 @@ use std::borrow::Cow;
 const ASSUMED_CORE: u64 = 512 << 10;
 /// Bytes of a multiprocessor's first-level cache, where nothing is measured.
 const ASSUMED_MULTIPROCESSOR: u64 = 128 << 10;
+/// Bytes of the last cache before memory that cores of a CPU, or all multiprocessors of a GPU, share, where nothing is measured.
+const ASSUMED_SHARED: u64 = 32 << 20;
+const ASSUMED_DEVICE: u64 = 50 << 20;
 /// Bytes of a slot of a direct-addressed index.
 const SLOT_BYTES: u64 = 4;
 /// Share of a multiprocessor's cache that the bitmap of an index may have: the columns' rows and other indexes go through it too.
@@ -97,6 +100,11 @@ impl Calibration {
         Limit { value: slots.value.min(MOST_SLOTS), ..slots }
     }
 
+    /// Bytes of the last cache before memory, which the index of a join may have for itself at best.
+    pub(crate) fn index_cache(&self, is_serial: bool) -> Limit {
+        Limit::of(self.last_cache, if is_serial { ASSUMED_SHARED } else { ASSUMED_DEVICE }, |cache| cache)
+    }
+
     /// Slots of so many bytes that a direct-addressed table of groups may have: those that half of the last cache has room for,
     /// and never fewer than `least`, which it may have anywhere.
     pub(crate) fn group_slots(&self, slot_bytes: u64, least: u64) -> Limit {
@@ -142,6 +150,8 @@ mod tests {
         assert_eq!(NOTHING.worker_copies(1 << 20), Limit::fixed(768 << 10));
         assert_eq!(NOTHING.index_slots(true), Limit::fixed(1 << 16));
         assert_eq!(NOTHING.index_slots(false), Limit::fixed(1 << 16));
+        assert_eq!(NOTHING.index_cache(true), Limit::fixed(32 << 20));
+        assert_eq!(NOTHING.index_cache(false), Limit::fixed(50 << 20));
         assert_eq!(NOTHING.group_slots(24, 1 << 20), Limit::fixed(1 << 20));
         assert_eq!(NOTHING.rows_in_parts(u64::MAX, 4 << 20), Limit::fixed(4 << 20));
     }
@@ -155,6 +165,7 @@ mod tests {
         // What a worker has room for is the limit then, not its cache.
         assert_eq!(large.worker_copies(1 << 20), Limit::fixed(768 << 10));
         assert_eq!(large.index_slots(true), measured(1 << 18));
+        assert_eq!(large.index_cache(true), measured(256 << 20));
         assert_eq!(large.group_slots(16, 1 << 20), measured(1 << 23));
         assert_eq!(large.rows_in_parts(1 << 30, 4 << 20), measured(2 << 20));
         assert_eq!(large.rows_in_parts(1 << 20, 4 << 20), Limit::fixed(4 << 20));

@@ -79,7 +79,8 @@ fn compare(device: DeviceChoice, sizes: [usize; 2], every: usize) -> Tally {
         let may_lack = |genome: &[(&Choice, _)]| {
             genome.len() > 1 || genome.iter().any(|(choice, _)| same(choice.qualified()) > 1)
         };
-        // What a value leaves open besides is tried with it.
+        // What a value leaves open besides is tried with it, or with one of the values of its axis that leave that open.
+        let mut opened = BTreeSet::new();
         let mut genomes: VecDeque<Vec<(Choice, &'static str)>> = genomes
             .into_iter()
             .map(|genome| genome.into_iter().map(|(choice, value)| (choice.clone(), value)).collect())
@@ -98,7 +99,10 @@ fn compare(device: DeviceChoice, sizes: [usize; 2], every: usize) -> Tally {
                         let is_new =
                             |new: &&Choice| choices.iter().all(|known| known.qualified() != new.qualified());
                         for new in output.metrics.choices().filter(is_new) {
-                            let others = new.possible().filter(|value| *value != new.value);
+                            let is_first = |other: &&'static str| {
+                                opened.insert((choice.qualified(), new.qualified(), *other))
+                            };
+                            let others = new.possible().filter(|value| *value != new.value).filter(is_first);
                             genomes.extend(
                                 others.map(|other| vec![(choice.clone(), value), (new.clone(), other)]),
                             );

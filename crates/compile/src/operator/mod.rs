@@ -21,6 +21,7 @@ pub mod join;
 pub(crate) mod lanes;
 pub(crate) mod materialize;
 pub mod output;
+pub(crate) mod partition;
 pub(crate) mod project;
 pub(crate) mod queue;
 pub(crate) mod refill;

@@ -4,6 +4,7 @@ mod codes;
 mod groups;
 mod join;
 mod open;
+mod partition;
 mod ranked;
 mod sets;
 mod values;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use self::groups::groups_of;
 use self::open::{ChainPart, Open, OpenRows};
+use self::partition::Behind;
 use super::columns;
 use super::{HOST_SORT_ROWS, Pipeline};
 use crate::MicroModel;
@@ -64,6 +66,7 @@ pub(crate) fn pipelines(
         next_aggregate: 0,
         next_group: 0,
         counts: None,
+        behind: Behind::default(),
     };
     if cut.count_places()? == CountPlaces::On {
         let class = cut.states.class(1, Growth::Fixed);
@@ -105,6 +108,8 @@ struct Cut<'a> {
     next_group: usize,
     /// The state that takes the counts of dense writes, where they are counted.
     counts: Option<usize>,
+    /// What the rows that are opened come to in the same pipeline.
+    behind: Behind,
 }
 
 impl Cut<'_> {
@@ -201,7 +206,8 @@ impl Cut<'_> {
     }
 
     /// Ends open pipelines in one sink.
-    fn close(&mut self, branches: Vec<Open>, sink: Arc<dyn Sink>) {
+    fn close(&mut self, mut branches: Vec<Open>, sink: Arc<dyn Sink>) {
+        branches.iter_mut().for_each(|open| self.cut_at_parts(open));
         let group = self.next_group;
         self.next_group += 1;
         let mut zeroed = sink.needs().zeroed;
@@ -211,6 +217,7 @@ impl Cut<'_> {
                 let ChainPart { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
                 let part = Open {
                     before: Vec::new(),
+                    cuts: Vec::new(),
                     source,
                     steps,
                     bound,
@@ -260,6 +267,7 @@ impl Cut<'_> {
     /// Ends open pipelines in memory, each in its own, and goes on from there.
     fn materialize(&mut self, rows: &mut OpenRows) -> Result<(), Unsupported> {
         for open in &mut rows.branches {
+            self.cut_at_parts(open);
             if open.source.is_materialized() && open.steps.is_empty() {
                 continue;
             }
@@ -286,8 +294,21 @@ impl Cut<'_> {
         }
     }
 
+    /// The open pipelines that deliver `plan`'s rows, and what is known of the columns. `behind`: what the rows come to there.
+    fn open_before(&mut self, plan: &Plan, behind: Behind) -> Result<OpenRows, Unsupported> {
+        let outer = std::mem::replace(&mut self.behind, behind);
+        let rows = self.open(plan);
+        self.behind = outer;
+        rows
+    }
+
     /// The open pipelines that deliver `plan`'s rows, and what is known of the columns.
     fn open(&mut self, plan: &Plan) -> Result<OpenRows, Unsupported> {
+        let goes_on =
+            matches!(plan, Plan::Filter { .. } | Plan::Project { .. } | Plan::Join(_) | Plan::Union { .. });
+        if !goes_on && self.behind != Behind::default() {
+            return self.open_before(plan, Behind::default());
+        }
         match plan {
             Plan::Scan(node) => {
                 let scan = self.next_scan;

@@ -10,6 +10,7 @@
 //! the number of the next. All rows that a search gives have its keys.
 
 mod build;
+mod parts;
 mod place;
 mod ranges;
 mod search;

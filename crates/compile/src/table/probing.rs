@@ -25,6 +25,9 @@ pub struct OpenTable {
     words: usize,
     /// How keys are hashed.
     function: HashFunction,
+    /// The slot follows from the highest bits of a hash's lower half, not from the lowest: rows that agree in them are neighbours,
+    /// whatever the number of slots will be ([`OpenTable::part`]).
+    in_parts: bool,
 }
 
 /// Where a search begins.
@@ -69,7 +72,27 @@ impl OpenTable {
         states: &mut States,
     ) -> OpenTable {
         let class = states.class(1, Growth::Sized(store.place_count(), fill));
-        OpenTable { class, words: states.state("slots", 4, class), function }
+        OpenTable { class, words: states.state("slots", 4, class), function, in_parts: false }
+    }
+
+    /// The same where rows come to the slots in parts.
+    pub fn in_parts(self) -> OpenTable {
+        OpenTable { in_parts: true, ..self }
+    }
+
+    /// The highest `bits` bits (`u32`), at most 32, of where a search for keys begins.
+    pub fn part(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool], bits: u32) -> V {
+        let hash = self.hash(cx, keys, wide);
+        let b = &mut *cx.builder;
+        let (low, shift) = (b.convert(hash, Scalar::U32), b.u32(u32::BITS.saturating_sub(bits)));
+        b.binary(BinaryOp::Shr, low, shift)
+    }
+
+    /// The hash of keys, all of whose bits are good ones: `u64`.
+    fn hash(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> V {
+        let pairs: Vec<_> = keys.iter().zip(wide.iter().copied()).collect();
+        let hash = hash_keys(cx, &pairs, self.function);
+        low_bits(cx, self.function, hash)
     }
 
     /// The state to clear before rows are put in.
@@ -176,13 +199,25 @@ impl OpenTable {
     }
 
     fn start(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> Start {
-        let pairs: Vec<_> = keys.iter().zip(wide.iter().copied()).collect();
-        let hash = hash_keys(cx, &pairs, self.function);
-        let hash = low_bits(cx, self.function, hash);
+        let hash = self.hash(cx, keys, wide);
         let last = self.last(cx);
         let b = &mut *cx.builder;
-        let bits = b.bitcast(hash, Scalar::I64);
-        let slot = b.and(bits, last);
+        let slot = match self.in_parts {
+            true => {
+                // Both factors are below 2^32.
+                let (one, lower, half) = (b.i64(1), b.u64(u64::from(u32::MAX)), b.u64(32));
+                let count = b.add(last, one);
+                let count = b.bitcast(count, Scalar::U64);
+                let lower = b.and(hash, lower);
+                let product = b.mul(lower, count);
+                let slot = b.binary(BinaryOp::Shr, product, half);
+                b.bitcast(slot, Scalar::I64)
+            }
+            false => {
+                let bits = b.bitcast(hash, Scalar::I64);
+                b.and(bits, last)
+            }
+        };
         let slot = b.var_of("slot", slot);
         let current = b.read(slot);
         let first = b.i64(0);

@@ -416,6 +416,23 @@ numbers!(
     ]
 );
 
+numbers!(
+    /// Into how many parts the probe side's rows are brought before they come to a join: `pipeline/cut/partition`.
+    JoinParts, "join_parts", Plan, "parts of a join's index that rows are brought into before they are looked up, one part after the other",
+    [1 = "1", 16 = "16", 64 = "64", 256 = "256", 1024 = "1024"]
+);
+
+axis!(
+    /// Whether the build side's rows are brought into the same parts: `pipeline/cut/partition`.
+    BuildParts, "build_parts", Plan, "whether the rows of a build side are brought into the parts of the index before they are stored",
+    {
+        /// They are stored as they come.
+        Off = "off",
+        /// They are stored part after part.
+        On = "on",
+    }
+);
+
 axis!(
     /// Where rows in parts are added up: `operator/aggregate/part_groups`.
     PartMemory, "part_memory", Plan, "whose memory rows that came in parts are added up in",
@@ -617,6 +634,8 @@ pub const ALL: &[Axis] = &[
     RankedColumns::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,
+    JoinParts::AXIS,
+    BuildParts::AXIS,
     CountPlaces::AXIS,
     KeyWindows::AXIS,
     Sieves::AXIS,

@@ -33,7 +33,7 @@ mod levels;
 mod near;
 mod near_keys;
 mod part_groups;
-pub(crate) mod partition;
+mod part_rule;
 mod placement;
 mod ranked;
 mod reading;
@@ -43,7 +43,7 @@ mod single;
 mod sink;
 mod source;
 mod tables;
-mod threads;
+pub(in crate::operator) mod threads;
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -65,7 +65,7 @@ use self::levels::Origin;
 pub(crate) use self::levels::{GroupCells, lacks_levels};
 use self::near::NearCopies;
 use self::part_groups::{PartGroups, PartPlace};
-use self::partition::TableSize;
+pub(crate) use self::part_rule::{TableSize, rule_of_parts};
 pub(crate) use self::placement::suits_slices;
 pub(crate) use self::ranked::{RankedColumn, RankedValues};
 pub(crate) use self::reduce::ReduceSums;
@@ -79,6 +79,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::column_of;
 use crate::lower::hashing::HASH_RULE;
+use crate::operator::partition::RowParts;
 use crate::plan::Aggregate;
 use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
@@ -383,6 +384,16 @@ fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
     all.flatten().filter(|_| some)
 }
 
+impl RowParts for AggregateOperator {
+    fn keys(&self) -> &[Expr] {
+        &self.keys
+    }
+
+    fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
+        self.table.part(cx, &self.keys, bits)
+    }
+}
+
 /// Whether a key is a text without a dictionary.
 fn is_raw_text(key: &ColumnInfo) -> bool {
     key.data_type == DataType::Utf8 && key.dictionary.is_none()
@@ -454,7 +465,7 @@ fn group_pointer(cx: &mut Context<'_>, state: usize, words: u32, slot: V) -> V {
 }
 
 /// Word `word` of the group at `base`.
-fn word_pointer(cx: &mut Context<'_>, base: V, word: u32) -> V {
+pub(in crate::operator) fn word_pointer(cx: &mut Context<'_>, base: V, word: u32) -> V {
     let index = cx.builder.i64(i64::from(word));
     cx.builder.offset(base, index)
 }

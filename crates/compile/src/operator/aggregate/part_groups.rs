@@ -1,6 +1,6 @@
 //! The groups of one part in a block's memory.
 //!
-//! Rows that were brought into parts ([`partition`](super::partition)) come to a block part after part. The groups of a part lie side
+//! Rows that were brought into parts ([`partition`](crate::operator::partition)) come to a block part after part. The groups of a part lie side
 //! by side in the table of all groups, so a block has a window over that table in its own memory: rows are added up there, without an
 //! atomic on the device's memory, and what the window holds after a part's rows is added to the table of all, one group after the
 //! other. (Karnagel et al., section 5.1, place whole tables so; parts make tables of any size fit.)

@@ -13,6 +13,7 @@ mod buckets;
 mod build;
 mod expand;
 mod mark;
+mod parts;
 mod place;
 mod prefilter;
 mod probe;
@@ -25,6 +26,7 @@ use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 pub(crate) use self::build::{FillBuckets, IndexRows, StoreBuildSide};
 pub(crate) use self::mark::MarkMatches;
+pub(crate) use self::parts::{BuildSideParts, ProbeParts, Sides};
 pub(crate) use self::place::PlaceBuildSide;
 pub(crate) use self::prefilter::Prefilter;
 pub(crate) use self::probe::Probe;

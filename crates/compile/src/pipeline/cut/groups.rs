@@ -9,10 +9,11 @@ use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
-use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore, TableSize};
 use crate::operator::aggregate::{
-    AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, scattered_table, suits_slices,
+    AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, TableSize, rule_of_parts,
+    scattered_table, suits_slices,
 };
+use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore};
 use crate::operator::project::Project;
 use crate::operator::roles::Source;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
@@ -95,7 +96,7 @@ impl Cut<'_> {
             () if !is_serial && !rows.branches.iter().all(Open::is_single) => {
                 Some("a join may make several rows of one, and a block finds places for as many rows at a time as it has threads".into())
             }
-            () => PartStore::lacks(infos, size, self.shape),
+            () => PartStore::lacks(infos, (size, GroupParts::most()), self.shape),
         };
         let keys = &infos[..keys.min(infos.len())];
         let table = scattered_table(keys, aggregates, infos, size.row_bound, self.shape);
@@ -108,7 +109,7 @@ impl Cut<'_> {
             }
             None => (off, "not known to be many groups far from each other".into()),
             Some(_) if in_slices => (off, "blocks have the groups slice by slice".into()),
-            Some(table) => partition::rule(table, rows.expected(), (self.shape, self.choices)),
+            Some(table) => rule_of_parts(table, rows.expected(), (self.shape, self.choices)),
         };
         let site = format!("aggregate{}", self.next_aggregate);
         let estimate = table.as_ref().map(|table| table.estimate(rows.expected(), &self.choices.calibration));
@@ -116,7 +117,7 @@ impl Cut<'_> {
         let parts = self.chooser.choose(&site, (parts, &*reason), |value: GroupParts| match &lacks {
             _ if value == off => Ok(()),
             Some(lacks) => Err(lacks.clone()),
-            None => PartStore::admits(value, self.shape),
+            None => PartStore::admits(value.0, self.shape),
         })?;
         Ok((parts, table.map(|table| table.groups), in_slices))
     }
@@ -140,7 +141,7 @@ impl Cut<'_> {
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let (size, bound) = (part_size(&rows), rows.bound());
         let states = self.states.of(Purpose::Store);
-        let store = PartStore::plan(infos, size, parts, self.shape, states)?;
+        let store = PartStore::plan(infos, size, parts.0, self.shape, states)?;
         rows.push(Project(exprs.to_vec()));
         let source = |store: Arc<PartStore>, in_blocks| {
             let columns = store.infos();
@@ -157,7 +158,7 @@ impl Cut<'_> {
         };
         let (store, hashes) = (Arc::new(store.clone()), store.hashes());
         let stored = source(Arc::clone(&store), groups.takes_parts());
-        let sink = IntoParts { store, groups: Arc::clone(&groups) };
+        let sink = IntoParts { store, by: Arc::<AggregateOperator>::clone(&groups) };
         self.close(rows.branches, Arc::new(sink));
         self.add_to_groups(stored, (&groups, hashes));
         Ok(groups)

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::Cut;
 use super::open::{Open, OpenRows};
+use super::partition::Behind;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
-    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, PlaceBuildSide, Probe, StoreBuildSide,
-    StoredRows,
+    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, PlaceBuildSide, Probe, Sides,
+    StoreBuildSide, StoredRows,
 };
 use crate::operator::project::Project;
 use crate::plan::{Join, JoinKind};
@@ -46,34 +47,57 @@ impl Cut<'_> {
         }
     }
 
-    pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
-        let ordinal = self.next_join;
-        self.next_join += 1;
-        let build = self.open(&join.build)?;
-        let before_probe = self.done.len();
-        let mut probe = self.open(&join.probe)?;
-        let after_probe = self.done.len();
-        let build_bound = build.bound();
+    /// Plans a join of these rows, and into how many parts those of the build side and of the probe side are brought. `behind`: what
+    /// the probe side's rows come to further on.
+    fn plan_join(
+        &mut self,
+        (join, ordinal, site): (&Join, usize, &Site<'_>),
+        (build, probe): (&OpenRows, &OpenRows),
+        behind: Behind,
+    ) -> Result<(Arc<JoinOperator>, [u64; 2]), Unsupported> {
         let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
         let rows = BuildSide {
-            bound: build_bound,
+            bound: build.bound(),
             is_exact: build.branches.len() == 1 && build.branches.iter().all(Open::has_every_row),
             expected: build.branches.iter().all(Open::is_table).then(|| build.expected()),
         };
         let layout = self.layout();
-        let site = format!("join{ordinal}");
-        let site = Site { chooser: self.chooser, name: &site };
         let operator = JoinOperator::plan(
-            (join, ordinal, site),
+            (join, ordinal, *site),
             (&build.columns, &rows),
             &probe.columns,
             (unique, self.shape.is_serial(), self.choices),
             (layout, self.states.of(Purpose::Table)),
         )?;
-        let operator = Arc::new(operator);
+        // Most rows that a filtered build side has no match for are left out before.
+        let (filtered, share) = build.narrowed();
+        let left = if filtered { share } else { 1.0 };
+        let sides = Sides {
+            probe_rows: (probe.expected() as f64 * left) as u64,
+            build_rows: rows.expected,
+            are_scattered: operator.looks_up_scattered(&probe.columns),
+        };
+        let parts = self.join_parts((&operator, site), (build, probe), (&sides, behind))?;
+        let operator = if parts[1] > 1 { operator.in_parts() } else { operator };
+        Ok((Arc::new(operator), parts))
+    }
+
+    pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
+        let ordinal = self.next_join;
+        self.next_join += 1;
+        let behind = self.behind;
+        let mut build = self.open_before(&join.build, Behind::default())?;
+        let before_probe = self.done.len();
+        let mut probe = self.open_before(&join.probe, behind.and(join.kind, build.expected()))?;
+        let after_probe = self.done.len();
+        let build_bound = build.bound();
+        let site = format!("join{ordinal}");
+        let site = Site { chooser: self.chooser, name: &site };
+        let (operator, [build_parts, probe_parts]) =
+            self.plan_join((join, ordinal, &site), (&build, &probe), behind)?;
         let build_fields = build.columns.len();
-        let filtered = build.branches.iter().any(Open::is_filtered);
-        let share = build.branches.iter().map(Open::share).fold(0.0, f64::max);
+        let narrowed = build.narrowed();
+        self.build_in_parts(&mut build, &operator, build_parts)?;
         self.close_build_side(build, &operator);
         // The build side goes first: where it is empty, nothing of the probe side may run.
         self.done[before_probe..].rotate_left(after_probe - before_probe);
@@ -86,9 +110,10 @@ impl Cut<'_> {
         }
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if self.prunes(&site, &operator)? {
-            let narrowed = (filtered, share);
-            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed));
+            let in_parts = probe_parts > 1;
+            probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed, in_parts));
         }
+        self.probe_in_parts(&mut probe, &operator, probe_parts)?;
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
             return Ok(OpenRows { branches: vec![kept], columns: operator.columns().to_vec() });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::computes;
+use super::partition::PartCut;
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
 use crate::operator::join::{JoinOperator, Prefilter};
@@ -17,6 +18,8 @@ use crate::types::Range;
 pub(super) struct Open {
     /// The pipelines before it in its chain.
     pub(super) before: Vec<ChainPart>,
+    /// Where it is to be cut, in order.
+    pub(super) cuts: Vec<PartCut>,
     pub(super) source: Arc<dyn Source>,
     pub(super) steps: Vec<Arc<dyn Step>>,
     /// An upper bound of its rows.
@@ -35,9 +38,10 @@ pub(super) struct Open {
 impl Open {
     /// An open pipeline without steps.
     pub(super) fn new(source: impl Source + 'static, bound: u64) -> Open {
-        let (before, steps, prunes, skips) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (before, cuts, steps) = (Vec::new(), Vec::new(), Vec::new());
+        let (prunes, skips) = (Vec::new(), Vec::new());
         let (source, sorted, matched): (Arc<dyn Source>, _, _) = (Arc::new(source), None, 1.0);
-        Open { before, source, steps, bound, shared_out: None, prunes, skips, sorted, matched }
+        Open { before, cuts, source, steps, bound, shared_out: None, prunes, skips, sorted, matched }
     }
 
     /// As [`Open::new`], of a source whose rows the grid shares out among its threads.
@@ -92,8 +96,13 @@ impl Open {
     }
 
     /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where its build side is
-    /// `filtered`, by its bitmap.
-    pub(super) fn filter_early(&mut self, operator: &Arc<JoinOperator>, (filtered, share): (bool, f64)) {
+    /// `filtered`, by its bitmap. `in_parts`: rows come to the join in parts.
+    pub(super) fn filter_early(
+        &mut self,
+        operator: &Arc<JoinOperator>,
+        (filtered, share): (bool, f64),
+        in_parts: bool,
+    ) {
         let column = operator.filtering_key().and_then(|key| self.scan_column(key));
         let Some(column) = column else {
             self.matched *= if filtered { share } else { 1.0 };
@@ -109,10 +118,11 @@ impl Open {
             return;
         }
         let position = self.steps.iter().position(|step| !keeps_columns(step)).unwrap_or(self.steps.len());
-        self.steps.insert(
-            position,
-            Arc::new(Prefilter { join: Arc::clone(operator), column, share, is_next: is_first }),
-        );
+        let is_next = is_first && !in_parts;
+        self.steps
+            .insert(position, Arc::new(Prefilter { join: Arc::clone(operator), column, share, is_next }));
+        let behind = self.cuts.iter_mut().filter(|cut| cut.step >= position);
+        behind.for_each(|cut| cut.step += 1);
     }
 
     /// Whether each of the source's rows becomes one row at most, without a loop.
@@ -207,6 +217,12 @@ impl OpenRows {
     /// The rows that are thought to come.
     pub(super) fn expected(&self) -> u64 {
         self.branches.iter().fold(0, |sum, open| sum.saturating_add(open.expected()))
+    }
+
+    /// Whether some of the rows may have been dropped, and the share that is thought to be left.
+    pub(super) fn narrowed(&self) -> (bool, f64) {
+        let share = self.branches.iter().map(Open::share).fold(0.0, f64::max);
+        (self.branches.iter().any(Open::is_filtered), share)
     }
 
     pub(super) fn push(&mut self, step: impl Step + 'static) {

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, Type};
 
-use super::super::threads::{clear, for_each};
-use super::super::{AggregateOperator, word_pointer};
 use super::held::{HeldRow, HeldValue, Stage};
-use super::{CHUNK, CHUNK_SHIFT, MANY_BYTES, MANY_COLUMNS, MANY_ROWS, MOST_PARTS, PartStore};
+use super::{CHUNK, CHUNK_SHIFT, MANY_BYTES, MANY_COLUMNS, MANY_ROWS, MOST_PARTS, PartStore, RowParts};
 use crate::context::{Argument, Context, Repr, Status, Text, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::lower::{TextPart, copied_to_part};
 use crate::operator::Flow;
+use crate::operator::aggregate::threads::{clear, for_each};
+use crate::operator::aggregate::word_pointer;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::primitives::partition::{BlockParts, Layout, PLACES_OF, PLACES_OF_OVERFLOW, cursor};
 use crate::program::{HostAction, Task, When};
@@ -26,11 +26,12 @@ use crate::table::stored::{LINE_BYTES, StoredColumn};
 /// Bytes that a part's texts take at a time.
 const TEXT_CHUNK: u64 = 1 << 10;
 
-/// Brings rows into the parts in which an aggregation then reads them.
+/// Brings rows into the parts in which an aggregation or a join then reads them.
 #[derive(Debug)]
 pub(crate) struct IntoParts {
     pub store: Arc<PartStore>,
-    pub groups: Arc<AggregateOperator>,
+    /// What gives a row its part.
+    pub by: Arc<dyn RowParts>,
 }
 
 impl fmt::Display for IntoParts {
@@ -53,7 +54,7 @@ impl Sink for IntoParts {
     }
 
     fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
-        let keys = self.groups.keys.iter().flat_map(columns_read);
+        let keys = self.by.keys().iter().flat_map(columns_read);
         self.store.used(states).map(|(index, _)| index).chain(keys).collect()
     }
 
@@ -77,6 +78,7 @@ impl Sink for IntoParts {
         let mut columns = self.store.columns.iter();
         columns.all(|column| column.text_states().is_none())
             && self.store.columns.iter().enumerate().map(column).all(|expr| is_speculative(&expr))
+            && self.by.keys().iter().all(is_speculative)
     }
 
     fn begin<'s>(
@@ -252,8 +254,8 @@ impl<'s> WorkerEmitter<'s> {
     }
 
     fn write(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        let IntoParts { store, groups } = self.plan;
-        let (part, hash) = groups.table.part(cx, &groups.keys, store.bits())?;
+        let IntoParts { store, by } = self.plan;
+        let (part, hash) = by.part(cx, store.bits())?;
         let b = &mut *cx.builder;
         let own = b.offset(self.next, part);
         let current = b.load(own);
@@ -448,11 +450,11 @@ impl Emitter for BlockEmitter<'_> {
     }
 
     fn row(&mut self, cx: &mut Context<'_>, _row: V, flow: Flow) -> Result<(), Unsupported> {
-        let IntoParts { store, groups } = self.plan;
+        let IntoParts { store, by } = self.plan;
         let Some((own, _)) = self.places.get(self.held.len()).copied() else {
             return Err(Unsupported::internal("more rows of a thread at once than were foreseen"));
         };
-        let (part, _) = groups.table.part(cx, &groups.keys, store.bits())?;
+        let (part, _) = by.part(cx, store.bits())?;
         let b = &mut *cx.builder;
         let (one, zero) = (b.u32(1), b.u32(0));
         let number = b.add(part, one);

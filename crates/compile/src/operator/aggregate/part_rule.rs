@@ -1,0 +1,124 @@
+//! Into how many parts rows are brought before they come to their groups: the rule.
+
+use std::borrow::Cow;
+
+use super::near::NearCopies;
+use super::part_groups::window_bytes;
+use crate::calibration::Calibration;
+use crate::choices::Choices;
+use crate::operator::partition::PartStore;
+use crate::shape::LaunchShape;
+use crate::variant::Variant;
+use crate::variant::axes::GroupParts;
+
+/// Rows from which on parts pay on a GPU (`docs/performance.md`), unless measured rates of atomics say fewer.
+const LEAST_ROWS: u64 = 4 << 20;
+/// The same on a CPU.
+const LEAST_WORKER_ROWS: u64 = 1 << 18;
+/// Bytes of texts that are copied into parts, at most: so many are in a stage's first heap.
+const MOST_TEXT_BYTES: u64 = 160 << 20;
+/// Parts of a CPU's worker, at least: the last one of a direct-addressed table may have few slots, which the others must have room for.
+const LEAST_WORKER_PARTS: u64 = 16;
+/// Parts that a CPU's worker writes to, at most: of each a chunk of every column should be in its second-level cache.
+const MOST_WORKER_PARTS: u64 = 1024;
+/// Hashed groups from which on they do.
+const LEAST_HASHED: u64 = 1 << 13;
+/// Rows for each two groups from which on parts pay.
+const ROWS_OF_TWO_GROUPS: u64 = 3;
+/// Parts at least: threads of a block that count rows of few parts wait for each other.
+const LEAST_PARTS: u64 = 64;
+
+/// What is thought of a table of groups that lie anywhere in it.
+pub(crate) struct TableSize {
+    /// Groups, about.
+    pub groups: u64,
+    /// Bytes of as many parts as have groups, about.
+    pub bytes: u64,
+    /// Bytes of all slots of a direct-addressed table.
+    pub dense: Option<u64>,
+    /// How many these are.
+    pub slots: u64,
+    /// Cells of a group: atomics of a row.
+    pub words: u32,
+    /// Bytes of a row's keys that are texts without a dictionary, about, where that is known of all of them.
+    pub text_bytes: Option<u64>,
+}
+
+impl TableSize {
+    /// What is estimated of the table, and of so many rows that come to it as they are: for people.
+    pub(crate) fn estimate(&self, rows: u64, calibration: &Calibration) -> String {
+        let TableSize { groups, bytes, .. } = *self;
+        let bytes = self.dense.unwrap_or(bytes);
+        let mut text = format!("about {rows} rows to {groups} groups in {bytes} bytes");
+        if let Some(time) = calibration.atomics_ms(rows.saturating_mul(self.words.into()), bytes) {
+            text.push_str(&format!(", {time:.2} ms of atomics if added as they come"));
+        }
+        text
+    }
+}
+
+/// Into how many parts rows are to be brought before they come to their groups; and why.
+pub(crate) fn rule_of_parts(
+    table: &TableSize,
+    rows: u64,
+    (shape, choices): (&LaunchShape, &Choices<'_>),
+) -> (GroupParts, Cow<'static, str>) {
+    if shape.is_serial() {
+        return rule_of_worker(table, rows, (shape, choices));
+    }
+    let off = GroupParts(1);
+    let least = choices.calibration.rows_in_parts(table.dense.unwrap_or(table.bytes), LEAST_ROWS);
+    let fits = |parts: &&GroupParts| {
+        let has_room = table.bytes / parts.0 <= window_bytes(shape, table.dense.is_none());
+        parts.0 >= LEAST_PARTS && has_room && PartStore::admits(parts.0, shape).is_ok()
+    };
+    let (parts, reason) = match GroupParts::ALL.iter().find(fits) {
+        _ if table.dense.is_some_and(|bytes| bytes < shape.table_bytes().into()) => {
+            (off, "a block's memory has room for all groups")
+        }
+        _ if table.dense.is_none() && table.groups < LEAST_HASHED => {
+            (off, "a block keeps copies of so few groups")
+        }
+        _ if rows < least.value => return (off, least.reason("few rows")),
+        _ if rows < (table.groups / 2).saturating_mul(ROWS_OF_TWO_GROUPS) => (off, "few rows a group"),
+        Some(parts) if rows < LEAST_ROWS => {
+            let reason = "atomics beyond the last-level cache take so long that parts pay for fewer rows";
+            return (*parts, least.reason(reason));
+        }
+        Some(parts) => (*parts, "a part's groups fit a block's memory"),
+        None => (off, "no part's groups would fit a block's memory"),
+    };
+    (parts, reason.into())
+}
+
+/// The same for a CPU, whose workers add up whole parts: so many parts that a core's cache has room for the groups of one.
+fn rule_of_worker(
+    table: &TableSize,
+    rows: u64,
+    (shape, choices): (&LaunchShape, &Choices<'_>),
+) -> (GroupParts, Cow<'static, str>) {
+    let room = choices.calibration.worker_table();
+    let fits = |parts: &&GroupParts| parts.0 >= LEAST_WORKER_PARTS && table.bytes / parts.0 <= room.value;
+    let fewest = GroupParts::ALL.iter().filter(|parts| parts.0 <= MOST_WORKER_PARTS).find(fits);
+    let off = |reason: &'static str| (GroupParts(1), reason.into());
+    match fewest {
+        _ if table.dense.is_some_and(|bytes| bytes <= shape.table_bytes().into()) => {
+            off("a worker has a table of its own")
+        }
+        _ if table.text_bytes.is_none() => off("texts may be long, and would lie far from each other"),
+        _ if rows.saturating_mul(table.text_bytes.unwrap_or(0)) > MOST_TEXT_BYTES => {
+            off("texts would take too much memory for a copy")
+        }
+        _ if table.groups <= NearCopies::MOST => off("a worker keeps copies of so few groups"),
+        _ if rows < LEAST_WORKER_ROWS => off("few rows"),
+        Some(parts) => (*parts, room.reason("a worker adds up a part without atomics, in its cache")),
+        None => (GroupParts(MOST_WORKER_PARTS), "as many parts as a worker can write to".into()),
+    }
+}
+
+impl GroupParts {
+    /// The greatest number of parts.
+    pub(crate) fn most() -> u64 {
+        GroupParts::ALL.iter().map(|parts| parts.0).max().unwrap_or(1)
+    }
+}

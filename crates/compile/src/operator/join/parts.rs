@@ -1,0 +1,137 @@
+//! Rows that come to a join in parts (radix joins: Shatdal et al. 1994, Manegold et al. 2002): rows that are looked up near each
+//! other in the index come one after the other, so that the part of the index that they look at stays in a cache. The rows of the build
+//! side may come to the store in the same parts: then the index is filled part after part, and the rows of a part lie together.
+//!
+//! The index is the one that there would be without parts, but that in a hash table the highest bits of a hash say where a key is.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use kelpie_kir::builder::V;
+
+use super::JoinOperator;
+use crate::choices::Choices;
+use crate::context::{Context, Lowered, Unsupported, register_type};
+use crate::expr::Expr;
+use crate::layout::ColumnInfo;
+use crate::lower::{column_of, lower};
+use crate::operator::partition::RowParts;
+use crate::types::DataType;
+use crate::variant::Variant;
+use crate::variant::axes::JoinParts;
+
+/// Rows of the probe side from which on parts may pay on a GPU, and on a CPU.
+const LEAST_ROWS: u64 = 4 << 20;
+const LEAST_WORKER_ROWS: u64 = 1 << 20;
+/// How many times as large as the last cache what is searched is, at least, for parts to pay.
+const CACHES: u64 = 2;
+/// Parts on a GPU, at least: threads of a block that count rows of few parts wait for each other.
+const LEAST_PARTS: u64 = 64;
+/// The share of the last cache of a GPU that a part of the index should take.
+const PART_SHARE: u64 = 4;
+/// Bytes of a key that is a text, without those of the text.
+const TEXT_BYTES: u64 = 12;
+
+/// Gives rows of the probe side their parts.
+#[derive(Debug)]
+pub(crate) struct ProbeParts(pub Arc<JoinOperator>);
+
+impl RowParts for ProbeParts {
+    fn keys(&self) -> &[Expr] {
+        &self.0.probe_keys
+    }
+
+    fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
+        self.0.part(cx, self.keys(), bits)
+    }
+}
+
+/// Gives rows of the build side their parts.
+#[derive(Debug)]
+pub(crate) struct BuildSideParts(pub Arc<JoinOperator>);
+
+impl RowParts for BuildSideParts {
+    fn keys(&self) -> &[Expr] {
+        let JoinOperator { stored, probe_keys, .. } = &*self.0;
+        stored.get(..probe_keys.len()).unwrap_or(stored)
+    }
+
+    fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
+        self.0.part(cx, self.keys(), bits)
+    }
+}
+
+/// What is thought of the two sides of a join.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sides {
+    /// Rows of the probe side.
+    pub probe_rows: u64,
+    /// Rows of the build side, where that is foreseen well.
+    pub build_rows: Option<u64>,
+    /// Keys of the probe side are scattered: one is looked up far from the one before.
+    pub are_scattered: bool,
+}
+
+impl JoinOperator {
+    /// The part of the current row, whose keys are these.
+    fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<(V, Option<V>), Unsupported> {
+        let keys = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<Lowered>, _>>()?;
+        Ok((self.index.part(cx, &keys, bits)?, None))
+    }
+
+    /// Whether keys that are looked up one after the other are far from each other, and none is frequent, by what is known of the probe
+    /// side's columns.
+    pub(crate) fn looks_up_scattered(&self, probe: &[ColumnInfo]) -> bool {
+        self.probe_keys.iter().any(|key| column_of(key, probe).scattered.is_some_and(|own| own.are_even))
+    }
+
+    /// The same, where rows come in parts.
+    pub(crate) fn in_parts(self) -> JoinOperator {
+        JoinOperator { index: self.index.in_parts(), ..self }
+    }
+
+    /// Into how many parts rows are brought before they are looked up; and why.
+    pub(crate) fn rule_of_parts(
+        &self,
+        sides: &Sides,
+        (is_serial, choices): (bool, &Choices<'_>),
+    ) -> (JoinParts, Cow<'static, str>) {
+        let off = |reason: &'static str| (JoinParts(1), reason.into());
+        let Sides { probe_rows, build_rows: Some(build_rows), are_scattered: true } = *sides else {
+            return off("not known to look up keys far from each other in a large table");
+        };
+        let keys = &self.store.infos()[..self.probe_keys.len()];
+        let bytes = self.index.bytes_searched(build_rows, keys.iter().map(key_bytes).sum());
+        let cache = choices.calibration.index_cache(is_serial);
+        let part =
+            if is_serial { choices.calibration.worker_table().value } else { cache.value / PART_SHARE };
+        let least = if is_serial { LEAST_WORKER_ROWS } else { LEAST_ROWS };
+        let least_parts = if is_serial { 2 } else { LEAST_PARTS };
+        let mut possible = JoinParts::ALL.iter().filter(|parts| parts.0 >= least_parts);
+        let fewest = possible.find(|parts| bytes / parts.0 <= part);
+        match fewest.or(JoinParts::ALL.last()) {
+            _ if keys.iter().any(is_raw_text) => off("the bytes of texts lie far from each other"),
+            _ if probe_rows < least => off("few rows"),
+            _ if probe_rows < build_rows => off("fewer rows are looked up than the index has"),
+            _ if bytes / CACHES <= cache.value => {
+                (JoinParts(1), cache.reason("the last cache has room for most of the index"))
+            }
+            Some(parts) => (*parts, cache.reason("a part of the index stays in a cache")),
+            None => off("there are no parts"),
+        }
+    }
+}
+
+/// Whether a key is a text without a dictionary.
+fn is_raw_text(key: &ColumnInfo) -> bool {
+    key.data_type == DataType::Utf8 && key.dictionary.is_none()
+}
+
+/// Bytes of a key in the store.
+fn key_bytes(key: &ColumnInfo) -> u64 {
+    match key.data_type {
+        DataType::Null => 0,
+        DataType::Utf8 => TEXT_BYTES,
+        _ => register_type(&key.data_type, key.range).bytes().into(),
+    }
+}

@@ -1,0 +1,227 @@
+//! The two sides of joins, and what a nested loop gives.
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::TableSource;
+
+use crate::common::Table;
+
+/// A row: an integer key, a text key, a number. The table has a fourth column, a decimal of more than 64 bits that follows
+/// from the integer key.
+pub type Row = (Option<i64>, Option<String>, i32);
+
+pub fn table(rows: &[Row]) -> Arc<dyn TableSource> {
+    Arc::new(Table(vec![batch(rows)]))
+}
+
+pub fn batch(rows: &[Row]) -> RecordBatch {
+    let schema = Schema::new(vec![
+        ArrowField::new("k", ArrowType::Int64, true),
+        ArrowField::new("t", ArrowType::Utf8, true),
+        ArrowField::new("v", ArrowType::Int32, false),
+        ArrowField::new("w", ArrowType::Decimal128(38, 0), true),
+    ]);
+    let wide = Decimal128Array::from_iter(rows.iter().map(|row| wide(row.0)));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.0))),
+        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.1.clone()))),
+        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.2))),
+        Arc::new(wide.with_precision_and_scale(38, 0).expect("38 digits")),
+    ];
+    RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")
+}
+
+pub fn scan(source: usize) -> Plan {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let fields = vec![
+        field("k", DataType::Int64, true),
+        field("t", DataType::Utf8, true),
+        field("v", DataType::Int32, false),
+        field("w", WIDE, true),
+    ];
+    Plan::Scan(Scan { source, table: "t".into(), columns: vec![0, 1, 2, 3], fields })
+}
+
+fn wide(key: Option<i64>) -> Option<i128> {
+    key.map(|key| i128::from(key) * 100_000_000_000_000_000 + 7)
+}
+
+const WIDE: DataType = DataType::Decimal128 { precision: 38, scale: 0 };
+
+/// How keys are spread over `count` rows.
+#[derive(Debug, Clone, Copy)]
+pub enum Spread {
+    /// 0, 1, 2, …: direct-addressed, unique.
+    Dense,
+    /// The same, but that one of them is missing and another there twice: as many rows as slots.
+    NearlyDense,
+    /// Far apart, and unique: hashed.
+    Sparse,
+    /// Few values, many NULLs.
+    Duplicates,
+    /// As few, but far apart.
+    SparseDuplicates,
+    /// One value.
+    One,
+    /// Nine of ten rows have one value, and no other row has a key that is not its own; far apart.
+    Skewed,
+    /// The same, close together.
+    DenseSkewed,
+}
+
+/// A value that is far from that of the next index.
+fn far(index: usize) -> i64 {
+    (index as i64).wrapping_mul(0x0123_4567_89ab_cdef)
+}
+
+pub fn rows(count: usize, spread: Spread, salt: usize) -> Vec<Row> {
+    let row = |index: usize| {
+        let index = (index * 7 + salt) % count.max(1);
+        let key = match spread {
+            Spread::Dense => Some(index as i64 - 3),
+            Spread::NearlyDense => Some(if index == 5 { 6 } else { index } as i64 - 3),
+            Spread::Sparse => Some(far(index)),
+            Spread::Duplicates => (!index.is_multiple_of(4)).then_some((index % 5) as i64),
+            Spread::SparseDuplicates => (!index.is_multiple_of(4)).then_some(far(index % 5)),
+            Spread::One => Some(42),
+            Spread::Skewed if index.is_multiple_of(10) => Some(far(index)),
+            Spread::DenseSkewed if index.is_multiple_of(10) => Some(index as i64),
+            Spread::Skewed | Spread::DenseSkewed => Some(1),
+        };
+        let text = key.filter(|_| !index.is_multiple_of(9)).map(|key| format!("ключ {key}"));
+        (key, text, (index % 10) as i32)
+    };
+    (0..count).map(row).collect()
+}
+
+/// The key columns, and whether there is the residual condition `build.v < probe.v`.
+#[derive(Debug, Clone, Copy)]
+pub struct Condition {
+    pub keys: &'static [usize],
+    pub residual: bool,
+    pub null_equal: bool,
+}
+
+pub fn column(index: usize) -> Expr {
+    let (data_type, nullable) = match index % 4 {
+        0 => (DataType::Int64, true),
+        1 => (DataType::Utf8, true),
+        2 => (DataType::Int32, false),
+        _ => (WIDE, true),
+    };
+    Expr::column(index, data_type, nullable)
+}
+
+pub fn plan(kind: JoinKind, condition: Condition, null_aware: bool) -> Plan {
+    let less = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(column(6)));
+    Plan::Join(Box::new(Join {
+        build: scan(0),
+        probe: scan(1),
+        kind,
+        keys: condition.keys.iter().map(|key| (column(*key), column(*key))).collect(),
+        residual: condition.residual.then_some(Expr {
+            kind: less,
+            data_type: DataType::Boolean,
+            nullable: false,
+        }),
+        null_equal: condition.null_equal,
+        null_aware,
+    }))
+}
+
+fn matches(condition: Condition, build: &Row, probe: &Row) -> bool {
+    fn equal<T: PartialEq>(a: &Option<T>, b: &Option<T>, null_equal: bool) -> bool {
+        if a.is_none() || b.is_none() { null_equal && a.is_none() && b.is_none() } else { a == b }
+    }
+    condition.keys.iter().all(|key| match key {
+        0 | 3 => equal(&build.0, &probe.0, condition.null_equal),
+        _ => equal(&build.1, &probe.1, condition.null_equal),
+    }) && (!condition.residual || build.2 < probe.2)
+}
+
+fn show(row: Option<&Row>) -> String {
+    match row {
+        Some((k, t, v)) => format!("{k:?}|{t:?}|{v}|{:?}", wide(*k)),
+        None => "None|None|None|None".into(),
+    }
+}
+
+/// The rows that a nested loop gives, as text, sorted.
+pub fn expected(kind: JoinKind, condition: Condition, build: &[Row], probe: &[Row]) -> Vec<String> {
+    use JoinKind::*;
+    let mut out = Vec::new();
+    let hit = |b: &Row, p: &Row| matches(condition, b, p);
+    if let Inner | BuildOuter | ProbeOuter | FullOuter = kind {
+        for b in build {
+            for p in probe.iter().filter(|p| hit(b, p)) {
+                out.push(format!("{}|{}", show(Some(b)), show(Some(p))));
+            }
+        }
+    }
+    for b in build {
+        let matched = probe.iter().any(|p| hit(b, p));
+        match kind {
+            BuildOuter | FullOuter if !matched => out.push(format!("{}|{}", show(Some(b)), show(None))),
+            BuildSemi if matched => out.push(show(Some(b))),
+            BuildAnti if !matched => out.push(show(Some(b))),
+            BuildMark => out.push(format!("{}|{matched}", show(Some(b)))),
+            _ => {}
+        }
+    }
+    for p in probe {
+        let matched = build.iter().any(|b| hit(b, p));
+        match kind {
+            ProbeOuter | FullOuter if !matched => out.push(format!("{}|{}", show(None), show(Some(p)))),
+            ProbeSemi if matched => out.push(show(Some(p))),
+            ProbeAnti if !matched => out.push(show(Some(p))),
+            ProbeMark => out.push(format!("{}|{matched}", show(Some(p)))),
+            _ => {}
+        }
+    }
+    out.sort();
+    out
+}
+
+/// A result's rows as text, sorted.
+pub fn rows_of(batch: &RecordBatch) -> Vec<String> {
+    let cell = |column: &ArrayRef, row: usize| match column.data_type() {
+        ArrowType::Int64 => format!(
+            "{:?}",
+            column.is_valid(row).then(|| column.as_primitive::<arrow::datatypes::Int64Type>().value(row))
+        ),
+        ArrowType::Utf8 => {
+            format!("{:?}", column.is_valid(row).then(|| column.as_string::<i32>().value(row)))
+        }
+        ArrowType::Decimal128(..) => {
+            let values = column.as_primitive::<arrow::datatypes::Decimal128Type>();
+            format!("{:?}", column.is_valid(row).then(|| values.value(row)))
+        }
+        ArrowType::Int32 if column.is_null(row) => "None".into(),
+        ArrowType::Int32 => column.as_primitive::<arrow::datatypes::Int32Type>().value(row).to_string(),
+        _ => column.as_boolean().value(row).to_string(),
+    };
+    let mut rows: Vec<String> = (0..batch.num_rows())
+        .map(|row| batch.columns().iter().map(|column| cell(column, row)).collect::<Vec<_>>().join("|"))
+        .collect();
+    rows.sort();
+    rows
+}
+
+pub const KINDS: [JoinKind; 10] = [
+    JoinKind::Inner,
+    JoinKind::BuildOuter,
+    JoinKind::ProbeOuter,
+    JoinKind::FullOuter,
+    JoinKind::BuildSemi,
+    JoinKind::BuildAnti,
+    JoinKind::BuildMark,
+    JoinKind::ProbeSemi,
+    JoinKind::ProbeAnti,
+    JoinKind::ProbeMark,
+];

@@ -1,0 +1,388 @@
+//! Joins whose rows come in parts give the rows of a nested loop, or those of the join without parts: every kind and form of index, NULL
+//! keys, duplicates, skew, parts that flow over, empty sides, several joins in one pipeline, blocks of rows.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/sides.rs"]
+mod sides;
+
+use std::sync::Arc;
+
+use common::Table;
+use kelpie_compile::expr::{Expr, ExprKind};
+use kelpie_compile::plan::{Join, JoinKind, Plan};
+use kelpie_compile::types::DataType;
+use kelpie_engine::{
+    Batches, CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions,
+    QueryOutput,
+};
+use sides::{Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
+
+/// A device with rows in so many parts; whether those of the build side too; and what else is forced.
+fn options(
+    (device, simt_lanes): (DeviceChoice, u32),
+    (parts, build): (&str, &str),
+    others: &[(&str, &str)],
+) -> QueryOptions {
+    let mut variants = Forced::default();
+    for (axis, value) in [("join_parts", parts), ("build_parts", build)].iter().chain(others) {
+        variants.set(axis, value).expect("an axis and its value");
+    }
+    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
+}
+
+/// A CPU, and warps of several widths.
+const DEVICES: [(DeviceChoice, u32); 4] =
+    [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 8), (DeviceChoice::Simt, 32)];
+const PARTS: [(&str, &str); 5] = [("16", "on"), ("64", "off"), ("1024", "on"), ("64", "on"), ("16", "off")];
+
+fn output(engine: &Engine, plan: Plan, sides: &[&[Row]], options: QueryOptions) -> QueryOutput {
+    let sources = sides.iter().map(|rows| table(rows)).collect();
+    engine.execute(&Query { plan, sources, options }, &CancelToken::default()).expect("the join runs")
+}
+
+/// The same for the second time, when it is known whether keys are unique: no pipeline has run in vain.
+fn second_output(engine: &Engine, plan: Plan, sides: &[&[Row]], options: QueryOptions) -> QueryOutput {
+    let sources = sides.iter().map(|rows| table(rows)).collect();
+    let query = Query { plan, sources, options };
+    let run = || engine.execute(&query, &CancelToken::default()).expect("the join runs");
+    run();
+    run()
+}
+
+/// How often rows are brought into parts.
+fn times_in_parts(output: &QueryOutput, parts: &str) -> usize {
+    let into = format!("into {parts} parts");
+    output.metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains(&into)).count()
+}
+
+fn on(keys: &'static [usize]) -> Condition {
+    Condition { keys, residual: false, null_equal: false }
+}
+
+/// Each set of sides, condition and kind on a CPU in all ways, and on one interpreter in one, which take turns.
+#[test]
+fn every_kind_equals_a_nested_loop() {
+    let engine = Engine::new();
+    let sides: Vec<(Vec<Row>, Vec<Row>)> = vec![
+        (rows(0, Spread::Dense, 0), rows(5, Spread::Dense, 1)),
+        (rows(5, Spread::Dense, 0), rows(0, Spread::Dense, 1)),
+        (rows(1, Spread::Dense, 0), rows(1, Spread::Dense, 0)),
+        (rows(40, Spread::Dense, 0), rows(60, Spread::Dense, 1)),
+        (rows(40, Spread::Sparse, 3), rows(60, Spread::Sparse, 1)),
+        (rows(30, Spread::Duplicates, 2), rows(30, Spread::Duplicates, 1)),
+        (rows(12, Spread::One, 2), rows(40, Spread::One, 1)),
+        (rows(30, Spread::SparseDuplicates, 2), rows(30, Spread::SparseDuplicates, 1)),
+        (rows(70, Spread::Skewed, 1), rows(40, Spread::Skewed, 1)),
+        (rows(70, Spread::DenseSkewed, 1), rows(40, Spread::DenseSkewed, 1)),
+        (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
+    ];
+    let key_sets: [&[usize]; 4] = [&[0], &[1], &[0, 1], &[3]];
+    let mut turn = 0;
+    for (build, probe) in &sides {
+        for keys in key_sets {
+            for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
+                let condition = Condition { keys, residual, null_equal };
+                for kind in KINDS {
+                    let expected = expected(kind, condition, build, probe);
+                    let mut all: Vec<QueryOptions> =
+                        PARTS[..3].iter().map(|parts| options(DEVICES[0], *parts, &[])).collect();
+                    turn += 1;
+                    all.push(options(DEVICES[1 + turn % 3], PARTS[turn % PARTS.len()], &[]));
+                    for options in all {
+                        let sizes = (build.len(), probe.len());
+                        let got =
+                            output(&engine, plan(kind, condition, false), &[build, probe], options.clone());
+                        let what = format!("{kind:?} {condition:?} {sizes:?} {options:?}");
+                        assert_eq!(rows_of(&got.batch), expected, "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rows are in parts wherever that is forced, in every form of the index.
+#[test]
+fn forms_of_the_index() {
+    let engine = Engine::new();
+    let (dense, twice) = (rows(90, Spread::Dense, 0), rows(90, Spread::Duplicates, 0));
+    for device in DEVICES {
+        for others in [
+            &[("index_form", "direct"), ("row_places", "slot")][..],
+            &[("index_form", "direct"), ("row_places", "packed"), ("empty_slots", "cleared")],
+            &[("index_form", "direct"), ("row_places", "packed"), ("index_rows", "chains")],
+            &[("index_form", "direct"), ("row_places", "packed"), ("index_rows", "buckets")],
+            &[("index_form", "hash"), ("index_rows", "chains")],
+            &[("index_form", "hash"), ("index_rows", "buckets")],
+            &[("index_form", "hash"), ("hash_function", "multiply_shift")],
+            &[("index_form", "hash"), ("hash_function", "fnv1a")],
+        ] {
+            for (build, probe) in [(&dense, &twice), (&twice, &dense)] {
+                for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::ProbeSemi] {
+                    let expected = expected(kind, on(&[0]), build, probe);
+                    let options = options(device, ("16", "on"), others);
+                    let sides: [&[Row]; 2] = [build, probe];
+                    let got = second_output(&engine, plan(kind, on(&[0]), false), &sides, options.clone());
+                    assert_eq!(rows_of(&got.batch), expected, "{kind:?} {options:?}");
+                    // A dense range has as many parts as powers of two leave it.
+                    let names: Vec<_> = got.metrics.pipelines.iter().map(|p| p.name.clone()).collect();
+                    let times = names.iter().filter(|name| name.contains("into ")).count();
+                    assert_eq!(times, 2, "{names:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Without keys there is nothing by which rows could be in parts, and on a GPU a join that makes several rows of one leaves no parts to
+/// those behind it: the rule says so, and what is forced for that join alone is an error.
+#[test]
+fn what_is_not_possible_has_a_reason() {
+    let engine = Engine::new();
+    let some = rows(20, Spread::Duplicates, 0);
+    let pairs = output(
+        &engine,
+        plan(JoinKind::Inner, on(&[]), false),
+        &[&some, &some],
+        options(DEVICES[0], ("16", "on"), &[]),
+    );
+    assert_eq!(pairs.batch.num_rows(), 400);
+    assert!(pairs.metrics.choices().all(|choice| choice.axis.name != "join_parts"));
+    for (device, times) in [(DEVICES[0], 4), (DEVICES[2], 2)] {
+        let both = twice(JoinKind::Inner, JoinKind::Inner);
+        let sides: [&[Row]; 3] = [&some, &some, &some];
+        let got = second_output(&engine, both, &sides, options(device, ("16", "on"), &[]));
+        let reasons: Vec<_> =
+            got.metrics.choices().filter(|choice| choice.axis.name == "join_parts").collect();
+        let lacks = reasons.iter().any(|choice| choice.reason.contains("may make several rows of one"));
+        assert_eq!(lacks, times == 2, "{reasons:?}");
+        assert_eq!(times_in_parts_of_any(&got), times, "{device:?}");
+    }
+}
+
+fn times_in_parts_of_any(output: &QueryOutput) -> usize {
+    output.metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains("→ into ")).count()
+}
+
+/// The rows of two joins in one pipeline, both of which look up the first key of the last table's rows.
+fn twice(first: JoinKind, second: JoinKind) -> Plan {
+    let join = |build, probe, kind, keys| {
+        Plan::Join(Box::new(Join {
+            build,
+            probe,
+            kind,
+            keys,
+            residual: None,
+            null_equal: false,
+            null_aware: false,
+        }))
+    };
+    // The columns of an inner join are the build side's, then the probe side's.
+    let offset = |kind: JoinKind| if kind == JoinKind::ProbeSemi { 0 } else { 4 };
+    let inner = join(scan(1), scan(2), first, vec![(column(0), column(0))]);
+    let key = Expr::column(offset(first), DataType::Int64, true);
+    join(scan(0), inner, second, vec![(column(0), key)])
+}
+
+/// Several joins in a pipeline have their rows in parts one after the other, and the rows of the scan that a later join drops are still
+/// left out at the scan.
+#[test]
+fn joins_in_one_pipeline() {
+    let engine = Engine::new();
+    let (small, middle, large) =
+        (rows(30, Spread::Dense, 0), rows(100, Spread::Dense, 3), rows(600, Spread::Dense, 5));
+    for (first, second) in [
+        (JoinKind::Inner, JoinKind::Inner),
+        (JoinKind::ProbeSemi, JoinKind::ProbeOuter),
+        (JoinKind::ProbeOuter, JoinKind::BuildSemi),
+    ] {
+        let sides: [&[Row]; 3] = [&small, &middle, &large];
+        let plain = output(&engine, twice(first, second), &sides, options(DEVICES[0], ("1", "off"), &[]));
+        assert_eq!(times_in_parts_of_any(&plain), 0);
+        for device in DEVICES {
+            for parts in PARTS {
+                let options = options(device, parts, &[]);
+                let got = output(&engine, twice(first, second), &sides, options.clone());
+                assert_eq!(rows_of(&got.batch), rows_of(&plain.batch), "{first:?} {second:?} {options:?}");
+                let times = if parts.1 == "on" { 4 } else { 2 };
+                assert_eq!(times_in_parts_of_any(&got), times, "{options:?}");
+            }
+        }
+    }
+}
+
+/// More rows than workers have chunks: even, one key that most rows have, whose part flows over, and NULLs. Each runs again with what is
+/// known after the first time.
+#[test]
+fn larger_sides() {
+    let engine = Engine::new();
+    let nulls = |count: usize| -> Vec<Row> { (0..count).map(|_| (None, None, 3)).collect() };
+    let sides: Vec<(Vec<Row>, Vec<Row>)> = vec![
+        (rows(5_000, Spread::Dense, 1), rows(70_003, Spread::Dense, 2)),
+        (rows(20_000, Spread::Sparse, 1), rows(50_000, Spread::Sparse, 2)),
+        (rows(300, Spread::Skewed, 1), rows(20_000, Spread::Skewed, 2)),
+        (rows(20_000, Spread::Skewed, 1), rows(300, Spread::Sparse, 2)),
+        (rows(100, Spread::Dense, 1), nulls(9_000).into_iter().chain(rows(100, Spread::Dense, 2)).collect()),
+        (nulls(9_000).into_iter().chain(rows(100, Spread::Dense, 2)).collect(), rows(100, Spread::Dense, 1)),
+    ];
+    for (number, (build, probe)) in sides.iter().enumerate() {
+        for (keys, residual) in [(&[0][..], false), (&[1], false), (&[0], true)] {
+            let condition = Condition { keys, residual, null_equal: false };
+            for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::ProbeAnti] {
+                // All pairs of equal keys would be too many.
+                if number == 2 && matches!(kind, JoinKind::Inner | JoinKind::FullOuter) {
+                    continue;
+                }
+                let run = |options: &QueryOptions| {
+                    let got = output(&engine, plan(kind, condition, false), &[build, probe], options.clone());
+                    rows_of(&got.batch)
+                };
+                let expected = run(&options(DEVICES[0], ("1", "off"), &[]));
+                for (parts, threads) in [(PARTS[0], 2), (PARTS[1], 3), (PARTS[2], 1)] {
+                    let options = QueryOptions { threads: Some(threads), ..options(DEVICES[0], parts, &[]) };
+                    for _ in 0..2 {
+                        let what = format!("{number} {kind:?} {condition:?} {options:?}");
+                        assert!(run(&options) == expected, "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One key on all rows of both sides: all of them are of one part.
+#[test]
+fn a_key_on_all_rows() {
+    let engine = Engine::new();
+    for device in DEVICES {
+        let (build, probe) = (rows(9, Spread::One, 0), rows(700, Spread::One, 0));
+        for (parts, kind) in PARTS.into_iter().zip([JoinKind::Inner, JoinKind::FullOuter].into_iter().cycle())
+        {
+            let options = options(device, parts, &[]);
+            let sides: [&[Row]; 2] = [&build, &probe];
+            let got = second_output(&engine, plan(kind, on(&[0, 1]), false), &sides, options.clone());
+            assert_eq!(rows_of(&got.batch), expected(kind, on(&[0, 1]), &build, &probe), "{options:?}");
+            assert_eq!(times_in_parts(&got, parts.0), if parts.1 == "on" { 2 } else { 1 });
+        }
+    }
+}
+
+/// Rows go into parts block by block where tables stream, and under every micro model.
+#[test]
+fn models_and_blocks() {
+    let engine = Engine::new();
+    let build: Vec<Row> = rows(400, Spread::Sparse, 1);
+    let batches: Vec<Vec<Row>> = (0..5).map(|salt| rows(900, Spread::Sparse, salt)).collect();
+    let sources = || {
+        let parts = batches.iter().map(|rows| batch(rows)).collect();
+        vec![table(&build), Arc::new(Table(parts)) as Arc<_>]
+    };
+    for kind in KINDS {
+        for keys in [&[0][..], &[1], &[0, 1]] {
+            let run = |options: QueryOptions| {
+                let query = Query { plan: plan(kind, on(keys), false), sources: sources(), options };
+                let got = engine.execute(&query, &CancelToken::default()).expect("the join runs");
+                (rows_of(&got.batch), times_in_parts(&got, "64"))
+            };
+            let (expected, _) = run(options(DEVICES[0], ("1", "off"), &[]));
+            for micro_model in MicroModel::ALL {
+                for (macro_model, block_bytes) in [
+                    (MacroModel::default(), None),
+                    (MacroModel::Batch, Some(1 << 10)),
+                    (MacroModel::KernelAtATime, Some(4 << 10)),
+                ] {
+                    let base = options(DEVICES[0], ("64", "on"), &[]);
+                    let options = QueryOptions { micro_model, macro_model, block_bytes, ..base };
+                    let what = format!("{kind:?} {keys:?} {options:?}");
+                    let (got, times) = run(options);
+                    assert!(got == expected, "{what}");
+                    assert_eq!(times, 2, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// Where the build side is empty, kinds that need its rows do not look at the probe side, whose keys cannot be computed here.
+#[test]
+fn an_empty_build_side() {
+    use JoinKind::*;
+    let engine = Engine::new();
+    let key = Expr {
+        kind: ExprKind::Cast { input: Box::new(column(1)), safe: false },
+        data_type: DataType::Int64,
+        nullable: true,
+    };
+    let (none, bad) = (rows(0, Spread::Dense, 0), vec![(Some(1), Some("ключ".to_string()), 1)]);
+    for kind in KINDS {
+        let join = Plan::Join(Box::new(Join {
+            build: scan(0),
+            probe: scan(1),
+            kind,
+            keys: vec![(column(0), key.clone())],
+            residual: None,
+            null_equal: false,
+            null_aware: false,
+        }));
+        for device in [DEVICES[0], DEVICES[2]] {
+            let sources = [&none, &bad].map(|rows| table(rows)).to_vec();
+            let query = Query { plan: join.clone(), sources, options: options(device, ("16", "on"), &[]) };
+            let got = engine.execute(&query, &CancelToken::default());
+            let fails = matches!(kind, ProbeOuter | FullOuter | ProbeAnti | ProbeMark);
+            assert_eq!(got.is_err(), fails, "{kind:?} {device:?}");
+        }
+    }
+}
+
+/// `NOT IN` knows the NULLs of rows that came in parts.
+#[test]
+fn not_in_knows_nulls() {
+    let engine = Engine::new();
+    let outer: Vec<Row> = rows(6, Spread::Dense, 0).into_iter().chain([(None, None, 1)]).collect();
+    for (inner, passes) in
+        [(vec![], 7), (vec![(Some(0), None, 0)], 5), (vec![(Some(99), None, 0), (None, None, 0)], 0)]
+    {
+        for device in DEVICES {
+            let plan = plan(JoinKind::BuildAnti, on(&[0]), true);
+            let got = output(&engine, plan, &[&outer, &inner], options(device, ("16", "on"), &[]));
+            assert_eq!(got.batch.num_rows(), passes, "{inner:?} {device:?}");
+        }
+    }
+}
+
+/// Results that leave the device in blocks, each of which is made of some of the places of the parts; and little memory.
+#[test]
+fn results_in_blocks_and_little_memory() {
+    let engine = Engine::new();
+    for (device, build, probe) in [
+        (DEVICES[0], rows(9_000, Spread::Sparse, 1), rows(40_000, Spread::Sparse, 2)),
+        (DEVICES[0], rows(60, Spread::Skewed, 1), rows(9_000, Spread::Skewed, 2)),
+        (DEVICES[3], rows(900, Spread::Dense, 1), rows(9_000, Spread::Dense, 2)),
+    ] {
+        for kind in [JoinKind::Inner, JoinKind::ProbeOuter] {
+            let rows = |options: QueryOptions, device_bytes: Option<u64>| {
+                let sources = [&build, &probe].map(|rows| table(rows)).to_vec();
+                let query = Query { plan: plan(kind, on(&[0]), false), sources, options };
+                let device_bytes = device_bytes.unwrap_or(Batches::default().device_bytes);
+                let (batches, mut all) = (Batches { device_bytes, ..Batches::default() }, Vec::new());
+                let mut receive = |batch| {
+                    all.extend(rows_of(&batch));
+                    Ok(())
+                };
+                let outcome = engine.stream(&query, batches, &CancelToken::default(), &mut receive);
+                outcome.expect("the join runs");
+                all.sort();
+                all
+            };
+            let expected = rows(options(device, ("1", "off"), &[]), None);
+            for parts in [PARTS[0], PARTS[1]] {
+                let plain = options(device, parts, &[]);
+                assert!(rows(plain.clone(), Some(1 << 14)) == expected, "{kind:?} {plain:?}");
+                let little = QueryOptions { memory_limit: Some(16 << 20), ..plain };
+                assert!(rows(little.clone(), None) == expected, "{kind:?} {little:?}");
+            }
+        }
+    }
+}
