@@ -57,6 +57,8 @@ pub struct Index {
     null_equal: bool,
     /// Whether some side's values of each key go beyond 64 bits.
     wide: Vec<bool>,
+    /// Whether each key is a text that is told by its code in the build side's dictionary, which searches are given as a number.
+    coded: Vec<bool>,
     /// Of the only key.
     bounds: Option<KeyBounds>,
     /// State of one `u32`, where keys are promised to be unique: it is known that they are not.
@@ -133,26 +135,31 @@ pub(crate) struct KeyForm {
     dense: Option<(Range, u64)>,
     /// NULLs of both sides equal each other.
     nullable_pair: bool,
+    /// Whether each key is told by codes.
+    coded: Vec<bool>,
     /// Where rows lie at their slots: whether each slot will have one.
     placed: Option<bool>,
 }
 
 impl KeyForm {
-    /// Chooses it. `probe`: what is known of the probe side's keys.
+    /// Chooses it. `probe`: what is known of the probe side's keys; `coded`: whether each is a text that is told by its code in the build
+    /// side's dictionary.
     pub(crate) fn choose(
         columns: &[ColumnInfo],
-        probe: &[ColumnInfo],
+        (probe, coded): (&[ColumnInfo], Vec<bool>),
         build: &BuildSide,
         (wants, site): (Wants, Site<'_>),
     ) -> Result<KeyForm, Unsupported> {
-        let keys = &columns[..probe.len()];
+        let told =
+            columns.iter().zip(&coded).map(|(key, coded)| if *coded { codes_of(key) } else { key.clone() });
+        let keys: Vec<ColumnInfo> = told.collect();
         let nullable_pair = wants.null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
-        let dense = match keys {
-            [] => None,
-            _ => form(keys, nullable_pair, build.bound, (wants, site))?,
+        let dense = match keys.is_empty() {
+            true => None,
+            false => form(&keys, nullable_pair, build.bound, (wants, site))?,
         };
         let placed = place::choose(columns, probe.len(), dense, build, (wants, site))?;
-        Ok(KeyForm { dense, nullable_pair, placed })
+        Ok(KeyForm { dense, nullable_pair, coded, placed })
     }
 
     /// Places of the store where rows lie at their slots.
@@ -171,7 +178,7 @@ impl Index {
         states: &mut States,
     ) -> Result<Index, Unsupported> {
         let Wants { null_equal, unique, first_only, .. } = wants;
-        let KeyForm { dense, nullable_pair, placed } = form;
+        let KeyForm { dense, nullable_pair, coded, placed } = form;
         let infos = store.infos();
         let keys = &infos[..probe.len()];
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
@@ -200,6 +207,7 @@ impl Index {
             }
         };
         let bounds = match keys {
+            // Of texts there are none: the codes that the probe side has are of another dictionary.
             [key] if !nullable_pair => KeyBounds::plan(key, states),
             _ => None,
         };
@@ -208,7 +216,7 @@ impl Index {
             let class = states.class(1, Growth::Fixed);
             states.state("broken_promise", 4, class)
         });
-        Ok(Index { kind, unique, null_equal, wide, bounds, broken, placed: placed.is_some() })
+        Ok(Index { kind, unique, null_equal, wide, coded, bounds, broken, placed: placed.is_some() })
     }
 
     /// Whether there is anything to build.
@@ -338,6 +346,29 @@ fn direct_range(key: &ColumnInfo) -> Result<(Range, u64), String> {
 
 pub(super) fn array(cx: &mut Context<'_>, name: &str, state: usize) -> V {
     cx.argument(name, Type::global(Scalar::U32), Argument::State(state))
+}
+
+/// What is known of a column of a dictionary's codes as one of numbers.
+fn codes_of(key: &ColumnInfo) -> ColumnInfo {
+    let range = key.dictionary.map(|(_, _, entries)| code_range(entries));
+    let (data_type, nullable) = (DataType::Int32, key.nullable);
+    ColumnInfo { data_type, nullable, range, dictionary: None, scattered: None }
+}
+
+/// The codes of a dictionary of so many entries.
+fn code_range(entries: u32) -> Range {
+    Range { min: 0, max: i128::from(entries.max(1)) - 1 }
+}
+
+/// A key of the build side that is told by its code, as a number.
+fn code_of(cx: &mut Context<'_>, key: &Lowered) -> Result<Lowered, Unsupported> {
+    let code = match &key.repr {
+        Repr::Text(text) => text.code,
+        Repr::Scalar(_) => None,
+    };
+    let code = code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
+    let value = cx.builder.convert(code.value, Scalar::I32);
+    Ok(Lowered { repr: Repr::Scalar(value), valid: key.valid, range: Some(code_range(code.entries)) })
 }
 
 pub(super) fn scalar_of(key: &Lowered) -> Result<V, Unsupported> {

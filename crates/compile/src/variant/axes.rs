@@ -125,6 +125,17 @@ axis!(
 );
 
 axis!(
+    /// As what a join compares texts that are codes of dictionaries on both sides: `operator/join/codes`.
+    TextJoin, "text_join", Plan, "as what a join compares texts that have dictionaries on both sides",
+    {
+        /// As texts.
+        Texts = "texts",
+        /// As codes of the build side's dictionary, which the probe side's are mapped to.
+        Codes = "codes",
+    }
+);
+
+axis!(
     /// How rows with equal keys hang together in the index of a join: `table/index`.
     IndexRows, "index_rows", Plan, "how the rows of a key hang together in the index of a join",
     {
@@ -570,6 +581,7 @@ pub const ALL: &[Axis] = &[
     NearGroups::AXIS,
     NearSearch::AXIS,
     BatchRows::AXIS,
+    TextJoin::AXIS,
     IndexForm::AXIS,
     IndexRows::AXIS,
     RowPlaces::AXIS,

@@ -10,6 +10,7 @@
 //! engine compiles again without it.
 
 mod build;
+mod codes;
 mod expand;
 mod mark;
 mod place;
@@ -23,6 +24,8 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 pub(crate) use self::build::{FillBuckets, IndexRows, StoreBuildSide};
+use self::codes::KeyCodes;
+pub(crate) use self::codes::MapEntries;
 pub(crate) use self::mark::MarkMatches;
 pub(crate) use self::place::PlaceBuildSide;
 pub(crate) use self::prefilter::Prefilter;
@@ -59,6 +62,8 @@ pub struct JoinOperator {
     /// The store's column of each of the build side's columns.
     places: Vec<usize>,
     probe_keys: Vec<Expr>,
+    /// Of each key, where it is a text that is told by codes of the build side's dictionary.
+    codes: Vec<Option<KeyCodes>>,
     probe_width: usize,
     residual: Option<Expr>,
     columns: Vec<ColumnInfo>,
@@ -110,7 +115,9 @@ impl JoinOperator {
             not_placed: not_placed(join),
             places_by_rule: choices.micro_model == MicroModel::Resolution,
         };
-        let form = KeyForm::choose(&infos, &probe_infos, rows, (wants, site))?;
+        let codes = codes::choose(&infos, &probe_infos, site, states)?;
+        let coded = codes.iter().map(Option::is_some).collect();
+        let form = KeyForm::choose(&infos, (&probe_infos, coded), rows, (wants, site))?;
         let store = match form.slots() {
             Some(slots) => RowStore::placed(&infos, slots, states)?,
             None => RowStore::plan(&infos, rows.bound, layout, states)?,
@@ -131,6 +138,7 @@ impl JoinOperator {
             stored,
             places,
             probe_keys,
+            codes,
             probe_width: probe.len(),
             residual: join.residual.clone(),
             matched,
@@ -185,7 +193,7 @@ impl JoinOperator {
             ProbeOuter | FullOuter | ProbeAnti | ProbeMark => false,
         };
         match self.probe_keys.as_slice() {
-            [key] if drops && self.index.bounds().is_some() => Some(key),
+            [key] if drops && (self.index.bounds().is_some() || self.sifts_codes()) => Some(key),
             _ => None,
         }
     }

@@ -7,8 +7,8 @@ use super::open::{Open, OpenRows};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
-    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, PlaceBuildSide, Probe, StoreBuildSide,
-    StoredRows,
+    FillBuckets, IndexRows, JoinOperator, KeptRows, MapEntries, MarkMatches, PlaceBuildSide, Probe,
+    StoreBuildSide, StoredRows,
 };
 use crate::operator::project::Project;
 use crate::plan::{Join, JoinKind};
@@ -43,6 +43,19 @@ impl Cut<'_> {
             // Buckets are filled in the group in which they are counted.
             let group = self.next_group.saturating_sub(1);
             self.end(stored(), Arc::new(FillBuckets(Arc::clone(operator))), (group, false), Vec::new());
+        }
+    }
+
+    /// Maps the codes of the probe side's texts to those of the build side's, where keys are told by codes.
+    fn map_codes(&mut self, operator: &JoinOperator) {
+        for map in operator.code_maps() {
+            let entries = map.entries();
+            let count = entries.count();
+            let mut open = Open::new(entries, count);
+            if operator.needs_build_rows() {
+                open.skip_if_empty(operator.store().row_count());
+            }
+            self.close(vec![open], Arc::new(MapEntries(map.clone())));
         }
     }
 
@@ -84,6 +97,7 @@ impl Cut<'_> {
             inside.for_each(|skips| skips.push(rows));
             probe.branches.iter_mut().for_each(|open| open.skip_if_empty(rows));
         }
+        self.map_codes(&operator);
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if self.prunes(&site, &operator)? {
             let narrowed = (filtered, share);

@@ -2,7 +2,7 @@
 
 use kelpie_kir::builder::V;
 
-use super::{Index, Kind, SlotRows, offset_from, scalar_of};
+use super::{Index, Kind, SlotRows, code_of, offset_from, scalar_of};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::table::bounds::Bounds;
 use crate::table::probing::Known;
@@ -103,6 +103,10 @@ impl Index {
     }
 
     fn keys_of_row(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        (0..self.wide.len()).map(|index| cx.column(index)).collect()
+        let key_of = |(number, coded): (usize, &bool)| {
+            let key = cx.column(number)?;
+            if *coded { code_of(cx, &key) } else { Ok(key) }
+        };
+        self.coded.iter().enumerate().map(key_of).collect()
     }
 }

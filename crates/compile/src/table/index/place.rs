@@ -6,7 +6,7 @@
 
 use kelpie_kir::builder::V;
 
-use super::{Index, Kind, SLOT_BYTES, Wants, in_range, offset_from, scalar_of};
+use super::{Index, Kind, SLOT_BYTES, Wants, code_of, in_range, offset_from, scalar_of};
 use crate::context::{Context, Lowered, Unsupported, register_type};
 use crate::layout::ColumnInfo;
 use crate::table::bounds::Bounds;
@@ -100,6 +100,11 @@ impl Index {
         let Kind::Direct { min, max, slots } = self.kind else {
             return Err(Unsupported::internal("rows at the slots of keys that have none"));
         };
+        let code = match self.coded.first() {
+            Some(true) => Some(code_of(cx, key)?),
+            _ => None,
+        };
+        let key = code.as_ref().unwrap_or(key);
         let value = scalar_of(key)?;
         let range = key.range.filter(|_| is_stored);
         let conditions = [key.valid, in_range(cx, value, range, (min, max))];
