@@ -106,9 +106,8 @@ fn dictionaries_on_both_sides_are_told_by_codes() {
 }
 
 #[test]
-fn where_a_side_has_no_dictionary_the_reason_says_so() {
+fn where_the_probe_side_has_no_dictionary_the_reason_says_so() {
     for (entries, reason) in [
-        ([None, Some(9)], "texts of the build side have no dictionary"),
         ([Some(9), None], "texts of the probe side have no dictionary"),
         ([None, None], "texts have no dictionaries"),
     ] {
@@ -117,6 +116,19 @@ fn where_a_side_has_no_dictionary_the_reason_says_so() {
     }
     let program = compile(&joined(JoinKind::Inner, &[1], [Some(9); 2]), &gpu(), &[]);
     assert_eq!(chosen(&program, "text_join"), None);
+}
+
+/// Texts without a dictionary are looked up where rows are stored.
+#[test]
+fn texts_of_the_build_side_alone_are_looked_up() {
+    for target in [gpu(), Target::cpu(2)] {
+        let program = compile(&joined(JoinKind::Inner, &[0], [None, Some(300)]), &target, &[]);
+        let reason = "texts of the smaller side are looked up in the other's dictionary";
+        assert_eq!(chosen(&program, "text_join"), Some(("codes", reason.into())));
+        assert_eq!(chosen(&program, "index_form").map(|(form, _)| form), Some("direct"));
+        assert!(program.pipelines.iter().all(|p| !p.name.contains("dictionary entries")));
+        assert!(reads_entries(&program.pipelines[0]), "{}", program.pipelines[0].name);
+    }
 }
 
 /// Rows of the probe side are left out early by the bitmap of a filtered build side, as they are by numbers.
@@ -141,11 +153,13 @@ fn kernels_are_accepted() {
     for kind in [Inner, FullOuter, BuildAnti, BuildMark, ProbeSemi, ProbeAnti, ProbeMark] {
         for keys in [&[0][..], &[1, 0]] {
             for (entries, forms) in [
-                ([300, 40], ["direct", "lane"]),
-                ([40, 65_536], ["hash", "packed"]),
-                ([256, 300], ["hash", "warp"]),
+                ([None, Some(300)], ["direct", "warp"]),
+                ([None, Some(40)], ["hash", "packed"]),
+                ([Some(300), Some(40)], ["direct", "lane"]),
+                ([Some(40), Some(65_536)], ["hash", "packed"]),
+                ([Some(256), Some(300)], ["hash", "warp"]),
             ] {
-                let query = joined(kind, keys, entries.map(Some));
+                let query = joined(kind, keys, entries);
                 for target in [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)] {
                     let [form, expansion] = forms;
                     let forced = [("index_form", form), ("expansion", expansion)];

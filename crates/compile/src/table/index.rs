@@ -57,14 +57,26 @@ pub struct Index {
     null_equal: bool,
     /// Whether some side's values of each key go beyond 64 bits.
     wide: Vec<bool>,
-    /// Whether each key is a text that is told by its code in the build side's dictionary, which searches are given as a number.
-    coded: Vec<bool>,
+    /// As what each key is told.
+    told: Vec<Told>,
     /// Of the only key.
     bounds: Option<KeyBounds>,
     /// State of one `u32`, where keys are promised to be unique: it is known that they are not.
     broken: Option<usize>,
     /// Rows lie at their slots, or leave nothing but a bit there.
     placed: bool,
+}
+
+/// As what a key is told, which searches are given too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// As its value.
+    Value,
+    /// Texts, as the codes in their dictionary, which is the build side's.
+    Code,
+    /// Texts, as the codes that equal texts have in the probe side's dictionary of so many entries, which is what is stored of them. That
+    /// of a text that is none of them is the number behind the last code: no search may find its row.
+    LookedUp(u32),
 }
 
 /// What the searches of an index will want.
@@ -135,31 +147,29 @@ pub(crate) struct KeyForm {
     dense: Option<(Range, u64)>,
     /// NULLs of both sides equal each other.
     nullable_pair: bool,
-    /// Whether each key is told by codes.
-    coded: Vec<bool>,
+    /// As what each key is told.
+    told: Vec<Told>,
     /// Where rows lie at their slots: whether each slot will have one.
     placed: Option<bool>,
 }
 
 impl KeyForm {
-    /// Chooses it. `probe`: what is known of the probe side's keys; `coded`: whether each is a text that is told by its code in the build
-    /// side's dictionary.
+    /// Chooses it. `probe`: what is known of the probe side's keys; `told`: as what each is told.
     pub(crate) fn choose(
         columns: &[ColumnInfo],
-        (probe, coded): (&[ColumnInfo], Vec<bool>),
+        (probe, told): (&[ColumnInfo], Vec<Told>),
         build: &BuildSide,
         (wants, site): (Wants, Site<'_>),
     ) -> Result<KeyForm, Unsupported> {
-        let told =
-            columns.iter().zip(&coded).map(|(key, coded)| if *coded { codes_of(key) } else { key.clone() });
-        let keys: Vec<ColumnInfo> = told.collect();
+        let keys: Vec<ColumnInfo> = columns.iter().zip(&told).map(|(key, told)| told.numbers(key)).collect();
         let nullable_pair = wants.null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
         let dense = match keys.is_empty() {
             true => None,
             false => form(&keys, nullable_pair, build.bound, (wants, site))?,
         };
-        let placed = place::choose(columns, probe.len(), dense, build, (wants, site))?;
-        Ok(KeyForm { dense, nullable_pair, coded, placed })
+        let has_all = told.iter().all(|told| !matches!(told, Told::LookedUp(_)));
+        let placed = place::choose(columns, (probe.len(), has_all), dense, build, (wants, site))?;
+        Ok(KeyForm { dense, nullable_pair, told, placed })
     }
 
     /// Places of the store where rows lie at their slots.
@@ -178,7 +188,7 @@ impl Index {
         states: &mut States,
     ) -> Result<Index, Unsupported> {
         let Wants { null_equal, unique, first_only, .. } = wants;
-        let KeyForm { dense, nullable_pair, coded, placed } = form;
+        let KeyForm { dense, nullable_pair, told, placed } = form;
         let infos = store.infos();
         let keys = &infos[..probe.len()];
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
@@ -207,8 +217,8 @@ impl Index {
             }
         };
         let bounds = match keys {
-            // Of texts there are none: the codes that the probe side has are of another dictionary.
-            [key] if !nullable_pair => KeyBounds::plan(key, states),
+            // Of texts there are none: zones know nothing of codes.
+            [key] if !nullable_pair && told == [Told::Value] => KeyBounds::plan(key, states),
             _ => None,
         };
         let unique = unique && !matches!(kind, Kind::All);
@@ -216,7 +226,7 @@ impl Index {
             let class = states.class(1, Growth::Fixed);
             states.state("broken_promise", 4, class)
         });
-        Ok(Index { kind, unique, null_equal, wide, coded, bounds, broken, placed: placed.is_some() })
+        Ok(Index { kind, unique, null_equal, wide, told, bounds, broken, placed: placed.is_some() })
     }
 
     /// Whether there is anything to build.
@@ -348,11 +358,17 @@ pub(super) fn array(cx: &mut Context<'_>, name: &str, state: usize) -> V {
     cx.argument(name, Type::global(Scalar::U32), Argument::State(state))
 }
 
-/// What is known of a column of a dictionary's codes as one of numbers.
-fn codes_of(key: &ColumnInfo) -> ColumnInfo {
-    let range = key.dictionary.map(|(_, _, entries)| code_range(entries));
-    let (data_type, nullable) = (DataType::Int32, key.nullable);
-    ColumnInfo { data_type, nullable, range, dictionary: None, scattered: None }
+impl Told {
+    /// What is known of a stored key as a number that a search may be for.
+    fn numbers(self, key: &ColumnInfo) -> ColumnInfo {
+        let range = match self {
+            Told::Value => return key.clone(),
+            Told::Code => key.dictionary.map(|(_, _, entries)| code_range(entries)),
+            Told::LookedUp(entries) => Some(code_range(entries)),
+        };
+        let (data_type, nullable) = (DataType::Int32, key.nullable);
+        ColumnInfo { data_type, nullable, range, dictionary: None, scattered: None }
+    }
 }
 
 /// The codes of a dictionary of so many entries.

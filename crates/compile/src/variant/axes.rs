@@ -125,12 +125,12 @@ axis!(
 );
 
 axis!(
-    /// As what a join compares texts that are codes of dictionaries on both sides: `operator/join/codes`.
-    TextJoin, "text_join", Plan, "as what a join compares texts that have dictionaries on both sides",
+    /// As what a join compares texts that have a dictionary on the probe side or on both: `operator/join/codes`.
+    TextJoin, "text_join", Plan, "as what a join compares texts that have dictionaries",
     {
         /// As texts.
         Texts = "texts",
-        /// As codes of the build side's dictionary, which the probe side's are mapped to.
+        /// As codes of one dictionary: the probe side's are mapped to the build side's, or the build side's texts looked up in the probe side's.
         Codes = "codes",
     }
 );

@@ -1,27 +1,34 @@
 //! Texts as keys of a join, told by the codes of dictionaries.
 //!
-//! Both sides' columns are codes already, each of a dictionary of its own. A small kernel looks each entry of the probe side's
-//! dictionary up in the build side's, whose entries are in order, and writes down the code that the text has there. So no text is
-//! hashed or compared for a row: the keys are integers of a small range, which are slots, and have bits in a bitmap. A text that the
-//! build side's dictionary does not have gets the number behind its last code, which no build row has: such a row finds nothing, and
-//! is no NULL, which kinds that tell NULLs apart would take it for.
+//! *Both sides have a dictionary.* Their columns are codes already, each of a dictionary of its own. A small kernel looks each entry of the
+//! probe side's dictionary up in the build side's, whose entries are in order, and writes down the code that the text has there. The map is
+//! made in each run of the stage: it is of the dictionaries that the run has.
 //!
-//! The map is made in each run of the stage: it is of the dictionaries that the run has.
+//! *The probe side alone has one*, as unique texts of the build side have none. Then texts of the build side are looked up in it where rows are
+//! stored, and the probe side's codes are as they are.
+//!
+//! So no text is hashed or compared for a row of the probe side: the keys are integers of a small range, which are slots, and have bits in
+//! a bitmap. A text that the dictionary does not have gets the number behind the last code. Nothing has the code, so that such a row finds
+//! nothing, or is left out of the index; it is no NULL, which kinds that tell NULLs apart would take it for.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::rc::Rc;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar, Type};
 
 use super::JoinOperator;
-use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr, Text, Unsupported};
+use crate::context::{
+    Argument, Constant, Context, DictionaryCode, Lowered, Origin, Repr, RowLayer, Text, Unsupported,
+};
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
-use crate::lower::text_order;
+use crate::lower::{infer_range, lower, text_of, text_order};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job, Needs, Sink, Source};
 use crate::program::{Growth, RowCount, States};
+use crate::table::index::Told;
 use crate::types::{DataType, Range};
 use crate::variant::Site;
 use crate::variant::axes::TextJoin;
@@ -48,12 +55,23 @@ impl Dictionary {
     }
 }
 
-/// A key of texts that are told by codes of the build side's dictionary.
+/// A key of texts that are told by codes of a dictionary.
 #[derive(Debug, Clone)]
-pub(crate) struct KeyCodes {
-    build: Dictionary,
-    /// From the probe side's codes; `None` where both sides have one dictionary.
-    map: Option<CodeMap>,
+pub(super) struct KeyCodes {
+    /// The build side's, or the probe side's where that has the only one.
+    dictionary: Dictionary,
+    from: CodeSource,
+}
+
+/// Where codes come from.
+#[derive(Debug, Clone)]
+enum CodeSource {
+    /// Both sides have the dictionary's.
+    Both,
+    /// Those of the probe side are mapped to the dictionary's.
+    Map(CodeMap),
+    /// The build side's texts are looked up.
+    LookUp,
 }
 
 /// The code in one dictionary of each entry of another.
@@ -68,11 +86,10 @@ pub(crate) struct CodeMap {
     scalar: Scalar,
 }
 
-/// Which of a join's keys are told by codes, where that is chosen. What is known of the keys is that of the first `build` columns, and of
-/// the probe side's `probe`.
+/// Which of a join's keys are told by codes, where that is chosen. Of each side: what is known of the keys, and an upper bound of its rows.
 pub(super) fn choose(
-    build: &[ColumnInfo],
-    probe: &[ColumnInfo],
+    (build, build_rows): (&[ColumnInfo], u64),
+    (probe, probe_rows): (&[ColumnInfo], u64),
     site: Site<'_>,
     states: &mut States,
 ) -> Result<Vec<Option<KeyCodes>>, Unsupported> {
@@ -82,13 +99,19 @@ pub(super) fn choose(
     if texts.peek().is_none() {
         return Ok(none);
     }
-    let lacks = texts.map(lacks_codes).min_by_key(Option::is_some).flatten();
-    let rule = match lacks {
-        Some(lacks) => (TextJoin::Texts, lacks),
-        None => (TextJoin::Codes, "few texts on both sides are looked up once, not for each row"),
+    let best = texts.map(Pair::of).min().unwrap_or(Pair::Neither);
+    let rule = match best {
+        Pair::Both => (TextJoin::Codes, "few texts on both sides are looked up once, not for each row"),
+        Pair::Probe if build_rows <= probe_rows => {
+            (TextJoin::Codes, "texts of the smaller side are looked up in the other's dictionary")
+        }
+        Pair::Probe => (TextJoin::Texts, "more rows would be looked up in a dictionary than have its codes"),
+        Pair::Build => (TextJoin::Texts, NO_PROBE_CODES),
+        Pair::Neither => (TextJoin::Texts, NO_CODES),
     };
-    let chosen = site.choose(rule, |value| match (value, lacks) {
-        (TextJoin::Codes, Some(lacks)) => Err(lacks.into()),
+    let chosen = site.choose(rule, |value| match (value, best) {
+        (TextJoin::Codes, Pair::Build) => Err(NO_PROBE_CODES.into()),
+        (TextJoin::Codes, Pair::Neither) => Err(NO_CODES.into()),
         _ => Ok(()),
     })?;
     match chosen {
@@ -97,22 +120,60 @@ pub(super) fn choose(
     }
 }
 
-/// What a pair of texts lacks to be told by codes.
-fn lacks_codes((build, probe): (&ColumnInfo, &ColumnInfo)) -> Option<&'static str> {
-    match (build.dictionary, probe.dictionary) {
-        (Some(_), Some(_)) => None,
-        (None, Some(_)) => Some("texts of the build side have no dictionary"),
-        (Some(_), None) => Some("texts of the probe side have no dictionary"),
-        (None, None) => Some("texts have no dictionaries"),
+const NO_PROBE_CODES: &str = "texts of the probe side have no dictionary";
+const NO_CODES: &str = "texts have no dictionaries";
+
+/// Which side of a key of texts has a dictionary: what is better for codes comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Pair {
+    Both,
+    Probe,
+    Build,
+    Neither,
+}
+
+impl Pair {
+    fn of((build, probe): (&ColumnInfo, &ColumnInfo)) -> Pair {
+        match (build.dictionary, probe.dictionary) {
+            (Some(_), Some(_)) => Pair::Both,
+            (None, Some(_)) => Pair::Probe,
+            (Some(_), None) => Pair::Build,
+            (None, None) => Pair::Neither,
+        }
     }
 }
 
+/// As what an index is told a key.
+pub(super) fn told(codes: &Option<KeyCodes>) -> Told {
+    match codes {
+        None => Told::Value,
+        Some(KeyCodes { from: CodeSource::LookUp, dictionary }) => Told::LookedUp(dictionary.entries),
+        Some(_) => Told::Code,
+    }
+}
+
+/// Makes of what is known of a key what is known of what a store has of it.
+pub(super) fn looked_up(key: &mut ColumnInfo, told: Told) {
+    if let Told::LookedUp(entries) = told {
+        let (data_type, nullable, range) = (DataType::Int32, key.nullable, Some(numbers(entries)));
+        *key = ColumnInfo { data_type, nullable, range, dictionary: None, scattered: None };
+    }
+}
+
+/// The codes of a dictionary of so many entries, and the number behind them, of a text that is no entry.
+fn numbers(entries: u32) -> Range {
+    Range { min: 0, max: entries.into() }
+}
+
 impl KeyCodes {
-    /// Those of a key, where both sides have a dictionary.
+    /// Those of a key, where the probe side has a dictionary.
     fn plan(build: &ColumnInfo, probe: &ColumnInfo, states: &mut States) -> Option<KeyCodes> {
-        let (to, from) = (Dictionary::of(build)?, Dictionary::of(probe)?);
+        let from = Dictionary::of(probe)?;
+        let Some(to) = Dictionary::of(build) else {
+            return Some(KeyCodes { dictionary: from, from: CodeSource::LookUp });
+        };
         if to == from {
-            return Some(KeyCodes { build: to, map: None });
+            return Some(KeyCodes { dictionary: to, from: CodeSource::Both });
         }
         let scalar = match to.entries {
             0..=0xff => Scalar::U8,
@@ -121,32 +182,37 @@ impl KeyCodes {
         };
         let class = states.class(from.entries.into(), Growth::Fixed);
         let state = states.state("text_codes", scalar.bytes(), class);
-        Some(KeyCodes { build: to, map: Some(CodeMap { from, to, class, state, scalar }) })
+        let map = CodeMap { from, to, class, state, scalar };
+        Some(KeyCodes { dictionary: to, from: CodeSource::Map(map) })
     }
 
-    /// The bounds of what [`KeyCodes::of`] gives: the last number is that of a text that the build side's dictionary does not have.
-    fn range(&self) -> Range {
-        let codes = i128::from(self.build.entries);
-        Range { min: 0, max: if self.map.is_some() { codes } else { codes - 1 } }
-    }
-
-    /// The build side's code of a text of the probe side, as a number: of a column of the current row, an unchanged dictionary column.
+    /// The code of a text of the probe side, as a number: of a column of the current row, an unchanged dictionary column.
     fn of(&self, cx: &mut Context<'_>, column: usize) -> Result<Lowered, Unsupported> {
         if cx.wide().is_some() {
             return Err(Unsupported("texts are not mapped several at once".into()));
         }
         let code = cx.dictionary_code(column);
         let (code, valid) = code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
-        let from = self.map.as_ref().map_or(self.build, |map| map.from);
-        if (code.scan, code.column) != (from.scan, from.column) {
+        let (own, codes) = match &self.from {
+            CodeSource::Map(map) => (map.from, numbers(self.dictionary.entries)),
+            CodeSource::Both | CodeSource::LookUp => {
+                (self.dictionary, Range { min: 0, max: i128::from(self.dictionary.entries) - 1 })
+            }
+        };
+        if (code.scan, code.column) != (own.scan, own.column) {
             return Err(Unsupported::internal("codes of another dictionary"));
         }
-        let value = match &self.map {
-            Some(map) => map.element(cx, code.value),
-            None => code.value,
+        let value = match &self.from {
+            CodeSource::Map(map) => map.element(cx, code.value),
+            CodeSource::Both | CodeSource::LookUp => code.value,
         };
         let value = cx.builder.convert(value, Scalar::I32);
-        Ok(Lowered { repr: Repr::Scalar(value), valid, range: Some(self.range()) })
+        Ok(Lowered { repr: Repr::Scalar(value), valid, range: Some(codes) })
+    }
+
+    /// The dictionary that the build side's texts are looked up in, where they are.
+    fn looked_up_in(&self) -> Option<Dictionary> {
+        matches!(self.from, CodeSource::LookUp).then_some(self.dictionary)
     }
 }
 
@@ -196,8 +262,80 @@ impl JoinOperator {
 
     /// The maps that are to be made before the probe side's rows come.
     pub(crate) fn code_maps(&self) -> impl Iterator<Item = &CodeMap> {
-        self.codes.iter().flatten().filter_map(|codes| codes.map.as_ref())
+        self.codes.iter().flatten().filter_map(|codes| match &codes.from {
+            CodeSource::Map(map) => Some(map),
+            CodeSource::Both | CodeSource::LookUp => None,
+        })
     }
+
+    /// Puts what the store has of a row of the build side on it.
+    pub(super) fn push_stored(&self, cx: &mut Context<'_>) {
+        let dictionary = |codes: &Option<KeyCodes>| codes.as_ref().and_then(KeyCodes::looked_up_in);
+        let dictionaries: Vec<_> = self.codes.iter().map(dictionary).collect();
+        if dictionaries.iter().all(Option::is_none) {
+            return cx.push_projection(&self.stored);
+        }
+        cx.push_layer(Rc::new(LookedUpKeys { stored: self.stored.clone(), dictionaries }));
+    }
+}
+
+/// What a store has of a row of the build side, where some keys are texts that are looked up: each is when it is first asked for.
+#[derive(Debug)]
+struct LookedUpKeys {
+    stored: Vec<Expr>,
+    /// Of each key, where it is looked up.
+    dictionaries: Vec<Option<Dictionary>>,
+}
+
+impl LookedUpKeys {
+    fn dictionary(&self, column: usize) -> Option<Dictionary> {
+        self.dictionaries.get(column).copied().flatten()
+    }
+}
+
+impl RowLayer for LookedUpKeys {
+    fn origin(&self, column: usize) -> Option<Origin<'_>> {
+        let expr = self.stored.get(column)?;
+        Some(match (self.dictionary(column), &expr.kind) {
+            (None, ExprKind::Column(below)) => Origin::Below(*below),
+            _ => Origin::Computed(expr),
+        })
+    }
+
+    fn load(&self, cx: &mut Context<'_>, column: usize) -> Result<Lowered, Unsupported> {
+        let expr = self.stored.get(column);
+        let value = lower(cx, expr.ok_or_else(|| Unsupported(format!("column {column} is out of range")))?)?;
+        match self.dictionary(column) {
+            Some(dictionary) => look_up(cx, dictionary, &value),
+            None => Ok(value),
+        }
+    }
+
+    fn range(&self, column: usize, below: &dyn Fn(usize) -> Option<Range>) -> Option<Range> {
+        match self.dictionary(column) {
+            Some(dictionary) => Some(numbers(dictionary.entries)),
+            None => infer_range(self.stored.get(column)?, below),
+        }
+    }
+}
+
+/// The code of a text in a dictionary, as a number; of a NULL it is that of no entry.
+fn look_up(cx: &mut Context<'_>, dictionary: Dictionary, value: &Lowered) -> Result<Lowered, Unsupported> {
+    let text = text_of(value)?;
+    let code = match value.valid {
+        None => code_in(cx, dictionary, &text),
+        Some(valid) => {
+            let none = cx.constant(Constant::Int(Scalar::U32, dictionary.entries.into()));
+            let code = cx.builder.var_of("key_code", none);
+            cx.begin_if(valid);
+            let found = code_in(cx, dictionary, &text);
+            cx.builder.assign(code, found);
+            cx.end();
+            cx.builder.read(code)
+        }
+    };
+    let code = cx.builder.convert(code, Scalar::I32);
+    Ok(Lowered { repr: Repr::Scalar(code), valid: value.valid, range: Some(numbers(dictionary.entries)) })
 }
 
 /// The entries of a dictionary as rows of one text.

@@ -79,7 +79,7 @@ impl Cut<'_> {
         let operator = JoinOperator::plan(
             (join, ordinal, site),
             (&build.columns, &rows),
-            &probe.columns,
+            (&probe.columns, probe.bound()),
             (unique, self.shape.is_serial(), self.choices),
             (layout, self.states.of(Purpose::Table)),
         )?;
