@@ -116,14 +116,22 @@ fn where_the_probe_side_has_no_dictionary_the_reason_says_so() {
     }
     let program = compile(&joined(JoinKind::Inner, &[1], [Some(9); 2]), &gpu(), &[]);
     assert_eq!(chosen(&program, "text_join"), None);
+    // As a dictionary of the rows of an inner sort may have more entries than these are rows.
+    let (plan, mut infos) = joined(JoinKind::Inner, &[0], [Some(300); 2]);
+    infos.iter_mut().for_each(|info| info.rows = 100);
+    let program = compile(&(plan, infos), &gpu(), &[]);
+    let reason = "to look texts up in a dictionary takes longer than to compare those of so few rows";
+    assert_eq!(chosen(&program, "text_join"), Some(("texts", reason.into())));
 }
 
 /// Texts without a dictionary are looked up where rows are stored.
 #[test]
 fn texts_of_the_build_side_alone_are_looked_up() {
     for target in [gpu(), Target::cpu(2)] {
-        let program = compile(&joined(JoinKind::Inner, &[0], [None, Some(300)]), &target, &[]);
-        let reason = "texts of the smaller side are looked up in the other's dictionary";
+        let (plan, mut infos) = joined(JoinKind::Inner, &[0], [None, Some(300)]);
+        infos[0].rows = 1_000_000;
+        let program = compile(&(plan, infos), &target, &[]);
+        let reason = "texts of the build side are looked up in the other's dictionary";
         assert_eq!(chosen(&program, "text_join"), Some(("codes", reason.into())));
         assert_eq!(chosen(&program, "index_form").map(|(form, _)| form), Some("direct"));
         assert!(program.pipelines.iter().all(|p| !p.name.contains("dictionary entries")));
@@ -162,7 +170,7 @@ fn kernels_are_accepted() {
                 let query = joined(kind, keys, entries);
                 for target in [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)] {
                     let [form, expansion] = forms;
-                    let forced = [("index_form", form), ("expansion", expansion)];
+                    let forced = [("text_join", "codes"), ("index_form", form), ("expansion", expansion)];
                     let program = compile(&query, &target, &forced);
                     assert_eq!(chosen(&program, "text_join").map(|(value, _)| value), Some("codes"));
                     accepts(program, &target, &mut seen);

@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
 use common::Table;
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
@@ -321,7 +321,7 @@ fn not_in_knows_nulls() {
     }
 }
 
-/// The rule takes codes where both sides have a dictionary, or the larger probe side has, and says why not where that is not so.
+/// The rule takes codes where the probe side has a dictionary and is not much smaller than what is looked up, and says why not elsewhere.
 #[test]
 fn the_choice_and_its_reason() {
     let engine = Engine::new();
@@ -329,12 +329,19 @@ fn the_choice_and_its_reason() {
     let own = |count: i32| -> Vec<Row> {
         (0..count).map(|index| (Some(format!("{index}")), None, index)).collect()
     };
-    let (unique, more) = (own(30), own(31));
+    let (unique, more) = (own(30), own(200));
+    // Forty entries, of which a search takes six steps.
+    let some = rows(80, (0, 40), false);
     let condition = Condition { keys: &[0], ..Condition::default() };
     for (build, probe, value, reason) in [
         (&few, &few, "codes", "few texts on both sides are looked up once, not for each row"),
-        (&unique, &few, "codes", "texts of the smaller side are looked up in the other's dictionary"),
-        (&more, &few, "texts", "more rows would be looked up in a dictionary than have its codes"),
+        (&unique, &few, "codes", "texts of the build side are looked up in the other's dictionary"),
+        (
+            &more,
+            &some,
+            "texts",
+            "to look texts up in a dictionary takes longer than to compare those of so few rows",
+        ),
         (&few, &unique, "texts", "texts of the probe side have no dictionary"),
         (&unique, &unique, "texts", "texts have no dictionaries"),
     ] {
@@ -362,6 +369,13 @@ fn smaller(input: Plan, column_index: usize, limit: i128) -> Plan {
     let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(column_index)), Box::new(limit));
     let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
     Plan::Filter { input: Box::new(input), predicate }
+}
+
+/// The rows with their first text in capitals, which is computed.
+fn capitals(input: Plan) -> Plan {
+    let kind = ExprKind::Function(Function::Upper, vec![column(0)]);
+    let exprs = vec![Expr { kind, ..column(0) }, column(1), column(2)];
+    Plan::Project { input: Box::new(input), exprs, names: ["a", "b", "v"].map(str::to_string).to_vec() }
 }
 
 fn count(input: Plan) -> Plan {
@@ -398,6 +412,8 @@ fn plans_around_the_join() {
         ),
         ("unique texts of a filtered build side", semi(smaller(scan(2), 2, 5), scan(1))),
         ("unique texts", count(inner(scan(2), scan(1)))),
+        ("capitals of the build side", count(inner(capitals(scan(0)), scan(1)))),
+        ("capitals without a dictionary", semi(capitals(scan(2)), scan(1))),
         ("a table with itself", count(inner(scan(0), scan(0)))),
         ("rows of an inner sort", count(inner(first_rows(scan(0), 1000), scan(1)))),
         ("rows of an inner sort look", semi(scan(0), first_rows(scan(1), 1000))),

@@ -100,12 +100,15 @@ pub(super) fn choose(
         return Ok(none);
     }
     let best = texts.map(Pair::of).min().unwrap_or(Pair::Neither);
+    let steps = keys().map(|(build, probe)| steps(build, probe, build_rows)).fold(0, u64::saturating_add);
+    let gained = build_rows.saturating_add(probe_rows).saturating_mul(STEPS_A_ROW);
     let rule = match best {
+        Pair::Both | Pair::Probe if steps > gained => (
+            TextJoin::Texts,
+            "to look texts up in a dictionary takes longer than to compare those of so few rows",
+        ),
         Pair::Both => (TextJoin::Codes, "few texts on both sides are looked up once, not for each row"),
-        Pair::Probe if build_rows <= probe_rows => {
-            (TextJoin::Codes, "texts of the smaller side are looked up in the other's dictionary")
-        }
-        Pair::Probe => (TextJoin::Texts, "more rows would be looked up in a dictionary than have its codes"),
+        Pair::Probe => (TextJoin::Codes, "texts of the build side are looked up in the other's dictionary"),
         Pair::Build => (TextJoin::Texts, NO_PROBE_CODES),
         Pair::Neither => (TextJoin::Texts, NO_CODES),
     };
@@ -120,6 +123,20 @@ pub(super) fn choose(
     }
 }
 
+/// Steps of all searches in a dictionary that a key takes.
+fn steps(build: &ColumnInfo, probe: &ColumnInfo, build_rows: u64) -> u64 {
+    let of_search = |entries: u32| u64::from(u32::BITS - entries.leading_zeros());
+    match (build.dictionary, probe.dictionary) {
+        (Some((_, _, to)), Some((_, _, from))) => u64::from(from).saturating_mul(of_search(to)),
+        (None, Some((_, _, entries))) if build.data_type == DataType::Utf8 => {
+            build_rows.saturating_mul(of_search(entries))
+        }
+        _ => 0,
+    }
+}
+
+/// Steps of a search that take as long as to hash and compare the text of a row: about.
+const STEPS_A_ROW: u64 = 4;
 const NO_PROBE_CODES: &str = "texts of the probe side have no dictionary";
 const NO_CODES: &str = "texts have no dictionaries";
 
