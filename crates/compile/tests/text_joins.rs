@@ -1,4 +1,4 @@
-//! Joins on texts that have dictionaries on both sides: what is chosen, which pipelines make the map of codes, and that kernels
+//! Joins on texts that have dictionaries: what is chosen, which pipelines make the map of codes or look texts up, and that kernels
 //! validate and NVRTC accepts those of a GPU.
 
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
