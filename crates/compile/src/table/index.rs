@@ -58,12 +58,26 @@ pub struct Index {
     null_equal: bool,
     /// Whether some side's values of each key go beyond 64 bits.
     wide: Vec<bool>,
+    /// As what each key is told.
+    told: Vec<Told>,
     /// Of the only key.
     bounds: Option<KeyBounds>,
     /// State of one `u32`, where keys are promised to be unique: it is known that they are not.
     broken: Option<usize>,
     /// Rows lie at their slots, or leave nothing but a bit there.
     placed: bool,
+}
+
+/// As what a key is told, which searches are given too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// As its value.
+    Value,
+    /// Texts, as the codes in their dictionary, which is the build side's.
+    Code,
+    /// Texts, as the codes that equal texts have in the probe side's dictionary of so many entries, which is what is stored of them. That
+    /// of a text that is none of them is the number behind the last code: no search may find its row.
+    LookedUp(u32),
 }
 
 /// What the searches of an index will want.
@@ -134,26 +148,29 @@ pub(crate) struct KeyForm {
     dense: Option<(Range, u64)>,
     /// NULLs of both sides equal each other.
     nullable_pair: bool,
+    /// As what each key is told.
+    told: Vec<Told>,
     /// Where rows lie at their slots: whether each slot will have one.
     placed: Option<bool>,
 }
 
 impl KeyForm {
-    /// Chooses it. `probe`: what is known of the probe side's keys.
+    /// Chooses it. `probe`: what is known of the probe side's keys; `told`: as what each is told.
     pub(crate) fn choose(
         columns: &[ColumnInfo],
-        probe: &[ColumnInfo],
+        (probe, told): (&[ColumnInfo], Vec<Told>),
         build: &BuildSide,
         (wants, site): (Wants, Site<'_>),
     ) -> Result<KeyForm, Unsupported> {
-        let keys = &columns[..probe.len()];
+        let keys: Vec<ColumnInfo> = columns.iter().zip(&told).map(|(key, told)| told.numbers(key)).collect();
         let nullable_pair = wants.null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
-        let dense = match keys {
-            [] => None,
-            _ => form(keys, nullable_pair, build.bound, (wants, site))?,
+        let dense = match keys.is_empty() {
+            true => None,
+            false => form(&keys, nullable_pair, build.bound, (wants, site))?,
         };
-        let placed = place::choose(columns, probe.len(), dense, build, (wants, site))?;
-        Ok(KeyForm { dense, nullable_pair, placed })
+        let has_all = told.iter().all(|told| !matches!(told, Told::LookedUp(_)));
+        let placed = place::choose(columns, (probe.len(), has_all), dense, build, (wants, site))?;
+        Ok(KeyForm { dense, nullable_pair, told, placed })
     }
 
     /// Places of the store where rows lie at their slots.
@@ -172,7 +189,7 @@ impl Index {
         states: &mut States,
     ) -> Result<Index, Unsupported> {
         let Wants { null_equal, unique, first_only, .. } = wants;
-        let KeyForm { dense, nullable_pair, placed } = form;
+        let KeyForm { dense, nullable_pair, told, placed } = form;
         let infos = store.infos();
         let keys = &infos[..probe.len()];
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
@@ -201,7 +218,8 @@ impl Index {
             }
         };
         let bounds = match keys {
-            [key] if !nullable_pair => KeyBounds::plan(key, states),
+            // Of texts there are none: zones know nothing of codes.
+            [key] if !nullable_pair && told == [Told::Value] => KeyBounds::plan(key, states),
             _ => None,
         };
         let unique = unique && !matches!(kind, Kind::All);
@@ -209,7 +227,7 @@ impl Index {
             let class = states.class(1, Growth::Fixed);
             states.state("broken_promise", 4, class)
         });
-        Ok(Index { kind, unique, null_equal, wide, bounds, broken, placed: placed.is_some() })
+        Ok(Index { kind, unique, null_equal, wide, told, bounds, broken, placed: placed.is_some() })
     }
 
     /// Whether there is anything to build.
@@ -349,6 +367,35 @@ fn direct_range(key: &ColumnInfo) -> Result<(Range, u64), String> {
 
 pub(super) fn array(cx: &mut Context<'_>, name: &str, state: usize) -> V {
     cx.argument(name, Type::global(Scalar::U32), Argument::State(state))
+}
+
+impl Told {
+    /// What is known of a stored key as a number that a search may be for.
+    fn numbers(self, key: &ColumnInfo) -> ColumnInfo {
+        let range = match self {
+            Told::Value => return key.clone(),
+            Told::Code => key.dictionary.map(|(_, _, entries)| code_range(entries)),
+            Told::LookedUp(entries) => Some(code_range(entries)),
+        };
+        let (data_type, nullable) = (DataType::Int32, key.nullable);
+        ColumnInfo { data_type, nullable, range, dictionary: None, scattered: None }
+    }
+}
+
+/// The codes of a dictionary of so many entries.
+fn code_range(entries: u32) -> Range {
+    Range { min: 0, max: i128::from(entries.max(1)) - 1 }
+}
+
+/// A key of the build side that is told by its code, as a number.
+fn code_of(cx: &mut Context<'_>, key: &Lowered) -> Result<Lowered, Unsupported> {
+    let code = match &key.repr {
+        Repr::Text(text) => text.code,
+        Repr::Scalar(_) => None,
+    };
+    let code = code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
+    let value = cx.builder.convert(code.value, Scalar::I32);
+    Ok(Lowered { repr: Repr::Scalar(value), valid: key.valid, range: Some(code_range(code.entries)) })
 }
 
 pub(super) fn scalar_of(key: &Lowered) -> Result<V, Unsupported> {

@@ -390,6 +390,16 @@ impl StoredColumn {
             let valid = self.load_valid(cx, place);
             return Ok(equal_or_null(cx, same, key.valid, valid));
         }
+        if let (Repr::Scalar(code), StoredForm::Code { scalar, part }) = (&key.repr, self.form) {
+            // The key is told by its code in the column's dictionary.
+            let pointer = self.address(cx, part, scalar, place);
+            let stored = cx.builder.load(pointer);
+            let stored = cx.builder.convert(stored, Scalar::U32);
+            let code = cx.builder.convert(*code, Scalar::U32);
+            let same = cx.builder.eq(stored, code);
+            let valid = self.load_valid(cx, place);
+            return Ok(equal_or_null(cx, same, key.valid, valid));
+        }
         let stored = self.load(cx, place, None);
         let same = match (&key.repr, &stored.repr) {
             (Repr::Scalar(value), Repr::Scalar(other)) => scalars_equal(cx, *value, *other),

@@ -125,6 +125,17 @@ axis!(
 );
 
 axis!(
+    /// As what a join compares texts that have a dictionary on the probe side or on both: `operator/join/codes`.
+    TextJoin, "text_join", Plan, "as what a join compares texts that have dictionaries",
+    {
+        /// As texts.
+        Texts = "texts",
+        /// As codes of one dictionary: the probe side's are mapped to the build side's, or the build side's texts looked up in the probe side's.
+        Codes = "codes",
+    }
+);
+
+axis!(
     /// How rows with equal keys hang together in the index of a join: `table/index`.
     IndexRows, "index_rows", Plan, "how the rows of a key hang together in the index of a join",
     {
@@ -617,6 +628,7 @@ pub const ALL: &[Axis] = &[
     NearSearch::AXIS,
     LastGroup::AXIS,
     BatchRows::AXIS,
+    TextJoin::AXIS,
     IndexForm::AXIS,
     IndexRows::AXIS,
     BucketEntries::AXIS,

@@ -286,6 +286,10 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
     let narrow = |op, limit| filter(scan(1), 1, op, limit);
     let semi = join(ProbeSemi, narrow(CompareOp::Ge, 20), few(), &[(1, 1)], false);
     let narrow = join(Inner, narrow(CompareOp::Lt, 30), semi, &[(1, 1)], false);
+    let by_texts =
+        |kind, limit| join(kind, filter(scan(1), 1, CompareOp::Lt, limit), few(), &[(2, 2)], false);
+    plans.push(("a join by few texts".into(), aggregate(by_texts(Inner, 30), &[2], &ALL[..2]), false));
+    plans.push(("rows by few texts".into(), by_texts(ProbeSemi, 2), false));
     plans.push(("joins with filtered tables".into(), aggregate(narrow, &[], &ALL[..2]), false));
     plans.push(("three tables".into(), filter(three.clone(), 11, CompareOp::Lt, 50), false));
     plans.push((

@@ -65,7 +65,7 @@ impl Emitter for StoreEmitter<'_> {
     }
 
     fn row(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<(), Unsupported> {
-        cx.push_projection(&self.join.stored);
+        self.join.push_stored(cx);
         self.rows.row(cx, row, flow)
     }
 

@@ -11,6 +11,7 @@
 
 mod buckets;
 mod build;
+mod codes;
 mod expand;
 mod mark;
 mod parts;
@@ -25,6 +26,8 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
 pub(crate) use self::build::{FillBuckets, IndexRows, StoreBuildSide};
+use self::codes::KeyCodes;
+pub(crate) use self::codes::MapEntries;
 pub(crate) use self::mark::MarkMatches;
 pub(crate) use self::parts::{BuildSideParts, ProbeParts, Sides};
 pub(crate) use self::place::PlaceBuildSide;
@@ -40,7 +43,7 @@ use crate::lower::column_of;
 use crate::plan::{Join, JoinKind};
 use crate::program::Growth;
 use crate::program::States;
-use crate::table::index::{BuildSide, Index, KeyForm, Wants};
+use crate::table::index::{BuildSide, Index, KeyForm, Told, Wants};
 use crate::table::joined::Joined;
 use crate::table::rows::{Layout, RowStore};
 use crate::types::{DataType, Range};
@@ -64,6 +67,8 @@ pub struct JoinOperator {
     /// The store's column of each of the build side's columns.
     places: Vec<usize>,
     probe_keys: Vec<Expr>,
+    /// Of each key, where it is a text that is told by codes of the build side's dictionary.
+    codes: Vec<Option<KeyCodes>>,
     probe_width: usize,
     residual: Option<Expr>,
     columns: Vec<ColumnInfo>,
@@ -81,27 +86,23 @@ impl fmt::Display for JoinOperator {
 
 impl JoinOperator {
     /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys; `serial`: workers are
-    /// single threads; `layout`: of the store.
+    /// single threads; `layout`: of the store. Of the probe side: its columns, and an upper bound of its rows.
     pub(crate) fn plan(
         (join, ordinal, site): (&Join, usize, Site<'_>),
         (build, rows): (&[ColumnInfo], &BuildSide),
-        probe: &[ColumnInfo],
+        (probe, probe_bound): (&[ColumnInfo], u64),
         (unique, serial, choices): (bool, bool, &Choices<'_>),
         (layout, states): (Layout, &mut States),
     ) -> Result<JoinOperator, Unsupported> {
         let kind = join.kind;
-        let mut stored: Vec<Expr> = join.keys.iter().map(|(key, _)| key.clone()).collect();
-        let mut places = Vec::new();
-        for (index, info) in build.iter().enumerate() {
-            let known = stored.iter().position(|expr| expr.kind == ExprKind::Column(index));
-            places.push(known.unwrap_or_else(|| {
-                stored.push(Expr::column(index, info.data_type.clone(), info.nullable));
-                stored.len() - 1
-            }));
-        }
-        let infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
         let probe_keys: Vec<Expr> = join.keys.iter().map(|(_, key)| key.clone()).collect();
         let probe_infos: Vec<ColumnInfo> = probe_keys.iter().map(|key| column_of(key, probe)).collect();
+        let build_infos: Vec<ColumnInfo> = join.keys.iter().map(|(key, _)| column_of(key, build)).collect();
+        let codes = codes::choose((&build_infos, rows.bound), (&probe_infos, probe_bound), site, states)?;
+        let told: Vec<Told> = codes.iter().map(codes::told).collect();
+        let (stored, places) = stored_columns(join, build, &told);
+        let mut infos: Vec<ColumnInfo> = stored.iter().map(|expr| column_of(expr, build)).collect();
+        infos.iter_mut().zip(&told).for_each(|(info, told)| codes::looked_up(info, *told));
         let first_only = join.residual.is_none()
             && matches!(kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
         let wants = Wants {
@@ -115,7 +116,7 @@ impl JoinOperator {
             not_placed: not_placed(join),
             places_by_rule: choices.micro_model == MicroModel::Resolution,
         };
-        let form = KeyForm::choose(&infos, &probe_infos, rows, (wants, site))?;
+        let form = KeyForm::choose(&infos, (&probe_infos, told), rows, (wants, site))?;
         let store = match form.slots() {
             Some(slots) => RowStore::placed(&infos, slots, states)?,
             None => RowStore::plan(&infos, rows.bound, layout, states)?,
@@ -140,6 +141,7 @@ impl JoinOperator {
             stored,
             places,
             probe_keys,
+            codes,
             probe_width: probe.len(),
             residual: join.residual.clone(),
             matched,
@@ -194,7 +196,7 @@ impl JoinOperator {
             ProbeOuter | FullOuter | ProbeAnti | ProbeMark => false,
         };
         match self.probe_keys.as_slice() {
-            [key] if drops && self.index.bounds().is_some() => Some(key),
+            [key] if drops && (self.index.bounds().is_some() || self.sifts_codes()) => Some(key),
             _ => None,
         }
     }
@@ -247,6 +249,23 @@ impl JoinOperator {
         let columns = self.matches().columns();
         self.places.iter().map(|index| Joined::stored(&columns[*index], place, present)).collect()
     }
+}
+
+/// What a store has of the build side: keys, then what of its columns is no key as it is; and where each of its columns stands there.
+fn stored_columns(join: &Join, build: &[ColumnInfo], told: &[Told]) -> (Vec<Expr>, Vec<usize>) {
+    let mut stored: Vec<Expr> = join.keys.iter().map(|(key, _)| key.clone()).collect();
+    let mut places = Vec::new();
+    for (index, info) in build.iter().enumerate() {
+        // Of a text that is looked up the store has no more than a code.
+        let has_value = |key: usize| !matches!(told.get(key), Some(Told::LookedUp(_)));
+        let is_it = |(key, expr): (usize, &Expr)| has_value(key) && expr.kind == ExprKind::Column(index);
+        let known = stored.iter().enumerate().position(is_it);
+        places.push(known.unwrap_or_else(|| {
+            stored.push(Expr::column(index, info.data_type.clone(), info.nullable));
+            stored.len() - 1
+        }));
+    }
+    (stored, places)
 }
 
 /// Sets bits of a word that are not set yet: looks first, as most are.

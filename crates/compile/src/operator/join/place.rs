@@ -64,7 +64,7 @@ impl PlaceEmitter<'_> {
     fn place(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         let JoinOperator { store, index, stored, .. } = self.join;
         let is_stored = stored.first().is_some_and(|key| cx.is_stored(key));
-        cx.push_projection(stored);
+        self.join.push_stored(cx);
         let key = cx.column(0)?;
         index.place(cx, (&key, is_stored), self.bounds, |cx, slot| {
             for (number, column) in store.columns().iter().enumerate() {

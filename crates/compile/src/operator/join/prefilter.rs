@@ -31,9 +31,19 @@ impl fmt::Display for Prefilter {
     }
 }
 
+impl Prefilter {
+    /// The key of the current row, which is one of the scan.
+    fn key(&self, cx: &mut Context<'_>) -> Result<Lowered, Unsupported> {
+        match self.join.code_of_column(cx, self.column)? {
+            Some(code) => Ok(code),
+            None => cx.column(self.column),
+        }
+    }
+}
+
 impl Sieve for Prefilter {
     fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
-        let key = cx.column(self.column)?;
+        let key = self.key(cx)?;
         match self.join.index().may_have(cx, &key)? {
             Some(passes) => Ok(passes),
             None => Ok(cx.builder.i64(1)),
@@ -41,7 +51,7 @@ impl Sieve for Prefilter {
     }
 
     fn pass_of(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<V>, Unsupported> {
-        let Lowered { repr, valid, range } = cx.column(self.column)?;
+        let Lowered { repr, valid, range } = self.key(cx)?;
         let Repr::Scalar(values) = repr else { return Err(Unsupported::internal("a text has no bit")) };
         let of_rows = |cx: &mut Context<'_>, values: V, row: usize| match cx.wide() {
             Some(_) => {
@@ -85,7 +95,7 @@ impl Step for Prefilter {
         if self.is_next {
             return next(cx, Flow::Branch);
         }
-        let key = cx.column(self.column)?;
+        let key = self.key(cx)?;
         let opened = self.join.index().begin_if_taken(cx, &key)?.unwrap_or(0);
         next(cx, Flow::Branch)?;
         for _ in 0..opened {

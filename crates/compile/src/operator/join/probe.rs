@@ -130,13 +130,16 @@ impl JoinOperator {
     }
 
     pub(super) fn keys_of_probe(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        let lower_key = |key| {
+        let lower_key = |(number, key)| {
+            if let Some(code) = self.code_of_probe(cx, (number, key))? {
+                return Ok(code);
+            }
             let value = lower(cx, key)?;
             // What is computed here is looked at before it indexes anything.
             let range = value.range.filter(|_| cx.is_stored(key));
             Ok(Lowered { range, ..value })
         };
-        self.probe_keys.iter().map(lower_key).collect()
+        self.probe_keys.iter().enumerate().map(lower_key).collect()
     }
 
     /// Semi, anti, mark: the row itself.

@@ -8,7 +8,7 @@ use super::partition::Behind;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
-    FillBuckets, IndexRows, JoinOperator, KeptRows, MarkMatches, PlaceBuildSide, Probe, Sides,
+    FillBuckets, IndexRows, JoinOperator, KeptRows, MapEntries, MarkMatches, PlaceBuildSide, Probe, Sides,
     StoreBuildSide, StoredRows,
 };
 use crate::operator::project::Project;
@@ -47,6 +47,19 @@ impl Cut<'_> {
         }
     }
 
+    /// Maps the codes of the probe side's texts to those of the build side's, where keys are told by codes.
+    fn map_codes(&mut self, operator: &JoinOperator) {
+        for map in operator.code_maps() {
+            let entries = map.entries();
+            let count = entries.count();
+            let mut open = Open::new(entries, count);
+            if operator.needs_build_rows() {
+                open.skip_if_empty(operator.store().row_count());
+            }
+            self.close(vec![open], Arc::new(MapEntries(map.clone())));
+        }
+    }
+
     /// Plans a join of these rows, and into how many parts those of the build side and of the probe side are brought. `behind`: what
     /// the probe side's rows come to further on.
     fn plan_join(
@@ -65,7 +78,7 @@ impl Cut<'_> {
         let operator = JoinOperator::plan(
             (join, ordinal, *site),
             (&build.columns, &rows),
-            &probe.columns,
+            (&probe.columns, probe.bound()),
             (unique, self.shape.is_serial(), self.choices),
             (layout, self.states.of(Purpose::Table)),
         )?;
@@ -108,6 +121,7 @@ impl Cut<'_> {
             inside.for_each(|skips| skips.push(rows));
             probe.branches.iter_mut().for_each(|open| open.skip_if_empty(rows));
         }
+        self.map_codes(&operator);
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if self.prunes(&site, &operator)? {
             let in_parts = probe_parts > 1;

@@ -1,9 +1,10 @@
 //! Building an index: rows are added by their keys, counted into buckets, and filled into them.
 
+use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
-use super::{Index, Kind, SlotRows, offset_from, scalar_of};
-use crate::context::{Context, Lowered, Unsupported};
+use super::{Index, Kind, SlotRows, Told, code_of, offset_from, scalar_of};
+use crate::context::{Constant, Context, Lowered, Unsupported};
 use crate::table::bounds::Bounds;
 use crate::table::probing::Known;
 use crate::table::rows::RowStore;
@@ -31,7 +32,7 @@ impl Index {
         bounds: Option<Bounds>,
     ) -> Result<(), Unsupported> {
         let keys = self.keys_of_row(cx)?;
-        let opened = self.leave_out_nulls(cx, &keys);
+        let opened = self.leave_out(cx, &keys)?;
         if let ([key], Some(bounds)) = (keys.as_slice(), bounds) {
             bounds.widen(cx, key)?;
         }
@@ -71,7 +72,7 @@ impl Index {
     ) -> Result<(), Unsupported> {
         let buckets = self.buckets().ok_or_else(|| Unsupported::internal("an index without buckets"))?;
         let keys = self.keys_of_row(cx)?;
-        let opened = self.leave_out_nulls(cx, &keys);
+        let opened = self.leave_out(cx, &keys)?;
         match self.kind {
             Kind::Direct { min, .. } => {
                 let value = scalar_of(&keys[0])?;
@@ -99,18 +100,39 @@ impl Index {
         Ok(())
     }
 
-    /// Opens `if` no key is NULL, unless NULLs are equal to each other.
-    fn leave_out_nulls(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> bool {
-        match self.all_valid(cx, keys) {
-            Some(valid) if !self.null_equal || matches!(self.kind, Kind::Direct { .. }) => {
-                cx.begin_if(valid);
-                true
+    /// Opens `if` a search may be for the keys: none is NULL, unless NULLs are equal to each other, and texts that were looked up are
+    /// entries of the dictionary. Whether it has opened one.
+    fn leave_out(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<bool, Unsupported> {
+        let finds_nulls = self.null_equal && !matches!(self.kind, Kind::Direct { .. });
+        let valid = if finds_nulls { None } else { self.all_valid(cx, keys) };
+        let mut all: Vec<V> = valid.into_iter().collect();
+        for (key, told) in keys.iter().zip(&self.told) {
+            let Told::LookedUp(entries) = told else { continue };
+            let value = scalar_of(key)?;
+            let value = cx.builder.convert(value, Scalar::I32);
+            let end = cx.constant(Constant::Int(Scalar::I32, (*entries).into()));
+            let mut is_entry = cx.builder.lt(value, end);
+            if let (Some(valid), true) = (key.valid, finds_nulls) {
+                let null = cx.builder.not(valid);
+                is_entry = cx.builder.or(null, is_entry);
             }
-            _ => false,
+            all.push(is_entry);
         }
+        let all = all.into_iter().reduce(|all, one| cx.builder.and(all, one));
+        if let Some(all) = all {
+            cx.begin_if(all);
+        }
+        Ok(all.is_some())
     }
 
     fn keys_of_row(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
-        (0..self.wide.len()).map(|index| cx.column(index)).collect()
+        let key_of = |(number, told): (usize, &Told)| {
+            let key = cx.column(number)?;
+            match told {
+                Told::Code => code_of(cx, &key),
+                Told::Value | Told::LookedUp(_) => Ok(key),
+            }
+        };
+        self.told.iter().enumerate().map(key_of).collect()
     }
 }

@@ -6,7 +6,7 @@
 
 use kelpie_kir::builder::V;
 
-use super::{Index, Kind, SLOT_BYTES, Wants, in_range, offset_from, scalar_of};
+use super::{Index, Kind, SLOT_BYTES, Told, Wants, code_of, in_range, offset_from, scalar_of};
 use crate::context::{Context, Lowered, Unsupported, register_type};
 use crate::layout::ColumnInfo;
 use crate::table::bounds::Bounds;
@@ -32,10 +32,11 @@ pub struct BuildSide {
     pub expected: Option<u64>,
 }
 
-/// Whether the rows lie at their slots; and then whether each slot will have one. The first `keys` of the store's columns are the keys.
+/// Whether the rows lie at their slots; and then whether each slot will have one. The first `keys` of the store's columns are the keys;
+/// `has_all`: each row that has them has a slot.
 pub(super) fn choose(
     columns: &[ColumnInfo],
-    keys: usize,
+    (keys, has_all): (usize, bool),
     dense: Option<(Range, u64)>,
     build: &BuildSide,
     (wants, site): (Wants, Site<'_>),
@@ -67,7 +68,8 @@ pub(super) fn choose(
         (RowPlaces::Slot, Some(lacks)) => Err(lacks.clone()),
         _ => Ok(()),
     })?;
-    let is_full = build.is_exact && build.bound == slots && columns[..keys].iter().all(|key| !key.nullable);
+    let is_full =
+        has_all && build.is_exact && build.bound == slots && columns[..keys].iter().all(|key| !key.nullable);
     Ok((chosen == RowPlaces::Slot).then_some(is_full))
 }
 
@@ -100,6 +102,11 @@ impl Index {
         let Kind::Direct { min, max, slots } = self.kind else {
             return Err(Unsupported::internal("rows at the slots of keys that have none"));
         };
+        let code = match self.told.first() {
+            Some(Told::Code) => Some(code_of(cx, key)?),
+            _ => None,
+        };
+        let key = code.as_ref().unwrap_or(key);
         let value = scalar_of(key)?;
         let range = key.range.filter(|_| is_stored);
         let conditions = [key.valid, in_range(cx, value, range, (min, max))];
