@@ -105,6 +105,8 @@ const ROWS: u64 = 10_000_000;
 #[test]
 fn tables_of_unknown_size_are_sketched() {
     let nothing = [None, None];
+    let mut forced = Forced::default();
+    forced.set("group_parts", "1").expect("an axis and its value");
     for (rows, scattered, keys, distinct, tables) in [
         (ROWS, nothing, vec![computed()], None, 1),
         (ROWS, nothing, vec![capitals()], None, 1),
@@ -122,7 +124,7 @@ fn tables_of_unknown_size_are_sketched() {
     ] {
         let query = grouped(table(rows, scattered), keys, distinct);
         for target in [Target::simt(32, 256, 227 << 10, 1056), Target::cpu(2)] {
-            let program = compile(&query, &target, Forced::none(), MicroModel::Resolution);
+            let program = compile(&query, &target, &forced, MicroModel::Resolution);
             let choice = program.genome.of("aggregate0").find(|choice| choice.axis.name == "group_estimate");
             assert_eq!(sketched(&program), tables, "{rows} {scattered:?} {:?}: {choice:?}", query.0);
         }
