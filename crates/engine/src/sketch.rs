@@ -206,9 +206,9 @@ mod tests {
     fn rows_beyond_a_frequent_key_count() {
         let rows = 4 << 20;
         // Half of the rows have one key, the others each its own, or one of many.
-        let unique = of(rows, rows / 16, |row| if mix(row) % 2 == 0 { 7 } else { row });
+        let unique = of(rows, rows / 16, |row| if mix(row).is_multiple_of(2) { 7 } else { row });
         assert!(unique.keys >= rows / 8 && unique.keys <= rows, "{unique:?}");
-        let many = of(rows, rows / 16, |row| if mix(row) % 2 == 0 { 7 } else { mix(row) % 100_000 });
+        let many = of(rows, rows / 16, |row| if mix(row).is_multiple_of(2) { 7 } else { mix(row) % 100_000 });
         assert_near(many, 100_000, 1.8);
     }
 
