@@ -445,7 +445,7 @@ impl Execution<'_> {
     /// Compiles the kernels of a program that are not compiled yet; the time that each pipeline's took, in nanoseconds.
     fn compile(&mut self, prepared: &Prepared) -> Result<Vec<u64>, EngineError> {
         let start = Instant::now();
-        let (times, taken) = stage::compile_all(self.stream.as_ref(), &prepared.kernels)?;
+        let (times, taken) = stage::compile_all(self.stream.as_ref(), &prepared.kernels, prepared.is_new())?;
         let time_ns = start.elapsed().as_nanos() as u64;
         let mut waited = Split::default();
         waited.share(time_ns, &taken, Phase::Load);

@@ -55,6 +55,9 @@ pub(crate) fn describe(
                         "   kernels: write\n"
                     });
                 }
+                if pipeline.sketching().is_some() {
+                    out.push_str("   kernels before the first run: sketch\n");
+                }
                 for state in pipeline.cleared().map(|state| &prepared.program.states[state]) {
                     let slots = prepared.program.classes[state.class].initial;
                     let _ = writeln!(out, "   state {}: {slots} × {} bytes", state.name, state.element_bytes);
@@ -65,8 +68,8 @@ pub(crate) fn describe(
             }
             ExplainStage::Code => {
                 let shape = stage::block_shape(&pipeline.kernel.shape);
-                let PipelineKernels { main, count, .. } = &*prepared.kernels[index];
-                for kernel in count.iter().chain([main]) {
+                let PipelineKernels { main, count, sketch, .. } = &*prepared.kernels[index];
+                for kernel in sketch.iter().chain(count).chain([main]) {
                     out.push_str(&device.code(&kernel.module, shape)?);
                 }
             }

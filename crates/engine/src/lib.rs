@@ -23,6 +23,7 @@ mod profile;
 mod prune;
 mod query;
 mod result;
+mod sketch;
 mod sorting;
 pub mod source;
 mod split;
@@ -177,8 +178,13 @@ pub struct PipelineMetrics {
     pub rows_in: u64,
     /// Rows or groups that it produced; `None` where nothing counts them.
     pub rows_out: Option<u64>,
-    /// How many were foreseen when it was compiled; `None` where nothing was known.
+    /// How many were foreseen when it was compiled, or estimated before it was launched; `None` where nothing was known.
     pub rows_foreseen: Option<u64>,
+    /// How many groups were estimated by a sketch of some of its rows, where that was done: before its first launch in the first
+    /// run of such a query.
+    pub groups_estimated: Option<u64>,
+    /// How many of its launches were of that sketch.
+    pub sketches: u32,
     /// Time to compile its kernel in nanoseconds; 0 where it was cached.
     pub compile_ns: u64,
     /// Time of its launches in nanoseconds.
@@ -189,7 +195,8 @@ pub struct PipelineMetrics {
     pub bytes_written: u64,
     /// With the meter: the bytes that it really accesses, in all launches.
     pub traffic: Option<Traffic>,
-    /// Launches: more than one a block where a state buffer had to grow, or where long ranges of matches went through a queue.
+    /// Launches: more than one a block where a state buffer had to grow, where long ranges of matches went through a queue, or where the
+    /// number of groups was estimated before.
     pub launches: u32,
     /// Pieces of long ranges of matches that were to be taken from a queue by all warps; where nobody waited for launches, of its last
     /// block.

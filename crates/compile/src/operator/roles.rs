@@ -18,7 +18,7 @@ use super::Flow;
 use crate::context::{Context, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
-use crate::program::{Counting, HostAction, RowCount};
+use crate::program::{Counting, HostAction, RowCount, SketchStates};
 use crate::shape::LaunchShape;
 use crate::table::index::Positions;
 use crate::table::places::{Dense, DenseTarget};
@@ -310,6 +310,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         Ok(())
     }
 
+    /// What estimates the sizes of its hash tables before any row comes to it, where something does.
+    fn sketch(&self) -> Option<&dyn Sketch> {
+        None
+    }
+
     /// Emits a kernel that has no loop over the source's rows; whether this is one. `rows`: how many there are, `i64`.
     fn emit_alone(&self, _cx: &mut Context<'_>, _rows: V) -> Result<bool, Unsupported> {
         Ok(false)
@@ -318,6 +323,15 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
     /// Emits what precedes the loop over the rows, at uniform control flow.
     fn begin<'s>(&'s self, cx: &mut Context<'_>, job: &Job<'s>)
     -> Result<Box<dyn Emitter + 's>, Unsupported>;
+}
+
+/// What estimates the sizes of a sink's hash tables by some of the rows that come to it.
+pub(crate) trait Sketch {
+    /// Takes those rows.
+    fn sink(&self) -> &dyn Sink;
+
+    /// What the engine has to know.
+    fn states(&self) -> &SketchStates;
 }
 
 /// A sink in one kernel. The methods are called in the order in which the code stands.

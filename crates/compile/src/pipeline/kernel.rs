@@ -12,7 +12,9 @@ use crate::context::{Argument, Context, Unsupported};
 use crate::operator::count::CountRows;
 use crate::operator::queue::Queue;
 use crate::operator::roles::Sink;
-use crate::program::{CompiledKernel, CompiledPipeline, Counting, HostAction, RangeQueue, Task, When};
+use crate::program::{
+    CompiledKernel, CompiledPipeline, Counting, HostAction, RangeQueue, Sketching, Task, When,
+};
 use crate::shape::{LaunchShape, ShapeChoices};
 use crate::table::places::DenseTarget;
 use crate::variant::Chooser;
@@ -59,6 +61,10 @@ pub(crate) fn generate(
     let needs = sink.needs();
     compiled.produced = needs.produced;
     compiled.around = actions_before(pipeline, memory, counting);
+    if let Some(sketching) = generator.sketching(name)? {
+        let task = Task::Sketch(Box::new(sketching));
+        compiled.around.push(HostAction { when: When::BeforeLaunch, task });
+    }
     if let Some(queue) = generator.queue() {
         compiled.around.extend(actions_of_queue(queue.states));
     }
@@ -125,8 +131,38 @@ impl Generator<'_> {
         self.memory.queue.map(|states| Queue { states, longest })
     }
 
+    /// The sketch of the sizes of the sink's hash tables, where one is made: by the pipeline that puts the first entries in, if it begins
+    /// with a source of its own. Not where long ranges wait for a second launch.
+    fn sketching(&self, name: &str) -> Result<Option<Sketching>, Unsupported> {
+        let is_first = !self.pipeline.continues && !self.pipeline.zeroed.is_empty();
+        let Some(sketch) = self.pipeline.sink.sketch().filter(|_| is_first && self.queue().is_none()) else {
+            return Ok(None);
+        };
+        let states = sketch.states().clone();
+        let kernel = self.emit(&format!("{name}_sketch"), sketch.sink(), states.morsels, None)?;
+        // Steps that need most of a block's memory leave too little for registers.
+        let fits = shared_bytes(&kernel.module) <= u64::from(kernel.shape.shared_bytes);
+        Ok(fits.then_some(Sketching { kernel, states }))
+    }
+
     /// A kernel that brings the pipeline's rows to a sink.
     fn kernel(
+        &self,
+        name: &str,
+        sink: &dyn Sink,
+        morsels: Option<usize>,
+        counting: Option<&Counting>,
+    ) -> Result<CompiledKernel, Unsupported> {
+        let kernel = self.emit(name, sink, morsels, counting)?;
+        let (shared, most) = (shared_bytes(&kernel.module), kernel.shape.shared_bytes);
+        match shared > u64::from(most) {
+            true => Err(Unsupported(format!("{shared} bytes of shared memory, where a block has {most}"))),
+            false => Ok(kernel),
+        }
+    }
+
+    /// As [`Generator::kernel`], whatever memory it takes.
+    fn emit(
         &self,
         name: &str,
         sink: &dyn Sink,
@@ -151,11 +187,6 @@ impl Generator<'_> {
         let module = builder.finish().map_err(Unsupported::internal)?;
         let is_wide = self.variants.row_loop == RowLoop::Wide;
         let thread_rows = if is_wide { u64::MAX } else { self.pipeline.rows_of_thread(&shape) };
-        let shared = shared_bytes(&module);
-        if shared > u64::from(shape.shared_bytes) {
-            let most = shape.shared_bytes;
-            return Err(Unsupported(format!("{shared} bytes of shared memory, where a block has {most}")));
-        }
         Ok(CompiledKernel { module, name: name.into(), arguments, shape, thread_rows })
     }
 }

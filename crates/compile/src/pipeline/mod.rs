@@ -27,8 +27,8 @@ pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
     CapacityClass, CompiledKernel, CompiledPipeline, Counting, Fill, Growth, HostAction, OutputColumn,
-    OutputLayout, OutputStorage, Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SlotCount,
-    SortedText, Sorting, State, Task, When,
+    OutputLayout, OutputStorage, Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates,
+    SketchedTable, Sketching, SlotCount, SortedText, Sorting, State, TableGrowth, Task, When,
 };
 
 use std::collections::BTreeSet;

@@ -66,6 +66,9 @@ pub enum Task {
     SkipIfEmpty(usize),
     /// Finds the places of the rows that the kernel will write. Before a launch.
     Count(Box<Counting>),
+    /// Where nothing is known of the sizes of hash tables, estimates them by a sketch of some of the rows, and makes room. Before
+    /// the launch that puts the first entries in.
+    Sketch(Box<Sketching>),
     /// Adds the rows whose places [`Task::Count`] found to the state that counts those that are written. After a launch.
     Advance(usize),
     /// Launches the kernel once more over the ranges that it has left in a queue, if there are any. After a launch.
@@ -116,4 +119,44 @@ pub struct Counting {
     pub class: usize,
     /// No more rows than this are written.
     pub limit: Option<u64>,
+}
+
+/// A sketch of the entries that hash tables will have (HyperLogLog: Flajolet et al. 2007): a kernel brings some of a pipeline's rows
+/// to registers, as the pipeline's own kernel brings all of them to the tables.
+#[derive(Debug, Clone)]
+pub struct Sketching {
+    /// Looks at rows.
+    pub kernel: CompiledKernel,
+    /// What it works on.
+    pub states: SketchStates,
+}
+
+/// The states of a sketch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SketchStates {
+    /// State of the kernel's morsel counter, on a CPU. Zero before each launch.
+    pub morsels: Option<usize>,
+    /// State that counts the rows that came to the tables, one `u64`. Zero before the first launch, as all of these.
+    pub rows: usize,
+    /// The tables.
+    pub tables: Vec<SketchedTable>,
+    /// Rows of the source from which on the sketch is made.
+    pub least_rows: u64,
+}
+
+/// A hash table whose entries are sketched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SketchedTable {
+    /// State of the registers, [`SketchedTable::REGISTERS`] of `u32`.
+    pub registers: usize,
+    /// The table's class.
+    pub class: usize,
+}
+
+impl SketchedTable {
+    /// Bits of a hash that say which register it goes to. Of 2¹² registers the standard error is 1.6 percent.
+    pub const REGISTER_BITS: u32 = 12;
+    /// Registers of a table. Each has the greatest rank of the hashes that went to it: the place of the first bit that is set among
+    /// those below, counted from one; 0 where none did.
+    pub const REGISTERS: u32 = 1 << SketchedTable::REGISTER_BITS;
 }

@@ -3,7 +3,9 @@
 mod actions;
 mod argument;
 
-pub use self::actions::{Counting, HostAction, RangeQueue, Task, When};
+pub use self::actions::{
+    Counting, HostAction, RangeQueue, SketchStates, SketchedTable, Sketching, Task, When,
+};
 pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
 use kelpie_kir::{Module, Scalar};
@@ -98,6 +100,13 @@ pub struct CompiledKernel {
     pub thread_rows: u64,
 }
 
+impl CompiledKernel {
+    /// Whether it makes text.
+    pub fn makes_text(&self) -> bool {
+        self.arguments.iter().any(|argument| matches!(argument, Argument::Heap(_)))
+    }
+}
+
 /// One pipeline: one kernel over the rows of a source, and what the engine does around it.
 #[derive(Debug, Clone)]
 pub struct CompiledPipeline {
@@ -141,6 +150,14 @@ impl CompiledPipeline {
         })
     }
 
+    /// How the sizes of its hash tables are estimated before they are filled, where they are.
+    pub fn sketching(&self) -> Option<&Sketching> {
+        self.around.iter().find_map(|action| match &action.task {
+            Task::Sketch(sketching) => Some(sketching.as_ref()),
+            _ => None,
+        })
+    }
+
     /// The sort whose rows are its source.
     pub fn sorting(&self) -> Option<&Sorting> {
         self.around.iter().find_map(|action| match &action.task {
@@ -167,21 +184,25 @@ impl CompiledPipeline {
 
     /// Its kernels, in the order in which they run.
     pub fn kernels(&self) -> impl Iterator<Item = &CompiledKernel> {
-        self.counting().and_then(|counting| counting.kernel.as_ref()).into_iter().chain([&self.kernel])
+        let sketch = self.sketching().map(|sketching| &sketching.kernel);
+        let count = self.counting().and_then(|counting| counting.kernel.as_ref());
+        sketch.into_iter().chain(count).chain([&self.kernel])
     }
 
     /// The modules of its kernels, in the order in which these run.
     pub fn into_modules(self) -> impl Iterator<Item = Module> {
-        let count = self.around.into_iter().find_map(|action| match action.task {
+        let before = self.around.into_iter().filter_map(|action| match action.task {
+            Task::Sketch(sketching) => Some(sketching.kernel),
             Task::Count(counting) => counting.kernel,
             _ => None,
         });
-        count.into_iter().chain([self.kernel]).map(|kernel| kernel.module)
+        before.chain([self.kernel]).map(|kernel| kernel.module)
     }
 
-    /// What its kernels are given.
+    /// What the kernels are given that work on all of its rows.
     pub fn all_arguments(&self) -> impl Iterator<Item = &Argument> {
-        self.kernels().flat_map(|kernel| &kernel.arguments)
+        let count = self.counting().and_then(|counting| counting.kernel.as_ref());
+        count.into_iter().chain([&self.kernel]).flat_map(|kernel| &kernel.arguments)
     }
 }
 
@@ -245,13 +266,38 @@ pub struct CapacityClass {
 pub enum Growth {
     /// Never too small.
     Fixed,
-    /// A hash table: to four times the slots, where the state (one `u64`) counts as many entries as there may be. The number of slots
-    /// is a power of two where it must be.
-    Table(usize, Fill, SlotCount),
+    /// A hash table: to four times the slots, where as many entries are counted as there may be.
+    Table(TableGrowth),
     /// An output: the state (one `u64`) counted what was needed.
     Counted(usize),
     /// Never too small: the next power of two of slots for as many entries as the state (one `u64`) has counted.
     Sized(usize, Fill),
+}
+
+/// How a hash table grows, and what of it is kept for the next run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableGrowth {
+    /// State that counts the entries, one `u64`.
+    pub count: usize,
+    /// How many of the slots may be taken.
+    pub fill: Fill,
+    /// A power of two where it must be.
+    pub slots: SlotCount,
+    /// Slots that are left to a table that was larger, at least, however few entries it had.
+    pub least: u64,
+}
+
+impl TableGrowth {
+    /// Slots of a table that had, or is thought to get, so many entries, with room for a quarter more of them where more are to be
+    /// had than are needed: more would have to be cleared, and looked at for the result, each time. `None` where there is no
+    /// such number.
+    pub fn fitting(self, entries: u64) -> Option<u64> {
+        let needed = self.fill.slots(entries);
+        match self.slots {
+            SlotCount::Any => Some(needed.saturating_add(needed / 4).max(self.least)),
+            SlotCount::PowerOfTwo => needed.saturating_mul(2).max(self.least).checked_next_power_of_two(),
+        }
+    }
 }
 
 /// How many slots a hash table may have.

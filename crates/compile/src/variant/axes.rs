@@ -502,6 +502,17 @@ axis!(
     }
 );
 
+axis!(
+    /// How many groups are foreseen where nothing is known of their keys: `operator/aggregate/sketch`.
+    GroupEstimate, "group_estimate", Plan, "whether groups of unknown number are estimated by some of the rows before their table is filled",
+    {
+        /// By a sketch of the keys of some rows.
+        Sketch = "sketch",
+        /// They are not: a table that is too small grows, and is filled anew.
+        None = "none",
+    }
+);
+
 numbers!(
     /// Rows that a CPU's worker looks for in hash tables together: `operator/aggregate/batch`.
     BatchRows, "batch_rows", Plan, "rows of an aggregation that a CPU's worker looks for in hash tables together",
@@ -627,6 +638,7 @@ pub const ALL: &[Axis] = &[
     NearGroups::AXIS,
     NearSearch::AXIS,
     LastGroup::AXIS,
+    GroupEstimate::AXIS,
     BatchRows::AXIS,
     TextJoin::AXIS,
     IndexForm::AXIS,

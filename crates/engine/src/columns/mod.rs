@@ -16,6 +16,7 @@ use kelpie_compile::types::Range;
 use kelpie_device::Buffer;
 
 pub(crate) use self::integers::Width;
+pub(crate) use self::spread::distinct;
 use crate::Split;
 
 /// A column of every row of a table in device memory.

@@ -91,7 +91,7 @@ pub(super) fn scattered_texts(sample: &[&[u8]], rows: u64) -> Option<Scattered> 
 
 /// About how many values there are where `seen` different ones are among `looked_at`, each as often as any other: of so many,
 /// `values * (1 - e^(-looked_at / values))` are expected to be seen.
-fn distinct(looked_at: u64, seen: u64, rows: u64) -> u64 {
+pub(crate) fn distinct(looked_at: u64, seen: u64, rows: u64) -> u64 {
     let expected = |values: f64| values * -(-(looked_at as f64) / values).exp_m1();
     let (mut low, mut high) = (seen as f64, rows as f64);
     if high <= low || expected(high) <= seen as f64 {

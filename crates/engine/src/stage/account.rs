@@ -38,7 +38,7 @@ impl Run<'_> {
             }
         }
         metrics.rows_out = self.rows_out(pipeline)?;
-        metrics.rows_foreseen = pipeline.foreseen;
+        metrics.rows_foreseen = metrics.groups_estimated.or(pipeline.foreseen);
         Ok(())
     }
 

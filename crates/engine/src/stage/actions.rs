@@ -9,6 +9,7 @@ use kelpie_device::Buffer;
 
 use super::Setting;
 use super::run::{Run, Verdict};
+use super::sketching::AtHand;
 use crate::error::{EngineError, FallbackReason};
 use crate::primitives::{Counted, Primitives, Rows};
 use crate::sorting::{
@@ -27,6 +28,8 @@ pub(super) struct Occasion<'o> {
     pub metrics: &'o mut PipelineMetrics,
     /// The rows of its source over which its kernels are launched.
     pub rows: Range<u64>,
+    /// Where the sizes of its tables are to be estimated: the rows of its source.
+    pub at_hand: AtHand,
     /// Where a launch lacked room: more may be wanted than it could tell.
     pub is_partial: bool,
     /// Some action has made room.
@@ -41,7 +44,8 @@ impl<'o> Occasion<'o> {
         pipeline: &'o CompiledPipeline,
         metrics: &'o mut PipelineMetrics,
     ) -> Occasion<'o> {
-        Occasion { index, pipeline, metrics, rows: 0..0, is_partial: false, grown: false, until: None }
+        let (rows, at_hand) = (0..0, AtHand::default());
+        Occasion { index, pipeline, metrics, rows, at_hand, is_partial: false, grown: false, until: None }
     }
 }
 
@@ -76,6 +80,7 @@ impl Run<'_> {
                 self.settle()?;
                 return self.count(counting, at);
             }
+            Task::Sketch(sketching) => return self.sketch(sketching, at),
             Task::Advance(total) => match at.until.take() {
                 Some(until) => self.store.set_word(*total, until)?,
                 None => return Err(EngineError::Internal("rows were written but not counted".into())),

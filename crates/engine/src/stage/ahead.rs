@@ -62,7 +62,7 @@ impl Ahead<'_> {
         let stream = Arc::clone(&self.device).begin_query()?;
         let variants = (&KernelVariants::default(), Digest::of(&()));
         let prepared = prepare(program, &self.device, host_sort_rows, variants, Sizes::default())?;
-        compile_all(stream.as_ref(), &prepared.kernels)?;
+        compile_all(stream.as_ref(), &prepared.kernels, true)?;
         Ok(())
     }
 }

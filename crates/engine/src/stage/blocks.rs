@@ -170,6 +170,11 @@ impl Blocks {
         self.ranges.len()
     }
 
+    /// The rows of each.
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
     /// Whether nothing is copied for a block, so that it may be cut in any other way.
     pub fn is_free(&self) -> bool {
         self.streams.is_empty()
@@ -240,7 +245,7 @@ impl Blocks {
 fn host_parts(setting: &Setting<'_>, pipeline: &CompiledPipeline) -> Result<Vec<Streamed>, EngineError> {
     let RowCount::Scan(source) = pipeline.rows else { return Ok(Vec::new()) };
     let mut parts: Vec<Streamed> = Vec::new();
-    for argument in pipeline.all_arguments() {
+    for argument in pipeline.kernels().flat_map(|kernel| &kernel.arguments) {
         let Argument::Column { scan, column, part } = *argument else { continue };
         let name = (scan, column, part);
         let resident = setting.column(scan, column)?;

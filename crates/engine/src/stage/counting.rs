@@ -78,7 +78,7 @@ impl Run<'_> {
     }
 
     /// Clears the states of a class that the group has cleared and that have become others.
-    fn clear_again(&mut self, class: usize) -> Result<(), EngineError> {
+    pub(super) fn clear_again(&mut self, class: usize) -> Result<(), EngineError> {
         let states = &self.prepared.program.states;
         for task in self.group.iter().flat_map(|pipeline| pipeline.tasks(When::BeforeRun)) {
             match task {

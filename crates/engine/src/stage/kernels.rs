@@ -66,6 +66,8 @@ pub struct PipelineKernels {
     pub main: LazyKernel,
     /// Counts them before, where their places are counted.
     pub count: Option<LazyKernel>,
+    /// Estimates the sizes of tables, in a first run.
+    pub sketch: Option<LazyKernel>,
 }
 
 impl PipelineKernels {
@@ -74,20 +76,22 @@ impl PipelineKernels {
         let count = pipeline.counting().and_then(|counting| counting.kernel.as_ref());
         let lazy = |kernel: &CompiledKernel| LazyKernel::new(kernel, &pipeline.name, target);
         let (main, count) = (lazy(&pipeline.kernel)?, count.map(lazy).transpose()?);
-        Ok(PipelineKernels { device: Arc::downgrade(device), main, count })
+        let sketch = pipeline.sketching().map(|sketching| lazy(&sketching.kernel)).transpose()?;
+        Ok(PipelineKernels { device: Arc::downgrade(device), main, count, sketch })
     }
 
     fn are(&self, pipeline: &CompiledPipeline) -> bool {
         let count = pipeline.counting().and_then(|counting| counting.kernel.as_ref());
-        self.main.is(&pipeline.kernel)
-            && match (&self.count, count) {
-                (None, None) => true,
-                (Some(own), Some(kernel)) => own.is(kernel),
-                _ => false,
-            }
+        let sketch = pipeline.sketching().map(|sketching| &sketching.kernel);
+        let is = |own: &Option<LazyKernel>, kernel: Option<&CompiledKernel>| match (own, kernel) {
+            (None, None) => true,
+            (Some(own), Some(kernel)) => own.is(kernel),
+            _ => false,
+        };
+        self.main.is(&pipeline.kernel) && is(&self.count, count) && is(&self.sketch, sketch)
     }
 
-    /// Both of them.
+    /// Those that every run launches.
     pub fn each(&self) -> impl Iterator<Item = &LazyKernel> {
         [&self.main].into_iter().chain(&self.count)
     }
@@ -137,13 +141,17 @@ impl KernelVariants {
 }
 
 /// Compiles those of some pipelines' kernels that are not compiled yet, side by side; the time that each pipeline's took, in
-/// nanoseconds, and what all of them took in their threads.
+/// nanoseconds, and what all of them took in their threads. `is_first`: with those that a first run launches beside.
 pub fn compile_all(
     stream: &dyn QueryStream,
     kernels: &[Arc<PipelineKernels>],
+    is_first: bool,
 ) -> Result<(Vec<u64>, Split), EngineError> {
     let each = kernels.iter().enumerate();
-    let all = each.flat_map(|(index, kernels)| kernels.each().map(move |kernel| (index, kernel)));
+    let all = each.flat_map(|(index, kernels)| {
+        let sketch = kernels.sketch.iter().filter(move |_| is_first);
+        kernels.each().chain(sketch).map(move |kernel| (index, kernel))
+    });
     let missing: Vec<_> = all.filter(|(_, kernel)| !kernel.is_compiled()).collect();
     let compile =
         |kernel: &LazyKernel| kernel.get(stream).map(|kernel| (kernel.compile_ns(), kernel.build_times()));

@@ -13,6 +13,7 @@
 //! - [`deferral`]: launches that nobody waits for, where the stage has run before;
 //! - [`queue`]: the launch that takes what one has left in a queue;
 //! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
+//! - [`sketching`]: sizes of tables that are estimated before they are filled for the first time;
 //! - [`kernels`]: the kernels, of which a pipeline may have one a genome, compiled when they are wanted;
 //! - [`blocks`]: the blocks of a source, and the copies that bring them;
 //! - [`draining`]: a result that leaves the device before the stage has ended;
@@ -33,6 +34,7 @@ mod launcher;
 mod page;
 mod queue;
 mod run;
+mod sketching;
 mod store;
 mod traffic;
 
@@ -86,6 +88,13 @@ pub struct Prepared {
     primitives: Arc<KernelsByName>,
     /// What the stage comes to, as far as it is known.
     foresight: Foresight,
+}
+
+impl Prepared {
+    /// Whether nothing is known yet of the capacities that fit.
+    pub fn is_new(&self) -> bool {
+        self.learned.lock().is_none() && self.sizes.lock().is_none()
+    }
 }
 
 /// Capacities that fit, by class, once they are known: shared by programs that differ in constants only.

@@ -1,7 +1,7 @@
 //! A running stage: groups of pipelines, the chains of a group, the blocks of a chain, and for each the occasions on which
 //! a pipeline's actions are due ([`actions`](super::actions)).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ use super::blocks::Blocks;
 use super::deferral::Deferral;
 use super::draining::{Drained, Draining};
 use super::launcher::Launcher;
+use super::sketching::AtHand;
 use super::store::{Known, StateStore};
 use super::{Prepared, Setting};
 use crate::delivery::RowReceiver;
@@ -45,6 +46,8 @@ pub(super) struct Run<'a> {
     pub deferral: Deferral,
     /// Rows of the result that stay on the device.
     pub kept: u64,
+    /// The pipelines, by number, the sizes of whose tables were estimated.
+    pub sketched: BTreeSet<usize>,
 }
 
 /// How a chain, or one of its pipelines, ended.
@@ -97,6 +100,7 @@ impl<'a> Run<'a> {
             counted: HashMap::new(),
             deferral: Deferral::default(),
             kept: 0,
+            sketched: BTreeSet::new(),
         }
     }
 
@@ -283,6 +287,9 @@ impl<'a> Run<'a> {
         let Some(pipeline) = chain.pipelines.get(position) else { return Ok(Ended::Done) };
         let is_last = position + 1 == chain.pipelines.len();
         let at = &mut Occasion::new(chain.first + position, pipeline, report);
+        if position == 0 && chain.index == 0 && self.wants_sketch(at) {
+            at.at_hand = AtHand::of(&chain.blocks);
+        }
         for _ in 0..=GROW_LIMIT {
             if chain.index == 0 || chain.pipelines.len() > 1 {
                 self.perform(When::BeforeBlock, at)?;

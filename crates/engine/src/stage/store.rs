@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::buffer::MutableBuffer;
 use kelpie_compile::context::HeapPart;
-use kelpie_compile::pipeline::{CapacityClass, Growth, Program, SlotCount};
+use kelpie_compile::pipeline::{CapacityClass, Growth, Program};
 use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
 
 use super::Setting;
@@ -20,7 +20,7 @@ use crate::heap::{HeapMark, TextHeap};
 /// places unused (`table::rows`).
 const FITTING_SLACK: u64 = 1 << 10;
 
-/// Slots of a hash table, at least.
+/// Slots of a hash table where memory is short, at least.
 const LEAST_SLOTS: u64 = 64;
 
 /// Places that may be taken beyond those that were taken before, beside an eighth of them.
@@ -50,6 +50,8 @@ pub(super) struct StateStore<'a> {
     /// The states that are small.
     pub page: Page<'a>,
     heap: TextHeap,
+    /// No capacities are known to fit, and there is room for what tables are thought to need.
+    is_new: bool,
 }
 
 impl<'a> StateStore<'a> {
@@ -57,6 +59,7 @@ impl<'a> StateStore<'a> {
     /// more bytes than the movement allows where less may do.
     pub fn new(program: &'a Program, layout: &Layout, setting: &Setting<'a>, known: Known) -> StateStore<'a> {
         let most = setting.movement.initial_bytes;
+        let is_new = known.own.is_none() && known.alike.is_none() && most.is_none();
         let capacities = known.own.unwrap_or_else(|| {
             let mut capacities = initial(program, most);
             // Where memory is short, tables are only as large as they must be.
@@ -79,10 +82,21 @@ impl<'a> StateStore<'a> {
             buffers: vec![None; program.states.len()],
             page: Page::new(layout, setting.stream),
             heap: TextHeap::new(most),
+            is_new,
         }
     }
 
     // ---- capacities
+
+    /// Whether no capacities are known to fit, and tables may be as large as they are thought to need.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Bytes of an element of all states of a class together.
+    pub fn element_bytes(&self, class: usize) -> u64 {
+        element_bytes(self.program, class)
+    }
 
     /// The capacities of all classes.
     pub fn capacities(&self) -> &[u64] {
@@ -131,7 +145,7 @@ impl<'a> StateStore<'a> {
         let needed = match self.program.classes[class].growth {
             Growth::Fixed | Growth::Sized(..) => return Ok(false),
             // Another table of the pipeline may be the one that is full.
-            Growth::Table(count, fill, _) if self.read_word(count)? < fill.entries(capacity) => {
+            Growth::Table(table) if self.read_word(table.count)? < table.fill.entries(capacity) => {
                 return Ok(false);
             }
             Growth::Table(..) => capacity.saturating_mul(4),
@@ -155,9 +169,7 @@ impl<'a> StateStore<'a> {
         for (class, capacity) in self.program.classes.iter().zip(&mut capacities) {
             let fits = match class.growth {
                 Growth::Fixed | Growth::Sized(..) => continue,
-                Growth::Table(counter, fill, slots) => {
-                    fitting_slots(fill.slots(self.read_word(counter)?), slots)
-                }
+                Growth::Table(table) => table.fitting(self.read_word(table.count)?),
                 Growth::Counted(counter) => {
                     let used = self.read_word(counter)?;
                     Some(used.saturating_add(used / 4).saturating_add(slack))
@@ -346,21 +358,15 @@ impl<'a> StateStore<'a> {
     }
 }
 
-/// Slots of a table whose entries took so many the last time. Where more are to be had than were needed, there is room for a quarter
-/// more of them: more would have to be cleared, and looked at for the result, each time.
-fn fitting_slots(needed: u64, count: SlotCount) -> Option<u64> {
-    match count {
-        SlotCount::Any => Some(needed.saturating_add(needed / 4).max(LEAST_SLOTS)),
-        SlotCount::PowerOfTwo => needed.saturating_mul(2).max(LEAST_SLOTS).checked_next_power_of_two(),
-    }
+/// Bytes of an element of all states of a class together.
+fn element_bytes(program: &Program, class: usize) -> u64 {
+    let of_class = program.states.iter().filter(|state| state.class == class);
+    of_class.map(|state| u64::from(state.element_bytes)).sum::<u64>().max(1)
 }
 
 /// Where capacities start, with no more than `most` bytes for what can grow.
 fn initial(program: &Program, most: Option<u64>) -> Vec<u64> {
-    let element_bytes = |class: usize| {
-        let of_class = program.states.iter().filter(|state| state.class == class);
-        of_class.map(|state| u64::from(state.element_bytes)).sum::<u64>().max(1)
-    };
+    let element_bytes = |class| element_bytes(program, class);
     let classes = program.classes.iter().enumerate();
     let initial = classes.map(|(index, class)| match (class.growth, most) {
         (Growth::Counted(_), Some(most)) => class.initial.min(most / element_bytes(index)).max(1),

@@ -48,6 +48,11 @@ impl DistinctSet {
         self.table.zeroed()
     }
 
+    /// Where the values are.
+    pub(super) fn table(&self) -> &KeyTable {
+        &self.table
+    }
+
     /// The class that can be too small.
     pub fn class(&self) -> usize {
         self.table.class

@@ -6,7 +6,7 @@ use std::fmt;
 use kelpie_kir::builder::{V, Var};
 
 use super::functions::Cells;
-use super::hash::KeyWord;
+use super::hash::{KeyTable, KeyWord};
 use super::key_window::KeyWindow;
 use super::near::NearTable;
 use crate::context::{Context, Lowered, Unsupported};
@@ -36,6 +36,11 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
 
     /// Whether rows are added up by each thread or block before: other threads do not meet in a group.
     fn is_local(&self) -> bool;
+
+    /// The keys' own hash table, where groups are found by one.
+    fn key_table(&self) -> Option<&KeyTable> {
+        None
+    }
 
     /// Whether a group is found by a word of its keys ([`KeyWord`](super::hash::KeyWord)): near copies may be too.
     fn has_words(&self) -> bool {

@@ -96,6 +96,10 @@ impl GroupTable for HashGroups {
         false
     }
 
+    fn key_table(&self) -> Option<&KeyTable> {
+        Some(&self.table)
+    }
+
     fn has_words(&self) -> bool {
         true
     }

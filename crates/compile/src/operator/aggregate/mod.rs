@@ -41,6 +41,7 @@ mod reduce;
 mod segments;
 mod single;
 mod sink;
+mod sketch;
 mod source;
 mod tables;
 pub(in crate::operator) mod threads;
@@ -72,6 +73,7 @@ pub(crate) use self::reduce::ReduceSums;
 use self::segments::Segments;
 use self::single::SingleGroup;
 pub(crate) use self::sink::AddToGroups;
+use self::sketch::GroupSketch;
 pub(crate) use self::source::Groups;
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Unsupported};
@@ -110,6 +112,8 @@ pub struct AggregateOperator {
     keeps_last: bool,
     /// Rows come in parts, of which each is added up as a whole.
     parts: Option<PartPlace>,
+    /// What estimates how many groups, and values of sets, there are.
+    sketch: Option<GroupSketch>,
     /// Rows of a worker that wait for each other: `group_keys`, `cells` and `sets` are over its columns.
     batch: Option<Batch>,
 }
@@ -295,6 +299,7 @@ impl AggregateOperator {
             None => false,
         };
         let keeps_last = has_near && LastGroup::plan(&cells, beyond_parts, input.site)?;
+        let sketch = GroupSketch::plan(keys, (table.key_table(), &sets), input, on.0, states)?;
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
         // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts that stay where they
@@ -317,6 +322,7 @@ impl AggregateOperator {
             near,
             keeps_last,
             parts: part_place,
+            sketch,
             batch,
         })
     }

@@ -23,7 +23,7 @@ use crate::context::{Argument, Context, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::lower::lower;
 use crate::operator::Flow;
-use crate::operator::roles::{Emitter, Job, Needs, Sink};
+use crate::operator::roles::{Emitter, Job, Needs, Sink, Sketch};
 use crate::program::{HostAction, Task, When};
 use crate::shape::LaunchShape;
 
@@ -104,6 +104,10 @@ impl Sink for AddToGroups {
             Some(cell) => Err(format!("no vectors for {:?}", cell.op)),
             None => Ok(()),
         }
+    }
+
+    fn sketch(&self) -> Option<&dyn Sketch> {
+        self.0.sketch.as_ref().map(|sketch| sketch as &dyn Sketch)
     }
 
     fn begin<'s>(

@@ -1,0 +1,220 @@
+//! Sizes of hash tables by a sketch, before the first row of the first run comes to them: of keys of which nothing is known. Later
+//! runs begin with the sizes that the first one has left.
+
+use std::ops::Range;
+
+use kelpie_compile::pipeline::{CompiledPipeline, Growth, SketchedTable, Sketching, Task, When};
+
+use super::actions::Occasion;
+use super::blocks::Blocks;
+use super::run::{Run, Verdict};
+use crate::error::EngineError;
+use crate::sketch::{self, Seen};
+
+/// The share of the rows that is looked at; no fewer rows than these, and no more.
+const SHARE: u64 = 16;
+const LEAST_ROWS: u64 = 1 << 18;
+const MOST_ROWS: u64 = 1 << 22;
+/// Pieces of the rows that are looked at, anywhere among all of them.
+const PIECES: u64 = 8;
+/// The share of the device's memory that a table may take because of an estimate.
+const MEMORY_SHARE: u64 = 4;
+
+/// The rows of a pipeline's source that a sketch may look at.
+#[derive(Debug, Default)]
+pub(super) struct AtHand {
+    /// Those whose columns can be read now.
+    ranges: Vec<Range<u64>>,
+    /// All of them.
+    rows: u64,
+}
+
+impl AtHand {
+    /// Those of blocks, the first of which can be read: all, where nothing is copied.
+    pub fn of(blocks: &Blocks) -> AtHand {
+        let (ranges, first) = (blocks.ranges(), usize::from(!blocks.ranges().is_empty()));
+        let rows = ranges.iter().map(|range| range.end - range.start).sum();
+        let at_hand = if blocks.is_free() { ranges } else { &ranges[..first] };
+        AtHand { ranges: at_hand.to_vec(), rows }
+    }
+
+    /// The pieces that are looked at: in two halves, of which each is of rows anywhere. The last rows come first: memory for text is
+    /// laid out by the number of the last row of the first launch.
+    fn halves(&self) -> [Vec<Range<u64>>; 2] {
+        let at_hand: u64 = self.ranges.iter().map(|range| range.end - range.start).sum();
+        let sample = (self.rows / SHARE).clamp(LEAST_ROWS, MOST_ROWS).min(at_hand);
+        let length = sample.div_ceil(PIECES);
+        let mut halves = [Vec::new(), Vec::new()];
+        for piece in (0..PIECES).rev() {
+            // The pieces lie side by side where all rows are looked at.
+            let first = match sample == at_hand {
+                true => piece * length,
+                false => (at_hand - length) / (PIECES - 1) * piece,
+            };
+            let end = (first + length).min(at_hand);
+            halves[usize::from(piece % 2 == 0)].extend(self.part(first..end));
+        }
+        halves
+    }
+
+    /// A range of the rows at hand, counted from the first of them.
+    fn part(&self, wanted: Range<u64>) -> Vec<Range<u64>> {
+        let (mut before, mut part) = (0, Vec::new());
+        for range in &self.ranges {
+            let rows = range.end - range.start;
+            let (from, to) = (wanted.start.max(before), wanted.end.min(before + rows));
+            if from < to {
+                part.push(range.start + from - before..range.start + to - before);
+            }
+            before += rows;
+        }
+        part
+    }
+}
+
+impl Run<'_> {
+    /// Whether the sizes of a pipeline's hash tables are to be estimated before it is launched.
+    pub fn wants_sketch(&self, at: &Occasion<'_>) -> bool {
+        self.store.is_new()
+            && !self.is_deferred()
+            && !self.sketched.contains(&at.index)
+            && has_sketch(at.pipeline)
+    }
+
+    /// Estimates the sizes of the hash tables into which the pipeline is about to put the first entries, and makes room. What makes
+    /// the sketch fail would make the pipeline fail.
+    pub fn sketch(&mut self, sketching: &Sketching, at: &mut Occasion<'_>) -> Result<Verdict, EngineError> {
+        if !self.wants_sketch(at) || at.at_hand.rows < sketching.states.least_rows.max(1) {
+            return Ok(Verdict::Done);
+        }
+        self.sketched.insert(at.index);
+        let Some(kernel) = &self.prepared.kernels[at.index].sketch else {
+            return Err(EngineError::Internal("a sketch without a kernel".into()));
+        };
+        let kernel = kernel.get(self.setting.stream)?;
+        let states = &sketching.states;
+        self.store.clear(states.rows)?;
+        for table in &states.tables {
+            self.store.clear(table.registers)?;
+        }
+        let makes_text = sketching.kernel.makes_text();
+        let mark = makes_text.then(|| self.store.heap_mark()).transpose()?;
+        let rows = at.rows.clone();
+        let (mut seen, mut looked_at) = (Vec::new(), 0);
+        for half in at.at_hand.halves() {
+            for piece in half {
+                looked_at += piece.end - piece.start;
+                at.rows = piece;
+                if let Some(morsels) = states.morsels {
+                    self.store.clear(morsels)?;
+                }
+                let verdict = self.launch_kernel((kernel.as_ref(), &sketching.kernel), at)?;
+                at.metrics.sketches += 1;
+                // Text that was made is not looked at any more.
+                mark.map(|mark| self.store.rewind_heap(mark)).transpose()?;
+                match verdict {
+                    Verdict::Done => {}
+                    // Too little memory for text: the pipeline makes room for its own, and its tables grow as they may.
+                    Verdict::Grow => {
+                        at.rows = rows;
+                        return Ok(Verdict::Done);
+                    }
+                    other => return Ok(other),
+                }
+            }
+            seen.push(self.seen(sketching)?);
+        }
+        at.rows = rows;
+        self.make_room_for(sketching, (&seen, looked_at), at)?;
+        Ok(Verdict::Done)
+    }
+
+    /// What was seen up to now, of each table.
+    fn seen(&self, sketching: &Sketching) -> Result<Vec<Seen>, EngineError> {
+        let rows = self.store.read_word(sketching.states.rows)?;
+        let of = |table: &SketchedTable| {
+            let mut bytes = vec![0; SketchedTable::REGISTERS as usize * 4];
+            self.store.read_small(table.registers, &mut bytes)?;
+            let (words, _) = bytes.as_chunks();
+            let registers: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+            Ok(Seen { rows, keys: sketch::keys(&registers) })
+        };
+        sketching.states.tables.iter().map(of).collect()
+    }
+
+    /// Gives tables the sizes that follow from what was seen of the first half of the rows that were looked at, and of all of them.
+    fn make_room_for(
+        &mut self,
+        sketching: &Sketching,
+        (seen, looked_at): (&[Vec<Seen>], u64),
+        at: &mut Occasion<'_>,
+    ) -> Result<(), EngineError> {
+        let [half, whole] = seen else { return Ok(()) };
+        for ((table, half), whole) in sketching.states.tables.iter().zip(half).zip(whole) {
+            let Growth::Table(growth) = self.prepared.program.classes[table.class].growth else { continue };
+            let share = at.at_hand.rows as f64 / looked_at.max(1) as f64;
+            let rows = (whole.rows as f64 * share) as u64;
+            let estimate = sketch::estimate(*half, *whole, rows);
+            if at.pipeline.produced == Some(growth.count) {
+                at.metrics.groups_estimated = Some(estimate.keys);
+            }
+            let most = self.setting.stream.device().memory().1 / MEMORY_SHARE;
+            let slots = growth.fitting(estimate.at_most).unwrap_or(0);
+            // What is a power of two stays one.
+            let fits = |slots: u64| slots.saturating_mul(self.store.element_bytes(table.class)) <= most;
+            if slots > self.store.capacity(table.class) && fits(slots) {
+                self.store.resize(table.class, slots);
+                self.clear_again(table.class)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the sizes of a pipeline's hash tables may be estimated before each of its launches.
+fn has_sketch(pipeline: &CompiledPipeline) -> bool {
+    pipeline.tasks(When::BeforeLaunch).any(|task| matches!(task, Task::Sketch(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One range at hand, of so many rows.
+    fn one(range: Range<u64>, rows: u64) -> AtHand {
+        AtHand { ranges: std::iter::once(range).collect(), rows }
+    }
+
+    fn rows(halves: &[Vec<Range<u64>>; 2]) -> Vec<u64> {
+        let mut all: Vec<u64> = halves.iter().flatten().cloned().flatten().collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn few_rows_are_looked_at_once_each() {
+        for count in [0, 1, 7, 8, 9, 100, 1_000] {
+            let at_hand = one(0..count, count);
+            assert_eq!(rows(&at_hand.halves()), (0..count).collect::<Vec<_>>(), "{count}");
+        }
+        let ranges = vec![10..20, 30..31, 40..90];
+        let at_hand = AtHand { ranges: ranges.clone(), rows: 61 };
+        assert_eq!(rows(&at_hand.halves()), ranges.into_iter().flatten().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn of_many_rows_pieces_from_the_first_to_the_last() {
+        let all = 1 << 24;
+        let at_hand = one(0..all, all);
+        let halves = at_hand.halves();
+        let looked_at: u64 = halves.iter().flatten().map(|range| range.end - range.start).sum();
+        assert_eq!(looked_at, all / SHARE);
+        assert!(halves[0][0].end > all - PIECES && halves.iter().flatten().any(|range| range.start == 0));
+        let mut pieces: Vec<_> = halves.iter().flatten().collect();
+        pieces.sort_by_key(|range| range.start);
+        assert!(pieces.windows(2).all(|pair| pair[0].end <= pair[1].start), "{pieces:?}");
+        // A block of them, of which all are looked at where it is short.
+        let block = one(100..1100, all);
+        assert_eq!(rows(&block.halves()), (100..1100).collect::<Vec<_>>());
+    }
+}
