@@ -1,6 +1,7 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
 mod codes;
+mod distinct;
 mod groups;
 mod join;
 mod open;

@@ -264,6 +264,17 @@ axis!(
 );
 
 axis!(
+    /// How values that count once in their group are found: `pipeline/cut/distinct`.
+    DistinctValues, "distinct_values", Plan, "how an aggregation finds the values that DISTINCT counts once in each group",
+    {
+        /// In a set of all pairs of group and value, beside the groups.
+        Set = "set",
+        /// They are the keys of finer groups, of which each brings its value once.
+        Groups = "groups",
+    }
+);
+
+axis!(
     /// How rows at ranks of groups are found: `pipeline/cut/ranked`.
     RankedRows, "ranked_rows", Plan, "how the rows at the ends of an order are found in groups",
     {
@@ -582,6 +593,7 @@ pub const ALL: &[Axis] = &[
     RowLoop::AXIS,
     GroupOrder::AXIS,
     GroupingLevels::AXIS,
+    DistinctValues::AXIS,
     RankedRows::AXIS,
     RankedColumns::AXIS,
     GroupParts::AXIS,

@@ -1,5 +1,6 @@
 //! Aggregations: their input as the micro model wants it, and the kernels after them.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
-use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore};
+use crate::operator::aggregate::partition::{self, IntoParts, PartRows, PartSize, PartStore, TableSize};
 use crate::operator::aggregate::{
     AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, scattered_table,
 };
@@ -22,8 +23,8 @@ use crate::variant::Site;
 use crate::variant::axes::{GroupOrder, GroupParts};
 
 impl Cut<'_> {
-    /// Brings rows to their groups.
-    pub(super) fn aggregate(
+    /// Brings rows to their groups in the order, or in the parts, that are chosen.
+    pub(super) fn aggregate_in_order(
         &mut self,
         rows: OpenRows,
         keys: &[Expr],
@@ -85,32 +86,55 @@ impl Cut<'_> {
         infos: &[ColumnInfo],
         rows: &OpenRows,
     ) -> Result<(GroupParts, Option<u64>), Unsupported> {
-        let is_serial = self.shape.is_serial();
-        let size = part_size(rows);
-        let lacks = match () {
-            () if !is_serial && !rows.branches.iter().all(Open::is_single) => {
+        let (lacks, table) = (self.lacks_parts(infos, rows), self.scattered(keys, aggregates, infos, rows));
+        let (parts, reason) = self.parts_by_rule(lacks.is_some(), table.as_ref(), rows);
+        let site = format!("aggregate{}", self.next_aggregate);
+        let parts = self.chooser.choose(&site, (parts, &*reason), |value: GroupParts| match &lacks {
+            _ if value == GroupParts(1) => Ok(()),
+            Some(lacks) => Err(lacks.clone()),
+            None => PartStore::admits(value, self.shape),
+        })?;
+        Ok((parts, table.map(|table| table.groups)))
+    }
+
+    /// Why rows cannot come in parts.
+    pub(super) fn lacks_parts(&self, infos: &[ColumnInfo], rows: &OpenRows) -> Option<String> {
+        match () {
+            () if !self.shape.is_serial() && !rows.branches.iter().all(Open::is_single) => {
                 Some("a join may make several rows of one, and a block finds places for as many rows at a time as it has threads".into())
             }
-            () => PartStore::lacks(infos, size, self.shape),
-        };
+            () => PartStore::lacks(infos, part_size(rows), self.shape),
+        }
+    }
+
+    /// What is thought of the table of groups that may be far from each other. `infos`: of the keys, then of what is aggregated.
+    pub(super) fn scattered(
+        &self,
+        keys: usize,
+        aggregates: &[Aggregate],
+        infos: &[ColumnInfo],
+        rows: &OpenRows,
+    ) -> Option<TableSize> {
         let keys = &infos[..keys.min(infos.len())];
-        let table = scattered_table(keys, aggregates, infos, size.row_bound, self.shape);
+        scattered_table(keys, aggregates, infos, rows.bound(), self.shape)
+    }
+
+    /// Into how many parts rows come by the rule.
+    pub(super) fn parts_by_rule(
+        &self,
+        are_lacking: bool,
+        table: Option<&TableSize>,
+        rows: &OpenRows,
+    ) -> (GroupParts, Cow<'static, str>) {
         let off = GroupParts(1);
-        let (parts, reason) = match &table {
-            _ if lacks.is_some() => (off, "rows cannot be stored in parts".into()),
+        match table {
+            _ if are_lacking => (off, "rows cannot be stored in parts".into()),
             _ if self.choices.micro_model != MicroModel::Resolution => {
                 (off, "the micro model adds rows as they come".into())
             }
             None => (off, "not known to be many groups far from each other".into()),
             Some(table) => partition::rule(table, rows.expected(), (self.shape, self.choices)),
-        };
-        let site = format!("aggregate{}", self.next_aggregate);
-        let parts = self.chooser.choose(&site, (parts, &*reason), |value: GroupParts| match &lacks {
-            _ if value == off => Ok(()),
-            Some(lacks) => Err(lacks.clone()),
-            None => PartStore::admits(value, self.shape),
-        })?;
-        Ok((parts, table.map(|table| table.groups)))
+        }
     }
 
     /// Rows come into parts, and part after part to their groups.
@@ -185,10 +209,29 @@ impl Cut<'_> {
         finer: &Arc<AggregateOperator>,
         keys: &[Expr],
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        self.groups_of_groups(finer, keys, Contents::Groups(finer))
+    }
+
+    /// The same, where one of their keys has the values of those of the `aggregates` that count equal ones once.
+    pub(super) fn aggregate_values_of(
+        &mut self,
+        finer: &Arc<AggregateOperator>,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        self.groups_of_groups(finer, keys, Contents::Values(finer, aggregates))
+    }
+
+    fn groups_of_groups(
+        &mut self,
+        finer: &Arc<AggregateOperator>,
+        keys: &[Expr],
+        contents: Contents<'_>,
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let source = GroupCells(Arc::clone(finer));
         let columns = source.columns();
         let rows = OpenRows { branches: vec![Open::new(source, finer.row_bound())], columns };
-        let operator = self.plan_aggregate(&rows, keys, Contents::Groups(finer), (None, None))?;
+        let operator = self.plan_aggregate(&rows, keys, contents, (None, None))?;
         self.add_to_groups(rows, (&operator, None));
         Ok(operator)
     }
@@ -227,6 +270,9 @@ impl Cut<'_> {
             Contents::Groups(finer) => {
                 AggregateOperator::plan_coarser(keys, finer, &input, (shape, choices), states)
             }
+            Contents::Values(finer, aggregates) => {
+                AggregateOperator::plan_of_values(keys, (finer, aggregates), &input, (shape, choices), states)
+            }
         };
         operator.map(Arc::new)
     }
@@ -251,6 +297,8 @@ enum Contents<'a> {
     Rows(&'a [Aggregate]),
     /// The rows are groups of this aggregation, and bring what its cells hold.
     Groups(&'a AggregateOperator),
+    /// The same, and the values that are one of its keys.
+    Values(&'a AggregateOperator, &'a [Aggregate]),
 }
 
 /// The groups as rows.
@@ -267,7 +315,10 @@ fn part_size(rows: &OpenRows) -> PartSize {
 }
 
 /// The keys and arguments as a projection, then keys and aggregates over its columns.
-fn over_columns(keys: &[Expr], aggregates: &[Aggregate]) -> (Vec<Expr>, Vec<Expr>, Vec<Aggregate>) {
+pub(super) fn over_columns(
+    keys: &[Expr],
+    aggregates: &[Aggregate],
+) -> (Vec<Expr>, Vec<Expr>, Vec<Aggregate>) {
     let mut exprs = keys.to_vec();
     let mut column = |expr: &Expr| {
         let known = exprs.iter().position(|known| known == expr);
