@@ -10,7 +10,7 @@ use kelpie_compile::MicroModel;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
 use kelpie_compile::variant::Forced;
 use kelpie_device::nvrtc;
@@ -198,5 +198,43 @@ fn groups_that_are_far_from_each_other_keep_a_set() {
         let query = grouped(table(60_000_000, known), &[1], &once, &[]);
         let (value, reason) = chosen(&compile(&query, &target, MicroModel::Resolution, &[]));
         assert_eq!((value, reason.contains("far from each other")), ("set", true), "{reason}");
+    }
+}
+
+/// INTERSECT of a column of two tables, or of the same one twice.
+fn intersection(target: &Target, (rows, known): (u64, Option<u64>), way: Option<&str>) -> Program {
+    let (scan, info) = table(rows, [None, None, None, known, None, None, None]);
+    let column = |plan: &Plan, index: usize| {
+        let field = &plan.fields()[index];
+        Expr::column(index, field.data_type.clone(), field.nullable)
+    };
+    let keys = vec![column(&scan, 3)];
+    let (aggregates, names) = (Vec::new(), vec!["value".into()]);
+    let build = Plan::Aggregate { input: Box::new(scan.clone()), keys, aggregates, names };
+    let keys = vec![(column(&build, 0), column(&scan, 3))];
+    let (residual, null_equal, kind) = (None, true, JoinKind::BuildSemi);
+    let join = Join { build, probe: scan, kind, keys, residual, null_equal, null_aware: false };
+    let (plan, duplicates) = (Plan::Join(Box::new(join)), BTreeSet::new());
+    let mut forced = Forced::default();
+    forced.set("set_operation", way.unwrap_or("rule")).expect("an axis and its value");
+    let choices = Choices { forced: &forced, ..Choices::new(MicroModel::Resolution, &duplicates) };
+    pipeline::compile_with(&plan, &[info.clone(), info], target, &choices).expect("the plan compiles")
+}
+
+#[test]
+fn rows_of_both_sides_are_groups_where_they_come_in_parts() {
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    for target in [&gpu, &Target::cpu(2)] {
+        for (known, value) in [(Some(1 << 20), "groups"), (None, "join")] {
+            let program = intersection(target, (60_000_000, known), None);
+            let mut choices = program.genome.of("join0");
+            let choice = choices.find(|choice| choice.axis.name == "set_operation").expect("a set operation");
+            assert_eq!(choice.value, value, "{}", choice.reason);
+            let parts = program.genome.of("aggregate0").find(|choice| choice.axis.name == "group_parts");
+            assert_eq!(parts.is_some_and(|choice| choice.value != "1"), value == "groups" || known.is_some());
+        }
+        for way in ["join", "groups"] {
+            accepts(intersection(target, (60_000_000, Some(1 << 20)), Some(way)), target == &gpu);
+        }
     }
 }

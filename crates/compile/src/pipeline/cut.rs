@@ -6,6 +6,7 @@ mod groups;
 mod join;
 mod open;
 mod ranked;
+mod set_operation;
 mod sets;
 mod values;
 

@@ -136,6 +136,17 @@ axis!(
 );
 
 axis!(
+    /// What INTERSECT and EXCEPT are carried out by: `pipeline/cut/set_operation`.
+    SetOperations, "set_operation", Plan, "what INTERSECT and EXCEPT find rows of both sides by",
+    {
+        /// A join of one side's groups with the other side.
+        Join = "join",
+        /// Groups of the rows of both sides.
+        Groups = "groups",
+    }
+);
+
+axis!(
     /// Where the rows of a build side lie: `operator/join/place`.
     RowPlaces, "row_places", Plan, "where the rows of a join's build side lie",
     {
@@ -584,6 +595,7 @@ pub const ALL: &[Axis] = &[
     IndexForm::AXIS,
     IndexRows::AXIS,
     RowPlaces::AXIS,
+    SetOperations::AXIS,
     EmptySlots::AXIS,
     Pruning::AXIS,
     SortPlace::AXIS,

@@ -49,6 +49,9 @@ impl Cut<'_> {
     pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
         let ordinal = self.next_join;
         self.next_join += 1;
+        if let Some(rows) = self.set_operation(join, ordinal)? {
+            return Ok(rows);
+        }
         let build = self.open(&join.build)?;
         let before_probe = self.done.len();
         let mut probe = self.open(&join.probe)?;
