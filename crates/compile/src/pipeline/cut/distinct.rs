@@ -21,10 +21,6 @@ use crate::variant::axes::{DistinctValues, GroupParts};
 
 /// Groups up to which the second aggregation finds them near, wherever their values lie.
 const NEAR_GROUPS: u64 = 1 << 16;
-/// Rows for each pair of group and value from which on a CPU takes groups of pairs: each is read once more, with the free places among
-/// them. Not measured.
-const WORKER_ROWS_A_PAIR: u64 = 4;
-
 /// Groups by keys and value.
 struct Pairs<'a> {
     /// What is counted once.
@@ -71,26 +67,20 @@ impl Cut<'_> {
         if self.choices.micro_model != MicroModel::Resolution {
             return set("the micro model looks for values as rows come");
         }
+        if self.shape.is_serial() {
+            return set("rows of a worker wait for many slots of a set at once, and are not stored before");
+        }
         let (exprs, own_keys, aggregates) = over_columns(&pairs.keys, &pairs.aggregates);
         let infos = columns_of(&exprs, &rows.columns);
         let table = self.scattered(own_keys.len(), &aggregates, &infos, rows);
         let lacks = self.lacks_parts(&infos, rows);
         let (parts, reason) = self.parts_by_rule(lacks.is_some(), table.as_ref(), rows);
-        let pairs = match table {
-            Some(table) if parts != GroupParts(1) => table.groups,
-            _ => {
-                return (
-                    DistinctValues::Set,
-                    format!("no parts of pairs of group and value: {reason}").into(),
-                );
-            }
-        };
+        if parts == GroupParts(1) {
+            return (DistinctValues::Set, format!("no parts of pairs of group and value: {reason}").into());
+        }
         let is_many = |groups: u64| groups > NEAR_GROUPS;
         if self.scattered(keys.len(), &[], &infos, rows).is_some_and(|table| is_many(table.groups)) {
             return set("the groups are many and far from each other, not only their values");
-        }
-        if self.shape.is_serial() && pairs.saturating_mul(WORKER_ROWS_A_PAIR) > rows.expected() {
-            return set("few rows of each pair of group and value");
         }
         (
             DistinctValues::Groups,
