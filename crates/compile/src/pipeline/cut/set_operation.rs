@@ -212,8 +212,11 @@ fn which_sides(argument: Expr) -> Aggregate {
 
 /// About how many values each column of two inputs has that are far from each other in both.
 fn both_scattered<'c>(inputs: impl IntoIterator<Item = &'c [ColumnInfo]>) -> Vec<Option<Scattered>> {
-    let all =
-        inputs.into_iter().map(|columns| columns.iter().map(|column| column.scattered).collect::<Vec<_>>());
+    // The codes of two dictionaries say nothing of each other: their texts would be told apart by bytes, of which nothing is known here.
+    let own = |column: &ColumnInfo| {
+        column.scattered.filter(|own| own.text_bytes > 0 || column.data_type != DataType::Utf8)
+    };
+    let all = inputs.into_iter().map(|columns| columns.iter().map(own).collect::<Vec<_>>());
     let both = |(a, b): (Option<Scattered>, Option<Scattered>)| {
         let (a, b) = a.zip(b)?;
         Some(Scattered {
