@@ -109,7 +109,7 @@ fn table(rows: usize, spread: Spread, most: i128) -> Arc<Table> {
     }
     let some = |index: usize, shift: usize| {
         let own = columns[index].clone().into_iter();
-        own.map(move |value| ((value + shift) % 11 != 0).then_some(value))
+        own.map(move |value| (!(value + shift).is_multiple_of(11)).then_some(value))
     };
     let spread_out = |value: usize| match value {
         1 => i64::MIN,
@@ -145,7 +145,9 @@ fn table(rows: usize, spread: Spread, most: i128) -> Arc<Table> {
         Arc::new(Int64Array::from_iter_values(columns[LONG].iter().map(|value| spread_out(*value)))),
         Arc::new(StringArray::from_iter(some(STRING, 7).map(|value| value.map(named("ß"))))),
         Arc::new(decimals.with_precision_and_scale(38, 2).expect("decimals")),
-        Arc::new(BooleanArray::from_iter(some(FLAG, 9).map(|value| value.map(|value| value % 2 == 0)))),
+        Arc::new(BooleanArray::from_iter(
+            some(FLAG, 9).map(|value| value.map(|value| value.is_multiple_of(2))),
+        )),
         Arc::new(Date32Array::from_iter_values(columns[DAY].iter().map(|value| *value as i32 - 20))),
         Arc::new(Int64Array::from_iter(some(NUMBER, 0).map(|value| value.map(|value| value as i64 - 20)))),
         Arc::new(Float64Array::from_iter_values(columns[AMOUNT].iter().map(|value| *value as f64 / 4.0))),
