@@ -1,11 +1,13 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
 mod codes;
+mod distinct;
 mod groups;
 mod join;
 mod open;
 mod partition;
 mod ranked;
+mod set_operation;
 mod sets;
 mod values;
 

@@ -158,6 +158,17 @@ axis!(
 );
 
 axis!(
+    /// What INTERSECT and EXCEPT are carried out by: `pipeline/cut/set_operation`.
+    SetOperations, "set_operation", Plan, "what INTERSECT and EXCEPT find rows of both sides by",
+    {
+        /// A join of one side's groups with the other side.
+        Join = "join",
+        /// Groups of the rows of both sides.
+        Groups = "groups",
+    }
+);
+
+axis!(
     /// Where the rows of a build side lie: `operator/join/place`.
     RowPlaces, "row_places", Plan, "where the rows of a join's build side lie",
     {
@@ -282,6 +293,17 @@ axis!(
         Direct = "direct",
         /// A coarser set's of a finer set's groups, where that has fewer of them than there are rows.
         Upwards = "upwards",
+    }
+);
+
+axis!(
+    /// How values that count once in their group are found: `pipeline/cut/distinct`.
+    DistinctValues, "distinct_values", Plan, "how an aggregation finds the values that DISTINCT counts once in each group",
+    {
+        /// In a set of all pairs of group and value, beside the groups.
+        Set = "set",
+        /// They are the keys of finer groups, of which each brings its value once.
+        Groups = "groups",
     }
 );
 
@@ -645,6 +667,7 @@ pub const ALL: &[Axis] = &[
     IndexRows::AXIS,
     BucketEntries::AXIS,
     RowPlaces::AXIS,
+    SetOperations::AXIS,
     EmptySlots::AXIS,
     Pruning::AXIS,
     SortPlace::AXIS,
@@ -654,6 +677,7 @@ pub const ALL: &[Axis] = &[
     RowLoop::AXIS,
     GroupOrder::AXIS,
     GroupingLevels::AXIS,
+    DistinctValues::AXIS,
     RankedRows::AXIS,
     RankedColumns::AXIS,
     GroupParts::AXIS,

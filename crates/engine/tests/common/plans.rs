@@ -91,6 +91,14 @@ pub fn join(kind: JoinKind, build: Plan, probe: Plan, keys: &[(usize, usize)], r
     Plan::Join(Box::new(Join { build, probe, kind, keys, residual, null_equal: false, null_aware: false }))
 }
 
+/// INTERSECT or EXCEPT: a join by all columns of the side that has fewer.
+pub fn set_operation(kind: JoinKind, build: Plan, probe: Plan) -> Plan {
+    let columns = build.fields().len().min(probe.fields().len());
+    let keys: Vec<(usize, usize)> = (0..columns).map(|column| (column, column)).collect();
+    let Plan::Join(join) = join(kind, build, probe, &keys, false) else { return scan(0) };
+    Plan::Join(Box::new(Join { null_equal: true, ..*join }))
+}
+
 pub fn aggregate(
     input: Plan,
     keys: &[usize],
@@ -280,6 +288,15 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
             let plan = join(kind, build, project_back(few()), keys, residual);
             plans.push((format!("{kind:?} join on {keys:?}"), plan, false));
         }
+    }
+    let distinct = |source, columns: &[usize]| aggregate(scan(source), columns, &[]);
+    for (kind, build, probe) in [
+        (BuildSemi, distinct(0, &[0, 2]), distinct(1, &[0, 2])),
+        (ProbeSemi, project(scan(1), &[3], 1), distinct(0, &[3, 1])),
+        (BuildAnti, distinct(0, &[0]), filter(scan(1), 0, CompareOp::Gt, 20)),
+        (ProbeAnti, distinct(1, &[3, 0]), distinct(0, &[3, 0])),
+    ] {
+        plans.push((format!("{kind:?} join of sets"), set_operation(kind, build, probe), false));
     }
     let two = join(Inner, scan(1), few(), &[(0, 0)], false);
     let three = join(ProbeOuter, filter(scan(1), 1, CompareOp::Lt, 20), two, &[(1, 1)], false);

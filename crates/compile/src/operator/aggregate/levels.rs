@@ -6,6 +6,9 @@
 //! would hold of the rows themselves, but that floats are added up in another order. That order is nobody's: it has always
 //! been that in which threads and blocks come. Results, with the errors of sums beyond their type, are read of those groups
 //! only that somebody wants. Only what counts equal values once cannot be told from cells.
+//!
+//! It can be told from the keys of the finer groups where the value is one of them: then each group of a coarser group has another
+//! value, and brings it once ([`cells_of_values`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +21,7 @@ use super::cells::{self, CellOp};
 use super::functions::{Cell, Cells, Contribution, ignores_duplicates};
 use super::{AggregateOperator, word_pointer};
 use crate::context::{Context, Lowered, Repr, Unsupported};
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind, substitute};
 use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::roles::Source;
@@ -44,20 +47,78 @@ impl Origin {
 
 /// What groups of groups lack, if they lack something.
 pub(crate) fn lacks_levels(aggregates: &[Aggregate]) -> Option<String> {
-    let counts_once =
-        aggregates.iter().find(|aggregate| aggregate.distinct && !ignores_duplicates(aggregate.function));
-    counts_once.map(|aggregate| format!("{} counts equal values once", aggregate.field.name))
+    let once = aggregates.iter().find(|aggregate| counts_once(aggregate));
+    once.map(|aggregate| format!("{} counts equal values once", aggregate.field.name))
+}
+
+/// Whether it makes a difference to an aggregate that a group has a value several times.
+pub(crate) fn counts_once(aggregate: &Aggregate) -> bool {
+    aggregate.distinct && !ignores_duplicates(aggregate.function)
 }
 
 /// The cells of groups of `finer`'s groups.
 pub(super) fn cells_of_groups(finer: &AggregateOperator, grouped: bool) -> Result<Cells, Unsupported> {
-    // Expressions of rows that waited in a batch were replaced, the order of cells was not.
-    let known = finer.origin.cells(!finer.keys.is_empty())?;
     let mut cells = finer.origin.cells(grouped)?;
     if !cells.distinct.is_empty() {
         return Err(Unsupported::internal("values that count once, of groups"));
     }
-    for cell in &mut cells.cells {
+    take_groups(finer, &mut cells.cells.iter_mut())?;
+    Ok(cells)
+}
+
+/// The same of aggregates some of which count equal values once, and what they are planned by. Of these the arguments are over the
+/// columns of [`GroupCells`], where they are computed of one key of `finer` without making two values equal. The others are `finer`'s
+/// aggregates, in their order.
+pub(super) fn cells_of_values(
+    finer: &AggregateOperator,
+    aggregates: &[Aggregate],
+    grouped: bool,
+) -> Result<(Cells, Origin), Unsupported> {
+    let Origin { aggregates: known, columns, row_bound } = &*finer.origin;
+    let mut known = known.iter();
+    // They are planned over the columns of the rows, and behind these the keys of `finer`.
+    let first = columns.len();
+    let own = |aggregate: &Aggregate| match counts_once(aggregate) {
+        true => {
+            let argument =
+                aggregate.argument.as_ref().map(|argument| renumbered(argument, &|key| key + first));
+            Some(Aggregate { argument, ..aggregate.clone() })
+        }
+        false => known.next().cloned(),
+    };
+    let aggregates = aggregates.iter().map(own).collect::<Option<Vec<_>>>();
+    let aggregates = aggregates.ok_or_else(|| Unsupported::internal("an aggregate that groups lack"))?;
+    let columns = columns.iter().chain(&finer.key_columns).cloned().collect();
+    let origin = Origin { aggregates, columns, row_bound: *row_bound };
+    let mut cells = origin.cells(grouped)?;
+    cells.distinct.clear();
+    let (once, of_rows): (Vec<_>, Vec<_>) = cells.cells.iter_mut().partition(|cell| cell.distinct.is_some());
+    take_groups(finer, &mut of_rows.into_iter())?;
+    for cell in once {
+        cell.distinct = None;
+        for argument in cell.contribution.arguments_mut() {
+            *argument = renumbered(argument, &|column| column.saturating_sub(first));
+        }
+    }
+    Ok((cells, origin))
+}
+
+/// The expression over columns with other numbers.
+fn renumbered(expr: &Expr, number: &dyn Fn(usize) -> usize) -> Expr {
+    substitute(expr, &|part| match part.kind {
+        ExprKind::Column(column) => Some(Expr::column(number(column), part.data_type.clone(), part.nullable)),
+        _ => None,
+    })
+}
+
+/// Lets cells of rows take what the same cells of `finer`'s groups hold.
+fn take_groups(
+    finer: &AggregateOperator,
+    cells: &mut dyn Iterator<Item = &mut Cell>,
+) -> Result<(), Unsupported> {
+    // Expressions of rows that waited in a batch were replaced, the order of cells was not.
+    let known = finer.origin.cells(!finer.keys.is_empty())?;
+    for cell in cells {
         let same = |known: &Cell| (known.op, &known.contribution) == (cell.op, &cell.contribution);
         let position = known.cells.iter().position(same);
         let parts = position.and_then(|position| part_columns(finer, position, cell.op));
@@ -68,7 +129,7 @@ pub(super) fn cells_of_groups(finer: &AggregateOperator, grouped: bool) -> Resul
         let counts_rows = cell.contribution == Contribution::Row;
         cell.contribution = Contribution::Group { parts, counts_rows };
     }
-    Ok(cells)
+    Ok(())
 }
 
 /// The columns of [`GroupCells`] that have a cell's parts.

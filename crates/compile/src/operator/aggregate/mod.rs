@@ -63,7 +63,7 @@ use self::hash::Hashing;
 use self::key_window::KeyWindow;
 use self::last_group::LastGroup;
 use self::levels::Origin;
-pub(crate) use self::levels::{GroupCells, lacks_levels};
+pub(crate) use self::levels::{GroupCells, counts_once, lacks_levels};
 use self::near::NearCopies;
 use self::part_groups::{PartGroups, PartPlace};
 pub(crate) use self::part_rule::{TableSize, rule_of_parts};
@@ -252,6 +252,19 @@ impl AggregateOperator {
         let cells = levels::cells_of_groups(finer, !keys.is_empty())?;
         let origin = Arc::clone(&finer.origin);
         AggregateOperator::with_cells(keys, (cells, origin), input, on, states)
+    }
+
+    /// As [`Self::plan_coarser`], where one of `finer`'s keys has the values of those of the `aggregates` that count equal ones once
+    /// ([`levels::cells_of_values`]).
+    pub(crate) fn plan_of_values(
+        keys: &[Expr],
+        (finer, aggregates): (&AggregateOperator, &[Aggregate]),
+        input: &Input<'_>,
+        on: (&LaunchShape, &Choices<'_>),
+        states: &mut declare::States,
+    ) -> Result<AggregateOperator, Unsupported> {
+        let (cells, origin) = levels::cells_of_values(finer, aggregates, !keys.is_empty())?;
+        AggregateOperator::with_cells(keys, (cells, Arc::new(origin)), input, on, states)
     }
 
     fn with_cells(

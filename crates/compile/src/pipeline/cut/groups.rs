@@ -1,5 +1,6 @@
 //! Aggregations: their input as the micro model wants it, and the kernels after them.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ use crate::variant::Site;
 use crate::variant::axes::{GroupOrder, GroupParts};
 
 impl Cut<'_> {
-    /// Brings rows to their groups.
-    pub(super) fn aggregate(
+    /// Brings rows to their groups in the order, or in the parts, that are chosen.
+    pub(super) fn aggregate_in_order(
         &mut self,
         rows: OpenRows,
         keys: &[Expr],
@@ -90,32 +91,18 @@ impl Cut<'_> {
         infos: &[ColumnInfo],
         rows: &OpenRows,
     ) -> Result<(GroupParts, Option<u64>, bool), Unsupported> {
-        let is_serial = self.shape.is_serial();
-        let size = part_size(rows);
-        let lacks = match () {
-            () if !is_serial && !rows.branches.iter().all(Open::is_single) => {
-                Some("a join may make several rows of one, and a block finds places for as many rows at a time as it has threads".into())
-            }
-            () => PartStore::lacks(infos, (size, GroupParts::most()), self.shape),
-        };
-        let keys = &infos[..keys.min(infos.len())];
-        let table = scattered_table(keys, aggregates, infos, size.row_bound, self.shape);
-        let off = GroupParts(1);
+        let (lacks, table) =
+            (self.lacks_group_parts(infos, rows), self.scattered(keys, aggregates, infos, rows));
         let in_slices = table.as_ref().is_some_and(|table| self.suits_slices(table, aggregates, rows));
-        let (parts, reason) = match &table {
-            _ if lacks.is_some() => (off, "rows cannot be stored in parts".into()),
-            _ if self.choices.micro_model != MicroModel::Resolution => {
-                (off, "the micro model adds rows as they come".into())
-            }
-            None => (off, "not known to be many groups far from each other".into()),
-            Some(_) if in_slices => (off, "blocks have the groups slice by slice".into()),
-            Some(table) => rule_of_parts(table, rows.expected(), (self.shape, self.choices)),
+        let (parts, reason) = match in_slices && lacks.is_none() {
+            true => (GroupParts(1), "blocks have the groups slice by slice".into()),
+            false => self.parts_by_rule(lacks.is_some(), table.as_ref(), rows),
         };
         let site = format!("aggregate{}", self.next_aggregate);
         let estimate = table.as_ref().map(|table| table.estimate(rows.expected(), &self.choices.calibration));
         let reason = estimate.map_or(reason.to_string(), |estimate| format!("{estimate}: {reason}"));
         let parts = self.chooser.choose(&site, (parts, &*reason), |value: GroupParts| match &lacks {
-            _ if value == off => Ok(()),
+            _ if value == GroupParts(1) => Ok(()),
             Some(lacks) => Err(lacks.clone()),
             None => PartStore::admits(value.0, self.shape),
         })?;
@@ -129,6 +116,46 @@ impl Cut<'_> {
         let of_slots = |bytes| suits_slices((table.slots, bytes), rows.expected());
         let resolves = self.choices.micro_model == MicroModel::Resolution && !self.shape.is_serial();
         resolves && comes_again && table.dense.is_some_and(of_slots)
+    }
+
+    /// Why rows cannot come in parts.
+    pub(super) fn lacks_group_parts(&self, infos: &[ColumnInfo], rows: &OpenRows) -> Option<String> {
+        match () {
+            () if !self.shape.is_serial() && !rows.branches.iter().all(Open::is_single) => {
+                Some("a join may make several rows of one, and a block finds places for as many rows at a time as it has threads".into())
+            }
+            () => PartStore::lacks(infos, (part_size(rows), GroupParts::most()), self.shape),
+        }
+    }
+
+    /// What is thought of the table of groups that may be far from each other. `infos`: of the keys, then of what is aggregated.
+    pub(super) fn scattered(
+        &self,
+        keys: usize,
+        aggregates: &[Aggregate],
+        infos: &[ColumnInfo],
+        rows: &OpenRows,
+    ) -> Option<TableSize> {
+        let keys = &infos[..keys.min(infos.len())];
+        scattered_table(keys, aggregates, infos, rows.bound(), self.shape)
+    }
+
+    /// Into how many parts rows come by the rule.
+    pub(super) fn parts_by_rule(
+        &self,
+        are_lacking: bool,
+        table: Option<&TableSize>,
+        rows: &OpenRows,
+    ) -> (GroupParts, Cow<'static, str>) {
+        let off = GroupParts(1);
+        match table {
+            _ if are_lacking => (off, "rows cannot be stored in parts".into()),
+            _ if self.choices.micro_model != MicroModel::Resolution => {
+                (off, "the micro model adds rows as they come".into())
+            }
+            None => (off, "not known to be many groups far from each other".into()),
+            Some(table) => rule_of_parts(table, rows.expected(), (self.shape, self.choices)),
+        }
     }
 
     /// Rows come into parts, and part after part to their groups.
@@ -214,10 +241,29 @@ impl Cut<'_> {
         finer: &Arc<AggregateOperator>,
         keys: &[Expr],
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        self.groups_of_groups(finer, keys, Contents::Groups(finer))
+    }
+
+    /// The same, where one of their keys has the values of those of the `aggregates` that count equal ones once.
+    pub(super) fn aggregate_values_of(
+        &mut self,
+        finer: &Arc<AggregateOperator>,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        self.groups_of_groups(finer, keys, Contents::Values(finer, aggregates))
+    }
+
+    fn groups_of_groups(
+        &mut self,
+        finer: &Arc<AggregateOperator>,
+        keys: &[Expr],
+        contents: Contents<'_>,
+    ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let source = GroupCells(Arc::clone(finer));
         let columns = source.columns();
         let rows = OpenRows { branches: vec![Open::new(source, finer.row_bound())], columns };
-        let operator = self.plan_aggregate(&rows, keys, Contents::Groups(finer), (None, None))?;
+        let operator = self.plan_aggregate(&rows, keys, contents, (None, None))?;
         self.add_to_groups(rows, (&operator, None));
         Ok(operator)
     }
@@ -256,6 +302,9 @@ impl Cut<'_> {
             Contents::Groups(finer) => {
                 AggregateOperator::plan_coarser(keys, finer, &input, (shape, choices), states)
             }
+            Contents::Values(finer, aggregates) => {
+                AggregateOperator::plan_of_values(keys, (finer, aggregates), &input, (shape, choices), states)
+            }
         };
         operator.map(Arc::new)
     }
@@ -280,6 +329,8 @@ enum Contents<'a> {
     Rows(&'a [Aggregate]),
     /// The rows are groups of this aggregation, and bring what its cells hold.
     Groups(&'a AggregateOperator),
+    /// The same, and the values that are one of its keys.
+    Values(&'a AggregateOperator, &'a [Aggregate]),
 }
 
 /// The groups as rows.
@@ -296,7 +347,10 @@ fn part_size(rows: &OpenRows) -> PartSize {
 }
 
 /// The keys and arguments as a projection, then keys and aggregates over its columns.
-fn over_columns(keys: &[Expr], aggregates: &[Aggregate]) -> (Vec<Expr>, Vec<Expr>, Vec<Aggregate>) {
+pub(super) fn over_columns(
+    keys: &[Expr],
+    aggregates: &[Aggregate],
+) -> (Vec<Expr>, Vec<Expr>, Vec<Aggregate>) {
     let mut exprs = keys.to_vec();
     let mut column = |expr: &Expr| {
         let known = exprs.iter().position(|known| known == expr);

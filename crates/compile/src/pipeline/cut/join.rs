@@ -98,6 +98,9 @@ impl Cut<'_> {
     pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
         let ordinal = self.next_join;
         self.next_join += 1;
+        if let Some(rows) = self.set_operation(join, ordinal)? {
+            return Ok(rows);
+        }
         let behind = self.behind;
         let mut build = self.open_before(&join.build, Behind::default())?;
         let before_probe = self.done.len();

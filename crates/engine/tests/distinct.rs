@@ -1,0 +1,544 @@
+//! DISTINCT inside aggregates: what groups by pairs of group and value give is what a set of the pairs gives, and what a plain
+//! evaluation gives, however the groups are found; by keys and values of every kind with NULLs, many rows, one and none.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use AggregateFunction::*;
+use arrow::array::*;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Float64Type, Schema};
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::array_value_to_string;
+use common::Table;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, EngineError, MacroModel, MicroModel, Query, QueryOptions,
+};
+
+const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
+/// The largest decimal of 38 digits.
+const MOST: i128 = 10i128.pow(38) - 1;
+
+fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    }
+}
+
+/// The columns: keys, then values that may count once, then others.
+const DENSE: usize = 0;
+const WIDE: usize = 1;
+const TEXT: usize = 2;
+const FLOAT: usize = 3;
+const INT: usize = 4;
+const LONG: usize = 5;
+const STRING: usize = 6;
+const DECIMALS: usize = 7;
+const FLAG: usize = 8;
+const DAY: usize = 9;
+const NUMBER: usize = 10;
+const AMOUNT: usize = 11;
+
+fn fields() -> Vec<Field> {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    vec![
+        field("dense", DataType::Int32, true),
+        field("wide", DataType::Int64, true),
+        field("text", DataType::Utf8, true),
+        field("float", DataType::Float64, false),
+        field("int", DataType::Int32, true),
+        field("long", DataType::Int64, false),
+        field("string", DataType::Utf8, true),
+        field("decimal", DECIMAL, true),
+        field("flag", DataType::Boolean, true),
+        field("day", DataType::Date32, false),
+        field("number", DataType::Int64, true),
+        field("amount", DataType::Float64, false),
+    ]
+}
+
+fn arrow_type(data_type: &DataType) -> ArrowType {
+    match data_type {
+        DataType::Int32 => ArrowType::Int32,
+        DataType::Int64 => ArrowType::Int64,
+        DataType::Float64 => ArrowType::Float64,
+        DataType::Boolean => ArrowType::Boolean,
+        DataType::Date32 => ArrowType::Date32,
+        DataType::Utf8 => ArrowType::Utf8,
+        _ => ArrowType::Decimal128(38, 2),
+    }
+}
+
+/// How rows are spread over groups and values.
+#[derive(Debug, Clone, Copy)]
+enum Spread {
+    /// A few groups of a few values each.
+    Even,
+    /// Nine of ten rows in one group with one value.
+    Skewed,
+    /// One group.
+    One,
+    /// Every row has a group and a value of its own.
+    All,
+}
+
+/// Keys and values, of which one of eleven is NULL where it may be. Integers at both ends of their type, texts that are empty or
+/// have characters of several bytes, both zeros and NaN among the keys that are floats, decimals whose sums need more than 128 bits.
+fn table(rows: usize, spread: Spread, most: i128) -> Arc<Table> {
+    let mut next = random(rows as u64 + 5);
+    let mut columns = Vec::new();
+    for index in 0..fields().len() {
+        let own = (0..rows).map(|row| {
+            let (pick, value) = (next() as usize, next() as usize);
+            match spread {
+                Spread::All if index < NUMBER => row,
+                Spread::Skewed if index < NUMBER && pick % 10 > 0 => 3,
+                Spread::One if index < INT => 3,
+                _ => value % if index < INT { 7 } else { 40 },
+            }
+        });
+        columns.push(own.collect::<Vec<usize>>());
+    }
+    let some = |index: usize, shift: usize| {
+        let own = columns[index].clone().into_iter();
+        own.map(move |value| (!(value + shift).is_multiple_of(11)).then_some(value))
+    };
+    let spread_out = |value: usize| match value {
+        1 => i64::MIN,
+        2 => i64::MAX,
+        value => (value as i64).wrapping_mul(0x5851_f42d_4c95_7f2d),
+    };
+    let decimal = |value: usize| match value {
+        1 => most,
+        2 => -most,
+        value => value as i128 * 101 - 700,
+    };
+    let named = |name: &'static str| {
+        move |value: usize| if value == 5 { String::new() } else { format!("{name} é {value}") }
+    };
+    let zeros = |(row, value): (usize, &usize)| match (value, row % 2) {
+        (0, _) => f64::NAN,
+        (1, 0) => -0.0,
+        (1, _) => 0.0,
+        (value, _) => *value as f64,
+    };
+    let map = |index: usize, shift: usize| some(index, shift).map(|value| value.map(|value| value as i32));
+    let decimals = Decimal128Array::from_iter(some(DECIMALS, 2).map(|value| value.map(decimal)));
+    let arrays: Vec<ArrayRef> = vec![
+        Arc::new(Int32Array::from_iter(map(DENSE, 4))),
+        Arc::new(Int64Array::from_iter(some(WIDE, 5).map(|value| value.map(spread_out)))),
+        Arc::new(StringArray::from_iter(some(TEXT, 6).map(|value| value.map(named("key"))))),
+        Arc::new(Float64Array::from_iter_values(columns[FLOAT].iter().enumerate().map(zeros))),
+        Arc::new(Int32Array::from_iter(map(INT, 4).map(|value| match value {
+            Some(1) => Some(i32::MIN),
+            Some(2) => Some(i32::MAX),
+            value => value,
+        }))),
+        Arc::new(Int64Array::from_iter_values(columns[LONG].iter().map(|value| spread_out(*value)))),
+        Arc::new(StringArray::from_iter(some(STRING, 7).map(|value| value.map(named("ß"))))),
+        Arc::new(decimals.with_precision_and_scale(38, 2).expect("decimals")),
+        Arc::new(BooleanArray::from_iter(
+            some(FLAG, 9).map(|value| value.map(|value| value.is_multiple_of(2))),
+        )),
+        Arc::new(Date32Array::from_iter_values(columns[DAY].iter().map(|value| *value as i32 - 20))),
+        Arc::new(Int64Array::from_iter(some(NUMBER, 0).map(|value| value.map(|value| value as i64 - 20)))),
+        Arc::new(Float64Array::from_iter_values(columns[AMOUNT].iter().map(|value| *value as f64 / 4.0))),
+    ];
+    let own = fields();
+    let schema =
+        own.iter().map(|field| ArrowField::new(&field.name, arrow_type(&field.data_type), field.nullable));
+    let schema = Schema::new(schema.collect::<Vec<_>>());
+    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), arrays).expect("a batch")]))
+}
+
+fn scan() -> Plan {
+    let columns = (0..fields().len()).collect();
+    Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields: fields() })
+}
+
+fn column(index: usize) -> Expr {
+    let field = &fields()[index];
+    Expr::column(index, field.data_type.clone(), field.nullable)
+}
+
+fn cast(input: Expr, data_type: DataType) -> Expr {
+    let nullable = input.nullable;
+    Expr { kind: ExprKind::Cast { input: Box::new(input), safe: false }, data_type, nullable }
+}
+
+fn below(index: usize, limit: i128) -> Expr {
+    let literal = Expr::literal(Literal::Int(limit), column(index).data_type);
+    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(index)), Box::new(literal));
+    Expr { kind, data_type: DataType::Boolean, nullable: column(index).nullable }
+}
+
+/// `CASE WHEN number < limit THEN column END`: the argument of an aggregate with a FILTER.
+fn filtered(index: usize, limit: i128) -> Expr {
+    let kind = ExprKind::Case { branches: vec![(below(NUMBER, limit), column(index))], otherwise: None };
+    Expr { kind, data_type: column(index).data_type, nullable: true }
+}
+
+fn of(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Aggregate {
+    let field = Field { name: format!("{function:?}"), data_type, nullable: true };
+    Aggregate { function, argument, distinct: false, field }
+}
+
+fn once(function: AggregateFunction, argument: Expr, data_type: DataType) -> Aggregate {
+    Aggregate { distinct: true, ..of(function, Some(argument), data_type) }
+}
+
+fn count() -> Aggregate {
+    of(Count, None, DataType::Int64)
+}
+
+/// Lists of aggregates of which those that count once have one argument.
+fn lists() -> Vec<Vec<Aggregate>> {
+    let int = || DataType::Int64;
+    let float = || DataType::Float64;
+    let average = DataType::Decimal128 { precision: 38, scale: 6 };
+    vec![
+        vec![
+            once(Sum, cast(column(INT), int()), int()),
+            count(),
+            once(Count, column(INT), int()),
+            of(Sum, Some(column(NUMBER)), int()),
+            once(Avg, cast(column(INT), float()), float()),
+            of(Min, Some(column(NUMBER)), int()),
+            of(Max, Some(column(TEXT)), DataType::Utf8),
+            of(Avg, Some(column(AMOUNT)), float()),
+            of(StddevSample, Some(column(AMOUNT)), float()),
+            once(VarPopulation, cast(column(INT), float()), float()),
+        ],
+        vec![once(Count, column(LONG), int())],
+        vec![
+            once(Count, column(STRING), int()),
+            once(Min, column(STRING), DataType::Utf8),
+            of(Count, Some(column(NUMBER)), int()),
+        ],
+        vec![
+            once(Count, column(DECIMALS), int()),
+            of(Sum, Some(column(NUMBER)), int()),
+            once(Sum, column(DECIMALS), DECIMAL),
+            once(Avg, column(DECIMALS), average),
+            of(Max, Some(column(DECIMALS)), DECIMAL),
+        ],
+        vec![
+            once(Count, filtered(INT, 5), int()),
+            count(),
+            of(Sum, Some(filtered(NUMBER, 9)), int()),
+            once(Count, filtered(INT, 5), int()),
+        ],
+        vec![
+            once(Count, filtered(STRING, -100), int()),
+            of(Count, Some(filtered(NUMBER, -100)), int()),
+            of(BitOr, Some(column(NUMBER)), int()),
+        ],
+        vec![
+            once(BitXor, column(LONG), int()),
+            once(Sum, column(LONG), int()),
+            once(BitAnd, column(LONG), int()),
+            of(BitXor, Some(column(NUMBER)), int()),
+            once(Max, column(FLOAT), float()),
+        ],
+        vec![once(Count, column(FLAG), int()), of(Count, Some(column(FLAG)), int())],
+        vec![once(Count, column(DAY), int()), of(Min, Some(column(DAY)), DataType::Date32)],
+        vec![
+            once(Count, Expr::literal(Literal::Int(1), int()), int()),
+            of(Sum, Some(column(AMOUNT)), float()),
+        ],
+        // The value is a key of the groups.
+        vec![once(Count, column(DENSE), int()), count(), once(Sum, cast(column(DENSE), int()), int())],
+    ]
+}
+
+const KEYS: [&[usize]; 7] = [&[], &[DENSE], &[WIDE], &[TEXT], &[FLOAT], &[FLAG, DENSE], &[TEXT, WIDE, FLOAT]];
+
+fn plan(input: Plan, keys: &[usize], aggregates: Vec<Aggregate>) -> Plan {
+    let names = keys.iter().map(|key| fields()[*key].name.clone()).collect();
+    let keys = keys.iter().map(|key| column(*key)).collect();
+    Plan::Aggregate { input: Box::new(input), keys, aggregates, names }
+}
+
+fn options(device: DeviceChoice) -> QueryOptions {
+    QueryOptions { device, threads: Some(2), ..QueryOptions::default() }
+}
+
+fn forcing(options: &QueryOptions, values: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = options.variants.clone();
+    values.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
+    QueryOptions { variants, ..options.clone() }
+}
+
+/// The rows, sorted, and how distinct values were found.
+type Outcome = (Vec<String>, Vec<&'static str>);
+
+fn run(
+    engine: &Engine,
+    plan: &Plan,
+    table: &Arc<Table>,
+    options: &QueryOptions,
+) -> Result<Outcome, EngineError> {
+    let query = Query { plan: plan.clone(), sources: vec![Arc::clone(table) as _], options: options.clone() };
+    let output = engine.execute(&query, &CancelToken::default())?;
+    let cell = |column: &ArrayRef, row: usize| match column.data_type() {
+        _ if column.is_null(row) => "-".into(),
+        // Sums of floats differ in the last bits by the order of their rows; none of them is just between two of these numbers.
+        ArrowType::Float64 => {
+            format!("{:.7e}", column.as_primitive::<Float64Type>().value(row) * 1.000_000_123_456_7)
+        }
+        _ => array_value_to_string(column, row).expect("prints"),
+    };
+    let batch = &output.batch;
+    let row = |row| batch.columns().iter().map(|column| cell(column, row)).collect::<Vec<_>>().join("|");
+    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
+    rows.sort();
+    let choices = output.metrics.choices().filter(|choice| choice.axis.name == "distinct_values");
+    Ok((rows, choices.map(|choice| choice.value).collect()))
+}
+
+/// Runs an aggregation with a set of distinct values, then by groups under each list of values forced besides; panics where they differ.
+fn compare(
+    engine: &Engine,
+    plan: &Plan,
+    table: &Arc<Table>,
+    options: &QueryOptions,
+    more: &[&[(&str, &str)]],
+) {
+    let set = forcing(options, &[("distinct_values", "set")]);
+    let what = || format!("{plan:?} {options:?}");
+    let (expected, chosen) = run(engine, plan, table, &set).unwrap_or_else(|e| panic!("{e}: {}", what()));
+    assert!(chosen.iter().all(|value| *value == "set"));
+    for more in more {
+        let groups = forcing(&forcing(options, &[("distinct_values", "groups")]), more);
+        let found = run(engine, plan, table, &groups);
+        let (found, chosen) = found.unwrap_or_else(|error| panic!("{error}: {more:?} {}", what()));
+        assert!(chosen.iter().all(|value| *value == "groups") && !chosen.is_empty(), "{chosen:?}");
+        assert!(found == expected, "{more:?} {}:\n{found:#?}\n{expected:#?}", what());
+    }
+}
+
+fn everything(device: DeviceChoice, sizes: &[usize]) {
+    let engine = Engine::new();
+    for rows in sizes {
+        // Sums of these are within 38 digits.
+        let table = table(*rows, Spread::Even, MOST / 20_000);
+        for keys in KEYS {
+            for list in lists() {
+                compare(&engine, &plan(scan(), keys, list), &table, &options(device), &[&[]]);
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_of_pairs_are_as_good_as_a_set_on_cpu() {
+    everything(DeviceChoice::Cpu, &[0, 1, 3000]);
+}
+
+#[test]
+fn groups_of_pairs_are_as_good_as_a_set_on_simt() {
+    everything(DeviceChoice::Simt, &[0, 1, 150]);
+}
+
+#[test]
+fn groups_of_pairs_are_as_good_as_a_set_on_cuda() {
+    if kelpie_engine::testing::has_cuda(&Engine::new()) {
+        everything(DeviceChoice::Cuda, &[0, 1, 3000]);
+    }
+}
+
+/// Ways to find the groups of pairs, of which the aggregation is the first.
+const WAYS: [&[(&str, &str)]; 9] = [
+    &[("aggregate0.group_parts", "16"), ("group_table", "hash")],
+    &[("aggregate0.group_parts", "64"), ("aggregate1.group_table", "hash")],
+    &[("aggregate0.group_order", "sorted")],
+    &[("aggregate0.group_order", "sorted"), ("single_sum", "passes")],
+    &[("batch_rows", "64"), ("group_table", "hash"), ("slot_layout", "beside")],
+    &[("near_groups", "256"), ("group_table", "hash"), ("near_search", "key")],
+    &[("group_parts", "16"), ("part_memory", "global"), ("placement", "global")],
+    &[("placement", "block"), ("segments", "warp")],
+    &[("slot_fill", "75"), ("group_table", "hash"), ("slot_layout", "apart")],
+];
+
+fn every_way(device: DeviceChoice, rows: usize, spreads: &[Spread]) {
+    let engine = Engine::new();
+    for spread in spreads {
+        let table = table(rows, *spread, MOST / 20_000);
+        for keys in [&[][..], &[DENSE], &[TEXT, WIDE]] {
+            for list in lists() {
+                compare(&engine, &plan(scan(), keys, list), &table, &options(device), &WAYS);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_way_to_find_pairs_on_cpu() {
+    every_way(DeviceChoice::Cpu, 2000, &[Spread::Even, Spread::Skewed, Spread::One, Spread::All]);
+}
+
+#[test]
+fn every_way_to_find_pairs_on_simt() {
+    every_way(DeviceChoice::Simt, 120, &[Spread::Skewed, Spread::All]);
+}
+
+#[test]
+fn every_way_to_find_pairs_on_cuda() {
+    if kelpie_engine::testing::has_cuda(&Engine::new()) {
+        every_way(DeviceChoice::Cuda, 2000, &[Spread::Even, Spread::Skewed, Spread::One, Spread::All]);
+    }
+}
+
+#[test]
+fn under_every_micro_model() {
+    let engine = Engine::new();
+    let table = table(400, Spread::Even, MOST / 20_000);
+    for micro_model in MicroModel::ALL {
+        for (device, lists) in [(DeviceChoice::Cpu, lists()), (DeviceChoice::Simt, lists()[..3].to_vec())] {
+            let options = QueryOptions { micro_model, ..options(device) };
+            for keys in [&[][..], &[DENSE], &[TEXT, WIDE]] {
+                for list in &lists {
+                    compare(&engine, &plan(scan(), keys, list.clone()), &table, &options, &[&[]]);
+                }
+            }
+        }
+    }
+}
+
+/// Nothing is left of the rows; they are read in blocks; a join makes them.
+#[test]
+fn rows_of_other_sources() {
+    let engine = Engine::new();
+    let table = table(2000, Spread::Even, MOST / 20_000);
+    let blocks = QueryOptions {
+        macro_model: MacroModel::Batch,
+        block_bytes: Some(16 << 10),
+        ..options(DeviceChoice::Cpu)
+    };
+    let nothing = Plan::Filter { input: Box::new(scan()), predicate: below(NUMBER, -1000) };
+    let few = Plan::Filter { input: Box::new(scan()), predicate: below(NUMBER, -15) };
+    let join = Plan::Join(Box::new(Join {
+        build: scan(),
+        probe: few,
+        kind: JoinKind::ProbeSemi,
+        keys: vec![(column(STRING), column(STRING))],
+        residual: None,
+        null_equal: false,
+        null_aware: false,
+    }));
+    for list in lists() {
+        for keys in [&[][..], &[DENSE], &[TEXT, WIDE]] {
+            let of = |input: &Plan| plan(input.clone(), keys, list.clone());
+            compare(&engine, &of(&scan()), &table, &blocks, &[&[]]);
+            for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+                compare(&engine, &of(&nothing), &table, &options(device), &[&[]]);
+                compare(&engine, &of(&join), &table, &options(device), &[&[]]);
+            }
+        }
+    }
+}
+
+/// More pairs than any first table has room for: tables grow, and groups are found again.
+#[test]
+fn tables_that_are_too_small_grow() {
+    let engine = Engine::new();
+    let table = table(120_000, Spread::All, MOST / 200_000);
+    for list in [&lists()[0], &lists()[2], &lists()[3]] {
+        for keys in [&[][..], &[TEXT], &[WIDE]] {
+            let ways = [WAYS[1], WAYS[4], &[("aggregate0.group_table", "hash")]];
+            compare(&engine, &plan(scan(), keys, list.clone()), &table, &options(DeviceChoice::Cpu), &ways);
+        }
+    }
+}
+
+/// Counts, and sums that wrap around, of a plain evaluation.
+#[test]
+fn counts_and_sums_are_those_of_a_plain_evaluation() {
+    let engine = Engine::new();
+    for spread in [Spread::Even, Spread::Skewed, Spread::One, Spread::All] {
+        let table = table(1000, spread, 1);
+        let batch = &table.0[0];
+        let (keys, values) = (batch.column(DENSE), batch.column(LONG));
+        let mut groups: BTreeMap<Option<i32>, BTreeSet<i64>> = BTreeMap::new();
+        for row in 0..batch.num_rows() {
+            let key = keys.as_primitive::<arrow::datatypes::Int32Type>();
+            let key = key.is_valid(row).then(|| key.value(row));
+            let value = values.as_primitive::<arrow::datatypes::Int64Type>().value(row);
+            groups.entry(key).or_default().insert(value);
+        }
+        let mut expected: Vec<String> = groups
+            .iter()
+            .map(|(key, values)| {
+                let key = key.map_or("-".into(), |key| key.to_string());
+                let sum = values.iter().fold(0i64, |sum, value| sum.wrapping_add(*value));
+                format!("{key}|{}|{sum}", values.len())
+            })
+            .collect();
+        expected.sort();
+        let list = [Count, Sum].map(|function| once(function, column(LONG), DataType::Int64));
+        let plan = plan(scan(), &[DENSE], list.to_vec());
+        for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+            for way in ["set", "groups"] {
+                let options = forcing(&options(device), &[("distinct_values", way)]);
+                let found = run(&engine, &plan, &table, &options).expect("it runs");
+                assert_eq!(found, (expected.clone(), vec![way]), "{spread:?} {way}");
+            }
+        }
+    }
+}
+
+/// A sum beyond its type is the same error; one that is too much only while its values come, none.
+#[test]
+fn sums_beyond_their_type_are_errors_either_way() {
+    let engine = Engine::new();
+    let list = vec![count(), once(Sum, column(DECIMALS), DECIMAL), of(Sum, Some(column(DECIMALS)), DECIMAL)];
+    let mut failed = 0;
+    for (spread, most) in [(Spread::Even, MOST), (Spread::All, MOST), (Spread::Skewed, MOST / 2)] {
+        let table = table(500, spread, most);
+        for keys in [&[][..], &[DENSE], &[WIDE]] {
+            for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+                let outcome = |way| {
+                    let options = forcing(&options(device), &[("distinct_values", way)]);
+                    let found = run(&engine, &plan(scan(), keys, list.clone()), &table, &options);
+                    found.map(|(rows, _)| rows).map_err(|error| error.to_string())
+                };
+                let (set, groups) = (outcome("set"), outcome("groups"));
+                assert_eq!(groups, set, "{spread:?} {keys:?}");
+                failed += usize::from(set.is_err());
+            }
+        }
+    }
+    assert!(failed > 0);
+}
+
+/// What groups of pairs lack is said, and what is forced everywhere stays with the set.
+#[test]
+fn values_that_only_a_set_can_count() {
+    let engine = Engine::new();
+    let table = table(300, Spread::Even, 1);
+    let int = || DataType::Int64;
+    for (list, lacks) in [
+        (vec![once(Count, column(INT), int()), once(Count, column(LONG), int())], "several arguments"),
+        (vec![once(Count, column(INT), int()), once(Count, filtered(INT, 5), int())], "several arguments"),
+        (vec![once(Count, column(FLOAT), int()), count()], "floats of one group may be two values"),
+    ] {
+        for keys in [&[][..], &[DENSE], &[TEXT, WIDE]] {
+            let plan = plan(scan(), keys, list.clone());
+            let set = run(&engine, &plan, &table, &options(DeviceChoice::Cpu)).expect("it runs");
+            let groups = forcing(&options(DeviceChoice::Cpu), &[("distinct_values", "groups")]);
+            assert_eq!(run(&engine, &plan, &table, &groups).expect("it runs"), set);
+            assert_eq!(set.1, ["set"]);
+            let here = forcing(&options(DeviceChoice::Cpu), &[("aggregate0.distinct_values", "groups")]);
+            let error = run(&engine, &plan, &table, &here).expect_err("not possible").to_string();
+            assert!(error.contains(lacks), "{error}");
+        }
+    }
+}
