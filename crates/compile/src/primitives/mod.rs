@@ -8,10 +8,12 @@
 
 pub mod block_sort;
 pub mod encode;
+pub mod merge;
 pub mod partition;
 pub mod radix;
 pub mod random;
 pub mod reduce;
+pub mod runs;
 pub mod scan;
 pub mod segments;
 pub mod select;

@@ -6,11 +6,14 @@ use kelpie_device::simt::SimtDevice;
 
 use super::*;
 
+mod merge;
+
 fn devices() -> Vec<Arc<dyn Device>> {
     let mut devices: Vec<Arc<dyn Device>> = vec![
         CpuDevice::new(Some(3)).unwrap(),
         SimtDevice::new(32, 64, 3),
         SimtDevice::new(32, 32, 1),
+        SimtDevice::new(8, 16, 2),
         SimtDevice::new(4, 8, 2),
         SimtDevice::new(1, 2, 2),
     ];

@@ -34,6 +34,7 @@ mod page;
 mod queue;
 mod run;
 mod store;
+mod strides;
 mod traffic;
 
 use std::sync::{Arc, Weak};
