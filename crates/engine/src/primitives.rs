@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, merge as merge_kernels, radix, runs, scan, segments, select, ties as ties_kernels,
+    block_sort, chained_scan, merge as merge_kernels, radix, runs, scan, segments, select,
+    ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Download, Kernel, KernelArgument, QueryStream};
@@ -64,6 +65,7 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         ties_kernels::module()?,
         merge_kernels::module(shape)?,
         runs::module()?,
+        chained_scan::module(shape)?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
     ]);

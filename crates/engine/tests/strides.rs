@@ -168,18 +168,34 @@ fn strided(rows: &str) -> Forced {
     forced(&[("group_order", "strided"), ("stride_rows", rows)])
 }
 
-/// The rows as texts; doubles, whose sums depend on their order, with some of their digits.
-fn rows_of(output: &QueryOutput) -> Vec<String> {
-    let cell = |column: &ArrayRef, row: usize| match column.data_type() {
-        _ if column.is_null(row) => "-".into(),
-        ArrowType::Float64 => format!("{:.6e}", column.as_primitive::<Float64Type>().value(row)),
-        _ => array_value_to_string(column, row).expect("prints"),
+/// A row: what is exact as text, and doubles, whose sums depend on their order.
+type Cells = (Vec<String>, Vec<f64>);
+
+/// The rows in an order that depends on what is exact.
+fn rows_of(output: &QueryOutput) -> Vec<Cells> {
+    let row = |row: usize| {
+        let mut cells: Cells = (Vec::new(), Vec::new());
+        for column in output.batch.columns() {
+            match column.data_type() {
+                _ if column.is_null(row) => cells.0.push("-".into()),
+                ArrowType::Float64 => cells.1.push(column.as_primitive::<Float64Type>().value(row)),
+                _ => cells.0.push(array_value_to_string(column, row).expect("prints")),
+            }
+        }
+        cells
     };
-    let row =
-        |row| output.batch.columns().iter().map(|column| cell(column, row)).collect::<Vec<_>>().join("|");
-    let mut rows: Vec<String> = (0..output.batch.num_rows()).map(row).collect();
-    rows.sort();
+    let mut rows: Vec<Cells> = (0..output.batch.num_rows()).map(row).collect();
+    rows.sort_by(|a, b| a.0.cmp(&b.0));
     rows
+}
+
+fn expect(found: &[Cells], expected: &[Cells], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (found, expected) in found.iter().zip(expected) {
+        let is_close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+        let are_close = found.1.len() == expected.1.len() && found.1.iter().zip(&expected.1).all(is_close);
+        assert!(found.0 == expected.0 && are_close, "{what}: {found:?} instead of {expected:?}");
+    }
 }
 
 /// Runs a plan in order of arrival, and stride by stride with each of these options twice: the second time it begins with what was
@@ -193,7 +209,7 @@ fn compare(plan: &Plan, sources: &[Arc<dyn TableSource>], all: &[QueryOptions]) 
     for options in all {
         for _ in 0..2 {
             let output = plans::run(&engine, plan, sources, options);
-            assert_eq!(rows_of(&output), expected, "{options:?}");
+            expect(&rows_of(&output), &expected, &format!("{options:?}"));
             let names: Vec<_> = output.metrics.pipelines.iter().map(|of| of.name.as_str()).collect();
             assert!(names.iter().any(|name| name.contains("sorted stride → ")), "{names:?}");
         }
@@ -264,7 +280,8 @@ fn strides_of_other_sources() {
     let sources = [table(300, 12), table(150, 7)];
     let fields = scan(0).fields();
     let both = Plan::Union { inputs: vec![scan(0), plans::filter(scan(1), 1, CompareOp::Ge, 30)], fields };
-    compare(&aggregate(both, &[0, 2], &ALL), &sources, &options("64"));
+    // Texts of two dictionaries have no word.
+    compare(&aggregate(both, &[0, 9], &ALL), &sources, &options("64"));
     let pairs = plans::join(JoinKind::Inner, scan(1), scan(0), &[(0, 0)], false);
     compare(&aggregate(pairs, &[2, 10], &[(Count, None), (Sum, Some(14))]), &sources, &options("64"));
     let counts = aggregate(scan(0), &[0, 2], &[(Count, None), (Sum, Some(4))]);

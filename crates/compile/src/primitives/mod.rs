@@ -7,6 +7,7 @@
 //! tile in order.
 
 pub mod block_sort;
+pub mod chained_scan;
 pub mod encode;
 pub mod merge;
 pub mod partition;
