@@ -24,7 +24,7 @@ impl Primitives<'_> {
     ) -> Result<(), EngineError> {
         let Some(rows) = bounds.last().copied().filter(|rows| *rows > 0) else { return Ok(()) };
         // An odd run is merged with an empty one.
-        let more = (bounds.len() % 2 == 0).then_some(rows);
+        let more = bounds.len().is_multiple_of(2).then_some(rows);
         let numbers = bounds.iter().copied().chain(more).map(u32::try_from);
         let numbers = numbers.collect::<Result<Vec<u32>, _>>();
         let numbers =
