@@ -1,5 +1,5 @@
-//! Rows in parts before they come to their groups: the kernels of blocks and of a CPU's workers validate, and NVRTC accepts those of
-//! a GPU.
+//! Rows in parts before they come to their groups, or sorted stride by stride: the kernels of blocks and of a CPU's workers validate, and
+//! NVRTC accepts those of a GPU.
 
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
@@ -9,7 +9,7 @@ use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
-use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::pipeline::{self, BlockRows, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Range};
 use kelpie_compile::variant::Forced;
@@ -106,6 +106,30 @@ fn kernels_of_parts_are_accepted() {
             }
         }
     }
+}
+
+/// A stride goes through three pipelines before the next one comes, and the runs that are left through one more.
+#[test]
+fn kernels_of_strides_are_accepted() {
+    let mut forced = Forced::default();
+    forced.set("group_order", "strided").expect("an axis and its value");
+    for (target, stride) in [
+        (Target::simt(32, 256, 227 << 10, 1056), 8 << 20),
+        (Target::simt(4, 8, 200 << 10, 4), 8 << 20),
+        (Target::cpu(2), 256 << 10),
+    ] {
+        for (groups, keys) in [(1, &[0][..]), (10_000, &[0]), (1 << 40, &[0, 2])] {
+            let program = compile(&grouped(groups, keys), &target, &forced);
+            let chained: Vec<_> = program.pipelines.iter().map(|of| (of.group, of.continues)).collect();
+            assert_eq!(chained, [(0, false), (0, true), (0, true), (1, false), (2, false)]);
+            let blocks: Vec<_> = program.pipelines.iter().map(|pipeline| pipeline.blocks).collect();
+            let (any, whole) = (BlockRows::Any, BlockRows::Whole);
+            assert_eq!(blocks, [BlockRows::AtMost(stride), whole, any, whole, any]);
+            accepts(program, &target);
+        }
+    }
+    let program = compile(&grouped(10_000, &[0]), &Target::cpu(2), Forced::none());
+    assert!(program.genome.of("aggregate0").all(|choice| choice.value != "strided"));
 }
 
 /// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.

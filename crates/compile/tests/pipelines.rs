@@ -10,7 +10,9 @@ use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, CompiledPipeline, HostAction, Program, ScanInfo, Task, When};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::primitives::reduce::{self, Reduction};
-use kelpie_compile::primitives::{block_sort, radix, scan, segments, select, ties};
+use kelpie_compile::primitives::{
+    block_sort, chained_scan, merge, radix, runs, scan, segments, select, ties,
+};
 use kelpie_compile::shape::{LaunchShape, ShapeChoices};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::variant::Forced;
@@ -477,6 +479,9 @@ fn kernels_in_blocks_of_every_size_pass_nvrtc() {
             radix::module(&shape).expect("valid"),
             select::module(&shape).expect("valid"),
             ties::module().expect("valid"),
+            merge::module(&shape).expect("valid"),
+            runs::module().expect("valid"),
+            chained_scan::module(&shape).expect("valid"),
             reduce::module(&shape, Scalar::U64, Reduction::Sum).expect("valid"),
             segments::module(&shape, Scalar::F64, Reduction::Sum).expect("valid"),
         ];

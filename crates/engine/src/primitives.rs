@@ -6,7 +6,10 @@ use std::sync::{Arc, LazyLock};
 
 use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::reduce::{self, Reduction};
-use kelpie_compile::primitives::{block_sort, radix, scan, segments, select, ties as ties_kernels};
+use kelpie_compile::primitives::{
+    block_sort, chained_scan, merge as merge_kernels, radix, runs, scan, segments, select,
+    ties as ties_kernels,
+};
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Download, Kernel, KernelArgument, QueryStream};
 use kelpie_kir::{Module, Scalar, TypeError, ValidModule, validate};
@@ -60,6 +63,9 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         radix::module(shape)?,
         select::module(shape)?,
         ties_kernels::module()?,
+        merge_kernels::module(shape)?,
+        runs::module()?,
+        chained_scan::module(shape)?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
     ]);
@@ -83,6 +89,8 @@ enum Family {
     Radix,
     Select,
     Ties,
+    Merge,
+    Runs,
     /// The sort of a block, by so many words.
     BlockSort(usize),
 }
@@ -102,6 +110,8 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
         Family::Radix => radix::module(shape),
         Family::Select => select::module(shape),
         Family::Ties => ties_kernels::module(),
+        Family::Merge => merge_kernels::module(shape),
+        Family::Runs => runs::module(),
         Family::BlockSort(words) => block_sort::module(shape, words),
     })?);
     MODULES.lock().insert(key, Arc::clone(&module));
@@ -173,6 +183,8 @@ impl<'a> Primitives<'a> {
             | ties_kernels::MOVE
             | ties_kernels::WRITE
             | ties_kernels::COMMON_IN => Family::Ties,
+            merge_kernels::MERGE => Family::Merge,
+            segments::ENDS | runs::PLACES => Family::Runs,
             _ => Family::Radix,
         };
         self.kernel_of(family, name.into())
@@ -341,6 +353,7 @@ struct Pass {
 
 mod encode;
 mod few_rows;
+mod merge;
 mod ranks;
 mod ties;
 pub(crate) use self::encode::{Array, Written};

@@ -9,16 +9,17 @@ mod partition;
 mod ranked;
 mod set_operation;
 mod sets;
+mod strides;
 mod values;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::groups::groups_of;
-use self::open::{ChainPart, Open, OpenRows};
+use self::open::{Open, OpenRows};
 use self::partition::Behind;
 use super::columns;
-use super::{HOST_SORT_ROWS, Pipeline};
+use super::{BlockRows, HOST_SORT_ROWS, Pipeline, Work};
 use crate::MicroModel;
 use crate::choices::Choices;
 use crate::context::Unsupported;
@@ -26,7 +27,6 @@ use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::filter::Filter;
-use crate::operator::materialize::Materialize;
 use crate::operator::output::OutputOperator;
 use crate::operator::project::Project;
 use crate::operator::roles::Sink;
@@ -210,27 +210,13 @@ impl Cut<'_> {
     /// Ends open pipelines in one sink.
     fn close(&mut self, mut branches: Vec<Open>, sink: Arc<dyn Sink>) {
         branches.iter_mut().for_each(|open| self.cut_at_parts(open));
-        let group = self.next_group;
-        self.next_group += 1;
+        let group = self.take_group();
         let mut zeroed = sink.needs().zeroed;
         for mut open in branches {
             let mut continues = false;
-            for part in std::mem::take(&mut open.before) {
-                let ChainPart { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
-                let part = Open {
-                    before: Vec::new(),
-                    cuts: Vec::new(),
-                    source,
-                    steps,
-                    bound,
-                    shared_out,
-                    prunes,
-                    skips,
-                    sorted,
-                    matched: 1.0,
-                };
+            for (part, sink) in open.take_parts() {
                 let zeroed = std::mem::take(&mut zeroed);
-                self.end(part, Arc::new(Materialize(rows)), (group, continues), zeroed);
+                self.end(part, sink, (group, continues), zeroed);
                 continues = true;
             }
             let zeroed = std::mem::take(&mut zeroed);
@@ -238,13 +224,25 @@ impl Cut<'_> {
         }
     }
 
+    /// The number of a group of pipelines, which nobody else gets.
+    fn take_group(&mut self) -> usize {
+        self.next_group += 1;
+        self.next_group - 1
+    }
+
     /// Ends an open pipeline, all of which is one pipeline.
-    fn end(
+    fn end(&mut self, open: Open, sink: Arc<dyn Sink>, of: (usize, bool), zeroed: Vec<usize>) {
+        self.end_with(open, sink, of, zeroed, Work::default());
+    }
+
+    /// As [`Self::end`], where the engine has more to do for it.
+    fn end_with(
         &mut self,
         open: Open,
         sink: Arc<dyn Sink>,
         (group, continues): (usize, bool),
         zeroed: Vec<usize>,
+        work: Work,
     ) {
         let foreseen = open.source.is_scan().then(|| sink.rows_foreseen(open.expected())).flatten();
         let Open { source, steps, prunes, skips, bound, shared_out, sorted, .. } = open;
@@ -263,6 +261,7 @@ impl Cut<'_> {
             foreseen,
             shared_out,
             sorted,
+            work,
         });
     }
 

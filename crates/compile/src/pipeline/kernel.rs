@@ -51,6 +51,7 @@ pub(crate) fn generate(
         rows: sink.own_rows().unwrap_or_else(|| pipeline.source.rows()),
         group: pipeline.group,
         continues: pipeline.continues,
+        blocks: pipeline.work.blocks,
         prunes: pipeline.prunes.clone(),
         produced: None,
         foreseen: pipeline.foreseen,
@@ -69,6 +70,7 @@ pub(crate) fn generate(
         compiled.around.extend(actions_of_queue(queue.states));
     }
     compiled.around.extend(needs.around);
+    compiled.around.extend(pipeline.work.around.iter().cloned());
     let makes_text = compiled.all_arguments().any(|argument| matches!(argument, Argument::Heap(_)));
     if makes_text {
         compiled.around.push(HostAction { when: When::OnGrow, task: Task::GrowHeap });

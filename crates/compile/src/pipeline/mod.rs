@@ -26,9 +26,10 @@ pub use self::check::check;
 pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
-    CapacityClass, CompiledKernel, CompiledPipeline, Counting, Fill, Growth, HostAction, OutputColumn,
-    OutputLayout, OutputStorage, Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates,
-    SketchedTable, Sketching, SlotCount, SortedText, Sorting, State, TableGrowth, Task, When,
+    BlockRows, CapacityClass, CompiledKernel, CompiledPipeline, Counting, Fill, Growth, HostAction,
+    OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program, Prune, Purpose, RangeQueue, RowCount,
+    ScanInfo, SketchStates, SketchedTable, Sketching, SlotCount, SortedText, Sorting, State, StrideStep,
+    Strides, TableGrowth, Task, When,
 };
 
 use std::collections::BTreeSet;
@@ -70,6 +71,16 @@ pub(crate) struct Pipeline {
     pub shared_out: Option<u64>,
     /// The sort that makes the order of the source.
     pub sorted: Option<Sorting>,
+    /// What the engine does for it beside what its operators need.
+    pub work: Work,
+}
+
+/// What the engine does for a pipeline beside what its operators need.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Rows of the source that it is launched over at a time.
+    pub blocks: BlockRows,
+    pub around: Vec<HostAction>,
 }
 
 impl fmt::Display for Pipeline {

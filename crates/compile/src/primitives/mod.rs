@@ -1,17 +1,20 @@
-//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, sort of few rows, ties within an
-//! order, selection by rank, reduction and reduction of segments. What sorting, sorted relational algebra and partitioning are
+//! Device-wide primitives over dense arrays, as kernels by themselves: prefix sum, radix sort, sort of few rows, merge of sorted runs, ties
+//! within an order, selection by rank, reduction and reduction of segments. What sorting, sorted relational algebra and partitioning are
 //! made of (HorseQC, section 4 and appendix C; M-BSP relational algebra). Beside them [`random`], by which devices are measured.
 //!
 //! Every kernel but that of [`block_sort`], which is for one block, and those of `random` works on *tiles* of consecutive elements. A tile is one
-//! block's; blocks take tiles `grid_dim` apart, so that any grid is right. On a CPU a block is a worker, which goes through its
+//! block's; blocks take tiles `grid_dim` apart ([`chained_scan`]'s by a counter), so that any grid is right. On a CPU a block is a worker, which goes through its
 //! tile in order.
 
 pub mod block_sort;
+pub mod chained_scan;
 pub mod encode;
+pub mod merge;
 pub mod partition;
 pub mod radix;
 pub mod random;
 pub mod reduce;
+pub mod runs;
 pub mod scan;
 pub mod segments;
 pub mod select;

@@ -29,7 +29,8 @@ pub fn module(shape: &LaunchShape, scalar: Scalar, reduction: Reduction) -> Resu
     b.finish()
 }
 
-fn ends(b: &mut Builder) {
+/// Emits [`ENDS`].
+pub(super) fn ends(b: &mut Builder) {
     b.begin_kernel(ENDS);
     let (rows, tile_rows) = (param(b, "rows", Scalar::I64), param(b, "tile_rows", Scalar::I64));
     let keys = param(b, "keys", Type::global(Scalar::U64));

@@ -71,6 +71,8 @@ pub enum Task {
     Sketch(Box<Sketching>),
     /// Adds the rows whose places [`Task::Count`] found to the state that counts those that are written. After a launch.
     Advance(usize),
+    /// A step of a grouping that sorts stride by stride.
+    Stride(StrideStep, Box<Strides>),
     /// Launches the kernel once more over the ranges that it has left in a queue, if there are any. After a launch.
     Drain(RangeQueue),
     /// Makes room in a class that the kernel may have found too small.
@@ -159,4 +161,57 @@ impl SketchedTable {
     /// Registers of a table. Each has the greatest rank of the hashes that went to it: the place of the first bit that is set among
     /// those below, counted from one; 0 where none did.
     pub const REGISTERS: u32 = 1 << SketchedTable::REGISTER_BITS;
+}
+
+/// Groups at places in the order of their keys, run by run: what strides of rows are reduced to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlacedGroups {
+    /// State of one `u64` that counts them.
+    pub count: usize,
+    /// Class of the states that follow.
+    pub class: usize,
+    /// State of one `u64` a group: the word of its keys, by which it is sorted.
+    pub words: usize,
+    /// State of each group's cells.
+    pub cells: usize,
+}
+
+/// A grouping that sorts its rows stride by stride (`pipeline/cut/strides`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strides {
+    /// State of one `u64` that counts the rows of a stride.
+    pub rows: usize,
+    /// State of one `u64` a row of a stride: the word of its keys.
+    pub words: usize,
+    /// State of one `u32` a row of a stride: to be filled with the rows' places in the order of their words.
+    pub order: usize,
+    /// State of one `u32` a row of a stride: to be filled with the places of the groups of the rows in that order.
+    pub places: usize,
+    /// The groups of all strides so far, a sorted run a stride, or of several that were merged.
+    pub partial: PlacedGroups,
+    /// The groups of several runs as one, and in the end those of all.
+    pub merged: PlacedGroups,
+    /// State of one `u32` a group of `partial`: to be filled with their places in the order of their words.
+    pub merge_order: usize,
+    /// State of one `u32` a group of `partial`: to be filled with the places in `merged` of the groups in that order.
+    pub merge_places: usize,
+    /// Rows at most, in all strides.
+    pub row_bound: u64,
+}
+
+/// A step of such a grouping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StrideStep {
+    /// There are no groups yet. Before a run.
+    Begin,
+    /// Sorts the stride that was stored, and counts its groups. Where `partial` has no room for them, merges its runs, so that the
+    /// kernel reduces them into `merged`; else nothing is to be launched. Before a launch.
+    Sort,
+    /// What was reduced into `merged` becomes the only run of `partial`. After a launch.
+    Exchange,
+    /// Gives the groups of the sorted stride their places in `partial`, into which the kernel reduces its rows. Before a launch.
+    Place,
+    /// Merges the runs of `partial`, so that the kernel reduces them into `merged`, once all strides are done. Where there is one run, it
+    /// is what was to be made, and no groups are left to be reduced. Before the group.
+    Merge,
 }

@@ -4,7 +4,8 @@ mod actions;
 mod argument;
 
 pub use self::actions::{
-    Counting, HostAction, RangeQueue, SketchStates, SketchedTable, Sketching, Task, When,
+    Counting, HostAction, PlacedGroups, RangeQueue, SketchStates, SketchedTable, Sketching, StrideStep,
+    Strides, Task, When,
 };
 pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
@@ -122,6 +123,8 @@ pub struct CompiledPipeline {
     /// It continues the pipeline before it: its source is what that one stores, and nobody else reads it. The two are a
     /// *chain*, which runs block by block where the first one's table streams.
     pub continues: bool,
+    /// Rows of its source that it may be launched over at a time.
+    pub blocks: BlockRows,
     /// Columns of the scan by which rows can be left out.
     pub prunes: Vec<Prune>,
     /// Counts what it produced: a state, if the pipeline counts.
@@ -225,6 +228,18 @@ pub enum RowCount {
     Class(usize),
     /// What a state (one `u64`) counted.
     Counted(usize),
+}
+
+/// Rows of a source that its pipeline, with those that continue it, is launched over at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BlockRows {
+    /// As many as memory lets it, or fewer.
+    #[default]
+    Any,
+    /// So many, or fewer.
+    AtMost(u64),
+    /// All of them.
+    Whole,
 }
 
 /// A buffer of elements; its capacity is its class's.

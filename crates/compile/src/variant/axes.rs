@@ -282,7 +282,18 @@ axis!(
         Arrival = "arrival",
         /// Sorted, so that rows of a group come one after the other (C1).
         Sorted = "sorted",
+        /// Sorted stride by stride; what strides are reduced to is merged: `pipeline/cut/strides`.
+        Strided = "strided",
     }
+);
+
+numbers!(
+    /// Rows of the source that are sorted, and reduced to groups, together: `pipeline/cut/strides`.
+    StrideRows, "stride_rows", Plan, "rows of a stride of an aggregation that sorts stride by stride",
+    [
+        64 = "64", 1024 = "1024", 4096 = "4096", 65_536 = "65536", 262_144 = "262144", 1_048_576 = "1048576",
+        8_388_608 = "8388608"
+    ]
 );
 
 axis!(
@@ -676,6 +687,7 @@ pub const ALL: &[Axis] = &[
     WritePlaces::AXIS,
     RowLoop::AXIS,
     GroupOrder::AXIS,
+    StrideRows::AXIS,
     GroupingLevels::AXIS,
     DistinctValues::AXIS,
     RankedRows::AXIS,

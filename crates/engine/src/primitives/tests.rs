@@ -6,11 +6,14 @@ use kelpie_device::simt::SimtDevice;
 
 use super::*;
 
+mod merge;
+
 fn devices() -> Vec<Arc<dyn Device>> {
     let mut devices: Vec<Arc<dyn Device>> = vec![
         CpuDevice::new(Some(3)).unwrap(),
         SimtDevice::new(32, 64, 3),
         SimtDevice::new(32, 32, 1),
+        SimtDevice::new(8, 16, 2),
         SimtDevice::new(4, 8, 2),
         SimtDevice::new(1, 2, 2),
     ];
@@ -55,7 +58,9 @@ fn prefix_sums() {
             let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             let buffer = upload(stream.as_ref(), &bytes);
             let tile_rows = if tile_rows == 1 { 2 } else { tile_rows };
+            let again = upload(stream.as_ref(), &bytes);
             primitives.scan_tiles(&buffer, rows as u64, tile_rows).unwrap();
+            primitives.chained_scan(&again, rows as u64, tile_rows);
             let mut sum = 0u32;
             let mut before = |value: &u32| {
                 let before = sum;
@@ -65,6 +70,8 @@ fn prefix_sums() {
             let expected: Vec<u32> = values.iter().map(&mut before).collect();
             let found = words_of(stream.as_ref(), &buffer, rows);
             assert_eq!(found, expected, "{} rows {rows} tile {tile_rows}", device.name());
+            let found = words_of(stream.as_ref(), &again, rows);
+            assert_eq!(found, expected, "{} rows {rows} tile {tile_rows}, chained", device.name());
         }
     }
 }
@@ -238,8 +245,20 @@ fn rows_that_the_device_counted() {
     }
 }
 
-/// Reductions of arrays: not yet part of what queries run.
+/// Scans in one launch and reductions of arrays: not yet part of what queries run.
 impl Primitives<'_> {
+    /// As `exclusive_scan`, in one launch.
+    fn chained_scan(&mut self, data: &Buffer, rows: u64, tile_rows: u64) {
+        let module = valid(chained_scan::module(&self.shape)).unwrap();
+        let kernel =
+            self.stream.device().compile_for(&module, chained_scan::SCAN, block_shape(&self.shape)).unwrap();
+        let tiles = rows.div_ceil(tile_rows);
+        let states = upload(self.stream, &vec![0; (tiles as usize + 1) * 8]);
+        let arguments =
+            [integer(Scalar::I64, rows), integer(Scalar::I64, tile_rows), whole(data), whole(&states)];
+        self.launch(kernel.as_ref(), tiles, &arguments).unwrap();
+    }
+
     /// The reduction of `rows` 8-byte elements, at least one, by passes over tiles of `tile_rows`.
     fn reduce(&mut self, data: &Buffer, rows: u64, tile_rows: u64, of: (Scalar, Reduction)) -> u64 {
         let module = valid(reduce::module(&self.shape, of.0, of.1)).unwrap();

@@ -85,6 +85,7 @@ impl Run<'_> {
                 Some(until) => self.store.set_word(*total, until)?,
                 None => return Err(EngineError::Internal("rows were written but not counted".into())),
             },
+            Task::Stride(step, strides) => return self.stride(*step, strides, at),
             Task::Drain(queue) => return self.drain_queue(queue, at),
             Task::Grow(class) => at.grown |= self.store.grow(*class, at.is_partial)?,
             Task::GrowHeap => at.grown |= self.store.grow_heap()?,

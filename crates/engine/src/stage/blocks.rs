@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kelpie_compile::context::{Argument, ColumnPart};
 use kelpie_compile::layout::Storage;
-use kelpie_compile::pipeline::{CompiledPipeline, RowCount};
+use kelpie_compile::pipeline::{BlockRows, CompiledPipeline, RowCount};
 use kelpie_device::{Buffer, CopyTicket, HostCopy, KernelArgument};
 
 use super::Setting;
@@ -127,6 +127,7 @@ impl Blocks {
         let movement = &setting.movement;
         let widths: u64 = streams.iter().map(|stream| stream.width(rows)).sum();
         let block_rows = match streams.len() as u64 {
+            0 if pipeline.blocks == BlockRows::Whole => u64::MAX,
             0 => movement.block_rows.unwrap_or(u64::MAX),
             // Of all columns together: narrow ones make the others' part of a block longer.
             columns => (movement.block_bytes.saturating_mul(columns) / widths.max(1)).max(LEAST_ROWS),

@@ -36,6 +36,7 @@ mod queue;
 mod run;
 mod sketching;
 mod store;
+mod strides;
 mod traffic;
 
 use std::sync::{Arc, Weak};

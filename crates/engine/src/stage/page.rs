@@ -54,6 +54,7 @@ fn apart(pipeline: &CompiledPipeline) -> Vec<usize> {
             Task::PrefixSum(state) => apart.push(*state),
             Task::Sort(sorting) => apart.extend(sorting.words.iter().chain([&sorting.order])),
             Task::Count(counting) => apart.extend(counting.counts),
+            Task::Stride(_, strides) => apart.extend([strides.words, strides.order, strides.places]),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use kelpie_compile::context::{Argument, Status};
-use kelpie_compile::pipeline::{CompiledKernel, CompiledPipeline, RowCount, When};
+use kelpie_compile::pipeline::{BlockRows, CompiledKernel, CompiledPipeline, RowCount, When};
 use kelpie_compile::types::Field;
 use kelpie_device::Kernel;
 
@@ -18,6 +18,7 @@ use super::draining::{Drained, Draining};
 use super::launcher::Launcher;
 use super::sketching::AtHand;
 use super::store::{Known, StateStore};
+use super::strides::Runs;
 use super::{Prepared, Setting};
 use crate::delivery::RowReceiver;
 use crate::error::{EngineError, FallbackReason};
@@ -28,7 +29,7 @@ use crate::{PipelineMetrics, prune};
 /// Times that a group runs again because some state was too small, at most.
 const GROW_LIMIT: u32 = 24;
 /// Rows of a store, at most.
-const MOST_STORED_ROWS: u64 = (1 << 31) - 1;
+pub(super) const MOST_STORED_ROWS: u64 = (1 << 31) - 1;
 
 /// A running stage.
 pub(super) struct Run<'a> {
@@ -48,6 +49,8 @@ pub(super) struct Run<'a> {
     pub kept: u64,
     /// The pipelines, by number, the sizes of whose tables were estimated.
     pub sketched: BTreeSet<usize>,
+    /// The groupings that sort stride by stride, by the state that counts their groups.
+    pub strides: HashMap<usize, Runs>,
 }
 
 /// How a chain, or one of its pipelines, ended.
@@ -101,6 +104,7 @@ impl<'a> Run<'a> {
             deferral: Deferral::default(),
             kept: 0,
             sketched: BTreeSet::new(),
+            strides: HashMap::new(),
         }
     }
 
@@ -257,6 +261,11 @@ impl<'a> Run<'a> {
         let appends = self.appends(pipelines);
         let bounds = self.bounds(source)?;
         let most = self.drained.block_rows.filter(|_| appends);
+        let most = match source.blocks {
+            BlockRows::Any => most,
+            BlockRows::AtMost(rows) => Some(most.unwrap_or(rows).min(rows)),
+            BlockRows::Whole => Some(u64::MAX),
+        };
         let blocks = Blocks::plan(&self.setting, &self.store, (source, rows), (&bounds, most))?;
         // A result of several blocks need not be on the device as a whole.
         let in_parts = blocks.len() > 1

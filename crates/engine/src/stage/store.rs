@@ -127,6 +127,16 @@ impl<'a> StateStore<'a> {
         }
     }
 
+    /// Exchanges the buffers of states of two classes, with their capacities.
+    pub fn exchange(&mut self, classes: (usize, usize), states: &[(usize, usize)]) {
+        self.capacities.swap(classes.0, classes.1);
+        for &(one, other) in states {
+            self.page.remove(one);
+            self.page.remove(other);
+            self.buffers.swap(one, other);
+        }
+    }
+
     /// Gives a class the size that follows from what ran before.
     pub fn size(&mut self, class: usize) -> Result<(), EngineError> {
         if let Growth::Sized(counter, fill) = self.program.classes[class].growth {

@@ -14,20 +14,20 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
+use kelpie_kir::{Scalar, Type};
 
 use super::cells::{self, CellOp};
 use super::functions::{Cell, Cells, Contribution, ignores_duplicates};
 use super::{AggregateOperator, word_pointer};
-use crate::context::{Context, Lowered, Repr, Unsupported};
+use crate::context::{Argument, Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::{Expr, ExprKind, substitute};
 use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::roles::Source;
 use crate::plan::Aggregate;
 use crate::program::RowCount;
-use crate::types::DataType;
+use crate::types::{DataType, Range};
 
 /// What the cells of groups are planned by: those of coarser groups are too.
 #[derive(Debug)]
@@ -58,11 +58,16 @@ pub(crate) fn counts_once(aggregate: &Aggregate) -> bool {
 
 /// The cells of groups of `finer`'s groups.
 pub(super) fn cells_of_groups(finer: &AggregateOperator, grouped: bool) -> Result<Cells, Unsupported> {
+    cells_at(finer, grouped, finer.key_columns.len())
+}
+
+/// The cells of groups of `finer`'s groups, whose cells' parts are columns from `first` on.
+pub(super) fn cells_at(finer: &AggregateOperator, grouped: bool, first: usize) -> Result<Cells, Unsupported> {
     let mut cells = finer.origin.cells(grouped)?;
     if !cells.distinct.is_empty() {
         return Err(Unsupported::internal("values that count once, of groups"));
     }
-    take_groups(finer, &mut cells.cells.iter_mut())?;
+    take_groups((finer, first), &mut cells.cells.iter_mut())?;
     Ok(cells)
 }
 
@@ -93,7 +98,7 @@ pub(super) fn cells_of_values(
     let mut cells = origin.cells(grouped)?;
     cells.distinct.clear();
     let (once, of_rows): (Vec<_>, Vec<_>) = cells.cells.iter_mut().partition(|cell| cell.distinct.is_some());
-    take_groups(finer, &mut of_rows.into_iter())?;
+    take_groups((finer, finer.key_columns.len()), &mut of_rows.into_iter())?;
     for cell in once {
         cell.distinct = None;
         for argument in cell.contribution.arguments_mut() {
@@ -111,17 +116,17 @@ fn renumbered(expr: &Expr, number: &dyn Fn(usize) -> usize) -> Expr {
     })
 }
 
-/// Lets cells of rows take what the same cells of `finer`'s groups hold.
+/// Lets cells of rows take what the same cells of `finer`'s groups hold, the parts of whose cells are columns from `first` on.
 fn take_groups(
-    finer: &AggregateOperator,
+    (finer, first): (&AggregateOperator, usize),
     cells: &mut dyn Iterator<Item = &mut Cell>,
 ) -> Result<(), Unsupported> {
     // Expressions of rows that waited in a batch were replaced, the order of cells was not.
-    let known = finer.origin.cells(!finer.keys.is_empty())?;
+    let known = finer.origin.cells(!finer.key_columns.is_empty())?;
     for cell in cells {
         let same = |known: &Cell| (known.op, &known.contribution) == (cell.op, &cell.contribution);
         let position = known.cells.iter().position(same);
-        let parts = position.and_then(|position| part_columns(finer, position, cell.op));
+        let parts = position.and_then(|position| part_columns(finer, position, (cell.op, first)));
         let parts = parts.ok_or_else(|| Unsupported::internal("a cell that finer groups do not have"))?;
         if matches!(cell.op, CellOp::Add | CellOp::AddWide) {
             cell.bounds = cell.total(finer.origin.row_bound);
@@ -132,11 +137,15 @@ fn take_groups(
     Ok(())
 }
 
-/// The columns of [`GroupCells`] that have a cell's parts.
-fn part_columns(finer: &AggregateOperator, position: usize, op: CellOp) -> Option<Vec<Expr>> {
+/// The columns that have a cell's parts, where those of all cells are columns from `first` on.
+fn part_columns(
+    finer: &AggregateOperator,
+    position: usize,
+    (op, first): (CellOp, usize),
+) -> Option<Vec<Expr>> {
     finer.cells.cells.get(position).filter(|cell| cell.op == op)?;
     let before: usize = finer.cells.cells.iter().take(position).map(|cell| cell.op.parts().len()).sum();
-    let columns = (finer.keys.len() + before..).zip(op.parts());
+    let columns = (first + before..).zip(op.parts());
     Some(columns.map(|(column, part)| Expr::column(column, part_type(*part), false)).collect())
 }
 
@@ -195,15 +204,7 @@ impl Source for GroupCells {
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {
-        let parts = self.0.cells.cells.iter().flat_map(|cell| cell.op.parts());
-        let parts = parts.map(|part| ColumnInfo {
-            data_type: part_type(*part),
-            nullable: false,
-            range: None,
-            dictionary: None,
-            scattered: None,
-        });
-        self.0.key_columns.iter().cloned().chain(parts).collect()
+        self.0.key_columns.iter().cloned().chain(columns_of_parts(&self.0)).collect()
     }
 
     fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
@@ -211,19 +212,9 @@ impl Source for GroupCells {
     }
 
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
-        let AggregateOperator { table, cells, key_columns, .. } = &*self.0;
-        let base = table.words(cx, cells, row);
+        let AggregateOperator { table, key_columns, .. } = &*self.0;
         let mut columns = table.keys(cx, key_columns, row);
-        for cell in &cells.cells {
-            let pointer = word_pointer(cx, base, cell.word);
-            for part in cells::read_cell(cx, cell.op, pointer) {
-                let value = match cx.builder.scalar(part) {
-                    Scalar::U64 => cx.builder.bitcast(part, Scalar::I64),
-                    _ => part,
-                };
-                columns.push(Lowered { repr: Repr::Scalar(value), valid: None, range: None });
-            }
-        }
+        columns.extend(parts_at(cx, &self.0, row));
         cx.begin_values(columns);
         Ok(())
     }
@@ -231,3 +222,111 @@ impl Source for GroupCells {
     /// All columns of a group are always there.
     fn read(&self, _columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) {}
 }
+
+/// What is known of the parts of all cells.
+fn columns_of_parts(groups: &AggregateOperator) -> impl Iterator<Item = ColumnInfo> {
+    let parts = groups.cells.cells.iter().flat_map(|cell| cell.op.parts());
+    parts.map(|part| ColumnInfo {
+        data_type: part_type(*part),
+        nullable: false,
+        range: None,
+        dictionary: None,
+        scattered: None,
+    })
+}
+
+/// The parts of all cells of the group in a slot (`i64`).
+fn parts_at(cx: &mut Context<'_>, groups: &AggregateOperator, slot: V) -> Vec<Lowered> {
+    let base = groups.table.words(cx, &groups.cells, slot);
+    let mut parts = Vec::new();
+    for cell in &groups.cells.cells {
+        let pointer = word_pointer(cx, base, cell.word);
+        for part in cells::read_cell(cx, cell.op, pointer) {
+            let value = match cx.builder.scalar(part) {
+                Scalar::U64 => cx.builder.bitcast(part, Scalar::I64),
+                _ => part,
+            };
+            parts.push(Lowered { repr: Repr::Scalar(value), valid: None, range: None });
+        }
+    }
+    parts
+}
+
+/// Sorted runs of groups in the order in which their keys were merged: the parts of each cell, then the place of the group that
+/// equal keys are to be one in.
+#[derive(Debug)]
+pub(crate) struct MergedCells {
+    pub groups: Arc<AggregateOperator>,
+    /// State that counts the groups, one `u64`.
+    pub count: usize,
+    /// State of one `u32` a group: where they lie, in order.
+    pub order: usize,
+    /// State of one `u32` a group in that order.
+    pub places: usize,
+}
+
+impl MergedCells {
+    /// The place.
+    pub fn place(&self) -> Expr {
+        Expr::column(columns_of_parts(&self.groups).count(), DataType::Int64, false)
+    }
+}
+
+impl fmt::Display for MergedCells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("merged cells of groups")
+    }
+}
+
+impl Source for MergedCells {
+    fn rows(&self) -> RowCount {
+        RowCount::Counted(self.count)
+    }
+
+    fn columns(&self) -> Vec<ColumnInfo> {
+        columns_of_parts(&self.groups).chain([place_column()]).collect()
+    }
+
+    fn has_every_row(&self) -> bool {
+        true
+    }
+
+    fn live(&self, _cx: &mut Context<'_>, _row: V) -> Option<V> {
+        None
+    }
+
+    fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
+        let order = cx.argument("order", Type::global(Scalar::U32), Argument::State(self.order));
+        let slot = cx.builder.element(order, row);
+        let slot = cx.builder.convert(slot, Scalar::I64);
+        let mut columns = parts_at(cx, &self.groups, slot);
+        columns.push(place_at(cx, self.places, row));
+        cx.begin_values(columns);
+        Ok(())
+    }
+
+    /// All columns of a group are always there.
+    fn read(&self, _columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) {}
+}
+
+/// What is known of places.
+pub(crate) fn place_column() -> ColumnInfo {
+    ColumnInfo {
+        data_type: DataType::Int64,
+        nullable: false,
+        range: Some(PLACES),
+        dictionary: None,
+        scattered: None,
+    }
+}
+
+/// The place of the row with a number (`i64`), from a state of one `u32` a row.
+pub(crate) fn place_at(cx: &mut Context<'_>, state: usize, row: V) -> Lowered {
+    let places = cx.argument("places", Type::global(Scalar::U32), Argument::State(state));
+    let place = cx.builder.element(places, row);
+    let place = cx.builder.convert(place, register_of(PLACES));
+    Lowered { repr: Repr::Scalar(place), valid: None, range: Some(PLACES) }
+}
+
+/// Places of groups.
+const PLACES: Range = Range { min: 0, max: (1 << 31) - 1 };

@@ -3,7 +3,8 @@
 //! ([`primitives::radix`](crate::primitives::radix)), or few and nobody waits for their number
 //! ([`primitives::block_sort`](crate::primitives::block_sort)); then a pipeline of its own delivers the rows in that order.
 //!
-//! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`); one that needs the rows of a
+//! An aggregation that sorts its input (C1) takes the same way, by a word of its keys (`groups`), all of it or stride by stride
+//! (`strides`); one that needs the rows of a
 //! group in order, by its keys and what they are ordered by (`numbered`). Where it needs the first or the last of them alone, rows
 //! are stored with their words and nobody sorts them (`placed`).
 //!
@@ -17,6 +18,7 @@ mod groups;
 mod numbered;
 mod placed;
 mod store;
+mod strides;
 pub mod top;
 pub mod words;
 
@@ -30,6 +32,7 @@ use self::groups::GroupWord;
 pub(crate) use self::numbered::NumberedRows;
 pub(crate) use self::placed::{PlacedRows, PlacedWord};
 pub(crate) use self::store::SortRows;
+pub(crate) use self::strides::{PlacedStride, StrideRows};
 use self::words::{WordKey, WordText, Words};
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::ExprKind;
@@ -148,6 +151,31 @@ impl SortOperator {
     ) -> Result<SortOperator, Unsupported> {
         let order = SortedBy::Groups(GroupWord::plan(&columns[..keys.min(columns.len())]));
         SortOperator::declare(order, None, columns, size, states)
+    }
+
+    /// As [`Self::plan_groups`], of rows that are sorted stride by stride. A row's place in a stride is no place in its table, so
+    /// that as many branches as it likes may store rows.
+    pub(crate) fn plan_stride(
+        keys: usize,
+        columns: &[ColumnInfo],
+        rows: u64,
+        states: &mut States,
+    ) -> Result<SortOperator, Unsupported> {
+        let sort = SortOperator::plan_groups(keys, columns, (rows, 1), states)?;
+        Ok(SortOperator { single: false, ..sort })
+    }
+
+    /// The state that counts the stored rows, that of their only word, and that of their order.
+    pub(crate) fn stride_states(&self) -> Result<(usize, usize, usize), Unsupported> {
+        match *self.word_states {
+            [word] => Ok((self.count, word, self.order)),
+            _ => Err(Unsupported::internal("a stride that is not sorted by one word")),
+        }
+    }
+
+    /// Declares a state of one `u32` a row.
+    pub(crate) fn numbers(&self, name: &str, states: &mut States) -> usize {
+        states.state(name, 4, self.class)
     }
 
     /// Declares the states of a sort by words in which groups may come first. `from_word`: whoever reads rows in order gets what

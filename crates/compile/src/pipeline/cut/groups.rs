@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use super::strides::Stored;
 use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
 use crate::context::Unsupported;
@@ -11,8 +12,8 @@ use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::{
-    AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, TableSize, rule_of_parts,
-    scattered_table, suits_slices,
+    AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, TableSize, lacks_strides,
+    rule_of_parts, scattered_table, suits_slices,
 };
 use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore};
 use crate::operator::project::Project;
@@ -33,7 +34,15 @@ impl Cut<'_> {
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let (exprs, own_keys, own_aggregates) = over_columns(keys, aggregates);
         let infos = columns_of(&exprs, &rows.columns);
-        if !keys.is_empty() && self.group_order(keys.len(), &infos, &rows)? == GroupOrder::Sorted {
+        let order = match keys {
+            [] => GroupOrder::Arrival,
+            _ => self.group_order(keys.len(), (&infos, &own_aggregates), &rows)?,
+        };
+        if order == GroupOrder::Strided {
+            let (exprs, infos, aggregates) = (&exprs, &infos, &own_aggregates);
+            return self.strided(rows, &Stored { exprs, infos, keys: keys.len(), aggregates });
+        }
+        if order == GroupOrder::Sorted {
             let size = (rows.bound(), rows.branches.len());
             let states = self.states.of(Purpose::Store);
             let sort = Arc::new(SortOperator::plan_groups(keys.len(), &infos, size, states)?);
@@ -65,7 +74,7 @@ impl Cut<'_> {
     fn group_order(
         &self,
         keys: usize,
-        infos: &[ColumnInfo],
+        (infos, aggregates): (&[ColumnInfo], &[Aggregate]),
         rows: &OpenRows,
     ) -> Result<GroupOrder, Unsupported> {
         let size = (rows.bound(), rows.branches.len());
@@ -76,9 +85,13 @@ impl Cut<'_> {
             (false, _) => (GroupOrder::Arrival, "a table takes rows in any order"),
         };
         let site = format!("aggregate{}", self.next_aggregate);
+        let lacks_strides =
+            || lacks_strides(&infos[..keys.min(infos.len())], aggregates, infos, rows.bound());
         self.chooser.choose(&site, rule, |value| match (value, &lacks) {
-            (GroupOrder::Sorted, Some(lacks)) => Err(lacks.to_string()),
-            _ => Ok(()),
+            (GroupOrder::Arrival, _) => Ok(()),
+            (_, Some(lacks)) => Err(lacks.to_string()),
+            (GroupOrder::Sorted, None) => Ok(()),
+            (GroupOrder::Strided, None) => lacks_strides().map_or(Ok(()), Err),
         })
     }
 

@@ -7,8 +7,8 @@ use super::partition::PartCut;
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
 use crate::operator::join::{JoinOperator, Prefilter};
-use crate::operator::materialize::MaterializedRows;
-use crate::operator::roles::{Source, Step};
+use crate::operator::materialize::{Materialize, MaterializedRows};
+use crate::operator::roles::{Sink, Source, Step};
 use crate::program::{Prune, Sorting};
 use crate::shape::LaunchShape;
 use crate::table::rows::RowStore;
@@ -75,6 +75,19 @@ impl Open {
             sorted,
         });
         (self.before, self.skips) = (before, skips);
+    }
+
+    /// Takes the pipelines before it in its chain out of it, each with its sink.
+    pub(super) fn take_parts(&mut self) -> Vec<(Open, Arc<dyn Sink>)> {
+        let open = |part: ChainPart| -> (Open, Arc<dyn Sink>) {
+            let ChainPart { source, steps, prunes, skips, rows, bound, shared_out, sorted } = part;
+            let before = Vec::new();
+            let cuts = Vec::new();
+            let open =
+                Open { before, cuts, source, steps, bound, shared_out, prunes, skips, sorted, matched: 1.0 };
+            (open, Arc::new(Materialize(rows)))
+        };
+        std::mem::take(&mut self.before).into_iter().map(open).collect()
     }
 
     /// Nothing is delivered where a build side, whose rows are counted by the state `rows`, is empty.

@@ -164,6 +164,7 @@ impl Figure {
             Figure::Orders => vec![
                 and("one hash table", &[]),
                 Model::variants("sort", &[("group_order", "sorted")]),
+                Model::variants("a strided sort", &[("group_order", "strided")]),
                 Model::variants("direct", &[("group_table", "direct"), ("near_groups", "0")]),
                 rules(),
             ],
