@@ -23,6 +23,7 @@ mod end_rows;
 mod exact;
 mod extremes;
 mod functions;
+mod group_text;
 mod groups;
 mod hash;
 mod hashed;

@@ -112,7 +112,9 @@ impl PartGroups {
             PartMemory::Keys if places * (KeyWindow::BYTES + bytes_of(1)) > most => {
                 Some("a block has no room for the keys of a part".into())
             }
-            PartMemory::Block if cells.cells.is_empty() => Some("groups have nothing that is added up".into()),
+            PartMemory::Block if cells.cells.is_empty() => {
+                Some("groups have nothing that is added up".into())
+            }
             PartMemory::Block if bytes_of(slots) > most => {
                 Some(format!("a part's groups take {} bytes, where a block has {most}", bytes_of(slots)))
             }

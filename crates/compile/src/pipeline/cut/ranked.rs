@@ -25,6 +25,19 @@ use crate::variant::axes::{RankedColumns, RankedRows};
 
 impl Cut<'_> {
     pub(super) fn ranked(&mut self, ranked: &Ranked) -> Result<OpenRows, Unsupported> {
+        if !ranked.keeps_order() {
+            return self.ranked_groups(ranked);
+        }
+        // Rows whose places are counted before they are written keep their order, whichever threads write them; and whoever sorts
+        // them by their places leaves those in it that are equal.
+        let counts = self.counts;
+        self.counts = Some(self.counts_of_rows());
+        let groups = self.ranked_groups(ranked);
+        self.counts = counts;
+        groups
+    }
+
+    fn ranked_groups(&mut self, ranked: &Ranked) -> Result<OpenRows, Unsupported> {
         let rows = self.open(&ranked.input)?;
         let mut stored = Stored { exprs: ranked.keys.clone() };
         let keys = ranked.keys.iter().enumerate();
@@ -159,7 +172,7 @@ impl End {
         let (end, distance) = match &value.rank {
             Rank::FromFirst(distance) => (End::First, distance),
             Rank::FromLast(distance) => (End::Last, distance),
-            Rank::Median | Rank::Percentile(_) => return None,
+            Rank::Median | Rank::Percentile(_) | Rank::Texts { .. } => return None,
         };
         let is_end = matches!(distance.kind, ExprKind::Literal(Literal::Int(0))) && value.counted.is_none();
         is_end.then_some(end)
