@@ -16,7 +16,7 @@ use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Rank, Ranked, RankedValue, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, MicroModel, Query, QueryOptions};
+use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, MicroModel, Query, QueryOptions};
 
 /// A row: its group, where one is a key that is NULL, and texts.
 #[derive(Debug, Clone)]
@@ -350,6 +350,51 @@ fn many_groups() {
     compare(&rows(150_000, 900, false), &ORDERS, &[&[0]], &[CPU]);
     compare(&rows(100_000, 50_000, true), &[Order::Numbers, Order::Rows], &[&[0]], &[CPU]);
     compare(&rows(90_000, 3, true), &[Order::Many, Order::Rows], &[&[], &[4]], &[CPU]);
+}
+
+/// By a thread a group and by all rows at once, also where the rule would take the other way.
+#[test]
+fn both_ways() {
+    for value in ["groups", "rows"] {
+        let mut variants = Forced::default();
+        variants.set("group_texts", value).expect("an axis and its value");
+        let forced = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
+        for (rows, keys, devices) in [
+            (rows(0, 1, false), &ALL[..], &[CPU, SIMT[0]][..]),
+            (rows(500, 30, true), &ALL, &[CPU, SIMT[1]]),
+            (rows(70_000, 90, true), &ALL[..2], &[CPU]),
+        ] {
+            let left: Vec<&Row> = rows.iter().collect();
+            let options: Vec<QueryOptions> = configurations(devices).into_iter().map(forced).collect();
+            compare_over(&scan(), (&rows, &left), &ORDERS[..5], keys, &options);
+        }
+    }
+}
+
+/// The same program over more rows, and then fewer, than those of which it is known how many bytes their texts have.
+#[test]
+fn constants_that_change() {
+    let rows = rows(600, 7, true);
+    let source = table(&rows);
+    for options in configurations(&[CPU, SIMT[0]]) {
+        let engine = Engine::new();
+        for limit in [60, 60, 600, 600, 5, 300, 0] {
+            let input = Plan::Filter { input: Box::new(scan()), predicate: below(limit) };
+            let plan = plan(input, &[0], Order::Many);
+            let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
+            let batch = engine.execute(&query, &CancelToken::default()).expect("a result").batch;
+            let row = |row| batch.columns()[1..].iter().map(|array| shown(array, row)).collect();
+            let mut found: Vec<Vec<String>> = (0..batch.num_rows()).map(row).collect();
+            let mut members: BTreeMap<Option<i64>, Vec<&Row>> = BTreeMap::new();
+            let left = rows.iter().filter(|row| row.number < limit);
+            left.for_each(|row| members.entry(row.group).or_default().push(row));
+            let mut expected: Vec<Vec<String>> =
+                members.values().map(|rows| evaluate(rows, Order::Many)).collect();
+            found.sort();
+            expected.sort();
+            assert!(found == expected, "{limit}, {options:?}");
+        }
+    }
 }
 
 /// Rows of two tables, one after the other, keep that order.

@@ -286,6 +286,17 @@ axis!(
 );
 
 axis!(
+    /// Who strings the texts of sorted groups together: `pipeline/cut/ranked`.
+    GroupTexts, "group_texts", Plan, "who strings the texts of sorted groups together",
+    {
+        /// A thread those of a group, where they are wanted.
+        Groups = "groups",
+        /// Every row copies its own, to a place that a prefix sum gives.
+        Rows = "rows",
+    }
+);
+
+axis!(
     /// Whether the places of rows that are written densely are counted by a kernel of its own before (A1): `pipeline/cut`.
     CountPlaces, "count_places", Plan, "whether a kernel counts rows before another writes them",
     {
@@ -584,6 +595,7 @@ pub const ALL: &[Axis] = &[
     GroupingLevels::AXIS,
     RankedRows::AXIS,
     RankedColumns::AXIS,
+    GroupTexts::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,
     CountPlaces::AXIS,

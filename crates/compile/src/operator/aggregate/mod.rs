@@ -43,6 +43,7 @@ mod single;
 mod sink;
 mod source;
 mod tables;
+mod text_rows;
 mod threads;
 
 use std::cell::OnceCell;
@@ -71,6 +72,7 @@ use self::segments::Segments;
 use self::single::SingleGroup;
 pub(crate) use self::sink::AddToGroups;
 pub(crate) use self::source::Groups;
+pub(crate) use self::text_rows::{TextCopies, TextLengths, TextRows};
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Unsupported};
 use crate::expr::{Expr, ExprKind};

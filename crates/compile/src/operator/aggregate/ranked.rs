@@ -16,6 +16,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
 
 use super::group_text::GroupText;
+use super::text_rows::{PlacedText, TextRows};
 use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind, columns_read, substitute};
 use crate::layout::ColumnInfo;
@@ -24,7 +25,7 @@ use crate::operator::Flow;
 use crate::operator::roles::{Next, Step};
 use crate::operator::sort::SortOperator;
 use crate::plan::Rank;
-use crate::table::joined::Joined;
+use crate::table::joined::{Joined, Made};
 use crate::types::DataType;
 
 /// Parts of a whole that the weight between two values is cut off to (`INTERPOLATION_PRECISION`).
@@ -38,6 +39,8 @@ pub(crate) struct RankedColumn {
     pub argument: Expr,
     /// The column before the step that says how many rows have a rank.
     pub count: usize,
+    /// Of texts that all rows have strung together: where these are, and the column before the step that says how many rows have one.
+    pub strung: Option<(TextRows, usize)>,
 }
 
 /// The columns of groups up to a number, and behind them values at ranks. The column before the step that follows the last of
@@ -69,7 +72,7 @@ enum Found {
     /// Of one or two rows, each with the value there.
     Rows(RankedRows, Expr, Option<Expr>),
     /// Of all of them.
-    Text(Rc<GroupText>),
+    Text(Rc<dyn Made>),
 }
 
 /// The rows that a value is made of.
@@ -143,6 +146,24 @@ impl RankedValues {
         below.iter().take(self.width).cloned().chain(self.values.iter().map(value)).collect()
     }
 
+    /// The texts of a group that has so many rows from its first one on.
+    fn text(
+        &self,
+        cx: &mut Context<'_>,
+        value: &RankedColumn,
+        (delimiter, distinct): (&Expr, bool),
+        (first, rows): (V, V),
+    ) -> Result<Rc<dyn Made>, Unsupported> {
+        let Some((texts, present)) = &value.strung else {
+            let text = GroupText::new(&self.sort, &value.argument, (delimiter, distinct), (first, rows))?;
+            return Ok(Rc::new(text));
+        };
+        let present = scalar(&cx.column(*present)?)?;
+        let present = cx.builder.convert(present, Scalar::I64);
+        let (sort, texts) = (Arc::clone(&self.sort), texts.clone());
+        Ok(Rc::new(PlacedText { sort, texts, first, rows, present }))
+    }
+
     /// The stored columns that a value reads, of one of its rows, and the value over them where they begin at column `from`.
     fn columns_at(
         &self,
@@ -188,9 +209,7 @@ impl Step for RankedValues {
                 ranks = cx.builder.select(active, ranks, none);
             }
             if let Rank::Texts { delimiter, distinct } = &value.rank {
-                let text =
-                    GroupText::new(&self.sort, &value.argument, (delimiter, *distinct), (first, ranks))?;
-                found.push(Found::Text(Rc::new(text)));
+                found.push(Found::Text(self.text(cx, value, (delimiter, *distinct), (first, ranks))?));
                 continue;
             }
             let rows = RankedRows::find(cx, &value.rank, ranks)?;
@@ -246,7 +265,10 @@ impl Step for RankedValues {
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
         let looked_up = self.values.iter().flat_map(|value| columns_read(&value.argument));
         self.sort.read_columns(looked_up, states);
+        let strung = self.values.iter().filter_map(|value| value.strung.as_ref());
+        states.extend(strung.clone().flat_map(|(texts, _)| texts.states()));
         let counts = self.values.iter().map(|value| value.count);
+        let counts = counts.chain(strung.map(|(_, present)| *present));
         columns
             .iter()
             .copied()
