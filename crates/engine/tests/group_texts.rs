@@ -16,7 +16,7 @@ use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Rank, Ranked, RankedValue, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, MicroModel, Query, QueryOptions};
+use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions};
 
 /// A row: its group, where one is a key that is NULL, and texts.
 #[derive(Debug, Clone)]
@@ -368,6 +368,21 @@ fn both_ways() {
             let options: Vec<QueryOptions> = configurations(devices).into_iter().map(forced).collect();
             compare_over(&scan(), (&rows, &left), &ORDERS[..5], keys, &options);
         }
+    }
+}
+
+/// Rows that come in blocks keep the order of these, all of them and those that are left by a filter.
+#[test]
+fn rows_in_blocks() {
+    let rows = rows(800, 9, false);
+    let input = Plan::Filter { input: Box::new(scan()), predicate: below(700) };
+    let left: Vec<&Row> = rows.iter().filter(|row| row.number < 700).collect();
+    for macro_model in [MacroModel::Batch, MacroModel::KernelAtATime] {
+        let in_blocks = |options| QueryOptions { macro_model, block_bytes: Some(1 << 10), ..options };
+        let options: Vec<QueryOptions> = configurations(&[CPU, SIMT[0]]).into_iter().map(in_blocks).collect();
+        let (orders, keys) = (&[Order::Rows, Order::Few { descending: true }], &ALL[..2]);
+        compare_over(&input, (&rows, &left), orders, keys, &options);
+        compare_over(&scan(), (&rows, &rows.iter().collect::<Vec<_>>()), orders, keys, &options);
     }
 }
 
