@@ -32,7 +32,7 @@ struct Row {
 const FEW: [&str; 5] =
     ["", "b", "a ß", "a beginning of many bytes, and b", "a beginning of many bytes, and a"];
 
-/// Rows of groups. Every third is of the first group where they are `skewed`.
+/// Rows of groups. Two of three are of one group where they are `skewed`.
 fn rows(count: usize, groups: usize, skewed: bool) -> Vec<Row> {
     let mut state = count as u64 * 31 + groups as u64;
     let mut next = || {
@@ -41,7 +41,7 @@ fn rows(count: usize, groups: usize, skewed: bool) -> Vec<Row> {
     };
     let row = |number: usize| {
         let (pick, value) = (next() as usize % groups, next() as usize);
-        let group = if skewed && number % 3 > 0 { 1 } else { pick };
+        let group = if skewed && !number.is_multiple_of(3) { 1 } else { pick };
         Row {
             // The texts of a group may all be NULL.
             group: (group > 0).then_some(group as i64),

@@ -70,7 +70,7 @@ struct RankedRow {
 /// What of its group's rows a value is.
 enum Found {
     /// Of one or two rows, each with the value there.
-    Rows(RankedRows, Expr, Option<Expr>),
+    Rows(RankedRows, Box<(Expr, Option<Expr>)>),
     /// Of all of them.
     Text(Rc<dyn Made>),
 }
@@ -220,18 +220,19 @@ impl Step for RankedValues {
             };
             let low = at(cx, rows.low);
             let high = rows.high.map(|row| at(cx, row));
-            found.push(Found::Rows(rows, low, high));
+            found.push(Found::Rows(rows, Box::new((low, high))));
         }
         cx.push_joined(columns);
         let mut columns: Vec<Joined> = (0..self.width).map(Joined::Below).collect();
         for found in found {
-            let (rows, low, high) = match found {
-                Found::Rows(rows, low, high) => (rows, low, high),
+            let (rows, exprs) = match found {
+                Found::Rows(rows, exprs) => (rows, exprs),
                 Found::Text(text) => {
                     columns.push(Joined::Made(text));
                     continue;
                 }
             };
+            let (low, high) = *exprs;
             let low = lower(cx, &low)?;
             let value = match (rows.high, high) {
                 (Some(row), Some(high)) => {
