@@ -129,6 +129,30 @@ fn medians(keys: &[usize]) -> Vec<(Plan, ScanInfo)> {
     ]
 }
 
+/// Texts strung together by prices, some of them left out, beside other values; in their own order without equal ones; and in the
+/// order of the rows.
+fn texts(keys: &[usize]) -> Vec<(Plan, ScanInfo)> {
+    let strung = |delimiter: &str, distinct| {
+        let delimiter = Expr::literal(Literal::Utf8(delimiter.into()), DataType::Utf8);
+        Rank::Texts { delimiter, distinct }
+    };
+    let number = |number| Expr::literal(Literal::Int(number), DataType::Int64);
+    vec![
+        ranked(
+            keys,
+            vec![column(1)],
+            vec![
+                value(strung(", ", false), column(3), None),
+                value(Rank::FromFirst(number(1)), column(3), None),
+                value(strung("", false), filtered(column(3)), None),
+                value(Rank::Median, column(1), None),
+            ],
+        ),
+        ranked(keys, vec![column(3)], vec![value(strung("-", true), column(3), None)]),
+        ranked(keys, vec![], vec![value(strung(",", false), column(3), None)]),
+    ]
+}
+
 fn compile(query: &(Plan, ScanInfo), target: &Target, micro_model: MicroModel) -> Program {
     let duplicates = BTreeSet::new();
     let choices = Choices::new(micro_model, &duplicates);
@@ -141,7 +165,7 @@ fn kernels_of_ranks_are_accepted() {
     let gpu = Target::simt(32, 256, 227 << 10, 1056);
     for target in [&gpu, &Target::simt(4, 8, 200 << 10, 4), &Target::cpu(2)] {
         for keys in [&[][..], &[0], &[3, 0], &[4]] {
-            for query in medians(keys) {
+            for query in medians(keys).into_iter().chain(texts(keys)) {
                 for micro_model in MicroModel::ALL {
                     accepts(compile(&query, target, micro_model), target == &gpu);
                 }

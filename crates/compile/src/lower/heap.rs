@@ -22,7 +22,7 @@ const NO_ROOM: u64 = u64::MAX;
 
 /// Makes text of `length` (`u64`) bytes, which `fill` writes at the address that it gets; where there is no room, the
 /// text is empty and the launch has failed.
-pub(super) fn make(cx: &mut Context<'_>, length: V, fill: impl FnOnce(&mut Context<'_>, V)) -> Text {
+pub(crate) fn make(cx: &mut Context<'_>, length: V, fill: impl FnOnce(&mut Context<'_>, V)) -> Text {
     let heap = cx.argument("heap", Type::global(Scalar::U8), Argument::Heap(HeapPart::Bytes));
     let cursor = cx.argument("heap_cursor", Type::global(Scalar::U64), Argument::Heap(HeapPart::Cursor));
     let capacity = cx.argument("heap_capacity", Scalar::I64, Argument::Heap(HeapPart::Capacity));
@@ -88,7 +88,7 @@ fn allocate_function(cx: &mut Context<'_>) -> Handle<Function> {
 }
 
 /// Copies the bytes of a text; the address after the copy.
-pub(super) fn copy(cx: &mut Context<'_>, target: V, text: &Text, length: V) -> V {
+pub(crate) fn copy(cx: &mut Context<'_>, target: V, text: &Text, length: V) -> V {
     let copy = copy_function(cx, text.case);
     cx.builder.call(copy, &[target, text.data, length]);
     cx.builder.offset(target, length)

@@ -45,7 +45,8 @@ pub(crate) use columns::{of_expr as column_of, of_projection as columns_of};
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
 pub(crate) use hashing_text::hash as hash_text;
 pub(crate) use heap::{
-    TextPart, copied as copied_text, copied_to_part, copy_exactly, lasting, plain as plain_text,
+    TextPart, copied as copied_text, copied_to_part, copy as copy_text, copy_exactly, lasting,
+    make as make_text, plain as plain_text,
 };
 pub use logic::lower_condition;
 pub use operands::alike;

@@ -71,8 +71,7 @@ pub(crate) fn pipelines(
         behind: Behind::default(),
     };
     if cut.count_places()? == CountPlaces::On {
-        let class = cut.states.class(1, Growth::Fixed);
-        cut.counts = Some(cut.states.state("counts", 4, class));
+        cut.counts = Some(cut.counts_of_rows());
     }
     let output = match plan {
         Plan::Sort { input, keys, fetch } => {
@@ -149,6 +148,14 @@ impl Cut<'_> {
             false => (CountPlaces::Off, "places are found while rows are written"),
         };
         self.chooser.choose("writes", rule, |_| Ok(()))
+    }
+
+    /// The state that takes counts of rows.
+    fn counts_of_rows(&mut self) -> usize {
+        self.counts.unwrap_or_else(|| {
+            let class = self.states.class(1, Growth::Fixed);
+            self.states.state("counts", 4, class)
+        })
     }
 
     /// Who puts the result's rows in order.

@@ -1,10 +1,10 @@
-//! Aggregates over the sorted rows of a group: medians, percentiles, and values at the ends of an order.
+//! Aggregates over the sorted rows of a group: medians, percentiles, values at the ends of an order, and texts strung together.
 //!
-//! Each is the value at a *rank*: the number of a row among those of its group, in the order of all its rows.
+//! Each is made of the values at *ranks*: the numbers of rows among those of their group, in the order of all its rows.
 
 use super::{Aggregate, Plan, SortKey, field};
-use crate::expr::Expr;
-use crate::types::{DataType, Field};
+use crate::expr::{Expr, ExprKind};
+use crate::types::{DataType, Field, Literal};
 
 /// Groups, aggregates of them in any order of their rows, and values of rows that are found by their rank. The columns are the
 /// keys', then the aggregates', then the values'. Without keys: exactly one row.
@@ -14,7 +14,8 @@ pub struct Ranked {
     pub input: Plan,
     /// Keys; NULL is a key like any other.
     pub keys: Vec<Expr>,
-    /// The order of a group's rows, most significant first. Any order will do of rows that it does not tell apart.
+    /// The order of a group's rows, most significant first. Any order will do of rows that it does not tell apart; but where it is
+    /// empty and texts are strung together, these keep the order of the input.
     pub order: Vec<SortKey>,
     /// Aggregates that need no order.
     pub aggregates: Vec<Aggregate>,
@@ -24,7 +25,7 @@ pub struct Ranked {
     pub names: Vec<String>,
 }
 
-/// A value of the rows at one or two ranks of a group; NULL where there is no such rank.
+/// A value of the rows at one or two ranks of a group, or at all of them; NULL where there is no such rank.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RankedValue {
     /// Which rows, and what is made of their values.
@@ -50,6 +51,13 @@ pub enum Rank {
     /// The value at `p * (n - 1)`, where `p` is a constant of type `Float64` from 0 to 1; between two ranks that of floats is
     /// interpolated linearly, with a weight of six digits.
     Percentile(Expr),
+    /// All of them: the texts one after the other, without those that are NULL, and NULL where there is no other.
+    Texts {
+        /// What stands between two texts: a constant of type `Utf8`, not NULL.
+        delimiter: Expr,
+        /// Of equal texts only one. They follow each other: the texts are the first key of the order.
+        distinct: bool,
+    },
 }
 
 impl Rank {
@@ -58,6 +66,7 @@ impl Rank {
             Rank::FromFirst(constant) | Rank::FromLast(constant) | Rank::Percentile(constant) => {
                 Some(constant)
             }
+            Rank::Texts { delimiter, .. } => Some(delimiter),
             Rank::Median => None,
         }
     }
@@ -67,6 +76,7 @@ impl Rank {
             Rank::FromFirst(constant) | Rank::FromLast(constant) | Rank::Percentile(constant) => {
                 Some(constant)
             }
+            Rank::Texts { delimiter, .. } => Some(delimiter),
             Rank::Median => None,
         }
     }
@@ -100,6 +110,12 @@ impl Ranked {
         self.keys.iter_mut().chain(order).chain(arguments).chain(values)
     }
 
+    /// Whether rows keep the order in which the input delivers them.
+    pub(crate) fn keeps_order(&self) -> bool {
+        let is_texts = |value: &RankedValue| matches!(value.rank, Rank::Texts { .. });
+        self.order.is_empty() && self.values.iter().any(is_texts)
+    }
+
     /// What the compiler cannot do with it, if there is something.
     pub(crate) fn lacks(&self) -> Option<String> {
         self.values.iter().find_map(|value| {
@@ -108,16 +124,29 @@ impl Ranked {
                 Rank::FromFirst(_) | Rank::FromLast(_) => true,
                 Rank::Median => argument.is_float() || matches!(argument, DataType::Decimal128 { .. }),
                 Rank::Percentile(_) => argument.is_float(),
+                Rank::Texts { .. } => *argument == DataType::Utf8,
             };
             let is_constant_fit = match &value.rank {
                 Rank::Median => true,
                 Rank::FromFirst(constant) | Rank::FromLast(constant) => constant.data_type == DataType::Int64,
                 Rank::Percentile(constant) => constant.data_type == DataType::Float64,
+                Rank::Texts { delimiter, .. } => {
+                    matches!(delimiter.kind, ExprKind::Literal(Literal::Utf8(_)))
+                }
+            };
+            let is_tied = match &value.rank {
+                Rank::Texts { distinct: true, .. } => {
+                    self.order.first().is_some_and(|key| key.expr == value.argument)
+                }
+                _ => true,
             };
             let is_last = |key: &SortKey| Some(&key.expr) == value.counted.as_ref() && !key.nulls_first;
             match () {
                 () if !is_fit => Some(format!("{} of {argument}", value.field.name)),
-                () if !is_constant_fit => Some("a rank that is no number".into()),
+                () if !is_constant_fit => {
+                    Some("a rank that is no number, or a delimiter that is no text".into())
+                }
+                () if !is_tied => Some("DISTINCT texts in another order than their own".into()),
                 () if argument != result => Some(format!("{argument} at a rank as {result}")),
                 () if value.counted.is_some() && !self.order.first().is_some_and(is_last) => {
                     Some("rows without a rank that are not the last of their group".into())

@@ -1,5 +1,6 @@
 //! Rows put together of several places, as a layer of the current row: columns are loaded when they are first asked for.
 
+use std::fmt;
 use std::rc::Rc;
 
 use kelpie_kir::builder::V;
@@ -10,7 +11,7 @@ use crate::types::Range;
 
 /// Where a column of a joined row comes from.
 #[derive(Debug, Clone)]
-pub enum Joined {
+pub(crate) enum Joined {
     /// A column of the layer below.
     Below(usize),
     /// A stored column.
@@ -24,6 +25,20 @@ pub enum Joined {
     },
     /// A value.
     Value(Lowered),
+    /// A value that is made when it is first asked for.
+    Made(Rc<dyn Made>),
+}
+
+/// A value that costs so much that it is made only where it is wanted.
+pub(crate) trait Made: fmt::Debug {
+    /// Makes it.
+    fn make(&self, cx: &mut Context<'_>) -> Result<Lowered, Unsupported>;
+
+    /// The registers that it stands on.
+    fn registers(&self) -> Vec<V>;
+
+    /// The same on other registers.
+    fn moved(&self, moved: &Moved) -> Rc<dyn Made>;
 }
 
 impl Joined {
@@ -41,6 +56,7 @@ impl Joined {
                 present: present.map(|present| moved.of(present)),
             },
             Joined::Value(value) => Joined::Value(value.moved(moved)),
+            Joined::Made(made) => Joined::Made(made.moved(moved)),
         }
     }
 }
@@ -52,7 +68,7 @@ impl RowLayer for JoinedRow {
     fn origin(&self, column: usize) -> Option<Origin<'_>> {
         Some(match self.0.get(column)? {
             Joined::Below(below) => Origin::Below(*below),
-            Joined::Stored { .. } => Origin::Memory,
+            Joined::Stored { .. } | Joined::Made(_) => Origin::Memory,
             Joined::Value(value) => Origin::Value(value),
         })
     }
@@ -60,6 +76,7 @@ impl RowLayer for JoinedRow {
     fn load(&self, cx: &mut Context<'_>, column: usize) -> Result<Lowered, Unsupported> {
         match self.0.get(column) {
             Some(Joined::Stored { column, place, present }) => Ok(column.load(cx, *place, *present)),
+            Some(Joined::Made(made)) => made.make(cx),
             _ => Err(Unsupported::internal(format!("column {column} of a join is not stored"))),
         }
     }
@@ -69,13 +86,14 @@ impl RowLayer for JoinedRow {
             Joined::Stored { column, .. } => {
                 column.info().range.or_else(|| column.info().data_type.full_range())
             }
-            Joined::Below(_) | Joined::Value(_) => None,
+            Joined::Below(_) | Joined::Value(_) | Joined::Made(_) => None,
         }
     }
 
     fn registers(&self, column: usize) -> Vec<V> {
         match self.0.get(column) {
             Some(Joined::Stored { place, present, .. }) => [*place].into_iter().chain(*present).collect(),
+            Some(Joined::Made(made)) => made.registers(),
             _ => Vec::new(),
         }
     }
@@ -91,7 +109,7 @@ impl RowLayer for JoinedRow {
 
 impl Context<'_> {
     /// Puts a join on the row, or starts one of stored columns and values: columns are now those of `columns`.
-    pub fn push_joined(&mut self, columns: Vec<Joined>) {
+    pub(crate) fn push_joined(&mut self, columns: Vec<Joined>) {
         self.push_layer(Rc::new(JoinedRow(columns)));
     }
 }

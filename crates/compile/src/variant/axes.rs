@@ -39,6 +39,17 @@ macro_rules! numbers {
     };
 }
 
+mod joins;
+mod lanes;
+
+pub use self::joins::{
+    BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyWindows, Pruning, RowPlaces,
+    SetOperations, Sieves, TextJoin,
+};
+pub use self::lanes::{
+    CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
+};
+
 axis!(
     /// Where groups are: `operator/aggregate`.
     GroupForm, "group_table", Plan, "where an aggregation with keys finds the groups of its rows",
@@ -110,94 +121,6 @@ axis!(
         Warp = "warp",
         /// The threads of a block.
         Block = "block",
-    }
-);
-
-axis!(
-    /// How the index of a join finds keys: `table/index`.
-    IndexForm, "index_form", Plan, "how the index of a join finds the rows of a key",
-    {
-        /// At the place that the key gives.
-        Direct = "direct",
-        /// By open addressing.
-        Hash = "hash",
-    }
-);
-
-axis!(
-    /// As what a join compares texts that have a dictionary on the probe side or on both: `operator/join/codes`.
-    TextJoin, "text_join", Plan, "as what a join compares texts that have dictionaries",
-    {
-        /// As texts.
-        Texts = "texts",
-        /// As codes of one dictionary: the probe side's are mapped to the build side's, or the build side's texts looked up in the probe side's.
-        Codes = "codes",
-    }
-);
-
-axis!(
-    /// How rows with equal keys hang together in the index of a join: `table/index`.
-    IndexRows, "index_rows", Plan, "how the rows of a key hang together in the index of a join",
-    {
-        /// Each has the number of the next.
-        Chains = "chains",
-        /// They stand in a bucket, which takes a second pass.
-        Buckets = "buckets",
-    }
-);
-
-axis!(
-    /// What stands in the buckets of a join's index: `operator/join/buckets`.
-    BucketEntries, "bucket_entries", Plan, "what the buckets of a join's index have of the rows of a key",
-    {
-        /// The numbers of rows that lie elsewhere.
-        Numbers = "numbers",
-        /// The rows themselves: those of a key lie side by side.
-        Rows = "rows",
-    }
-);
-
-axis!(
-    /// What INTERSECT and EXCEPT are carried out by: `pipeline/cut/set_operation`.
-    SetOperations, "set_operation", Plan, "what INTERSECT and EXCEPT find rows of both sides by",
-    {
-        /// A join of one side's groups with the other side.
-        Join = "join",
-        /// Groups of the rows of both sides.
-        Groups = "groups",
-    }
-);
-
-axis!(
-    /// Where the rows of a build side lie: `operator/join/place`.
-    RowPlaces, "row_places", Plan, "where the rows of a join's build side lie",
-    {
-        /// One behind the other, found by an index.
-        Packed = "packed",
-        /// At the slots of their keys: they are their own index.
-        Slot = "slot",
-    }
-);
-
-axis!(
-    /// How it is seen that a slot of a direct-addressed index of unique keys has no row: `table/slots`.
-    EmptySlots, "empty_slots", Plan, "how it is seen that a slot of a direct-addressed index has no row",
-    {
-        /// By a bitmap, which lies in caches where the slots do not.
-        Bitmap = "bitmap",
-        /// By the slot itself, which is cleared before.
-        Cleared = "cleared",
-    }
-);
-
-axis!(
-    /// Whether values outside of a build side's bounds, or not in its bitmap, are left out at the scan: `pipeline/cut`.
-    Pruning, "pruning", Plan, "whether a finished build side leaves out rows at the probe side's scan",
-    {
-        /// They are.
-        On = "on",
-        /// All rows come to the join.
-        Off = "off",
     }
 );
 
@@ -341,6 +264,17 @@ axis!(
 );
 
 axis!(
+    /// Who strings the texts of sorted groups together: `pipeline/cut/ranked`.
+    GroupTexts, "group_texts", Plan, "who strings the texts of sorted groups together",
+    {
+        /// A thread those of a group, where they are wanted.
+        Groups = "groups",
+        /// Every row copies its own, to a place that a prefix sum gives.
+        Rows = "rows",
+    }
+);
+
+axis!(
     /// Whether the places of rows that are written densely are counted by a kernel of its own before (A1): `pipeline/cut`.
     CountPlaces, "count_places", Plan, "whether a kernel counts rows before another writes them",
     {
@@ -351,106 +285,6 @@ axis!(
     }
 );
 
-axis!(
-    /// Whether keys are compared with the bounds of a build side where a selection vector is made: `pipeline/windows`.
-    KeyWindows, "key_windows", Chunk, "whether keys beyond a build side's bounds are not selected",
-    {
-        /// They are compared.
-        On = "on",
-        /// They are not.
-        Off = "off",
-    }
-);
-
-axis!(
-    /// Whether rows are tried by the bitmaps of build sides before any goes on, one bitmap after the other: `pipeline/selection`.
-    Sieves, "sieves", Chunk, "whether rows are selected by runtime filters before any goes on",
-    {
-        /// They are: without a branch.
-        On = "on",
-        /// They are tried as they go on.
-        Off = "off",
-    }
-);
-
-axis!(
-    /// Where idle lanes of a warp are refilled with rows of other turns: `pipeline/lanes`.
-    LaneRefill, "lane_refill", Chunk, "behind which steps idle lanes of a warp are given rows that waited",
-    {
-        /// Nowhere: a warp goes on with the rows that it has.
-        Off = "off",
-        /// Behind the last step that drops rows: a filter, a runtime filter, a join with one match.
-        Last = "last",
-        /// Behind filters.
-        Filters = "filters",
-        /// Behind each step that drops rows.
-        All = "all",
-    }
-);
-
-axis!(
-    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`, `operator/walk`.
-    MatchLanes, "expansion", Chunk, "which lanes take the rows that a join with several matches makes of one",
-    {
-        /// The row's own, one after the other.
-        Lane = "lane",
-        /// All of its warp, row by row.
-        Warp = "warp",
-        /// All of its warp, the matches of all of the warp's rows one behind the other.
-        Packed = "packed",
-        /// The row's own, one after the other; a lane that has no more takes another row while the others go on.
-        Refill = "refill",
-    }
-);
-
-axis!(
-    /// Who compares two texts without a dictionary that a filter wants to be equal: `pipeline/points`, `operator/texts`.
-    TextLanes, "text_lanes", Chunk, "which lanes compare the texts of a row, where a filter wants two to be equal",
-    {
-        /// The row's own.
-        Lane = "lane",
-        /// All of its warp, row by row.
-        Warp = "warp",
-        /// All of its warp, the words of all of the warp's rows one behind the other.
-        Packed = "packed",
-    }
-);
-
-axis!(
-    /// As what rows change lanes: `context/carried`, `context/loaded`.
-    CarriedRows, "carried", Chunk, "as what rows change lanes, and so where their columns are loaded",
-    {
-        /// As numbers of rows and places; columns are loaded where they are read (post-projection).
-        Places = "places",
-        /// As values: columns are loaded at the scan, or at the match, before rows change lanes (full scan).
-        Values = "values",
-    }
-);
-
-numbers!(
-    /// Matches of a row from which on they wait in a queue that all warps drain, where a warp shares them; 0: its warp takes
-    /// all of them: `operator/queue`.
-    QueueMatches, "queue_matches", Chunk, "matches of one row beyond which all warps take them from a queue",
-    [0 = "0", 2 = "2", 32 = "32", 128 = "128", 256 = "256", 1024 = "1024", 4096 = "4096"]
-);
-
-axis!(
-    /// Where rows wait that lanes are refilled with: `operator/refill`, `operator/block_refill`.
-    RefillBuffer, "refill_buffer", Chunk, "where rows wait that idle lanes are given, and whose lanes these are",
-    {
-        /// In registers of a warp, for its lanes.
-        Registers = "registers",
-        /// In the memory of a block, for all of its warps, as far as there is room and they are together.
-        Shared = "shared",
-    }
-);
-
-numbers!(
-    /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`, `operator/walk`.
-    RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
-    [8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
-);
-
 numbers!(
     /// Into how many parts rows are brought before they are added to groups: `pipeline/cut/groups`.
     GroupParts, "group_parts", Plan, "parts of a table of groups that rows are brought into before, one part after the other",
@@ -458,23 +292,6 @@ numbers!(
         1 = "1", 4 = "4", 16 = "16", 64 = "64", 256 = "256", 512 = "512", 1024 = "1024", 2048 = "2048",
         4096 = "4096", 8192 = "8192"
     ]
-);
-
-numbers!(
-    /// Into how many parts the probe side's rows are brought before they come to a join: `pipeline/cut/partition`.
-    JoinParts, "join_parts", Plan, "parts of a join's index that rows are brought into before they are looked up, one part after the other",
-    [1 = "1", 16 = "16", 64 = "64", 256 = "256", 1024 = "1024"]
-);
-
-axis!(
-    /// Whether the build side's rows are brought into the same parts: `pipeline/cut/partition`.
-    BuildParts, "build_parts", Plan, "whether the rows of a build side are brought into the parts of the index before they are stored",
-    {
-        /// They are stored as they come.
-        Off = "off",
-        /// They are stored part after part.
-        On = "on",
-    }
 );
 
 axis!(
@@ -692,6 +509,7 @@ pub const ALL: &[Axis] = &[
     DistinctValues::AXIS,
     RankedRows::AXIS,
     RankedColumns::AXIS,
+    GroupTexts::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,
     JoinParts::AXIS,

@@ -321,7 +321,9 @@ impl HostPart<'_> {
         let mut order: Vec<(u64, u32)> = first.iter().copied().zip(0..).collect();
         let compare = |a: &(u64, u32), b: &(u64, u32)| {
             let later = || self.keys[1..].iter().map(|keys| keys[a.1 as usize].cmp(&keys[b.1 as usize]));
-            a.0.cmp(&b.0).then_with(|| later().find(|order| order.is_ne()).unwrap_or(Ordering::Equal))
+            let by_words = || later().find(|order| order.is_ne()).unwrap_or(Ordering::Equal);
+            // Rows that are equal keep the order of their places, as they do where the device sorts.
+            a.0.cmp(&b.0).then_with(by_words).then(a.1.cmp(&b.1))
         };
         if wanted.end < count {
             let (_, last, after) = order.select_nth_unstable_by(wanted.end - 1, compare);

@@ -175,6 +175,38 @@ fn ranked(input: Plan, keys: &[usize]) -> Plan {
     Plan::Ranked(Box::new(Ranked { keys, order, aggregates, values, names, input }))
 }
 
+/// Texts of groups by their numbers from the last to the first, and others with NULLs, beside a count.
+fn strung_texts(input: Plan, keys: &[usize]) -> Plan {
+    let Plan::Ranked(mut ranked) = ranked(input, keys) else { return scan(0) };
+    ranked.order.remove(0);
+    ranked.order[0].descending = true;
+    ranked.values = [strung(&ranked.input, 2, "; ", false), strung(&ranked.input, 3, "", false)].into();
+    Plan::Ranked(ranked)
+}
+
+/// Texts of groups, each once, in their own order.
+fn distinct_texts(input: Plan, keys: &[usize]) -> Plan {
+    let Plan::Ranked(mut ranked) = ranked(input, keys) else { return scan(0) };
+    ranked.order = vec![SortKey { expr: column(&ranked.input, 2), descending: false, nulls_first: true }];
+    ranked.values = vec![strung(&ranked.input, 2, ",", true)];
+    Plan::Ranked(ranked)
+}
+
+/// Texts of groups in the order of the rows.
+fn texts_of_rows(input: Plan, keys: &[usize]) -> Plan {
+    let Plan::Ranked(mut ranked) = ranked(input, keys) else { return scan(0) };
+    ranked.order = Vec::new();
+    ranked.values = vec![strung(&ranked.input, 3, ",", false)];
+    Plan::Ranked(ranked)
+}
+
+fn strung(input: &Plan, index: usize, delimiter: &str, distinct: bool) -> RankedValue {
+    let delimiter = Expr::literal(Literal::Utf8(delimiter.into()), DataType::Utf8);
+    let field = Field { name: "v".into(), data_type: DataType::Utf8, nullable: true };
+    let rank = Rank::Texts { delimiter, distinct };
+    RankedValue { rank, argument: column(input, index), counted: None, field }
+}
+
 fn sort(input: Plan, keys: &[usize], fetch: Option<usize>) -> Plan {
     let key = |index: &usize| SortKey { expr: column(&input, *index), descending: true, nulls_first: true };
     let keys = keys.iter().map(key).collect();
@@ -256,6 +288,11 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
         ("medians of nothing".into(), ranked(filter(few(), 1, CompareOp::Lt, 0), &[]), false),
         ("medians of groups".into(), ranked(scan(0), &[0]), false),
         ("first medians of groups".into(), sort(ranked(few(), &[2, 0]), &[2, 0, 1], Some(9)), true),
+        ("texts of groups".into(), strung_texts(few(), &[0]), false),
+        ("texts of all".into(), strung_texts(scan(0), &[]), false),
+        ("texts of groups, each once".into(), distinct_texts(scan(0), &[0]), false),
+        ("texts in the order of rows".into(), texts_of_rows(few(), &[2]), false),
+        ("texts of all in the order of rows".into(), texts_of_rows(scan(0), &[]), false),
         ("union".into(), union(vec![few(), filter(scan(1), 0, CompareOp::Gt, 20), scan(1)]), false),
         (
             "groups over a union".into(),

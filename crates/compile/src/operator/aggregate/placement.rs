@@ -43,7 +43,7 @@ const COPIES_BYTES: u64 = 16 << 10;
 /// Bytes of a slice of a block's table, at most, of which there are so many at most: each is a pass over the rows, and bringing them into
 /// parts and adding these up takes about five.
 const SLICE_BYTES: u64 = 160 << 10;
-const MOST_SLICES: u64 = 4;
+const MOST_SLICES: u64 = 2;
 /// Rows that are thought to come to each slot of a table in slices, at least.
 const SLICE_ROWS_A_SLOT: u64 = 1024;
 

@@ -2,16 +2,21 @@
 //! rows have a rank, and the rows of a group follow each other in the order of the sort. So the row of a rank is one look into
 //! that order, whatever the size of the group.
 //!
+//! Texts that are strung together are made by the step too, of all rows of a group, where they are wanted (`group_text`).
+//!
 //! What medians and percentiles are of two rows follows DataFusion (`datafusion-functions-aggregate`, `calculate_median` and
 //! `calculate_percentile`).
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
 
+use super::group_text::GroupText;
+use super::text_rows::{PlacedText, TextRows};
 use crate::context::{Context, Lowered, Repr, Unsupported};
 use crate::expr::{Expr, ExprKind, columns_read, substitute};
 use crate::layout::ColumnInfo;
@@ -20,7 +25,8 @@ use crate::operator::Flow;
 use crate::operator::roles::{Next, Step};
 use crate::operator::sort::SortOperator;
 use crate::plan::Rank;
-use crate::table::joined::Joined;
+use crate::table::joined::{Joined, Made};
+use crate::types::DataType;
 
 /// Parts of a whole that the weight between two values is cut off to (`INTERPOLATION_PRECISION`).
 const WEIGHTS: f64 = 1_000_000.0;
@@ -33,6 +39,8 @@ pub(crate) struct RankedColumn {
     pub argument: Expr,
     /// The column before the step that says how many rows have a rank.
     pub count: usize,
+    /// Of texts that all rows have strung together: where these are, and the column before the step that says how many rows have one.
+    pub strung: Option<(TextRows, usize)>,
 }
 
 /// The columns of groups up to a number, and behind them values at ranks. The column before the step that follows the last of
@@ -57,6 +65,14 @@ struct RankedRow {
     rank: V,
     /// Whether there is such a row, `bool`.
     present: V,
+}
+
+/// What of its group's rows a value is.
+enum Found {
+    /// Of one or two rows, each with the value there.
+    Rows(RankedRows, Box<(Expr, Option<Expr>)>),
+    /// Of all of them.
+    Text(Rc<dyn Made>),
 }
 
 /// The rows that a value is made of.
@@ -103,6 +119,7 @@ impl RankedRows {
                     (cx.builder.convert(low, Scalar::I64), cx.builder.convert(high, Scalar::I64));
                 RankedRows { low: within(cx, low), high: Some(within(cx, high)), place: Some(place) }
             }
+            Rank::Texts { .. } => return Err(Unsupported::internal("texts of all rows at one rank")),
         })
     }
 }
@@ -115,12 +132,36 @@ impl RankedValues {
     /// What is known of the columns behind it, by those before it.
     pub fn columns_behind(&self, below: &[ColumnInfo]) -> Vec<ColumnInfo> {
         let stored = self.sort.infos();
-        let value = |value: &RankedColumn| ColumnInfo {
-            nullable: true,
-            scattered: None,
-            ..column_of(&value.argument, &stored)
+        let value = |value: &RankedColumn| match value.rank {
+            // It is in no dictionary.
+            Rank::Texts { .. } => ColumnInfo {
+                data_type: DataType::Utf8,
+                nullable: true,
+                range: None,
+                dictionary: None,
+                scattered: None,
+            },
+            _ => ColumnInfo { nullable: true, scattered: None, ..column_of(&value.argument, &stored) },
         };
         below.iter().take(self.width).cloned().chain(self.values.iter().map(value)).collect()
+    }
+
+    /// The texts of a group that has so many rows from its first one on.
+    fn text(
+        &self,
+        cx: &mut Context<'_>,
+        value: &RankedColumn,
+        (delimiter, distinct): (&Expr, bool),
+        (first, rows): (V, V),
+    ) -> Result<Rc<dyn Made>, Unsupported> {
+        let Some((texts, present)) = &value.strung else {
+            let text = GroupText::new(&self.sort, &value.argument, (delimiter, distinct), (first, rows))?;
+            return Ok(Rc::new(text));
+        };
+        let present = scalar(&cx.column(*present)?)?;
+        let present = cx.builder.convert(present, Scalar::I64);
+        let (sort, texts) = (Arc::clone(&self.sort), texts.clone());
+        Ok(Rc::new(PlacedText { sort, texts, first, rows, present }))
     }
 
     /// The stored columns that a value reads, of one of its rows, and the value over them where they begin at column `from`.
@@ -167,6 +208,10 @@ impl Step for RankedValues {
                 let none = cx.builder.i64(0);
                 ranks = cx.builder.select(active, ranks, none);
             }
+            if let Rank::Texts { delimiter, distinct } = &value.rank {
+                found.push(Found::Text(self.text(cx, value, (delimiter, *distinct), (first, ranks))?));
+                continue;
+            }
             let rows = RankedRows::find(cx, &value.rank, ranks)?;
             let mut at = |cx: &mut Context<'_>, row: RankedRow| {
                 let (more, expr) = self.columns_at(cx, &value.argument, (row, first), columns.len());
@@ -175,11 +220,19 @@ impl Step for RankedValues {
             };
             let low = at(cx, rows.low);
             let high = rows.high.map(|row| at(cx, row));
-            found.push((rows, low, high));
+            found.push(Found::Rows(rows, Box::new((low, high))));
         }
         cx.push_joined(columns);
         let mut columns: Vec<Joined> = (0..self.width).map(Joined::Below).collect();
-        for (rows, low, high) in found {
+        for found in found {
+            let (rows, exprs) = match found {
+                Found::Rows(rows, exprs) => (rows, exprs),
+                Found::Text(text) => {
+                    columns.push(Joined::Made(text));
+                    continue;
+                }
+            };
+            let (low, high) = *exprs;
             let low = lower(cx, &low)?;
             let value = match (rows.high, high) {
                 (Some(row), Some(high)) => {
@@ -209,11 +262,14 @@ impl Step for RankedValues {
         (column < self.width).then_some(column)
     }
 
-    /// Its values are always looked up.
+    /// Its values are always looked up, and what texts are made of is always there.
     fn read(&self, columns: &BTreeSet<usize>, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
         let looked_up = self.values.iter().flat_map(|value| columns_read(&value.argument));
         self.sort.read_columns(looked_up, states);
+        let strung = self.values.iter().filter_map(|value| value.strung.as_ref());
+        states.extend(strung.clone().flat_map(|(texts, _)| texts.states()));
         let counts = self.values.iter().map(|value| value.count);
+        let counts = counts.chain(strung.map(|(_, present)| *present));
         columns
             .iter()
             .copied()

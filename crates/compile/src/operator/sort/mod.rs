@@ -305,6 +305,11 @@ impl SortOperator {
         states.extend(texts.flat_map(|(addresses, lengths)| [addresses, lengths]));
     }
 
+    /// The class of the rows.
+    pub fn class(&self) -> usize {
+        self.class
+    }
+
     /// The state that says how many rows are delivered.
     pub fn delivered(&self) -> usize {
         self.delivered

@@ -1,5 +1,6 @@
 //! Aggregates over sorted groups: the rows are sorted by keys and order, aggregated group by group as ever, with the number of
-//! each group's first row and how many have a rank; behind the groups, values are looked up at their ranks.
+//! each group's first row and how many have a rank; behind the groups, values are looked up at their ranks. Texts are strung together
+//! by who wants a group's, or before that by all rows at once.
 //!
 //! Where only first and last rows are asked for, and the order and a row's place are few bits, nothing is sorted: a row's number is
 //! its order above its place, and the least or greatest number of a group is the row.
@@ -13,7 +14,9 @@ use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, columns_read, substitute, with_children};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
-use crate::operator::aggregate::{EndRow, EndRows, RankedColumn, RankedValues};
+use crate::operator::aggregate::{
+    EndRow, EndRows, RankedColumn, RankedValues, TextCopies, TextLengths, TextRows,
+};
 use crate::operator::project::Project;
 use crate::operator::roles::Source;
 use crate::operator::sort::words::{WordKey, Words};
@@ -21,10 +24,23 @@ use crate::operator::sort::{NumberedRows, PlacedRows, PlacedWord, SortOperator, 
 use crate::plan::{Aggregate, AggregateFunction, Rank, Ranked, RankedValue, SortKey};
 use crate::program::Purpose;
 use crate::types::{DataType, Field, Literal};
-use crate::variant::axes::{RankedColumns, RankedRows};
+use crate::variant::axes::{GroupTexts, RankedColumns, RankedRows};
 
 impl Cut<'_> {
     pub(super) fn ranked(&mut self, ranked: &Ranked) -> Result<OpenRows, Unsupported> {
+        if !ranked.keeps_order() {
+            return self.ranked_groups(ranked);
+        }
+        // Rows whose places are counted before they are written keep their order, whichever threads write them; and whoever sorts
+        // them by their places leaves those in it that are equal.
+        let counts = self.counts;
+        self.counts = Some(self.counts_of_rows());
+        let groups = self.ranked_groups(ranked);
+        self.counts = counts;
+        groups
+    }
+
+    fn ranked_groups(&mut self, ranked: &Ranked) -> Result<OpenRows, Unsupported> {
         let rows = self.open(&ranked.input)?;
         let mut stored = Stored { exprs: ranked.keys.clone() };
         let keys = ranked.keys.iter().enumerate();
@@ -46,15 +62,64 @@ impl Cut<'_> {
         let sort = Arc::new(SortOperator::plan_ranked(words, from_word, &infos, size, states)?);
 
         let source = NumberedRows::new(SortedRows(Arc::clone(&sort)), bound);
-        let (aggregates, values) = with_ranks(keys.len(), aggregates, values, source.number());
+        let strung = self.strung(&values, keys.len(), &sort)?;
+        let (aggregates, values) = with_ranks(keys.len(), aggregates, (values, &strung), source.number());
         let columns = source.columns();
-        let open = self.sorted(rows, &stored.exprs, &sort, Open::new(source, bound));
+        let mut open = self.sorted(rows, &stored.exprs, &sort, Open::new(source, bound));
+        let strung: Arc<[TextRows]> = strung.into_iter().flatten().collect();
+        if !strung.is_empty() {
+            let rows = || Open::new(SortedRows(Arc::clone(&sort)), bound);
+            let sorted = open.sorted.take();
+            self.close(vec![Open { sorted, ..rows() }], Arc::new(TextLengths(Arc::clone(&strung))));
+            self.close(vec![rows()], Arc::new(TextCopies(strung)));
+        }
         let rows = OpenRows { branches: vec![open], columns };
         let mut groups = groups_of(self.aggregate_rows(rows, &keys, &aggregates)?);
         let step = RankedValues::new(sort, keys.len() + ranked.aggregates.len(), values);
         groups.columns = step.columns_behind(&groups.columns);
         groups.push(step);
         self.end_operator(groups)
+    }
+
+    /// For each value where its texts are, if all rows string them together.
+    fn strung(
+        &mut self,
+        values: &[RankedValue],
+        keys: usize,
+        sort: &SortOperator,
+    ) -> Result<Vec<Option<TextRows>>, Unsupported> {
+        let texts = |value: &RankedValue| match &value.rank {
+            Rank::Texts { delimiter, distinct } => Some((delimiter.clone(), *distinct)),
+            _ => None,
+        };
+        let found: Vec<_> = values.iter().map(texts).collect();
+        let by_rows = found.iter().any(Option::is_some)
+            && self.group_texts(keys, found.iter().flatten().any(|(_, distinct)| *distinct))?
+                == GroupTexts::Rows;
+        let states = self.states.of(Purpose::Store);
+        let place = |(value, texts): (&RankedValue, Option<(Expr, bool)>)| match texts {
+            Some((delimiter, _)) if by_rows => {
+                TextRows::plan(sort, &value.argument, &delimiter, states).map(Some)
+            }
+            _ => Ok(None),
+        };
+        values.iter().zip(found).map(place).collect()
+    }
+
+    /// Who strings texts together.
+    fn group_texts(&self, keys: usize, distinct: bool) -> Result<GroupTexts, Unsupported> {
+        let lacks = distinct.then_some("equal texts are found by who goes through a group");
+        let rule = match lacks {
+            Some(lacks) => (GroupTexts::Groups, lacks),
+            None if keys == 0 => (GroupTexts::Rows, "all rows are one group"),
+            None if !self.shape.is_serial() => (GroupTexts::Rows, "a large group is no work for one thread"),
+            None => (GroupTexts::Groups, "workers share groups out"),
+        };
+        let site = format!("aggregate{}", self.next_aggregate);
+        self.chooser.choose(&site, rule, |value| match (value, lacks) {
+            (GroupTexts::Rows, Some(lacks)) => Err(lacks.into()),
+            _ => Ok(()),
+        })
     }
 
     /// What rows are numbered by, where they are not sorted.
@@ -159,7 +224,7 @@ impl End {
         let (end, distance) = match &value.rank {
             Rank::FromFirst(distance) => (End::First, distance),
             Rank::FromLast(distance) => (End::Last, distance),
-            Rank::Median | Rank::Percentile(_) => return None,
+            Rank::Median | Rank::Percentile(_) | Rank::Texts { .. } => return None,
         };
         let is_end = matches!(distance.kind, ExprKind::Literal(Literal::Int(0))) && value.counted.is_none();
         is_end.then_some(end)
@@ -201,7 +266,7 @@ fn ends(values: &[RankedValue], width: usize) -> (Vec<(End, Vec<usize>)>, Vec<Ex
 fn with_ranks(
     keys: usize,
     mut aggregates: Vec<Aggregate>,
-    values: Vec<RankedValue>,
+    (values, strung): (Vec<RankedValue>, &[Option<TextRows>]),
     number: Expr,
 ) -> (Vec<Aggregate>, Vec<RankedColumn>) {
     let internal = |name: &str, function, argument| {
@@ -209,16 +274,20 @@ fn with_ranks(
         Aggregate { function, argument, distinct: false, field }
     };
     aggregates.push(internal("first_row", AggregateFunction::Min, Some(number)));
-    let column = |RankedValue { rank, argument, counted, .. }: RankedValue| {
+    let mut count = |counted| {
         let count = internal("ranks", AggregateFunction::Count, counted);
         let known = aggregates.iter().position(|known| *known == count);
         let place = known.unwrap_or_else(|| {
             aggregates.push(count);
             aggregates.len() - 1
         });
-        RankedColumn { rank, argument, count: keys + place }
+        keys + place
     };
-    let columns = values.into_iter().map(column).collect();
+    let column = |(RankedValue { rank, argument, counted, .. }, strung): (RankedValue, &Option<TextRows>)| {
+        let strung = strung.as_ref().map(|texts| (texts.clone(), count(Some(argument.clone()))));
+        RankedColumn { rank, argument, count: count(counted), strung }
+    };
+    let columns = values.into_iter().zip(strung).map(column).collect();
     (aggregates, columns)
 }
 

@@ -1,10 +1,17 @@
-//! Aggregates over the sorted rows of a group: `median`, `percentile_cont`, `first_value`, `last_value` and `nth_value`.
+//! Aggregates over the sorted rows of a group: `median`, `percentile_cont`, `first_value`, `last_value`, `nth_value` and `string_agg`.
 //!
 //! | function | order | rows without a rank | value |
 //! |---|---|---|---|
 //! | `median(x)` | `x` | NULL | the mean of the middle ones |
 //! | `percentile_cont(x, p)`, `percentile_cont(p) WITHIN GROUP (ORDER BY x)` | `x` | NULL | at `p`, or at `1 - p` where `x` descends |
 //! | `first_value(x ORDER BY y)`, `last_value`, `nth_value(x, n ORDER BY y)` | `y` | none, or under IGNORE NULLS where `x` is NULL | `x` |
+//! | `string_agg(x, ',' ORDER BY y)` | `y` | none | all `x` that are not NULL, with the delimiter between |
+//! | `string_agg(x, ',')` | none: that of the input | none | the same |
+//! | `string_agg(DISTINCT x, ',')`, with `ORDER BY x` or without | `x` | none | the same, each once |
+//!
+//! DataFusion promises no order of texts without ORDER BY: where it has one partition it is that of its rows, where it has several any
+//! of the orders in which they come, and with DISTINCT that of a hash table. So the order of the input and that of the texts are among
+//! those that it may give.
 //!
 //! Rows that FILTER leaves out have no rank either. Calls whose orders agree sort the rows once. Others are aggregations of their
 //! own, which read the input again and are joined by the keys.
@@ -12,7 +19,7 @@
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
-use datafusion::functions_aggregate::{first_last, median, nth_value, percentile_cont};
+use datafusion::functions_aggregate::{first_last, median, nth_value, percentile_cont, string_agg};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal as LiteralExpr;
@@ -33,6 +40,7 @@ enum Function {
     First,
     Last,
     Nth,
+    Texts,
 }
 
 /// The function that a call is of, if it is one of DataFusion's own: names tell nothing.
@@ -44,6 +52,7 @@ fn function(call: &AggregateFunctionExpr) -> Option<Function> {
         () if implementation.is::<first_last::FirstValue>() => Some(Function::First),
         () if implementation.is::<first_last::LastValue>() => Some(Function::Last),
         () if implementation.is::<nth_value::NthValueAgg>() => Some(Function::Nth),
+        () if implementation.is::<string_agg::StringAgg>() => Some(Function::Texts),
         () => None,
     }
 }
@@ -95,6 +104,11 @@ pub(super) fn aggregate(
         });
     }
     let (input, keys, calls) = (input?, keys?, calls.into_iter().collect::<Option<Vec<Call>>>()?);
+    if calls.iter().any(|call| matches!(call, Call::Ranked(order, _) if order.is_empty()))
+        && order::unsorted(input.clone()) != input
+    {
+        return translator.refuse("AggregateExec: string_agg in the order of sorted rows is not compiled");
+    }
     let input = order::unsorted(input);
     let (passes, places) = passes(calls);
     if passes.len() > PASS_LIMIT {
@@ -141,7 +155,11 @@ fn passes(calls: Vec<Call>) -> (Vec<Pass>, Vec<CallPlace>) {
             }
             Call::Ranked(own, value) => {
                 // Rows that an order does not tell apart may be in any: the longer of two will do for both.
-                let agree = |pass: &Pass| own.starts_with(&pass.order) || pass.order.starts_with(&own);
+                let agree = |pass: &Pass| {
+                    let same = own.starts_with(&pass.order) || pass.order.starts_with(&own);
+                    // No order is that of the input.
+                    same && own.is_empty() == pass.order.is_empty()
+                };
                 let pass = passes.iter().position(agree).unwrap_or_else(|| {
                     passes.push(Pass::default());
                     passes.len() - 1
@@ -218,7 +236,10 @@ fn column(place: usize, key: &Expr) -> Expr {
 
 /// What picks rows that may be others when they are picked again, if something does.
 fn takes_some_rows(plan: &Plan) -> Option<&'static str> {
-    let is_end = |value: &RankedValue| matches!(value.rank, Rank::FromFirst(_) | Rank::FromLast(_));
+    let is_end = |value: &RankedValue| match value.rank {
+        Rank::FromFirst(_) | Rank::FromLast(_) | Rank::Texts { .. } => true,
+        Rank::Median | Rank::Percentile(_) => false,
+    };
     match plan {
         Plan::Limit { .. } | Plan::Sort { fetch: Some(_), .. } => Some("LIMIT picks"),
         // Which of the rows that the order does not tell apart.
@@ -246,7 +267,7 @@ impl Maker<'_> {
     }
 
     fn made(mut self, function: Function, field: Field) -> Option<Call> {
-        if self.call.is_distinct() {
+        if self.call.is_distinct() && function != Function::Texts {
             return self.refuse("DISTINCT values in an order are not compiled");
         }
         let expressions = self.call.expressions();
@@ -269,7 +290,71 @@ impl Maker<'_> {
                 let rank = self.nth(constant)?;
                 self.of_rows(rank, filter, argument, field)
             }
+            Function::Texts => {
+                let delimiter = self.delimiter(constant)?;
+                self.texts(delimiter, filter, argument, field)
+            }
         }
+    }
+
+    /// All texts of the argument. Those that FILTER leaves out are NULL, and so no part of the result.
+    fn texts(
+        &mut self,
+        delimiter: Expr,
+        filter: Option<Option<Expr>>,
+        argument: Option<Expr>,
+        field: Field,
+    ) -> Option<Call> {
+        let (mut order, argument) = (self.order()?, argument?);
+        // The order of a call that was turned round is too.
+        if self.call.is_reversed() {
+            for key in &mut order {
+                key.descending = !key.descending;
+                key.nulls_first = !key.nulls_first && key.expr.nullable;
+            }
+        }
+        let distinct = self.call.is_distinct();
+        if distinct && order.first().is_some_and(|key| key.expr != argument) {
+            return self.refuse("DISTINCT texts in another order than their own are not compiled");
+        }
+        let argument = match filter {
+            Some(filter) => filtered(filter, Some(argument))?,
+            None => argument,
+        };
+        if distinct {
+            let descending = order.first().is_some_and(|key| key.descending);
+            order = vec![SortKey { expr: argument.clone(), descending, nulls_first: false }];
+        }
+        let rank = Rank::Texts { delimiter, distinct };
+        Some(Call::Ranked(order, Box::new(RankedValue { rank, argument, counted: None, field })))
+    }
+
+    /// What stands between texts: NULL is nothing.
+    fn delimiter(&mut self, constant: Option<&ScalarValue>) -> Option<Expr> {
+        let text = match constant {
+            Some(
+                ScalarValue::Utf8(Some(text))
+                | ScalarValue::LargeUtf8(Some(text))
+                | ScalarValue::Utf8View(Some(text)),
+            ) => text.as_str(),
+            Some(value) if value.is_null() => "",
+            _ => return self.refuse("a delimiter that is no literal is not compiled"),
+        };
+        Some(Expr::literal(Literal::Utf8(text.into()), DataType::Utf8))
+    }
+
+    /// The keys of ORDER BY.
+    fn order(&mut self) -> Option<Vec<SortKey>> {
+        let mut order = Vec::new();
+        for key in self.call.order_bys() {
+            let options = key.options;
+            order.push(self.expr(&key.expr).map(|expr| SortKey {
+                nulls_first: options.nulls_first && expr.nullable,
+                descending: options.descending,
+                expr,
+            }));
+        }
+        order.into_iter().collect()
     }
 
     /// A value between those of the argument in their own order.
@@ -300,16 +385,7 @@ impl Maker<'_> {
         if self.call.order_bys().is_empty() {
             return self.refuse("without ORDER BY any row is the first one, and DataFusion's is its own");
         }
-        let mut order = Vec::new();
-        for key in self.call.order_bys() {
-            let options = key.options;
-            order.push(self.expr(&key.expr).map(|expr| SortKey {
-                nulls_first: options.nulls_first && expr.nullable,
-                descending: options.descending,
-                expr,
-            }));
-        }
-        let (mut order, argument) = (order.into_iter().collect::<Option<Vec<_>>>()?, argument?);
+        let (mut order, argument) = (self.order()?, argument?);
         let present = (self.call.ignore_nulls() && argument.nullable).then(|| Expr {
             kind: ExprKind::IsNotNull(Box::new(argument.clone())),
             data_type: DataType::Boolean,

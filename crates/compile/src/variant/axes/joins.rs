@@ -1,0 +1,130 @@
+//! The axes of joins: their index, their build side, and what it leaves out of the probe side.
+
+use crate::variant::{Axis, Level, Variant};
+
+axis!(
+    /// How the index of a join finds keys: `table/index`.
+    IndexForm, "index_form", Plan, "how the index of a join finds the rows of a key",
+    {
+        /// At the place that the key gives.
+        Direct = "direct",
+        /// By open addressing.
+        Hash = "hash",
+    }
+);
+
+axis!(
+    /// As what a join compares texts that have a dictionary on the probe side or on both: `operator/join/codes`.
+    TextJoin, "text_join", Plan, "as what a join compares texts that have dictionaries",
+    {
+        /// As texts.
+        Texts = "texts",
+        /// As codes of one dictionary: the probe side's are mapped to the build side's, or the build side's texts looked up in the probe side's.
+        Codes = "codes",
+    }
+);
+
+axis!(
+    /// How rows with equal keys hang together in the index of a join: `table/index`.
+    IndexRows, "index_rows", Plan, "how the rows of a key hang together in the index of a join",
+    {
+        /// Each has the number of the next.
+        Chains = "chains",
+        /// They stand in a bucket, which takes a second pass.
+        Buckets = "buckets",
+    }
+);
+
+axis!(
+    /// What stands in the buckets of a join's index: `operator/join/buckets`.
+    BucketEntries, "bucket_entries", Plan, "what the buckets of a join's index have of the rows of a key",
+    {
+        /// The numbers of rows that lie elsewhere.
+        Numbers = "numbers",
+        /// The rows themselves: those of a key lie side by side.
+        Rows = "rows",
+    }
+);
+
+axis!(
+    /// What INTERSECT and EXCEPT are carried out by: `pipeline/cut/set_operation`.
+    SetOperations, "set_operation", Plan, "what INTERSECT and EXCEPT find rows of both sides by",
+    {
+        /// A join of one side's groups with the other side.
+        Join = "join",
+        /// Groups of the rows of both sides.
+        Groups = "groups",
+    }
+);
+
+axis!(
+    /// Where the rows of a build side lie: `operator/join/place`.
+    RowPlaces, "row_places", Plan, "where the rows of a join's build side lie",
+    {
+        /// One behind the other, found by an index.
+        Packed = "packed",
+        /// At the slots of their keys: they are their own index.
+        Slot = "slot",
+    }
+);
+
+axis!(
+    /// How it is seen that a slot of a direct-addressed index of unique keys has no row: `table/slots`.
+    EmptySlots, "empty_slots", Plan, "how it is seen that a slot of a direct-addressed index has no row",
+    {
+        /// By a bitmap, which lies in caches where the slots do not.
+        Bitmap = "bitmap",
+        /// By the slot itself, which is cleared before.
+        Cleared = "cleared",
+    }
+);
+
+axis!(
+    /// Whether values outside of a build side's bounds, or not in its bitmap, are left out at the scan: `pipeline/cut`.
+    Pruning, "pruning", Plan, "whether a finished build side leaves out rows at the probe side's scan",
+    {
+        /// They are.
+        On = "on",
+        /// All rows come to the join.
+        Off = "off",
+    }
+);
+
+axis!(
+    /// Whether keys are compared with the bounds of a build side where a selection vector is made: `pipeline/windows`.
+    KeyWindows, "key_windows", Chunk, "whether keys beyond a build side's bounds are not selected",
+    {
+        /// They are compared.
+        On = "on",
+        /// They are not.
+        Off = "off",
+    }
+);
+
+axis!(
+    /// Whether rows are tried by the bitmaps of build sides before any goes on, one bitmap after the other: `pipeline/selection`.
+    Sieves, "sieves", Chunk, "whether rows are selected by runtime filters before any goes on",
+    {
+        /// They are: without a branch.
+        On = "on",
+        /// They are tried as they go on.
+        Off = "off",
+    }
+);
+
+numbers!(
+    /// Into how many parts the probe side's rows are brought before they come to a join: `pipeline/cut/partition`.
+    JoinParts, "join_parts", Plan, "parts of a join's index that rows are brought into before they are looked up, one part after the other",
+    [1 = "1", 16 = "16", 64 = "64", 256 = "256", 1024 = "1024"]
+);
+
+axis!(
+    /// Whether the build side's rows are brought into the same parts: `pipeline/cut/partition`.
+    BuildParts, "build_parts", Plan, "whether the rows of a build side are brought into the parts of the index before they are stored",
+    {
+        /// They are stored as they come.
+        Off = "off",
+        /// They are stored part after part.
+        On = "on",
+    }
+);

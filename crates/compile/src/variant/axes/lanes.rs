@@ -1,0 +1,81 @@
+//! The axes of lanes that exchange rows (DogQC).
+
+use crate::variant::{Axis, Level, Variant};
+
+axis!(
+    /// Where idle lanes of a warp are refilled with rows of other turns: `pipeline/lanes`.
+    LaneRefill, "lane_refill", Chunk, "behind which steps idle lanes of a warp are given rows that waited",
+    {
+        /// Nowhere: a warp goes on with the rows that it has.
+        Off = "off",
+        /// Behind the last step that drops rows: a filter, a runtime filter, a join with one match.
+        Last = "last",
+        /// Behind filters.
+        Filters = "filters",
+        /// Behind each step that drops rows.
+        All = "all",
+    }
+);
+
+axis!(
+    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`, `operator/walk`.
+    MatchLanes, "expansion", Chunk, "which lanes take the rows that a join with several matches makes of one",
+    {
+        /// The row's own, one after the other.
+        Lane = "lane",
+        /// All of its warp, row by row.
+        Warp = "warp",
+        /// All of its warp, the matches of all of the warp's rows one behind the other.
+        Packed = "packed",
+        /// The row's own, one after the other; a lane that has no more takes another row while the others go on.
+        Refill = "refill",
+    }
+);
+
+axis!(
+    /// Who compares two texts without a dictionary that a filter wants to be equal: `pipeline/points`, `operator/texts`.
+    TextLanes, "text_lanes", Chunk, "which lanes compare the texts of a row, where a filter wants two to be equal",
+    {
+        /// The row's own.
+        Lane = "lane",
+        /// All of its warp, row by row.
+        Warp = "warp",
+        /// All of its warp, the words of all of the warp's rows one behind the other.
+        Packed = "packed",
+    }
+);
+
+axis!(
+    /// As what rows change lanes: `context/carried`, `context/loaded`.
+    CarriedRows, "carried", Chunk, "as what rows change lanes, and so where their columns are loaded",
+    {
+        /// As numbers of rows and places; columns are loaded where they are read (post-projection).
+        Places = "places",
+        /// As values: columns are loaded at the scan, or at the match, before rows change lanes (full scan).
+        Values = "values",
+    }
+);
+
+numbers!(
+    /// Matches of a row from which on they wait in a queue that all warps drain, where a warp shares them; 0: its warp takes
+    /// all of them: `operator/queue`.
+    QueueMatches, "queue_matches", Chunk, "matches of one row beyond which all warps take them from a queue",
+    [0 = "0", 2 = "2", 32 = "32", 128 = "128", 256 = "256", 1024 = "1024", 4096 = "4096"]
+);
+
+axis!(
+    /// Where rows wait that lanes are refilled with: `operator/refill`, `operator/block_refill`.
+    RefillBuffer, "refill_buffer", Chunk, "where rows wait that idle lanes are given, and whose lanes these are",
+    {
+        /// In registers of a warp, for its lanes.
+        Registers = "registers",
+        /// In the memory of a block, for all of its warps, as far as there is room and they are together.
+        Shared = "shared",
+    }
+);
+
+numbers!(
+    /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`, `operator/walk`.
+    RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
+    [8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
+);

@@ -1,0 +1,178 @@
+//! `string_agg` through SQL: by keys and in orders of several types, over many rows, one row and none: compiled as a whole, with
+//! DataFusion's answers, or left to DataFusion with a reason.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+use datafusion::prelude::SessionContext;
+use kelpie_datafusion::KelpieSession;
+use kelpie_datafusion::testing::{Generated, Outcome, compare, sessions};
+
+/// In this order no two rows of `t` are alike, so that the order of texts is nobody's choice.
+const UNIQUE: &str = "tsn, i64, d15, u32";
+
+const TABLES: [&str; 4] = ["t", "one", "none", "t WHERE nn < 0"];
+
+fn configurations() -> Vec<Vec<(&'static str, &'static str)>> {
+    let simt = [("kelpie.device", "simt"), ("kelpie.simt_lanes", "32")];
+    let partitions = |number| ("datafusion.execution.target_partitions", number);
+    vec![
+        vec![("kelpie.device", "cpu"), partitions("1")],
+        vec![("kelpie.device", "cpu"), ("kelpie.micro_model", "pipelined"), partitions("4")],
+        vec![simt[0], simt[1], partitions("4")],
+    ]
+}
+
+/// Runs queries on both; panics with all that differ, fail, or are not compiled as a whole.
+struct Check {
+    plain: SessionContext,
+    kelpie: KelpieSession,
+    settings: String,
+    wrong: Vec<String>,
+}
+
+impl Check {
+    fn new(settings: &[(&str, &str)]) -> Check {
+        let (plain, kelpie) = sessions(11, settings).unwrap();
+        Check { plain, kelpie, settings: format!("{settings:?}"), wrong: Vec::new() }
+    }
+
+    async fn query(&mut self, sql: &str) {
+        self.outcome(sql, |compiled, reasons| compiled || reasons.is_empty()).await;
+    }
+
+    /// Of a query of which a part stays DataFusion's.
+    async fn in_part(&mut self, sql: &str, reason: &str) {
+        self.outcome(sql, |compiled, reasons| !compiled && reasons.join("\n").contains(reason)).await;
+    }
+
+    async fn outcome(&mut self, sql: &str, fine: impl Fn(bool, &[String]) -> bool) {
+        let query = Generated { sql: sql.into(), ordered: false };
+        let outcome = compare(&self.plain, &self.kelpie, &query).await;
+        if !matches!(&outcome, Outcome::Equal { compiled, reasons } if fine(*compiled, reasons)) {
+            self.wrong.push(format!("{sql}\n  {outcome:?}"));
+        }
+    }
+
+    fn finish(self) {
+        let wrong = self.wrong;
+        assert!(wrong.is_empty(), "{}: {} wrong\n{}", self.settings, wrong.len(), wrong.join("\n"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_and_keys() {
+    for settings in configurations() {
+        let mut check = Check::new(&settings);
+        for table in TABLES {
+            for order in
+                [UNIQUE.to_string(), format!("s DESC NULLS LAST, {UNIQUE}"), format!("g, {UNIQUE} DESC")]
+            {
+                for keys in ["k", "g", "dt, k", "s"] {
+                    check
+                        .query(&format!(
+                            "SELECT {keys}, string_agg(s, ', ' ORDER BY {order}) FROM {table} GROUP BY {keys}"
+                        ))
+                        .await;
+                }
+                check.query(&format!("SELECT string_agg(s, '' ORDER BY {order}) FROM {table}")).await;
+            }
+        }
+        check.finish();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_once() {
+    for settings in configurations() {
+        let mut check = Check::new(&settings);
+        for table in TABLES {
+            for direction in ["", "DESC", "DESC NULLS LAST", "NULLS FIRST"] {
+                check
+                    .query(&format!(
+                        "SELECT k, string_agg(DISTINCT s, ';' ORDER BY s {direction}), count(*) FROM {table} GROUP BY k"
+                    ))
+                    .await;
+                check
+                    .query(&format!(
+                        "SELECT string_agg(DISTINCT g, ' – ' ORDER BY g {direction}) FROM {table}"
+                    ))
+                    .await;
+            }
+            // The order is open, the texts are not.
+            check
+                .query(&format!("SELECT k, length(string_agg(DISTINCT s, ',')) FROM {table} GROUP BY k"))
+                .await;
+        }
+        check.finish();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stands_around() {
+    for settings in configurations() {
+        let mut check = Check::new(&settings);
+        for table in TABLES {
+            for sql in [
+                format!("SELECT k, string_agg(s, NULL ORDER BY {UNIQUE}) FROM {table} GROUP BY k"),
+                format!(
+                    "SELECT k, string_agg(s, ',' ORDER BY {UNIQUE}) FILTER (WHERE nn > 20), count(*), sum(nn) FROM {table} GROUP BY k"
+                ),
+                format!(
+                    "SELECT k, string_agg(DISTINCT s, ',' ORDER BY s) FILTER (WHERE b) FROM {table} GROUP BY k"
+                ),
+                format!(
+                    "SELECT g, string_agg(s, ',' ORDER BY {UNIQUE}), string_agg(upper(g), '-' ORDER BY nn DESC, {UNIQUE}), median(f64), first_value(s ORDER BY {UNIQUE}) FROM {table} GROUP BY g"
+                ),
+                format!(
+                    "SELECT k FROM {table} GROUP BY k HAVING length(string_agg(s, ',' ORDER BY {UNIQUE})) > 12"
+                ),
+                format!(
+                    "SELECT a, count(*) FROM (SELECT k, string_agg(g, ',' ORDER BY {UNIQUE}) AS a FROM {table} GROUP BY k) GROUP BY a"
+                ),
+                format!(
+                    "SELECT k, string_agg(s || g, ',' ORDER BY {UNIQUE}) FROM {table} GROUP BY ROLLUP (k)"
+                ),
+                format!("SELECT string_agg('x', ',' ORDER BY {UNIQUE}) FROM {table}"),
+                format!(
+                    "SELECT string_agg(arrow_cast(s, 'LargeUtf8'), arrow_cast('|', 'Utf8View') ORDER BY {UNIQUE}) FROM {table}"
+                ),
+                // The order is open, the texts are not.
+                format!("SELECT k, length(string_agg(s, ', ')) FROM {table} GROUP BY k"),
+                format!("SELECT length(string_agg(s, '')), count(s) FROM {table}"),
+            ] {
+                check.query(&sql).await;
+            }
+        }
+        check.finish();
+    }
+}
+
+/// Of one partition the order is that of its rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_order() {
+    let mut check = Check::new(&[("kelpie.device", "cpu"), ("datafusion.execution.target_partitions", "1")]);
+    for sql in [
+        "SELECT string_agg(s, ',') FROM t",
+        "SELECT k, string_agg(s, ',') FROM t GROUP BY k",
+        "SELECT k, string_agg(s, ',') FILTER (WHERE b), max(nn) FROM t WHERE nn > 5 GROUP BY k",
+    ] {
+        check.query(sql).await;
+    }
+    check.finish();
+}
+
+/// What stays DataFusion's has its answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left() {
+    let mut check = Check::new(&[("kelpie.device", "cpu"), ("datafusion.execution.target_partitions", "1")]);
+    check.in_part(&format!("SELECT k, array_agg(s ORDER BY {UNIQUE}) FROM t GROUP BY k"), "array_agg").await;
+    check
+        .in_part(
+            &format!(
+                "SELECT string_agg(s, ',' ORDER BY s, {UNIQUE}), string_agg(g, ',' ORDER BY g, {UNIQUE}) FROM (SELECT * FROM t LIMIT 50)"
+            ),
+            "two orders of rows that LIMIT picks are not compiled",
+        )
+        .await;
+    check.finish();
+}
