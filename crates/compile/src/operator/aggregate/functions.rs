@@ -5,6 +5,7 @@ use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
 use super::cells::{self, CellOp};
+use super::deviations::{self, ExactMoments};
 use super::exact::{UpperBits, shift_for, upper_bits, upper_range};
 use super::extremes::{OrderKey, pack_text};
 use super::levels::group_contribution;
@@ -53,6 +54,8 @@ pub enum Contribution {
     },
     /// The moments of the argument alone.
     Moments(Expr),
+    /// The argument, an integer or decimal, times itself.
+    Square(Expr),
     /// What the same cell of a finer group holds.
     Group {
         /// Its parts.
@@ -72,6 +75,7 @@ impl Contribution {
             | Contribution::Value(argument)
             | Contribution::Text(argument)
             | Contribution::Moments(argument)
+            | Contribution::Square(argument)
             | Contribution::UpperBits { argument, .. }
             | Contribution::Key { argument, .. }
             | Contribution::Bits { argument, .. } => std::slice::from_mut(argument),
@@ -87,6 +91,7 @@ impl Contribution {
             | Contribution::Value(argument)
             | Contribution::Text(argument)
             | Contribution::Moments(argument)
+            | Contribution::Square(argument)
             | Contribution::UpperBits { argument, .. }
             | Contribution::Key { argument, .. }
             | Contribution::Bits { argument, .. } => std::slice::from_ref(argument),
@@ -135,13 +140,13 @@ pub struct Cells {
 }
 
 /// An aggregate while its cells are planned.
-struct CellPlan<'a> {
-    aggregate: &'a Aggregate,
-    argument: &'a Expr,
-    info: ColumnInfo,
+pub(super) struct CellPlan<'a> {
+    pub aggregate: &'a Aggregate,
+    pub argument: &'a Expr,
+    pub info: ColumnInfo,
     bounds: Option<Range>,
-    distinct: Option<usize>,
-    row_bound: u64,
+    pub distinct: Option<usize>,
+    pub row_bound: u64,
 }
 
 impl Cells {
@@ -174,7 +179,7 @@ impl Cells {
         known.unwrap_or_else(|| self.cell(CellOp::Add, Contribution::Row, None, Some(Range::new(0, 1))))
     }
 
-    fn cell(
+    pub(super) fn cell(
         &mut self,
         op: CellOp,
         contribution: Contribution,
@@ -222,6 +227,9 @@ impl Cells {
         let bounds = info.range.or_else(|| info.data_type.full_range());
         let nullable = info.nullable;
         let plan = CellPlan { aggregate, argument, info, bounds, distinct, row_bound };
+        if let Some(exact) = ExactMoments::of(aggregate.function, argument, columns, row_bound) {
+            return Ok(self.plan_exact_moments(&plan, exact));
+        }
         if let Some((form, contribution)) = moments(aggregate.function, argument) {
             let value = self.cell(CellOp::Moments, contribution, distinct, None);
             return Ok(Reading::new(
@@ -406,15 +414,18 @@ pub(super) fn ignores_duplicates(function: AggregateFunction) -> bool {
 }
 
 /// Which moment a function is, as (square root, sample).
+pub(super) fn moment_form(function: AggregateFunction) -> Option<(bool, bool)> {
+    match function {
+        AggregateFunction::VarSample => Some((false, true)),
+        AggregateFunction::VarPopulation => Some((false, false)),
+        AggregateFunction::StddevSample => Some((true, true)),
+        AggregateFunction::StddevPopulation => Some((true, false)),
+        _ => None,
+    }
+}
+
 fn moments(function: AggregateFunction, argument: &Expr) -> Option<((bool, bool), Contribution)> {
-    let form = match function {
-        AggregateFunction::VarSample => (false, true),
-        AggregateFunction::VarPopulation => (false, false),
-        AggregateFunction::StddevSample => (true, true),
-        AggregateFunction::StddevPopulation => (true, false),
-        _ => return None,
-    };
-    Some((form, Contribution::Moments(argument.clone())))
+    Some((moment_form(function)?, Contribution::Moments(argument.clone())))
 }
 
 fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<Vec<V>, Unsupported> {
@@ -453,6 +464,7 @@ fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<
             let squares = cx.builder.sub(value, value);
             vec![one, value, zero, squares]
         }
+        Contribution::Square(_) => vec![deviations::square(cx, cell, scalar.ok_or_else(no_text)?)],
         Contribution::Text(_) => {
             let argument = argument.ok_or_else(no_text)?;
             vec![pack_text(cx, &argument.repr, live)?]
@@ -506,7 +518,7 @@ fn count_range(row_bound: u64) -> Option<Range> {
 }
 
 /// Bounds of the sum of up to `rows` values.
-fn total_range(bounds: Range, rows: u64) -> Option<Range> {
+pub(super) fn total_range(bounds: Range, rows: u64) -> Option<Range> {
     let rows = i128::from(rows);
     let (min, max) = (bounds.min.min(0).checked_mul(rows)?, bounds.max.max(0).checked_mul(rows)?);
     Some(Range { min, max })
@@ -520,7 +532,7 @@ fn both(cx: &mut Context<'_>, a: Option<V>, b: Option<V>) -> Option<V> {
 }
 
 /// A value as what the cell adds.
-fn addend(cx: &mut Context<'_>, op: CellOp, value: V) -> V {
+pub(super) fn addend(cx: &mut Context<'_>, op: CellOp, value: V) -> V {
     let b = &mut *cx.builder;
     match op {
         CellOp::Add => {

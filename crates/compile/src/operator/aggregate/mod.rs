@@ -16,6 +16,7 @@
 mod batch;
 mod block_table;
 pub mod cells;
+mod deviations;
 mod direct;
 mod distinct;
 mod domain;

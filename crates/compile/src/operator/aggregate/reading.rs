@@ -4,6 +4,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};
 
 use super::cells::CellOp;
+use super::deviations;
 use super::exact::{UpperBits, wide_sum};
 use super::extremes::{OrderKey, unpack_text};
 use crate::context::register_type;
@@ -31,6 +32,8 @@ pub enum ResultForm {
     Bits { complement: bool },
     /// Variance, or its square root; of a sample, or of a population: (square root, sample).
     Moments { form: (bool, bool), grouped: bool },
+    /// The same of integers, or of decimals of a scale, by the sum and the sum of squares, which is another cell.
+    ExactMoments { form: (bool, bool), squares: usize, scale: u32 },
 }
 
 /// How a sum of decimals is found to be beyond its type.
@@ -100,7 +103,8 @@ impl Reading {
         let &[value, ..] = parts.as_slice() else { return Err(Unsupported("a cell without parts".into())) };
         let (_, count) = read(cx, self.count);
         let &[count, ..] = count.as_slice() else { return Err(Unsupported("a cell without parts".into())) };
-        let counted = self.can_be_empty && !matches!(self.form, ResultForm::Moments { .. });
+        let is_moment = matches!(self.form, ResultForm::Moments { .. } | ResultForm::ExactMoments { .. });
+        let counted = self.can_be_empty && !is_moment;
         let valid = counted.then(|| {
             let zero = cx.builder.u64(0);
             cx.builder.ne(count, zero)
@@ -118,6 +122,14 @@ impl Reading {
                 return Ok(Lowered { repr: Repr::Text(text), valid, range: None });
             }
             ResultForm::Moments { form, grouped } => return Ok(moments(cx, &parts, form, grouped)),
+            ResultForm::ExactMoments { form, squares, scale } => {
+                let (of_squares, parts) = read(cx, squares);
+                let &[squares] = parts.as_slice() else {
+                    return Err(Unsupported::internal("squares of several parts"));
+                };
+                let (sum, squares) = (wide_sum(cx, op, value), wide_sum(cx, of_squares, squares));
+                return Ok(deviations::result(cx, (count, sum, squares), form, scale));
+            }
             ResultForm::Sum { check: None } => self.sum(cx, op, value, range),
             ResultForm::Sum { check: Some(check) } => {
                 let sum = wide_sum(cx, op, value);
