@@ -110,6 +110,8 @@ pub(crate) struct Piece {
     pub part: V,
     /// Whether no other piece has rows of the part, `bool`.
     pub is_alone: V,
+    /// Whether its rows are of any part, having found no place in their own, `bool`.
+    pub is_other: V,
     /// The first place, `i64`.
     pub first: V,
     /// The end of the places, `i64`.
@@ -353,9 +355,8 @@ pub(crate) trait Emitter {
     /// After the rows of a pass, likewise.
     fn end_pass(&mut self, _cx: &mut Context<'_>) {}
 
-    /// Before the rows of a piece, at control flow that is uniform in the block: its part (`u32`), and whether no other piece has
-    /// rows of it (`bool`), see [`Piece`].
-    fn begin_part(&mut self, _cx: &mut Context<'_>, _part: (V, V)) {}
+    /// Before the rows of a piece, at control flow that is uniform in the block.
+    fn begin_part(&mut self, _cx: &mut Context<'_>, _piece: &Piece) {}
 
     /// After the rows of a piece, at control flow that is uniform in the block.
     fn end_part(&mut self, _cx: &mut Context<'_>) -> Result<(), Unsupported> {

@@ -55,8 +55,9 @@ impl Body<'_> {
         let is_alone = b.and(piece.is_alone, is_whole);
         let any = b.lt(first, end);
         cx.begin_if(any);
-        emitter.begin_part(cx, (piece.part, is_alone));
-        self.piece(cx, job, &Piece { first, end, ..piece }, emitter)?;
+        let piece = Piece { first, end, is_alone, ..piece };
+        emitter.begin_part(cx, &piece);
+        self.piece(cx, job, &piece, emitter)?;
         emitter.end_part(cx)?;
         cx.end();
         cx.end();

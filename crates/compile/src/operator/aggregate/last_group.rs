@@ -2,7 +2,7 @@
 //! all threads add only when another group's row comes.
 //!
 //! Threads that meet in a frequent value's group wait for each other at its cells, in a block's memory too. Of rows that have found no
-//! place in their part nearly all are such ([`partition`](super::partition)): a comparison a row replaces their atomics, and neither
+//! place in their part nearly all are such ([`partition`](crate::operator::partition)): a comparison a row replaces their atomics, and neither
 //! lanes nor threads have to be together for it (Karnagel et al., section 5, has the problem, not this answer).
 
 use kelpie_kir::builder::{V, Var};

@@ -23,7 +23,7 @@ use crate::context::{Argument, Context, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::lower::lower;
 use crate::operator::Flow;
-use crate::operator::roles::{Emitter, Job, Needs, Sink, Sketch};
+use crate::operator::roles::{Emitter, Job, Needs, Piece, Sink, Sketch};
 use crate::program::{HostAction, Task, When};
 use crate::shape::LaunchShape;
 
@@ -144,7 +144,11 @@ impl Sink for AddToGroups {
         if let Some(alone) = alone {
             groups.take_alone(alone);
         }
-        let last = self.0.keeps_last.then(|| LastGroup::begin(cx, cells));
+        let last = self.0.keeps_last.then(|| {
+            // In parts it is said of each piece.
+            let yes = cx.builder.bool(true);
+            (LastGroup::begin(cx, cells), cx.builder.var_of("suits_last", yes))
+        });
         let groups = Adder { groups, near, last, alone, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
         let strides = job.flags && !job.wide && !job.held && !cx.shape.is_serial();
@@ -183,7 +187,8 @@ struct AggregateEmitter<'s> {
 struct Adder<'s> {
     groups: Box<dyn GroupEmitter + 's>,
     near: Option<NearTable>,
-    last: Option<LastGroup>,
+    /// The group that a thread met last, and whether rows are such that it is worth while (`bool`).
+    last: Option<(LastGroup, Var)>,
     /// Whether nobody else adds to the groups of the part that rows are of (`bool`), where they come in parts to one worker each.
     alone: Option<Var>,
     window: Option<PartWindow>,
@@ -191,35 +196,30 @@ struct Adder<'s> {
 }
 
 impl Adder<'_> {
-    /// Adds contributions to the group in `slot`: in the window, else to its near copy, else to the table of all groups.
+    /// Adds contributions to the group in `slot`: to the thread's last group where it has one and rows are such as follow each other.
     fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
-        match (&self.window, slot) {
-            (Some(window), Some(slot)) => {
+        let Some(slot) = slot else { return self.groups.add(cx, None, values) };
+        let Some((last, suits)) = &self.last else { return self.add_behind(cx, slot, values) };
+        let suits = cx.builder.read(*suits);
+        cx.begin_if(suits);
+        last.add(cx, self.cells, slot, values, &|cx, slot, values| self.add_behind(cx, slot, values));
+        cx.begin_else();
+        self.add_behind(cx, slot, values);
+        cx.end();
+    }
+
+    /// The same in the window, else to its near copy, else to the table of all groups.
+    fn add_behind(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
+        match &self.window {
+            Some(window) => {
                 window
-                    .add(cx, self.cells, slot, values, &|cx, slot, values| self.add_beyond(cx, slot, values));
+                    .add(cx, self.cells, slot, values, &|cx, slot, values| self.add_shared(cx, slot, values));
             }
-            (None, Some(slot)) => self.add_beyond(cx, slot, values),
-            (_, None) => self.groups.add(cx, None, values),
+            None => self.add_shared(cx, slot, values),
         }
     }
 
     /// The same of a group that is in no window.
-    fn add_beyond(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
-        let Some(last) = &self.last else { return self.add_shared(cx, slot, values) };
-        let add_to_last = |cx: &mut Context<'_>| {
-            last.add(cx, self.cells, slot, values, &|cx, slot, values| self.add_shared(cx, slot, values));
-        };
-        let Some(alone) = self.alone else { return add_to_last(cx) };
-        // A worker's own groups wait for nobody.
-        let is_alone = cx.builder.read(alone);
-        cx.begin_if(is_alone);
-        self.add_shared(cx, slot, values);
-        cx.begin_else();
-        add_to_last(cx);
-        cx.end();
-    }
-
-    /// The same where all threads of the block, or of the device, add.
     fn add_shared(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>]) {
         match &self.near {
             Some(near) => near.add(cx, self.cells, slot, values, &self.far()),
@@ -238,8 +238,8 @@ impl Adder<'_> {
 
     /// Adds what the thread has of its last group, where all add.
     fn hand_over_last(&self, cx: &mut Context<'_>) {
-        if let Some(last) = &self.last {
-            last.end(cx, &|cx, slot, values| self.add_shared(cx, slot, values));
+        if let Some((last, _)) = &self.last {
+            last.end(cx, &|cx, slot, values| self.add_behind(cx, slot, values));
         }
     }
 
@@ -278,21 +278,29 @@ impl Emitter for AggregateEmitter<'_> {
         self.groups.groups.end_pass(cx);
     }
 
-    fn begin_part(&mut self, cx: &mut Context<'_>, part: (V, V)) {
-        if let Some(window) = &self.groups.window {
-            window.open(cx, &*self.plan.table, part);
+    fn begin_part(&mut self, cx: &mut Context<'_>, piece: &Piece) {
+        let Adder { window, alone, last, .. } = &self.groups;
+        if let Some(window) = window {
+            window.open(cx, &*self.plan.table, (piece.part, piece.is_alone));
         }
-        if let Some(alone) = self.groups.alone {
-            cx.builder.assign(alone, part.1);
+        if let Some(alone) = alone {
+            cx.builder.assign(*alone, piece.is_alone);
+        }
+        if let Some((_, suits)) = last {
+            // Of rows that found no place in their part nearly all are of frequent groups; a worker's own groups wait for nobody.
+            let is_shared = cx.builder.not(piece.is_alone);
+            let is_worth_it = if alone.is_some() { is_shared } else { piece.is_other };
+            cx.builder.assign(*suits, is_worth_it);
         }
     }
 
     fn end_part(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         if self.groups.alone.is_some() {
-            // Rows that wait, and what is kept of them, are added before the groups are no longer the worker's own.
+            // Rows that wait are added before the groups are no longer the worker's own.
             self.take_batch(cx)?;
-            self.groups.hand_over_last(cx);
         }
+        // Its place may be one in the window.
+        self.groups.hand_over_last(cx);
         let Some(window) = &self.groups.window else { return Ok(()) };
         let AggregateOperator { cells, table, .. } = self.plan;
         window.close(cx, (cells, &**table), &*self.groups.groups, &self.groups.far())

@@ -11,10 +11,10 @@ use kelpie_kir::builder::V;
 
 use super::JoinOperator;
 use crate::choices::Choices;
-use crate::context::{Context, Lowered, Unsupported, register_type};
+use crate::context::{Context, Unsupported, register_type};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
-use crate::lower::{column_of, lower};
+use crate::lower::column_of;
 use crate::operator::partition::RowParts;
 use crate::types::DataType;
 use crate::variant::Variant;
@@ -42,7 +42,8 @@ impl RowParts for ProbeParts {
     }
 
     fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
-        self.0.part(cx, self.keys(), bits)
+        let keys = self.0.keys_of_probe(cx)?;
+        Ok((self.0.index.part(cx, &keys, bits)?, None))
     }
 }
 
@@ -57,7 +58,11 @@ impl RowParts for BuildSideParts {
     }
 
     fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
-        self.0.part(cx, self.keys(), bits)
+        // As they will be in the store, and so in the index.
+        self.0.push_stored(cx);
+        let keys = self.0.index.keys_of_row(cx)?;
+        cx.pop_layer();
+        Ok((self.0.index.part(cx, &keys, bits)?, None))
     }
 }
 
@@ -73,12 +78,6 @@ pub(crate) struct Sides {
 }
 
 impl JoinOperator {
-    /// The part of the current row, whose keys are these.
-    fn part(&self, cx: &mut Context<'_>, keys: &[Expr], bits: u32) -> Result<(V, Option<V>), Unsupported> {
-        let keys = keys.iter().map(|key| lower(cx, key)).collect::<Result<Vec<Lowered>, _>>()?;
-        Ok((self.index.part(cx, &keys, bits)?, None))
-    }
-
     /// Whether keys that are looked up one after the other are far from each other, and none is frequent, by what is known of the probe
     /// side's columns.
     pub(crate) fn looks_up_scattered(&self, probe: &[ColumnInfo]) -> bool {

@@ -5,21 +5,17 @@
 //! these. Groups of all rows are one: a group keeps in two bits which sides its rows are of. So rows in parts, of which each is added up in
 //! a block's memory or by a worker alone, serve set operations too, where a join looks into its tables in the order of the rows.
 
-use std::borrow::Cow;
-
 use super::groups::groups_of;
-use super::{Cut, OpenRows, columns, united};
-use crate::MicroModel;
+use super::{Cut, OpenRows, united};
 use crate::context::Unsupported;
 use crate::expr::{CompareOp, Expr, ExprKind, substitute};
 use crate::layout::{ColumnInfo, Scattered};
 use crate::lower::columns_of;
-use crate::operator::aggregate::{rule_of_parts, scattered_table};
 use crate::operator::filter::Filter;
 use crate::operator::project::Project;
 use crate::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
 use crate::types::{DataType, Field, Literal};
-use crate::variant::axes::{GroupParts, SetOperations};
+use crate::variant::axes::SetOperations;
 
 /// The type of the bits that tell of a group which sides its rows are of.
 const SIDES: DataType = DataType::Int32;
@@ -48,15 +44,11 @@ impl Cut<'_> {
     ) -> Result<Option<OpenRows>, Unsupported> {
         let Some(set) = SetOperation::of(join) else { return Ok(None) };
         let lacks = set.lacks();
-        let rule = match &lacks {
-            Some(lacks) => (SetOperations::Join, Cow::Borrowed(*lacks)),
-            None => self.rule_of_sets(&set),
-        };
-        let chosen = self.chooser.choose(&format!("join{ordinal}"), (rule.0, &*rule.1), |value| {
-            match (value, lacks) {
-                (SetOperations::Groups, Some(lacks)) => Err(lacks.to_string()),
-                _ => Ok(()),
-            }
+        let rule =
+            (SetOperations::Join, lacks.unwrap_or("a join took less time wherever both were measured"));
+        let chosen = self.chooser.choose(&format!("join{ordinal}"), rule, |value| match (value, lacks) {
+            (SetOperations::Groups, Some(lacks)) => Err(lacks.to_string()),
+            _ => Ok(()),
         })?;
         if chosen == SetOperations::Join {
             return Ok(None);
@@ -89,53 +81,6 @@ impl Cut<'_> {
         rows.columns = columns_of(&keys, &rows.columns);
         rows.push(Project(keys));
         self.end_operator(rows).map(Some)
-    }
-
-    /// Groups where all rows of two tables come, which are known to be many and so far from each other that they come in parts.
-    fn rule_of_sets(&self, set: &SetOperation<'_>) -> (SetOperations, Cow<'static, str>) {
-        let join = |reason: &'static str| (SetOperations::Join, Cow::Borrowed(reason));
-        if self.choices.micro_model != MicroModel::Resolution {
-            return join("the micro model looks rows up as they come");
-        }
-        let (build, probe) = match set.kept_is_build {
-            true => (&set.kept, &set.other),
-            false => (&set.other, &set.kept),
-        };
-        let known = [(build, 0), (probe, 1)].map(|((plan, exprs), scans)| {
-            let (columns, rows) = self.known(plan, self.next_scan + scans)?;
-            Some((columns_of(exprs, &columns), rows))
-        });
-        let [Some((build, build_rows)), Some((probe, probe_rows))] = known else {
-            return join("not all rows of two tables");
-        };
-        let (scattered, rows) = (both_scattered([&*build, &*probe]), build_rows.saturating_add(probe_rows));
-        let keys = build.iter().zip(&probe).zip(scattered);
-        let keys: Vec<ColumnInfo> =
-            keys.map(|((a, b), scattered)| ColumnInfo { scattered, ..columns::unify(a, b) }).collect();
-        let sides = which_sides(Expr::literal(Literal::Int(KEPT), SIDES));
-        let Some(table) = scattered_table(&keys, &[sides], &[], rows, self.shape) else {
-            return join("not known to be many rows far from each other");
-        };
-        let (parts, reason) = rule_of_parts(&table, rows, (self.shape, self.choices));
-        match parts == GroupParts(1) {
-            true => (SetOperations::Join, format!("no parts of the rows of both sides: {reason}").into()),
-            false => (SetOperations::Groups, "many rows far from each other, which come in parts".into()),
-        }
-    }
-
-    /// What is known of all rows of a table, and how many they are. `scan`: its number.
-    fn known(&self, plan: &Plan, scan: usize) -> Option<(Vec<ColumnInfo>, u64)> {
-        match plan {
-            Plan::Scan(node) => {
-                let info = self.scans.get(scan)?;
-                Some((columns::of_scan(scan, node, info), info.rows))
-            }
-            Plan::Project { input, exprs, .. } => {
-                let (columns, rows) = self.known(input, scan)?;
-                Some((columns_of(exprs, &columns), rows))
-            }
-            _ => None,
-        }
     }
 }
 

@@ -125,7 +125,8 @@ impl Index {
         Ok(all.is_some())
     }
 
-    fn keys_of_row(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
+    /// The keys of a row of the store, which are its first columns.
+    pub(crate) fn keys_of_row(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
         let key_of = |(number, told): (usize, &Told)| {
             let key = cx.column(number)?;
             match told {
