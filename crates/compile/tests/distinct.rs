@@ -227,9 +227,10 @@ fn rows_of_both_sides_are_groups_where_that_is_asked_for() {
     for target in [&gpu, &Target::cpu(2)] {
         for (way, value) in [(None, "join"), (Some("join"), "join"), (Some("groups"), "groups")] {
             let program = intersection(target, (60_000_000, Some(1 << 20)), way);
-            let mut choices = program.genome.of("join0");
-            let choice = choices.find(|choice| choice.axis.name == "set_operation").expect("a set operation");
-            assert_eq!(choice.value, value, "{}", choice.reason);
+            let chosen =
+                program.genome.of("join0").find(|choice| choice.axis.name == "set_operation").cloned();
+            let chosen = chosen.expect("a set operation");
+            assert_eq!(chosen.value, value, "{}", chosen.reason);
             accepts(program, target == &gpu);
         }
     }

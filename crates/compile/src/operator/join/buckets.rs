@@ -23,10 +23,11 @@ const ROWS_A_KEY: u64 = 4;
 const MOST_COLUMNS: usize = 8;
 
 /// Chooses what the buckets of an index have, and declares the states of the rows in them. `keys`: what is known of the store's keys;
-/// `bound`: rows at most.
+/// `bound`: rows at most, of the build side and of the probe side.
 pub(super) fn plan(
     (kind, index): (JoinKind, Index),
-    (store, keys, bound): (&RowStore, &[ColumnInfo], u64),
+    (store, keys): (&RowStore, &[ColumnInfo]),
+    (bound, probe_bound): (u64, u64),
     (is_serial, site): (bool, Site<'_>),
     states: &mut States,
 ) -> Result<(Index, Option<RowStore>), Unsupported> {
@@ -39,6 +40,7 @@ pub(super) fn plan(
         Some(lacks) => numbers(lacks),
         None if is_serial => numbers("a worker's cache has what numbers lead to"),
         None if bound < LEAST_ROWS => numbers("the build side is small"),
+        None if probe_bound < bound => numbers("fewer rows are looked up than are put into buckets"),
         None if store.columns().len() > MOST_COLUMNS => {
             numbers("rows are wide, and would be written once more")
         }

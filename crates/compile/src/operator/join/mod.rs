@@ -124,7 +124,7 @@ impl JoinOperator {
         let index = Index::plan(form, (&store, rows.bound), &probe_infos, (wants, site), states)?;
         let keys = &infos[..probe_keys.len()];
         let (index, bucket_rows) =
-            buckets::plan((kind, index), (&store, keys, rows.bound), (serial, site), states)?;
+            buckets::plan((kind, index), (&store, keys), (rows.bound, probe_bound), (serial, site), states)?;
         let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
         let nulls = join.null_aware.then(|| {
             let class = states.class(1, Growth::Fixed);
