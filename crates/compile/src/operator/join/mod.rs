@@ -123,8 +123,10 @@ impl JoinOperator {
         };
         let index = Index::plan(form, (&store, rows.bound), &probe_infos, (wants, site), states)?;
         let keys = &infos[..probe_keys.len()];
+        let build_side = (&store, keys, rows.bound);
+        let probe_side = (probe_infos.as_slice(), probe_bound);
         let (index, bucket_rows) =
-            buckets::plan((kind, index), (&store, keys), (rows.bound, probe_bound), (serial, site), states)?;
+            buckets::plan((kind, index), build_side, probe_side, (serial, site), states)?;
         let matched = keeps_build(kind).then(|| states.state("matched", 4, store.class));
         let nulls = join.null_aware.then(|| {
             let class = states.class(1, Growth::Fixed);

@@ -48,6 +48,8 @@ const WALKED: Values = &[("expansion", "refill"), ("lane_refill", "off")];
 const FULL_SCAN: (&str, &str) = ("carried", "values");
 /// And wait until there are enough of them.
 const REFILLED: Values = &[("expansion", "packed"), ("lane_refill", "all")];
+/// The rows of a key lie side by side in the bucket of their index, as the paper's hash table has them; else their numbers do.
+const IN_BUCKETS: (&str, &str) = ("bucket_entries", "rows");
 /// The paper has no runtime filters, and a thread has one row at a time: all rows of a scan come to the steps.
 const ALL_ROWS: Values = &[("pruning", "off"), ("row_loop", "single")];
 /// Joins stay in the order of the query: the left side is built, the right side probes.
@@ -183,7 +185,13 @@ impl Figure {
         let scanned = [("push-down, full scan", LEADERS), ("packed, full scan", PACKED)];
         let scanned = scanned.map(|(name, values)| with(name, &[values, &[FULL_SCAN]].concat()));
         match self {
-            Figure::Joins => matches.into_iter().chain(scanned).chain([rules()]).collect(),
+            Figure::Joins => {
+                let in_buckets =
+                    [("push-down, buckets of rows", LEADERS), ("packed, buckets of rows", PACKED)];
+                let in_buckets =
+                    in_buckets.map(|(name, values)| with(name, &[values, &[IN_BUCKETS]].concat()));
+                matches.into_iter().chain(scanned).chain(in_buckets).chain([rules()]).collect()
+            }
             Figure::Matches => matches.into_iter().chain([rules()]).collect(),
             Figure::MatchesWarps => matches.into(),
             Figure::Filters | Figure::FiltersWarps => vec![
