@@ -224,7 +224,7 @@ fn slices_where_a_block_has_room_for_one() {
     let (few, many) = (20_000_000, 335_000_000);
     assert_eq!(chosen(4_000, many), ("1", "1"));
     assert_eq!(chosen(12_000, many), ("1", "2"));
-    assert_eq!(chosen(20_000, many), ("1", "2"));
+    assert_eq!(chosen(16_000, many), ("1", "2"));
     assert_eq!(chosen(20_000, few).1, "");
     assert_eq!(chosen(40_000, many).1, "");
 }
