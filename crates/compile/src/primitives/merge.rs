@@ -9,8 +9,8 @@
 //!
 //! **Shape.** One launch merges `pairs` pairs of runs, so that a level of a merge tree is one launch whatever the number of its runs.
 //! Of pair `p` the first run is elements `bounds[2p]..bounds[2p + 1]` of `keys` and `values`, the second one is elements
-//! `bounds[2p + 1]..bounds[2p + 2]`, less `shift`, of `other_keys` and `other_values`; merged, they are elements `bounds[2p]..bounds[2p
-//! + 2]` of what is written. `bounds` rises from 0 to `rows`; any run may be empty. Runs of one array have the other array's
+//! `bounds[2p + 1]..bounds[2p + 2]`, less `shift`, of `other_keys` and `other_values`; merged, they are elements
+//! `bounds[2p]..bounds[2p + 2]` of what is written. `bounds` rises from 0 to `rows`; any run may be empty. Runs of one array have the other array's
 //! parameters equal to the first's and a `shift` of 0; two arrays of `n` and `m` elements are one pair with the bounds 0, `n`, `n + m`
 //! and a `shift` of `n`. What is read must not be what is written.
 //!
