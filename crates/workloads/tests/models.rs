@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{check, check_ssb, data, session};
+use common::{check, check_shapes, check_ssb, data, session};
 use kelpie_workloads::Workload;
 use tempfile::TempDir;
 
@@ -55,6 +55,14 @@ async fn blocks_of_a_row_group_and_of_a_megabyte() {
             ("kelpie.block_bytes", block_bytes),
         ];
         check_both(&tpch, &ssb, 0.1, &settings).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shapes_under_other_micro_models() {
+    let shapes = data(Workload::Shapes, 0.001);
+    for model in ["operator_at_a_time", "multi_pass", "pipelined"] {
+        check_shapes(&shapes, &[("kelpie.device", "cpu"), ("kelpie.micro_model", model)]).await;
     }
 }
 

@@ -77,7 +77,6 @@ pub async fn check_ssb(data: &TempDir, settings: &[(&str, &str)]) {
 }
 
 /// The shapes as Kelpie and as DataFusion's operators answer them: rows that are several are ordered.
-#[allow(dead_code)] // Not every test asks for them.
 pub async fn check_shapes(data: &TempDir, settings: &[(&str, &str)]) {
     let compiled = session(data, settings).await;
     let reference = session(data, &[("kelpie.enabled", "false")]).await;

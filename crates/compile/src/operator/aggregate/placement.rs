@@ -140,7 +140,8 @@ impl CellMemory {
         let slice_bytes = |slices| bytes_of(slices, 1, BlockSums::Words);
         let block_bytes = slice_bytes(TableSlices(1));
         let lacks = CellMemory::lacks_slices(cells, input);
-        let some = Slices { lacks, bytes: &slice_bytes, is_worth_it: slots_seen_often(slots, input) };
+        let is_worth_it = slots_seen_often(slots, input);
+        let some = Slices { lacks, bytes: &slice_bytes, most: slice_limit(shape), is_worth_it };
         let rule = match choices.micro_model {
             MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit.value => {
                 (Placement::Thread, "so few groups that a block's threads would wait for each other")
@@ -313,6 +314,8 @@ struct Slices<'a> {
     lacks: Option<&'static str>,
     /// Bytes of a block's table that has one slice of so many.
     bytes: &'a dyn Fn(TableSlices) -> u64,
+    /// Bytes of a slice that the rule takes, at most.
+    most: u64,
     /// Whether the rule may take more than one.
     is_worth_it: bool,
 }
@@ -328,7 +331,7 @@ impl Slices<'_> {
     fn by_rule(&self) -> Option<TableSlices> {
         let most = TableSlices(MOST_SLICES);
         let fits =
-            |slices: &TableSlices| slices.0 > 1 && slices.0 <= most.0 && (self.bytes)(*slices) <= SLICE_BYTES;
+            |slices: &TableSlices| slices.0 > 1 && slices.0 <= most.0 && (self.bytes)(*slices) <= self.most;
         let fewest = TableSlices::ALL.iter().copied().find(fits);
         fewest.filter(|_| self.is_worth_it && self.lacks.is_none())
     }
@@ -354,10 +357,15 @@ impl Slices<'_> {
     }
 }
 
+/// Bytes of a slice of a block's table by rule, at most.
+fn slice_limit(shape: &LaunchShape) -> u64 {
+    SLICE_BYTES.min(shape.table_bytes().into())
+}
+
 /// Whether blocks of a GPU are thought to have direct-addressed groups slice by slice, of so many slots that take so many bytes, so that
 /// `expected` rows need not be brought into parts before.
-pub(crate) fn suits_slices((slots, bytes): (u64, u64), expected: u64) -> bool {
-    bytes <= MOST_SLICES * SLICE_BYTES && expected / SLICE_ROWS_A_SLOT >= slots
+pub(crate) fn suits_slices((slots, bytes): (u64, u64), expected: u64, shape: &LaunchShape) -> bool {
+    bytes <= MOST_SLICES * slice_limit(shape) && expected / SLICE_ROWS_A_SLOT >= slots
 }
 
 /// Where a kernel adds up what goes into the device's table at the end.

@@ -126,7 +126,7 @@ impl Cut<'_> {
     fn suits_slices(&self, table: &TableSize, aggregates: &[Aggregate], rows: &OpenRows) -> bool {
         let is_simple = |branch: &Open| branch.is_single() && !branch.has_probes();
         let comes_again = rows.branches.iter().all(is_simple) && !aggregates.iter().any(|own| own.distinct);
-        let of_slots = |bytes| suits_slices((table.slots, bytes), rows.expected());
+        let of_slots = |bytes| suits_slices((table.slots, bytes), rows.expected(), self.shape);
         let resolves = self.choices.micro_model == MicroModel::Resolution && !self.shape.is_serial();
         resolves && comes_again && table.dense.is_some_and(of_slots)
     }
