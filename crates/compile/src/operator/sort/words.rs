@@ -412,7 +412,9 @@ fn bytes_function(cx: &mut Context<'_>, case: Case) {
     cx.builder.assign(byte, none);
     let exists = cx.builder.compare(CompareOp::Lt, current, length);
     cx.begin_if(exists);
-    let stored = cx.builder.element(data, current);
+    // It may have been made in this launch, so that it must not be read as what nobody writes.
+    let pointer = cx.builder.offset(data, current);
+    let stored = cx.builder.load(pointer);
     let stored = map_case(cx, stored, case);
     let stored = cx.builder.convert(stored, Scalar::U64);
     cx.builder.assign(byte, stored);
