@@ -118,9 +118,7 @@ async fn ssb_at_scale_0_1_on_the_cpu() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shapes_everywhere() {
-    let few = data(Workload::Shapes, 0.0005);
-    check_shapes(&few, &[("kelpie.device", "simt"), ("kelpie.fallback", "deny")]).await;
+async fn shapes_on_cpu_and_gpu() {
     let data = data(Workload::Shapes, 0.002);
     check_shapes(&data, &[("kelpie.device", "cpu"), ("kelpie.fallback", "deny")]).await;
     if has_gpu() {

@@ -76,17 +76,12 @@ pub async fn check_ssb(data: &TempDir, settings: &[(&str, &str)]) {
     }
 }
 
-/// The shapes as Kelpie and as DataFusion's operators answer them: rows that are several are ordered. Not those with all dimensions on the
-/// interpreter, for which these have many rows.
+/// The shapes as Kelpie and as DataFusion's operators answer them: rows that are several are ordered.
 pub async fn check_shapes(data: &TempDir, settings: &[(&str, &str)]) {
     let compiled = session(data, settings).await;
     let reference = session(data, &[("kelpie.enabled", "false")]).await;
     let text = |batches: &[_]| pretty_format_batches(batches).unwrap().to_string();
-    let is_interpreted = settings.contains(&("kelpie.device", "simt"));
     for (name, sql) in shapes::QUERIES {
-        if is_interpreted && name.starts_with("star") {
-            continue;
-        }
         let expected = reference.sql(sql).await.unwrap();
         assert!(expected.rows() > 0, "{name} has no rows");
         for round in 0..2 {
