@@ -1,5 +1,6 @@
 //! TPC-H, SSB and the shapes through Kelpie, compiled as a whole: TPC-H gives the reference answers, the others those of DataFusion's
-//! own operators, on every device that is there and under every micro model.
+//! own operators, on every device that is there and under every micro model; the shapes not on the interpreter, whose dimensions are
+//! too large for it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
