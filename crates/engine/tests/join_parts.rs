@@ -382,7 +382,7 @@ fn results_in_blocks_and_little_memory() {
             for parts in [PARTS[0], PARTS[1]] {
                 let plain = options(device, parts, &[]);
                 assert!(rows(plain.clone(), Some(1 << 14)) == expected, "{kind:?} {plain:?}");
-                let little = QueryOptions { memory_limit: Some(64 << 20), ..plain };
+                let little = QueryOptions { memory_limit: Some(16 << 20), ..plain };
                 assert!(rows(little.clone(), None) == expected, "{kind:?} {little:?}");
             }
         }

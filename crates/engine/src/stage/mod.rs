@@ -307,8 +307,10 @@ pub fn run(
 
 fn begin<'a>(prepared: &'a Prepared, plan: &Plan, setting: Setting<'a>, out: &dyn RowReceiver) -> Run<'a> {
     let known = Known { own: prepared.learned.lock().clone(), alike: prepared.sizes.lock().clone() };
+    let (_, budget) = setting.stream.device().memory();
     let mut run = Run::new(prepared, setting, known, &plan.fields());
-    run.drained.most_bytes = out.batches().device_bytes;
+    // What the rows are made from, and the room before a result grew, take memory at the same time.
+    run.drained.most_bytes = out.batches().device_bytes.min(budget / 4);
     run.drained.block_rows = *prepared.block_rows.lock();
     run.drained.wanted = out.wanted();
     run
