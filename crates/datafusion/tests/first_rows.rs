@@ -4,9 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use datafusion::prelude::SessionContext;
-use kelpie_datafusion::KelpieSession;
-use kelpie_datafusion::testing::{Generated, Outcome, compare, sessions, translate};
+use kelpie_datafusion::testing::{Check, configurations, sessions, translate};
 
 const COLUMNS: [&str; 22] = [
     "i8", "i16", "i32", "i64", "w64", "u8", "u16", "u32", "u64", "nn", "f32", "f64", "d5", "d15", "d38", "b",
@@ -15,53 +13,6 @@ const COLUMNS: [&str; 22] = [
 
 /// In this order no two rows of `t` are alike, so that the first one is nobody's choice.
 const UNIQUE: &str = "tsn, i64, d15, u32";
-
-fn configurations() -> Vec<Vec<(&'static str, &'static str)>> {
-    let simt = [("kelpie.device", "simt"), ("kelpie.simt_lanes", "32")];
-    let partitions = |number| ("datafusion.execution.target_partitions", number);
-    vec![
-        vec![("kelpie.device", "cpu"), partitions("1")],
-        vec![("kelpie.device", "cpu"), ("kelpie.micro_model", "pipelined"), partitions("4")],
-        vec![simt[0], simt[1], partitions("4")],
-    ]
-}
-
-/// Runs queries on both; panics with all that differ, fail, or are not compiled as a whole.
-struct Check {
-    plain: SessionContext,
-    kelpie: KelpieSession,
-    settings: String,
-    wrong: Vec<String>,
-}
-
-impl Check {
-    fn new(settings: &[(&str, &str)]) -> Check {
-        let (plain, kelpie) = sessions(11, settings).unwrap();
-        Check { plain, kelpie, settings: format!("{settings:?}"), wrong: Vec::new() }
-    }
-
-    async fn query(&mut self, sql: &str) {
-        self.outcome(sql, |compiled, reasons| compiled || reasons.is_empty()).await;
-    }
-
-    /// Of a query of which a part stays DataFusion's.
-    async fn in_part(&mut self, sql: &str, reason: &str) {
-        self.outcome(sql, |compiled, reasons| !compiled && reasons.join("\n").contains(reason)).await;
-    }
-
-    async fn outcome(&mut self, sql: &str, fine: impl Fn(bool, &[String]) -> bool) {
-        let query = Generated { sql: sql.into(), ordered: false };
-        let outcome = compare(&self.plain, &self.kelpie, &query).await;
-        if !matches!(&outcome, Outcome::Equal { compiled, reasons } if fine(*compiled, reasons)) {
-            self.wrong.push(format!("{sql}\n  {outcome:?}"));
-        }
-    }
-
-    fn finish(self) {
-        let wrong = self.wrong;
-        assert!(wrong.is_empty(), "{}: {} wrong\n{}", self.settings, wrong.len(), wrong.join("\n"));
-    }
-}
 
 /// The first rows of a table: what is asked for, `PARTITION BY` and `ORDER BY`, and the condition.
 fn first(columns: &str, table: &str, over: &str, condition: &str) -> String {
@@ -73,7 +24,7 @@ fn first(columns: &str, table: &str, over: &str, condition: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_and_orders_of_every_type() {
     for settings in configurations() {
-        let mut check = Check::new(&settings);
+        let mut check = Check::new(&settings).unwrap();
         for column in COLUMNS {
             let by_key = format!("PARTITION BY k ORDER BY {column} DESC, {UNIQUE}");
             for table in ["t", "one", "none", "t WHERE nn < 0"] {
@@ -106,7 +57,7 @@ async fn keys_and_orders_of_every_type() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_partition() {
     for settings in configurations() {
-        let mut check = Check::new(&settings);
+        let mut check = Check::new(&settings).unwrap();
         for table in ["t", "one", "none", "t WHERE nn < 0", "t WHERE k IS NULL"] {
             for order in [UNIQUE, "s DESC NULLS LAST, d38, tss, w64, u64", "f64 + 1, d38, tss, w64, u64"] {
                 let sql = format!(
@@ -133,7 +84,7 @@ async fn rows_that_the_order_does_not_tell_apart() {
     let row = ["k", "tsn", "i64", "d15", "u32", "g"];
     let same = row.map(|column| format!("(f.{column} IS NOT DISTINCT FROM t.{column})")).join(" AND ");
     for settings in configurations() {
-        let mut check = Check::new(&settings);
+        let mut check = Check::new(&settings).unwrap();
         for over in
             ["PARTITION BY k ORDER BY g DESC NULLS LAST", "PARTITION BY k, g", "PARTITION BY k, g ORDER BY g"]
         {
@@ -153,7 +104,7 @@ async fn what_stands_around() {
     let by_key = &format!("PARTITION BY k ORDER BY {UNIQUE}");
     let number = &format!("row_number() OVER ({by_key})");
     for settings in configurations() {
-        let mut check = Check::new(&settings);
+        let mut check = Check::new(&settings).unwrap();
         for sql in [
             // Other conditions, on keys too, and several on the number.
             &first("k, s, r", "t", by_key, "r = 1 AND nn > 20 AND k > 0"),
@@ -214,7 +165,7 @@ async fn what_stands_around() {
 #[tokio::test(flavor = "multi_thread")]
 async fn other_windows() {
     let by_key = &format!("PARTITION BY k ORDER BY {UNIQUE}");
-    let mut check = Check::new(&[("kelpie.device", "cpu")]);
+    let mut check = Check::new(&[("kelpie.device", "cpu")]).unwrap();
     let window = "this operator is not compiled";
     for (sql, reason) in [
         (first("k, s", "t", by_key, "r = 2"), window),

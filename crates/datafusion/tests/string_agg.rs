@@ -3,66 +3,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
-use datafusion::prelude::SessionContext;
-use kelpie_datafusion::KelpieSession;
-use kelpie_datafusion::testing::{Generated, Outcome, compare, sessions};
+use kelpie_datafusion::testing::{Check, configurations};
 
 /// In this order no two rows of `t` are alike, so that the order of texts is nobody's choice.
 const UNIQUE: &str = "tsn, i64, d15, u32";
 
 const TABLES: [&str; 4] = ["t", "one", "none", "t WHERE nn < 0"];
 
-fn configurations() -> Vec<Vec<(&'static str, &'static str)>> {
-    let simt = [("kelpie.device", "simt"), ("kelpie.simt_lanes", "32")];
-    let partitions = |number| ("datafusion.execution.target_partitions", number);
-    vec![
-        vec![("kelpie.device", "cpu"), partitions("1")],
-        vec![("kelpie.device", "cpu"), ("kelpie.micro_model", "pipelined"), partitions("4")],
-        vec![simt[0], simt[1], partitions("4")],
-    ]
-}
-
-/// Runs queries on both; panics with all that differ, fail, or are not compiled as a whole.
-struct Check {
-    plain: SessionContext,
-    kelpie: KelpieSession,
-    settings: String,
-    wrong: Vec<String>,
-}
-
-impl Check {
-    fn new(settings: &[(&str, &str)]) -> Check {
-        let (plain, kelpie) = sessions(11, settings).unwrap();
-        Check { plain, kelpie, settings: format!("{settings:?}"), wrong: Vec::new() }
-    }
-
-    async fn query(&mut self, sql: &str) {
-        self.outcome(sql, |compiled, reasons| compiled || reasons.is_empty()).await;
-    }
-
-    /// Of a query of which a part stays DataFusion's.
-    async fn in_part(&mut self, sql: &str, reason: &str) {
-        self.outcome(sql, |compiled, reasons| !compiled && reasons.join("\n").contains(reason)).await;
-    }
-
-    async fn outcome(&mut self, sql: &str, fine: impl Fn(bool, &[String]) -> bool) {
-        let query = Generated { sql: sql.into(), ordered: false };
-        let outcome = compare(&self.plain, &self.kelpie, &query).await;
-        if !matches!(&outcome, Outcome::Equal { compiled, reasons } if fine(*compiled, reasons)) {
-            self.wrong.push(format!("{sql}\n  {outcome:?}"));
-        }
-    }
-
-    fn finish(self) {
-        let wrong = self.wrong;
-        assert!(wrong.is_empty(), "{}: {} wrong\n{}", self.settings, wrong.len(), wrong.join("\n"));
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_and_keys() {
     for settings in configurations() {
-        let mut check = Check::new(&settings);
+        let mut check = Check::new(&settings).unwrap();
         for table in TABLES {
             for order in
                 [UNIQUE.to_string(), format!("s DESC NULLS LAST, {UNIQUE}"), format!("g, {UNIQUE} DESC")]
@@ -84,7 +35,7 @@ async fn orders_and_keys() {
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_once() {
     for settings in configurations() {
-        let mut check = Check::new(&settings);
+        let mut check = Check::new(&settings).unwrap();
         for table in TABLES {
             for direction in ["", "DESC", "DESC NULLS LAST", "NULLS FIRST"] {
                 check
@@ -110,7 +61,7 @@ async fn texts_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stands_around() {
     for settings in configurations() {
-        let mut check = Check::new(&settings);
+        let mut check = Check::new(&settings).unwrap();
         for table in TABLES {
             for sql in [
                 format!("SELECT k, string_agg(s, NULL ORDER BY {UNIQUE}) FROM {table} GROUP BY k"),
@@ -150,13 +101,14 @@ async fn what_stands_around() {
 /// Of one partition the order is that of its rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_order() {
-    let mut check = Check::new(&[("kelpie.device", "cpu"), ("datafusion.execution.target_partitions", "1")]);
+    let mut check =
+        Check::new(&[("kelpie.device", "cpu"), ("datafusion.execution.target_partitions", "1")]).unwrap();
     for sql in [
         "SELECT string_agg(s, ',') FROM t",
         "SELECT k, string_agg(s, ',') FROM t GROUP BY k",
         "SELECT k, string_agg(s, ',') FILTER (WHERE b), max(nn) FROM t WHERE nn > 5 GROUP BY k",
     ] {
-        check.query(sql).await;
+        check.in_row_order(sql).await;
     }
     check.finish();
 }
@@ -164,7 +116,8 @@ async fn without_an_order() {
 /// What stays DataFusion's has its answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_left() {
-    let mut check = Check::new(&[("kelpie.device", "cpu"), ("datafusion.execution.target_partitions", "1")]);
+    let mut check =
+        Check::new(&[("kelpie.device", "cpu"), ("datafusion.execution.target_partitions", "1")]).unwrap();
     check.in_part(&format!("SELECT k, array_agg(s ORDER BY {UNIQUE}) FROM t GROUP BY k"), "array_agg").await;
     check.finish();
 }

@@ -3,10 +3,11 @@
 //! Everything follows from a seed. [`fuzz`] runs queries over one table with a column of every type (`data`, `queries`):
 //! its expressions are the richest. [`fuzz_relational`] runs queries with joins, subqueries and set operations over
 //! random tables (`relational`). [`fuzz_adversarial`] looks for trouble (`adversarial`): extremes, expressions that fail,
-//! expressions as keys of everything. [`compare`] runs a query on both and compares the answers as multisets, in order where
+//! expressions as keys of everything. [`Check`] runs statements written by hand. [`compare`] runs a query on both and compares the answers as multisets, in order where
 //! the query orders all of its columns.
 
 mod adversarial;
+mod check;
 mod compare;
 mod data;
 mod queries;
@@ -22,6 +23,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use kelpie_engine::Engine;
 
 pub use adversarial::{Size, fuzz_adversarial};
+pub use check::{Check, configurations};
 pub use kelpie_engine::testing::has_cuda;
 
 pub use compare::{Outcome, compare, same};
