@@ -1,8 +1,6 @@
 //! The first row of each key through SQL, which is `row_number()` below a filter that keeps number 1: by keys and in orders of every
 //! type, over many rows, one row and none: compiled as a whole, with DataFusion's answers.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use kelpie_datafusion::testing::{Check, configurations, sessions, translate};
 

@@ -1,8 +1,6 @@
 //! `string_agg` through SQL: by keys and in orders of several types, over many rows, one row and none: compiled as a whole, with
 //! DataFusion's answers, or left to DataFusion with a reason.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use kelpie_datafusion::testing::{Check, configurations};
 
 /// In this order no two rows of `t` are alike, so that the order of texts is nobody's choice.
