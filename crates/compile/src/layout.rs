@@ -73,4 +73,6 @@ pub struct ColumnInfo {
     pub dictionary: Option<(usize, usize, u32)>,
     /// Where it has many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
+    /// Rows that follow each other have values that are near each other, as in a column that is sorted, or nearly.
+    pub is_clustered: bool,
 }

@@ -32,7 +32,12 @@ fn table(source: usize, rows: u64, values: i128) -> (Plan, ScanInfo) {
     let scan = Scan { source, table: "t".into(), columns: vec![0, 1], fields: vec![field("k"), field("v")] };
     (
         Plan::Scan(scan),
-        ScanInfo { rows, layouts: vec![layout(values - 1), layout(1000)], scattered: Vec::new() },
+        ScanInfo {
+            rows,
+            layouts: vec![layout(values - 1), layout(1000)],
+            scattered: Vec::new(),
+            clustered: Vec::new(),
+        },
     )
 }
 

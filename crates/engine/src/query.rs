@@ -497,5 +497,10 @@ fn assume(scan: &Scan) -> ScanInfo {
         };
         ColumnLayout { storage, has_nulls: field.nullable, range: None }
     };
-    ScanInfo { rows: 1 << 40, layouts: scan.fields.iter().map(layout).collect(), scattered: Vec::new() }
+    ScanInfo {
+        rows: 1 << 40,
+        layouts: scan.fields.iter().map(layout).collect(),
+        scattered: Vec::new(),
+        clustered: Vec::new(),
+    }
 }

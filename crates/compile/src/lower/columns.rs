@@ -25,6 +25,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         range,
         dictionary: None,
         scattered,
+        is_clustered: false,
     }
 }
 

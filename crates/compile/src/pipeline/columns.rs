@@ -15,7 +15,8 @@ pub(crate) fn of_scan(scan: usize, node: &Scan, info: &ScanInfo) -> Vec<ColumnIn
         let scattered = info.scattered.get(column).copied().flatten();
         let range = if field.data_type.is_float() { None } else { layout.range };
         let data_type = field.data_type.clone();
-        ColumnInfo { data_type, nullable: layout.has_nulls, range, dictionary, scattered }
+        let is_clustered = info.clustered.get(column).copied().unwrap_or(false);
+        ColumnInfo { data_type, nullable: layout.has_nulls, range, dictionary, scattered, is_clustered }
     };
     node.fields.iter().zip(&info.layouts).enumerate().map(describe).collect()
 }
@@ -33,5 +34,6 @@ pub(crate) fn unify(a: &ColumnInfo, b: &ColumnInfo) -> ColumnInfo {
         range,
         dictionary: None,
         scattered: None,
+        is_clustered: false,
     }
 }

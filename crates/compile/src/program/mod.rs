@@ -26,6 +26,8 @@ pub struct ScanInfo {
     pub layouts: Vec<ColumnLayout>,
     /// Of columns that have many values, equal ones far from each other; of no column where there is none.
     pub scattered: Vec<Option<Scattered>>,
+    /// Whether rows of a column that follow each other have values that are near each other; of no column where there is none such.
+    pub clustered: Vec<bool>,
 }
 
 /// A compiled query.

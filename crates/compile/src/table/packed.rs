@@ -143,6 +143,7 @@ mod tests {
             range: Some(Range { min, max }),
             dictionary: None,
             scattered: None,
+            is_clustered: false,
         }
     }
 
@@ -160,6 +161,7 @@ mod tests {
             range: None,
             dictionary: None,
             scattered: None,
+            is_clustered: false,
         };
         let text = ColumnInfo {
             data_type: DataType::Utf8,
@@ -167,6 +169,7 @@ mod tests {
             range: None,
             dictionary: Some((0, 1, 5)),
             scattered: None,
+            is_clustered: false,
         };
         assert_eq!(places(&[flag, text]), Some(vec![(0, 2), (2, 3)]));
     }

@@ -54,6 +54,11 @@ pub struct Zone {
 }
 
 impl ResidentColumn {
+    /// Whether rows that follow each other have values near each other ([`spread::are_clustered`]).
+    pub fn is_clustered(&self) -> bool {
+        spread::are_clustered(&self.zones, self.rows)
+    }
+
     /// Bytes of all buffers.
     pub fn stored_bytes(&self) -> u64 {
         let pair = self.dictionary.iter().flat_map(|(offsets, bytes)| [offsets, bytes]);

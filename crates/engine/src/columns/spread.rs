@@ -2,6 +2,9 @@
 //! an aggregation by them meets groups in an order that no cache helps with.
 
 use kelpie_compile::layout::Scattered;
+use kelpie_compile::types::Range;
+
+use super::Zone;
 
 /// Values of a chunk that are looked at, at most.
 const OF_CHUNK: usize = 32;
@@ -104,9 +107,50 @@ pub(crate) fn distinct(looked_at: u64, seen: u64, rows: u64) -> u64 {
     high as u64
 }
 
+/// The share of a column's range that its zones have at most, on average, where it is clustered. A sorted column has that from some
+/// zones on; one in no order never has.
+const ZONE_SHARE: u128 = 16;
+
+/// Whether a column of so many rows with these zones is clustered: sorted, or nearly so, as what is recorded as it happens.
+pub(super) fn are_clustered(zones: &[Zone], rows: u64) -> bool {
+    let ranges = || zones.iter().filter_map(|zone| zone.range);
+    let Some(whole) = ranges().reduce(Range::union).filter(|_| rows >= LEAST_ROWS) else { return false };
+    let width = |range: Range| range.max.abs_diff(range.min);
+    // Of a range of 128 bits nothing is said.
+    let all = ranges().try_fold(0u128, |all, range| all.checked_add(width(range)));
+    let most = width(whole).checked_mul(ranges().count() as u128);
+    matches!((all, most), (Some(all), Some(most)) if all <= most / ZONE_SHARE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_in_about_their_order_are_clustered() {
+        let zone =
+            |first: i128, last: i128| Zone { rows: 1 << 13, range: Some(Range { min: first, max: last }) };
+        let rows = 100 << 13;
+        let zones = |value: fn(i128) -> (i128, i128)| -> Vec<Zone> {
+            (0..100)
+                .map(|number| {
+                    let (first, last) = value(number);
+                    zone(first, last)
+                })
+                .collect()
+        };
+        assert!(are_clustered(&zones(|number| (number * 1000, number * 1000 + 999)), rows));
+        // Downwards, with some disorder, and of one value.
+        assert!(are_clustered(&zones(|number| (-number * 1000, -number * 1000 + 1400)), rows));
+        assert!(are_clustered(&zones(|_| (7, 7)), rows));
+        assert!(!are_clustered(&zones(|_| (0, 100_000)), rows));
+        assert!(!are_clustered(&zones(|number| (number * 1000, number * 1000 + 10_000)), rows));
+        // Of some rows at other places it is not.
+        assert!(!are_clustered(&zones(|number| (number * 1000, 100_000)), rows));
+        assert!(!are_clustered(&zones(|number| (number * 1000, number * 1000 + 999)), LEAST_ROWS - 1));
+        assert!(!are_clustered(&[Zone { rows, range: None }], rows));
+        assert!(!are_clustered(&[zone(i128::MIN, i128::MAX), zone(i128::MIN, i128::MAX)], rows));
+    }
 
     /// Scattered values of which none is frequent.
     fn even(values: u64) -> Option<Scattered> {

@@ -179,7 +179,12 @@ pub fn load(
         }
         let known = describe(&loaded);
         let seen = |layouts| {
-            let this = source.exact_rows().map(|rows| ScanInfo { rows, layouts, scattered: Vec::new() });
+            let this = source.exact_rows().map(|rows| ScanInfo {
+                rows,
+                layouts,
+                scattered: Vec::new(),
+                clustered: Vec::new(),
+            });
             let later = scans.iter().skip(number).map(|scan| expected(scan, inputs));
             let all = known.iter().cloned().map(Some).chain([this]).chain(later);
             let Some(infos) = all.collect::<Option<Vec<ScanInfo>>>() else { return };
@@ -209,17 +214,19 @@ fn expected(scan: &Scan, inputs: &[Input]) -> Option<ScanInfo> {
         Input::Used => return None,
     };
     let layouts = expected_layouts(source, &scan.columns)?;
-    Some(ScanInfo { rows: source.exact_rows()?, layouts, scattered: Vec::new() })
+    Some(ScanInfo { rows: source.exact_rows()?, layouts, scattered: Vec::new(), clustered: Vec::new() })
 }
 
 /// What the compiler must know of loaded data.
 pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
     let info = |data: &Loaded| {
         let scattered: Vec<_> = data.columns.iter().map(|column| column.scattered).collect();
+        let clustered: Vec<_> = data.columns.iter().map(|column| column.is_clustered()).collect();
         ScanInfo {
             rows: data.rows,
             layouts: data.columns.iter().map(|column| column.layout.clone()).collect(),
             scattered: if scattered.iter().any(Option::is_some) { scattered } else { Vec::new() },
+            clustered: if clustered.contains(&true) { clustered } else { Vec::new() },
         }
     };
     loaded.iter().map(info).collect()

@@ -20,6 +20,13 @@ pub(super) const SLOT_LIMIT: u64 = 1 << 20;
 /// The same where rows come in parts: slots that are far from each other cost no more than others.
 const PARTS_SLOT_LIMIT: u64 = 1 << 28;
 
+/// The same where rows that follow each other come to slots near each other: what is in a cache then is where a worker has come to.
+const CLUSTERED_SLOT_LIMIT: u64 = 1 << 26;
+/// Values of a key beside clustered ones, at most: a worker comes to as many places of the table in turn.
+const FEW_VALUES: u64 = 64;
+/// Slots of a table for clustered keys a row that comes, at most: all of them are cleared and read.
+const CLUSTERED_SLOTS_A_ROW: u64 = 4;
+
 /// A key of a dense domain.
 #[derive(Debug, Clone)]
 pub struct DenseKey {
@@ -52,6 +59,14 @@ pub(super) struct DenseKeys {
     suiting: u64,
     /// Slots that the last cache has room for.
     cached: Limit,
+    /// Slots of clustered keys that the rule takes at most, where the keys are such.
+    clustered: Option<u64>,
+}
+
+/// Whether rows that follow each other have keys near each other.
+pub(super) fn are_clustered(keys: &[ColumnInfo]) -> bool {
+    let is_few = |key: &ColumnInfo| values_of(key).is_some_and(|(_, values)| values <= FEW_VALUES);
+    keys.iter().any(|key| key.is_clustered) && keys.iter().all(|key| key.is_clustered || is_few(key))
 }
 
 impl DenseKeys {
@@ -61,10 +76,38 @@ impl DenseKeys {
         keys: &[ColumnInfo],
         (limit, cached): (u64, Limit),
         suiting: u64,
-        in_parts: bool,
+        coming: Coming,
     ) -> DenseKeys {
-        let most = if in_parts { PARTS_SLOT_LIMIT } else { cached.value };
-        DenseKeys { domain: domain(keys, most.min(limit)), suiting, cached }
+        let (most, clustered) = match coming {
+            Coming::InParts => (PARTS_SLOT_LIMIT, None),
+            Coming::ToWorkers(rows) if are_clustered(keys) => {
+                (cached.value.max(CLUSTERED_SLOT_LIMIT), Some(rows.saturating_mul(CLUSTERED_SLOTS_A_ROW)))
+            }
+            _ => (cached.value, None),
+        };
+        DenseKeys { domain: domain(keys, most.min(limit)), suiting, cached, clustered }
+    }
+}
+
+/// How rows come to a table.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Coming {
+    /// To the threads of a GPU, of which those that add to neighbouring slots wait for each other.
+    ToThreads,
+    /// To a CPU's workers, each of which takes rows that follow each other; so many are thought to come.
+    ToWorkers(u64),
+    /// In parts.
+    InParts,
+}
+
+impl Coming {
+    /// Of an aggregation's input.
+    pub(super) fn of(input: &Input<'_>) -> Coming {
+        match input.parts {
+            Some(_) => Coming::InParts,
+            None if input.is_serial => Coming::ToWorkers(input.expected_rows.min(input.row_bound)),
+            None => Coming::ToThreads,
+        }
     }
 }
 
@@ -80,7 +123,13 @@ impl Strategy for DenseKeys {
     fn suits(&self, row_bound: u64) -> Option<Cow<'static, str>> {
         // A table much larger than the input would cost more to clear and to read than it saves.
         let most = row_bound.saturating_mul(4).max(4096).min(self.suiting);
-        let (_, slots) = self.domain.as_ref().ok().filter(|(_, slots)| *slots <= most)?;
+        let (_, slots) = self.domain.as_ref().ok()?;
+        if *slots > self.cached.value && self.clustered.is_some_and(|most| *slots <= most) {
+            return Some("rows that follow each other come to slots near each other".into());
+        }
+        if *slots > most || (self.clustered.is_some() && *slots > self.cached.value) {
+            return None;
+        }
         // Fewer slots are taken whatever the cache is.
         let decisive = if *slots > SLOT_LIMIT { self.cached } else { Limit::fixed(SLOT_LIMIT) };
         Some(decisive.reason("a dense domain of keys"))
@@ -122,7 +171,14 @@ mod tests {
 
     fn key(range: Option<(i128, i128)>, nullable: bool) -> ColumnInfo {
         let range = range.map(|(min, max)| Range { min, max });
-        ColumnInfo { data_type: DataType::Int32, nullable, range, dictionary: None, scattered: None }
+        ColumnInfo {
+            data_type: DataType::Int32,
+            nullable,
+            range,
+            dictionary: None,
+            scattered: None,
+            is_clustered: false,
+        }
     }
 
     #[test]
@@ -133,6 +189,7 @@ mod tests {
             range: None,
             dictionary: Some((0, 0, 7)),
             scattered: None,
+            is_clustered: false,
         };
         let (keys, slots) = domain(&[key(Some((-1, 3)), true), text], u64::MAX).expect("a dense domain");
         assert_eq!(slots, 42);
@@ -154,11 +211,32 @@ mod tests {
     #[test]
     fn the_rule_wants_no_table_much_larger_than_the_input() {
         let limits = (u64::MAX, Limit::fixed(SLOT_LIMIT));
-        let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], limits, suiting, false);
+        let of =
+            |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], limits, suiting, Coming::ToThreads);
         let keys = of(u64::MAX);
         assert!(of(100_000).suits(1_000_000).is_some() && of(99_999).suits(1_000_000).is_none());
         assert_eq!(keys.lacks(), None);
         assert!(keys.suits(1_000_000).is_some());
         assert!(keys.suits(10_000).is_none());
+    }
+
+    #[test]
+    fn clustered_keys_may_have_more_slots_where_as_many_rows_come() {
+        let limits = (u64::MAX, Limit::fixed(SLOT_LIMIT));
+        let clustered = ColumnInfo { is_clustered: true, ..key(Some((0, 5_999_999)), false) };
+        let few = || key(Some((0, 3)), false);
+        let suits = |keys: &[ColumnInfo], coming| {
+            let keys = DenseKeys::of(keys, limits, u64::MAX, coming);
+            keys.lacks().is_none() && keys.suits(6_000_000).is_some()
+        };
+        let workers = Coming::ToWorkers;
+        assert!(suits(std::slice::from_ref(&clustered), workers(6_000_000)));
+        assert!(!suits(std::slice::from_ref(&clustered), workers(1_000_000)));
+        assert!(!suits(std::slice::from_ref(&clustered), Coming::ToThreads));
+        assert!(suits(&[clustered.clone(), few()], workers(24_000_000)));
+        assert!(!suits(&[clustered, key(Some((0, 99)), false)], workers(u64::MAX)));
+        assert!(!suits(&[key(Some((0, 5_999_999)), false)], workers(u64::MAX)));
+        // Of few slots it does not matter.
+        assert!(suits(&[few()], workers(0)));
     }
 }

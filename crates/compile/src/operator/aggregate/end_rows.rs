@@ -38,7 +38,12 @@ impl EndRows {
     pub fn columns_behind(&self, below: &[ColumnInfo]) -> Vec<ColumnInfo> {
         let stored = self.sort.infos();
         let columns = self.rows.iter().flat_map(|row| &row.columns).filter_map(|column| stored.get(*column));
-        let columns = columns.map(|info| ColumnInfo { nullable: true, scattered: None, ..info.clone() });
+        let columns = columns.map(|info| ColumnInfo {
+            nullable: true,
+            scattered: None,
+            is_clustered: false,
+            ..info.clone()
+        });
         below.iter().take(self.width).cloned().chain(columns).collect()
     }
 }

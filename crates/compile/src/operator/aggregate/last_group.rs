@@ -28,13 +28,19 @@ pub(super) struct LastGroup {
 const NONE: i64 = i64::MIN;
 
 impl LastGroup {
-    /// Whether threads keep their last group. `beyond_parts`: rows may come here that have found no place in their part.
-    pub fn plan(cells: &Cells, beyond_parts: bool, site: Site<'_>) -> Result<bool, Unsupported> {
+    /// Whether threads keep their last group. `beyond_parts`: rows may come here that have found no place in their part; `follows`: rows
+    /// that follow each other have keys near each other, and so the same often.
+    pub fn plan(
+        cells: &Cells,
+        (beyond_parts, follows): (bool, bool),
+        site: Site<'_>,
+    ) -> Result<bool, Unsupported> {
         let is_plain = cells.cells.iter().all(|cell| cell.op.is_plain());
         let lacks = (!is_plain).then_some("texts are compared in the table of all groups");
         let rule = match (lacks, beyond_parts) {
             (Some(lacks), _) => (Axis::Off, lacks),
             (None, true) => (Axis::On, "rows that found no place in their part are mostly of one group"),
+            (None, false) if follows => (Axis::On, "rows that follow each other have keys near each other"),
             (None, false) => {
                 (Axis::Off, "rows that follow each other in a thread seldom have the same group")
             }

@@ -232,6 +232,7 @@ fn columns_of_parts(groups: &AggregateOperator) -> impl Iterator<Item = ColumnIn
         range: None,
         dictionary: None,
         scattered: None,
+        is_clustered: false,
     })
 }
 
@@ -317,6 +318,7 @@ pub(crate) fn place_column() -> ColumnInfo {
         range: Some(PLACES),
         dictionary: None,
         scattered: None,
+        is_clustered: false,
     }
 }
 

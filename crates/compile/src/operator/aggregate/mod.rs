@@ -300,6 +300,7 @@ impl AggregateOperator {
         // Copies of the first part's groups are of no use to the next.
         let groups = if input.parts.is_some() { Some(row_bound) } else { columns_only.then_some(groups) };
 
+        let follows = input.is_serial && !table.has_words() && domain::are_clustered(&key_columns);
         let known = near::Known {
             rows: row_bound,
             groups,
@@ -309,6 +310,7 @@ impl AggregateOperator {
             at_least: key_columns.iter().filter_map(|key| Some(key.scattered?.values)).max(),
             window: part_place.as_ref().map(PartPlace::bytes).filter(|_| !on.0.is_serial()),
             is_alone: matches!(part_place, Some(PartPlace::Alone)),
+            follows,
         };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
         let is_even = key_columns.iter().any(|key| key.scattered.is_some_and(|own| own.are_even));
@@ -317,13 +319,13 @@ impl AggregateOperator {
             Some(PartPlace::Alone) => !is_even,
             None => false,
         };
-        let keeps_last = has_near && LastGroup::plan(&cells, beyond_parts, input.site)?;
+        let keeps_last = has_near && LastGroup::plan(&cells, (beyond_parts, follows), input.site)?;
         let sketch = GroupSketch::plan(keys, (table.key_table(), &sets), input, on.0, states)?;
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
         // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts that stay where they
         // are.
-        let is_near = part_place.is_some() || near.is_some_and(|near| near.holds(known.at_least));
+        let is_near = part_place.is_some() || follows || near.is_some_and(|near| near.holds(known.at_least));
         let has_texts = table.has_pointers() && !matches!(part_place, Some(PartPlace::Alone));
         let is_near = is_near && !has_texts && sets.is_empty();
         let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
@@ -435,7 +437,7 @@ pub(crate) fn scattered_table(
     // Only a CPU's worker brings texts into parts by their bytes.
     let of_codes = |key: &ColumnInfo| match key.scattered {
         Some(own) if own.text_bytes > 0 && !shape.is_serial() => {
-            ColumnInfo { scattered: None, ..key.clone() }
+            ColumnInfo { scattered: None, is_clustered: false, ..key.clone() }
         }
         _ => key.clone(),
     };

@@ -78,6 +78,8 @@ pub(super) struct Known {
     pub at_least: Option<u64>,
     /// Rows come in parts, whose groups are one worker's.
     pub is_alone: bool,
+    /// Rows that follow each other come to slots near each other.
+    pub follows: bool,
     /// Bytes of a window over a part's groups, where there is one: copies are for rows beyond it.
     pub window: Option<u64>,
 }
@@ -158,6 +160,9 @@ impl NearCopies {
         }
         if known.is_alone {
             return (off, any, "the groups of a part are a worker's own");
+        }
+        if known.follows {
+            return (off, any, "groups that a worker meets one after the other lie near each other");
         }
         if known.window.is_some() {
             return match fitting.contains(&BESIDE_WINDOW) {

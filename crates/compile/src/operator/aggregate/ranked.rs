@@ -140,8 +140,14 @@ impl RankedValues {
                 range: None,
                 dictionary: None,
                 scattered: None,
+                is_clustered: false,
             },
-            _ => ColumnInfo { nullable: true, scattered: None, ..column_of(&value.argument, &stored) },
+            _ => ColumnInfo {
+                nullable: true,
+                scattered: None,
+                is_clustered: false,
+                ..column_of(&value.argument, &stored)
+            },
         };
         below.iter().take(self.width).cloned().chain(self.values.iter().map(value)).collect()
     }

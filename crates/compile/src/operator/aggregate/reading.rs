@@ -94,6 +94,7 @@ impl Reading {
             range: self.range,
             dictionary: None,
             scattered: None,
+            is_clustered: false,
         }
     }
 

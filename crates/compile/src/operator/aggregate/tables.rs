@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::domain::{DenseKeys, SLOT_LIMIT};
+use super::domain::{Coming, DenseKeys, SLOT_LIMIT};
 use super::functions::Cells;
 use super::groups::GroupTable;
 use super::hashed::HashedKeys;
@@ -68,7 +68,7 @@ pub(super) fn of_keys(
         None => COMPUTED_SLOTS,
     };
     let mut ways: Vec<Box<dyn Strategy>> = vec![
-        Box::new(DenseKeys::of(keys, (limit, slots), suiting, input.parts.is_some())),
+        Box::new(DenseKeys::of(keys, (limit, slots), suiting, Coming::of(input))),
         Box::new(HashedKeys::of(keys)),
     ];
     let lacks: Vec<(GroupForm, Option<String>)> = ways.iter().map(|way| (way.form(), way.lacks())).collect();

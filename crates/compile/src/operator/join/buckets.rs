@@ -82,7 +82,14 @@ mod tests {
     /// A key of so many values.
     fn key(values: i128) -> [ColumnInfo; 1] {
         let range = Some(Range { min: 1, max: values });
-        [ColumnInfo { data_type: DataType::Int64, nullable: false, range, dictionary: None, scattered: None }]
+        [ColumnInfo {
+            data_type: DataType::Int64,
+            nullable: false,
+            range,
+            dictionary: None,
+            scattered: None,
+            is_clustered: false,
+        }]
     }
 
     /// A row is read as often as there are probe rows for each value of either side.

@@ -173,7 +173,8 @@ pub(super) fn told(codes: &Option<KeyCodes>) -> Told {
 pub(super) fn looked_up(key: &mut ColumnInfo, told: Told) {
     if let Told::LookedUp(entries) = told {
         let (data_type, nullable, range) = (DataType::Int32, key.nullable, Some(numbers(entries)));
-        *key = ColumnInfo { data_type, nullable, range, dictionary: None, scattered: None };
+        *key =
+            ColumnInfo { data_type, nullable, range, dictionary: None, scattered: None, is_clustered: false };
     }
 }
 
@@ -387,6 +388,7 @@ impl Source for Entries {
             range: None,
             dictionary: None,
             scattered: None,
+            is_clustered: false,
         }]
     }
 

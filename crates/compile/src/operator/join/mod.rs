@@ -307,7 +307,11 @@ fn columns(kind: JoinKind, build: &[ColumnInfo], probe: &[ColumnInfo]) -> Vec<Co
         range: None,
         dictionary: None,
         scattered: None,
+        is_clustered: false,
     };
+    // A build side's rows come in the order of their matches.
+    let of_matches = |info: &ColumnInfo| ColumnInfo { is_clustered: false, ..info.clone() };
+    let build = &build.iter().map(of_matches).collect::<Vec<_>>();
     // A NULL that stands for a missing row has no code in a dictionary; a build column's place has one to read.
     let absent = |info: &ColumnInfo| ColumnInfo { nullable: true, dictionary: None, ..info.clone() };
     let nullable = |info: &ColumnInfo| ColumnInfo { nullable: true, ..info.clone() };
@@ -316,7 +320,7 @@ fn columns(kind: JoinKind, build: &[ColumnInfo], probe: &[ColumnInfo]) -> Vec<Co
         BuildOuter => build.iter().cloned().chain(probe.iter().map(absent)).collect(),
         ProbeOuter => build.iter().map(nullable).chain(probe.iter().cloned()).collect(),
         FullOuter => build.iter().map(nullable).chain(probe.iter().map(absent)).collect(),
-        BuildSemi | BuildAnti => build.to_vec(),
+        BuildSemi | BuildAnti => build.clone(),
         BuildMark => build.iter().cloned().chain([mark]).collect(),
         ProbeSemi | ProbeAnti => probe.to_vec(),
         ProbeMark => probe.iter().cloned().chain([mark]).collect(),

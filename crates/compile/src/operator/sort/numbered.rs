@@ -53,6 +53,7 @@ impl Source for NumberedRows {
             range: Some(self.range),
             dictionary: None,
             scattered: None,
+            is_clustered: false,
         };
         self.sorted.columns().into_iter().chain([number]).collect()
     }

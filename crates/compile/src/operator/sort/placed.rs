@@ -103,6 +103,7 @@ impl Source for PlacedRows {
             range: Some(self.word.range()),
             dictionary: None,
             scattered: None,
+            is_clustered: false,
         };
         self.sort.infos().into_iter().chain([number]).collect()
     }

@@ -1,0 +1,169 @@
+//! Keys that come in about their order, whose groups are in a direct-addressed table however many values there are: a CPU's workers
+//! come to slots near each other. Compared with a plain evaluation and with hash tables.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/plans.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod plans;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
+use arrow::record_batch::RecordBatch;
+use common::Table;
+use kelpie_compile::expr::CompareOp;
+use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, Query, QueryOptions, QueryOutput};
+use plans::{aggregate, filter};
+
+/// So many that columns are looked at, and more values than a direct-addressed table has slots anywhere.
+const ROWS: i64 = 300_000;
+const LEAST_SLOTS: i64 = 1 << 20;
+
+/// Key, value, and a key of few values.
+type Row = (Option<i64>, i64, i64);
+
+/// A batch a zone.
+fn table(rows: &[Row]) -> Arc<Table> {
+    let field = |name: &str, nullable| ArrowField::new(name, ArrowType::Int64, nullable);
+    let schema = Arc::new(Schema::new(vec![field("key", true), field("value", false), field("few", false)]));
+    let batch = |rows: &[Row]| {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>()),
+            Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>()),
+            Arc::new(rows.iter().map(|row| row.2).collect::<Int64Array>()),
+        ];
+        RecordBatch::try_new(Arc::clone(&schema), columns).expect("a batch")
+    };
+    Arc::new(Table(rows.chunks(1 << 13).map(batch).collect()))
+}
+
+/// `count(*)`, `sum`, `min` and `max` of the values by keys, of rows whose value is below `limit`.
+fn plan(keys: &[usize], limit: Option<i64>) -> Plan {
+    let names = ["key", "value", "few"].into_iter();
+    let field = |name: &str| Field { name: name.into(), data_type: DataType::Int64, nullable: name == "key" };
+    let scan =
+        Scan { source: 0, table: "t".into(), columns: vec![0, 1, 2], fields: names.map(field).collect() };
+    let mut rows = Plan::Scan(scan);
+    if let Some(limit) = limit {
+        rows = filter(rows, 1, CompareOp::Lt, limit.into());
+    }
+    let functions = [
+        (AggregateFunction::Count, None, false),
+        (AggregateFunction::Sum, Some(1), false),
+        (AggregateFunction::Min, Some(1), false),
+        (AggregateFunction::Max, Some(1), false),
+    ];
+    aggregate(rows, keys, &functions)
+}
+
+fn expected(rows: &[Row], keys: &[usize], limit: Option<i64>) -> Vec<Vec<Option<i64>>> {
+    let mut groups = BTreeMap::new();
+    for row in rows.iter().filter(|row| limit.is_none_or(|limit| row.1 < limit)) {
+        let of_row = [row.0, Some(row.1), Some(row.2)];
+        let key: Vec<Option<i64>> = keys.iter().map(|key| of_row[*key]).collect();
+        let (count, sum, least, most) = groups.entry(key).or_insert((0, 0i64, i64::MAX, i64::MIN));
+        *count += 1;
+        *sum = sum.wrapping_add(row.1);
+        *least = row.1.min(*least);
+        *most = row.1.max(*most);
+    }
+    let values = |(n, sum, least, most)| [Some(n), Some(sum), Some(least), Some(most)];
+    groups.into_iter().map(|(key, cells)| key.into_iter().chain(values(cells)).collect()).collect()
+}
+
+fn run(engine: &Engine, source: &Arc<Table>, plan: &Plan, options: &QueryOptions) -> QueryOutput {
+    let query =
+        Query { plan: plan.clone(), sources: vec![Arc::clone(source) as _], options: options.clone() };
+    engine.execute(&query, &CancelToken::default()).expect("the query runs")
+}
+
+fn rows_of(batch: &RecordBatch) -> Vec<Vec<Option<i64>>> {
+    let columns: Vec<&Int64Array> =
+        batch.columns().iter().map(|column| column.as_primitive::<Int64Type>()).collect();
+    let row =
+        |row: usize| columns.iter().map(|column| column.is_valid(row).then(|| column.value(row))).collect();
+    let mut rows: Vec<Vec<Option<i64>>> = (0..batch.num_rows()).map(row).collect();
+    rows.sort();
+    rows
+}
+
+/// Whether the rows came to a direct-addressed table in the order in which they lie.
+fn is_direct(output: &QueryOutput) -> bool {
+    let any = |what: &str| output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains(what));
+    any("aggregate (direct") && !any("parts")
+}
+
+fn cpu(threads: usize, forced: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = Forced::default();
+    forced.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
+    QueryOptions { device: DeviceChoice::Cpu, threads: Some(threads), variants, ..QueryOptions::default() }
+}
+
+/// A scramble of a number.
+fn mixed(number: i64) -> i64 {
+    number.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_right(29)
+}
+
+#[test]
+fn keys_in_about_their_order() {
+    let engine = Engine::new();
+    let near = |number: i64| 18 * number / 5 + mixed(number).rem_euclid(64);
+    let keys: [(&str, &dyn Fn(i64) -> Option<i64>); 4] = [
+        ("upwards, four rows a key", &|number| Some(number / 4 * 14)),
+        ("downwards, before zero, with disorder and NULL", &|number| {
+            (number % 1000 != 7).then(|| -near(number))
+        }),
+        ("NULL by the zone", &|number| (number / 10_000 % 3 != 1).then(|| near(number))),
+        ("i64's least values", &|number| Some(i64::MIN + near(number))),
+    ];
+    for (what, key) in keys {
+        let rows: Vec<Row> = (0..ROWS).map(|number| (key(number), mixed(number) >> 24, number % 3)).collect();
+        let (least, most) = rows
+            .iter()
+            .filter_map(|row| row.0)
+            .fold((i64::MAX, i64::MIN), |(least, most), key| (least.min(key), most.max(key)));
+        assert!(most - least >= LEAST_SLOTS, "{what}");
+        let source = table(&rows);
+        for (by, limit) in [(&[0][..], None), (&[2, 0], None), (&[0], Some(0))] {
+            let (plan, expected) = (plan(by, limit), expected(&rows, by, limit));
+            for (threads, forced) in [
+                (1, &[][..]),
+                (3, &[]),
+                (3, &[("last_group", "off")]),
+                (2, &[("group_table", "direct"), ("near_groups", "256"), ("last_group", "on")]),
+                (2, &[("group_table", "hash")]),
+            ] {
+                let output = run(&engine, &source, &plan, &cpu(threads, forced));
+                assert!(rows_of(&output.batch) == expected, "{what} {by:?} {limit:?} {forced:?}");
+            }
+        }
+    }
+}
+
+/// The rule takes a direct-addressed table where rows follow each other, and enough of them; else, and where memory is short, another.
+#[test]
+fn the_rule_goes_by_the_order_of_rows_and_their_number() {
+    let engine = Engine::new();
+    let rows = |key: &dyn Fn(i64) -> i64| -> Vec<Row> {
+        (0..ROWS).map(|number| (Some(key(number)), number, 0)).collect()
+    };
+    let ordered = rows(&|number| 18 * number / 5);
+    let scattered = rows(&|number| mixed(number).rem_euclid(18 * ROWS / 5));
+    let sparse = rows(&|number| 100 * number);
+    for (what, rows, direct) in
+        [("ordered", &ordered, true), ("scattered", &scattered, false), ("sparse", &sparse, false)]
+    {
+        let output = run(&engine, &table(rows), &plan(&[0], None), &cpu(2, &[]));
+        assert_eq!(is_direct(&output), direct, "{what}");
+        assert!(rows_of(&output.batch) == expected(rows, &[0], None), "{what}");
+    }
+    let little = QueryOptions { memory_limit: Some(32 << 20), ..cpu(2, &[]) };
+    let output = run(&engine, &table(&ordered), &plan(&[0], None), &little);
+    assert!(rows_of(&output.batch) == expected(&ordered, &[0], None));
+}
