@@ -168,8 +168,8 @@ fn a_filter_where_the_table_is_larger_than_a_cache() {
         assert_eq!(chosen((many, 50), rows, (&target, nothing)), taken);
         for (build, number, probe, reason) in [
             (many, 100, rows, "the build side has all rows of its table"),
-            (many, 90, rows, "most rows are thought to find a match"),
-            (many, 50, 1 << 20, "fewer rows are looked up than the filter would be filled with"),
+            (many, 60, rows, "most rows are thought to find a match"),
+            (many, 50, 60 << 20, "fewer rows would be left out than the filter would be filled with"),
             (10_000, 50, rows, "a cache has room for the hash table"),
         ] {
             let off = chosen((build, number), probe, (&target, nothing));

@@ -8,6 +8,10 @@ use crate::program::States;
 use crate::types::DataType;
 use crate::variant::axes::KeyFilter;
 
+/// The share of rows that find a match up to which a filter pays: of more, those that pass cost as much as the others gain. (On a CPU,
+/// 4 million sparse keys: at a half it took between a quarter and a half off, at 0.7 it cost up to a third; docs/decisions.md.)
+const MOST_PASSED: f64 = 0.5;
+
 /// What is thought of the rows that a Bloom filter would be filled with and asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Filtered {
@@ -17,8 +21,6 @@ pub(crate) struct Filtered {
     pub probe_rows: u64,
     /// The share of the probe side's rows that finds a match; `None` where the build side has all rows of its tables.
     pub share: Option<f64>,
-    /// Where a larger share passes, nothing is gained.
-    pub most: f64,
 }
 
 impl JoinOperator {
@@ -42,13 +44,15 @@ impl JoinOperator {
         (is_serial, choices): (bool, &Choices<'_>),
     ) -> (KeyFilter, Cow<'static, str>) {
         let cache = choices.calibration.filter_cache(is_serial);
+        // To set the bits of a row costs about what it spares to look up one.
+        let left_out = |share: f64| (rows.probe_rows as f64 * (1.0 - share)) as u64;
         match rows.share {
             None => (KeyFilter::Off, "the build side has all rows of its table".into()),
-            Some(share) if share > rows.most => {
+            Some(share) if share > MOST_PASSED => {
                 (KeyFilter::Off, "most rows are thought to find a match".into())
             }
-            Some(_) if rows.probe_rows < rows.build_rows => {
-                (KeyFilter::Off, "fewer rows are looked up than the filter would be filled with".into())
+            Some(share) if left_out(share) < rows.build_rows => {
+                (KeyFilter::Off, "fewer rows would be left out than the filter would be filled with".into())
             }
             Some(_) if self.bytes_searched(rows.build_rows) <= cache.value => {
                 (KeyFilter::Off, cache.reason("a cache has room for the hash table"))

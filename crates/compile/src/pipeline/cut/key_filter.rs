@@ -1,7 +1,6 @@
 //! What a finished build side leaves out of the probe side's scans: by bounds and a bitmap, which an index has anyway, or by a Bloom
 //! filter of its hash table, which is made for that.
 
-use super::super::wide::MOST_SIFTED;
 use super::Cut;
 use super::open::OpenRows;
 use crate::MicroModel;
@@ -50,7 +49,6 @@ impl Cut<'_> {
             build_rows: build.expected(),
             probe_rows: probe.expected(),
             share: is_narrowed.then_some(share),
-            most: MOST_SIFTED,
         };
         let (filter, reason) = match lacks {
             Some(lacks) => (KeyFilter::Off, lacks.into()),
