@@ -105,6 +105,14 @@ impl Calibration {
         Limit::of(self.last_cache, if is_serial { ASSUMED_SHARED } else { ASSUMED_DEVICE }, |cache| cache)
     }
 
+    /// Bytes of a cache that holds a Bloom filter where it does not hold the hash table: a CPU's core's, or the last one of a GPU.
+    pub(crate) fn filter_cache(&self, is_serial: bool) -> Limit {
+        match is_serial {
+            true => Limit::of(self.core_cache, ASSUMED_CORE, |cache| cache),
+            false => self.index_cache(false),
+        }
+    }
+
     /// Slots of so many bytes that a direct-addressed table of groups may have: those that half of the last cache has room for,
     /// and never fewer than `least`, which it may have anywhere.
     pub(crate) fn group_slots(&self, slot_bytes: u64, least: u64) -> Limit {
@@ -152,6 +160,8 @@ mod tests {
         assert_eq!(NOTHING.index_slots(false), Limit::fixed(1 << 16));
         assert_eq!(NOTHING.index_cache(true), Limit::fixed(32 << 20));
         assert_eq!(NOTHING.index_cache(false), Limit::fixed(50 << 20));
+        assert_eq!(NOTHING.filter_cache(true), Limit::fixed(512 << 10));
+        assert_eq!(NOTHING.filter_cache(false), Limit::fixed(50 << 20));
         assert_eq!(NOTHING.group_slots(24, 1 << 20), Limit::fixed(1 << 20));
         assert_eq!(NOTHING.rows_in_parts(u64::MAX, 4 << 20), Limit::fixed(4 << 20));
     }
@@ -166,6 +176,8 @@ mod tests {
         assert_eq!(large.worker_copies(1 << 20), Limit::fixed(768 << 10));
         assert_eq!(large.index_slots(true), measured(1 << 18));
         assert_eq!(large.index_cache(true), measured(256 << 20));
+        assert_eq!(large.filter_cache(true), measured(2 << 20));
+        assert_eq!(large.filter_cache(false), measured(256 << 20));
         assert_eq!(large.group_slots(16, 1 << 20), measured(1 << 23));
         assert_eq!(large.rows_in_parts(1 << 30, 4 << 20), measured(2 << 20));
         assert_eq!(large.rows_in_parts(1 << 20, 4 << 20), Limit::fixed(4 << 20));

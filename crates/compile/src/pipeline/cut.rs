@@ -4,6 +4,7 @@ mod codes;
 mod distinct;
 mod groups;
 mod join;
+mod key_filter;
 mod open;
 mod partition;
 mod ranked;

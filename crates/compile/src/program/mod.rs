@@ -287,7 +287,8 @@ pub enum Growth {
     Table(TableGrowth),
     /// An output: the state (one `u64`) counted what was needed.
     Counted(usize),
-    /// Never too small: the next power of two of slots for as many entries as the state (one `u64`) has counted.
+    /// Never too small: the next power of two of slots for as many entries as the state (one `u64`) has counted. Where a slot has
+    /// one of them at most, one stays empty.
     Sized(usize, Fill),
 }
 
@@ -326,7 +327,8 @@ pub enum SlotCount {
     PowerOfTwo,
 }
 
-/// The share of a hash table's slots that may be taken: a number of quarters or halves.
+/// The share of a hash table's slots that may be taken: a number of quarters or halves. Or how many entries slots have that hold
+/// several each: so many of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fill {
     /// So many
@@ -343,6 +345,11 @@ impl Fill {
             75 => Fill { taken: 3, of: 4 },
             _ => Fill { taken: 1, of: 2 },
         }
+    }
+
+    /// Whether a slot may have several entries.
+    pub fn is_shared(self) -> bool {
+        self.taken > self.of
     }
 
     /// Slots for so many entries; not rounded.

@@ -10,6 +10,7 @@
 //! the number of the next. All rows that a search gives have its keys.
 
 mod build;
+mod filter;
 mod parts;
 mod place;
 mod ranges;
@@ -253,7 +254,10 @@ impl Index {
                 states.push(bits)
             }
             Kind::Direct { slots: Slots::Chained { heads, .. }, .. } => states.push(heads),
-            Kind::Hashed { table, .. } => states.push(table.words()),
+            Kind::Hashed { table, .. } => {
+                states.push(table.words());
+                states.extend(table.bloom().map(|bloom| bloom.words));
+            }
             Kind::Direct { slots: Slots::Many(_), .. } | Kind::All => {}
         }
         states
@@ -264,11 +268,13 @@ impl Index {
         matches!(self.kind, Kind::Hashed { .. })
     }
 
-    /// The class that takes its size from the rows that there are.
-    pub fn sized(&self) -> Option<usize> {
+    /// The classes that take their size from the rows that there are.
+    pub fn sized(&self) -> Vec<usize> {
         match self.kind {
-            Kind::Hashed { table, .. } => Some(table.class),
-            Kind::All | Kind::Direct { .. } => None,
+            Kind::Hashed { table, .. } => {
+                [table.class].into_iter().chain(table.bloom().map(|bloom| bloom.class)).collect()
+            }
+            Kind::All | Kind::Direct { .. } => Vec::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! stored a slot or row, stores of rows, and indexes over such a store: by open addressing or directly, with buckets where a
 //! key has many rows.
 
+mod bloom;
 pub mod bounds;
 mod buckets;
 pub mod index;
@@ -15,6 +16,7 @@ pub mod stored;
 
 use kelpie_kir::builder::V;
 
+pub(crate) use self::bloom::set_bits;
 use crate::context::{Context, Status};
 
 /// Asks for more room: places are taken one after the other, so that one thread takes the first that does not exist

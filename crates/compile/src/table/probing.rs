@@ -9,6 +9,7 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
+use super::bloom::Bloom;
 use super::rows::RowStore;
 use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::lower::hashing::{hash_keys, low_bits};
@@ -28,6 +29,8 @@ pub struct OpenTable {
     /// The slot follows from the highest bits of a hash's lower half, not from the lowest: rows that agree in them are neighbours,
     /// whatever the number of slots will be ([`OpenTable::part`]).
     in_parts: bool,
+    /// What tells of most keys that they are in no slot, where there is such a filter.
+    bloom: Option<Bloom>,
 }
 
 /// Where a search begins.
@@ -72,7 +75,18 @@ impl OpenTable {
         states: &mut States,
     ) -> OpenTable {
         let class = states.class(1, Growth::Sized(store.place_count(), fill));
-        OpenTable { class, words: states.state("slots", 4, class), function, in_parts: false }
+        let words = states.state("slots", 4, class);
+        OpenTable { class, words, function, in_parts: false, bloom: None }
+    }
+
+    /// The same with a Bloom filter of the keys of an index over a store.
+    pub(crate) fn with_bloom(self, store: &RowStore, states: &mut States) -> OpenTable {
+        OpenTable { bloom: Some(Bloom::plan(store, states)), ..self }
+    }
+
+    /// The filter.
+    pub(crate) fn bloom(&self) -> Option<Bloom> {
+        self.bloom
     }
 
     /// The same where rows come to the slots in parts.
@@ -110,7 +124,12 @@ impl OpenTable {
         place: V,
         known: Known,
     ) -> Result<Var, Unsupported> {
-        let start = self.start(cx, keys, wide);
+        let hash = self.hash(cx, keys, wide);
+        if let Some(bloom) = self.bloom {
+            let word = self.bloom_word(cx, bloom, hash);
+            bloom.insert(cx, (word, hash));
+        }
+        let start = self.start(cx, hash);
         let number = number_of(cx, place);
         let word = cx.builder.or(start.tag, number);
         if let Known::Chain(next) = known {
@@ -164,7 +183,8 @@ impl OpenTable {
         cursor: Var,
         place: impl FnOnce(&mut Context<'_>, V) -> V,
     ) -> Result<Var, Unsupported> {
-        let start = self.start(cx, keys, wide);
+        let hash = self.hash(cx, keys, wide);
+        let start = self.start(cx, hash);
         cx.begin_loop();
         let slot = cx.builder.read(start.slot);
         let pointer = self.pointer(cx, slot);
@@ -198,11 +218,34 @@ impl OpenTable {
         cx.builder.store(pointer, word);
     }
 
-    fn start(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> Start {
+    /// Whether the keys may have a slot (`bool`), by the Bloom filter; `None` where there is none. `active` (`bool`): whether that is
+    /// asked at all, of a filter that is finished. All rows that are not active look at the same word.
+    pub fn may_have(
+        &self,
+        cx: &mut Context<'_>,
+        (keys, wide): (&[Lowered], &[bool]),
+        active: Option<V>,
+    ) -> Option<V> {
+        let bloom = self.bloom?;
         let hash = self.hash(cx, keys, wide);
-        let last = self.last(cx);
+        let mut word = self.bloom_word(cx, bloom, hash);
+        if let Some(active) = active {
+            let first = cx.builder.i64(0);
+            word = cx.builder.select(active, word, first);
+        }
+        Some(bloom.may_have(cx, (word, hash), active.is_some()))
+    }
+
+    /// The word of the Bloom filter that a hash has its bits in, `i64`. Rows that come in parts come to words that are neighbours too.
+    fn bloom_word(&self, cx: &mut Context<'_>, bloom: Bloom, hash: V) -> V {
+        let last = bloom.last(cx);
+        self.home(cx, hash, last)
+    }
+
+    /// Where a hash belongs among places, a power of two, of which the last (`i64`) is given: `i64`.
+    fn home(&self, cx: &mut Context<'_>, hash: V, last: V) -> V {
         let b = &mut *cx.builder;
-        let slot = match self.in_parts {
+        match self.in_parts {
             true => {
                 // Both factors are below 2^32.
                 let (one, lower, half) = (b.i64(1), b.u64(u64::from(u32::MAX)), b.u64(32));
@@ -217,7 +260,13 @@ impl OpenTable {
                 let bits = b.bitcast(hash, Scalar::I64);
                 b.and(bits, last)
             }
-        };
+        }
+    }
+
+    fn start(&self, cx: &mut Context<'_>, hash: V) -> Start {
+        let last = self.last(cx);
+        let slot = self.home(cx, hash, last);
+        let b = &mut *cx.builder;
         let slot = b.var_of("slot", slot);
         let current = b.read(slot);
         let first = b.i64(0);

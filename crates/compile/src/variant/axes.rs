@@ -43,8 +43,8 @@ mod joins;
 mod lanes;
 
 pub use self::joins::{
-    BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyWindows, Pruning, RowPlaces,
-    SetOperations, Sieves, TextJoin,
+    BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
+    RowPlaces, SetOperations, Sieves, TextJoin,
 };
 pub use self::lanes::{
     CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
@@ -498,6 +498,7 @@ pub const ALL: &[Axis] = &[
     SetOperations::AXIS,
     EmptySlots::AXIS,
     Pruning::AXIS,
+    KeyFilter::AXIS,
     SortPlace::AXIS,
     TopRows::AXIS,
     Predication::AXIS,

@@ -140,9 +140,10 @@ impl<'a> StateStore<'a> {
     /// Gives a class the size that follows from what ran before.
     pub fn size(&mut self, class: usize) -> Result<(), EngineError> {
         if let Growth::Sized(counter, fill) = self.program.classes[class].growth {
-            // One slot more than entries ends every search.
             let entries = self.at_most(counter)?;
-            let slots = fill.slots(entries).max(entries.saturating_add(1)).max(16).next_power_of_two();
+            // One slot more than entries ends every search.
+            let least = if fill.is_shared() { 1 } else { entries.saturating_add(1) };
+            let slots = fill.slots(entries).max(least).max(16).next_power_of_two();
             self.resize(class, slots);
         }
         Ok(())

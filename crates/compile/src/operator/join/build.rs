@@ -87,8 +87,7 @@ impl fmt::Display for IndexRows {
 impl Sink for IndexRows {
     fn needs(&self) -> Needs {
         let JoinOperator { store, index, ordinal, .. } = &*self.0;
-        let sized = Vec::from_iter(index.sized());
-        let mut around = HostAction::each(When::BeforeGroup, sized, Task::Size);
+        let mut around = HostAction::each(When::BeforeGroup, index.sized(), Task::Size);
         around.extend(HostAction::each(When::OnDuplicate, vec![*ordinal], Task::BreakPromise));
         Needs { zeroed: index.zeroed(), produced: Some(store.row_count()), around }
     }

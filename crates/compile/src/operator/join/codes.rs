@@ -261,21 +261,21 @@ impl JoinOperator {
         }
     }
 
-    /// The same of the only key, which is a column of the current row.
+    /// The same of a key that is a column of the current row.
     pub(super) fn code_of_column(
         &self,
         cx: &mut Context<'_>,
-        column: usize,
+        (number, column): (usize, usize),
     ) -> Result<Option<Lowered>, Unsupported> {
-        match self.codes.as_slice() {
-            [Some(codes)] => codes.of(cx, column).map(Some),
+        match self.codes.get(number) {
+            Some(Some(codes)) => codes.of(cx, column).map(Some),
             _ => Ok(None),
         }
     }
 
     /// Whether the only key is told by codes of which a bitmap says if a build row has them.
     pub(super) fn sifts_codes(&self) -> bool {
-        matches!(self.codes.as_slice(), [Some(_)]) && self.index.has_bitmap()
+        matches!(self.codes.as_slice(), [Some(_)]) && self.index.has_filter()
     }
 
     /// The maps that are to be made before the probe side's rows come.

@@ -9,6 +9,7 @@
 //! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::Duplicate`](crate::context::Status::Duplicate)), and the
 //! engine compiles again without it.
 
+mod bloom;
 mod buckets;
 mod build;
 mod codes;
@@ -23,8 +24,9 @@ mod rows;
 use std::fmt;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
+use kelpie_kir::{Scalar, Type};
 
+pub(crate) use self::bloom::Filtered;
 pub(crate) use self::build::{FillBuckets, IndexRows, StoreBuildSide};
 use self::codes::KeyCodes;
 pub(crate) use self::codes::MapEntries;
@@ -46,6 +48,7 @@ use crate::program::States;
 use crate::table::index::{BuildSide, Index, KeyForm, Told, Wants};
 use crate::table::joined::Joined;
 use crate::table::rows::{Layout, RowStore};
+use crate::table::set_bits;
 use crate::types::{DataType, Range};
 use crate::variant::Site;
 
@@ -188,19 +191,25 @@ impl JoinOperator {
         }
     }
 
-    /// The only key of the probe side, where rows that do not match it have no effect: a finished build side can filter
-    /// them at their scan.
-    pub(crate) fn filtering_key(&self) -> Option<&Expr> {
+    /// Whether rows of the probe side that match nothing have no effect.
+    fn ignores_unmatched(&self) -> bool {
         use JoinKind::*;
-        let drops = match self.kind {
+        match self.kind {
             Inner | BuildOuter | ProbeSemi | BuildSemi | BuildMark => true,
             BuildAnti => self.nulls.is_none(),
             ProbeOuter | FullOuter | ProbeAnti | ProbeMark => false,
-        };
-        match self.probe_keys.as_slice() {
-            [key] if drops && (self.index.bounds().is_some() || self.sifts_codes()) => Some(key),
-            _ => None,
         }
+    }
+
+    /// The keys of the probe side, where rows that do not match them have no effect and a finished build side can filter them at their
+    /// scan; none where that is not so.
+    pub(crate) fn filtering_keys(&self) -> &[Expr] {
+        let keys = self.probe_keys.as_slice();
+        let has_filter = match keys {
+            [_] => self.index.bounds().is_some() || self.sifts_codes() || self.index.has_bloom(),
+            _ => self.index.has_bloom(),
+        };
+        if has_filter && self.ignores_unmatched() { keys } else { &[] }
     }
 
     /// The probe side's column that a column of the result is, where it is one.
@@ -211,6 +220,11 @@ impl JoinOperator {
             ProbeSemi | ProbeAnti | ProbeMark => (column < self.probe_width).then_some(column),
             BuildSemi | BuildAnti | BuildMark => None,
         }
+    }
+
+    /// The probe side's keys.
+    pub(crate) fn probe_keys(&self) -> &[Expr] {
+        &self.probe_keys
     }
 
     /// The index.
@@ -234,7 +248,7 @@ impl JoinOperator {
         let flags = cx.argument("matched", Type::global(Scalar::U32), Argument::State(state));
         let pointer = cx.builder.offset(flags, place);
         let one = cx.builder.u32(1);
-        raise(cx, pointer, one);
+        set_bits(cx, pointer, one);
     }
 
     /// Notes that the row at `place` has a match where `found` (`bool`) is true.
@@ -268,16 +282,6 @@ fn stored_columns(join: &Join, build: &[ColumnInfo], told: &[Told]) -> (Vec<Expr
         }));
     }
     (stored, places)
-}
-
-/// Sets bits of a word that are not set yet: looks first, as most are.
-fn raise(cx: &mut Context<'_>, pointer: V, bits: V) {
-    let old = cx.builder.atomic_load(pointer, Scope::Device);
-    let set = cx.builder.and(old, bits);
-    let missing = cx.builder.ne(set, bits);
-    cx.begin_if(missing);
-    cx.builder.atomic_discard(AtomicOp::Or, pointer, bits, Scope::Device);
-    cx.end();
 }
 
 fn boolean(value: V) -> Lowered {

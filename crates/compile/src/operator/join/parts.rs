@@ -84,6 +84,12 @@ impl JoinOperator {
         self.probe_keys.iter().any(|key| column_of(key, probe).scattered.is_some_and(|own| own.are_even))
     }
 
+    /// Bytes, about, that are looked at where rows are looked up among so many of the build side: at least.
+    pub(super) fn bytes_searched(&self, build_rows: u64) -> u64 {
+        let keys = &self.store.infos()[..self.probe_keys.len()];
+        self.index.bytes_searched(build_rows, keys.iter().map(key_bytes).sum())
+    }
+
     /// The same, where rows come in parts.
     pub(crate) fn in_parts(self) -> JoinOperator {
         JoinOperator { index: self.index.in_parts(), ..self }
@@ -100,7 +106,7 @@ impl JoinOperator {
             return off("not known to look up keys far from each other in a large table");
         };
         let keys = &self.store.infos()[..self.probe_keys.len()];
-        let bytes = self.index.bytes_searched(build_rows, keys.iter().map(key_bytes).sum());
+        let bytes = self.bytes_searched(build_rows);
         let cache = choices.calibration.index_cache(is_serial);
         let part =
             if is_serial { choices.calibration.worker_table().value } else { cache.value / PART_SHARE };

@@ -1,4 +1,4 @@
-//! A runtime filter: the rows whose column may have a match in a join further on, by the bitmap of its index.
+//! A runtime filter: the rows whose columns may have a match in a join further on, by the bitmap or the Bloom filter of its index.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,42 +17,42 @@ use crate::operator::roles::{Next, Sieve, Step};
 pub(crate) struct Prefilter {
     /// The join further on.
     pub join: Arc<JoinOperator>,
-    /// Its key's column.
-    pub column: usize,
+    /// Its keys' columns: one, where the index has a bitmap.
+    pub columns: Vec<usize>,
     /// The share of rows that is thought to pass.
     pub share: f64,
-    /// The join follows at once: where rows go one by one, it looks itself.
+    /// The join follows at once, and looks at the bitmap itself where rows go one by one.
     pub is_next: bool,
 }
 
 impl fmt::Display for Prefilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("runtime filter")
+        f.write_str(if self.join.index().has_bloom() { "bloom filter" } else { "runtime filter" })
     }
 }
 
 impl Prefilter {
-    /// The key of the current row, which is one of the scan.
-    fn key(&self, cx: &mut Context<'_>) -> Result<Lowered, Unsupported> {
-        match self.join.code_of_column(cx, self.column)? {
+    /// The keys of the current row, which is one of the scan.
+    fn keys(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
+        let of_column = |key: (usize, &usize)| match self.join.code_of_column(cx, (key.0, *key.1))? {
             Some(code) => Ok(code),
-            None => cx.column(self.column),
-        }
+            None => cx.column(*key.1),
+        };
+        self.columns.iter().enumerate().map(of_column).collect()
     }
 }
 
 impl Sieve for Prefilter {
     fn passes(&self, cx: &mut Context<'_>) -> Result<V, Unsupported> {
-        let key = self.key(cx)?;
-        match self.join.index().may_have(cx, &key)? {
+        let keys = self.keys(cx)?;
+        match self.join.index().may_have(cx, &keys)? {
             Some(passes) => Ok(passes),
             None => Ok(cx.builder.i64(1)),
         }
     }
 
     fn pass_of(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<V>, Unsupported> {
-        let Lowered { repr, valid, range } = self.key(cx)?;
-        let Repr::Scalar(values) = repr else { return Err(Unsupported::internal("a text has no bit")) };
+        let keys = self.keys(cx)?;
         let of_rows = |cx: &mut Context<'_>, values: V, row: usize| match cx.wide() {
             Some(_) => {
                 let values = cx.each_row(values);
@@ -65,9 +65,16 @@ impl Sieve for Prefilter {
             if cx.wide().is_some() {
                 cx.begin_repetition(row == 0);
             }
-            let repr = Repr::Scalar(of_rows(cx, values, row));
-            let valid = valid.map(|valid| of_rows(cx, valid, row));
-            let found = self.join.index().may_have_if(cx, &Lowered { repr, valid, range }, *active)?;
+            let mut of_row = Vec::new();
+            for Lowered { repr, valid, range } in &keys {
+                let Repr::Scalar(values) = repr else {
+                    return Err(Unsupported::internal("a text has no bit"));
+                };
+                let repr = Repr::Scalar(of_rows(cx, *values, row));
+                let valid = valid.map(|valid| of_rows(cx, valid, row));
+                of_row.push(Lowered { repr, valid, range: *range });
+            }
+            let found = self.join.index().may_have_if(cx, &of_row, *active)?;
             passes.push(found.unwrap_or(*active));
         }
         if cx.wide().is_some() {
@@ -95,8 +102,8 @@ impl Step for Prefilter {
         if self.is_next {
             return next(cx, Flow::Branch);
         }
-        let key = self.key(cx)?;
-        let opened = self.join.index().begin_if_taken(cx, &key)?.unwrap_or(0);
+        let keys = self.keys(cx)?;
+        let opened = self.join.index().begin_if_taken(cx, &keys)?.unwrap_or(0);
         next(cx, Flow::Branch)?;
         for _ in 0..opened {
             cx.end();
@@ -113,7 +120,7 @@ impl Step for Prefilter {
     }
 
     fn read(&self, columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
-        columns.iter().copied().chain([self.column]).collect()
+        columns.iter().chain(&self.columns).copied().collect()
     }
 
     fn drops(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Scope, Type};
 
-use super::{JoinOperator, boolean, raise};
+use super::{JoinOperator, boolean};
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::expr::columns_read;
 use crate::layout::ColumnInfo;
@@ -17,6 +17,7 @@ use crate::operator::roles::{Expansion, Next, Step};
 use crate::plan::JoinKind;
 use crate::table::index::Search;
 use crate::table::joined::Joined;
+use crate::table::set_bits;
 
 /// The probe side of a join, as a step.
 #[derive(Debug)]
@@ -309,6 +310,6 @@ impl JoinOperator {
             bits = cx.builder.select(valid, bits, null);
         }
         let pointer = cx.argument("probe_nulls", Type::global(Scalar::U32), Argument::State(state));
-        raise(cx, pointer, bits);
+        set_bits(cx, pointer, bits);
     }
 }

@@ -17,18 +17,8 @@ use crate::program::Purpose;
 use crate::table::index::BuildSide;
 use crate::types::Literal;
 use crate::variant::Site;
-use crate::variant::axes::Pruning;
 
 impl Cut<'_> {
-    /// Whether a finished build side leaves out rows of the probe side's scans.
-    fn prunes(&self, site: &Site<'_>, operator: &JoinOperator) -> Result<bool, Unsupported> {
-        if operator.filtering_key().is_none() {
-            return Ok(false);
-        }
-        let rule = (Pruning::On, "rows that are left out cost nothing");
-        Ok(site.choose(rule, |_| Ok(()))? == Pruning::On)
-    }
-
     /// Ends the build side in its store and index.
     fn close_build_side(&mut self, build: OpenRows, operator: &Arc<JoinOperator>) {
         let bound = build.bound();
@@ -60,14 +50,14 @@ impl Cut<'_> {
         }
     }
 
-    /// Plans a join of these rows, and into how many parts those of the build side and of the probe side are brought. `behind`: what
-    /// the probe side's rows come to further on.
+    /// Plans a join of these rows, into how many parts those of the build side and of the probe side are brought, and whether the build
+    /// side leaves out rows at the probe side's scans. `behind`: what the probe side's rows come to further on.
     fn plan_join(
         &mut self,
         (join, ordinal, site): (&Join, usize, &Site<'_>),
         (build, probe): (&OpenRows, &OpenRows),
         behind: Behind,
-    ) -> Result<(Arc<JoinOperator>, [u64; 2]), Unsupported> {
+    ) -> Result<(Arc<JoinOperator>, [u64; 2], bool), Unsupported> {
         let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
         let rows = BuildSide {
             bound: build.bound(),
@@ -92,7 +82,8 @@ impl Cut<'_> {
         };
         let parts = self.join_parts((&operator, site), (build, probe), (&sides, behind))?;
         let operator = if parts[1] > 1 { operator.in_parts() } else { operator };
-        Ok((Arc::new(operator), parts))
+        let (operator, prunes) = self.filter_keys((operator, site), (build, probe))?;
+        Ok((Arc::new(operator), parts, prunes))
     }
 
     pub(super) fn join(&mut self, join: &Join) -> Result<OpenRows, Unsupported> {
@@ -109,7 +100,7 @@ impl Cut<'_> {
         let build_bound = build.bound();
         let site = format!("join{ordinal}");
         let site = Site { chooser: self.chooser, name: &site };
-        let (operator, [build_parts, probe_parts]) =
+        let (operator, [build_parts, probe_parts], prunes) =
             self.plan_join((join, ordinal, &site), (&build, &probe), behind)?;
         let build_fields = build.columns.len();
         let narrowed = build.narrowed();
@@ -126,7 +117,7 @@ impl Cut<'_> {
         }
         self.map_codes(&operator);
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
-        if self.prunes(&site, &operator)? {
+        if prunes {
             let in_parts = probe_parts > 1;
             probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed, in_parts));
         }

@@ -108,32 +108,39 @@ impl Open {
         Some(column)
     }
 
+    /// The columns of the scan that several expressions are, where each is one.
+    pub(super) fn scan_columns(&self, exprs: &[Expr]) -> Option<Vec<usize>> {
+        exprs.iter().map(|expr| self.scan_column(expr)).collect()
+    }
+
     /// Leaves out rows of the scan that a join further on would drop: by the bounds of its keys, and where its build side is
-    /// `filtered`, by its bitmap. `in_parts`: rows come to the join in parts.
+    /// `filtered`, by its bitmap; by a Bloom filter of it in any case, which is there for nothing else. `in_parts`: rows come to the join in parts.
     pub(super) fn filter_early(
         &mut self,
         operator: &Arc<JoinOperator>,
         (filtered, share): (bool, f64),
         in_parts: bool,
     ) {
-        let column = operator.filtering_key().and_then(|key| self.scan_column(key));
-        let Some(column) = column else {
+        let columns = self.scan_columns(operator.filtering_keys());
+        let Some(columns) = columns.filter(|columns| !columns.is_empty()) else {
             self.matched *= if filtered { share } else { 1.0 };
             return;
         };
-        if let Some(bounds) = operator.index().bounds() {
-            self.prunes.push(Prune { column, bounds });
+        if let (Some(bounds), [column]) = (operator.index().bounds(), columns.as_slice()) {
+            self.prunes.push(Prune { column: *column, bounds });
         }
         let keeps_columns = |step: &Arc<dyn Step>| step.columns(&[]).is_none();
         let is_first = self.steps.iter().all(|step| keeps_columns(step) || step.projection().is_some());
-        if !filtered || !operator.index().has_bitmap() {
+        let has_bloom = operator.index().has_bloom();
+        if !(filtered && operator.index().has_filter() || has_bloom) {
             self.matched *= if filtered { share } else { 1.0 };
             return;
         }
         let position = self.steps.iter().position(|step| !keeps_columns(step)).unwrap_or(self.steps.len());
-        let is_next = is_first && !in_parts;
-        self.steps
-            .insert(position, Arc::new(Prefilter { join: Arc::clone(operator), column, share, is_next }));
+        // A search in a hash table does not look at the Bloom filter.
+        let is_next = is_first && !in_parts && !has_bloom;
+        let join = Arc::clone(operator);
+        self.steps.insert(position, Arc::new(Prefilter { join, columns, share, is_next }));
         let behind = self.cuts.iter_mut().filter(|cut| cut.step >= position);
         behind.for_each(|cut| cut.step += 1);
     }

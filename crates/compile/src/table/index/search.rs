@@ -1,14 +1,13 @@
 //! Searching an index: the rows of the store that have the keys of the current row.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{CompareOp, Scalar, Type};
+use kelpie_kir::{Scalar, Type};
 
 use super::{Index, Kind, SlotRows, array, in_range, offset_from, scalar_of};
-use crate::context::{Argument, Constant, Context, Lowered, Unsupported};
+use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::table::probing::place_of;
 use crate::table::rows::RowStore;
-use crate::table::slots::{Slots, is_taken, is_taken_for_good, taken_bit};
-use crate::types::Range;
+use crate::table::slots::Slots;
 
 /// A search for the rows of a key: `cursor` (`u32`) is 0 where there is none left. Else it is the place of the next one + 1,
 /// or, where there are buckets, its position + 1.
@@ -19,74 +18,6 @@ pub struct Search {
 }
 
 impl Index {
-    /// Opens `if` a key (one, not of a hashed index) may be in the index: a runtime filter by the bitmap. `None` where
-    /// there is no bitmap.
-    pub fn begin_if_taken(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<Option<usize>, Unsupported> {
-        let Some((bits, (min, max))) = self.bitmap() else { return Ok(None) };
-        let value = scalar_of(key)?;
-        let mut opened = 1;
-        if let Some(live) = live(cx, key, value, (min, max)) {
-            cx.begin_if(live);
-            opened += 1;
-        }
-        let slot = offset_from(cx, value, min);
-        let taken = is_taken(cx, bits, slot);
-        cx.begin_if(taken);
-        Ok(Some(opened))
-    }
-
-    /// Whether a key (one, not of a hashed index) may be in the index, by the bitmap and without a branch: 1 or 0 (`i64`). `None` where
-    /// there is no bitmap.
-    pub fn may_have(&self, cx: &mut Context<'_>, key: &Lowered) -> Result<Option<V>, Unsupported> {
-        let Some((bits, (min, max))) = self.bitmap() else { return Ok(None) };
-        let value = scalar_of(key)?;
-        let live = live(cx, key, value, (min, max));
-        let slot = offset_from(cx, value, min);
-        let Some(live) = live else { return Ok(Some(taken_bit(cx, bits, slot))) };
-        let zero = cx.builder.i64(0);
-        let slot = cx.builder.select(live, slot, zero);
-        let taken = taken_bit(cx, bits, slot);
-        Ok(Some(cx.builder.select(live, taken, zero)))
-    }
-
-    /// Whether a row is `active` (`bool`) and its key (one, not of a hashed index) may be in the index, by the bitmap of an index that is
-    /// finished: without a branch and in few instructions. All rows that are not active look at the same word. `None` where there is
-    /// no bitmap.
-    pub fn may_have_if(
-        &self,
-        cx: &mut Context<'_>,
-        key: &Lowered,
-        active: V,
-    ) -> Result<Option<V>, Unsupported> {
-        let Some((bits, (min, max))) = self.bitmap() else { return Ok(None) };
-        let value = scalar_of(key)?;
-        let (slot, within) = narrow_slot(cx, (value, key.range), (min, max));
-        let mut live = active;
-        for condition in within.into_iter().chain(key.valid) {
-            live = cx.builder.and(live, condition);
-        }
-        let zero = cx.builder.u32(0);
-        let slot = cx.builder.select(live, slot, zero);
-        let taken = is_taken_for_good(cx, bits, slot);
-        Ok(Some(cx.builder.and(live, taken)))
-    }
-
-    /// Whether there is a bitmap.
-    pub fn has_bitmap(&self) -> bool {
-        self.bitmap().is_some()
-    }
-
-    /// The state of the bitmap, and the bounds of the keys that have a bit.
-    fn bitmap(&self) -> Option<(usize, (i128, i128))> {
-        let Kind::Direct { min, max, slots } = self.kind else { return None };
-        match slots {
-            Slots::Single { bits, .. } | Slots::Placed { bits, .. } | Slots::Exists { bits } => {
-                Some((bits, (min, max)))
-            }
-            Slots::Chained { .. } | Slots::Many(_) => None,
-        }
-    }
-
     /// Begins the search for rows whose keys equal `keys`.
     pub fn search(
         &self,
@@ -212,36 +143,6 @@ impl Index {
         }
         all
     }
-}
-
-/// The slot of a value (`u32`), and whether the value is within the bounds of the slots, `None` where its own range says so. The slot of
-/// one that is not is anything.
-fn narrow_slot(
-    cx: &mut Context<'_>,
-    (value, range): (V, Option<Range>),
-    (min, max): (i128, i128),
-) -> (V, Option<V>) {
-    let is_narrow = match cx.builder.scalar(value) {
-        Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 | Scalar::I32 => {
-            min >= i32::MIN.into() && max <= i32::MAX.into()
-        }
-        _ => false,
-    };
-    if !is_narrow {
-        let within = in_range(cx, value, range, (min, max));
-        let slot = offset_from(cx, value, min);
-        return (cx.builder.convert(slot, Scalar::U32), within);
-    }
-    // In 32 bits what is below the least one is beyond the greatest.
-    let value = cx.builder.convert(value, Scalar::I32);
-    let least = cx.constant(Constant::Int(Scalar::I32, min));
-    let distance = cx.builder.sub(value, least);
-    let slot = cx.builder.bitcast(distance, Scalar::U32);
-    if range.is_some_and(|range| range.min >= min && range.max <= max) {
-        return (slot, None);
-    }
-    let last = cx.constant(Constant::Int(Scalar::U32, max - min));
-    (slot, Some(cx.builder.compare(CompareOp::Le, slot, last)))
 }
 
 /// Whether a key that is looked up is within bounds and not NULL; `None` where it always is. One side is never NULL: a NULL

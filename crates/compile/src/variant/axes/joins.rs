@@ -91,6 +91,17 @@ axis!(
 );
 
 axis!(
+    /// Whether a hash table of a build side has a filter that is asked at the probe side's scan: `pipeline/cut/key_filter`.
+    KeyFilter, "key_filter", Plan, "what tells at the probe side's scan that a hash table of a join has no row with a key",
+    {
+        /// Nothing: rows are looked up in the table.
+        Off = "off",
+        /// A Bloom filter, which lies in caches where the table does not.
+        Bloom = "bloom",
+    }
+);
+
+axis!(
     /// Whether keys are compared with the bounds of a build side where a selection vector is made: `pipeline/windows`.
     KeyWindows, "key_windows", Chunk, "whether keys beyond a build side's bounds are not selected",
     {

@@ -1,0 +1,68 @@
+//! Whether the hash table of a join's build side has a Bloom filter, which leaves out rows at the probe side's scan.
+
+use std::borrow::Cow;
+
+use super::JoinOperator;
+use crate::choices::Choices;
+use crate::program::States;
+use crate::types::DataType;
+use crate::variant::axes::KeyFilter;
+
+/// The share of rows that find a match up to which a filter pays: of more, those that pass cost as much as the others gain. (On a CPU, 4
+/// million sparse keys among up to 2 million: at a half it took a quarter to a half off, at 0.7 it cost up to a third; docs/decisions.md.)
+const MOST_PASSED: f64 = 0.5;
+
+/// What is thought of the rows that a Bloom filter would be filled with and asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Filtered {
+    /// Rows of the build side.
+    pub build_rows: u64,
+    /// Rows of the probe side.
+    pub probe_rows: u64,
+    /// The share of the probe side's rows that finds a match; `None` where the build side has all rows of its tables.
+    pub share: Option<f64>,
+}
+
+impl JoinOperator {
+    /// Whether the build side's keys are in a hash table, and rows of the probe side that match none may be left out.
+    pub(crate) fn may_have_bloom(&self) -> bool {
+        self.index.is_hashed() && self.ignores_unmatched()
+    }
+
+    /// What it lacks for a Bloom filter, beside columns of a scan.
+    pub(crate) fn lacks_bloom(&self) -> Option<&'static str> {
+        let mut keys = self.store.infos().into_iter().zip(&self.codes);
+        // Bytes of texts would be hashed once more, and in a loop.
+        let is_hashed_text = keys.any(|(key, codes)| key.data_type == DataType::Utf8 && codes.is_none());
+        is_hashed_text.then_some("texts are hashed byte by byte")
+    }
+
+    /// What the rule takes; and why.
+    pub(crate) fn rule_of_bloom(
+        &self,
+        rows: &Filtered,
+        (is_serial, choices): (bool, &Choices<'_>),
+    ) -> (KeyFilter, Cow<'static, str>) {
+        let cache = choices.calibration.filter_cache(is_serial);
+        // To set the bits of a row costs about what it spares to look up one.
+        let left_out = |share: f64| (rows.probe_rows as f64 * (1.0 - share)) as u64;
+        match rows.share {
+            None => (KeyFilter::Off, "the build side has all rows of its table".into()),
+            Some(share) if share > MOST_PASSED => {
+                (KeyFilter::Off, "most rows are thought to find a match".into())
+            }
+            Some(share) if left_out(share) < rows.build_rows => {
+                (KeyFilter::Off, "fewer rows would be left out than the filter would be filled with".into())
+            }
+            Some(_) if self.bytes_searched(rows.build_rows) <= cache.value => {
+                (KeyFilter::Off, cache.reason("a cache has room for the hash table"))
+            }
+            Some(_) => (KeyFilter::Bloom, cache.reason("rows that match nothing do not look beyond a cache")),
+        }
+    }
+
+    /// The same with a Bloom filter.
+    pub(crate) fn with_bloom(self, states: &mut States) -> JoinOperator {
+        JoinOperator { index: self.index.with_bloom(&self.store, states), ..self }
+    }
+}

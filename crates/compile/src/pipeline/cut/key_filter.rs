@@ -1,0 +1,66 @@
+//! What a finished build side leaves out of the probe side's scans: by bounds and a bitmap, which an index has anyway, or by a Bloom
+//! filter of its hash table, which is made for that.
+
+use super::Cut;
+use super::open::OpenRows;
+use crate::MicroModel;
+use crate::context::Unsupported;
+use crate::operator::join::{Filtered, JoinOperator};
+use crate::program::Purpose;
+use crate::variant::Site;
+use crate::variant::axes::{KeyFilter, Pruning};
+
+impl Cut<'_> {
+    /// Whether a finished build side leaves out rows of the probe side's scans: the join, with a Bloom filter where that is to do it.
+    pub(super) fn filter_keys(
+        &mut self,
+        (operator, site): (JoinOperator, &Site<'_>),
+        (build, probe): (&OpenRows, &OpenRows),
+    ) -> Result<(JoinOperator, bool), Unsupported> {
+        let by_bloom = self.takes_bloom((&operator, site), (build, probe))?;
+        if !by_bloom && operator.filtering_keys().is_empty() {
+            return Ok((operator, false));
+        }
+        let rule = (Pruning::On, "rows that are left out cost nothing");
+        let prunes = site.choose(rule, |_| Ok(()))? == Pruning::On;
+        let operator = match prunes && by_bloom {
+            true => operator.with_bloom(self.states.of(Purpose::Table)),
+            false => operator,
+        };
+        Ok((operator, prunes))
+    }
+
+    /// Whether a hash table is to have a Bloom filter.
+    fn takes_bloom(
+        &self,
+        (operator, site): (&JoinOperator, &Site<'_>),
+        (build, probe): (&OpenRows, &OpenRows),
+    ) -> Result<bool, Unsupported> {
+        if !operator.may_have_bloom() {
+            return Ok(false);
+        }
+        let of_scans = probe.branches.iter().any(|open| open.scan_columns(operator.probe_keys()).is_some());
+        let lacks = match of_scans {
+            true => operator.lacks_bloom(),
+            false => Some("keys are no columns of a table"),
+        };
+        let (is_narrowed, share) = build.narrowed();
+        let rows = Filtered {
+            build_rows: build.expected(),
+            probe_rows: probe.expected(),
+            share: is_narrowed.then_some(share),
+        };
+        let (filter, reason) = match lacks {
+            Some(lacks) => (KeyFilter::Off, lacks.into()),
+            None if self.choices.micro_model != MicroModel::Resolution => {
+                (KeyFilter::Off, "the micro model looks up all rows".into())
+            }
+            None => operator.rule_of_bloom(&rows, (self.shape.is_serial(), self.choices)),
+        };
+        let chosen = site.choose((filter, &*reason), |value| match (value, lacks) {
+            (KeyFilter::Bloom, Some(lacks)) => Err(lacks.to_string()),
+            _ => Ok(()),
+        })?;
+        Ok(chosen == KeyFilter::Bloom)
+    }
+}

@@ -1,0 +1,398 @@
+//! Bloom filters of hash tables give the rows of a nested loop: every kind of join, one key and several, NULLs that match and NULLs that do
+//! not, duplicates, extremes, empty sides, more rows than foreseen, several joins in a pipeline; asked row by row, for a selection vector,
+//! and by several rows of a thread. And they leave out most of what matches nothing.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/sides.rs"]
+mod sides;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array};
+use arrow::datatypes::{Field as ArrowField, Schema};
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::array_value_to_string;
+use common::Table;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, Forced, MacroModel, Query, QueryOptions, QueryOutput, TableSource,
+};
+use sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
+
+/// A CPU, and warps of several widths.
+const DEVICES: [(DeviceChoice, u32); 3] =
+    [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
+
+/// These, and a GPU where there is one.
+fn devices(engine: &Engine) -> Vec<(DeviceChoice, u32)> {
+    let gpu = kelpie_engine::testing::has_cuda(engine).then_some((DeviceChoice::Cuda, 32));
+    DEVICES.into_iter().chain(gpu).collect()
+}
+
+/// In which ways a filter is asked.
+const WAYS: [&[(&str, &str)]; 3] = [
+    &[("sieves", "on")],
+    &[("sieves", "off")],
+    &[("sieves", "on"), ("row_arrangement", "striped"), ("index_rows", "buckets")],
+];
+
+fn options((device, simt_lanes): (DeviceChoice, u32), others: &[&[(&str, &str)]]) -> QueryOptions {
+    let mut variants = Forced::default();
+    let axes = [("key_filter", "bloom"), ("index_form", "hash")];
+    for (axis, value) in axes.iter().chain(others.iter().copied().flatten()) {
+        variants.set(axis, value).expect("an axis and its value");
+    }
+    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
+}
+
+fn output(
+    engine: &Engine,
+    plan: Plan,
+    sources: &[Arc<dyn TableSource>],
+    options: &QueryOptions,
+) -> Option<QueryOutput> {
+    let query = Query { plan, sources: sources.to_vec(), options: options.clone() };
+    match engine.execute(&query, &CancelToken::default()) {
+        Ok(output) => Some(output),
+        // What is no choice of a plan, or impossible beside the others, is not tried.
+        Err(error) if error.to_string().contains("is not possible") => None,
+        Err(error) => panic!("{:?}: {error}", options.variants),
+    }
+}
+
+/// Whether a pipeline asks a Bloom filter.
+fn asks(output: &QueryOutput) -> bool {
+    output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("→ bloom filter"))
+}
+
+/// The same join of the rows of the build side whose number is below another one: they are thought to be few.
+fn narrowed(plan: Plan, below: i32) -> Plan {
+    let Plan::Join(join) = plan else { return plan };
+    let limit = Expr::literal(Literal::Int(below.into()), DataType::Int32);
+    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(limit));
+    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
+    let Join { build, .. } = *join;
+    let build = Plan::Filter { input: Box::new(build), predicate };
+    Plan::Join(Box::new(Join { build, ..*join }))
+}
+
+#[test]
+fn every_kind_equals_a_nested_loop() {
+    let engine = Engine::new();
+    let extremes: Vec<Row> = [i64::MIN, i64::MAX, 0, -1, 1, i64::MIN + 1, i64::MAX - 1, 1 << 32, -(1 << 32)]
+        .into_iter()
+        .enumerate()
+        .map(|(index, key)| (Some(key), (index % 3 > 0).then(|| format!("{key}")), index as i32))
+        .chain([(None, None, 1)])
+        .collect();
+    let sides: Vec<(Vec<Row>, Vec<Row>)> = vec![
+        (rows(0, Spread::Sparse, 0), rows(5, Spread::Sparse, 1)),
+        (rows(5, Spread::Sparse, 0), rows(0, Spread::Sparse, 1)),
+        (rows(1, Spread::Sparse, 0), rows(1, Spread::Sparse, 0)),
+        (rows(1, Spread::Sparse, 0), rows(60, Spread::Sparse, 0)),
+        (rows(40, Spread::Sparse, 3), rows(90, Spread::Sparse, 1)),
+        (rows(30, Spread::SparseDuplicates, 2), rows(30, Spread::SparseDuplicates, 1)),
+        (rows(12, Spread::One, 2), rows(40, Spread::One, 1)),
+        (rows(70, Spread::Skewed, 1), rows(40, Spread::Skewed, 1)),
+        (rows(70, Spread::DenseSkewed, 1), rows(40, Spread::DenseSkewed, 1)),
+        (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
+        (rows(25, Spread::Duplicates, 0), rows(60, Spread::Dense, 1)),
+        (extremes.clone(), rows(20, Spread::Sparse, 0).into_iter().chain(extremes).collect()),
+    ];
+    // Texts have a filter where both sides have dictionaries, so that they are told by codes.
+    let key_sets: [&[usize]; 5] = [&[0], &[3], &[3, 0], &[1], &[1, 0]];
+    let (mut turn, mut asked) = (0, 0);
+    for (build, probe) in &sides {
+        for keys in key_sets {
+            for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
+                let condition = Condition { keys, residual, null_equal };
+                for kind in KINDS {
+                    // All rows of the build side, most, and none.
+                    let below = [100, 7, -1][turn / 2 % 3];
+                    let kept: Vec<Row> = build.iter().filter(|row| row.2 < below).cloned().collect();
+                    let expected = expected(kind, condition, &kept, probe);
+                    let options = options(DEVICES[turn % 3], &[WAYS[turn / 3 % 3]]);
+                    turn += 1;
+                    let plan = narrowed(plan(kind, condition, false), below);
+                    let sources = [table(build), table(probe)];
+                    let Some(got) = output(&engine, plan, &sources, &options) else { continue };
+                    let what = format!("{kind:?} {condition:?} {below} {options:?}");
+                    assert_eq!(rows_of(&got.batch), expected, "{what}");
+                    asked += usize::from(asks(&got));
+                }
+            }
+        }
+    }
+    assert!(asked > 300, "{asked}");
+}
+
+/// Sums over the rows of a join, so that what they are is known in short.
+fn counted(input: Plan) -> Plan {
+    let fields = input.fields();
+    let key = fields.iter().position(|field| field.data_type == DataType::Int64).unwrap_or(0);
+    let sum = Expr::column(key, fields[key].data_type.clone(), true);
+    let aggregate = |function, argument| Aggregate {
+        function,
+        argument,
+        distinct: false,
+        field: Field { name: format!("{function:?}"), data_type: DataType::Int64, nullable: true },
+    };
+    let aggregates = vec![
+        aggregate(AggregateFunction::Count, None),
+        aggregate(AggregateFunction::Min, Some(sum.clone())),
+        aggregate(AggregateFunction::Max, Some(sum)),
+    ];
+    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
+}
+
+/// Rows whose keys are multiples of two numbers, of which few have a partner; and of so many the number is far larger than that of all
+/// others, so that the filter `below` is thought to keep hardly any.
+fn multiples(count: i64, of: i64, far: usize) -> Vec<Row> {
+    let number = |index: i64| if (index as usize) < far { 1_000_000 } else { 0 };
+    (0..count).map(|index| (Some(index * of * 0x1_0000_0001), None, number(index))).collect()
+}
+
+/// More build rows than were foreseen: the filter has the size of the rows that there are. Far more rows of the probe side are looked up, and
+/// what passes by mistake makes no row.
+#[test]
+fn more_rows_than_foreseen() {
+    let engine = Engine::new();
+    for device in devices(&engine) {
+        let (build, probe) = if device.0 == DeviceChoice::Simt { (2_000, 4_000) } else { (60_000, 200_000) };
+        let sources = [multiples(build, 7, 5), multiples(probe, 3, 0)].map(|rows| table(&rows));
+        let partners = (5..build).filter(|index| index * 7 % 3 == 0 && index * 7 / 3 < probe).count();
+        for kind in [JoinKind::Inner, JoinKind::ProbeSemi, JoinKind::BuildSemi] {
+            let condition = Condition { keys: &[0], residual: false, null_equal: false };
+            for way in WAYS {
+                let options = options(device, &[way]);
+                let plan = counted(narrowed(plan(kind, condition, false), 10));
+                // What is known after the first time decides the second, which may not be waited for.
+                for time in 0..3 {
+                    let got = output(&engine, plan.clone(), &sources, &options);
+                    let Some(got) = got else { continue };
+                    let first = got.batch.column(0);
+                    let found = array_value_to_string(first, 0).expect("a number");
+                    assert_eq!(found, partners.to_string(), "{kind:?} {time} {options:?}");
+                    assert!(asks(&got), "{options:?}");
+                }
+            }
+        }
+    }
+}
+
+/// More rows of the build side than its store has room for at first (4 million): it grows, is filled anew, and the filter with it.
+#[test]
+fn a_store_that_grows() {
+    let engine = Engine::new();
+    let (each, probe_rows) = (2_100, 6_000);
+    let sources = [multiples(each, 7, 0), multiples(probe_rows, 3, 0)].map(|rows| table(&rows));
+    // Every row of the first table with every other: their numbers are the same.
+    let Plan::Join(semi) =
+        plan(JoinKind::ProbeSemi, Condition { keys: &[0], residual: false, null_equal: false }, false)
+    else {
+        panic!("a join")
+    };
+    let pairs = Join {
+        build: scan(0),
+        probe: scan(0),
+        kind: JoinKind::Inner,
+        keys: vec![(column(2), column(2))],
+        ..*semi.clone()
+    };
+    let semi = Join { build: Plan::Join(Box::new(pairs)), ..*semi };
+    let partners = (0..each).filter(|index| index * 7 % 3 == 0 && index * 7 / 3 < probe_rows).count();
+    let options = options(DEVICES[0], &[]);
+    for _ in 0..2 {
+        let got = output(&engine, Plan::Join(Box::new(semi.clone())), &sources, &options).expect("a filter");
+        let built = got.metrics.pipelines.iter().find(|pipeline| pipeline.name.contains("→ index (hash)"));
+        assert_eq!(built.and_then(|index| index.rows_out), Some((each * each) as u64));
+        assert_eq!(got.batch.num_rows(), partners);
+        assert!(asks(&got));
+    }
+}
+
+/// Of the rows that match nothing hardly any come to the join: as the interpreter counts them.
+#[test]
+fn what_matches_nothing_is_left_out() {
+    let engine = Engine::new();
+    let sides = [multiples(3_000, 7, 1), multiples(6_000, 3, 0)];
+    let matches = (1..3_000_u64).filter(|index| index * 7 % 3 == 0 && index * 7 / 3 < 6_000).count() as u64;
+    for keys in [&[0][..], &[3, 0]] {
+        let condition = Condition { keys, residual: false, null_equal: false };
+        let ways: [&[(&str, &str)]; 2] = [&[("sieves", "off"), ("row_loop", "single")], &[("sieves", "on")]];
+        for way in ways {
+            let plan = counted(narrowed(plan(JoinKind::Inner, condition, false), 10));
+            let sources = [table(&sides[0]), table(&sides[1])];
+            let options = options(DEVICES[2], &[way]);
+            let got = output(&engine, plan, &sources, &options).expect("a way to ask");
+            let asking = got.metrics.pipelines.iter().find(|pipeline| pipeline.name.contains("bloom filter"));
+            let lanes = &asking.expect("a filter").lanes;
+            // Rows come to the join where the filter leaves them, and to the sink where they have a match.
+            let at = |step: &str| lanes.iter().find(|lanes| lanes.step.starts_with(step));
+            let (left, found) = (at("join").expect("a join"), lanes.last().expect("a sink"));
+            assert_eq!(found.rows(), matches, "{way:?}: {lanes:?}");
+            assert!(at("bloom filter").is_none_or(|all| all.rows() == 6_000), "{way:?}: {lanes:?}");
+            let mistakes = left.rows() - matches;
+            assert!(mistakes * 20 < 6_000 - matches, "{way:?}: {mistakes}");
+        }
+    }
+}
+
+/// Two joins of one pipeline: the filter of the second is asked before the first.
+#[test]
+fn a_filter_is_asked_before_other_joins() {
+    let engine = Engine::new();
+    let sides = [rows(90, Spread::Sparse, 2), rows(60, Spread::Sparse, 1), rows(300, Spread::Sparse, 0)];
+    for (kind, offset) in [(JoinKind::Inner, 4), (JoinKind::ProbeSemi, 0), (JoinKind::ProbeOuter, 4)] {
+        let condition = Condition { keys: &[0], residual: false, null_equal: false };
+        let Plan::Join(inner) = plan(kind, condition, false) else { panic!("a join") };
+        let inner = Plan::Join(Box::new(Join { build: scan(1), probe: scan(2), ..*inner }));
+        let keys = vec![(column(0), Expr::column(offset, DataType::Int64, true))];
+        let (residual, null_equal, null_aware) = (None, false, false);
+        let kind = JoinKind::Inner;
+        let both = Join { build: scan(0), probe: inner, kind, keys, residual, null_equal, null_aware };
+        let both = narrowed(Plan::Join(Box::new(both)), 5);
+        let sources = sides.each_ref().map(|rows| table(rows));
+        let mut plain = options(DEVICES[0], &[]);
+        plain.variants.set("key_filter", "off").expect("an axis and its value");
+        let plain = output(&engine, both.clone(), &sources, &plain).expect("no filter");
+        assert!(!asks(&plain) && plain.batch.num_rows() > 0);
+        for device in devices(&engine) {
+            for way in WAYS {
+                for (macro_model, block_bytes) in
+                    [(MacroModel::RunToFinish, None), (MacroModel::Batch, Some(1031))]
+                {
+                    let options = QueryOptions { macro_model, block_bytes, ..options(device, &[way]) };
+                    let Some(got) = output(&engine, both.clone(), &sources, &options) else { continue };
+                    assert_eq!(rows_of(&got.batch), rows_of(&plain.batch), "{kind:?} {options:?}");
+                    let probe = got.metrics.pipelines.iter().find(|one| one.name.contains("→ bloom filter"));
+                    let name = &probe.expect("a filter").name;
+                    let (filter, first) = (name.find("bloom filter"), name.find("join"));
+                    assert!(filter < first, "{name}");
+                }
+            }
+        }
+    }
+}
+
+/// Rows come to the hash table in parts: the filter's words are in the same order.
+#[test]
+fn rows_in_parts() {
+    let engine = Engine::new();
+    let sides = [rows(200, Spread::Sparse, 2), rows(500, Spread::Sparse, 0)];
+    let condition = Condition { keys: &[0], residual: false, null_equal: false };
+    for kind in [JoinKind::Inner, JoinKind::BuildOuter, JoinKind::BuildAnti] {
+        let kept: Vec<Row> = sides[0].iter().filter(|row| row.2 < 5).cloned().collect();
+        let expected = expected(kind, condition, &kept, &sides[1]);
+        for device in devices(&engine) {
+            for build in ["on", "off"] {
+                let parts = [("join_parts", "16"), ("build_parts", build)];
+                let options = options(device, &[&parts]);
+                let plan = narrowed(plan(kind, condition, false), 5);
+                let sources = sides.each_ref().map(|rows| table(rows));
+                let got = output(&engine, plan, &sources, &options).expect("parts");
+                assert_eq!(rows_of(&got.batch), expected, "{kind:?} {options:?}");
+                assert!(asks(&got), "{options:?}");
+            }
+        }
+    }
+}
+
+fn of_column(name: &str, column: ArrayRef) -> Arc<dyn TableSource> {
+    let schema = Schema::new(vec![ArrowField::new(name, column.data_type().clone(), true)]);
+    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), vec![column]).expect("a batch")]))
+}
+
+/// Both zeros are one key, NaN equals itself, whichever bits it has, and infinities are values like others.
+#[test]
+fn doubles_as_keys() {
+    let engine = Engine::new();
+    let build = [Some(-0.0), Some(f64::NAN), None, Some(f64::INFINITY), Some(f64::MIN_POSITIVE), Some(2.5)];
+    let probe = (0..200).map(|row| match row % 9 {
+        0 => Some(0.0),
+        1 => Some(-0.0),
+        2 => Some(f64::NAN),
+        3 => None,
+        4 => Some(f64::NEG_INFINITY),
+        5 => Some(f64::INFINITY),
+        6 => Some(2.5),
+        _ => Some(f64::from(row)),
+    });
+    let sources: [Arc<dyn TableSource>; 2] = [
+        of_column("f", Arc::new(Float64Array::from_iter(build))),
+        of_column("f", Arc::new(Float64Array::from_iter(probe))),
+    ];
+    let side = |source| {
+        let field = Field { name: "f".into(), data_type: DataType::Float64, nullable: true };
+        Plan::Scan(Scan { source, table: "t".into(), columns: vec![0], fields: vec![field] })
+    };
+    let key = || Expr::column(0, DataType::Float64, true);
+    for (null_equal, kind) in
+        [(false, JoinKind::Inner), (true, JoinKind::Inner), (false, JoinKind::ProbeSemi)]
+    {
+        let (residual, null_aware, keys) = (None, false, vec![(key(), key())]);
+        let join = Join { build: side(0), probe: side(1), kind, keys, residual, null_equal, null_aware };
+        let plan = Plan::Join(Box::new(join));
+        let lines = |options: &QueryOptions| {
+            let got = output(&engine, plan.clone(), &sources, options).expect("keys of a table");
+            let last = got.batch.columns().last().expect("a column");
+            let line = |row| array_value_to_string(last, row).expect("a number");
+            let mut lines: Vec<String> = (0..got.batch.num_rows()).map(line).collect();
+            lines.sort();
+            (lines, asks(&got))
+        };
+        let mut plain = options(DEVICES[0], &[]);
+        plain.variants.set("key_filter", "off").expect("an axis and its value");
+        let (expected, _) = lines(&plain);
+        // Of nine rows five have a partner, and where NULLs are equal six, in a build side that has each once.
+        assert!(expected.len() >= 200 / 9 * 5, "{expected:?}");
+        for device in devices(&engine) {
+            assert_eq!(lines(&options(device, &[])), (expected.clone(), true), "{null_equal} {device:?}");
+        }
+    }
+}
+
+/// Keys of texts without a dictionary, and keys that are computed, have no filter, and the reason is given.
+#[test]
+fn what_a_filter_lacks() {
+    let engine = Engine::new();
+    let sources = [table(&rows(40, Spread::Sparse, 0)), table(&rows(60, Spread::Sparse, 1))];
+    for keys in [&[1][..], &[0, 1]] {
+        let condition = Condition { keys, residual: false, null_equal: false };
+        let texts = [("text_join", "texts"), ("join0.key_filter", "bloom")];
+        let options = options(DEVICES[0], &[&texts]);
+        let query =
+            Query { plan: plan(JoinKind::Inner, condition, false), sources: sources.to_vec(), options };
+        let error = engine.execute(&query, &CancelToken::default()).expect_err("no filter").to_string();
+        assert!(error.contains("texts are hashed byte by byte"), "{error}");
+    }
+    let twice = |source| {
+        let field = Field { name: "k".into(), data_type: DataType::Int64, nullable: true };
+        Plan::Scan(Scan { source, table: "t".into(), columns: vec![0], fields: vec![field] })
+    };
+    let keys = |count: i64| of_column("k", Arc::new(Int64Array::from_iter_values(0..count)));
+    let key = Expr::column(0, DataType::Int64, true);
+    let negated =
+        Expr { kind: ExprKind::Negate(Box::new(key.clone())), data_type: DataType::Int64, nullable: true };
+    let (kind, residual, null_equal, null_aware) = (JoinKind::Inner, None, false, false);
+    let join = Join {
+        build: twice(0),
+        probe: twice(1),
+        kind,
+        keys: vec![(key, negated)],
+        residual,
+        null_equal,
+        null_aware,
+    };
+    let query = Query {
+        plan: Plan::Join(Box::new(join)),
+        sources: vec![keys(10), keys(20)],
+        options: options(DEVICES[0], &[&[("join0.key_filter", "bloom")]]),
+    };
+    let error = engine.execute(&query, &CancelToken::default()).expect_err("no filter").to_string();
+    assert!(error.contains("keys are no columns of a table"), "{error}");
+}
