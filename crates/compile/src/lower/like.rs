@@ -14,13 +14,13 @@ use crate::lower::lower as lower_expr;
 use crate::types::Literal;
 
 /// `%` in an encoded pattern: a byte that UTF-8 never has.
-const ANY_TEXT: u8 = 0xFF;
+pub(super) const ANY_TEXT: u8 = 0xFF;
 /// `_` in an encoded pattern.
 const ANY_CHARACTER: u8 = 0xFE;
 
 /// How a pattern is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+pub(super) enum Shape {
     Exact,
     Prefix,
     Suffix,
@@ -68,7 +68,7 @@ pub(super) fn lower(
 }
 
 /// The bytes to look for (with `%` and `_` encoded in a general pattern) and the shape.
-fn encode(pattern: &str) -> (Vec<u8>, Shape) {
+pub(super) fn encode(pattern: &str) -> (Vec<u8>, Shape) {
     let mut encoded = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.bytes().peekable();
     while let Some(byte) = bytes.next() {
@@ -167,14 +167,32 @@ pub(super) fn contains(cx: &mut Context<'_>, text: &Text, wanted: &Text) -> V {
 /// Whether a text starts with the first piece of an encoded pattern and ends with the last one (which may be empty),
 /// with the others between them.
 fn match_pieces(cx: &mut Context<'_>, text: &Text, encoded: &[u8]) -> V {
-    let pieces: Vec<&[u8]> = encoded.split(|byte| *byte == ANY_TEXT).collect();
-    let lengths: Vec<u8> = pieces.iter().flat_map(|piece| (piece.len() as u32).to_le_bytes()).collect();
-    let pattern = text_of_bytes(cx, &pieces.concat());
-    let lengths = cx.bytes(&lengths);
-    let lengths = cx.builder.bitcast(lengths, Type::global(Scalar::U32));
-    let count = cx.constant(Constant::Int(Scalar::U32, pieces.len() as i128));
+    let Pieces { pattern, lengths, count } = Pieces::of(cx, encoded);
     let function = pieces_function(cx);
     cx.builder.call(function, &[text.data, text.length, pattern.data, pattern.length, lengths, count])
+}
+
+/// The texts of an encoded pattern between its `%`.
+pub(super) struct Pieces {
+    /// One behind the other.
+    pub pattern: Text,
+    /// The bytes of each, an array of `u32`.
+    pub lengths: V,
+    /// How many there are, `u32`.
+    pub count: V,
+}
+
+impl Pieces {
+    /// As arguments of the kernel.
+    pub(super) fn of(cx: &mut Context<'_>, encoded: &[u8]) -> Pieces {
+        let pieces: Vec<&[u8]> = encoded.split(|byte| *byte == ANY_TEXT).collect();
+        let lengths: Vec<u8> = pieces.iter().flat_map(|piece| (piece.len() as u32).to_le_bytes()).collect();
+        let pattern = text_of_bytes(cx, &pieces.concat());
+        let lengths = cx.bytes(&lengths);
+        let lengths = cx.builder.bitcast(lengths, Type::global(Scalar::U32));
+        let count = cx.constant(Constant::Int(Scalar::U32, pieces.len() as i128));
+        Pieces { pattern, lengths, count }
+    }
 }
 
 /// See [`match_pieces`]: each piece between is looked for from the end of the one before, which leaves most to the others.
