@@ -270,6 +270,51 @@ fn lanes_match_their_own_texts_by_rule() {
     }
 }
 
+/// A lane that has short texts while another has a long one gets more rows than the grid shares out to it: sums that are proven to fit
+/// a few bytes by the rows of a thread fit those too.
+#[test]
+fn sums_hold_all_rows_that_a_lane_may_take() {
+    let (lanes, turns) = (4, 500);
+    let long = |row: usize| if row % 40 == 0 { 1500 } else { 3 };
+    let rows = lanes * turns;
+    for bits in [31, 32] {
+        // As many rows as a thread has by itself, and in turns that bring none, just fit.
+        let value = (1_u64 << bits) / (turns as u64 + 4);
+        let schema = Schema::new(vec![
+            ArrowField::new("n", ArrowType::Int64, false),
+            ArrowField::new("a", ArrowType::Utf8, true),
+            ArrowField::new("d", ArrowType::Utf8, false),
+            ArrowField::new("k", ArrowType::Int64, false),
+        ]);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values((0..rows).map(|row| (value - row as u64 % 2) as i64))),
+            Arc::new(StringArray::from_iter_values(
+                (0..rows).map(|row| format!("{row}{}", "x".repeat(long(row)))),
+            )),
+            Arc::new(StringArray::from_iter_values((0..rows).map(|_| "one"))),
+            Arc::new(Int64Array::from_iter_values((0..rows).map(|_| 1))),
+        ];
+        let batch = RecordBatch::try_new(Arc::new(schema), columns).expect("a batch");
+        let sources: [Arc<dyn TableSource>; 1] = [Arc::new(Table(vec![batch]))];
+        let kept = keep(scan(0), contains("%y%", true));
+        let plan = aggregate(kept, &[3], &[(AggregateFunction::Sum, Some(0), false)]);
+        let expected = rows as u64 / 2 * (2 * value - 1);
+        for texts in ["lane", "refill"] {
+            let variants = [
+                ("text_lanes", texts),
+                ("placement", "thread"),
+                ("group_table", "direct"),
+                ("row_loop", "single"),
+            ];
+            let mut options = on_simt(lanes as u32, 1, &variants);
+            options.shape.block_threads = Some(lanes as u32);
+            let output = run(&Engine::new(), &plan, &sources, &options);
+            assert!(has(&output, variants[0]) && has(&output, variants[1]), "{texts}");
+            assert_eq!(rows_of(&output.batch, false), [format!("1|{expected}")], "{texts}, {bits} bits");
+        }
+    }
+}
+
 /// Lanes with work in the loop of steps, of 32, and the share of active lanes over all of the kernel.
 fn lanes_in_loop(pipeline: &PipelineMetrics) -> (f64, f64) {
     let steps = pipeline.lanes.iter().find(|lanes| lanes.step == "matching");
