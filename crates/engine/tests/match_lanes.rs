@@ -234,6 +234,33 @@ fn rows_whose_texts_match_are_the_same_rows() {
     assert!(refilled > 600, "{refilled}");
 }
 
+/// A GPU's lanes may come apart where the interpreter's do not.
+#[test]
+fn a_gpu_keeps_the_same_rows() {
+    let engine = Engine::new();
+    if !kelpie_engine::testing::has_cuda(&engine) {
+        return;
+    }
+    let sources = [3000, 60].map(mixed);
+    for (number, (name, plan)) in plans().into_iter().enumerate() {
+        let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
+        let expected = rows_of(&run(&engine, &plan, &sources, &cpu).batch, false);
+        for (index, threshold) in ["8", "28", "32"].into_iter().enumerate() {
+            let variants = [
+                ("text_lanes", "refill"),
+                ("refill_threshold", threshold),
+                ("lane_refill", ["off", "last", "all"][(index + number) % 3]),
+                ("carried", ["places", "values"][(index + number) % 2]),
+            ];
+            let options =
+                QueryOptions { device: DeviceChoice::Cuda, ..on_simt(32, 1 + index as u32, &variants) };
+            let output = run(&engine, &plan, &sources, &options);
+            assert!(has(&output, variants[0]), "{name}");
+            assert_eq!(rows_of(&output.batch, false), expected, "{name}: {variants:?}");
+        }
+    }
+}
+
 /// What only NULLs and empty texts are.
 #[test]
 fn hardly_any_texts() {
@@ -275,7 +302,7 @@ fn lanes_match_their_own_texts_by_rule() {
 #[test]
 fn sums_hold_all_rows_that_a_lane_may_take() {
     let (lanes, turns) = (4, 500);
-    let long = |row: usize| if row % 40 == 0 { 1500 } else { 3 };
+    let long = |row: usize| if row.is_multiple_of(40) { 1500 } else { 3 };
     let rows = lanes * turns;
     for bits in [31, 32] {
         // As many rows as a thread has by itself, and in turns that bring none, just fit.
