@@ -4,12 +4,14 @@
 //! A *regular expression* keeps the place and the state of its automaton. A *pattern of pieces*, between which anything may stand, keeps
 //! the place, the piece that is looked for from there, and where that begins in the pattern; what the text begins and ends with is
 //! compared before the first step, as it takes no longer for long texts. A step ends with the piece that it finds. Patterns without `%`,
-//! or with one at the end or the beginning alone, are decided by that comparison, and have no steps.
+//! or with one at the end or the beginning alone, are decided by that comparison, and have no steps. Where `_` stands in a pattern it is
+//! compared character by character, with the place of the last `%` to go back to.
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, CompareOp, Scalar, Type};
 
-use super::like::{ANY_TEXT, Pieces, Shape, encode};
+use super::like::{ANY_TEXT, Pieces, Places, Shape, encode};
+use super::literal::text_of_bytes;
 use super::text::{byte, increment};
 use super::words::{NOWHERE, equal_function, find_function};
 use crate::context::{Case, Constant, Context, Text, Unsupported};
@@ -22,7 +24,11 @@ use crate::types::Literal;
 const AUTOMATON_BYTES: u32 = 16;
 /// Places of a step at which a piece is looked for: eight of them are sorted out at once, so that fewer would be no work.
 const PIECE_PLACES: u32 = 32;
-/// In place of the number of the piece that is looked for: the text does not match.
+/// Turns of a step through a pattern with `_`: as many as an automaton's bytes.
+const GENERAL_TURNS: u32 = AUTOMATON_BYTES;
+/// In place of the place in a pattern with `_`: the text matches.
+const FOUND: u32 = u32::MAX - 1;
+/// In place of that, or of the number of the piece that is looked for: the text does not match.
 const FAILED: u32 = u32::MAX;
 
 /// A match that can be looked for some bytes at a time.
@@ -38,6 +44,8 @@ enum How {
     Automaton(Regex),
     /// An encoded pattern.
     Pieces(Vec<u8>),
+    /// An encoded pattern in which `_` stands.
+    General(Vec<u8>),
 }
 
 /// What is known of a match behind a step, `bool` each.
@@ -61,14 +69,15 @@ impl Matching {
             }
             ExprKind::Like { input, pattern, negated, case_insensitive: false } => {
                 let ExprKind::Literal(Literal::Utf8(pattern)) = &pattern.kind else { return None };
-                let pieces = match encode(pattern) {
-                    (bytes, Shape::Contains) => [&[ANY_TEXT][..], &bytes, &[ANY_TEXT]].concat(),
-                    (bytes, Shape::Pieces) if bytes.iter().filter(|byte| **byte == ANY_TEXT).count() > 1 => {
-                        bytes
-                    }
+                let (bytes, shape) = encode(pattern);
+                let gaps = bytes.iter().filter(|byte| **byte == ANY_TEXT).count();
+                let how = match shape {
+                    Shape::Contains => How::Pieces([&[ANY_TEXT][..], &bytes, &[ANY_TEXT]].concat()),
+                    Shape::Pieces if gaps > 1 => How::Pieces(bytes),
+                    Shape::General if gaps > 0 => How::General(bytes),
                     _ => return None,
                 };
-                Some((input, Matching { how: How::Pieces(pieces), negated: *negated }))
+                Some((input, Matching { how, negated: *negated }))
             }
             _ => None,
         }
@@ -86,6 +95,10 @@ impl Matching {
                 vec![text.data, text.length, place, start]
             }
             How::Pieces(encoded) => begin_pieces(cx, encoded, text),
+            How::General(_) => {
+                let (zero, no) = (cx.builder.u32(0), cx.builder.bool(false));
+                vec![text.data, text.length, zero, zero, no, zero, zero]
+            }
         })
     }
 
@@ -97,6 +110,10 @@ impl Matching {
             }
             (How::Pieces(encoded), &[data, end, place, piece, in_pattern]) => {
                 step_pieces(cx, encoded, (data, end), [place, piece, in_pattern])
+            }
+            (How::General(encoded), &[data, length, at, in_pattern, has_retry, retry_at, retry_pattern]) => {
+                let places = Places { at, in_pattern, has_retry, retry_at, retry_pattern };
+                step_general(cx, encoded, (data, length), &places)
             }
             _ => return Err(Unsupported::internal("a match in other registers than it begins with")),
         };
@@ -215,4 +232,52 @@ fn step_pieces(
     b.end();
     let number = b.read(piece);
     (b.compare(CompareOp::Ge, number, last), b.eq(number, last))
+}
+
+/// Compares some characters. Whether it is decided, and whether there is a match.
+fn step_general(cx: &mut Context<'_>, encoded: &[u8], (data, length): (Var, Var), places: &Places) -> (V, V) {
+    let pattern = text_of_bytes(cx, encoded);
+    let b = &mut *cx.builder;
+    let (data, length) = (b.read(data), b.read(length));
+    let [zero, one, turns, found, failed] = [0, 1, GENERAL_TURNS, FOUND, FAILED].map(|number| b.u32(number));
+    let left = b.var_of("left", turns);
+    b.begin_loop();
+    let (at, position, turns) = (b.read(places.at), b.read(places.in_pattern), b.read(left));
+    // Behind a `%` at the end of the pattern any text may follow.
+    let gap = b.read(places.retry_pattern);
+    let (is_rest, is_failed) = (b.eq(gap, pattern.length), b.eq(position, failed));
+    let (is_end, is_enough) = (b.ge(at, length), b.eq(turns, zero));
+    let (is_decided, stops) = (b.or(is_rest, is_failed), b.or(is_end, is_enough));
+    let ends = b.or(is_decided, stops);
+    b.break_if(ends);
+    let fewer = b.sub(turns, one);
+    b.assign(left, fewer);
+    places.advance(b, (data, length, Case::Keep), (pattern.data, pattern.length), at, |b, stuck| {
+        b.begin_if(stuck);
+        b.assign(places.in_pattern, failed);
+        b.continue_loop();
+        b.end();
+    });
+    b.end();
+    let (at, position, gap) = (b.read(places.at), b.read(places.in_pattern), b.read(places.retry_pattern));
+    let (is_rest, is_end) = (b.eq(gap, pattern.length), b.ge(at, length));
+    let is_through = b.or(is_rest, is_end);
+    let is_open = b.lt(position, found);
+    let ends = b.and(is_through, is_open);
+    b.begin_if(ends);
+    // The text is used up: a `%` is all that may be left.
+    let rest = b.sub(pattern.length, position);
+    let (is_whole, is_one) = (b.eq(rest, zero), b.eq(rest, one));
+    let verdict = b.select(is_whole, found, failed);
+    b.assign(places.in_pattern, verdict);
+    b.begin_if(is_one);
+    let wanted = byte(b, pattern.data, position, Case::Keep);
+    let any_text = b.u32(ANY_TEXT.into());
+    let is_any_text = b.eq(wanted, any_text);
+    let verdict = b.select(is_any_text, found, failed);
+    b.assign(places.in_pattern, verdict);
+    b.end();
+    b.end();
+    let position = b.read(places.in_pattern);
+    (b.ge(position, found), b.eq(position, found))
 }
