@@ -217,10 +217,10 @@ pub struct PipelineMetrics {
     pub lanes: Vec<LaneProfile>,
 }
 
-/// The lanes that had rows where a step, or the sink, of a pipeline begins.
+/// The lanes that had rows where a step, or the sink, of a pipeline begins, or a step of the loop in which lanes match texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneProfile {
-    /// The step: `filter`, or the sink.
+    /// The step: `filter`, the sink, or `matching`, which comes behind it.
     pub step: String,
     /// Of each number of lanes, from one on, the warps that came with rows in so many.
     pub by_lanes: Vec<u64>,

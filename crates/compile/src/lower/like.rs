@@ -1,7 +1,7 @@
 //! LIKE and ILIKE with a constant pattern. The shape of the pattern (exact, prefix, suffix, contains, general) chooses
 //! the code, its bytes are arguments.
 
-use kelpie_kir::builder::V;
+use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Builder, CompareOp, Function, Handle, Scalar, Type};
 
 use super::literal::text_of_bytes;
@@ -14,13 +14,13 @@ use crate::lower::lower as lower_expr;
 use crate::types::Literal;
 
 /// `%` in an encoded pattern: a byte that UTF-8 never has.
-const ANY_TEXT: u8 = 0xFF;
+pub(super) const ANY_TEXT: u8 = 0xFF;
 /// `_` in an encoded pattern.
 const ANY_CHARACTER: u8 = 0xFE;
 
 /// How a pattern is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+pub(super) enum Shape {
     Exact,
     Prefix,
     Suffix,
@@ -68,7 +68,7 @@ pub(super) fn lower(
 }
 
 /// The bytes to look for (with `%` and `_` encoded in a general pattern) and the shape.
-fn encode(pattern: &str) -> (Vec<u8>, Shape) {
+pub(super) fn encode(pattern: &str) -> (Vec<u8>, Shape) {
     let mut encoded = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.bytes().peekable();
     while let Some(byte) = bytes.next() {
@@ -167,14 +167,32 @@ pub(super) fn contains(cx: &mut Context<'_>, text: &Text, wanted: &Text) -> V {
 /// Whether a text starts with the first piece of an encoded pattern and ends with the last one (which may be empty),
 /// with the others between them.
 fn match_pieces(cx: &mut Context<'_>, text: &Text, encoded: &[u8]) -> V {
-    let pieces: Vec<&[u8]> = encoded.split(|byte| *byte == ANY_TEXT).collect();
-    let lengths: Vec<u8> = pieces.iter().flat_map(|piece| (piece.len() as u32).to_le_bytes()).collect();
-    let pattern = text_of_bytes(cx, &pieces.concat());
-    let lengths = cx.bytes(&lengths);
-    let lengths = cx.builder.bitcast(lengths, Type::global(Scalar::U32));
-    let count = cx.constant(Constant::Int(Scalar::U32, pieces.len() as i128));
+    let Pieces { pattern, lengths, count } = Pieces::of(cx, encoded);
     let function = pieces_function(cx);
     cx.builder.call(function, &[text.data, text.length, pattern.data, pattern.length, lengths, count])
+}
+
+/// The texts of an encoded pattern between its `%`.
+pub(super) struct Pieces {
+    /// One behind the other.
+    pub pattern: Text,
+    /// The bytes of each, an array of `u32`.
+    pub lengths: V,
+    /// How many there are, `u32`.
+    pub count: V,
+}
+
+impl Pieces {
+    /// As arguments of the kernel.
+    pub(super) fn of(cx: &mut Context<'_>, encoded: &[u8]) -> Pieces {
+        let pieces: Vec<&[u8]> = encoded.split(|byte| *byte == ANY_TEXT).collect();
+        let lengths: Vec<u8> = pieces.iter().flat_map(|piece| (piece.len() as u32).to_le_bytes()).collect();
+        let pattern = text_of_bytes(cx, &pieces.concat());
+        let lengths = cx.bytes(&lengths);
+        let lengths = cx.builder.bitcast(lengths, Type::global(Scalar::U32));
+        let count = cx.constant(Constant::Int(Scalar::U32, pieces.len() as i128));
+        Pieces { pattern, lengths, count }
+    }
 }
 
 /// See [`match_pieces`]: each piece between is looked for from the end of the one before, which leaves most to the others.
@@ -262,6 +280,52 @@ fn general_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
         let place = b.read(at);
         let end = b.ge(place, length);
         b.break_if(end);
+        let places = Places { at, in_pattern, has_retry, retry_at, retry_pattern };
+        places.advance(b, (text, length, case), (pattern, pattern_length), place, |b, stuck| {
+            return_bool_if(b, stuck, false);
+        });
+        b.end();
+        // The text is used up: a `%` is all that may be left.
+        let position = b.read(in_pattern);
+        let rest = b.sub(pattern_length, position);
+        count_up(b, rest, |b, index| {
+            let place = b.add(position, index);
+            let wanted = byte(b, pattern, place, Case::Keep);
+            let any_text = b.u32(ANY_TEXT.into());
+            let needs_text = b.ne(wanted, any_text);
+            return_bool_if(b, needs_text, false);
+        });
+        let found = b.bool(true);
+        b.return_value(found);
+    })
+}
+
+/// Where a general pattern and a text have been compared up to.
+pub(super) struct Places {
+    /// The place in the text, `u32`.
+    pub at: Var,
+    /// The place in the pattern, `u32`.
+    pub in_pattern: Var,
+    /// Whether there was a `%`, `bool`.
+    pub has_retry: Var,
+    /// How far the text that the last `%` stands for goes by now, `u32`.
+    pub retry_at: Var,
+    /// The place behind the last `%`, `u32`.
+    pub retry_pattern: Var,
+}
+
+impl Places {
+    /// One turn of a loop over a text, of which there is more at `place`: a byte or character of both, or a `%`, or back to the last one.
+    /// `on_stuck` leaves the loop where (`bool`) there was none.
+    pub(super) fn advance(
+        &self,
+        b: &mut Builder,
+        (text, length, case): (V, V, Case),
+        (pattern, pattern_length): (V, V),
+        place: V,
+        on_stuck: impl FnOnce(&mut Builder, V),
+    ) {
+        let &Places { at, in_pattern, has_retry, retry_at, retry_pattern } = self;
         let position = b.read(in_pattern);
         let has_pattern = b.lt(position, pattern_length);
         b.begin_if(has_pattern);
@@ -295,29 +359,16 @@ fn general_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
         b.end();
         let can_retry = b.read(has_retry);
         let stuck = b.not(can_retry);
-        return_bool_if(b, stuck, false);
+        on_stuck(b, stuck);
         next_character(b, text, length, retry_at);
         let (place, position) = (b.read(retry_at), b.read(retry_pattern));
         b.assign(at, place);
         b.assign(in_pattern, position);
-        b.end();
-        // The text is used up: a `%` is all that may be left.
-        let position = b.read(in_pattern);
-        let rest = b.sub(pattern_length, position);
-        count_up(b, rest, |b, index| {
-            let place = b.add(position, index);
-            let wanted = byte(b, pattern, place, Case::Keep);
-            let any_text = b.u32(ANY_TEXT.into());
-            let needs_text = b.ne(wanted, any_text);
-            return_bool_if(b, needs_text, false);
-        });
-        let found = b.bool(true);
-        b.return_value(found);
-    })
+    }
 }
 
 /// Moves a position past the character that starts there.
-pub(super) fn next_character(b: &mut Builder, text: V, length: V, position: kelpie_kir::builder::Var) {
+pub(super) fn next_character(b: &mut Builder, text: V, length: V, position: Var) {
     increment(b, position);
     b.begin_loop();
     let place = b.read(position);

@@ -24,6 +24,7 @@ mod letters;
 mod like;
 mod literal;
 mod logic;
+mod matching;
 mod math;
 mod operands;
 mod pad;
@@ -49,6 +50,7 @@ pub(crate) use heap::{
     make as make_text, plain as plain_text,
 };
 pub use logic::lower_condition;
+pub(crate) use matching::Matching;
 pub use operands::alike;
 pub(crate) use text::order as text_order;
 pub use text::text_equal;

@@ -19,6 +19,8 @@ pub(crate) mod expand;
 pub(crate) mod filter;
 pub mod join;
 pub(crate) mod lanes;
+pub(crate) mod match_refill;
+pub(crate) mod matches;
 pub(crate) mod materialize;
 pub mod output;
 pub(crate) mod partition;

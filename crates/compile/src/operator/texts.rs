@@ -42,15 +42,11 @@ impl TextEquality {
         columns: &[ColumnInfo],
         is_stored: &dyn Fn(usize) -> bool,
     ) -> Option<TextEquality> {
-        if !columns_read(condition).into_iter().all(is_stored) {
-            return None;
-        }
         let is_raw = |expr: &Expr| match expr.kind {
             ExprKind::Column(index) => columns.get(index).is_some_and(|info| info.dictionary.is_none()),
             ExprKind::Literal(_) => true,
             _ => false,
         };
-        let conditions = conjuncts(condition);
         let sides = |condition: &Expr| match &condition.kind {
             ExprKind::Compare(CompareOp::Eq, left, right)
                 if [left, right].into_iter().all(|side| side.data_type == DataType::Utf8 && is_raw(side)) =>
@@ -59,16 +55,8 @@ impl TextEquality {
             }
             _ => None,
         };
-        let (place, (left, right)) =
-            conditions.iter().enumerate().find_map(|(place, condition)| Some((place, sides(condition)?)))?;
-        let (before, behind) = (conditions.get(..place)?, conditions.get(place + 1..)?);
-        let range = |column: usize| columns.get(column).and_then(|info| info.range);
-        // Lowered as a whole, a condition is looked at where one before it is NULL, too.
-        if conditions.iter().any(|condition| can_fail(condition, &range)) {
-            return None;
-        }
-        let owned = |conditions: &[&Expr]| conditions.iter().copied().cloned().collect();
-        Some(TextEquality { before: owned(before), left, right, behind: owned(behind) })
+        let (before, (left, right), behind) = split(condition, columns, is_stored, &sides)?;
+        Some(TextEquality { before, left, right, behind })
     }
 
     /// The texts of the current row.
@@ -82,8 +70,32 @@ impl TextEquality {
     }
 }
 
+/// The first of the conditions that a filter's condition is the AND of which `wanted` takes, with those before and behind it. None where
+/// another column is read than those that are stored, or a condition may fail.
+pub(super) fn split<T>(
+    condition: &Expr,
+    columns: &[ColumnInfo],
+    is_stored: &dyn Fn(usize) -> bool,
+    wanted: &dyn Fn(&Expr) -> Option<T>,
+) -> Option<(Vec<Expr>, T, Vec<Expr>)> {
+    if !columns_read(condition).into_iter().all(is_stored) {
+        return None;
+    }
+    let conditions = conjuncts(condition);
+    let (place, found) =
+        conditions.iter().enumerate().find_map(|(place, condition)| Some((place, wanted(condition)?)))?;
+    let (before, behind) = (conditions.get(..place)?, conditions.get(place + 1..)?);
+    let range = |column: usize| columns.get(column).and_then(|info| info.range);
+    // Lowered as a whole, a condition is looked at where one before it is NULL, too.
+    if conditions.iter().any(|condition| can_fail(condition, &range)) {
+        return None;
+    }
+    let owned = |conditions: &[&Expr]| conditions.iter().copied().cloned().collect();
+    Some((owned(before), found, owned(behind)))
+}
+
 /// Opens an `if` for each of the conditions.
-fn begin_where(cx: &mut Context<'_>, conditions: &[Expr]) -> Result<(), Unsupported> {
+pub(super) fn begin_where(cx: &mut Context<'_>, conditions: &[Expr]) -> Result<(), Unsupported> {
     for condition in conditions {
         let holds = lower_condition(cx, condition)?;
         cx.begin_if(holds);

@@ -27,14 +27,6 @@ pub(crate) struct Walk {
     threshold: u32,
 }
 
-/// The rows that have arrived, as far as no lane has begun with them.
-struct Arrived {
-    /// Whether this lane's is one, `bool`.
-    own: Var,
-    /// A bit of each lane whose row is one, `u32`.
-    mask: Var,
-}
-
 impl Walk {
     /// For rows in registers of these types. `threshold`: of 32 lanes.
     pub(crate) fn new(cx: &mut Context<'_>, types: &[Type], threshold: u64) -> Walk {
@@ -58,10 +50,8 @@ impl Walk {
         let (zero, one, threshold) = (b.u32(0), b.u32(1), b.u32(self.threshold));
         let least = b.select(is_last, one, threshold);
         let has_range = b.ne(ranges.count, zero);
-        let mask = ballot(cx, has_range);
-        let b = &mut *cx.builder;
-        let arrived = Arrived { own: b.var_of("arrives", has_range), mask: b.var_of("arrived", mask) };
-        let again = b.var_of("again", once);
+        let arrived = Arrived::new(cx, has_range);
+        let again = cx.builder.var_of("again", once);
         cx.begin_loop();
         let left = cx.builder.read(self.left);
         let walks = cx.builder.ne(left, zero);
@@ -95,8 +85,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Lanes without numbers begin with rows that have arrived: the first with the first, and so on. `mask`: a bit of each lane that
-    /// has numbers left, which this one has if it `walks`; `busy` counts them behind.
+    /// Lanes without numbers begin with rows that have arrived. `mask`: a bit of each lane that has numbers left, which this one has if it
+    /// `walks`; `busy` counts them behind.
     fn take(
         &self,
         cx: &mut Context<'_>,
@@ -105,20 +95,57 @@ impl Walk {
         (mask, walks): (V, V),
         busy: Var,
     ) {
+        let state = [self.next, self.left].into_iter().chain(self.registers.iter().copied());
+        let new = [ranges.begin, ranges.count].into_iter().chain(ranges.registers.iter().copied());
+        arrived.deal(cx, (mask, walks), busy, state.zip(new));
+    }
+}
+
+/// The rows that have arrived in a warp, as far as no lane has begun with them.
+pub(super) struct Arrived {
+    /// Whether this lane's is one, `bool`.
+    own: Var,
+    /// A bit of each lane whose row is one, `u32`.
+    mask: Var,
+}
+
+impl Arrived {
+    /// Those of the lanes where `is_there` (`bool`).
+    pub(super) fn new(cx: &mut Context<'_>, is_there: V) -> Arrived {
+        let mask = ballot(cx, is_there);
+        let b = &mut *cx.builder;
+        Arrived { own: b.var_of("arrives", is_there), mask: b.var_of("arrived", mask) }
+    }
+
+    /// Whether there are any (`bool`, the same in the warp).
+    pub(super) fn waits(&self, cx: &mut Context<'_>) -> V {
+        let b = &mut *cx.builder;
+        let (waiting, zero) = (b.read(self.mask), b.u32(0));
+        b.ne(waiting, zero)
+    }
+
+    /// Idle lanes take rows: the first the first, and so on. `mask`: a bit of each lane that is busy, as this one is where `is_busy`; `busy`
+    /// counts them behind. `registers`: each of an idle lane's, and what a row that has arrived has for it. Gives whether this lane has
+    /// taken one (`bool`).
+    pub(super) fn deal(
+        &self,
+        cx: &mut Context<'_>,
+        (mask, is_busy): (V, V),
+        busy: Var,
+        registers: impl Iterator<Item = (Var, V)>,
+    ) -> V {
         let there = all_lanes(cx);
         let b = &mut *cx.builder;
         let others = b.not(mask);
         let idle = b.and(others, there);
-        let rows = b.read(arrived.mask);
+        let rows = b.read(self.mask);
         let (free, waiting) = (count(cx, idle), count(cx, rows));
         let (place, turn) = (rank(cx, idle), rank(cx, rows));
         let source = bit_of_rank(cx, rows, place);
         let b = &mut *cx.builder;
-        let (is_idle, is_there) = (b.not(walks), b.lt(place, waiting));
+        let (is_idle, is_there) = (b.not(is_busy), b.lt(place, waiting));
         let takes = b.and(is_idle, is_there);
-        let state = [self.next, self.left].into_iter().chain(self.registers.iter().copied());
-        let new = [ranges.begin, ranges.count].into_iter().chain(ranges.registers.iter().copied());
-        for (var, value) in state.zip(new) {
+        for (var, value) in registers {
             let new = read_lane(cx, value, source);
             let b = &mut *cx.builder;
             let own = b.read(var);
@@ -126,14 +153,15 @@ impl Walk {
             b.assign(var, own);
         }
         let b = &mut *cx.builder;
-        let (own, stays) = (b.read(arrived.own), b.ge(turn, free));
+        let (own, stays) = (b.read(self.own), b.ge(turn, free));
         let own = b.and(own, stays);
-        b.assign(arrived.own, own);
+        b.assign(self.own, own);
         let taken = b.binary(BinaryOp::Min, free, waiting);
         let before = b.read(busy);
         let now = b.add(before, taken);
         b.assign(busy, now);
         let rest = ballot(cx, own);
-        cx.builder.assign(arrived.mask, rest);
+        cx.builder.assign(self.mask, rest);
+        takes
     }
 }

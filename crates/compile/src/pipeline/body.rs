@@ -52,12 +52,12 @@ impl Body<'_> {
         let wide = self.variants.row_loop == RowLoop::Wide;
         // Wide rows begin where memory is aligned: what a thread sees of them is no share of the table's rows.
         let held = self.variants.holds_rows;
-        let last_turns = self.variants.points.last_turns() + self.variants.rows_before();
+        let more = self.variants.points.more_rows().plus(self.variants.rows_before());
         // A block takes pieces of parts as they come, of any size.
         let parts = self.pipeline.source.parts();
         let thread_rows = match wide || parts.is_some() {
             true => self.pipeline.bound,
-            false => self.pipeline.thread_bound(&cx.shape, last_turns),
+            false => self.pipeline.thread_bound(&cx.shape, more),
         };
         let needed = self.needed;
         let job = Job { rows, counting, needed, flags, wide, held, keeps_all, places, thread_rows };

@@ -16,6 +16,10 @@ const LEAST_QUEUED: u64 = 4096;
 /// Why other micro models than `resolution` have no lane exchange rows by rule: they repeat what papers measured.
 const OWN_ROWS: &str = "the micro model has a row stay in its lane";
 
+/// Why each lane matches its own text by rule.
+const MATCHES_IN_LANES: &str =
+    "it is not known how long texts are, and what it is worth to take other rows was not measured on a GPU";
+
 /// Who chooses.
 struct Exchanges<'a> {
     site: &'a str,
@@ -52,17 +56,36 @@ impl Exchanges<'_> {
         if texts.is_empty() {
             return Ok(texts);
         }
-        let rule = (TextLanes::Lane, "most texts are short, or differ in their first word");
+        let rule = match texts.compares() {
+            true => (TextLanes::Lane, "most texts are short, or differ in their first word"),
+            false => (TextLanes::Lane, MATCHES_IN_LANES),
+        };
         let chosen = self.environment.chooser.choose(self.site, rule, |lanes| match lanes {
             TextLanes::Lane => Ok(()),
+            TextLanes::Warp | TextLanes::Packed if !texts.compares() => {
+                Err("no filter wants two texts to be equal".into())
+            }
             TextLanes::Warp | TextLanes::Packed => self.possible.map_err(String::from),
+            TextLanes::Refill => self.admits_matches(&texts),
         })?;
-        texts.lanes = match chosen {
-            TextLanes::Lane => MatchLanes::Lane,
-            TextLanes::Warp => MatchLanes::Warp,
-            TextLanes::Packed => MatchLanes::Packed,
-        };
+        texts.lanes = chosen;
         Ok(texts)
+    }
+
+    /// Whether lanes can take other rows between the steps of matches, or what that lacks.
+    fn admits_matches(&self, texts: &Texts) -> Result<(), String> {
+        self.possible?;
+        if !texts.matches() {
+            return Err("no filter matches a text without a dictionary in steps".into());
+        }
+        let mut texts = texts.clone();
+        texts.lanes = TextLanes::Refill;
+        let points = Points::of(self.pipeline, LaneRefill::Off, MatchLanes::Lane, &texts);
+        if !points.match_texts() {
+            return Err("lanes are in loops of their own before the first match".into());
+        }
+        let shape = self.environment.shape;
+        self.pipeline.sink.admits(shape, self.pipeline.thread_bound(shape, points.more_rows()))
     }
 
     /// Who takes the rows that steps make of one.
@@ -81,7 +104,7 @@ impl Exchanges<'_> {
                 step.expansion()?;
                 let points = Points::of(pipeline, LaneRefill::Off, matches, texts);
                 points.first_expansion(pipeline)?;
-                let bound = pipeline.thread_bound(environment.shape, points.last_turns());
+                let bound = pipeline.thread_bound(environment.shape, points.more_rows());
                 pipeline.sink.admits(environment.shape, bound)
             }
         };
@@ -110,7 +133,7 @@ impl Exchanges<'_> {
             if !points.refill() {
                 return Err("no such step before the first expansion".into());
             }
-            let bound = pipeline.thread_bound(environment.shape, points.last_turns());
+            let bound = pipeline.thread_bound(environment.shape, points.more_rows());
             pipeline.sink.admits(environment.shape, bound)
         };
         let lacks = possible(LaneRefill::Last).err();
@@ -176,6 +199,7 @@ impl Exchanges<'_> {
             // A range is looked for by several lanes.
             None if environment.target.lanes < 2 => Some("a warp is one lane"),
             None if points.walk() => Some("each lane walks a range of its own"),
+            None if points.match_texts() => Some("rows come out of a loop over their texts"),
             None => None,
         };
         let rule = match (expansion.most(), pipeline.sink.target()) {

@@ -18,6 +18,7 @@ use crate::operator::Flow;
 use crate::operator::block_refill::BlockRefill;
 use crate::operator::expand::{self, Ranges};
 use crate::operator::lanes::any;
+use crate::operator::match_refill::{Candidates, MatchRefill};
 use crate::operator::queue::Queue;
 use crate::operator::refill::Refill;
 use crate::operator::roles::{Emitter, Expansion, Next};
@@ -145,6 +146,9 @@ impl Body<'_> {
                 }
                 self.expand(cx, (way.step, from, *matches), expansion, (active, bind), turn, emitter)
             }
+            Some((at, Point::Match)) => {
+                self.match_texts(cx, (way.step, Way { step: *at, ..way }), (active, bind), turn, emitter)
+            }
         }
     }
 
@@ -245,6 +249,41 @@ impl Body<'_> {
             let bind =
                 &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.decided(cx, (range, found), next);
             self.together(cx, next_way, (live, bind), turn, emitter)
+        })
+    }
+
+    /// The steps from number `first` on, and a filter whose texts lanes match some bytes at a time.
+    fn match_texts(
+        &self,
+        cx: &mut Context<'_>,
+        (first, way): (usize, Way),
+        (active, bind): (V, &mut Bind<'_>),
+        turn: Turn,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        let points = &self.variants.points;
+        let filter = points.text_match(way.step)?;
+        let no = cx.builder.bool(false);
+        let is_candidate = cx.builder.var_of("candidate", no);
+        let (columns, mut text) = (filter.kept(&self.read_behind(way.step + 1)), Vec::new());
+        let arrived = self.to_point(cx, first..way.step, (active, bind), &columns, &mut |cx| {
+            mark(cx, way.step, Flow::Branch);
+            text = filter.begin(cx, is_candidate)?;
+            Ok(())
+        })?;
+        let (is_there, row) = (cx.builder.read(is_candidate), arrived.registers(cx));
+        let text = read_all(cx, &text);
+        let types = [types_of(cx, &text), types_of(cx, &row)];
+        let refill = MatchRefill::new(cx, &types[0], &types[1], points.threshold);
+        let candidates = Candidates { is_there, text: &text, row: &row };
+        // Behind the marks of the steps and the sink.
+        let mark = self.pipeline.steps.len() as u32 + 1;
+        let next_way = Way { point: way.point + 1, step: way.step + 1 };
+        refill.emit(cx, &filter.matching, &candidates, (turn.is_last, mark), &mut |cx, passed, registers| {
+            cx.with_carried(&arrived.row, registers, |cx| {
+                let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| filter.decided(cx, next);
+                self.together(cx, next_way, (passed, bind), turn, emitter)
+            })
         })
     }
 

@@ -9,16 +9,36 @@ use crate::shape::{LaunchShape, ShapeChoices};
 use crate::variant::axes::{BlockThreads, Blocks, ResidentBlocks, ThreadRows};
 use crate::variant::{Site, Variant};
 
+/// What a thread may bring to the sink beside the rows that the source gives it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MoreRows {
+    /// One in each of so many turns.
+    pub turns: u64,
+    /// All that the other lanes of its warp have.
+    pub of_warp: bool,
+}
+
+impl MoreRows {
+    /// The same with more turns.
+    pub(super) fn plus(self, turns: u64) -> MoreRows {
+        MoreRows { turns: self.turns + turns, ..self }
+    }
+}
+
 impl Pipeline {
     /// An upper bound of the source's rows that one thread sees in launches of a shape, where its sums rely on one.
     pub(super) fn rows_of_thread(&self, shape: &LaunchShape) -> u64 {
         self.shared_out.map_or(u64::MAX, |rows| shape.rows_of_thread(rows))
     }
 
-    /// An upper bound of the rows that one thread brings to the sink, where its row loop has `last_turns` more.
-    pub(super) fn thread_bound(&self, shape: &LaunchShape, last_turns: u64) -> u64 {
-        let shared = |rows| shape.rows_of_thread(rows).saturating_add(last_turns);
-        self.shared_out.map_or(self.bound, shared)
+    /// An upper bound of the rows that one thread brings to the sink.
+    pub(super) fn thread_bound(&self, shape: &LaunchShape, more: MoreRows) -> u64 {
+        let Some(rows) = self.shared_out else { return self.bound };
+        let own = shape.rows_of_thread(rows).saturating_add(more.turns);
+        match more.of_warp {
+            true => own.saturating_mul(shape.lanes.into()).min(self.bound),
+            false => own,
+        }
     }
 
     /// Whether its kernel can be launched in a shape, or what it lacks.
@@ -26,10 +46,10 @@ impl Pipeline {
         &self,
         target: &Target,
         choices: &ShapeChoices,
-        last_turns: u64,
+        more: MoreRows,
     ) -> Result<(), String> {
         let shape = LaunchShape::new(target, choices)?;
-        self.sink.admits(&shape, self.thread_bound(&shape, last_turns))
+        self.sink.admits(&shape, self.thread_bound(&shape, more))
     }
 }
 
@@ -49,7 +69,7 @@ pub(super) fn choose(
     pipeline: &Pipeline,
     target: &Target,
     (base, asked): (&LaunchShape, &ShapeChoices),
-    (takes_several, holds_rows, last_turns): (bool, bool, u64),
+    (takes_several, holds_rows, more_rows): (bool, bool, MoreRows),
 ) -> Result<LaunchShape, Unsupported> {
     // A kernel over rows of its own has one block's work or none of its shape.
     if pipeline.sink.own_rows().is_some() {
@@ -59,7 +79,7 @@ pub(super) fn choose(
     let threads = BlockThreads(base.block_threads.into());
     if !base.is_serial() && asked.block_threads.is_none() && BlockThreads::ALL.contains(&threads) {
         let with = |threads: BlockThreads| ShapeChoices { block_threads: Some(threads.0 as u32), ..*asked };
-        let fits = |threads: &BlockThreads| pipeline.admits(target, &with(*threads), last_turns).is_ok();
+        let fits = |threads: &BlockThreads| pipeline.admits(target, &with(*threads), more_rows).is_ok();
         let largest = BlockThreads(LARGEST_BLOCK);
         let rule = match sharing(base, pipeline.sink.block_bytes(), threads).into_iter().rev().find(fits) {
             Some(more) => {
@@ -75,19 +95,19 @@ pub(super) fn choose(
             }
             None => (threads, "the device's"),
         };
-        chosen = with(site.choose(rule, |threads| pipeline.admits(target, &with(threads), last_turns))?);
+        chosen = with(site.choose(rule, |threads| pipeline.admits(target, &with(threads), more_rows))?);
     }
     let rows = ThreadRows(base.rows_per_thread.into());
     if !base.is_serial() && takes_several && asked.thread_rows.is_none() && ThreadRows::ALL.contains(&rows) {
         let before = chosen;
         let with = |rows: ThreadRows| ShapeChoices { thread_rows: Some(rows.0 as u32), ..before };
         let rule = match pipeline.sink.thread_rows().map(ThreadRows) {
-            Some(more) if pipeline.admits(target, &with(more), last_turns).is_ok() => {
+            Some(more) if pipeline.admits(target, &with(more), more_rows).is_ok() => {
                 (more, "a block has more rows for each place that it writes to")
             }
             _ => (rows, "their loads hide each other's latency"),
         };
-        chosen = with(site.choose(rule, |rows| pipeline.admits(target, &with(rows), last_turns))?);
+        chosen = with(site.choose(rule, |rows| pipeline.admits(target, &with(rows), more_rows))?);
     }
     if !base.is_serial() && asked.resident.is_none() {
         let rule = (ResidentBlocks(0), "the compiler weighs registers against threads");
@@ -107,7 +127,7 @@ pub(super) fn choose(
         let rule = (Blocks::Fill, "as many as run at a time");
         chosen = with(site.choose(rule, |blocks| match blocks {
             Blocks::Double if base.is_serial() => Err("a CPU has no more workers".into()),
-            _ => pipeline.admits(target, &with(blocks), last_turns),
+            _ => pipeline.admits(target, &with(blocks), more_rows),
         })?);
     }
     LaunchShape::new(target, &chosen).map_err(Unsupported)

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::Pipeline;
+use super::launches::MoreRows;
+use crate::context::Unsupported;
 use crate::expr::ExprKind;
 use crate::expr::share_kept;
+use crate::operator::matches::TextMatch;
 use crate::operator::roles::{Expansion, Step};
 use crate::operator::texts::TextEquality;
 use crate::shape::LaunchShape;
-use crate::variant::axes::{LaneRefill, MatchLanes};
+use crate::variant::axes::{LaneRefill, MatchLanes, TextLanes};
 
 /// What lanes do at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,12 +20,14 @@ pub(super) enum Point {
     Refill,
     /// They take the rows that the step here makes of the warp's rows.
     Expand(MatchLanes),
+    /// They match texts for the filter here, and those whose match is decided are given rows that have just arrived.
+    Match,
 }
 
 impl Point {
     /// Whether rows wait there from one turn of the row loop to the next.
     pub(super) fn keeps_rows(self) -> bool {
-        matches!(self, Point::Refill | Point::Expand(MatchLanes::Refill))
+        matches!(self, Point::Refill | Point::Match | Point::Expand(MatchLanes::Refill))
     }
 }
 
@@ -37,7 +42,7 @@ const LEAST_TURNS: u64 = 8;
 pub(super) struct Points {
     /// What lanes do before the step of a number, or in its place, in order.
     pub at: Vec<(usize, Point)>,
-    /// Who compares texts.
+    /// Who looks at texts.
     texts: Texts,
     /// Of 32 lanes, those with rows at which a warp goes on.
     pub threshold: u64,
@@ -58,10 +63,12 @@ impl Points {
         for (index, step) in pipeline.steps.iter().enumerate() {
             let mut drops = step.drops();
             let (expansion, lanes) = match texts.at(index) {
-                Some(equality) => (Ok(equality), texts.lanes),
+                Some(equality) => (Ok(equality), texts.compare_lanes()),
                 None => (step.expansion(), matches),
             };
-            if expansion.is_ok_and(|expansion| is_shared(expansion, lanes)) {
+            if texts.match_at(index).is_some() {
+                at.push((index, Point::Match));
+            } else if expansion.is_ok_and(|expansion| is_shared(expansion, lanes)) {
                 at.push((index, Point::Expand(lanes)));
                 // The last of a row's new rows leave lanes idle.
                 drops = true;
@@ -150,6 +157,21 @@ impl Points {
         pipeline.steps.get(step).ok_or("no such step")?.expansion()
     }
 
+    /// The match that a filter's lanes leave and come back to.
+    pub(super) fn text_match(&self, step: usize) -> Result<&TextMatch, Unsupported> {
+        self.texts.match_at(step).ok_or_else(|| Unsupported::internal("a filter without a match"))
+    }
+
+    /// Whether lanes are given rows between the steps of matches.
+    pub(super) fn match_texts(&self) -> bool {
+        self.at.iter().any(|(_, point)| *point == Point::Match)
+    }
+
+    /// What a thread brings to the sink beside its own rows. Texts of all rows of a warp may be matched by the same lane.
+    pub(super) fn more_rows(&self) -> MoreRows {
+        MoreRows { turns: self.last_turns(), of_warp: self.match_texts() }
+    }
+
     /// Turns of the row loop behind the last row of the source, for rows that wait: each point gives its rows to the next
     /// one.
     pub(super) fn last_turns(&self) -> u64 {
@@ -197,31 +219,36 @@ impl Points {
     }
 }
 
-/// The filters of a pipeline in which other lanes can compare texts, and who compares them.
+/// The filters of a pipeline in which other lanes can compare texts, or lanes take other rows while texts are matched; and who does.
 #[derive(Debug, Clone)]
 pub(super) struct Texts {
-    pub lanes: MatchLanes,
+    pub lanes: TextLanes,
     /// By the numbers of their steps.
     equalities: Vec<(usize, Arc<TextEquality>)>,
+    /// The same.
+    matches: Vec<(usize, Arc<TextMatch>)>,
 }
 
 impl Default for Texts {
     fn default() -> Texts {
-        Texts { lanes: MatchLanes::Lane, equalities: Vec::new() }
+        Texts { lanes: TextLanes::Lane, equalities: Vec::new(), matches: Vec::new() }
     }
 }
 
 impl Texts {
-    /// Those of a pipeline; each lane compares its own.
+    /// Those of a pipeline; each lane looks at its own.
     pub(super) fn of(pipeline: &Pipeline) -> Texts {
-        let mut equalities = Vec::new();
+        let (mut equalities, mut matches) = (Vec::new(), Vec::new());
         let mut columns = pipeline.source.columns();
         let mut stored = vec![true; columns.len()];
         for (index, step) in pipeline.steps.iter().enumerate() {
             let is_stored = |column: usize| stored.get(column) == Some(&true);
-            let equality = step.condition();
-            let equality = equality.and_then(|condition| TextEquality::of(condition, &columns, &is_stored));
-            equalities.extend(equality.map(|equality| (index, Arc::new(equality))));
+            if let Some(condition) = step.condition() {
+                let equality = TextEquality::of(condition, &columns, &is_stored);
+                equalities.extend(equality.map(|equality| (index, Arc::new(equality))));
+                let matching = TextMatch::of(condition, &columns, &is_stored);
+                matches.extend(matching.map(|matching| (index, Arc::new(matching))));
+            }
             let Some(behind) = step.columns(&columns) else { continue };
             // What a join adds to a row is stored, or a flag.
             stored = match step.projection() {
@@ -234,17 +261,43 @@ impl Texts {
             };
             columns = behind;
         }
-        Texts { equalities, ..Texts::default() }
+        Texts { equalities, matches, ..Texts::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.equalities.is_empty()
+        !self.compares() && !self.matches()
+    }
+
+    /// Whether a filter compares texts.
+    pub(super) fn compares(&self) -> bool {
+        !self.equalities.is_empty()
+    }
+
+    /// Whether a filter matches texts.
+    pub(super) fn matches(&self) -> bool {
+        !self.matches.is_empty()
+    }
+
+    /// Who compares texts.
+    fn compare_lanes(&self) -> MatchLanes {
+        match self.lanes {
+            TextLanes::Lane | TextLanes::Refill => MatchLanes::Lane,
+            TextLanes::Warp => MatchLanes::Warp,
+            TextLanes::Packed => MatchLanes::Packed,
+        }
     }
 
     /// The equality that the filter of a number is, where lanes compare it together.
     fn at(&self, step: usize) -> Option<&dyn Expansion> {
         let found = self.equalities.iter().find(|(index, _)| *index == step);
-        found.filter(|_| self.lanes != MatchLanes::Lane).map(|(_, equality)| &**equality as &dyn Expansion)
+        let found = found.filter(|_| self.compare_lanes() != MatchLanes::Lane);
+        found.map(|(_, equality)| &**equality as &dyn Expansion)
+    }
+
+    /// The match that the filter of a number is, where lanes take other rows in the meantime.
+    fn match_at(&self, step: usize) -> Option<&TextMatch> {
+        let found = self.matches.iter().find(|(index, _)| *index == step);
+        found.filter(|_| self.lanes == TextLanes::Refill).map(|(_, matching)| &**matching)
     }
 }
 

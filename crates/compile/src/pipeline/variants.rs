@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Pipeline;
 use super::exchanges;
 use super::kernel::Environment;
-use super::launches;
+use super::launches::{self, MoreRows};
 use super::points::Points;
 use super::speculation::Speculation;
 use super::trial::Trial;
@@ -102,7 +102,7 @@ impl<'a> ChunkVariants<'a> {
         };
         let base = (environment.shape, &asked);
         let site = Site { chooser: environment.chooser, name: site };
-        let turns = (takes_several, holds_rows, points.last_turns() + before);
+        let turns = (takes_several, holds_rows, points.more_rows().plus(before));
         let shape = launches::choose(&site, pipeline, environment.target, base, turns)?;
         let keeps_all = facts.keeps_all;
         Ok(ChunkVariants {
@@ -330,8 +330,8 @@ impl Facts<'_> {
             }
             _ => trial.supports_blocked(self.pipeline, (target, shape)),
         };
-        let turns = self.points.last_turns() + u64::from(WIDE_ROWS);
-        let lacks = lacks.and_then(|()| self.pipeline.admits(target, &of_wide_rows, turns));
+        let more = self.points.more_rows().plus(WIDE_ROWS.into());
+        let lacks = lacks.and_then(|()| self.pipeline.admits(target, &of_wide_rows, more));
         let rule = match &lacks {
             Ok(()) => (RowArrangement::Blocked, "one load brings a column's values of all of them"),
             Err(lacks) => (RowArrangement::Striped, lacks.as_str()),
@@ -372,7 +372,7 @@ impl Facts<'_> {
                 Err(format!("{rows} rows of a thread are asked for"))
             }
             _ if held_bytes == 0 => Err("no column can be loaded for several rows at once".into()),
-            _ => self.pipeline.admits(target, &of_wide_rows, WIDE_ROWS.into()),
+            _ => self.pipeline.admits(target, &of_wide_rows, MoreRows::default().plus(WIDE_ROWS.into())),
         };
         let rule = match &lacks {
             Err(lacks) => (RowArrangement::Striped, lacks.as_str()),

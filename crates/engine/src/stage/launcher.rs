@@ -72,7 +72,8 @@ impl<'a> Launcher<'a> {
 fn profile(name: &str, marks: BTreeMap<u32, Vec<u64>>) -> Vec<LaneProfile> {
     let steps: Vec<&str> = name.split(" → ").skip(1).collect();
     let of = |(number, by_lanes): (u32, Vec<u64>)| {
-        let step = steps.get(number as usize).map_or_else(String::new, |step| (*step).to_string());
+        // Behind the sink comes the loop in which lanes match texts.
+        let step = steps.get(number as usize).map_or_else(|| "matching".into(), |step| (*step).to_string());
         LaneProfile { step, by_lanes }
     };
     marks.into_iter().map(of).collect()

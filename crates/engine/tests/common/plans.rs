@@ -67,6 +67,16 @@ pub fn filter(input: Plan, index: usize, op: CompareOp, value: i128) -> Plan {
     Plan::Filter { input: Box::new(input), predicate }
 }
 
+/// Whether a text matches a pattern, or does not.
+pub fn like(input: &Plan, index: usize, pattern: &str, negated: bool) -> Expr {
+    let (text, case_insensitive) = (column(input, index), false);
+    let nullable = text.nullable;
+    let pattern = Expr::literal(Literal::Utf8(pattern.into()), DataType::Utf8);
+    let kind =
+        ExprKind::Like { input: Box::new(text), pattern: Box::new(pattern), negated, case_insensitive };
+    Expr { kind, data_type: DataType::Boolean, nullable }
+}
+
 /// Columns of the input, and the sum of column `a` and itself.
 pub fn project(input: Plan, columns: &[usize], a: usize) -> Plan {
     let mut exprs: Vec<Expr> = columns.iter().map(|index| column(&input, *index)).collect();
@@ -246,10 +256,12 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
     let equal = ExprKind::Compare(CompareOp::Eq, Box::new(column(&scan(0), 3)), Box::new(text));
     let equal = Expr { kind: equal, data_type: DataType::Boolean, nullable: true };
     let texts = Plan::Filter { input: Box::new(few()), predicate: equal };
+    let matching = Plan::Filter { input: Box::new(few()), predicate: like(&scan(0), 3, "%é%7%", false) };
     let mut plans = vec![
         ("scan".into(), scan(0), false),
         ("filter".into(), few(), false),
         ("texts that are equal".into(), texts, false),
+        ("texts that match".into(), aggregate(matching, &[2], &ALL), false),
         ("nothing left".into(), filter(scan(0), 1, CompareOp::Lt, -1), false),
         ("projections and filters".into(), filter(wide(), 4, CompareOp::Ge, 60), false),
         ("no groups' keys".into(), aggregate(filter(scan(0), 0, CompareOp::Gt, 5), &[], &ALL), false),

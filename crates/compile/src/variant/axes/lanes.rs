@@ -33,15 +33,18 @@ axis!(
 );
 
 axis!(
-    /// Who compares two texts without a dictionary that a filter wants to be equal: `pipeline/points`, `operator/texts`.
-    TextLanes, "text_lanes", Chunk, "which lanes compare the texts of a row, where a filter wants two to be equal",
+    /// Who looks at the texts without a dictionary of which a filter wants two to be equal, or one to match a pattern: `pipeline/points`,
+    /// `operator/texts`, `operator/match_refill`.
+    TextLanes, "text_lanes", Chunk, "which lanes look at the texts of a row, where a filter compares two or matches one",
     {
         /// The row's own.
         Lane = "lane",
-        /// All of its warp, row by row.
+        /// All of its warp, row by row, where two are compared.
         Warp = "warp",
-        /// All of its warp, the words of all of the warp's rows one behind the other.
+        /// All of its warp, the words of all of the warp's rows one behind the other, where two are compared.
         Packed = "packed",
+        /// The row's own, some bytes at a time, where one is matched; a lane whose match is decided takes another row while the others go on.
+        Refill = "refill",
     }
 );
 
@@ -75,7 +78,8 @@ axis!(
 );
 
 numbers!(
-    /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`, `operator/walk`.
+    /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`, `operator/walk`,
+    /// `operator/match_refill`.
     RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
     [8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
 );

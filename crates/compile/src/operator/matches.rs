@@ -1,0 +1,79 @@
+//! A match of a text that lanes can leave and come back to: a filter's condition, or one of those that it is the AND of.
+
+use std::collections::BTreeSet;
+
+use kelpie_kir::builder::Var;
+
+use super::Flow;
+use super::roles::Next;
+use super::texts::{begin_where, split};
+use crate::context::{Context, Unsupported};
+use crate::expr::{Expr, ExprKind, columns_read};
+use crate::layout::ColumnInfo;
+use crate::lower::{Matching, lower, text_of};
+
+/// LIKE or a regular expression over a column without a dictionary, and the conditions that a filter has besides.
+#[derive(Debug)]
+pub(crate) struct TextMatch {
+    /// Those that are looked at before.
+    before: Vec<Expr>,
+    text: Expr,
+    pub matching: Matching,
+    /// Those that are looked at behind, of rows whose text is as it should be.
+    behind: Vec<Expr>,
+}
+
+impl TextMatch {
+    /// The first match that takes steps, of a text without a dictionary, which a filter's condition is, or is the AND of with others.
+    /// `columns`: those before the filter. `is_stored`: whether a column is as it is stored.
+    pub(crate) fn of(
+        condition: &Expr,
+        columns: &[ColumnInfo],
+        is_stored: &dyn Fn(usize) -> bool,
+    ) -> Option<TextMatch> {
+        let matching = |condition: &Expr| {
+            let (text, matching) = Matching::of(condition)?;
+            let ExprKind::Column(index) = text.kind else { return None };
+            let is_raw = columns.get(index).is_some_and(|info| info.dictionary.is_none());
+            is_raw.then(|| (text.clone(), matching))
+        };
+        let (before, (text, matching), behind) = split(condition, columns, is_stored, &matching)?;
+        Some(TextMatch { before, text, matching, behind })
+    }
+
+    /// The registers that the match of the current row begins with. `is_candidate` (`bool`, false before) says whether it is looked for.
+    pub(crate) fn begin(&self, cx: &mut Context<'_>, is_candidate: Var) -> Result<Vec<Var>, Unsupported> {
+        begin_where(cx, &self.before)?;
+        let value = lower(cx, &self.text)?;
+        let text = text_of(&value)?;
+        if let Some(valid) = value.valid {
+            cx.begin_if(valid);
+        }
+        let registers = self.matching.begin(cx, &text)?;
+        let registers = registers.into_iter().map(|register| cx.builder.var_of("match", register)).collect();
+        let yes = cx.builder.bool(true);
+        cx.builder.assign(is_candidate, yes);
+        if value.valid.is_some() {
+            cx.end();
+        }
+        for _ in &self.before {
+            cx.end();
+        }
+        Ok(registers)
+    }
+
+    /// The columns before the filter that the row needs where it goes on, and `behind` are read of it.
+    pub(crate) fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
+        behind.iter().copied().chain(self.behind.iter().flat_map(columns_read)).collect()
+    }
+
+    /// Lets the current row, whose text is as it should be, go on where the other conditions hold.
+    pub(crate) fn decided(&self, cx: &mut Context<'_>, next: &mut Next<'_>) -> Result<(), Unsupported> {
+        begin_where(cx, &self.behind)?;
+        next(cx, Flow::Branch)?;
+        for _ in &self.behind {
+            cx.end();
+        }
+        Ok(())
+    }
+}

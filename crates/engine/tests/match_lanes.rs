@@ -1,0 +1,404 @@
+//! Lanes that take other rows between the steps of matching texts keep the rows that lanes keep which match their own to the end: of all
+//! lengths, NULL, with characters of several bytes, beside other conditions, behind and before joins, in warps of several widths; and
+//! their warps are nearly full.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/plans.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod plans;
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Regex};
+use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::{
+    DeviceChoice, Engine, Forced, PipelineMetrics, QueryOptions, QueryOutput, ShapeChoices, TableSource,
+};
+use plans::{aggregate, filter, join, like, rows_of, run};
+
+use crate::common::Table;
+
+/// Bytes of a row's text: most are short, one of sixteen has up to 2,000.
+fn length(row: usize) -> usize {
+    match row % 16 {
+        0 => 0,
+        5 => row * 7919 % 2001,
+        9 => [7, 8, 9, 15, 16, 17, 31, 32, 33, 34, 64, 65][row / 16 % 12],
+        _ => row * 31 % 41,
+    }
+}
+
+/// A text of so many bytes, in which some words stand at places of their own.
+fn text(row: usize, length: usize) -> String {
+    let words = ["abc", "xé", "b7", "needle", "ü", "end"];
+    let (mut text, mut number) = (if row % 5 == 1 { "start".into() } else { String::new() }, row);
+    while text.len() < length {
+        number = number.wrapping_mul(0x9E37_79B9).wrapping_add(row) % 0x7FFF_FFFF;
+        match number % 23 {
+            word @ 0..6 if number % 3 == 0 || word < 2 => text.push_str(words[word]),
+            other => text.push(char::from(b'a' + other as u8)),
+        }
+    }
+    while text.len() > length {
+        text.pop();
+    }
+    text
+}
+
+/// `n`: `0..rows`; `a`: texts; `d`: few texts; `k`: few numbers.
+fn table(texts: impl Iterator<Item = Option<String>>) -> Arc<dyn TableSource> {
+    let schema = Schema::new(vec![
+        ArrowField::new("n", ArrowType::Int64, false),
+        ArrowField::new("a", ArrowType::Utf8, true),
+        ArrowField::new("d", ArrowType::Utf8, false),
+        ArrowField::new("k", ArrowType::Int64, false),
+    ]);
+    let texts: StringArray = texts.collect();
+    let all = 0..texts.len();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(all.clone().map(|row| row as i64))),
+        Arc::new(texts),
+        Arc::new(StringArray::from_iter_values(all.clone().map(|row| ["few", "texts"][row % 2]))),
+        Arc::new(Int64Array::from_iter_values(all.map(|row| row as i64 % 7))),
+    ];
+    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+}
+
+fn mixed(rows: usize) -> Arc<dyn TableSource> {
+    table((0..rows).map(|row| (row % 11 != 4).then(|| text(row, length(row)))))
+}
+
+fn scan(source: usize) -> Plan {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let fields = vec![
+        field("n", DataType::Int64, false),
+        field("a", DataType::Utf8, true),
+        field("d", DataType::Utf8, false),
+        field("k", DataType::Int64, false),
+    ];
+    Plan::Scan(Scan { source, table: "t".into(), columns: (0..4).collect(), fields })
+}
+
+fn matches(pattern: &str, negated: bool) -> Expr {
+    let regex = Regex::new(pattern, "").expect("a regular expression");
+    let input = Box::new(Expr::column(1, DataType::Utf8, true));
+    let kind = ExprKind::Regex { input, regex, negated };
+    Expr { kind, data_type: DataType::Boolean, nullable: true }
+}
+
+fn contains(pattern: &str, negated: bool) -> Expr {
+    like(&scan(0), 1, pattern, negated)
+}
+
+fn not(input: Expr) -> Expr {
+    Expr { data_type: DataType::Boolean, nullable: true, kind: ExprKind::Not(Box::new(input)) }
+}
+
+fn all(conditions: Vec<Expr>) -> Expr {
+    let and = |left: Expr, right: Expr| {
+        let nullable = left.nullable || right.nullable;
+        let kind = ExprKind::And(Box::new(left), Box::new(right));
+        Expr { kind, data_type: DataType::Boolean, nullable }
+    };
+    conditions.into_iter().reduce(and).expect("conditions")
+}
+
+fn keep(input: Plan, predicate: Expr) -> Plan {
+    Plan::Filter { input: Box::new(input), predicate }
+}
+
+/// The condition of a filter of rows by their numbers.
+fn number(op: CompareOp, value: i128) -> Expr {
+    let Plan::Filter { predicate, .. } = filter(scan(0), 0, op, value) else { panic!("no filter") };
+    predicate
+}
+
+/// Conditions whose texts are matched in steps.
+fn conditions() -> Vec<(&'static str, Expr)> {
+    let few = like(&scan(0), 2, "%e%w%", false);
+    vec![
+        ("contains", contains("%needle%", false)),
+        ("contains one byte", contains("%q%", false)),
+        ("contains not", contains("%abc%", true)),
+        ("contains a character of two bytes", contains("%ü%", false)),
+        ("pieces", contains("%abc%xé%b7%", false)),
+        ("pieces with ends", contains("start%abc%d", false)),
+        ("not pieces with ends", contains("start%a%ne%d", true)),
+        ("no such text", contains("%no such text%anywhere%", false)),
+        ("all texts", contains("%no such text%", true)),
+        ("a piece longer than most texts", contains(&format!("%{}%", "abc".repeat(40)), true)),
+        ("a regular expression", matches("b7.*(need|xé)", false)),
+        ("one that is anchored", matches("^start.*[a-f]$", false)),
+        ("one that does not match", matches("[üé]a*b", true)),
+        ("one that matches everything", matches("", false)),
+        ("one that matches nothing", matches("[a&&b]", false)),
+        ("one that empty texts match", matches("^$", false)),
+        ("any character", contains("%b_%d", false)),
+        ("any character between pieces", contains("%ab_%é_%c%", false)),
+        ("not any character at the ends", contains("_t%_", true)),
+        ("so many characters", contains("%_%__%____%", false)),
+        ("characters to go back for", contains("%a_a_c_%", true)),
+        ("not", not(contains("%needle%", true))),
+        (
+            "other conditions",
+            all(vec![number(CompareOp::Ge, 20), contains("%b7%", false), few, number(CompareOp::Lt, 250)]),
+        ),
+        ("two matches", all(vec![matches("abc", true), contains("%c%d%", false), contains("%x%", false)])),
+    ]
+}
+
+fn plans() -> Vec<(String, Plan)> {
+    use AggregateFunction::{Count, Max, Sum};
+    let sums = [(Count, None, false), (Sum, Some(0), false), (Max, Some(1), false)];
+    let mut plans: Vec<(String, Plan)> = conditions()
+        .into_iter()
+        .map(|(name, condition)| (name.to_string(), keep(scan(0), condition)))
+        .collect();
+    let kept = |source| keep(scan(source), contains("%b7%", false));
+    let near = |source| filter(kept(source), 0, CompareOp::Lt, 60);
+    let twice = || keep(filter(kept(0), 0, CompareOp::Ge, 9), matches("a.*e", false));
+    plans.push(("groups".into(), aggregate(kept(0), &[2], &sums)));
+    plans.push(("sums".into(), aggregate(kept(0), &[], &sums[..2])));
+    plans.push(("two filters".into(), twice()));
+    plans.push(("sums of two filters".into(), aggregate(twice(), &[], &sums[..2])));
+    let behind =
+        keep(join(JoinKind::Inner, near(1), filter(scan(0), 0, CompareOp::Lt, 80), &[(3, 3)], false), {
+            let Expr { kind, data_type, nullable } = contains("%c%d%", false);
+            let ExprKind::Like { pattern, negated, case_insensitive, .. } = kind else { panic!("no LIKE") };
+            let input = Box::new(Expr::column(5, DataType::Utf8, true));
+            Expr { kind: ExprKind::Like { input, pattern, negated, case_insensitive }, data_type, nullable }
+        });
+    plans.push(("behind a join".into(), aggregate(behind, &[], &[sums[0], (Sum, Some(4), false)])));
+    for kind in [JoinKind::Inner, JoinKind::ProbeOuter, JoinKind::BuildSemi] {
+        let joined = join(kind, near(1), twice(), &[(3, 3)], false);
+        plans.push((format!("before a join, {kind:?}"), aggregate(joined, &[], &sums[..2])));
+    }
+    plans
+}
+
+fn forced(variants: &[(&str, &str)]) -> Forced {
+    let mut forced = Forced::default();
+    for (axis, value) in variants {
+        forced.set(axis, value).expect("an axis and its value");
+    }
+    forced
+}
+
+fn on_simt(lanes: u32, blocks: u32, variants: &[(&str, &str)]) -> QueryOptions {
+    QueryOptions {
+        device: DeviceChoice::Simt,
+        simt_lanes: lanes,
+        shape: ShapeChoices { blocks: Some(blocks), ..ShapeChoices::default() },
+        variants: forced(variants),
+        ..QueryOptions::default()
+    }
+}
+
+fn has(output: &QueryOutput, (axis, value): (&str, &str)) -> bool {
+    output.metrics.choices().any(|choice| choice.axis.name == axis && choice.value == value)
+}
+
+#[test]
+fn rows_whose_texts_match_are_the_same_rows() {
+    let engine = Engine::new();
+    let mut refilled = 0;
+    for sizes in [[300, 60], [0, 5], [1, 1], [33, 0]] {
+        let sources = sizes.map(mixed);
+        for (number, (name, plan)) in plans().into_iter().enumerate() {
+            let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
+            let expected = rows_of(&run(&engine, &plan, &sources, &cpu).batch, false);
+            for (index, threshold) in ["8", "16", "24", "28", "32"].into_iter().enumerate() {
+                for (turn, lanes) in [4, 8, 32, 3].into_iter().enumerate() {
+                    // Few rows are in one turn whatever is forced.
+                    if sizes[0] < 100 && (index + turn + number) % 4 != 0 {
+                        continue;
+                    }
+                    let other = index + turn + number;
+                    let variants = [
+                        ("text_lanes", "refill"),
+                        ("refill_threshold", threshold),
+                        ("lane_refill", ["off", "last", "filters", "all"][other % 4]),
+                        ("expansion", ["packed", "lane", "refill"][other % 3]),
+                        ("carried", ["places", "values"][other % 2]),
+                    ];
+                    let options = on_simt(lanes, 1 + other as u32 % 2, &variants);
+                    let output = run(&engine, &plan, &sources, &options);
+                    refilled += usize::from(has(&output, variants[0]));
+                    let rows = rows_of(&output.batch, false);
+                    assert_eq!(rows, expected, "{name}: {variants:?} in warps of {lanes}, {sizes:?}");
+                }
+            }
+        }
+    }
+    assert!(refilled > 600, "{refilled}");
+}
+
+/// A GPU's lanes may come apart where the interpreter's do not.
+#[test]
+fn a_gpu_keeps_the_same_rows() {
+    let engine = Engine::new();
+    if !kelpie_engine::testing::has_cuda(&engine) {
+        return;
+    }
+    let sources = [3000, 60].map(mixed);
+    for (number, (name, plan)) in plans().into_iter().enumerate() {
+        let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
+        let expected = rows_of(&run(&engine, &plan, &sources, &cpu).batch, false);
+        for (index, threshold) in ["8", "28", "32"].into_iter().enumerate() {
+            let variants = [
+                ("text_lanes", "refill"),
+                ("refill_threshold", threshold),
+                ("lane_refill", ["off", "last", "all"][(index + number) % 3]),
+                ("carried", ["places", "values"][(index + number) % 2]),
+            ];
+            let options =
+                QueryOptions { device: DeviceChoice::Cuda, ..on_simt(32, 1 + index as u32, &variants) };
+            let output = run(&engine, &plan, &sources, &options);
+            assert!(has(&output, variants[0]), "{name}");
+            assert_eq!(rows_of(&output.batch, false), expected, "{name}: {variants:?}");
+        }
+    }
+}
+
+/// What only NULLs and empty texts are.
+#[test]
+fn hardly_any_texts() {
+    let engine = Engine::new();
+    for texts in
+        [vec![None; 70], vec![Some(String::new()); 70], vec![None, Some("a".into()), Some(String::new())]]
+    {
+        let sources = [table(texts.clone().into_iter()), table(texts.into_iter())];
+        for (name, condition) in conditions() {
+            let plan = keep(scan(0), condition);
+            let expected = run(&engine, &plan, &sources, &on_simt(32, 1, &[("text_lanes", "lane")]));
+            let options = on_simt(8, 1, &[("text_lanes", "refill")]);
+            let output = run(&engine, &plan, &sources, &options);
+            assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{name}");
+        }
+    }
+}
+
+/// Nobody takes other rows by rule, and it is said why; nor where there is nothing to match in steps.
+#[test]
+fn lanes_match_their_own_texts_by_rule() {
+    let engine = Engine::new();
+    let sources = [mixed(300), mixed(60)];
+    let plan = keep(scan(0), contains("%needle%", false));
+    let output = run(&engine, &plan, &sources, &on_simt(32, 1, &[]));
+    let choice = output.metrics.choices().find(|choice| choice.axis.name == "text_lanes").expect("a choice");
+    assert_eq!(choice.value, "lane");
+    assert_eq!(choice.possible().collect::<Vec<_>>(), ["lane", "refill"]);
+    assert!(choice.reason.contains("not measured on a GPU"), "{}", choice.reason);
+    for pattern in ["needle", "needle%", "%needle", "a%b", "a_b"] {
+        let plan = keep(scan(0), contains(pattern, false));
+        let output = run(&engine, &plan, &sources, &on_simt(32, 1, &[]));
+        assert!(output.metrics.choices().all(|choice| choice.axis.name != "text_lanes"), "{pattern}");
+    }
+}
+
+/// A lane that has short texts while another has a long one gets more rows than the grid shares out to it: sums that are proven to fit
+/// a few bytes by the rows of a thread fit those too.
+#[test]
+fn sums_hold_all_rows_that_a_lane_may_take() {
+    let (lanes, turns) = (4, 500);
+    let long = |row: usize| if row.is_multiple_of(40) { 1500 } else { 3 };
+    let rows = lanes * turns;
+    for bits in [31, 32] {
+        // As many rows as a thread has by itself, and in turns that bring none, just fit.
+        let value = (1_u64 << bits) / (turns as u64 + 4);
+        let schema = Schema::new(vec![
+            ArrowField::new("n", ArrowType::Int64, false),
+            ArrowField::new("a", ArrowType::Utf8, true),
+            ArrowField::new("d", ArrowType::Utf8, false),
+            ArrowField::new("k", ArrowType::Int64, false),
+        ]);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values((0..rows).map(|row| (value - row as u64 % 2) as i64))),
+            Arc::new(StringArray::from_iter_values(
+                (0..rows).map(|row| format!("{row}{}", "x".repeat(long(row)))),
+            )),
+            Arc::new(StringArray::from_iter_values((0..rows).map(|_| "one"))),
+            Arc::new(Int64Array::from_iter_values((0..rows).map(|_| 1))),
+        ];
+        let batch = RecordBatch::try_new(Arc::new(schema), columns).expect("a batch");
+        let sources: [Arc<dyn TableSource>; 1] = [Arc::new(Table(vec![batch]))];
+        let kept = keep(scan(0), contains("%y%", true));
+        let plan = aggregate(kept, &[3], &[(AggregateFunction::Sum, Some(0), false)]);
+        let expected = rows as u64 / 2 * (2 * value - 1);
+        for texts in ["lane", "refill"] {
+            let variants = [
+                ("text_lanes", texts),
+                ("placement", "thread"),
+                ("group_table", "direct"),
+                ("row_loop", "single"),
+            ];
+            let mut options = on_simt(lanes as u32, 1, &variants);
+            options.shape.block_threads = Some(lanes as u32);
+            let output = run(&Engine::new(), &plan, &sources, &options);
+            assert!(has(&output, variants[0]) && has(&output, variants[1]), "{texts}");
+            assert_eq!(rows_of(&output.batch, false), [format!("1|{expected}")], "{texts}, {bits} bits");
+        }
+    }
+}
+
+/// Lanes with work in the loop of steps, of 32, and the share of active lanes over all of the kernel.
+fn lanes_in_loop(pipeline: &PipelineMetrics) -> (f64, f64) {
+    let steps = pipeline.lanes.iter().find(|lanes| lanes.step == "matching");
+    (steps.map_or(0.0, |lanes| lanes.mean()), pipeline.lane_activity.expect("the interpreter counts"))
+}
+
+/// Of texts one of sixteen is long, and where a match is found early depends on the row.
+#[test]
+fn warps_that_match_texts_are_nearly_full() {
+    let rows = 6000;
+    let skewed = |row: usize| match row * 7919 % 16 {
+        3 => 400 + row * 31 % 1600,
+        other => other * 5,
+    };
+    let sources = [table((0..rows).map(|row| Some(text(row, skewed(row))))), mixed(1)];
+    for (name, condition, bytes) in [
+        ("contains", contains("%needles%", true), 32),
+        ("pieces", contains("%abc%no such piece%", true), 32),
+        ("any character", contains("%abc%no_such piece%", true), 16),
+        ("a regular expression", matches("needl[^e]", true), 16),
+    ] {
+        let plan = aggregate(keep(scan(0), condition), &[], &[(AggregateFunction::Count, None, false)]);
+        let measured = |texts, threshold| {
+            let variants = [
+                ("text_lanes", texts),
+                ("refill_threshold", threshold),
+                ("predication", "branches"),
+                ("row_loop", "single"),
+                ("block_threads", "32"),
+            ];
+            let variants =
+                if texts == "lane" { [&variants[..1], &variants[2..]].concat() } else { variants.into() };
+            let output = run(&Engine::new(), &plan, &sources, &on_simt(32, 1, &variants));
+            assert!(has(&output, ("text_lanes", texts)));
+            (rows_of(&output.batch, false), lanes_in_loop(&output.metrics.pipelines[0]))
+        };
+        let (expected, (_, before)) = measured("lane", "28");
+        // Where each lane has its own, a warp takes as many steps as the longest of its texts.
+        let steps: Vec<usize> = (0..rows).map(|row| skewed(row).div_ceil(bytes).max(1)).collect();
+        let longest: usize = steps.chunks(32).map(|warp| warp.iter().max().expect("a warp")).sum();
+        let own = steps.iter().sum::<usize>() as f64 / longest as f64;
+        for (threshold, least) in [("16", 16.0), ("24", 24.0), ("28", 28.0), ("32", 30.0)] {
+            let (kept, (mean, activity)) = measured("refill", threshold);
+            println!(
+                "{name}, at {threshold} lanes: {mean:.1} of 32 where each has its own {own:.1}; of all statements {:.1} \
+                 for {:.1}",
+                activity * 32.0,
+                before * 32.0
+            );
+            assert_eq!(kept, expected, "{name}");
+            assert!(mean >= least && mean > 2.0 * own, "{name}, {threshold}: {mean}, {own}");
+            assert!(activity > 1.5 * before, "{name}, {threshold}: {activity}, {before}");
+        }
+    }
+}
