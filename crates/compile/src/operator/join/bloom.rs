@@ -54,10 +54,14 @@ impl JoinOperator {
             Some(share) if left_out(share) < rows.build_rows => {
                 (KeyFilter::Off, "fewer rows would be left out than the filter would be filled with".into())
             }
-            Some(_) if self.bytes_searched(rows.build_rows) <= cache.value => {
-                (KeyFilter::Off, cache.reason("a cache has room for the hash table"))
+            Some(_) if self.bytes_searched(rows.build_rows) > cache.value => {
+                (KeyFilter::Bloom, cache.reason("rows that match nothing do not look beyond a cache"))
             }
-            Some(_) => (KeyFilter::Bloom, cache.reason("rows that match nothing do not look beyond a cache")),
+            // Whether a row finds a match is hard to foresee, and a worker that has gone the wrong way begins anew.
+            Some(_) if is_serial => {
+                (KeyFilter::Bloom, cache.reason("rows that match nothing are left out without a branch"))
+            }
+            Some(_) => (KeyFilter::Off, cache.reason("a cache has room for the hash table")),
         }
     }
 
