@@ -83,19 +83,36 @@ impl DirectTable {
     }
 
     /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table, to which all of `scope` add. Whoever
-    /// adds a group's first row counts the group.
-    fn add(&self, cx: &mut Context<'_>, (index, op): (usize, CellOp), pointer: V, value: &[V], scope: Scope) {
+    /// adds a group's first row counts the group: among `own`, where threads count for themselves.
+    fn add(
+        &self,
+        cx: &mut Context<'_>,
+        (index, op): (usize, CellOp),
+        pointer: V,
+        value: &[V],
+        (scope, own): (Scope, Option<Var>),
+    ) {
         let (&[rows], Some(count), true) = (value, self.count, index == self.present) else {
             return combine_memory(cx, op, pointer, value, scope);
         };
         let old = cx.builder.atomic(AtomicOp::Add, pointer, rows, scope);
         let zero = cx.builder.u64(0);
         let first = cx.builder.eq(old, zero);
+        if let Some(own) = own {
+            let (counted, first) = (cx.builder.read(own), cx.builder.convert(first, Scalar::U64));
+            let counted = cx.builder.add(counted, first);
+            return cx.builder.assign(own, counted);
+        }
         cx.begin_if(first);
-        let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(count));
         let one = cx.builder.u64(1);
-        cx.builder.atomic_discard(AtomicOp::Add, count, one, Scope::Device);
+        self.count_groups(cx, count, one);
         cx.end();
+    }
+
+    /// Adds to the number of groups, whose state is `count`.
+    fn count_groups(&self, cx: &mut Context<'_>, count: usize, more: V) {
+        let count = cx.argument("group_count", Type::global(Scalar::U64), Argument::State(count));
+        cx.builder.atomic_discard(AtomicOp::Add, count, more, Scope::Device);
     }
 
     /// Slots of a slice.
@@ -224,7 +241,13 @@ impl GroupTable for DirectTable {
             let first = cx.builder.i64(0);
             cx.builder.var_of("slice", first)
         });
-        Box::new(DirectEmitter { table: self, cells, local, slice, alone: None })
+        // Workers that count each group where all do would wait for each other.
+        let counts = self.count.is_some() && cx.shape.is_serial() && !self.is_local();
+        let counted = counts.then(|| {
+            let none = cx.builder.u64(0);
+            cx.builder.var_of("new_groups", none)
+        });
+        Box::new(DirectEmitter { table: self, cells, local, slice, alone: None, counted })
     }
 
     fn present(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) -> Option<V> {
@@ -278,6 +301,8 @@ struct DirectEmitter<'s> {
     slice: Option<Var>,
     /// Whether nobody else adds to the groups that rows come to now (`bool`).
     alone: Option<Var>,
+    /// Groups of which the thread has added the first row (`u64`), where it counts them for itself.
+    counted: Option<Var>,
 }
 
 impl DirectEmitter<'_> {
@@ -286,7 +311,7 @@ impl DirectEmitter<'_> {
         let base = self.table.words(cx, self.cells, slot);
         for (index, (cell, value)) in self.cells.cells.iter().zip(values).enumerate() {
             let pointer = word_pointer(cx, base, cell.word);
-            self.table.add(cx, (index, cell.op), pointer, value, scope);
+            self.table.add(cx, (index, cell.op), pointer, value, (scope, self.counted));
         }
     }
 }
@@ -366,6 +391,10 @@ impl GroupEmitter for DirectEmitter<'_> {
         if self.slice.is_none() {
             self.merge(cx);
         }
+        if let (Some(counted), Some(count)) = (self.counted, self.table.count) {
+            let counted = cx.builder.read(counted);
+            self.table.count_groups(cx, count, counted);
+        }
     }
 }
 
@@ -397,7 +426,7 @@ impl DirectEmitter<'_> {
                     Some(used) => {
                         cx.begin_if(used);
                         let pointer = word_pointer(cx, to, cell.word);
-                        self.table.add(cx, (index, cell.op), pointer, &value, Scope::Device);
+                        self.table.add(cx, (index, cell.op), pointer, &value, (Scope::Device, None));
                         cx.end();
                     }
                     None => cx.impossible("a local cell without a table"),
