@@ -28,6 +28,9 @@ const LEAST_SLOTS: i64 = 1 << 20;
 /// Key, value, and a key of few values.
 type Row = (Option<i64>, i64, i64);
 
+/// The key of a row by its number.
+type KeyOfRow<'a> = &'a dyn Fn(i64) -> Option<i64>;
+
 /// A batch a zone.
 fn table(rows: &[Row]) -> Arc<Table> {
     let field = |name: &str, nullable| ArrowField::new(name, ArrowType::Int64, nullable);
@@ -114,7 +117,7 @@ fn mixed(number: i64) -> i64 {
 fn keys_in_about_their_order() {
     let engine = Engine::new();
     let near = |number: i64| 18 * number / 5 + mixed(number).rem_euclid(64);
-    let keys: [(&str, &dyn Fn(i64) -> Option<i64>); 4] = [
+    let keys: [(&str, KeyOfRow<'_>); 4] = [
         ("upwards, four rows a key", &|number| Some(number / 4 * 14)),
         ("downwards, before zero, with disorder and NULL", &|number| {
             (number % 1000 != 7).then(|| -near(number))

@@ -7,10 +7,10 @@ use anyhow::Result;
 
 use crate::output::{GenerateOptions, WrittenTable, check_options, write_tables};
 
-/// Names of the tables: the dimensions, then the facts.
-pub const TABLES: [&str; 21] = [
+/// Names of the tables: the dimensions, the facts, and a dimension whose keys are far from each other.
+pub const TABLES: [&str; 22] = [
     "dim0", "dim1", "dim2", "dim3", "dim4", "dim5", "dim6", "dim7", "dim8", "dim9", "dim10", "dim11",
-    "dim12", "dim13", "dim14", "dim15", "dim16", "dim17", "star", "levels", "keyed",
+    "dim12", "dim13", "dim14", "dim15", "dim16", "dim17", "star", "levels", "keyed", "sparse",
 ];
 
 /// Rows of the largest table at scale factor 1 are 12 million, and row numbers have 32 bits.
@@ -23,8 +23,9 @@ macro_rules! queries {
 }
 
 /// Names and texts of the queries. `i…` and `t…` group `keyed` by integers and by texts, of which there are so many at scale factor 1;
-/// they look at every group and deliver one row, so that what is timed is the grouping.
-pub const QUERIES: [(&str, &str); 20] = queries!(
+/// they look at every group and deliver one row, so that what is timed is the grouping. `ordered` has the keys in the order of the rows.
+/// `sparse…` join with keys of 64 bits, of which all, or few, have a match.
+pub const QUERIES: [(&str, &str); 23] = queries!(
     "i4",
     "i10k",
     "i1500k",
@@ -40,11 +41,14 @@ pub const QUERIES: [(&str, &str); 20] = queries!(
     "distinct-t",
     "heavy",
     "computed",
+    "ordered",
     "rollup",
     "star",
     "star-count",
     "star-filter",
     "star-text",
+    "sparse",
+    "sparse-few",
 );
 
 /// Writes the tables: the same data at a scale factor, whatever the number of threads.

@@ -1,4 +1,4 @@
-//! The tables `keyed`, `levels`, `star` and the dimensions of the last.
+//! The tables `keyed`, `levels`, `star` and the dimensions of the last, and `sparse`, which is one of `keyed`.
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ const VALUE: Column = Column::new("shapes value");
 const OTHER: Column = Column::new("shapes other");
 const LEVELS: Column = Column::new("shapes levels");
 const DIMENSION: Column = Column::new("shapes dimension");
+const SPARSE: Column = Column::new("shapes sparse");
 const ATTRIBUTE: Column = Column::new("shapes attribute");
 
 /// A prime by which keys are multiplied, so that they are no dense domain.
@@ -30,7 +31,7 @@ pub(super) fn of(scale: f64) -> Vec<Table> {
     let rows = |millions: f64| ((millions * 1e6 * scale).round() as u64).max(1);
     let mut tables: Vec<Table> =
         TABLES.iter().zip(0..DIMENSIONS).map(|(name, n)| dimension(name, n)).collect();
-    tables.extend([star(rows(3.0)), levels(rows(12.0)), keyed(rows(6.0))]);
+    tables.extend([star(rows(3.0)), levels(rows(12.0)), keyed(rows(6.0), rows(0.4)), sparse(rows(0.4))]);
     tables
 }
 
@@ -64,8 +65,10 @@ fn text_of(key: u64) -> String {
     format!("key/{:x}/{:04x}", bits >> 32, bits & 0xffff)
 }
 
-/// Groups of 4, 10 thousand, a quarter of the rows, and about as many as rows; and 350 thousand, one with a sixth of the rows.
-fn keyed(rows: u64) -> Table {
+/// Groups of 4, 10 thousand, a quarter of the rows, and about as many as rows; 350 thousand, one with a sixth of the rows; a quarter of
+/// the rows whose rows lie side by side; and the key of one of `sparse` rows of [`sparse`].
+fn keyed(rows: u64, sparse: u64) -> Table {
+    let sparse = u32::try_from(sparse).unwrap_or(u32::MAX);
     let many = u32::try_from(rows / 4).unwrap_or(u32::MAX).max(1);
     let columns = move |rows: &[u64]| {
         let heavy = |row| match HEAVY.below(row, 6) {
@@ -78,6 +81,8 @@ fn keyed(rows: u64) -> Table {
             integers(rows, |row| i64::from(MANY.below(row, many)) * SPREAD),
             integers(rows, |row| (UNIQUE.bits(row) >> 20) as i64),
             integers(rows, heavy),
+            integers(rows, |row| (row / 4) as i64),
+            integers(rows, |row| sparse_key(SPARSE.below(row + (1 << 40), sparse).into())),
             integers(rows, |row| i64::from(VALUE.below(row, 1000))),
             integers(rows, |row| i64::from(OTHER.below(row, 1_000_000))),
             texts(rows, |row| text_of(FEW.below(row, 4).into())),
@@ -87,7 +92,7 @@ fn keyed(rows: u64) -> Table {
         ]
     };
     let schema = schema(
-        &names(&["i4", "i10k", "i1500k", "i6m", "heavy", "v", "w"]),
+        &names(&["i4", "i10k", "i1500k", "i6m", "heavy", "ordered", "sparse", "v", "w"]),
         &names(&["t4", "t10k", "t1500k", "t6m"]),
     );
     keyed_table("keyed", schema, rows, columns)
@@ -124,6 +129,22 @@ fn star(rows: u64) -> Table {
     let mut integers: Vec<String> = (0..DIMENSIONS).map(|number| format!("k{number}")).collect();
     integers.push("m".into());
     keyed_table("star", schema(&integers, &[]), rows, columns)
+}
+
+/// The key of a row of [`sparse`]: any number of 64 bits.
+fn sparse_key(number: u64) -> i64 {
+    SPARSE.bits(number) as i64
+}
+
+/// Keys of 64 bits, and a number below 1000.
+fn sparse(rows: u64) -> Table {
+    let columns = |rows: &[u64]| {
+        vec![
+            integers(rows, |row| sparse_key(row - 1)),
+            integers(rows, |row| i64::from(ATTRIBUTE.below(row + (1 << 50), 1000))),
+        ]
+    };
+    keyed_table("sparse", schema(&names(&["k", "a"]), &[]), rows, columns)
 }
 
 /// Keys from 1, a number and a text of ten.
