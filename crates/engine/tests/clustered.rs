@@ -22,7 +22,7 @@ use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, Query, QueryOptio
 use plans::{aggregate, filter};
 
 /// So many that columns are looked at, and more values than a direct-addressed table has slots anywhere.
-const ROWS: i64 = 300_000;
+const ROWS: i64 = 360_000;
 const LEAST_SLOTS: i64 = 1 << 20;
 
 /// Key, value, and a key of few values.
@@ -116,9 +116,9 @@ fn mixed(number: i64) -> i64 {
 #[test]
 fn keys_in_about_their_order() {
     let engine = Engine::new();
-    let near = |number: i64| 18 * number / 5 + mixed(number).rem_euclid(64);
+    let near = |number: i64| 59 * number / 20 + mixed(number).rem_euclid(64);
     let keys: [(&str, KeyOfRow<'_>); 4] = [
-        ("upwards, four rows a key", &|number| Some(number / 4 * 14)),
+        ("upwards, four rows a key", &|number| Some(number / 4 * 118 / 10)),
         ("downwards, before zero, with disorder and NULL", &|number| {
             (number % 1000 != 7).then(|| -near(number))
         }),
@@ -156,8 +156,8 @@ fn the_rule_goes_by_the_order_of_rows_and_their_number() {
     let rows = |key: &dyn Fn(i64) -> i64| -> Vec<Row> {
         (0..ROWS).map(|number| (Some(key(number)), number, 0)).collect()
     };
-    let ordered = rows(&|number| 18 * number / 5);
-    let scattered = rows(&|number| mixed(number).rem_euclid(18 * ROWS / 5));
+    let ordered = rows(&|number| 59 * number / 20);
+    let scattered = rows(&|number| mixed(number).rem_euclid(59 * ROWS / 20));
     let sparse = rows(&|number| 100 * number);
     for (what, rows, direct) in
         [("ordered", &ordered, true), ("scattered", &scattered, false), ("sparse", &sparse, false)]

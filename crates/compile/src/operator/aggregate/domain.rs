@@ -24,8 +24,10 @@ const PARTS_SLOT_LIMIT: u64 = 1 << 28;
 const CLUSTERED_SLOT_LIMIT: u64 = 1 << 26;
 /// Values of a key beside clustered ones, at most: a worker comes to as many places of the table in turn.
 const FEW_VALUES: u64 = 64;
-/// Slots of a table for clustered keys a row that comes, at most: all of them are cleared and read.
+/// Slots of a table for clustered keys a row that comes, and their bytes, at most: all of them are cleared and read. With four slots of 32
+/// bytes a row it takes about as long as a hash table.
 const CLUSTERED_SLOTS_A_ROW: u64 = 4;
+const CLUSTERED_BYTES_A_ROW: u64 = 128;
 
 /// A key of a dense domain.
 #[derive(Debug, Clone)]
@@ -80,8 +82,9 @@ impl DenseKeys {
     ) -> DenseKeys {
         let (most, clustered) = match coming {
             Coming::InParts => (PARTS_SLOT_LIMIT, None),
-            Coming::ToWorkers(rows) if are_clustered(keys) => {
-                (cached.value.max(CLUSTERED_SLOT_LIMIT), Some(rows.saturating_mul(CLUSTERED_SLOTS_A_ROW)))
+            Coming::ToWorkers { rows, slot_bytes } if are_clustered(keys) => {
+                let a_row = CLUSTERED_SLOTS_A_ROW.min(CLUSTERED_BYTES_A_ROW / slot_bytes.max(1));
+                (cached.value.max(CLUSTERED_SLOT_LIMIT), Some(rows.saturating_mul(a_row)))
             }
             _ => (cached.value, None),
         };
@@ -94,18 +97,20 @@ impl DenseKeys {
 pub(super) enum Coming {
     /// To the threads of a GPU, of which those that add to neighbouring slots wait for each other.
     ToThreads,
-    /// To a CPU's workers, each of which takes rows that follow each other; so many are thought to come.
-    ToWorkers(u64),
+    /// To a CPU's workers, each of which takes rows that follow each other; so many are thought to come, to slots of so many bytes.
+    ToWorkers { rows: u64, slot_bytes: u64 },
     /// In parts.
     InParts,
 }
 
 impl Coming {
-    /// Of an aggregation's input.
-    pub(super) fn of(input: &Input<'_>) -> Coming {
+    /// Of an aggregation's input, whose groups have so many bytes.
+    pub(super) fn of(input: &Input<'_>, slot_bytes: u64) -> Coming {
         match input.parts {
             Some(_) => Coming::InParts,
-            None if input.is_serial => Coming::ToWorkers(input.expected_rows.min(input.row_bound)),
+            None if input.is_serial => {
+                Coming::ToWorkers { rows: input.expected_rows.min(input.row_bound), slot_bytes }
+            }
             None => Coming::ToThreads,
         }
     }
@@ -229,9 +234,11 @@ mod tests {
             let keys = DenseKeys::of(keys, limits, u64::MAX, coming);
             keys.lacks().is_none() && keys.suits(6_000_000).is_some()
         };
-        let workers = Coming::ToWorkers;
+        let workers = |rows| Coming::ToWorkers { rows, slot_bytes: 16 };
+        let wide = Coming::ToWorkers { rows: 2_000_000, slot_bytes: 64 };
         assert!(suits(std::slice::from_ref(&clustered), workers(6_000_000)));
         assert!(!suits(std::slice::from_ref(&clustered), workers(1_000_000)));
+        assert!(!suits(std::slice::from_ref(&clustered), wide));
         assert!(!suits(std::slice::from_ref(&clustered), Coming::ToThreads));
         assert!(suits(&[clustered.clone(), few()], workers(24_000_000)));
         assert!(!suits(&[clustered, key(Some((0, 99)), false)], workers(u64::MAX)));

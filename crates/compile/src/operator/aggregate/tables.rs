@@ -68,7 +68,7 @@ pub(super) fn of_keys(
         None => COMPUTED_SLOTS,
     };
     let mut ways: Vec<Box<dyn Strategy>> = vec![
-        Box::new(DenseKeys::of(keys, (limit, slots), suiting, Coming::of(input))),
+        Box::new(DenseKeys::of(keys, (limit, slots), suiting, Coming::of(input, bytes))),
         Box::new(HashedKeys::of(keys)),
     ];
     let lacks: Vec<(GroupForm, Option<String>)> = ways.iter().map(|way| (way.form(), way.lacks())).collect();
