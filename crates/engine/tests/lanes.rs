@@ -101,7 +101,7 @@ fn forced(variants: &[(&str, &str)]) -> Forced {
 fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
     let mut ways = Vec::new();
     for (number, refill) in ["filters", "all", "last"].into_iter().enumerate() {
-        for (index, threshold) in ["8", "16", "24", "28", "32"].into_iter().enumerate() {
+        for (index, threshold) in ["1", "8", "16", "24", "28", "32"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3][(index + number) % 4];
             ways.push((vec![("lane_refill", refill), ("refill_threshold", threshold)], lanes));
             let shared = ("refill_buffer", "shared");
@@ -119,7 +119,7 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
         }
     }
     for (number, refill) in ["off", "last", "all"].into_iter().enumerate() {
-        for (index, threshold) in ["8", "16", "24", "28", "32"].into_iter().enumerate() {
+        for (index, threshold) in ["1", "8", "16", "24", "28", "32"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3, 5][(index + 2 * number) % 5];
             let rows = [("index_rows", "buckets"), ("index_form", "hash")][(index + number) % 2];
             let forced =

@@ -81,5 +81,5 @@ numbers!(
     /// Lanes with rows at which a warp goes on, where lanes are refilled: `operator/refill`, `operator/walk`,
     /// `operator/match_refill`.
     RefillThreshold, "refill_threshold", Chunk, "of 32 lanes, those with rows at which a warp goes on",
-    [8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
+    [1 = "1", 8 = "8", 16 = "16", 24 = "24", 28 = "28", 32 = "32"]
 );
