@@ -69,7 +69,8 @@ fn reads(sides: [&[ColumnInfo]; 2], probe_bound: u64) -> Option<u64> {
 
 /// How many values a key has, at most, or about.
 fn values(key: &ColumnInfo) -> Option<u64> {
-    let width = |range: Range| u64::try_from(range.max - range.min + 1).ok();
+    // The range of a wide decimal has no width that is a number of 128 bits.
+    let width = |range: Range| u64::try_from(range.max.checked_sub(range.min)?.checked_add(1)?).ok();
     let most = key.dictionary.map(|(_, _, entries)| u64::from(entries)).or(key.range.and_then(width));
     most.into_iter().chain(key.scattered.map(|own| own.values)).min()
 }
@@ -90,6 +91,15 @@ mod tests {
             scattered: None,
             is_clustered: false,
         }]
+    }
+
+    #[test]
+    fn a_range_of_any_width_is_a_range() {
+        let [wide] = key(5);
+        let wide = ColumnInfo { range: Some(Range { min: i128::MIN, max: i128::MAX }), ..wide };
+        assert_eq!(values(&wide), None);
+        let wide = ColumnInfo { range: Some(Range { min: 0, max: i128::MAX }), ..wide };
+        assert_eq!(values(&wide), None);
     }
 
     /// A row is read as often as there are probe rows for each value of either side.
