@@ -53,7 +53,8 @@ pub(crate) fn of_derived(derived: &Derived, table: &Schema, stored: &[Option<Exp
     let [column] = derived.columns() else { return None };
     let Expected { range, has_nulls } = (*stored.get(*column)?)?;
     let Range { min, max } = range?;
-    let samples = (0..=SAMPLES).map(|step| i64::try_from(min + (max - min) / SAMPLES * step));
+    let width = max.checked_sub(min)?;
+    let samples = (0..=SAMPLES).map(|step| i64::try_from(min + width / SAMPLES * step));
     let samples = samples.chain([i64::try_from(max)]).collect::<Result<Vec<i64>, _>>().ok()?;
     let field = table.fields().get(*column)?;
     let mut values: ArrayRef = cast(&Int64Array::from(samples), field.data_type()).ok()?;
