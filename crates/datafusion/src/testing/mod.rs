@@ -3,8 +3,8 @@
 //! Everything follows from a seed. [`fuzz`] runs queries over one table with a column of every type (`data`, `queries`):
 //! its expressions are the richest. [`fuzz_relational`] runs queries with joins, subqueries and set operations over
 //! random tables (`relational`). [`fuzz_adversarial`] looks for trouble (`adversarial`): extremes, expressions that fail,
-//! expressions as keys of everything. [`Check`] runs statements written by hand. [`compare`] runs a query on both and compares the answers as multisets, in order where
-//! the query orders all of its columns.
+//! expressions as keys of everything. [`Check`] runs statements written by hand. [`compare`] runs a query on both and compares the
+//! answers as multisets, in order where the query orders all of its columns.
 
 mod adversarial;
 mod check;

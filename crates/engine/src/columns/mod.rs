@@ -11,6 +11,8 @@ mod text;
 
 pub use cache::ColumnCache;
 pub use glance::{Watch, expected_layouts};
+use std::sync::OnceLock;
+
 use kelpie_compile::layout::{ColumnLayout, Scattered};
 use kelpie_compile::types::Range;
 use kelpie_device::Buffer;
@@ -42,6 +44,8 @@ pub struct ResidentColumn {
     pub zones: Vec<Zone>,
     /// Where there are many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
+    /// [`Self::is_clustered`], once it was asked: there may be thousands of zones.
+    pub clustered: OnceLock<bool>,
 }
 
 /// Some consecutive rows of a column.
@@ -56,7 +60,7 @@ pub struct Zone {
 impl ResidentColumn {
     /// Whether rows that follow each other have values near each other ([`spread::are_clustered`]).
     pub fn is_clustered(&self) -> bool {
-        spread::are_clustered(&self.zones, self.rows)
+        *self.clustered.get_or_init(|| spread::are_clustered(&self.zones, self.rows))
     }
 
     /// Bytes of all buffers.

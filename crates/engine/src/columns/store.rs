@@ -1,6 +1,6 @@
 //! Lays out columns once all batches are there, and writes them to device memory in parallel.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::{Buffer as HostBuffer, NullBuffer};
@@ -365,6 +365,7 @@ impl Planned {
             dictionary,
             zones,
             scattered,
+            clustered: OnceLock::new(),
         })
     }
 }

@@ -7,7 +7,7 @@
 //! It takes two waits: one for the kernels of the stage, the number of rows and what is measured of them, and one for the columns.
 //! Rows that come by way of the host take as many, and one more a column that goes back.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{OutputColumn, OutputStorage};
@@ -270,6 +270,7 @@ fn encode(
         dictionary: None,
         zones: Vec::new(),
         scattered: made.column.scattered.filter(|_| rows >= SCATTERED_ROWS).map(|values| values.min(rows)),
+        clustered: OnceLock::new(),
     };
     let same = |scalar| Written { from: scalar, to: scalar, base: 0, filler: 0 };
     match &made.values {
