@@ -38,12 +38,14 @@ struct Package {
 }
 
 impl Shipped {
-    /// Asks cargo where the sources are, as they may be vendored.
+    /// Asks cargo where the sources are, as they may be vendored. Only this platform's crates are asked about: those of others
+    /// were never fetched, and cargo would fetch them all.
     pub fn find() -> Result<Shipped> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let output = Command::new(cargo)
-            .args(["metadata", "--format-version", "1", "--offline", "--manifest-path"])
+            .args(["metadata", "--format-version", "1", "--offline"])
+            .args(["--filter-platform", "host-tuple", "--manifest-path"])
             .arg(&manifest)
             .output()
             .context("cargo metadata")?;
