@@ -9,8 +9,8 @@ use super::Flow;
 use super::roles::{Emitter, Job};
 use crate::Resolution;
 use crate::context::{Context, Unsupported};
+use crate::table::chunks::Chunk;
 use crate::table::places::{self, CountedPlaces, Dense};
-use crate::table::rows::Chunk;
 use crate::variant::axes::WritePlaces;
 
 /// Writes rows to a [`Dense`] array.
@@ -29,10 +29,12 @@ impl<'s> DenseEmitter<'s> {
     pub(crate) fn begin(array: &'s dyn Dense, cx: &mut Context<'_>, job: &Job<'s>) -> DenseEmitter<'s> {
         let counted =
             job.counting.map(|counting| CountedPlaces::begin_write(cx, counting.counts, counting.total));
-        let chunk = array.begin(cx);
+        let chunk = array.begin(cx, job.places);
         let resolution = match job.places {
             WritePlaces::Block => Resolution::WorkEfficient,
-            WritePlaces::Warp | WritePlaces::Atomic | WritePlaces::Selection => Resolution::Simd,
+            WritePlaces::Warp | WritePlaces::Atomic | WritePlaces::Chunks | WritePlaces::Selection => {
+                Resolution::Simd
+            }
         };
         DenseEmitter { array, counted, chunk, resolution, needed: job.needed }
     }

@@ -19,10 +19,12 @@ use crate::operator::dense::DenseEmitter;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::program::States;
 use crate::program::{Growth, HostAction, OutputColumn, OutputLayout, OutputStorage, Task, When};
-use crate::table::places::Dense;
-use crate::table::places::DenseTarget;
+use crate::shape::LaunchShape;
+use crate::table::chunks::{Chunk, PlaceChunks};
+use crate::table::places::{Dense, DenseTarget, chunked_place};
 use crate::table::report_growth;
 use crate::types::{DataType, Field};
+use crate::variant::axes::WritePlaces;
 
 /// Rows that the result holds at the first launch, at most.
 const INITIAL_ROWS: u64 = 1 << 20;
@@ -42,6 +44,8 @@ pub struct OutputOperator {
     is_ordered: bool,
     /// At most this many rows are wanted, whichever.
     limit: Option<u64>,
+    /// Where workers may take many places at a time.
+    chunks: Option<PlaceChunks>,
 }
 
 /// The heap of a text column.
@@ -54,15 +58,19 @@ struct OutputHeap {
 }
 
 impl OutputOperator {
-    /// Declares the columns' states. `infos`: what is known of the columns, also where several pipelines write them.
+    /// Declares the columns' states. `infos`: what is known of the columns, also where several pipelines write them; `shape`: of the
+    /// launches that write them.
     pub(crate) fn plan(
         fields: &[Field],
         infos: &[ColumnInfo],
-        row_bound: u64,
+        (row_bound, shape): (u64, &LaunchShape),
         states: &mut States,
     ) -> Result<OutputOperator, Unsupported> {
         let count = states.counter("row_count");
-        OutputOperator::declare_all(fields, infos, row_bound, count, states)
+        let room = (row_bound, PlaceChunks::slack(row_bound, shape));
+        let operator = OutputOperator::declare_all(fields, infos, room, count, states)?;
+        let chunks = PlaceChunks::plan((row_bound, shape), (count, operator.rows), states);
+        Ok(OutputOperator { chunks, ..operator })
     }
 
     /// As [`OutputOperator::plan`], of at most `limit` rows, whichever.
@@ -73,7 +81,8 @@ impl OutputOperator {
         limit: u64,
         states: &mut States,
     ) -> Result<OutputOperator, Unsupported> {
-        let operator = OutputOperator::plan(fields, infos, row_bound.min(limit), states)?;
+        let count = states.counter("row_count");
+        let operator = OutputOperator::declare_all(fields, infos, (row_bound.min(limit), 0), count, states)?;
         Ok(OutputOperator { limit: Some(limit), ..operator })
     }
 
@@ -85,18 +94,18 @@ impl OutputOperator {
         count: usize,
         states: &mut States,
     ) -> Result<OutputOperator, Unsupported> {
-        let operator = OutputOperator::declare_all(fields, infos, row_bound, count, states)?;
+        let operator = OutputOperator::declare_all(fields, infos, (row_bound, 0), count, states)?;
         Ok(OutputOperator { is_ordered: true, ..operator })
     }
 
     fn declare_all(
         fields: &[Field],
         infos: &[ColumnInfo],
-        row_bound: u64,
+        (row_bound, slack): (u64, u64),
         count: usize,
         states: &mut States,
     ) -> Result<OutputOperator, Unsupported> {
-        let rows = states.class(row_bound.clamp(1, INITIAL_ROWS), Growth::Counted(count));
+        let rows = states.class(row_bound.clamp(1, INITIAL_ROWS) + slack, Growth::Counted(count));
         let places = states.state("places", 1, rows);
         let mut operator = OutputOperator {
             count,
@@ -106,6 +115,7 @@ impl OutputOperator {
             heaps: Vec::new(),
             is_ordered: false,
             limit: None,
+            chunks: None,
         };
         for (field, info) in fields.iter().zip(infos) {
             let column = operator.declare(field, info, states);
@@ -243,6 +253,20 @@ impl fmt::Display for OutputOperator {
 }
 
 impl Dense for OutputOperator {
+    fn begin(&self, cx: &mut Context<'_>, places: WritePlaces) -> Option<Chunk> {
+        self.chunks.filter(|_| places == WritePlaces::Chunks).map(|chunks| chunks.begin(cx))
+    }
+
+    fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
+        chunked_place(self, cx, chunk)
+    }
+
+    fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
+        if let Some((chunks, chunk)) = self.chunks.zip(chunk) {
+            chunks.end(cx, chunk);
+        }
+    }
+
     fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
         let counter = cx.argument("row_count", Type::global(Scalar::U64), Argument::State(self.count));
         cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)
@@ -275,8 +299,8 @@ impl Sink for OutputOperator {
     }
 
     fn target(&self) -> Option<DenseTarget> {
-        let (total, class, limit) = (self.count, self.rows, self.limit);
-        (!self.is_ordered).then_some(DenseTarget { total, class, limit, keeps_places: false })
+        let (total, class, limit, chunks) = (self.count, self.rows, self.limit, self.chunks);
+        (!self.is_ordered).then_some(DenseTarget { total, class, limit, keeps_places: false, chunks })
     }
 
     fn staged(&self) -> Option<&dyn Dense> {

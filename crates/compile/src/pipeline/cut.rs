@@ -32,7 +32,7 @@ use crate::operator::output::OutputOperator;
 use crate::operator::project::Project;
 use crate::operator::roles::Sink;
 use crate::operator::scan::ScanSource;
-use crate::operator::sort::{SortOperator, SortRows, SortedRows};
+use crate::operator::sort::{SortOperator, SortRows, SortSize, SortedRows};
 use crate::plan::{Plan, SortKey};
 use crate::program::{Growth, OutputLayout, Purpose, ScanInfo, States};
 use crate::shape::LaunchShape;
@@ -114,6 +114,13 @@ struct Cut<'a> {
     behind: Behind,
 }
 
+impl<'a> Cut<'a> {
+    /// How much a sort of these rows stores.
+    fn sort_size(&self, rows: &OpenRows) -> SortSize<'a> {
+        SortSize { rows: rows.bound(), branches: rows.branches.len(), shape: Some(self.shape) }
+    }
+}
+
 impl Cut<'_> {
     /// Ends the plan's rows in the result, of `limit` rows at most.
     fn output(
@@ -126,7 +133,7 @@ impl Cut<'_> {
         let infos = self.of_result(rows.columns.clone());
         let states = self.states.of(Purpose::Output);
         let output = match limit {
-            None => OutputOperator::plan(&fields, &infos, bound, states)?,
+            None => OutputOperator::plan(&fields, &infos, (bound, self.shape), states)?,
             Some(limit) => OutputOperator::plan_limited(&fields, &infos, bound, limit, states)?,
         };
         let layout = output.layout();
@@ -192,7 +199,7 @@ impl Cut<'_> {
         rows: OpenRows,
     ) -> Result<OutputLayout, Unsupported> {
         let bound = rows.bound();
-        let size = (bound, rows.branches.len());
+        let size = self.sort_size(&rows);
         let fetch = (fetch, self.top_rows(fetch)? == TopRows::Select);
         let operator = SortOperator::plan(keys, fetch, &rows.columns, size, self.states.of(Purpose::Store))?;
         let operator = Arc::new(operator);

@@ -18,7 +18,7 @@ use crate::program::{
 use crate::shape::{LaunchShape, ShapeChoices};
 use crate::table::places::DenseTarget;
 use crate::variant::Chooser;
-use crate::variant::axes::RowLoop;
+use crate::variant::axes::{RowLoop, WritePlaces};
 use crate::{MicroModel, Resolution};
 
 /// What code generation needs beside the pipeline.
@@ -68,6 +68,10 @@ pub(crate) fn generate(
     }
     if let Some(queue) = generator.queue() {
         compiled.around.extend(actions_of_queue(queue.states));
+    }
+    let chunks = sink.target().and_then(|target| target.chunks);
+    if let Some(chunks) = chunks.filter(|_| variants.places == WritePlaces::Chunks) {
+        compiled.around.extend(chunks.around());
     }
     compiled.around.extend(needs.around);
     compiled.around.extend(pipeline.work.around.iter().cloned());

@@ -26,10 +26,10 @@ pub use self::check::check;
 pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
-    BlockRows, CapacityClass, CompiledKernel, CompiledPipeline, Counting, Fill, Growth, HostAction,
-    OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program, Prune, Purpose, RangeQueue, RowCount,
-    ScanInfo, SketchStates, SketchedTable, Sketching, SlotCount, SortedText, Sorting, State, StrideStep,
-    Strides, TableGrowth, Task, When,
+    BlockRows, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill, Growth,
+    HostAction, OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program, Prune, Purpose, RangeQueue,
+    RowCount, ScanInfo, SketchStates, SketchedTable, Sketching, SlotCount, SortedText, Sorting, State,
+    StrideStep, Strides, TableGrowth, Task, When,
 };
 
 use std::collections::BTreeSet;

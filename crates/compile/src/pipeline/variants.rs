@@ -15,6 +15,7 @@ use crate::operator::filter::Filter;
 use crate::operator::roles::Job;
 use crate::program::Prune;
 use crate::shape::{LaunchShape, ShapeChoices};
+use crate::table::chunks::PlaceChunks;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
 use crate::variant::axes::{
@@ -213,21 +214,31 @@ impl Facts<'_> {
     fn places(&self, written: &DenseTarget) -> Result<WritePlaces, Unsupported> {
         let resolves = self.environment.micro_model == MicroModel::Resolution && !self.diverges;
         let is_staged = self.pipeline.sink.staged().is_some();
+        let in_chunks = written.chunks.is_some();
+        let is_worth_it = written.chunks.is_some_and(PlaceChunks::is_worth_it);
+        let by_chunks = (WritePlaces::Chunks, "workers do not meet at every row");
         let rule = match (self.is_simt, self.environment.resolution) {
             _ if self.keeps_all && written.keeps_places => {
                 (WritePlaces::Atomic, "all rows keep their places")
             }
+            (false, _) if self.diverges && is_worth_it => by_chunks,
             _ if self.diverges => (WritePlaces::Atomic, "threads are not together behind a join"),
             _ if !resolves => (WritePlaces::Atomic, "the micro model has an atomic a row"),
             (true, Resolution::WorkEfficient) if written.limit.is_none() && !self.is_in_warps => {
                 (WritePlaces::Block, "resolution = work_efficient")
             }
             (true, _) => (WritePlaces::Warp, "one atomic for a warp"),
+            (false, _) if is_worth_it => by_chunks,
             (false, _) if is_staged => (WritePlaces::Selection, "one atomic for a batch"),
-            (false, _) => (WritePlaces::Atomic, "a worker takes places by chunks"),
+            (false, _) => (WritePlaces::Atomic, "few rows, or a store that has places by chunks"),
         };
         self.environment.chooser.choose(self.site, rule, |value| match value {
             WritePlaces::Atomic => Ok(()),
+            WritePlaces::Chunks if self.is_simt => Err("threads of a warp take places together".into()),
+            WritePlaces::Chunks if !in_chunks => {
+                Err("few rows are wanted, or a store that has places by chunks".into())
+            }
+            WritePlaces::Chunks => Ok(()),
             _ if self.diverges => Err("threads are not together behind a join".into()),
             WritePlaces::Warp | WritePlaces::Block if !self.is_simt => {
                 Err("a CPU's worker is one thread".into())

@@ -69,6 +69,8 @@ pub enum Task {
     /// Where nothing is known of the sizes of hash tables, estimates them by a sketch of some of the rows, and makes room. Before
     /// the launch that puts the first entries in.
     Sketch(Box<Sketching>),
+    /// Fills the places that a CPU's workers have taken and not used with the last rows. After a launch.
+    Compact(Compaction),
     /// Adds the rows whose places [`Task::Count`] found to the state that counts those that are written. After a launch.
     Advance(usize),
     /// A step of a grouping that sorts stride by stride.
@@ -81,6 +83,17 @@ pub enum Task {
     GrowHeap,
     /// Ends the stage, to compile it again without the promise that this join's keys are unique.
     BreakPromise(usize),
+}
+
+/// Places of an array that workers have left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compaction {
+    /// State of one `u64`: the places that are taken, and behind it the rows.
+    pub count: usize,
+    /// Class of the array: an element of each of its states is a row's.
+    pub class: usize,
+    /// State of two `u64` a worker: the first place that it has left, and the one behind the last.
+    pub left: usize,
 }
 
 /// A queue of long ranges, which one launch of a kernel leaves for the next, to be taken in pieces (`operator/queue`).

@@ -4,8 +4,8 @@ mod actions;
 mod argument;
 
 pub use self::actions::{
-    Counting, HostAction, PlacedGroups, RangeQueue, SketchStates, SketchedTable, Sketching, StrideStep,
-    Strides, Task, When,
+    Compaction, Counting, HostAction, PlacedGroups, RangeQueue, SketchStates, SketchedTable, Sketching,
+    StrideStep, Strides, Task, When,
 };
 pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 

@@ -5,6 +5,7 @@
 mod bloom;
 pub mod bounds;
 mod buckets;
+pub(crate) mod chunks;
 pub mod index;
 pub(crate) mod joined;
 pub mod packed;

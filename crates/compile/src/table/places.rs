@@ -3,6 +3,7 @@
 //! - A1 ([`CountedPlaces`]): a kernel of its own counts what each row of the source becomes, a device-wide prefix sum over the
 //!   counts gives the places, and a second kernel writes. Rows keep the source's order; nothing is atomic.
 //! - A2: one atomic a row ([`Dense::place`]).
+//!   On a CPU a worker takes many places by one ([`chunks`](super::chunks)).
 //! - A3 ([`local`]): a prefix sum over a group of threads, and one atomic for all of them. The group is a warp, which
 //!   adds up by a ballot, or a block, which adds up by a tree in shared memory (appendix C).
 
@@ -15,7 +16,8 @@ use kelpie_kir::{
 
 use crate::Resolution;
 use crate::context::{Argument, Context, Unsupported};
-use crate::table::rows::Chunk;
+use crate::table::chunks::{Chunk, PlaceChunks};
+use crate::variant::axes::WritePlaces;
 
 /// An array of rows that a sink writes.
 pub(crate) trait Dense {
@@ -23,17 +25,14 @@ pub(crate) trait Dense {
     fn reserve(&self, cx: &mut Context<'_>, count: V) -> V;
 
     /// A2: takes a place (`u64`) for a row.
-    fn place(&self, cx: &mut Context<'_>, _chunk: Option<Chunk>) -> V {
-        let one = cx.builder.u64(1);
-        self.reserve(cx, one)
-    }
+    fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V;
 
     /// Writes the current row, which is live, to a place (`u64`). Columns none of whose states is `needed` may be left
     /// out.
     fn write(&self, cx: &mut Context<'_>, place: V, needed: &BTreeSet<usize>) -> Result<(), Unsupported>;
 
-    /// Before the row loop.
-    fn begin(&self, _cx: &mut Context<'_>) -> Option<Chunk> {
+    /// Before the row loop. `places`: how rows find theirs.
+    fn begin(&self, _cx: &mut Context<'_>, _places: WritePlaces) -> Option<Chunk> {
         None
     }
 
@@ -56,6 +55,19 @@ pub(crate) struct DenseTarget {
     pub limit: Option<u64>,
     /// Where every row of the source comes, a row's place is its number there.
     pub keeps_places: bool,
+    /// Where workers may take many places at a time.
+    pub chunks: Option<PlaceChunks>,
+}
+
+/// A place (`u64`) for a row: of the worker's chunk, where it has one, else by an atomic.
+pub(crate) fn chunked_place(array: &dyn Dense, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
+    match chunk {
+        Some(chunk) => chunk.place(cx, |cx, rows| array.reserve(cx, rows)),
+        None => {
+            let one = cx.builder.u64(1);
+            array.reserve(cx, one)
+        }
+    }
 }
 
 /// A3: a place (`u64`) for each thread of the group whose row is `active` (`bool`). Needs uniform control flow, of the

@@ -6,24 +6,22 @@
 
 use std::collections::BTreeSet;
 
-use kelpie_kir::builder::{V, Var};
+use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
+use super::chunks::{CHUNK_ROWS, CHUNK_SHIFT, Chunk};
 use super::stored::StoredColumn;
 use crate::context::{Argument, Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::program::States;
 use crate::program::{Growth, RowCount};
 use crate::shape::LaunchShape;
-use crate::table::places::Dense;
-use crate::table::places::DenseTarget;
+use crate::table::places::{Dense, DenseTarget, chunked_place};
 use crate::table::report_growth;
+use crate::variant::axes::WritePlaces;
 
 /// Rows of a store at the first launch, at most.
 const INITIAL_ROWS: u64 = 4 << 20;
-/// Places that a CPU worker takes at a time.
-const CHUNK_ROWS: u64 = 1 << CHUNK_SHIFT;
-const CHUNK_SHIFT: u32 = 10;
 
 /// How the places of a store are given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,13 +54,6 @@ pub struct RowStore {
     places: usize,
     /// Where the store is not dense: the state of one `u32` a chunk, its rows; and the one that counts all rows.
     fills: Option<(usize, usize)>,
-}
-
-/// A worker's chunk while rows are written: the next place and the end, `u64`.
-#[derive(Debug, Clone, Copy)]
-pub struct Chunk {
-    next: Var,
-    end: Var,
 }
 
 impl RowStore {
@@ -155,7 +146,7 @@ impl RowStore {
 
     /// The store as an array that is written densely.
     pub(crate) fn target(&self) -> DenseTarget {
-        DenseTarget { total: self.count, class: self.class, limit: None, keeps_places: false }
+        DenseTarget { total: self.count, class: self.class, limit: None, keeps_places: false, chunks: None }
     }
 
     /// The rows of the store as a source.
@@ -224,32 +215,16 @@ impl RowStore {
 }
 
 impl Dense for RowStore {
-    fn begin(&self, cx: &mut Context<'_>) -> Option<Chunk> {
-        self.fills?;
-        let zero = cx.builder.u64(0);
-        Some(Chunk { next: cx.builder.var_of("next_place", zero), end: cx.builder.var_of("chunk_end", zero) })
+    fn begin(&self, cx: &mut Context<'_>, _places: WritePlaces) -> Option<Chunk> {
+        self.fills.map(|_| Chunk::begin(cx, CHUNK_ROWS))
     }
 
     fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
-        let Some(chunk) = chunk else {
-            let one = cx.builder.u64(1);
-            return self.reserve(cx, one);
-        };
-        let (next, end) = (cx.builder.read(chunk.next), cx.builder.read(chunk.end));
-        let full = cx.builder.eq(next, end);
-        cx.begin_if(full);
-        self.note_fill(cx, chunk);
-        let rows = cx.builder.u64(CHUNK_ROWS);
-        let first = self.reserve(cx, rows);
-        cx.builder.assign(chunk.next, first);
-        let end = cx.builder.add(first, rows);
-        cx.builder.assign(chunk.end, end);
-        cx.end();
-        let place = cx.builder.read(chunk.next);
-        let one = cx.builder.u64(1);
-        let next = cx.builder.add(place, one);
-        cx.builder.assign(chunk.next, next);
-        place
+        let Some(chunk) = chunk else { return chunked_place(self, cx, None) };
+        chunk.place(cx, |cx, rows| {
+            self.note_fill(cx, chunk);
+            self.reserve(cx, rows)
+        })
     }
 
     fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {

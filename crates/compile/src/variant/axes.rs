@@ -168,6 +168,8 @@ axis!(
         Warp = "warp",
         /// A prefix sum in a block, and an atomic for it (A3, `work_efficient`).
         Block = "block",
+        /// A CPU's worker takes a thousand places by an atomic; the last rows fill up what it has left.
+        Chunks = "chunks",
         /// A selection vector of a CPU's worker, and an atomic for it.
         Selection = "selection",
     }

@@ -81,6 +81,7 @@ impl Run<'_> {
                 return self.count(counting, at);
             }
             Task::Sketch(sketching) => return self.sketch(sketching, at),
+            Task::Compact(compaction) => self.compact(compaction)?,
             Task::Advance(total) => match at.until.take() {
                 Some(until) => self.store.set_word(*total, until)?,
                 None => return Err(EngineError::Internal("rows were written but not counted".into())),

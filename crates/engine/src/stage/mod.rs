@@ -25,6 +25,7 @@ mod actions;
 mod ahead;
 mod arguments;
 mod blocks;
+mod compaction;
 mod counting;
 mod deferral;
 mod draining;

@@ -315,6 +315,35 @@ impl<'a> StateStore<'a> {
         self.page.foreseen_word(state).map_or_else(|| self.read_word(state), Ok)
     }
 
+    /// Moves elements of all states of a class that have a buffer. `from`: the places in which all of them are; `moves`: for these, each with
+    /// its distance from the first of them, where they go, and how many follow each other. What goes nowhere stays.
+    pub fn move_elements(
+        &mut self,
+        class: usize,
+        from: Range<u64>,
+        moves: &[(u64, u64, u64)],
+    ) -> Result<(), EngineError> {
+        let from = from.start..from.end.min(self.capacities[class]);
+        for (state, declared) in self.program.states.iter().enumerate() {
+            let width = declared.element_bytes as usize;
+            // What a sort has put in the place of a state may be shorter: it is no row's.
+            let is_whole =
+                || self.existing_bytes(state).is_some_and(|bytes| bytes >= from.end * width as u64);
+            let own = self.existing(state).filter(|_| declared.class == class && is_whole());
+            let Some((buffer, offset)) = own else { continue };
+            let mut moved = vec![0; (from.end - from.start) as usize * width];
+            self.stream.download(buffer, offset + from.start as usize * width, &mut moved)?;
+            for &(distance, to, rows) in moves {
+                let part = distance as usize * width..(distance + rows) as usize * width;
+                let Some(part) = moved.get(part) else {
+                    return Err(EngineError::Internal(format!("{}: rows beyond the end", declared.name)));
+                };
+                self.stream.upload(buffer, offset + to as usize * width, part)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sets a state of one `u64`.
     pub fn set_word(&mut self, state: usize, value: u64) -> Result<(), EngineError> {
         let (buffer, offset) = self.place(state)?;

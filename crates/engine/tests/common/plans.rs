@@ -217,13 +217,13 @@ fn strung(input: &Plan, index: usize, delimiter: &str, distinct: bool) -> Ranked
     RankedValue { rank, argument: column(input, index), counted: None, field }
 }
 
-fn sort(input: Plan, keys: &[usize], fetch: Option<usize>) -> Plan {
+pub fn sort(input: Plan, keys: &[usize], fetch: Option<usize>) -> Plan {
     let key = |index: &usize| SortKey { expr: column(&input, *index), descending: true, nulls_first: true };
     let keys = keys.iter().map(key).collect();
     Plan::Sort { input: Box::new(input), keys, fetch }
 }
 
-fn union(inputs: Vec<Plan>) -> Plan {
+pub fn union(inputs: Vec<Plan>) -> Plan {
     let nullable = |index: usize| inputs.iter().any(|input| input.fields()[index].nullable);
     let fields = inputs[0].fields().into_iter().enumerate();
     let fields = fields.map(|(index, field)| Field { nullable: nullable(index), ..field }).collect();

@@ -40,10 +40,13 @@ use crate::layout::ColumnInfo;
 use crate::plan::SortKey;
 use crate::program::States;
 use crate::program::{Growth, SortedText, Sorting};
+use crate::shape::LaunchShape;
+use crate::table::chunks::{Chunk, PlaceChunks};
 use crate::table::joined::Joined;
-use crate::table::places::Dense;
+use crate::table::places::{Dense, chunked_place};
 use crate::table::report_growth;
 use crate::table::stored::StoredColumn;
+use crate::variant::axes::WritePlaces;
 
 /// Rows that are stored at the first launch, at most.
 const INITIAL_ROWS: u64 = 4 << 20;
@@ -96,6 +99,17 @@ impl SortedBy {
     }
 }
 
+/// How much a sort is to store, and who does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SortSize<'s> {
+    /// Rows, at most.
+    pub rows: u64,
+    /// Pipelines that store rows.
+    pub branches: usize,
+    /// The launches' shape; `None`: rows come stride by stride, and a stride has its places one by one.
+    pub shape: Option<&'s LaunchShape>,
+}
+
 /// A sort.
 #[derive(Debug, Clone)]
 pub struct SortOperator {
@@ -115,18 +129,20 @@ pub struct SortOperator {
     selects: bool,
     /// One pipeline stores all rows.
     single: bool,
+    /// Where workers may take many places at a time.
+    chunks: Option<PlaceChunks>,
     /// State of one `u64` a row: the words in order, where columns are read from these.
     sorted_word: Option<usize>,
 }
 
 impl SortOperator {
     /// Declares the states. `fetch`: at most this many rows are delivered, and whether they are selected by their rank where
-    /// they are few. `branches`: pipelines that store rows.
+    /// they are few.
     pub(crate) fn plan(
         keys: &[SortKey],
         (fetch, selects): (Option<usize>, bool),
         columns: &[ColumnInfo],
-        size: (u64, usize),
+        size: SortSize<'_>,
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
         let key = |key: &SortKey| match key.expr.kind {
@@ -146,7 +162,7 @@ impl SortOperator {
     pub(crate) fn plan_groups(
         keys: usize,
         columns: &[ColumnInfo],
-        size: (u64, usize),
+        size: SortSize<'_>,
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
         let order = SortedBy::Groups(GroupWord::plan(&columns[..keys.min(columns.len())]));
@@ -161,7 +177,8 @@ impl SortOperator {
         rows: u64,
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
-        let sort = SortOperator::plan_groups(keys, columns, (rows, 1), states)?;
+        let size = SortSize { rows, branches: 1, shape: None };
+        let sort = SortOperator::plan_groups(keys, columns, size, states)?;
         Ok(SortOperator { single: false, ..sort })
     }
 
@@ -184,7 +201,7 @@ impl SortOperator {
         words: Words,
         from_word: bool,
         columns: &[ColumnInfo],
-        size: (u64, usize),
+        size: SortSize<'_>,
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
         let sort = SortOperator::declare(SortedBy::Words(words), None, columns, size, states)?;
@@ -196,11 +213,13 @@ impl SortOperator {
         words: SortedBy,
         fetch: Option<usize>,
         columns: &[ColumnInfo],
-        (row_bound, branches): (u64, usize),
+        SortSize { rows, branches, shape }: SortSize<'_>,
         states: &mut States,
     ) -> Result<SortOperator, Unsupported> {
         let count = states.counter("sorted_rows");
-        let class = states.class(row_bound.clamp(1, INITIAL_ROWS), Growth::Counted(count));
+        let slack = shape.map_or(0, |shape| PlaceChunks::slack(rows, shape));
+        let class = states.class(rows.clamp(1, INITIAL_ROWS) + slack, Growth::Counted(count));
+        let chunks = shape.and_then(|shape| PlaceChunks::plan((rows, shape), (count, class), states));
         let columns = columns.iter().map(|info| StoredColumn::plan(info, class, states));
         Ok(SortOperator {
             columns: columns.collect::<Result<Vec<_>, _>>()?,
@@ -213,6 +232,7 @@ impl SortOperator {
             fetch: fetch.map(|rows| rows as u64),
             selects: false,
             single: branches == 1,
+            chunks,
             sorted_word: None,
         })
     }
@@ -320,8 +340,8 @@ impl SortOperator {
     }
 
     /// Takes a place, `i64`.
-    fn take(&self, cx: &mut Context<'_>) -> V {
-        let place = Dense::place(self, cx, None);
+    fn take(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
+        let place = self.place(cx, chunk);
         cx.builder.bitcast(place, Scalar::I64)
     }
 
@@ -357,6 +377,20 @@ impl SortOperator {
 }
 
 impl Dense for SortOperator {
+    fn begin(&self, cx: &mut Context<'_>, places: WritePlaces) -> Option<Chunk> {
+        self.chunks.filter(|_| places == WritePlaces::Chunks).map(|chunks| chunks.begin(cx))
+    }
+
+    fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
+        chunked_place(self, cx, chunk)
+    }
+
+    fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
+        if let Some((chunks, chunk)) = self.chunks.zip(chunk) {
+            chunks.end(cx, chunk);
+        }
+    }
+
     fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {
         let counter = self.counter(cx);
         cx.builder.atomic(AtomicOp::Add, counter, count, Scope::Device)

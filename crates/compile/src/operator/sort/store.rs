@@ -15,7 +15,8 @@ use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::program::{HostAction, Task, When};
-use crate::table::places::DenseTarget;
+use crate::table::chunks::Chunk;
+use crate::table::places::{Dense, DenseTarget};
 
 /// Stores the rows of a sort.
 #[derive(Debug)]
@@ -41,8 +42,10 @@ impl Sink for SortRows {
     }
 
     fn target(&self) -> Option<DenseTarget> {
-        let SortOperator { count, class, single, .. } = *self.0;
-        Some(DenseTarget { total: count, class, limit: None, keeps_places: single })
+        let SortOperator { count, class, single, chunks, fetch, .. } = *self.0;
+        // Of few rows that are wanted, few are stored.
+        let chunks = chunks.filter(|_| fetch.is_none_or(|wanted| wanted > top::MAX_ROWS));
+        Some(DenseTarget { total: count, class, limit: None, keeps_places: single, chunks })
     }
 
     fn begin<'s>(
@@ -63,7 +66,8 @@ impl Sink for SortRows {
         if positional {
             sort.count_all(cx, job.rows);
         }
-        Ok(Box::new(SortEmitter { sort, heap, beginning, positional, needed: job.needed }))
+        let chunk = Dense::begin(sort, cx, job.places);
+        Ok(Box::new(SortEmitter { sort, heap, beginning, positional, chunk, needed: job.needed }))
     }
 }
 
@@ -90,6 +94,8 @@ struct SortEmitter<'s> {
     beginning: Option<Beginning>,
     /// A row's place is its number in the source.
     positional: bool,
+    /// Where a worker takes several places at a time.
+    chunk: Option<Chunk>,
     needed: &'s BTreeSet<usize>,
 }
 
@@ -97,22 +103,27 @@ impl Emitter for SortEmitter<'_> {
     fn row(&mut self, cx: &mut Context<'_>, row: V, _flow: Flow) -> Result<(), Unsupported> {
         let sort = self.sort;
         let Some(heap) = &self.heap else {
-            let place = if self.positional { row } else { sort.take(cx) };
+            let place = if self.positional { row } else { sort.take(cx, self.chunk) };
             return sort.store(cx, place, None, self.needed);
         };
         let bounded = self.beginning.as_ref().map(|beginning| beginning.word(cx)).transpose()?.flatten();
         if let Some((word, always)) = bounded {
             heap.begin_if_kept(cx, word, false, Some(always));
-            let place = sort.take(cx);
+            let place = sort.take(cx, self.chunk);
             sort.store(cx, place, None, self.needed)?;
             cx.end();
             return Ok(());
         }
         let word = sort.words.word(cx, 0)?;
         heap.begin_if_kept(cx, word, sort.words.is_exact() && sort.words.count() == 1, None);
-        let place = sort.take(cx);
+        let place = sort.take(cx, self.chunk);
         sort.store(cx, place, Some(word), self.needed)?;
         cx.end();
+        Ok(())
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        Dense::end(self.sort, cx, self.chunk);
         Ok(())
     }
 }

@@ -43,7 +43,7 @@ impl Cut<'_> {
             return self.strided(rows, &Stored { exprs, infos, keys: keys.len(), aggregates });
         }
         if order == GroupOrder::Sorted {
-            let size = (rows.bound(), rows.branches.len());
+            let size = self.sort_size(&rows);
             let states = self.states.of(Purpose::Store);
             let sort = Arc::new(SortOperator::plan_groups(keys.len(), &infos, size, states)?);
             let (bound, columns) = (rows.bound(), sort.infos());
@@ -77,7 +77,7 @@ impl Cut<'_> {
         (infos, aggregates): (&[ColumnInfo], &[Aggregate]),
         rows: &OpenRows,
     ) -> Result<GroupOrder, Unsupported> {
-        let size = (rows.bound(), rows.branches.len());
+        let size = self.sort_size(rows);
         let lacks = SortOperator::plan_groups(keys, infos, size, &mut States::default()).err();
         let rule = match (self.choices.micro_model.counts_places(), &lacks) {
             (true, None) => (GroupOrder::Sorted, "the micro model sorts, then reduces"),

@@ -55,7 +55,7 @@ impl Cut<'_> {
             let group = Group { keys: &keys, aggregates, values };
             return self.end_rows(rows, &stored.exprs, (words, word), group);
         }
-        let (bound, size) = (rows.bound(), (rows.bound(), rows.branches.len()));
+        let (bound, size) = (rows.bound(), self.sort_size(&rows));
         let words = Words::plan_groups(keys.len(), &order, &infos)?;
         let from_word = self.ranked_columns(&words, infos.len())? == RankedColumns::Word;
         let states = self.states.of(Purpose::Store);
@@ -156,7 +156,7 @@ impl Cut<'_> {
         Group { keys, mut aggregates, values }: Group<'_>,
     ) -> Result<OpenRows, Unsupported> {
         let infos = columns_of(exprs, &rows.columns);
-        let (bound, size) = (rows.bound(), (rows.bound(), rows.branches.len()));
+        let (bound, size) = (rows.bound(), self.sort_size(&rows));
         let states = self.states.of(Purpose::Store);
         let sort = Arc::new(SortOperator::plan_ranked(words, false, &infos, size, states)?);
         rows.push(Project(exprs.to_vec()));
