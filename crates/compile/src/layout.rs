@@ -75,4 +75,6 @@ pub struct ColumnInfo {
     pub scattered: Option<Scattered>,
     /// Rows that follow each other have values that are near each other, as in a column that is sorted, or nearly.
     pub is_clustered: bool,
+    /// The scan and column whose values these are, where they are those of one, unchanged.
+    pub origin: Option<(usize, usize)>,
 }

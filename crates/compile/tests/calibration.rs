@@ -37,6 +37,7 @@ fn table(source: usize, rows: u64, values: i128) -> (Plan, ScanInfo) {
             layouts: vec![layout(values - 1), layout(1000)],
             scattered: Vec::new(),
             clustered: Vec::new(),
+            joint: Vec::new(),
         },
     )
 }

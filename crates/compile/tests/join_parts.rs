@@ -52,7 +52,13 @@ fn table(source: usize, most: i128, (rows, scattered): (u64, Option<Scattered>))
     let scan = Scan { source, table: "t".into(), columns: (0..fields.len()).collect(), fields };
     (
         Plan::Scan(scan),
-        ScanInfo { rows, layouts, scattered: vec![scattered, None, None], clustered: Vec::new() },
+        ScanInfo {
+            rows,
+            layouts,
+            scattered: vec![scattered, None, None],
+            clustered: Vec::new(),
+            joint: Vec::new(),
+        },
     )
 }
 

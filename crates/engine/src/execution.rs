@@ -22,8 +22,8 @@ use crate::kept::Input;
 use crate::query::{Engine, begin_query, ends_a_stage, with_key_columns, with_scalars};
 use crate::stage::{self, Ahead, Loaded, Movement, Outcome, Prepared, Setting};
 use crate::{
-    DeviceChoice, ExplainStage, MacroModel, Phase, QueryMetrics, QueryOptions, Split, explain, host, meter,
-    result,
+    DeviceChoice, ExplainStage, MacroModel, Phase, QueryMetrics, QueryOptions, Split, explain, host, joint,
+    meter, result,
 };
 
 /// One query on its way.
@@ -337,7 +337,8 @@ impl Execution<'_> {
         movement: Movement,
         out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
-        let infos = stage::describe(loaded);
+        let mut infos = stage::describe(loaded);
+        joint::describe(plan, loaded, &mut infos);
         let stage = identity::stage(plan, &infos);
         let data = self.data(plan, &infos, stage);
         let choices = (movement.initial_bytes, self.asks_to_keep(out));
@@ -436,7 +437,8 @@ impl Execution<'_> {
     pub(crate) fn prepare_stage(&mut self, plan: &Plan) -> Result<(), EngineError> {
         let movement = self.least_effort.movement(&self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
-        let infos = stage::describe(&loaded);
+        let mut infos = stage::describe(&loaded);
+        joint::describe(plan, &loaded, &mut infos);
         let stage = identity::stage(plan, &infos);
         self.prepare((plan, stage), &infos, &BTreeSet::new(), (movement.initial_bytes, false))?;
         Ok(())

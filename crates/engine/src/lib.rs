@@ -13,6 +13,7 @@ mod foresee;
 mod heap;
 mod host;
 mod identity;
+mod joint;
 mod kept;
 mod launch;
 mod memory_source;

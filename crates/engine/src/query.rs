@@ -502,5 +502,6 @@ fn assume(scan: &Scan) -> ScanInfo {
         layouts: scan.fields.iter().map(layout).collect(),
         scattered: Vec::new(),
         clustered: Vec::new(),
+        joint: Vec::new(),
     }
 }

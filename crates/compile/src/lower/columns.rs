@@ -26,6 +26,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         dictionary: None,
         scattered,
         is_clustered: false,
+        origin: None,
     }
 }
 

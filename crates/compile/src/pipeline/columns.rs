@@ -16,7 +16,8 @@ pub(crate) fn of_scan(scan: usize, node: &Scan, info: &ScanInfo) -> Vec<ColumnIn
         let range = if field.data_type.is_float() { None } else { layout.range };
         let data_type = field.data_type.clone();
         let is_clustered = info.clustered.get(column).copied().unwrap_or(false);
-        ColumnInfo { data_type, nullable: layout.has_nulls, range, dictionary, scattered, is_clustered }
+        let (nullable, origin) = (layout.has_nulls, Some((scan, column)));
+        ColumnInfo { data_type, nullable, range, dictionary, scattered, is_clustered, origin }
     };
     node.fields.iter().zip(&info.layouts).enumerate().map(describe).collect()
 }
@@ -35,5 +36,6 @@ pub(crate) fn unify(a: &ColumnInfo, b: &ColumnInfo) -> ColumnInfo {
         dictionary: None,
         scattered: None,
         is_clustered: false,
+        origin: None,
     }
 }

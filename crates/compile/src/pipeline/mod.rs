@@ -27,9 +27,9 @@ pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
     BlockRows, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill, Growth,
-    HostAction, OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program, Prune, Purpose, RangeQueue,
-    RowCount, ScanInfo, SketchStates, SketchedTable, Sketching, SlotCount, SortedText, Sorting, State,
-    StrideStep, Strides, TableGrowth, Task, When,
+    HostAction, JointValues, OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program, Prune,
+    Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable, Sketching, SlotCount, SortedText,
+    Sorting, State, StrideStep, Strides, TableGrowth, Task, When,
 };
 
 use std::collections::BTreeSet;

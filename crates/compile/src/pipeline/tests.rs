@@ -23,7 +23,13 @@ fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
     let scan = Scan { source, table: format!("t{source}"), columns: vec![0, 1, 2], fields: fields.to_vec() };
     (
         Plan::Scan(scan),
-        ScanInfo { rows, layouts: vec![layout; 3], scattered: Vec::new(), clustered: Vec::new() },
+        ScanInfo {
+            rows,
+            layouts: vec![layout; 3],
+            scattered: Vec::new(),
+            clustered: Vec::new(),
+            joint: Vec::new(),
+        },
     )
 }
 

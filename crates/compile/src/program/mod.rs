@@ -28,6 +28,17 @@ pub struct ScanInfo {
     pub scattered: Vec<Option<Scattered>>,
     /// Whether rows of a column that follow each other have values that are near each other; of no column where there is none such.
     pub clustered: Vec<bool>,
+    /// What is known of the values that columns have together.
+    pub joint: Vec<JointValues>,
+}
+
+/// Many values that several columns of a scan have together, equal ones far from each other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct JointValues {
+    /// Numbers of the columns, ascending.
+    pub columns: Vec<usize>,
+    /// About how many combinations there are, and whether rows are about as many of each.
+    pub values: Scattered,
 }
 
 /// A compiled query.

@@ -384,7 +384,15 @@ impl Told {
             Told::LookedUp(entries) => Some(code_range(entries)),
         };
         let (data_type, nullable) = (DataType::Int32, key.nullable);
-        ColumnInfo { data_type, nullable, range, dictionary: None, scattered: None, is_clustered: false }
+        ColumnInfo {
+            data_type,
+            nullable,
+            range,
+            dictionary: None,
+            scattered: None,
+            is_clustered: false,
+            origin: None,
+        }
     }
 }
 
@@ -454,6 +462,7 @@ mod tests {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            origin: None,
         }
     }
 

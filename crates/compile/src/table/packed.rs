@@ -144,6 +144,7 @@ mod tests {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            origin: None,
         }
     }
 
@@ -162,6 +163,7 @@ mod tests {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            origin: None,
         };
         let text = ColumnInfo {
             data_type: DataType::Utf8,
@@ -170,6 +172,7 @@ mod tests {
             dictionary: Some((0, 1, 5)),
             scattered: None,
             is_clustered: false,
+            origin: None,
         };
         assert_eq!(places(&[flag, text]), Some(vec![(0, 2), (2, 3)]));
     }

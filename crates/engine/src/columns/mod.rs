@@ -11,7 +11,7 @@ mod text;
 
 pub use cache::ColumnCache;
 pub use glance::{Watch, expected_layouts};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use kelpie_compile::layout::{ColumnLayout, Scattered};
 use kelpie_compile::types::Range;
@@ -44,8 +44,23 @@ pub struct ResidentColumn {
     pub zones: Vec<Zone>,
     /// Where there are many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
+    /// Values of some rows, in their order, where there are many rows: of the same rows as in the other columns of a table that is read
+    /// in as many batches. NULLs have any value.
+    pub sample: Option<Arc<[i64]>>,
     /// [`Self::is_clustered`], once it was asked: there may be thousands of zones.
     pub clustered: OnceLock<bool>,
+}
+
+/// About how many combinations of values the columns of a table have, where these are many, equal ones far from each other, and few
+/// have many rows; `None` too where it is not known.
+pub(crate) fn joint_values(columns: &[&ResidentColumn]) -> Option<Scattered> {
+    let rows = columns.first()?.rows;
+    // Near each other in the order of one column, they are so together.
+    if columns.iter().any(|column| column.rows != rows || column.is_clustered()) {
+        return None;
+    }
+    let samples: Option<Vec<&[i64]>> = columns.iter().map(|column| column.sample.as_deref()).collect();
+    spread::combinations(&samples?, rows)
 }
 
 /// Some consecutive rows of a column.

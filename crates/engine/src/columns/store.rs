@@ -41,6 +41,7 @@ pub(super) struct Planned {
     validity: Vec<(usize, Option<NullBuffer>)>,
     zones: Vec<Zone>,
     scattered: Option<Scattered>,
+    sample: Option<Arc<[i64]>>,
     /// Where its values are, if they were written while it was read.
     place: Option<Buffer>,
 }
@@ -154,12 +155,14 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) 
     let range = range.unwrap_or(Range { min: 0, max: 0 });
     let width = place.map_or_else(|| Width::of(range), |place| place.width);
     let scattered = spread::scattered(chunks.iter().map(IntegerChunk::sample), rows as u64);
+    let sample = spread::kept(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
     let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
     planned.layout.range = Some(range);
     planned.base = width.base;
     planned.zones = zones;
     planned.scattered = scattered;
+    planned.sample = sample;
     planned
 }
 
@@ -170,11 +173,14 @@ fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<
         let chunks = partitions.into_iter().map(|partition| partition.chunks);
         let partitions: Vec<_> = remaps.into_iter().zip(chunks).collect();
         let bytes = rows as u64 * u64::from(code.bytes());
-        let scattered = scattered_codes(&partitions, rows as u64);
+        let samples = samples_of_codes(&partitions);
+        let samples = || samples.iter().map(Vec::as_slice);
+        let scattered = spread::scattered(samples(), rows as u64);
+        let sample = spread::kept(samples(), rows as u64);
         let scattered = scattered.map(|codes| codes.min(entries.len() as u64));
         let values = PlannedValues::Codes { entries, code, partitions };
         let mut planned = Planned::new(storage, rows, bytes, values);
-        planned.scattered = scattered;
+        (planned.scattered, planned.sample) = (scattered, sample);
         return Ok(planned);
     }
     let mut bytes = 0u64;
@@ -191,19 +197,21 @@ fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<
     let chunks = partitions.iter().flat_map(|partition| &partition.chunks);
     let samples: Vec<&[u8]> = chunks.flat_map(|chunk| chunk.sample(TEXTS_OF_CHUNK)).collect();
     let scattered = spread::scattered_texts(&samples, rows as u64);
+    let hashes: Vec<i64> = samples.into_iter().map(spread::of_text).collect();
+    let sample = spread::kept(std::iter::once(hashes.as_slice()), rows as u64);
     let partitions = partitions.into_iter().map(|p| (Arc::new(p.entries), p.chunks)).collect();
     let values = PlannedValues::Texts(partitions);
     let mut planned = Planned::new(storage, rows, bytes, values);
-    planned.scattered = scattered;
+    (planned.scattered, planned.sample) = (scattered, sample);
     if let Storage::Text { offset } = storage {
         planned.offset_bytes = Some(offset.bytes() as usize);
     }
     Ok(planned)
 }
 
-/// How the codes of a dictionary, which each partition's own become, are spread over the rows.
-fn scattered_codes(partitions: &[(Arc<[u16]>, Vec<TextChunk>)], rows: u64) -> Option<Scattered> {
-    let samples: Vec<Vec<i64>> = partitions
+/// Samples of the codes of a dictionary, which each partition's own become, by chunk.
+fn samples_of_codes(partitions: &[(Arc<[u16]>, Vec<TextChunk>)]) -> Vec<Vec<i64>> {
+    partitions
         .iter()
         .flat_map(|(ranks, chunks)| chunks.iter().map(move |chunk| (ranks, chunk)))
         .filter_map(|(ranks, chunk)| match chunk {
@@ -212,8 +220,7 @@ fn scattered_codes(partitions: &[(Arc<[u16]>, Vec<TextChunk>)], rows: u64) -> Op
             })),
             TextChunk::Raw(..) | TextChunk::Gathered(_) => None,
         })
-        .collect();
-    spread::scattered(samples.iter().map(Vec::as_slice), rows)
+        .collect()
 }
 
 /// Text by codes of so many entries.
@@ -282,6 +289,7 @@ impl Planned {
             validity: Vec::new(),
             zones: Vec::new(),
             scattered: None,
+            sample: None,
             place: None,
         }
     }
@@ -319,6 +327,7 @@ impl Planned {
             validity,
             zones,
             scattered,
+            sample,
             place,
         } = self;
         let on_host = on_host && place.is_none();
@@ -365,6 +374,7 @@ impl Planned {
             dictionary,
             zones,
             scattered,
+            sample,
             clustered: OnceLock::new(),
         })
     }

@@ -270,6 +270,7 @@ fn encode(
         dictionary: None,
         zones: Vec::new(),
         scattered: made.column.scattered.filter(|_| rows >= SCATTERED_ROWS).map(|values| values.min(rows)),
+        sample: None,
         clustered: OnceLock::new(),
     };
     let same = |scalar| Written { from: scalar, to: scalar, base: 0, filler: 0 };

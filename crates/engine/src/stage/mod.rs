@@ -185,6 +185,7 @@ pub fn load(
                 layouts,
                 scattered: Vec::new(),
                 clustered: Vec::new(),
+                joint: Vec::new(),
             });
             let later = scans.iter().skip(number).map(|scan| expected(scan, inputs));
             let all = known.iter().cloned().map(Some).chain([this]).chain(later);
@@ -215,7 +216,13 @@ fn expected(scan: &Scan, inputs: &[Input]) -> Option<ScanInfo> {
         Input::Used => return None,
     };
     let layouts = expected_layouts(source, &scan.columns)?;
-    Some(ScanInfo { rows: source.exact_rows()?, layouts, scattered: Vec::new(), clustered: Vec::new() })
+    Some(ScanInfo {
+        rows: source.exact_rows()?,
+        layouts,
+        scattered: Vec::new(),
+        clustered: Vec::new(),
+        joint: Vec::new(),
+    })
 }
 
 /// What the compiler must know of loaded data.
@@ -228,6 +235,7 @@ pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
             layouts: data.columns.iter().map(|column| column.layout.clone()).collect(),
             scattered: if scattered.iter().any(Option::is_some) { scattered } else { Vec::new() },
             clustered: if clustered.contains(&true) { clustered } else { Vec::new() },
+            joint: Vec::new(),
         }
     };
     loaded.iter().map(info).collect()

@@ -183,6 +183,7 @@ mod tests {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            origin: None,
         }
     }
 
@@ -195,6 +196,7 @@ mod tests {
             dictionary: Some((0, 0, 7)),
             scattered: None,
             is_clustered: false,
+            origin: None,
         };
         let (keys, slots) = domain(&[key(Some((-1, 3)), true), text], u64::MAX).expect("a dense domain");
         assert_eq!(slots, 42);

@@ -42,6 +42,7 @@ impl EndRows {
             nullable: true,
             scattered: None,
             is_clustered: false,
+            origin: None,
             ..info.clone()
         });
         below.iter().take(self.width).cloned().chain(columns).collect()

@@ -233,6 +233,7 @@ fn columns_of_parts(groups: &AggregateOperator) -> impl Iterator<Item = ColumnIn
         dictionary: None,
         scattered: None,
         is_clustered: false,
+        origin: None,
     })
 }
 
@@ -319,6 +320,7 @@ pub(crate) fn place_column() -> ColumnInfo {
         dictionary: None,
         scattered: None,
         is_clustered: false,
+        origin: None,
     }
 }
 

@@ -124,6 +124,10 @@ pub struct AggregateOperator {
     batch: Option<Batch>,
 }
 
+/// Rows of a group from which on short searches are worth more than few slots, in the cache of a worker who has a part's groups for
+/// itself (docs/performance.md).
+const ROWS_OF_SHORT_SEARCHES: u64 = 32;
+
 /// What an aggregation knows of its input.
 #[derive(Debug)]
 pub(crate) struct Input<'a> {
@@ -157,12 +161,20 @@ pub(crate) struct Input<'a> {
 }
 
 impl Input<'_> {
+    /// Whether the table is small beside the rows, so that searches cost more than its slots.
+    fn has_many_rows_a_group(&self) -> bool {
+        self.groups.is_some_and(|groups| self.row_bound / groups.max(1) >= ROWS_OF_SHORT_SEARCHES)
+    }
+
     /// How many of the slots of the aggregation's hash tables may be taken.
     fn fill(&self) -> Result<Fill, Unsupported> {
         if let Some(fill) = self.fill.get() {
             return Ok(*fill);
         }
         let half = match self.parts {
+            Some(_) if self.is_serial && self.has_many_rows_a_group() => {
+                (SlotFill(25), "short searches for the many rows of a group")
+            }
             Some(_) if self.is_serial => (SlotFill(75), "searches are in a worker's cache"),
             _ => (SlotFill(50), "short searches, in twice the slots"),
         };
@@ -426,13 +438,13 @@ fn is_raw_text(key: &ColumnInfo) -> bool {
     key.data_type == DataType::Utf8 && key.dictionary.is_none()
 }
 
-/// What is thought of the table of groups that lie anywhere in it; `None` where they may lie near each other, or be few.
+/// What is thought of the table of groups that lie anywhere in it; `None` where they may lie near each other, or be few. `joint`: about how
+/// many combinations of their values the keys have, where these are many and far from each other.
 pub(crate) fn scattered_table(
-    keys: &[ColumnInfo],
+    (keys, joint): (&[ColumnInfo], Option<u64>),
     aggregates: &[Aggregate],
     columns: &[ColumnInfo],
-    row_bound: u64,
-    shape: &LaunchShape,
+    (row_bound, shape): (u64, &LaunchShape),
 ) -> Option<TableSize> {
     // Only a CPU's worker brings texts into parts by their bytes.
     let of_codes = |key: &ColumnInfo| match key.scattered {
@@ -442,7 +454,8 @@ pub(crate) fn scattered_table(
         _ => key.clone(),
     };
     let keys: &[ColumnInfo] = &keys.iter().map(of_codes).collect::<Vec<_>>();
-    let groups = scattered_groups(keys)?.min(row_bound);
+    // Columns may depend on each other: there are no more groups than there are combinations.
+    let groups = scattered_groups(keys).into_iter().chain(joint).min()?.min(row_bound);
     let is_packed = pack(keys).is_some();
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
     let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));

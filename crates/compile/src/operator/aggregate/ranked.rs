@@ -141,11 +141,13 @@ impl RankedValues {
                 dictionary: None,
                 scattered: None,
                 is_clustered: false,
+                origin: None,
             },
             _ => ColumnInfo {
                 nullable: true,
                 scattered: None,
                 is_clustered: false,
+                origin: None,
                 ..column_of(&value.argument, &stored)
             },
         };

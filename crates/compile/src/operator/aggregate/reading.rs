@@ -95,6 +95,7 @@ impl Reading {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            origin: None,
         }
     }
 

@@ -90,6 +90,7 @@ mod tests {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            origin: None,
         }]
     }
 

@@ -173,8 +173,15 @@ pub(super) fn told(codes: &Option<KeyCodes>) -> Told {
 pub(super) fn looked_up(key: &mut ColumnInfo, told: Told) {
     if let Told::LookedUp(entries) = told {
         let (data_type, nullable, range) = (DataType::Int32, key.nullable, Some(numbers(entries)));
-        *key =
-            ColumnInfo { data_type, nullable, range, dictionary: None, scattered: None, is_clustered: false };
+        *key = ColumnInfo {
+            data_type,
+            nullable,
+            range,
+            dictionary: None,
+            scattered: None,
+            is_clustered: false,
+            origin: None,
+        };
     }
 }
 
@@ -389,6 +396,7 @@ impl Source for Entries {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            origin: None,
         }]
     }
 

@@ -312,6 +312,7 @@ fn columns(kind: JoinKind, build: &[ColumnInfo], probe: &[ColumnInfo]) -> Vec<Co
         dictionary: None,
         scattered: None,
         is_clustered: false,
+        origin: None,
     };
     // A build side's rows come in the order of their matches.
     let of_matches = |info: &ColumnInfo| ColumnInfo { is_clustered: false, ..info.clone() };

@@ -54,6 +54,7 @@ impl Source for NumberedRows {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            origin: None,
         };
         self.sorted.columns().into_iter().chain([number]).collect()
     }

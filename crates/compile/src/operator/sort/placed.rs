@@ -104,6 +104,7 @@ impl Source for PlacedRows {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            origin: None,
         };
         self.sort.infos().into_iter().chain([number]).collect()
     }

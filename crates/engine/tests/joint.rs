@@ -1,0 +1,104 @@
+//! Keys of a grouping that have few values each and many together: a sample of the same rows of each column tells how many.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/plans.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod plans;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, StringArray};
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
+use arrow::record_batch::RecordBatch;
+use common::Table;
+use kelpie_compile::expr::CompareOp;
+use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, TableSource};
+use plans::{aggregate, filter, project, rows_of, run};
+
+/// So many that columns are looked at.
+const ROWS: i64 = 400_000;
+
+/// A scramble of a number (SplitMix64).
+fn mixed(number: i64) -> i64 {
+    let mut mixed = (number as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((mixed ^ (mixed >> 31)) >> 1) as i64
+}
+
+fn sent(row: i64) -> i64 {
+    mixed(row).rem_euclid(2_500)
+}
+
+/// `sent`, some days later `arrived`, one of 900 texts, what follows from `sent`, `sent` in the order of the rows, and a number.
+fn table() -> Arc<dyn TableSource> {
+    let integer = |name: &str| ArrowField::new(name, ArrowType::Int64, false);
+    let fields = ["sent", "arrived", "twice", "ordered", "value"].map(integer).to_vec();
+    let text = ArrowField::new("text", ArrowType::Utf8, false);
+    let schema = Arc::new(Schema::new([fields, vec![text]].concat()));
+    let batch = |first: i64| {
+        let rows = first..(first + (1 << 13)).min(ROWS);
+        let integers = |value: fn(i64) -> i64| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(rows.clone().map(value)))
+        };
+        let columns = vec![
+            integers(sent),
+            integers(|row| sent(row) + mixed(row + ROWS).rem_euclid(20)),
+            integers(|row| 2 * sent(row)),
+            integers(|row| row / 160),
+            integers(|row| row),
+            Arc::new(StringArray::from_iter_values(
+                rows.clone().map(|row| format!("text {}", mixed(row + 2 * ROWS).rem_euclid(900))),
+            )),
+        ];
+        RecordBatch::try_new(Arc::clone(&schema), columns).expect("a batch")
+    };
+    Arc::new(Table((0..ROWS).step_by(1 << 13).map(batch).collect()))
+}
+
+fn scan() -> Plan {
+    let field = |name: &str, data_type| Field { name: name.into(), data_type, nullable: false };
+    let integers = ["sent", "arrived", "twice", "ordered", "value"].map(|name| field(name, DataType::Int64));
+    let fields = integers.into_iter().chain([field("text", DataType::Utf8)]).collect();
+    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..6).collect(), fields })
+}
+
+fn options(forced: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = Forced::default();
+    forced.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
+    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), variants, ..QueryOptions::default() }
+}
+
+#[test]
+fn keys_with_many_combinations_come_in_parts() {
+    let engine = Engine::new();
+    let sources = [table()];
+    let functions = [(AggregateFunction::Count, None, false), (AggregateFunction::Sum, Some(4), false)];
+    let grouped = |input: Plan, keys: &[usize]| aggregate(input, keys, &functions);
+    // By columns 0, 1, …, of which the last is of no use.
+    let projected = project(filter(scan(), 4, CompareOp::Gt, 1_000), &[1, 0, 5, 2, 4], 4);
+    let cases: [(&str, Plan, bool); 8] = [
+        ("dates", grouped(scan(), &[0, 1]), true),
+        ("dates, otherwise", grouped(scan(), &[1, 0]), true),
+        ("a text among them", grouped(scan(), &[0, 5]), true),
+        ("three", grouped(scan(), &[1, 5, 0]), true),
+        ("behind a filter and a projection", grouped(projected.clone(), &[0, 1]), true),
+        ("one follows from the other", grouped(scan(), &[0, 2]), false),
+        ("in order", grouped(scan(), &[3, 1]), false),
+        ("one alone", grouped(projected, &[1]), false),
+    ];
+    for (name, plan, in_parts) in cases {
+        let expected = run(&engine, &plan, &sources, &options(&[("group_parts", "1")]));
+        // The second run knows the columns.
+        for _ in 0..2 {
+            let output = run(&engine, &plan, &sources, &options(&[]));
+            assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{name}");
+            let choice = output.metrics.choices().find(|choice| choice.axis.name == "group_parts");
+            assert_eq!(choice.is_some_and(|choice| choice.value != "1"), in_parts, "{name}: {choice:?}");
+        }
+    }
+}
