@@ -2,16 +2,20 @@
 //!
 //! A join whose build side is empty does not run its probe side, so an expression below it that would fail (a cast of text, a
 //! division) never does. Another order may run that part first, and the query would fail where DataFusion's gives an
-//! answer. So an order is only taken where everything that may fail is still behind each build side that it was behind.
+//! answer. So an order is only taken where everything that may fail is still behind each build side that it was behind; but
+//! for tables that are known to have rows, and keys that are not NULL: they never keep anybody from running.
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::ColumnStatistics;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
 use super::enumerate::JoinTree;
 use super::flatten::{Flat, Item};
@@ -26,8 +30,20 @@ pub(super) fn keeps_guards(flat: &Flat, before: &JoinTree, after: &JoinTree) -> 
         let (place, builds) = guards(after, nodes);
         let is_kept =
             |guard: &NodeSet| guard.within(place) || builds.iter().any(|build| guard.within(*build));
-        guards(before, nodes).1.iter().all(is_kept)
+        guards(before, nodes).1.iter().all(|guard| is_kept(guard) || has_rows(flat, *guard))
     })
+}
+
+/// Whether a build side is a whole table that has rows, and no NULL: by exact statistics, as files have them.
+fn has_rows(flat: &Flat, guard: NodeSet) -> bool {
+    let is_filtered = flat.predicates.iter().any(|predicate| predicate.nodes.within(guard));
+    let table = flat.items.iter().enumerate().find(|(node, _)| NodeSet::of(*node) == guard);
+    let Some((_, Item::Relation { plan, .. })) = table.filter(|_| !is_filtered) else { return false };
+    let Ok(statistics) = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()) else {
+        return false;
+    };
+    let is_full = |column: &ColumnStatistics| column.null_count == Precision::Exact(0);
+    matches!(statistics.num_rows, Precision::Exact(1..)) && statistics.column_statistics.iter().all(is_full)
 }
 
 /// Where some nodes are first together, and the build sides that must have rows before anything there runs.
