@@ -78,3 +78,18 @@ pub struct ColumnInfo {
     /// The scan and column whose values these are, where they are those of one, unchanged.
     pub origin: Option<(usize, usize)>,
 }
+
+impl ColumnInfo {
+    /// A column of which no more is known.
+    pub fn new(data_type: DataType, nullable: bool, range: Option<Range>) -> ColumnInfo {
+        ColumnInfo {
+            data_type,
+            nullable,
+            range,
+            dictionary: None,
+            scattered: None,
+            is_clustered: false,
+            origin: None,
+        }
+    }
+}

@@ -30,16 +30,7 @@ fn table(source: usize, rows: u64, values: i128) -> (Plan, ScanInfo) {
         range: Some(Range { min: 0, max }),
     };
     let scan = Scan { source, table: "t".into(), columns: vec![0, 1], fields: vec![field("k"), field("v")] };
-    (
-        Plan::Scan(scan),
-        ScanInfo {
-            rows,
-            layouts: vec![layout(values - 1), layout(1000)],
-            scattered: Vec::new(),
-            clustered: Vec::new(),
-            joint: Vec::new(),
-        },
-    )
+    (Plan::Scan(scan), ScanInfo::new(rows, vec![layout(values - 1), layout(1000)]))
 }
 
 fn column(index: usize) -> Expr {

@@ -54,7 +54,7 @@ fn table(rows: u64, scattered: [Option<u64>; 7]) -> (Plan, ScanInfo) {
     };
     let scattered = scattered.into_iter().enumerate().map(of).collect();
     let scan = Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (Plan::Scan(scan), ScanInfo { rows, layouts, scattered, clustered: Vec::new(), joint: Vec::new() })
+    (Plan::Scan(scan), ScanInfo { scattered, ..ScanInfo::new(rows, layouts) })
 }
 
 /// Groups by `keys` with the number of rows, more of them, and what counts a column's values once.

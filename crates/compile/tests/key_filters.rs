@@ -58,10 +58,7 @@ fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
         fixed(Scalar::I128, true, None),
     ];
     let scan = Scan { source, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (
-        Plan::Scan(scan),
-        ScanInfo { rows, layouts, scattered: vec![None; 5], clustered: Vec::new(), joint: Vec::new() },
-    )
+    (Plan::Scan(scan), ScanInfo { scattered: vec![None; 5], ..ScanInfo::new(rows, layouts) })
 }
 
 fn column(plan: &Plan, index: usize) -> Expr {

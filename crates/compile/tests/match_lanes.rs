@@ -32,16 +32,7 @@ fn table(has_dictionary: bool) -> (Plan, ScanInfo) {
     };
     let layouts = vec![ColumnLayout { storage, has_nulls: true, range: None }, number];
     let scan = Scan { source: 0, table: "t".into(), columns: vec![0, 1], fields };
-    (
-        Plan::Scan(scan),
-        ScanInfo {
-            rows: 10_000_000,
-            layouts,
-            scattered: Vec::new(),
-            clustered: Vec::new(),
-            joint: Vec::new(),
-        },
-    )
+    (Plan::Scan(scan), ScanInfo::new(10_000_000, layouts))
 }
 
 fn text() -> Box<Expr> {

@@ -86,16 +86,7 @@ fn scan(data_type: &DataType) -> Plan {
 fn refusal(plan: &Plan) -> String {
     let storage = Storage::Fixed { scalar: Scalar::I32, has_base: false };
     let layout = ColumnLayout { storage, has_nulls: false, range: None };
-    let scans = vec![
-        ScanInfo {
-            rows: 10,
-            layouts: vec![layout],
-            scattered: Vec::new(),
-            clustered: Vec::new(),
-            joint: Vec::new()
-        };
-        2
-    ];
+    let scans = vec![ScanInfo::new(10, vec![layout]); 2];
     let compiled = compile(plan, &scans, &Target::cpu(1), MicroModel::Resolution, &BTreeSet::new());
     compiled.map(|_| ()).expect_err("refused").0
 }

@@ -41,16 +41,7 @@ fn table(groups: i128) -> (Plan, ScanInfo) {
         text,
     ];
     let scan = Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (
-        Plan::Scan(scan),
-        ScanInfo {
-            rows: 100_000_000,
-            layouts,
-            scattered: Vec::new(),
-            clustered: Vec::new(),
-            joint: Vec::new(),
-        },
-    )
+    (Plan::Scan(scan), ScanInfo::new(100_000_000, layouts))
 }
 
 fn grouped(groups: i128, keys: &[usize]) -> (Plan, ScanInfo) {

@@ -56,16 +56,7 @@ fn lineitem() -> (Plan, ScanInfo) {
     let fields: Vec<Field> = columns.iter().map(field).collect();
     let scan = Scan { source: 0, table: "lineitem".into(), columns: (0..fields.len()).collect(), fields };
     let layouts = columns.into_iter().map(|(_, _, layout)| layout).collect();
-    (
-        Plan::Scan(scan),
-        ScanInfo {
-            rows: 6_001_215,
-            layouts,
-            scattered: Vec::new(),
-            clustered: Vec::new(),
-            joint: Vec::new(),
-        },
-    )
+    (Plan::Scan(scan), ScanInfo::new(6_001_215, layouts))
 }
 
 fn column(plan: &Plan, index: usize) -> Expr {

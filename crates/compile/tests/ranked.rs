@@ -45,16 +45,7 @@ fn table() -> (Plan, ScanInfo) {
         ColumnLayout { storage, has_nulls: true, range: None },
     ];
     let scan = Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (
-        Plan::Scan(scan),
-        ScanInfo {
-            rows: 6_000_000,
-            layouts,
-            scattered: Vec::new(),
-            clustered: Vec::new(),
-            joint: Vec::new(),
-        },
-    )
+    (Plan::Scan(scan), ScanInfo::new(6_000_000, layouts))
 }
 
 fn column(index: usize) -> Expr {

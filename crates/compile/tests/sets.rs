@@ -48,16 +48,7 @@ fn table(keys: i128) -> (Plan, ScanInfo) {
         fixed(Scalar::F64, None),
     ];
     let scan = Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (
-        Plan::Scan(scan),
-        ScanInfo {
-            rows: 6_000_000,
-            layouts,
-            scattered: Vec::new(),
-            clustered: Vec::new(),
-            joint: Vec::new(),
-        },
-    )
+    (Plan::Scan(scan), ScanInfo::new(6_000_000, layouts))
 }
 
 /// A ROLLUP by some columns of the table.

@@ -41,7 +41,7 @@ fn table(rows: u64, scattered: [Option<u64>; 2]) -> (Plan, ScanInfo) {
     let of = |values: Option<u64>| values.map(|values| Scattered { values, are_even: true, text_bytes: 0 });
     let scattered = vec![None, of(scattered[0]), of(scattered[1]), None];
     let scan = Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields };
-    (Plan::Scan(scan), ScanInfo { rows, layouts, scattered, clustered: Vec::new(), joint: Vec::new() })
+    (Plan::Scan(scan), ScanInfo { scattered, ..ScanInfo::new(rows, layouts) })
 }
 
 /// Rows by keys; where one is asked for, with how many values a column has.

@@ -337,8 +337,7 @@ impl Execution<'_> {
         movement: Movement,
         out: &mut dyn RowReceiver,
     ) -> Result<(), EngineError> {
-        let mut infos = stage::describe(loaded);
-        joint::describe(plan, loaded, &mut infos);
+        let infos = joint::describe(plan, loaded, &*self.device);
         let stage = identity::stage(plan, &infos);
         let data = self.data(plan, &infos, stage);
         let choices = (movement.initial_bytes, self.asks_to_keep(out));
@@ -437,8 +436,7 @@ impl Execution<'_> {
     pub(crate) fn prepare_stage(&mut self, plan: &Plan) -> Result<(), EngineError> {
         let movement = self.least_effort.movement(&self.options, &self.device);
         let loaded = self.load(plan, &movement)?;
-        let mut infos = stage::describe(&loaded);
-        joint::describe(plan, &loaded, &mut infos);
+        let infos = joint::describe(plan, &loaded, &*self.device);
         let stage = identity::stage(plan, &infos);
         self.prepare((plan, stage), &infos, &BTreeSet::new(), (movement.initial_bytes, false))?;
         Ok(())

@@ -80,7 +80,7 @@ impl Engine {
             layouts.push(layout.ok_or_else(|| format!("column {} of {} is read", field.name, scan.table))?);
         }
         let rows = rows.ok_or_else(|| format!("the rows of {} are counted", scan.table))?;
-        Ok(ScanInfo { rows, layouts, scattered: Vec::new(), clustered: Vec::new(), joint: Vec::new() })
+        Ok(ScanInfo::new(rows, layouts))
     }
 }
 

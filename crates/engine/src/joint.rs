@@ -7,15 +7,22 @@ use std::collections::BTreeSet;
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::pipeline::{JointValues, ScanInfo};
 use kelpie_compile::plan::{JoinKind, Plan, Scan};
+use kelpie_compile::shape::LaunchShape;
+use kelpie_device::Device;
 
 use crate::columns::joint_values;
-use crate::stage::{Loaded, scans};
+use crate::stage::{self, Loaded, scans};
 
 /// The scan and column that a column of a plan is, unchanged.
 type Origin = Option<(usize, usize)>;
 
-/// Adds what is known of the keys of a plan's groupings to what is known of its scans.
-pub(crate) fn describe(plan: &Plan, loaded: &[Loaded], infos: &mut [ScanInfo]) {
+/// What the compiler must know of a plan's loaded data: of each scan, and of the keys of groupings. On a GPU nobody has measured what
+/// is to follow from the latter, and it is left out.
+pub(crate) fn describe(plan: &Plan, loaded: &[Loaded], device: &dyn Device) -> Vec<ScanInfo> {
+    let mut infos = stage::describe(loaded);
+    if !LaunchShape::of(device.target()).is_serial() {
+        return infos;
+    }
     let mut wanted = BTreeSet::new();
     walk(plan, &scans(plan), &mut wanted);
     for (scan, columns) in wanted {
@@ -25,6 +32,7 @@ pub(crate) fn describe(plan: &Plan, loaded: &[Loaded], infos: &mut [ScanInfo]) {
         let values = resident.and_then(|resident| joint_values(&resident));
         info.joint.extend(values.map(|values| JointValues { columns, values }));
     }
+    infos
 }
 
 /// What the columns of a plan are, and which columns of a scan are keys of a grouping together.
@@ -32,29 +40,30 @@ fn walk(plan: &Plan, scans: &[&Scan], wanted: &mut BTreeSet<(usize, Vec<usize>)>
     let inputs: Vec<Vec<Origin>> =
         plan.inputs().into_iter().map(|input| walk(input, scans, wanted)).collect();
     let first = inputs.first().map_or(&[][..], Vec::as_slice);
-    let width = plan.fields().len();
-    let mut origins = match plan {
+    match plan {
         Plan::Scan(scan) => {
             let number = scans.iter().position(|own| std::ptr::eq(*own, scan));
-            (0..width).map(|column| Some((number?, column))).collect()
+            (0..scan.columns.len()).map(|column| Some((number?, column))).collect()
         }
         Plan::Filter { .. } | Plan::Sort { .. } | Plan::Limit { .. } | Plan::Scalars { .. } => first.to_vec(),
         Plan::Project { exprs, .. } => exprs.iter().map(|expr| origin(expr, first)).collect(),
-        Plan::Aggregate { keys, .. } => {
+        Plan::Aggregate { keys, aggregates, .. } => {
             let keys: Vec<Origin> = keys.iter().map(|key| origin(key, first)).collect();
             wanted.extend(together(&keys));
-            keys
+            keys.into_iter().chain(aggregates.iter().map(|_| None)).collect()
         }
-        Plan::Join(join) => match join.kind {
-            JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark => {
-                inputs.get(1).cloned().unwrap_or_default()
+        Plan::Join(join) => {
+            let probe = inputs.get(1).map_or(&[][..], Vec::as_slice);
+            match join.kind {
+                JoinKind::BuildSemi | JoinKind::BuildAnti => first.to_vec(),
+                JoinKind::BuildMark => [first, &[None]].concat(),
+                JoinKind::ProbeSemi | JoinKind::ProbeAnti => probe.to_vec(),
+                JoinKind::ProbeMark => [probe, &[None]].concat(),
+                _ => [first, probe].concat(),
             }
-            _ => inputs.concat(),
-        },
-        Plan::GroupingSets(_) | Plan::Ranked(_) | Plan::Union { .. } => Vec::new(),
-    };
-    origins.resize(width, None);
-    origins
+        }
+        Plan::GroupingSets(_) | Plan::Ranked(_) | Plan::Union { .. } => vec![None; plan.fields().len()],
+    }
 }
 
 fn origin(expr: &Expr, input: &[Origin]) -> Origin {

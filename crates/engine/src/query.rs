@@ -497,11 +497,5 @@ fn assume(scan: &Scan) -> ScanInfo {
         };
         ColumnLayout { storage, has_nulls: field.nullable, range: None }
     };
-    ScanInfo {
-        rows: 1 << 40,
-        layouts: scan.fields.iter().map(layout).collect(),
-        scattered: Vec::new(),
-        clustered: Vec::new(),
-        joint: Vec::new(),
-    }
+    ScanInfo::new(1 << 40, scan.fields.iter().map(layout).collect())
 }

@@ -20,11 +20,10 @@ use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::program::States;
 use crate::program::{Growth, HostAction, OutputColumn, OutputLayout, OutputStorage, Task, When};
 use crate::shape::LaunchShape;
-use crate::table::chunks::{Chunk, PlaceChunks};
-use crate::table::places::{Dense, DenseTarget, chunked_place};
+use crate::table::chunks::PlaceChunks;
+use crate::table::places::{Dense, DenseTarget};
 use crate::table::report_growth;
 use crate::types::{DataType, Field};
-use crate::variant::axes::WritePlaces;
 
 /// Rows that the result holds at the first launch, at most.
 const INITIAL_ROWS: u64 = 1 << 20;
@@ -253,18 +252,8 @@ impl fmt::Display for OutputOperator {
 }
 
 impl Dense for OutputOperator {
-    fn begin(&self, cx: &mut Context<'_>, places: WritePlaces) -> Option<Chunk> {
-        self.chunks.filter(|_| places == WritePlaces::Chunks).map(|chunks| chunks.begin(cx))
-    }
-
-    fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
-        chunked_place(self, cx, chunk)
-    }
-
-    fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
-        if let Some((chunks, chunk)) = self.chunks.zip(chunk) {
-            chunks.end(cx, chunk);
-        }
+    fn chunks(&self) -> Option<PlaceChunks> {
+        self.chunks
     }
 
     fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {

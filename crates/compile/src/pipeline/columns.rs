@@ -29,13 +29,5 @@ pub(crate) fn unify(a: &ColumnInfo, b: &ColumnInfo) -> ColumnInfo {
         _ => None,
     };
     // Codes are of use only where no other rows are among them.
-    ColumnInfo {
-        data_type: a.data_type.clone(),
-        nullable: a.nullable || b.nullable,
-        range,
-        dictionary: None,
-        scattered: None,
-        is_clustered: false,
-        origin: None,
-    }
+    ColumnInfo::new(a.data_type.clone(), a.nullable || b.nullable, range)
 }

@@ -21,16 +21,7 @@ fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
         range: Some(Range { min: 0, max: 1 << 20 }),
     };
     let scan = Scan { source, table: format!("t{source}"), columns: vec![0, 1, 2], fields: fields.to_vec() };
-    (
-        Plan::Scan(scan),
-        ScanInfo {
-            rows,
-            layouts: vec![layout; 3],
-            scattered: Vec::new(),
-            clustered: Vec::new(),
-            joint: Vec::new(),
-        },
-    )
+    (Plan::Scan(scan), ScanInfo::new(rows, vec![layout; 3]))
 }
 
 fn column(index: usize) -> Expr {

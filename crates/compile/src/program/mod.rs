@@ -32,13 +32,20 @@ pub struct ScanInfo {
     pub joint: Vec<JointValues>,
 }
 
-/// Many values that several columns of a scan have together, equal ones far from each other.
+impl ScanInfo {
+    /// A scan of which no more is known.
+    pub fn new(rows: u64, layouts: Vec<ColumnLayout>) -> ScanInfo {
+        ScanInfo { rows, layouts, scattered: Vec::new(), clustered: Vec::new(), joint: Vec::new() }
+    }
+}
+
+/// Many values that several columns of a scan have together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JointValues {
     /// Numbers of the columns, ascending.
     pub columns: Vec<usize>,
-    /// About how many combinations there are, and whether rows are about as many of each.
-    pub values: Scattered,
+    /// About how many combinations there are, few of which have many rows.
+    pub values: u64,
 }
 
 /// A compiled query.

@@ -38,7 +38,7 @@ impl Chunk {
     }
 
     /// The next place (`u64`); where the chunk is used up, `reserve` takes that many places and gives the first of them.
-    pub(crate) fn place(self, cx: &mut Context<'_>, reserve: impl FnOnce(&mut Context<'_>, V) -> V) -> V {
+    pub(super) fn place(self, cx: &mut Context<'_>, reserve: impl FnOnce(&mut Context<'_>, V) -> V) -> V {
         let (next, end) = (cx.builder.read(self.next), cx.builder.read(self.end));
         let full = cx.builder.eq(next, end);
         cx.begin_if(full);
@@ -98,13 +98,13 @@ impl PlaceChunks {
         ]
     }
 
-    /// Before the row loop.
-    pub(crate) fn begin(self, cx: &mut Context<'_>) -> Chunk {
-        Chunk::begin(cx, self.rows)
+    /// Places that a worker takes at a time.
+    pub(super) fn rows(self) -> u64 {
+        self.rows
     }
 
-    /// Notes what is left of the worker's last chunk, after the row loop.
-    pub(crate) fn end(self, cx: &mut Context<'_>, chunk: Chunk) {
+    /// Notes what is left of the worker's chunk. What counts is the last one.
+    pub(super) fn note(self, cx: &mut Context<'_>, chunk: Chunk) {
         let noted = cx.argument("places_left", Type::global(Scalar::U64), Argument::State(self.left.left));
         let b = &mut *cx.builder;
         let (worker, words) = (b.builtin(Builtin::BlockId), b.u32(NOTED as u32));

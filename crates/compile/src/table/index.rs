@@ -384,15 +384,7 @@ impl Told {
             Told::LookedUp(entries) => Some(code_range(entries)),
         };
         let (data_type, nullable) = (DataType::Int32, key.nullable);
-        ColumnInfo {
-            data_type,
-            nullable,
-            range,
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        }
+        ColumnInfo::new(data_type, nullable, range)
     }
 }
 
@@ -455,15 +447,7 @@ mod tests {
     use super::*;
 
     fn key(data_type: DataType, range: Option<Range>) -> ColumnInfo {
-        ColumnInfo {
-            data_type,
-            nullable: false,
-            range,
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        }
+        ColumnInfo::new(data_type, false, range)
     }
 
     #[test]

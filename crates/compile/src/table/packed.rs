@@ -137,15 +137,7 @@ mod tests {
     use crate::types::Range;
 
     fn integer(min: i128, max: i128, nullable: bool) -> ColumnInfo {
-        ColumnInfo {
-            data_type: DataType::Int64,
-            nullable,
-            range: Some(Range { min, max }),
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        }
+        ColumnInfo::new(DataType::Int64, nullable, Some(Range { min, max }))
     }
 
     fn places(columns: &[ColumnInfo]) -> Option<Vec<(u32, u32)>> {
@@ -156,15 +148,7 @@ mod tests {
     fn keys_lie_side_by_side_in_as_many_bits_as_their_ranges_need() {
         let keys = [integer(-3, 4, false), integer(0, 0, false), integer(10, 11, true)];
         assert_eq!(places(&keys), Some(vec![(0, 3), (3, 0), (3, 2)]));
-        let flag = ColumnInfo {
-            data_type: DataType::Boolean,
-            nullable: true,
-            range: None,
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        };
+        let flag = ColumnInfo::new(DataType::Boolean, true, None);
         let text = ColumnInfo {
             data_type: DataType::Utf8,
             nullable: false,

@@ -25,19 +25,51 @@ pub(crate) trait Dense {
     fn reserve(&self, cx: &mut Context<'_>, count: V) -> V;
 
     /// A2: takes a place (`u64`) for a row.
-    fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V;
+    fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
+        match chunk {
+            Some(chunk) => chunk.place(cx, |cx, rows| {
+                self.note(cx, chunk);
+                self.reserve(cx, rows)
+            }),
+            None => {
+                let one = cx.builder.u64(1);
+                self.reserve(cx, one)
+            }
+        }
+    }
 
     /// Writes the current row, which is live, to a place (`u64`). Columns none of whose states is `needed` may be left
     /// out.
     fn write(&self, cx: &mut Context<'_>, place: V, needed: &BTreeSet<usize>) -> Result<(), Unsupported>;
 
-    /// Before the row loop. `places`: how rows find theirs.
-    fn begin(&self, _cx: &mut Context<'_>, _places: WritePlaces) -> Option<Chunk> {
+    /// Where workers may take many places at a time, and leave none without a row.
+    fn chunks(&self) -> Option<PlaceChunks> {
         None
     }
 
+    /// How many places a worker takes at a time, where it does. `places`: how rows find theirs.
+    fn chunk_rows(&self, places: WritePlaces) -> Option<u64> {
+        self.chunks().filter(|_| places == WritePlaces::Chunks).map(PlaceChunks::rows)
+    }
+
+    /// Notes how much of a worker's chunk is used: before it takes the next one, the first time of none, and in the end.
+    fn note(&self, cx: &mut Context<'_>, chunk: Chunk) {
+        if let Some(chunks) = self.chunks() {
+            chunks.note(cx, chunk);
+        }
+    }
+
+    /// Before the row loop.
+    fn begin(&self, cx: &mut Context<'_>, places: WritePlaces) -> Option<Chunk> {
+        self.chunk_rows(places).map(|rows| Chunk::begin(cx, rows))
+    }
+
     /// After the row loop.
-    fn end(&self, _cx: &mut Context<'_>, _chunk: Option<Chunk>) {}
+    fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
+        if let Some(chunk) = chunk {
+            self.note(cx, chunk);
+        }
+    }
 
     /// `bool`: there are as many rows as are wanted; `None`: all are. The same in every lane of a warp.
     fn is_done(&self, _cx: &mut Context<'_>) -> Option<V> {
@@ -57,17 +89,6 @@ pub(crate) struct DenseTarget {
     pub keeps_places: bool,
     /// Where workers may take many places at a time.
     pub chunks: Option<PlaceChunks>,
-}
-
-/// A place (`u64`) for a row: of the worker's chunk, where it has one, else by an atomic.
-pub(crate) fn chunked_place(array: &dyn Dense, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
-    match chunk {
-        Some(chunk) => chunk.place(cx, |cx, rows| array.reserve(cx, rows)),
-        None => {
-            let one = cx.builder.u64(1);
-            array.reserve(cx, one)
-        }
-    }
 }
 
 /// A3: a place (`u64`) for each thread of the group whose row is `active` (`bool`). Needs uniform control flow, of the

@@ -16,7 +16,7 @@ use crate::layout::ColumnInfo;
 use crate::program::States;
 use crate::program::{Growth, RowCount};
 use crate::shape::LaunchShape;
-use crate::table::places::{Dense, DenseTarget, chunked_place};
+use crate::table::places::{Dense, DenseTarget};
 use crate::table::report_growth;
 use crate::variant::axes::WritePlaces;
 
@@ -215,22 +215,12 @@ impl RowStore {
 }
 
 impl Dense for RowStore {
-    fn begin(&self, cx: &mut Context<'_>, _places: WritePlaces) -> Option<Chunk> {
-        self.fills.map(|_| Chunk::begin(cx, CHUNK_ROWS))
+    fn chunk_rows(&self, _places: WritePlaces) -> Option<u64> {
+        self.fills.map(|_| CHUNK_ROWS)
     }
 
-    fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
-        let Some(chunk) = chunk else { return chunked_place(self, cx, None) };
-        chunk.place(cx, |cx, rows| {
-            self.note_fill(cx, chunk);
-            self.reserve(cx, rows)
-        })
-    }
-
-    fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
-        if let Some(chunk) = chunk {
-            self.note_fill(cx, chunk);
-        }
+    fn note(&self, cx: &mut Context<'_>, chunk: Chunk) {
+        self.note_fill(cx, chunk);
     }
 
     fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {

@@ -5,6 +5,7 @@ mod glance;
 mod integers;
 mod placing;
 mod read;
+mod sample;
 mod spread;
 mod store;
 mod text;
@@ -18,6 +19,7 @@ use kelpie_compile::types::Range;
 use kelpie_device::Buffer;
 
 pub(crate) use self::integers::Width;
+pub use self::sample::Sample;
 pub(crate) use self::spread::distinct;
 use crate::Split;
 
@@ -44,23 +46,23 @@ pub struct ResidentColumn {
     pub zones: Vec<Zone>,
     /// Where there are many values, equal ones far from each other.
     pub scattered: Option<Scattered>,
-    /// Values of some rows, in their order, where there are many rows: of the same rows as in the other columns of a table that is read
-    /// in as many batches. NULLs have any value.
-    pub sample: Option<Arc<[i64]>>,
+    /// Values of some rows, where there are many rows.
+    pub sample: Option<Arc<Sample>>,
     /// [`Self::is_clustered`], once it was asked: there may be thousands of zones.
     pub clustered: OnceLock<bool>,
 }
 
 /// About how many combinations of values the columns of a table have, where these are many, equal ones far from each other, and few
 /// have many rows; `None` too where it is not known.
-pub(crate) fn joint_values(columns: &[&ResidentColumn]) -> Option<Scattered> {
+pub(crate) fn joint_values(columns: &[&ResidentColumn]) -> Option<u64> {
     let rows = columns.first()?.rows;
     // Near each other in the order of one column, they are so together.
     if columns.iter().any(|column| column.rows != rows || column.is_clustered()) {
         return None;
     }
-    let samples: Option<Vec<&[i64]>> = columns.iter().map(|column| column.sample.as_deref()).collect();
-    spread::combinations(&samples?, rows)
+    let samples = columns.iter().map(|column| column.sample.as_ref()).collect::<Option<Vec<_>>>()?;
+    let (first, others) = samples.split_first()?;
+    first.combinations(others, rows)
 }
 
 /// Some consecutive rows of a column.

@@ -1,8 +1,5 @@
 //! How the values of a column are spread over its rows, by a sample: whether there are many, and equal ones far from each other. Then
-//! an aggregation by them meets groups in an order that no cache helps with. And how many combinations several columns have, by the
-//! same rows of each.
-
-use std::sync::Arc;
+//! an aggregation by them meets groups in an order that no cache helps with.
 
 use kelpie_compile::layout::Scattered;
 use kelpie_compile::types::Range;
@@ -13,14 +10,12 @@ use super::Zone;
 const OF_CHUNK: usize = 32;
 /// Values of a column that are looked at, at most.
 const OF_COLUMN: usize = 1 << 16;
-/// Values of a column that are kept for combinations with others, at most.
-const OF_COMBINATIONS: usize = 1 << 13;
 /// Texts of a column that are looked at, at most.
 const OF_TEXTS: usize = 1 << 13;
 /// Bytes of a text on average, at most: who brings texts into parts copies them.
 const MOST_TEXT_BYTES: u32 = 64;
 /// Rows of a column from which on it is of interest.
-const LEAST_ROWS: u64 = 1 << 18;
+pub(super) const LEAST_ROWS: u64 = 1 << 18;
 /// Values of it from which on it is: a block of a GPU has room for fewer groups.
 const LEAST: u64 = 1 << 13;
 /// The share of the range that neighbours in the sample are apart at least, on average, where values are scattered. It would be
@@ -60,7 +55,7 @@ pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64)
 }
 
 /// About how many values there are by a sample, and whether none is frequent, where not more than half of the rows have frequent ones.
-fn without_frequent(mut sample: Vec<i64>, rows: u64) -> Option<Scattered> {
+pub(super) fn without_frequent(mut sample: Vec<i64>, rows: u64) -> Option<Scattered> {
     sample.sort_unstable();
     let many = BY_CHANCE.max(sample.len() / FREQUENT);
     let frequent = sample.chunk_by(|a, b| a == b).filter(|equal| equal.len() > many).count();
@@ -78,42 +73,6 @@ fn without_frequent(mut sample: Vec<i64>, rows: u64) -> Option<Scattered> {
         values: values.next_power_of_two(),
         are_even: frequent == 0,
         text_bytes: 0,
-    })
-}
-
-/// Some values of a column by samples of its chunks in order, to be looked at beside those of other columns; of few rows none.
-pub(super) fn kept<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64) -> Option<Arc<[i64]>> {
-    if rows < LEAST_ROWS {
-        return None;
-    }
-    let all: Vec<i64> = samples.flatten().copied().collect();
-    let step = all.len().div_ceil(OF_COMBINATIONS).max(1);
-    Some(all.into_iter().step_by(step).collect())
-}
-
-/// About how many combinations of values several columns have, where these are many and few of them have many rows. Each sample is of the
-/// same rows; else it is not known. Whether equal ones are far from each other, the sample does not tell.
-///
-/// Columns that depend on each other have fewer than the product of their values: of days of sending and arrival 75 thousand
-/// and not 6 million.
-pub(super) fn combinations(samples: &[&[i64]], rows: u64) -> Option<Scattered> {
-    let looked_at = samples.first()?.len();
-    if looked_at == 0 || samples.iter().any(|sample| sample.len() != looked_at) {
-        return None;
-    }
-    let of_row = |row: usize| {
-        samples.iter().filter_map(|sample| sample.get(row)).fold(0, |all: i64, value| {
-            let mixed = (all.rotate_left(25) ^ *value).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64);
-            mixed ^ (mixed >> 29)
-        })
-    };
-    without_frequent((0..looked_at).map(of_row).collect(), rows)
-}
-
-/// A text as a value of a sample.
-pub(super) fn of_text(text: &[u8]) -> i64 {
-    text.iter().fold(text.len() as i64, |all, byte| {
-        (all ^ i64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(5)
     })
 }
 
@@ -229,30 +188,6 @@ mod tests {
         let values = estimate(2_000_000, heavy).expect("many values");
         assert!((1 << 18..=1 << 20).contains(&values.values), "{values:?}");
         assert!(!values.are_even);
-    }
-
-    #[test]
-    fn combinations_of_columns_that_depend_on_each_other_are_fewer() {
-        let count = |columns: &[&dyn Fn(u64) -> i64]| {
-            let rows = 2_000_000;
-            let columns: Vec<Vec<i64>> =
-                columns.iter().map(|value| (0..rows).step_by(256).map(value).collect()).collect();
-            let samples: Vec<&[i64]> = columns.iter().map(Vec::as_slice).collect();
-            combinations(&samples, rows).map(|found| found.values)
-        };
-        let sent = |row: u64| (mixed(row) % 2_500) as i64;
-        let arrived = |row: u64| sent(row) + (mixed(row + 7) % 30) as i64;
-        let other = |row: u64| (mixed(row + 9) % 2_500) as i64;
-        let same = |row: u64| sent(row) * 7;
-        // Of 75 thousand, rounded up.
-        assert_eq!(count(&[&sent, &arrived]), Some(1 << 17));
-        let independent = count(&[&sent, &other]).expect("many");
-        assert!(independent >= 1 << 21, "{independent}");
-        assert_eq!(count(&[&sent, &same]), None);
-        assert_eq!(count(&[&|_| 1, &|_| 2]), None);
-        // Samples of other rows say nothing.
-        assert_eq!(combinations(&[&[1, 2, 3], &[1, 2]], 2_000_000), None);
-        assert_eq!(combinations(&[&[], &[]], 2_000_000), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::Zone;
 use super::integers::{self, IntegerChunk, Width};
 use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
+use super::sample::{Sample, of_text};
 use super::spread;
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
 use crate::error::EngineError;
@@ -41,7 +42,7 @@ pub(super) struct Planned {
     validity: Vec<(usize, Option<NullBuffer>)>,
     zones: Vec<Zone>,
     scattered: Option<Scattered>,
-    sample: Option<Arc<[i64]>>,
+    sample: Option<Arc<Sample>>,
     /// Where its values are, if they were written while it was read.
     place: Option<Buffer>,
 }
@@ -155,7 +156,7 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) 
     let range = range.unwrap_or(Range { min: 0, max: 0 });
     let width = place.map_or_else(|| Width::of(range), |place| place.width);
     let scattered = spread::scattered(chunks.iter().map(IntegerChunk::sample), rows as u64);
-    let sample = spread::kept(chunks.iter().map(IntegerChunk::sample), rows as u64);
+    let sample = Sample::of(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
     let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
     planned.layout.range = Some(range);
@@ -176,7 +177,7 @@ fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<
         let samples = samples_of_codes(&partitions);
         let samples = || samples.iter().map(Vec::as_slice);
         let scattered = spread::scattered(samples(), rows as u64);
-        let sample = spread::kept(samples(), rows as u64);
+        let sample = Sample::of(samples(), rows as u64);
         let scattered = scattered.map(|codes| codes.min(entries.len() as u64));
         let values = PlannedValues::Codes { entries, code, partitions };
         let mut planned = Planned::new(storage, rows, bytes, values);
@@ -197,8 +198,8 @@ fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<
     let chunks = partitions.iter().flat_map(|partition| &partition.chunks);
     let samples: Vec<&[u8]> = chunks.flat_map(|chunk| chunk.sample(TEXTS_OF_CHUNK)).collect();
     let scattered = spread::scattered_texts(&samples, rows as u64);
-    let hashes: Vec<i64> = samples.into_iter().map(spread::of_text).collect();
-    let sample = spread::kept(std::iter::once(hashes.as_slice()), rows as u64);
+    let hashes: Vec<i64> = samples.into_iter().map(of_text).collect();
+    let sample = Sample::of(std::iter::once(hashes.as_slice()), rows as u64);
     let partitions = partitions.into_iter().map(|p| (Arc::new(p.entries), p.chunks)).collect();
     let values = PlannedValues::Texts(partitions);
     let mut planned = Planned::new(storage, rows, bytes, values);

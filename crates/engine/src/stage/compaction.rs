@@ -10,10 +10,10 @@ use crate::error::EngineError;
 
 /// Rows that are moved: so many that follow each other, with the first place from which and to which they go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Move {
-    from: u64,
-    to: u64,
-    rows: u64,
+pub(super) struct Move {
+    pub from: u64,
+    pub to: u64,
+    pub rows: u64,
 }
 
 impl Run<'_> {
@@ -29,11 +29,7 @@ impl Run<'_> {
         }
         let taken = self.store.read_word(count)?;
         let (rows, moves) = moves(taken, holes);
-        if let (Some(first), Some(last)) = (moves.first(), moves.last()) {
-            let parts: Vec<_> =
-                moves.iter().map(|step| (step.from - first.from, step.to, step.rows)).collect();
-            self.store.move_elements(class, first.from..last.from + last.rows, &parts)?;
-        }
+        self.store.move_elements(class, &moves)?;
         self.store.set_word(count, rows)
     }
 }

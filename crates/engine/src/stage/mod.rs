@@ -180,13 +180,7 @@ pub fn load(
         }
         let known = describe(&loaded);
         let seen = |layouts| {
-            let this = source.exact_rows().map(|rows| ScanInfo {
-                rows,
-                layouts,
-                scattered: Vec::new(),
-                clustered: Vec::new(),
-                joint: Vec::new(),
-            });
+            let this = source.exact_rows().map(|rows| ScanInfo::new(rows, layouts));
             let later = scans.iter().skip(number).map(|scan| expected(scan, inputs));
             let all = known.iter().cloned().map(Some).chain([this]).chain(later);
             let Some(infos) = all.collect::<Option<Vec<ScanInfo>>>() else { return };
@@ -216,13 +210,7 @@ fn expected(scan: &Scan, inputs: &[Input]) -> Option<ScanInfo> {
         Input::Used => return None,
     };
     let layouts = expected_layouts(source, &scan.columns)?;
-    Some(ScanInfo {
-        rows: source.exact_rows()?,
-        layouts,
-        scattered: Vec::new(),
-        clustered: Vec::new(),
-        joint: Vec::new(),
-    })
+    Some(ScanInfo::new(source.exact_rows()?, layouts))
 }
 
 /// What the compiler must know of loaded data.

@@ -10,6 +10,7 @@ use kelpie_compile::pipeline::{CapacityClass, Growth, Program};
 use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
 
 use super::Setting;
+use super::compaction::Move;
 use super::page::{Layout, Page};
 use crate::columns::ColumnCache;
 use crate::delivery::reserve;
@@ -315,15 +316,10 @@ impl<'a> StateStore<'a> {
         self.page.foreseen_word(state).map_or_else(|| self.read_word(state), Ok)
     }
 
-    /// Moves elements of all states of a class that have a buffer. `from`: the places in which all of them are; `moves`: for these, each with
-    /// its distance from the first of them, where they go, and how many follow each other. What goes nowhere stays.
-    pub fn move_elements(
-        &mut self,
-        class: usize,
-        from: Range<u64>,
-        moves: &[(u64, u64, u64)],
-    ) -> Result<(), EngineError> {
-        let from = from.start..from.end.min(self.capacities[class]);
+    /// Moves elements of all states of a class that have a buffer; those that are moved ascend.
+    pub fn move_elements(&mut self, class: usize, moves: &[Move]) -> Result<(), EngineError> {
+        let (Some(first), Some(last)) = (moves.first(), moves.last()) else { return Ok(()) };
+        let from = first.from..(last.from + last.rows).min(self.capacities[class]);
         for (state, declared) in self.program.states.iter().enumerate() {
             let width = declared.element_bytes as usize;
             // What a sort has put in the place of a state may be shorter: it is no row's.
@@ -333,9 +329,9 @@ impl<'a> StateStore<'a> {
             let Some((buffer, offset)) = own else { continue };
             let mut moved = vec![0; (from.end - from.start) as usize * width];
             self.stream.download(buffer, offset + from.start as usize * width, &mut moved)?;
-            for &(distance, to, rows) in moves {
-                let part = distance as usize * width..(distance + rows) as usize * width;
-                let Some(part) = moved.get(part) else {
+            for &Move { from: own, to, rows } in moves {
+                let distance = (own - from.start) as usize;
+                let Some(part) = moved.get(distance * width..(distance + rows as usize) * width) else {
                     return Err(EngineError::Internal(format!("{}: rows beyond the end", declared.name)));
                 };
                 self.stream.upload(buffer, offset + to as usize * width, part)?;

@@ -176,15 +176,7 @@ mod tests {
 
     fn key(range: Option<(i128, i128)>, nullable: bool) -> ColumnInfo {
         let range = range.map(|(min, max)| Range { min, max });
-        ColumnInfo {
-            data_type: DataType::Int32,
-            nullable,
-            range,
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        }
+        ColumnInfo::new(DataType::Int32, nullable, range)
     }
 
     #[test]

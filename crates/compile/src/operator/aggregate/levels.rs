@@ -226,15 +226,7 @@ impl Source for GroupCells {
 /// What is known of the parts of all cells.
 fn columns_of_parts(groups: &AggregateOperator) -> impl Iterator<Item = ColumnInfo> {
     let parts = groups.cells.cells.iter().flat_map(|cell| cell.op.parts());
-    parts.map(|part| ColumnInfo {
-        data_type: part_type(*part),
-        nullable: false,
-        range: None,
-        dictionary: None,
-        scattered: None,
-        is_clustered: false,
-        origin: None,
-    })
+    parts.map(|part| ColumnInfo::new(part_type(*part), false, None))
 }
 
 /// The parts of all cells of the group in a slot (`i64`).
@@ -313,15 +305,7 @@ impl Source for MergedCells {
 
 /// What is known of places.
 pub(crate) fn place_column() -> ColumnInfo {
-    ColumnInfo {
-        data_type: DataType::Int64,
-        nullable: false,
-        range: Some(PLACES),
-        dictionary: None,
-        scattered: None,
-        is_clustered: false,
-        origin: None,
-    }
+    ColumnInfo::new(DataType::Int64, false, Some(PLACES))
 }
 
 /// The place of the row with a number (`i64`), from a state of one `u32` a row.

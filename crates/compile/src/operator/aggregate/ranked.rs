@@ -134,15 +134,7 @@ impl RankedValues {
         let stored = self.sort.infos();
         let value = |value: &RankedColumn| match value.rank {
             // It is in no dictionary.
-            Rank::Texts { .. } => ColumnInfo {
-                data_type: DataType::Utf8,
-                nullable: true,
-                range: None,
-                dictionary: None,
-                scattered: None,
-                is_clustered: false,
-                origin: None,
-            },
+            Rank::Texts { .. } => ColumnInfo::new(DataType::Utf8, true, None),
             _ => ColumnInfo {
                 nullable: true,
                 scattered: None,

@@ -88,15 +88,7 @@ impl Reading {
     /// What is known of the result.
     pub fn column(&self) -> ColumnInfo {
         let nullable = self.can_be_empty && !matches!(self.form, ResultForm::Count);
-        ColumnInfo {
-            data_type: self.data_type.clone(),
-            nullable,
-            range: self.range,
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        }
+        ColumnInfo::new(self.data_type.clone(), nullable, self.range)
     }
 
     /// The result.

@@ -83,15 +83,7 @@ mod tests {
     /// A key of so many values.
     fn key(values: i128) -> [ColumnInfo; 1] {
         let range = Some(Range { min: 1, max: values });
-        [ColumnInfo {
-            data_type: DataType::Int64,
-            nullable: false,
-            range,
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        }]
+        [ColumnInfo::new(DataType::Int64, false, range)]
     }
 
     #[test]

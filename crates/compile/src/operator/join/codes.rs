@@ -173,15 +173,7 @@ pub(super) fn told(codes: &Option<KeyCodes>) -> Told {
 pub(super) fn looked_up(key: &mut ColumnInfo, told: Told) {
     if let Told::LookedUp(entries) = told {
         let (data_type, nullable, range) = (DataType::Int32, key.nullable, Some(numbers(entries)));
-        *key = ColumnInfo {
-            data_type,
-            nullable,
-            range,
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        };
+        *key = ColumnInfo::new(data_type, nullable, range);
     }
 }
 
@@ -389,15 +381,7 @@ impl Source for Entries {
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {
-        vec![ColumnInfo {
-            data_type: DataType::Utf8,
-            nullable: false,
-            range: None,
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        }]
+        vec![ColumnInfo::new(DataType::Utf8, false, None)]
     }
 
     fn has_every_row(&self) -> bool {

@@ -305,15 +305,7 @@ fn keeps_build(kind: JoinKind) -> bool {
 
 fn columns(kind: JoinKind, build: &[ColumnInfo], probe: &[ColumnInfo]) -> Vec<ColumnInfo> {
     use JoinKind::*;
-    let mark = ColumnInfo {
-        data_type: DataType::Boolean,
-        nullable: false,
-        range: None,
-        dictionary: None,
-        scattered: None,
-        is_clustered: false,
-        origin: None,
-    };
+    let mark = ColumnInfo::new(DataType::Boolean, false, None);
     // A build side's rows come in the order of their matches.
     let of_matches = |info: &ColumnInfo| ColumnInfo { is_clustered: false, ..info.clone() };
     let build = &build.iter().map(of_matches).collect::<Vec<_>>();

@@ -43,10 +43,9 @@ use crate::program::{Growth, SortedText, Sorting};
 use crate::shape::LaunchShape;
 use crate::table::chunks::{Chunk, PlaceChunks};
 use crate::table::joined::Joined;
-use crate::table::places::{Dense, chunked_place};
+use crate::table::places::Dense;
 use crate::table::report_growth;
 use crate::table::stored::StoredColumn;
-use crate::variant::axes::WritePlaces;
 
 /// Rows that are stored at the first launch, at most.
 const INITIAL_ROWS: u64 = 4 << 20;
@@ -377,18 +376,8 @@ impl SortOperator {
 }
 
 impl Dense for SortOperator {
-    fn begin(&self, cx: &mut Context<'_>, places: WritePlaces) -> Option<Chunk> {
-        self.chunks.filter(|_| places == WritePlaces::Chunks).map(|chunks| chunks.begin(cx))
-    }
-
-    fn place(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) -> V {
-        chunked_place(self, cx, chunk)
-    }
-
-    fn end(&self, cx: &mut Context<'_>, chunk: Option<Chunk>) {
-        if let Some((chunks, chunk)) = self.chunks.zip(chunk) {
-            chunks.end(cx, chunk);
-        }
+    fn chunks(&self) -> Option<PlaceChunks> {
+        self.chunks
     }
 
     fn reserve(&self, cx: &mut Context<'_>, count: V) -> V {

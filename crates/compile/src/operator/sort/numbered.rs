@@ -47,15 +47,7 @@ impl Source for NumberedRows {
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {
-        let number = ColumnInfo {
-            data_type: DataType::Int64,
-            nullable: false,
-            range: Some(self.range),
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        };
+        let number = ColumnInfo::new(DataType::Int64, false, Some(self.range));
         self.sorted.columns().into_iter().chain([number]).collect()
     }
 

@@ -97,15 +97,7 @@ impl Source for PlacedRows {
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {
-        let number = ColumnInfo {
-            data_type: DataType::Int64,
-            nullable: false,
-            range: Some(self.word.range()),
-            dictionary: None,
-            scattered: None,
-            is_clustered: false,
-            origin: None,
-        };
+        let number = ColumnInfo::new(DataType::Int64, false, Some(self.word.range()));
         self.sort.infos().into_iter().chain([number]).collect()
     }
 

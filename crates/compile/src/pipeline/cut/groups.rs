@@ -156,13 +156,13 @@ impl Cut<'_> {
     }
 
     /// About how many combinations of values several keys have, where they are columns of one scan, and that was counted in a sample
-    /// of its rows. On a GPU nobody has measured what is to follow from it.
+    /// of its rows.
     fn joint_values(&self, keys: &[ColumnInfo]) -> Option<u64> {
         let origins = keys.iter().map(|key| key.origin).collect::<Option<Vec<_>>>()?;
-        let (scan, _) = *origins.first().filter(|_| self.shape.is_serial())?;
+        let (scan, _) = *origins.first()?;
         let columns: BTreeSet<usize> = origins.iter().map(|(_, column)| *column).collect();
         let known = self.scans.get(scan)?.joint.iter().find(|known| columns.iter().eq(&known.columns));
-        known.filter(|_| origins.iter().all(|(own, _)| *own == scan)).map(|known| known.values.values)
+        known.filter(|_| origins.iter().all(|(own, _)| *own == scan)).map(|known| known.values)
     }
 
     /// Into how many parts rows come by the rule.
