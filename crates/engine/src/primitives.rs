@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use kelpie_compile::pipeline::SortForm;
 use kelpie_compile::primitives::encode::Encode;
+use kelpie_compile::primitives::keys::Moved;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, chained_scan, merge as merge_kernels, radix, runs, scan, segments, select,
+    block_sort, chained_scan, keys, merge as merge_kernels, radix, runs, scan, segments, select, sweep,
     ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
@@ -36,6 +38,8 @@ pub(crate) struct Primitives<'a> {
     stream: &'a dyn QueryStream,
     /// How their kernels are launched: a tile is a block's.
     shape: LaunchShape,
+    /// How many rows are sorted.
+    form: SortForm,
     /// Makes room by evicting columns.
     cache: &'a ColumnCache,
     cancel: &'a CancelToken,
@@ -51,7 +55,7 @@ pub(crate) struct Sorted {
     /// The elements' numbers in order, `u32`.
     pub(crate) order: Buffer,
     /// The most significant words in order; `None` where nothing is there, or may be where all are equal.
-    pub(crate) first: Option<Buffer>,
+    pub(crate) first: Option<SortedWords>,
 }
 
 /// The modules of the primitives, for checks of generated code.
@@ -61,6 +65,7 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
     modules.extend([
         scan::module(shape, Scalar::U32)?,
         radix::module(shape)?,
+        keys::module(shape)?,
         select::module(shape)?,
         ties_kernels::module()?,
         merge_kernels::module(shape)?,
@@ -69,6 +74,9 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
     ]);
+    if sweep::tile_rows(shape) > 0 {
+        modules.push(sweep::module(shape)?);
+    }
     if block_sort::most_rows(shape) > 0 {
         let words = [1, 3, block_sort::MOST_WORDS].into_iter();
         let words = words.map(|words| block_sort::module(shape, words));
@@ -87,6 +95,8 @@ fn valid(module: Result<Module, TypeError>) -> Result<ValidModule, EngineError> 
 enum Family {
     Scan,
     Radix,
+    Keys,
+    Sweep,
     Select,
     Ties,
     Merge,
@@ -108,6 +118,8 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
     let module = Arc::new(valid(match family {
         Family::Scan => scan::module(shape, Scalar::U32),
         Family::Radix => radix::module(shape),
+        Family::Keys => keys::module(shape),
+        Family::Sweep => sweep::module(shape),
         Family::Select => select::module(shape),
         Family::Ties => ties_kernels::module(),
         Family::Merge => merge_kernels::module(shape),
@@ -134,12 +146,18 @@ impl<'a> Primitives<'a> {
         cancel: &'a CancelToken,
     ) -> Primitives<'a> {
         let shape = LaunchShape::of(stream.device().target());
-        Primitives { stream, shape, cache, cancel, kernels: Arc::default(), time_ns: 0 }
+        let form = SortForm::PLAIN;
+        Primitives { stream, shape, form, cache, cancel, kernels: Arc::default(), time_ns: 0 }
     }
 
     /// With the kernels that others have compiled on the same device, for the same kind of stream.
     pub(crate) fn sharing(self, kernels: &Arc<KernelsByName>) -> Primitives<'a> {
         Primitives { kernels: Arc::clone(kernels), ..self }
+    }
+
+    /// Which sort many rows in a form.
+    pub(crate) fn sorting_by(self, form: SortForm) -> Primitives<'a> {
+        Primitives { form, ..self }
     }
 
     pub(crate) fn stream(&self) -> &dyn QueryStream {
@@ -184,6 +202,13 @@ impl<'a> Primitives<'a> {
             | ties_kernels::WRITE
             | ties_kernels::COMMON_IN => Family::Ties,
             merge_kernels::MERGE => Family::Merge,
+            keys::GATHER_NARROW
+            | keys::WIDEN
+            | keys::COUNT_NARROW
+            | keys::SCATTER_NARROWING
+            | keys::SCATTER_NARROW => Family::Keys,
+            sweep::HISTOGRAMS => Family::Sweep,
+            name if Moved::ALL.into_iter().any(|moved| sweep::name(moved) == name) => Family::Sweep,
             segments::ENDS | runs::PLACES => Family::Runs,
             _ => Family::Radix,
         };
@@ -236,28 +261,6 @@ impl<'a> Primitives<'a> {
         }
     }
 
-    /// As [`Self::sort`], digit by digit.
-    fn radix_sort(&mut self, words: &[Buffer], rows: u64) -> Result<Sorted, EngineError> {
-        let mut pass = self.begin_sort(rows)?;
-        let mut first = None;
-        let mut is_identity = true;
-        for (index, word) in words.iter().enumerate().rev() {
-            let (mut bits, _) = self.varying(word, rows)?;
-            if bits == 0 {
-                continue;
-            }
-            let mut keys = if is_identity { Arc::clone(word) } else { self.gather(word, &mut pass)? };
-            is_identity = false;
-            while bits != 0 {
-                let shift = bits.trailing_zeros();
-                keys = self.digit(&keys, shift, &mut pass)?;
-                bits &= !(u64::from(radix::DIGITS - 1) << shift);
-            }
-            first = (index == 0).then_some(keys);
-        }
-        Ok(Sorted { order: pass.order, first })
-    }
-
     fn tiles(&self, rows: u64) -> Tiles {
         let (threads, blocks) = (u64::from(self.shape.block_threads), u64::from(self.shape.most_blocks));
         let least = if self.shape.is_serial() { CPU_TILE } else { threads * ELEMENTS_PER_THREAD };
@@ -273,64 +276,6 @@ impl<'a> Primitives<'a> {
         arguments.extend_from_slice(own);
         self.launch(kernel.as_ref(), tiles.count, &arguments)
     }
-
-    fn begin_sort(&mut self, rows: u64) -> Result<Pass, EngineError> {
-        let tiles = self.tiles(rows);
-        let pass = Pass {
-            tiles,
-            order: self.allocate(rows * 4)?,
-            spare_order: self.allocate(rows * 4)?,
-            keys: [self.allocate(rows * 8)?, self.allocate(rows * 8)?],
-            counts: self.allocate(u64::from(radix::DIGITS) * tiles.count * 4)?,
-        };
-        self.over(radix::IOTA, tiles, &[whole(&pass.order)])?;
-        Ok(pass)
-    }
-
-    /// The bits in which the keys differ, and the first key.
-    pub(crate) fn varying(&mut self, keys: &Buffer, rows: u64) -> Result<(u64, u64), EngineError> {
-        if rows == 0 {
-            return Ok((0, 0));
-        }
-        let bits = self.allocate(8)?;
-        self.stream.fill(&bits, 0, 8, 0)?;
-        self.over(radix::VARYING, self.tiles(rows), &[whole(keys), whole(&bits)])?;
-        let (mut word, mut first) = ([0; 8], [0; 8]);
-        self.stream.download_many(&mut [
-            Download { buffer: &bits, offset: 0, data: &mut word },
-            Download { buffer: keys, offset: 0, data: &mut first },
-        ])?;
-        Ok((u64::from_le_bytes(word), u64::from_le_bytes(first)))
-    }
-
-    /// A word in the order so far.
-    fn gather(&mut self, word: &Buffer, pass: &mut Pass) -> Result<Buffer, EngineError> {
-        let [keys, _] = &pass.keys;
-        self.over(radix::GATHER, pass.tiles, &[whole(word), whole(&pass.order), whole(keys)])?;
-        Ok(Arc::clone(keys))
-    }
-
-    /// Sorts by one digit; the keys in the new order.
-    fn digit(&mut self, keys: &Buffer, shift: u32, pass: &mut Pass) -> Result<Buffer, EngineError> {
-        let (shift, tiles) = (integer(Scalar::U32, shift.into()), integer(Scalar::I64, pass.tiles.count));
-        let own = [whole(keys), shift.clone(), whole(&pass.counts), tiles.clone()];
-        self.over(radix::COUNT, pass.tiles, &own)?;
-        self.exclusive_scan(&pass.counts, u64::from(radix::DIGITS) * pass.tiles.count)?;
-        let [a, b] = &pass.keys;
-        let out = Arc::clone(if Arc::ptr_eq(keys, a) { b } else { a });
-        let own = [
-            whole(keys),
-            whole(&pass.order),
-            shift,
-            whole(&pass.counts),
-            tiles,
-            whole(&out),
-            whole(&pass.spare_order),
-        ];
-        self.over(radix::SCATTER, pass.tiles, &own)?;
-        std::mem::swap(&mut pass.order, &mut pass.spare_order);
-        Ok(out)
-    }
 }
 
 /// How rows are shared out: a tile is a block's.
@@ -341,21 +286,13 @@ struct Tiles {
     count: u64,
 }
 
-/// The buffers of a sort.
-#[derive(Debug)]
-struct Pass {
-    tiles: Tiles,
-    order: Buffer,
-    spare_order: Buffer,
-    keys: [Buffer; 2],
-    counts: Buffer,
-}
-
+mod digits;
 mod encode;
 mod few_rows;
 mod merge;
 mod ranks;
 mod ties;
+pub(crate) use self::digits::SortedWords;
 pub(crate) use self::encode::{Array, Written};
 pub(crate) use self::few_rows::Counted;
 pub(crate) use self::ranks::Rows;

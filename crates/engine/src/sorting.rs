@@ -12,7 +12,7 @@ use kelpie_device::{Buffer, DeviceError};
 
 pub(crate) use self::select::{KeyText, Picked, Selector};
 use crate::error::{EngineError, FallbackReason};
-use crate::primitives::{Primitives, Sorted};
+use crate::primitives::{Primitives, Sorted, SortedWords};
 
 /// Rows whose order the host computes, at most.
 pub(crate) const HOST_ORDER_ROWS: u64 = 64 << 10;
@@ -39,7 +39,7 @@ pub(crate) struct RowOrder {
     pub(crate) start: u64,
     pub(crate) places: Places,
     /// The first words of the rows in order, where the sort has them.
-    pub(crate) first: Option<Buffer>,
+    pub(crate) first: Option<SortedWords>,
     /// Whether texts are taken into account: else rows that words do not tell apart are still to be put in order.
     pub(crate) is_decided: bool,
 }
@@ -76,6 +76,7 @@ pub(crate) fn on_device(
     let ranks = match &first {
         _ if is_decided => wanted,
         Some(first) => {
+            let first = &primitives.wide_words(first)?;
             let start = if wanted.start == 0 { 0 } else { primitives.start_of_tie(first, wanted.start)? };
             start..primitives.end_of_tie(first, wanted.end.max(1) - 1, rows)?
         }

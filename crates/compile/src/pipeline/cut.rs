@@ -34,11 +34,11 @@ use crate::operator::roles::Sink;
 use crate::operator::scan::ScanSource;
 use crate::operator::sort::{SortOperator, SortRows, SortSize, SortedRows};
 use crate::plan::{Plan, SortKey};
-use crate::program::{Growth, OutputLayout, Purpose, ScanInfo, States};
+use crate::program::{Growth, OutputLayout, Purpose, ScanInfo, SortForm, States};
 use crate::shape::LaunchShape;
 use crate::table::rows::{Layout, RowStore};
-use crate::variant::Chooser;
 use crate::variant::axes::{CountPlaces, SortPlace, TopRows};
+use crate::variant::{Chooser, Site};
 
 /// A cut plan.
 pub(crate) struct Pipelines {
@@ -191,6 +191,11 @@ impl Cut<'_> {
         })
     }
 
+    /// How the device sorts.
+    fn sort_form(&self, site: &str) -> Result<SortForm, Unsupported> {
+        SortForm::choose(Site { chooser: self.chooser, name: site }, self.shape)
+    }
+
     /// Stores the rows for a sort, and delivers them from there.
     fn sort(
         &mut self,
@@ -201,8 +206,9 @@ impl Cut<'_> {
         let bound = rows.bound();
         let size = self.sort_size(&rows);
         let fetch = (fetch, self.top_rows(fetch)? == TopRows::Select);
+        let form = self.sort_form("sort")?;
         let operator = SortOperator::plan(keys, fetch, &rows.columns, size, self.states.of(Purpose::Store))?;
-        let operator = Arc::new(operator);
+        let operator = Arc::new(operator.with_form(form));
         self.close(rows.branches, Arc::new(SortRows(Arc::clone(&operator))));
         let bound = fetch.0.map_or(bound, |fetch| bound.min(fetch as u64));
         let (fields, mut infos) = (plan.fields(), self.of_result(operator.infos()));

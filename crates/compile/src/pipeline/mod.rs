@@ -28,8 +28,8 @@ pub use crate::layout::ColumnInfo;
 pub use crate::program::{
     BlockRows, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill, Growth,
     HostAction, JointValues, OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program, Prune,
-    Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable, Sketching, SlotCount, SortedText,
-    Sorting, State, StrideStep, Strides, TableGrowth, Task, When,
+    Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable, Sketching, SlotCount, SortForm,
+    SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When,
 };
 
 use std::collections::BTreeSet;

@@ -3,12 +3,14 @@
 //! made of (HorseQC, section 4 and appendix C; M-BSP relational algebra). Beside them [`random`], by which devices are measured.
 //!
 //! Every kernel but that of [`block_sort`], which is for one block, and those of `random` works on *tiles* of consecutive elements. A tile is one
-//! block's; blocks take tiles `grid_dim` apart ([`chained_scan`]'s by a counter), so that any grid is right. On a CPU a block is a worker, which goes through its
+//! block's; blocks take tiles `grid_dim` apart ([`chained_scan`]'s and [`sweep`]'s by a counter), so that any grid is right. On a CPU a block is a worker, which goes through its
 //! tile in order.
 
 pub mod block_sort;
 pub mod chained_scan;
 pub mod encode;
+pub mod keys;
+pub mod look_back;
 pub mod merge;
 pub mod partition;
 pub mod radix;
@@ -18,6 +20,7 @@ pub mod runs;
 pub mod scan;
 pub mod segments;
 pub mod select;
+pub mod sweep;
 pub mod ties;
 
 use kelpie_kir::builder::V;

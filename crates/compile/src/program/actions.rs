@@ -2,7 +2,7 @@
 //! is due. The engine carries the list out without knowing which operators the kernel has (`engine/stage/actions`); what
 //! an operator needs of the host is said here and nowhere else.
 
-use super::{CompiledKernel, Sorting};
+use super::{CompiledKernel, SortForm, Sorting};
 
 /// Something that the engine does, and when.
 #[derive(Debug, Clone)]
@@ -192,6 +192,8 @@ pub struct PlacedGroups {
 /// A grouping that sorts its rows stride by stride (`pipeline/cut/strides`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Strides {
+    /// How a stride is sorted.
+    pub form: SortForm,
     /// State of one `u64` that counts the rows of a stride.
     pub rows: usize,
     /// State of one `u64` a row of a stride: the word of its keys.

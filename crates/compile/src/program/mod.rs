@@ -15,7 +15,7 @@ use crate::layout::{ColumnLayout, Scattered};
 use crate::shape::LaunchShape;
 use crate::types::{DataType, Range};
 use crate::variant::Genome;
-use crate::variant::axes::SlotFill;
+use crate::variant::axes::{SlotFill, SortKeys, SortPasses};
 
 /// What the compiler must know of a scan's data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -70,6 +70,20 @@ impl Program {
     }
 }
 
+/// How the device's radix sort goes about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SortForm {
+    /// What it moves.
+    pub keys: SortKeys,
+    /// How it comes from one digit to the next.
+    pub passes: SortPasses,
+}
+
+impl SortForm {
+    /// What every device can do.
+    pub const PLAIN: SortForm = SortForm { keys: SortKeys::Wide, passes: SortPasses::Tiles };
+}
+
 /// A sort whose rows are stored: what the engine does before the pipeline that delivers them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sorting {
@@ -93,6 +107,8 @@ pub struct Sorting {
     pub class: Option<usize>,
     /// At most this many rows are wanted.
     pub fetch: Option<u64>,
+    /// How they are sorted, where that is not left to one block or the host.
+    pub form: SortForm,
 }
 
 /// A text among the keys of a sort.

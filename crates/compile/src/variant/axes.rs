@@ -41,6 +41,7 @@ macro_rules! numbers {
 
 mod joins;
 mod lanes;
+mod sorts;
 
 pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
@@ -49,6 +50,7 @@ pub use self::joins::{
 pub use self::lanes::{
     CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
+pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopRows};
 
 axis!(
     /// Where groups are: `operator/aggregate`.
@@ -121,29 +123,6 @@ axis!(
         Warp = "warp",
         /// The threads of a block.
         Block = "block",
-    }
-);
-
-axis!(
-    /// Who sorts: `pipeline/cut`.
-    SortPlace, "sort_place", Plan, "who puts the result's rows in order",
-    {
-        /// A kernel stores them with words of their keys, the device sorts these.
-        Device = "device",
-        /// The host, when it has the result.
-        Host = "host",
-    }
-);
-
-axis!(
-    /// How rows of an order are found where only some are wanted: `pipeline/cut`. The engine sorts all the same where those
-    /// are many.
-    TopRows, "top_k", Plan, "how the rows of a sort with a limit are found",
-    {
-        /// By their rank: keys are counted by their digits until few are left.
-        Select = "select",
-        /// All rows are sorted.
-        Sort = "sort",
     }
 );
 
@@ -503,6 +482,8 @@ pub const ALL: &[Axis] = &[
     KeyFilter::AXIS,
     SortPlace::AXIS,
     TopRows::AXIS,
+    SortKeys::AXIS,
+    SortPasses::AXIS,
     Predication::AXIS,
     WritePlaces::AXIS,
     RowLoop::AXIS,

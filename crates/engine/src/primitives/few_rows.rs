@@ -6,7 +6,7 @@ use kelpie_device::Buffer;
 use kelpie_kir::Scalar;
 
 use super::encode::argument;
-use super::{Array, Family, Primitives, Sorted, integer, whole};
+use super::{Array, Family, Primitives, Sorted, SortedWords, integer, whole};
 use crate::error::EngineError;
 
 /// Rows that earlier kernels have counted, and what is wanted of their order.
@@ -36,7 +36,7 @@ impl Primitives<'_> {
         }
         let first = self.allocate(rows.saturating_mul(8))?;
         self.launch_block_sort(words, rows, (&order, Some(&first)), None)?;
-        Ok(Sorted { order, first: Some(first) })
+        Ok(Sorted { order, first: Some(SortedWords::Wide(first)) })
     }
 
     /// Writes the order of rows that only the device has counted, and the first words in order where there is an array for them.

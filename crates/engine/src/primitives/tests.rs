@@ -5,6 +5,8 @@ use kelpie_device::cpu::CpuDevice;
 use kelpie_device::simt::SimtDevice;
 
 use super::*;
+use kelpie_compile::variant::Variant;
+use kelpie_compile::variant::axes::{SortKeys, SortPasses};
 
 mod merge;
 
@@ -83,6 +85,20 @@ fn sorts(device: &Arc<dyn Device>, rows: usize, name: &str, words: &[Vec<u64>]) 
     sorts_with(&mut Primitives::new(stream.as_ref(), &cache, &cancel), rows, name, words);
 }
 
+/// How rows may be sorted by digits, and the rule.
+fn forms(primitives: &Primitives<'_>) -> Vec<(String, Option<SortForm>)> {
+    let mut forms = vec![("the rule".to_string(), None)];
+    for keys in SortKeys::ALL {
+        for passes in SortPasses::ALL {
+            if *passes == SortPasses::Tiles || sweep::tile_rows(&primitives.shape) > 0 {
+                let form = SortForm { keys: *keys, passes: *passes };
+                forms.push((format!("{form:?}"), Some(form)));
+            }
+        }
+    }
+    forms
+}
+
 fn sorts_with(primitives: &mut Primitives<'_>, rows: usize, name: &str, words: &[Vec<u64>]) {
     let stream = primitives.stream;
     let device = stream.device();
@@ -92,13 +108,19 @@ fn sorts_with(primitives: &mut Primitives<'_>, rows: usize, name: &str, words: &
     let key = |row: &u32| words.iter().map(|word| word[*row as usize]).collect::<Vec<u64>>();
     expected.sort_by_key(key);
     let constant = words[0].iter().all(|word| Some(word) == words[0].first());
-    let all = [primitives.radix_sort(&buffers, rows as u64), primitives.sort(&buffers, rows as u64)];
-    for (sorted, by) in all.into_iter().zip(["digits", "the rule"]) {
+    for (by, form) in forms(primitives) {
         let what = format!("{} {name} {rows} by {by}", device.name());
-        let sorted = sorted.unwrap();
+        let sorted = match form {
+            Some(form) => {
+                primitives.form = form;
+                primitives.radix_sort(&buffers, rows as u64).unwrap()
+            }
+            None => primitives.sort(&buffers, rows as u64).unwrap(),
+        };
         assert_eq!(words_of(stream, &sorted.order, rows), expected, "{what}");
         assert!(sorted.first.is_some() || constant, "{what}");
         if let Some(first) = sorted.first {
+            let first = primitives.wide_words(&first).unwrap();
             let first = longs_of(stream, &first, rows);
             let in_order = expected.iter().map(|row| words[0][*row as usize]);
             assert!(first.into_iter().eq(in_order), "{what}");

@@ -11,7 +11,7 @@ use super::Setting;
 use super::run::{Run, Verdict};
 use super::sketching::AtHand;
 use crate::error::{EngineError, FallbackReason};
-use crate::primitives::{Counted, Primitives, Rows};
+use crate::primitives::{Counted, Primitives, Rows, SortedWords};
 use crate::sorting::{
     HOST_ORDER_ROWS, KeyText, MOST_SELECTED, Picked, Places, RowOrder, SELECTED_ROWS, Selector,
 };
@@ -186,11 +186,11 @@ impl Run<'_> {
         &mut self,
         sorting: &Sorting,
         (state, delivered): (usize, u64),
-        sorted: Option<Buffer>,
+        sorted: Option<SortedWords>,
     ) -> Result<(), EngineError> {
         let Some(word) = sorting.words.first().filter(|_| delivered > 0) else { return Ok(()) };
         let sorted = match sorted {
-            Some(sorted) => sorted,
+            Some(sorted) => self.primitives().wide_words(&sorted)?,
             None => {
                 let (words, order) = (self.store.buffer(*word)?, self.store.buffer(sorting.order)?);
                 let rows = Rows { list: Some(order), count: delivered };
@@ -226,7 +226,7 @@ impl Run<'_> {
         // The host has to compare all texts that words do not tell apart: better few of them.
         let is_free = on_host && (sorting.is_exact || rows <= SELECTED_ROWS || !sorting.selects);
         let host_rows = SELECTED_ROWS.min(self.prepared.host_order_rows).max(few);
-        let mut primitives = self.primitives();
+        let mut primitives = self.primitives().sorting_by(sorting.form);
         let mut selector =
             Selector { primitives: &mut primitives, words: &words, texts: &texts, host_rows, steps: 0 };
         let picked = match is_free {

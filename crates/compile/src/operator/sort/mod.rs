@@ -14,6 +14,7 @@
 mod beginning;
 mod decode;
 mod deliver;
+mod form;
 mod groups;
 mod numbered;
 mod placed;
@@ -39,7 +40,7 @@ use crate::expr::ExprKind;
 use crate::layout::ColumnInfo;
 use crate::plan::SortKey;
 use crate::program::States;
-use crate::program::{Growth, SortedText, Sorting};
+use crate::program::{Growth, SortForm, SortedText, Sorting};
 use crate::shape::LaunchShape;
 use crate::table::chunks::{Chunk, PlaceChunks};
 use crate::table::joined::Joined;
@@ -132,6 +133,7 @@ pub struct SortOperator {
     chunks: Option<PlaceChunks>,
     /// State of one `u64` a row: the words in order, where columns are read from these.
     sorted_word: Option<usize>,
+    form: SortForm,
 }
 
 impl SortOperator {
@@ -233,7 +235,13 @@ impl SortOperator {
             single: branches == 1,
             chunks,
             sorted_word: None,
+            form: SortForm::PLAIN,
         })
+    }
+
+    /// Sorted in a form.
+    pub(crate) fn with_form(self, form: SortForm) -> SortOperator {
+        SortOperator { form, ..self }
     }
 
     /// What is known of the columns.
@@ -254,6 +262,7 @@ impl SortOperator {
             delivered: self.delivered,
             class,
             fetch: self.fetch,
+            form: self.form,
         }
     }
 

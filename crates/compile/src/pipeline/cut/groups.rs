@@ -45,8 +45,10 @@ impl Cut<'_> {
         }
         if order == GroupOrder::Sorted {
             let size = self.sort_size(&rows);
+            let form = self.sort_form(&format!("aggregate{}", self.next_aggregate))?;
             let states = self.states.of(Purpose::Store);
-            let sort = Arc::new(SortOperator::plan_groups(keys.len(), &infos, size, states)?);
+            let sort = SortOperator::plan_groups(keys.len(), &infos, size, states)?;
+            let sort = Arc::new(sort.with_form(form));
             let (bound, columns) = (rows.bound(), sort.infos());
             let open = Open::new(SortedRows(Arc::clone(&sort)), bound);
             let open = self.sorted(rows, &exprs, &sort, open);

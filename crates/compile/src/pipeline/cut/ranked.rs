@@ -58,8 +58,10 @@ impl Cut<'_> {
         let (bound, size) = (rows.bound(), self.sort_size(&rows));
         let words = Words::plan_groups(keys.len(), &order, &infos)?;
         let from_word = self.ranked_columns(&words, infos.len())? == RankedColumns::Word;
+        let form = self.sort_form(&format!("aggregate{}", self.next_aggregate))?;
         let states = self.states.of(Purpose::Store);
-        let sort = Arc::new(SortOperator::plan_ranked(words, from_word, &infos, size, states)?);
+        let sort = SortOperator::plan_ranked(words, from_word, &infos, size, states)?;
+        let sort = Arc::new(sort.with_form(form));
 
         let source = NumberedRows::new(SortedRows(Arc::clone(&sort)), bound);
         let strung = self.strung(&values, keys.len(), &sort)?;

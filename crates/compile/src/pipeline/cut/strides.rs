@@ -57,7 +57,7 @@ impl Cut<'_> {
             false => (GPU_STRIDE, "the sort of a stride fills the device"),
         };
         let axes::StrideRows(stride) = self.chooser.choose(&site, rule, |_| Ok(()))?;
-        let bound = rows.bound();
+        let (bound, form) = (rows.bound(), self.sort_form(&site)?);
         let states = self.states.of(Purpose::Store);
         let sort = Arc::new(SortOperator::plan_stride(stored.keys, stored.infos, stride.min(bound), states)?);
         let (counter, words, order) = sort.stride_states()?;
@@ -84,6 +84,7 @@ impl Cut<'_> {
         let (merged, merged_groups) =
             self.runs((key_columns, place), &from, (&site, &columns), (bound, 1))?;
         let strides = Strides {
+            form,
             rows: counter,
             words,
             order,

@@ -1,0 +1,40 @@
+//! How the device's radix sort goes about a sort: chosen where the sort is planned, and handed to the engine with it
+//! ([`primitives::radix`](crate::primitives::radix), [`primitives::keys`](crate::primitives::keys),
+//! [`primitives::sweep`](crate::primitives::sweep)).
+
+use crate::context::Unsupported;
+use crate::primitives::sweep;
+use crate::program::SortForm;
+use crate::shape::LaunchShape;
+use crate::variant::Site;
+use crate::variant::axes::{SortKeys, SortPasses};
+
+/// How a SIMT device comes from one digit to the next by rule.
+const PASSES: (SortPasses, &str) = (SortPasses::Tiles, "that sweeps are faster was not measured");
+
+impl SortForm {
+    /// Notes the choices of a sort at its site.
+    pub(crate) fn choose(site: Site<'_>, shape: &LaunchShape) -> Result<SortForm, Unsupported> {
+        let is_cpu = shape.is_serial();
+        let rule = match is_cpu {
+            true => (SortKeys::Wide, "to a CPU's worker a word is one element, however wide"),
+            false => (SortKeys::Narrow, "bytes that do not differ are not moved"),
+        };
+        // Which bits differ is seen when the rows are there.
+        let keys = site.choose(rule, |_| Ok(()))?;
+        let lacks = match sweep::tile_rows(shape) {
+            _ if is_cpu => Some("a CPU's worker would wait for the workers before it"),
+            0 => Some("a block has no memory for its rows"),
+            _ => None,
+        };
+        let rule = match lacks {
+            Some(lacks) => (SortPasses::Tiles, lacks),
+            None => PASSES,
+        };
+        let passes = site.choose(rule, |value| match (value, lacks) {
+            (SortPasses::Sweep, Some(lacks)) => Err(lacks.into()),
+            _ => Ok(()),
+        })?;
+        Ok(SortForm { keys, passes })
+    }
+}
