@@ -41,6 +41,7 @@ macro_rules! numbers {
 
 mod joins;
 mod lanes;
+mod parts;
 
 pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
@@ -49,6 +50,7 @@ pub use self::joins::{
 pub use self::lanes::{
     CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
+pub use self::parts::{GroupParts, PartMemory, PartRanks};
 
 axis!(
     /// Where groups are: `operator/aggregate`.
@@ -287,30 +289,6 @@ axis!(
     }
 );
 
-numbers!(
-    /// Into how many parts rows are brought before they are added to groups: `pipeline/cut/groups`.
-    GroupParts, "group_parts", Plan, "parts of a table of groups that rows are brought into before, one part after the other",
-    [
-        1 = "1", 4 = "4", 16 = "16", 64 = "64", 256 = "256", 512 = "512", 1024 = "1024", 2048 = "2048",
-        4096 = "4096", 8192 = "8192"
-    ]
-);
-
-axis!(
-    /// Where rows in parts are added up: `operator/aggregate/part_groups`.
-    PartMemory, "part_memory", Plan, "whose memory rows that came in parts are added up in",
-    {
-        /// A block's, for the groups of one part at a time, which lie there as they do in the table of all groups.
-        Block = "block",
-        /// A block's, for the groups of one part at a time, in a hash table of its own.
-        Keys = "keys",
-        /// The table of all groups, where a worker adds up all rows of a part: nobody else adds to these groups.
-        Alone = "alone",
-        /// The device's table of all groups.
-        Global = "global",
-    }
-);
-
 axis!(
     /// How keys become a hash: `lower/hashing`.
     HashFunction, "hash_function", Plan, "how keys become the hash by which a table has them",
@@ -392,6 +370,12 @@ axis!(
         /// Digit by digit, each with a sum in 4 bytes.
         Digits = "digits",
     }
+);
+
+numbers!(
+    /// Bytes of a count of rows in a block's table: `operator/aggregate/block_table`.
+    CountBytes, "count_bytes", Plan, "bytes of a count of rows in a block's table of groups",
+    [2 = "2", 4 = "4"]
 );
 
 numbers!(
@@ -485,6 +469,7 @@ pub const ALL: &[Axis] = &[
     TableCopies::AXIS,
     TableSlices::AXIS,
     BlockSums::AXIS,
+    CountBytes::AXIS,
     SingleSum::AXIS,
     SegmentSum::AXIS,
     NearGroups::AXIS,
@@ -515,6 +500,7 @@ pub const ALL: &[Axis] = &[
     GroupTexts::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,
+    PartRanks::AXIS,
     JoinParts::AXIS,
     BuildParts::AXIS,
     CountPlaces::AXIS,
