@@ -16,7 +16,7 @@ use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
+use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{DeviceChoice, Engine, Forced, MacroModel, QueryOptions, QueryOutput, TableSource};
 use plans::{aggregate, filter, join, like, run, try_run};
@@ -228,6 +228,8 @@ fn morsels_of_several_workers_beside_other_conditions() {
         let other = || like(&scan(0), 1, "%ca%", true);
         let counts = |input| aggregate(input, &[1], &[(AggregateFunction::Count, None, false)]);
         let joined = join(JoinKind::ProbeSemi, scan(0), matching(pattern, negated), &[(0, 0)], false);
+        let few = keep(scan(1), number(CompareOp::Lt, 500));
+        let sifted = join(JoinKind::ProbeSemi, few, matching(pattern, negated), &[(0, 0)], false);
         let counted = aggregate(matching(pattern, negated), &[], &[(AggregateFunction::Count, None, false)]);
         let plans = [
             matching(pattern, negated),
@@ -238,6 +240,7 @@ fn morsels_of_several_workers_beside_other_conditions() {
             counts(keep(keep(scan(0), other()), found())),
             counts(matching(pattern, negated)),
             joined,
+            sifted,
             counted,
         ];
         for (index, plan) in plans.iter().enumerate() {
@@ -260,6 +263,29 @@ fn morsels_of_several_workers_beside_other_conditions() {
         }
         let whole = run(&engine, &plans[0], &sources, &forced(&[]));
         assert_eq!(numbers(&whole), expected(&texts, pattern, negated));
+    }
+}
+
+/// Rows of an inner sort stay as columns, whose texts lie in another order, and are searched as those of a table.
+#[test]
+fn texts_that_a_stage_left() {
+    let texts = random(3000, &["a", "b", "c"], 40);
+    let (engine, sources) = (Engine::new(), [table(&texts)]);
+    let key = |index: usize, descending| {
+        let field = scan(0).fields().swap_remove(index);
+        let expr = Expr::column(index, field.data_type, field.nullable);
+        SortKey { expr, descending, nulls_first: false }
+    };
+    let keys = vec![key(1, true), key(0, false)];
+    let sorted = Plan::Sort { input: Box::new(scan(0)), keys, fetch: Some(2900) };
+    for negated in [false, true] {
+        let plan = keep(sorted.clone(), like(&scan(0), 1, "%abc%b%", negated));
+        let [rows, batches] = ["rows", "batches"].map(|search| {
+            let output = run(&engine, &plan, &sources, &forced(&[("text_search", search)]));
+            assert_eq!(is_searched(&output), search == "batches");
+            numbers(&output)
+        });
+        assert!(rows == batches && !rows.is_empty());
     }
 }
 
