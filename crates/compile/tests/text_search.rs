@@ -84,7 +84,7 @@ fn chosen(query: &(Plan, ScanInfo), target: &Target, model: MicroModel) -> Optio
 const RAW: Storage = Storage::Text { offset: Scalar::U32 };
 
 #[test]
-fn the_rule_asks_for_most_rows() {
+fn the_rule_asks_what_other_conditions_leave() {
     let cpu = Target::cpu(2);
     let value =
         |conditions, model| chosen(&count(table(RAW), conditions), &cpu, model).map(|choice| choice.value);
