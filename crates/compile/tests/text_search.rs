@@ -3,10 +3,12 @@
 
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kelpie_backend::cpu;
+use kelpie_backend::simt::{self, Config, Memory};
 use kelpie_compile::MicroModel;
+use kelpie_compile::context::{Argument, ColumnPart, Constant};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
@@ -144,6 +146,101 @@ fn kernels_are_valid_for_offsets_of_every_width() {
             for pipeline in &program.pipelines {
                 let valid = validate(pipeline.kernel.module.clone()).expect("a valid module");
                 cpu::compile(&valid).expect("it compiles");
+            }
+        }
+    }
+}
+
+/// Bytes behind a column's texts that a search may read.
+const MARGIN: usize = 16;
+
+/// Runs a query's first kernel over texts, with nothing in memory behind its buffers but a margin of junk behind the texts, which is a part
+/// of needles: the interpreter reports other reads. Whether a state begins with a count.
+fn counts(program: &Program, texts: &[&str], count: u64) -> bool {
+    let pipeline = program.pipelines.first().expect("a pipeline");
+    let module = validate(pipeline.kernel.module.clone()).expect("a valid module");
+    let mut memory = Memory::new();
+    let mut states = BTreeMap::new();
+    let upload = |memory: &mut Memory, bytes: &[u8], margin: &[u8]| {
+        let all = [bytes, margin].concat();
+        let id = memory.allocate(all.len().max(1));
+        if let Some(data) = memory.data_mut(id) {
+            data[..all.len()].copy_from_slice(&all);
+        }
+        id
+    };
+    let ends = texts.iter().scan(0, |end, text| {
+        *end += text.len() as u32;
+        Some(*end)
+    });
+    let offsets: Vec<u8> = std::iter::once(0).chain(ends).flat_map(u32::to_le_bytes).collect();
+    let mut arguments = Vec::new();
+    for argument in &pipeline.kernel.arguments {
+        let id = match argument {
+            Argument::Column { part: ColumnPart::Data, .. } => {
+                upload(&mut memory, texts.concat().as_bytes(), &b"x needle xx fox x"[..MARGIN])
+            }
+            Argument::Column { part: ColumnPart::Offsets, .. } => upload(&mut memory, &offsets, &[]),
+            Argument::Column { .. } => upload(&mut memory, &vec![255; texts.len().div_ceil(8)], &[]),
+            Argument::Bytes(bytes) => upload(&mut memory, bytes, &[0; MARGIN]),
+            Argument::State(state) => {
+                *states.entry(*state).or_insert_with(|| upload(&mut memory, &[0; 256], &[]))
+            }
+            Argument::RowCount => {
+                arguments.push(simt::Argument::Scalar(texts.len() as i128));
+                continue;
+            }
+            Argument::FirstRow => {
+                arguments.push(simt::Argument::Scalar(0));
+                continue;
+            }
+            Argument::Constant(Constant::Int(_, value)) => {
+                arguments.push(simt::Argument::Scalar(*value));
+                continue;
+            }
+            other => panic!("argument {other:?}"),
+        };
+        arguments.push(simt::Argument::Pointer(memory.address(id)));
+    }
+    let config = Config { lanes: 1, block_threads: 1, step_limit: 10_000_000, ..Config::default() };
+    simt::run(&module, &pipeline.kernel.name, &arguments, &mut memory, &config, &|| false)
+        .unwrap_or_else(|fault| panic!("{texts:?}: {fault}"));
+    let begins = |id| memory.data(id).is_some_and(|data| data[..8] == count.to_le_bytes());
+    states.into_values().any(begins)
+}
+
+#[test]
+fn no_read_goes_far_beyond_the_texts() {
+    let target = Target::cpu(1);
+    let fillers = [
+        "",
+        "fo",
+        "nee",
+        "a needle and a fox",
+        "x",
+        "foxneedle",
+        "f",
+        "needle fox needle fox",
+        "0123456789abcdef",
+    ];
+    for (pattern, needle, rest) in [
+        ("%fox%", "fox", None),
+        ("%needle and a%", "needle and a", None),
+        ("%needle%fox%", "needle", Some("fox")),
+        ("%de%", "de", None),
+    ] {
+        let query = count(table(RAW), vec![like(text(), pattern, false)]);
+        let program = compile(&query, &target, MicroModel::Resolution, &[("p0.text_search", "batches")]);
+        for rows in (1..40).chain([120]) {
+            for first in 0..fillers.len() {
+                let texts: Vec<&str> =
+                    (0..rows).map(|row| fillers[(first + row * 5) % fillers.len()]).collect();
+                let matches = |text: &&&str| {
+                    let behind = text.find(needle).map(|place| &text[place + needle.len()..]);
+                    behind.is_some_and(|behind| rest.is_none_or(|rest| behind.contains(rest)))
+                };
+                let expected = rows - texts.iter().filter(matches).count();
+                assert!(counts(&program, &texts, expected as u64), "{pattern}: {texts:?}");
             }
         }
     }
