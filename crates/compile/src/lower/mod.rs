@@ -26,6 +26,7 @@ mod literal;
 mod logic;
 mod matching;
 mod math;
+mod needle;
 mod operands;
 mod pad;
 mod parsing;
@@ -51,6 +52,7 @@ pub(crate) use heap::{
 };
 pub use logic::lower_condition;
 pub(crate) use matching::Matching;
+pub(crate) use needle::{Finder, MORE_MARKS, NeedleCondition};
 pub use operands::alike;
 pub(crate) use text::order as text_order;
 pub use text::text_equal;

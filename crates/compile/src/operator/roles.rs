@@ -15,7 +15,7 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use super::Flow;
-use crate::context::{Context, Unsupported};
+use crate::context::{Context, RawTexts, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::program::{Counting, HostAction, RowCount, SketchStates};
@@ -48,6 +48,11 @@ pub(crate) trait Source: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether it is a table, whose column an expression over its columns may be pruned by.
     fn is_scan(&self) -> bool {
         false
+    }
+
+    /// A column's texts, where it is a table's and they are stored one behind the other, each row with its own.
+    fn raw_texts(&self, _column: usize) -> Option<RawTexts> {
+        None
     }
 
     /// Whether it is what the pipeline before it materialised.

@@ -42,6 +42,7 @@ macro_rules! numbers {
 mod joins;
 mod lanes;
 mod parts;
+mod rows;
 
 pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
@@ -51,6 +52,7 @@ pub use self::lanes::{
     CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
 pub use self::parts::{GroupParts, PartMemory, PartRanks};
+pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
 
 axis!(
     /// Where groups are: `operator/aggregate`.
@@ -150,17 +152,6 @@ axis!(
 );
 
 axis!(
-    /// How dead rows flow: `pipeline/body`.
-    Predication, "predication", Chunk, "whether rows that a filter drops are branched around or carried along with a flag",
-    {
-        /// A branch around what follows.
-        Branches = "branches",
-        /// A flag, at uniform control flow.
-        Flags = "flags",
-    }
-);
-
-axis!(
     /// How a dense write finds its places where they are not counted by a kernel before: `operator/dense`.
     WritePlaces, "write_places", Chunk, "how a row finds its place in a result, a store or a sort",
     {
@@ -174,30 +165,6 @@ axis!(
         Chunks = "chunks",
         /// A selection vector of a CPU's worker, and an atomic for it.
         Selection = "selection",
-    }
-);
-
-axis!(
-    /// How many rows of a table go through the steps at once: `pipeline/wide`.
-    RowLoop, "row_loop", Chunk, "whether rows of a table go through the steps one by one or several at once",
-    {
-        /// One by one.
-        Single = "single",
-        /// Filters see several rows at once and make a selection vector; the rows in it go on one by one.
-        Selected = "selected",
-        /// Several at once, up to the sums.
-        Wide = "wide",
-    }
-);
-
-axis!(
-    /// Where the rows lie that a thread of a SIMT device tries, or loads, at once: `pipeline/trial`, `pipeline/held`.
-    RowArrangement, "row_arrangement", Chunk, "where the rows lie that a thread tries or loads before one of them goes on",
-    {
-        /// As far apart as a block has threads, so that those of a warp are side by side.
-        Striped = "striped",
-        /// Side by side, so that one load brings all values of a column.
-        Blocked = "blocked",
     }
 );
 
@@ -407,18 +374,6 @@ axis!(
 );
 
 numbers!(
-    /// Rows of a batch of a CPU's worker, whose selection vector should stay in the first-level cache: `pipeline/selection`.
-    SelectionRows, "selection_rows", Chunk, "rows for which a CPU's worker makes one selection vector",
-    [256 = "256", 1024 = "1024", 4096 = "4096"]
-);
-
-numbers!(
-    /// Rows that a CPU's worker takes at a time: `pipeline/body`.
-    MorselRows, "morsel_rows", Chunk, "rows that a CPU's worker takes at a time",
-    [4096 = "4096", 16384 = "16384", 65536 = "65536", 262_144 = "262144"]
-);
-
-numbers!(
     /// Rows that a thread prepares before it adds the first to its group: `pipeline/launches`.
     ThreadRows, "thread_rows", Chunk, "rows that a thread works on in one turn of the row loop",
     [1 = "1", 2 = "2", 4 = "4", 8 = "8"]
@@ -491,6 +446,7 @@ pub const ALL: &[Axis] = &[
     Predication::AXIS,
     WritePlaces::AXIS,
     RowLoop::AXIS,
+    TextSearch::AXIS,
     GroupOrder::AXIS,
     StrideRows::AXIS,
     GroupingLevels::AXIS,
