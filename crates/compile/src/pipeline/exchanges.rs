@@ -50,9 +50,12 @@ pub(super) fn choose(
 }
 
 impl Exchanges<'_> {
-    /// Who compares texts.
+    /// Who looks at texts. Whether lanes look at those of keys together was chosen with the table.
     fn texts(&self) -> Result<Texts, Unsupported> {
         let mut texts = Texts::of(self.pipeline);
+        if self.possible.is_err() {
+            texts = texts.without_keys();
+        }
         if texts.is_empty() {
             return Ok(texts);
         }

@@ -7,7 +7,7 @@
 //! the slots are taken, so that a search always comes to an empty one.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Expr, Scalar, Scope, Type};
 
 use super::bloom::Bloom;
 use super::rows::RowStore;
@@ -15,7 +15,8 @@ use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::lower::hashing::{hash_keys, low_bits};
 use crate::program::Growth;
 use crate::program::{Fill, States};
-use crate::variant::axes::HashFunction;
+use crate::table::together::{Found, Pairs, SharedKeys, Together, key_hash};
+use crate::variant::axes::{HashFunction, KeyTextLanes};
 
 /// The slots.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +27,8 @@ pub struct OpenTable {
     words: usize,
     /// How keys are hashed.
     function: HashFunction,
+    /// Who looks at the texts of keys that are searched for: the hash is one that they can make.
+    texts: KeyTextLanes,
     /// The slot follows from the highest bits of a hash's lower half, not from the lowest: rows that agree in them are neighbours,
     /// whatever the number of slots will be ([`OpenTable::part`]).
     in_parts: bool,
@@ -71,17 +74,22 @@ impl OpenTable {
     /// Declares the slots of an index over a store.
     pub(crate) fn plan(
         store: &RowStore,
-        (fill, function): (Fill, HashFunction),
+        (fill, function, texts): (Fill, HashFunction, KeyTextLanes),
         states: &mut States,
     ) -> OpenTable {
         let class = states.class(1, Growth::Sized(store.place_count(), fill));
         let words = states.state("slots", 4, class);
-        OpenTable { class, words, function, in_parts: false, bloom: None }
+        OpenTable { class, words, function, texts, in_parts: false, bloom: None }
     }
 
     /// The same with a Bloom filter of the keys of an index over a store.
     pub(crate) fn with_bloom(self, store: &RowStore, states: &mut States) -> OpenTable {
         OpenTable { bloom: Some(Bloom::plan(store, states)), ..self }
+    }
+
+    /// Who looks at the texts of keys that are searched for.
+    pub(crate) fn text_lanes(&self) -> KeyTextLanes {
+        self.texts
     }
 
     /// The filter.
@@ -105,7 +113,7 @@ impl OpenTable {
     /// The hash of keys, all of whose bits are good ones: `u64`.
     fn hash(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> V {
         let pairs: Vec<_> = keys.iter().zip(wide.iter().copied()).collect();
-        let hash = hash_keys(cx, &pairs, self.function);
+        let hash = hash_keys(cx, &pairs, key_hash(self.function, self.texts));
         low_bits(cx, self.function, hash)
     }
 
@@ -204,6 +212,81 @@ impl OpenTable {
         advance(cx, start, slot);
         cx.end();
         Ok(start.slot)
+    }
+
+    /// As [`OpenTable::find`] for each lane that is `live` (`bool`), at uniform control flow of the warp: the lanes look at texts
+    /// together.
+    pub(crate) fn find_together(
+        &self,
+        cx: &mut Context<'_>,
+        (keys, wide): (SharedKeys<'_>, &[bool]),
+        live: V,
+        place: impl FnOnce(&mut Context<'_>, V) -> V,
+        together: &dyn Together,
+    ) -> Result<Found, Unsupported> {
+        let hash = keys.hash(cx, (wide, self.function), live, together)?;
+        let hash = low_bits(cx, self.function, hash);
+        let start = self.start(cx, hash);
+        let none = cx.builder.u32(0);
+        let [hit, candidate] = ["cursor", "candidate"].map(|name| cx.builder.var_of(name, none));
+        let searching = cx.builder.var_of("searching", live);
+        let pairs = Pairs::new(cx, keys);
+        cx.begin_loop();
+        let open = cx.builder.read(searching);
+        let any = cx.builder.value(Expr::Any(open));
+        let done = cx.builder.not(any);
+        cx.builder.break_if(done);
+        cx.begin_if(open);
+        self.propose(cx, start, (&pairs, searching, candidate), place)?;
+        cx.end();
+        let open = cx.builder.read(searching);
+        let differ = pairs.differ(cx, open, together)?;
+        let b = &mut *cx.builder;
+        let (other, same) = (b.and(open, differ), b.not(differ));
+        let is_found = b.and(open, same);
+        let (number, before) = (b.read(candidate), b.read(hit));
+        let number = b.select(is_found, number, before);
+        b.assign(hit, number);
+        b.assign(searching, other);
+        cx.begin_if(other);
+        let slot = cx.builder.read(start.slot);
+        advance(cx, start, slot);
+        cx.end();
+        cx.end();
+        Ok(Found { slot: start.slot, hit })
+    }
+
+    /// Goes on with a lane's search up to a slot whose keys may be the row's: its number is the `candidate` (`u32`), and the lane is still
+    /// `searching` (`bool`). Else the search has ended.
+    fn propose(
+        &self,
+        cx: &mut Context<'_>,
+        start: Start,
+        (pairs, searching, candidate): (&Pairs<'_>, Var, Var),
+        place: impl FnOnce(&mut Context<'_>, V) -> V,
+    ) -> Result<(), Unsupported> {
+        let (no, yes) = (cx.builder.bool(false), cx.builder.bool(true));
+        cx.builder.assign(searching, no);
+        cx.begin_loop();
+        let slot = cx.builder.read(start.slot);
+        let pointer = self.pointer(cx, slot);
+        let word = cx.builder.load(pointer);
+        let zero = cx.builder.u32(0);
+        let empty = cx.builder.eq(word, zero);
+        cx.builder.break_if(empty);
+        let (alike, number) = start.split(cx, word);
+        cx.begin_if(alike);
+        let place = place(cx, number);
+        let may_be = pairs.propose(cx, place)?;
+        cx.begin_if(may_be);
+        cx.builder.assign(searching, yes);
+        cx.builder.assign(candidate, number);
+        cx.builder.break_loop();
+        cx.end();
+        cx.end();
+        advance(cx, start, slot);
+        cx.end();
+        Ok(())
     }
 
     /// Replaces the number of a slot (`i64`) that is taken by another one (`u32`, not 0); nobody else uses the slot.

@@ -47,7 +47,7 @@ pub use self::joins::{
     RowPlaces, SetOperations, Sieves, TextJoin,
 };
 pub use self::lanes::{
-    CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
+    CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
 
 axis!(
@@ -524,6 +524,7 @@ pub const ALL: &[Axis] = &[
     MatchLanes::AXIS,
     QueueMatches::AXIS,
     TextLanes::AXIS,
+    KeyTextLanes::AXIS,
     CarriedRows::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
