@@ -191,6 +191,17 @@ fn others(number: usize) -> Vec<(&'static str, &'static str)> {
         ("text_join", "texts"),
         ("distinct_values", ["set", "groups"][number / 2 % 2]),
         ("key_filter", ["off", "bloom"][number / 3 % 2]),
+        ("hash_mapping", ["multiply_high", "mask", "modulo"][number / 3 % 3]),
+        ("slot_layout", ["apart", "beside"][number / 2 % 2]),
+        ("group_estimate", ["none", "sketch"][number % 2]),
+        ("near_groups", ["0", "256"][number / 2 % 2]),
+        ("near_search", ["slot", "key"][number / 4 % 2]),
+        ("segments", ["off", "warp", "block"][number / 5 % 3]),
+        ("last_group", ["off", "on"][number / 3 % 2]),
+        ("set_operation", ["join", "groups"][number / 2 % 2]),
+        // Rows that come in parts are in loops of their own, and are hashed alike.
+        ("group_parts", ["1", "1", "4"][number / 4 % 3]),
+        ("join_parts", ["1", "1", "16"][number / 3 % 3]),
     ]
 }
 

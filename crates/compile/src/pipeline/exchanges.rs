@@ -40,6 +40,7 @@ pub(super) fn choose(
         () if !is_simt => Err("a CPU's worker is one thread"),
         () if is_counted => Err("places are counted a row of the table"),
         () if pipeline.sink.passes() > 1 => Err("rows come several times"),
+        () if pipeline.source.parts().is_some() => Err("blocks take pieces of parts"),
         () => Ok(()),
     };
     let exchanges = Exchanges { site, pipeline, environment, possible };
