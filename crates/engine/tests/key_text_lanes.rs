@@ -191,6 +191,7 @@ fn others(number: usize) -> Vec<(&'static str, &'static str)> {
         ("index_rows", ["buckets", "chains"][number % 2]),
         ("hash_function", ["murmur3", "fnv1a", "multiply_shift"][number % 3]),
         ("text_join", "texts"),
+        ("block_threads", ["32", "64", "8", "256"][number / 2 % 4]),
         ("distinct_values", ["set", "groups"][number / 2 % 2]),
         ("key_filter", ["off", "bloom"][number / 3 % 2]),
         ("hash_mapping", ["multiply_high", "mask", "modulo"][number / 3 % 3]),
