@@ -62,20 +62,34 @@ fn hash_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
 /// the length. Other lanes can take some of the words, and whoever has them all comes to the same hash. As each word is a product of its
 /// own that is added, one lane takes longer for it than for [`hash`].
 pub(crate) fn hash_in_any_order(cx: &mut Context<'_>, text: &Text) -> V {
-    let part = part_function(cx, text.case);
+    let (margin, case) = (cx.text_margin(), text.case);
     let params = [("text", POINTER), ("length", Type::U32)];
-    let name = format!("text_hash_in_any_order{}", case_name(text.case));
+    let name = format!("text_hash_in_any_order{}", case_name(case));
     let hash = function(cx, &name, &params, Scalar::U64, |b| {
         let [data, length] = [0, 1].map(|index| b.param(index));
-        let (zero, nothing) = (b.u32(0), b.u64(0));
-        let (place, sum) = (b.var_of("place", zero), b.var_of("sum", nothing));
+        let (zero, width, nothing, seed) = (b.u32(0), b.u32(WORD_BYTES), b.u64(0), b.u64(HASH_SEED));
+        let is_short = b.lt(length, width);
+        b.begin_if(is_short);
+        let packed = packed(b, margin, (data, length), case);
+        let (part, is_empty) = (fold(b, seed, packed), b.eq(length, zero));
+        let sum = b.select(is_empty, nothing, part);
+        let hash = whole(b, sum, length);
+        b.return_value(hash);
+        b.end();
+        let last = b.sub(length, width);
+        let (place, sum, seed) = (b.var_of("place", zero), b.var_of("sum", nothing), b.var_of("seed", seed));
         b.begin_loop();
-        let current = b.read(place);
-        let done = b.ge(current, length);
-        b.break_if(done);
-        let (own, before) = (b.call(part, &[data, length, current]), b.read(sum));
+        let (current, own_seed) = (b.read(place), b.read(seed));
+        let at = b.binary(BinaryOp::Min, current, last);
+        let word = mapped_word(b, data, at, case);
+        let (own, before) = (fold(b, own_seed, word), b.read(sum));
         let after = b.add(before, own);
         b.assign(sum, after);
+        let is_last = b.ge(current, last);
+        b.break_if(is_last);
+        let step = b.u64(PLACE_FACTOR.wrapping_mul(WORD_BYTES.into()));
+        let next_seed = b.add(own_seed, step);
+        b.assign(seed, next_seed);
         advance(b, place, WORD_BYTES);
         b.end();
         let sum = b.read(sum);
