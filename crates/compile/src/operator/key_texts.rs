@@ -19,9 +19,9 @@ pub(crate) trait KeySearch {
     /// The keys of the current row.
     fn keys(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported>;
 
-    /// Finds the keys of each lane that is `live` (`bool`), at uniform control flow of the warp. `mark`: the number of the first mark that
-    /// lanes can come by here ([`KeyTexts`]).
-    fn find(&self, cx: &mut Context<'_>, keys: (&[Lowered], V), mark: u32) -> Result<Found, Unsupported>;
+    /// Finds the keys of each lane that is `live` (`bool`), at uniform control flow of the warp. `at`: the row of the source (`i64`), and the
+    /// number of the first mark that lanes can come by here ([`KeyTexts`]).
+    fn find(&self, cx: &mut Context<'_>, keys: (&[Lowered], V), at: (V, u32)) -> Result<Found, Unsupported>;
 }
 
 /// How lanes take the words of texts. By a mark come the lanes that have a word to hash, by the next one those that have a pair to compare.

@@ -406,7 +406,7 @@ pub(crate) trait Emitter {
     }
 
     /// As [`Emitter::row`], in a branch, where the row's keys have been looked for.
-    fn row_found(&mut self, _cx: &mut Context<'_>, _found: Found) -> Result<(), Unsupported> {
+    fn row_found(&mut self, _cx: &mut Context<'_>, _row: V, _found: Found) -> Result<(), Unsupported> {
         Err(Unsupported::internal("keys of a sink that has none"))
     }
 

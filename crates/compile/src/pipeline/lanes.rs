@@ -336,7 +336,7 @@ impl Body<'_> {
         let (live, row) = (cx.builder.read(arrived.live), arrived.registers(cx));
         // Behind the marks of the steps, the sink, and the loop in which texts are matched.
         let mark = self.pipeline.steps.len() as u32 + 2;
-        let found = search.find(cx, (&keys, live), mark)?;
+        let found = search.find(cx, (&keys, live), (turn.row, mark))?;
         let next_way = Way { found: Some(found), ..way.behind(way.step) };
         cx.with_carried(&arrived.row, &row, |cx| {
             let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| next(cx, Flow::Branch);
@@ -358,7 +358,7 @@ impl Body<'_> {
         let mut sink = |cx: &mut Context<'_>, flow| {
             mark(cx, end, flow);
             match found {
-                Some(found) => emitter.row_found(cx, found),
+                Some(found) => emitter.row_found(cx, turn.row, found),
                 None => emitter.row(cx, turn.row, flow),
             }
         };

@@ -6,8 +6,10 @@
 //! The last slot is never used: what is counted a slot ends where the next slot's begins (`table::buckets`). At most half of
 //! the slots are taken, so that a search always comes to an empty one.
 
+mod together;
+
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Expr, Scalar, Scope, Type};
+use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
 use super::bloom::Bloom;
 use super::rows::RowStore;
@@ -15,7 +17,7 @@ use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::lower::hashing::{hash_keys, low_bits};
 use crate::program::Growth;
 use crate::program::{Fill, States};
-use crate::table::together::{Found, Pairs, SharedKeys, Together, key_hash};
+use crate::table::together::key_hash;
 use crate::variant::axes::{HashFunction, KeyTextLanes};
 
 /// The slots.
@@ -58,6 +60,23 @@ pub enum Known {
     Report(usize),
     /// It goes before the rows of the slot: state of one `u32` a row, the number of the next row with its key or 0.
     Chain(usize),
+}
+
+impl Known {
+    /// What is done where a slot, whose word is at a pointer, has the keys of the row at `place` (`i64`), for which it would have another
+    /// `word`.
+    fn meet(self, cx: &mut Context<'_>, start: Start, (pointer, word): (V, V), place: V) {
+        match self {
+            Known::LeaveOut => {}
+            Known::Report(broken) => report_broken(cx, broken),
+            // All rows of the slot have its tag: whoever looks at it meanwhile finds one of them.
+            Known::Chain(next) => {
+                let old = cx.builder.atomic(AtomicOp::Exchange, pointer, word, Scope::Device);
+                let old = cx.builder.and(old, start.mask);
+                set_next(cx, next, place, old);
+            }
+        }
+    }
 }
 
 impl Start {
@@ -163,16 +182,7 @@ impl OpenTable {
         let other = place_of(cx, number);
         let same = keys_equal(cx, store, keys, other)?;
         cx.begin_if(same);
-        match known {
-            Known::LeaveOut => {}
-            Known::Report(broken) => report_broken(cx, broken),
-            // All rows of the slot have its tag: whoever looks at it meanwhile finds one of them.
-            Known::Chain(next) => {
-                let old = cx.builder.atomic(AtomicOp::Exchange, pointer, word, Scope::Device);
-                let old = cx.builder.and(old, start.mask);
-                set_next(cx, next, place, old);
-            }
-        }
+        known.meet(cx, start, (pointer, word), place);
         cx.builder.break_loop();
         cx.end();
         cx.end();
@@ -212,81 +222,6 @@ impl OpenTable {
         advance(cx, start, slot);
         cx.end();
         Ok(start.slot)
-    }
-
-    /// As [`OpenTable::find`] for each lane that is `live` (`bool`), at uniform control flow of the warp: the lanes look at texts
-    /// together.
-    pub(crate) fn find_together(
-        &self,
-        cx: &mut Context<'_>,
-        (keys, wide): (SharedKeys<'_>, &[bool]),
-        live: V,
-        place: impl FnOnce(&mut Context<'_>, V) -> V,
-        together: &dyn Together,
-    ) -> Result<Found, Unsupported> {
-        let hash = keys.hash(cx, (wide, self.function), live, together)?;
-        let hash = low_bits(cx, self.function, hash);
-        let start = self.start(cx, hash);
-        let none = cx.builder.u32(0);
-        let [hit, candidate] = ["cursor", "candidate"].map(|name| cx.builder.var_of(name, none));
-        let searching = cx.builder.var_of("searching", live);
-        let pairs = Pairs::new(cx, keys);
-        cx.begin_loop();
-        let open = cx.builder.read(searching);
-        let any = cx.builder.value(Expr::Any(open));
-        let done = cx.builder.not(any);
-        cx.builder.break_if(done);
-        cx.begin_if(open);
-        self.propose(cx, start, (&pairs, searching, candidate), place)?;
-        cx.end();
-        let open = cx.builder.read(searching);
-        let differ = pairs.differ(cx, open, together)?;
-        let b = &mut *cx.builder;
-        let (other, same) = (b.and(open, differ), b.not(differ));
-        let is_found = b.and(open, same);
-        let (number, before) = (b.read(candidate), b.read(hit));
-        let number = b.select(is_found, number, before);
-        b.assign(hit, number);
-        b.assign(searching, other);
-        cx.begin_if(other);
-        let slot = cx.builder.read(start.slot);
-        advance(cx, start, slot);
-        cx.end();
-        cx.end();
-        Ok(Found { slot: start.slot, hit })
-    }
-
-    /// Goes on with a lane's search up to a slot whose keys may be the row's: its number is the `candidate` (`u32`), and the lane is still
-    /// `searching` (`bool`). Else the search has ended.
-    fn propose(
-        &self,
-        cx: &mut Context<'_>,
-        start: Start,
-        (pairs, searching, candidate): (&Pairs<'_>, Var, Var),
-        place: impl FnOnce(&mut Context<'_>, V) -> V,
-    ) -> Result<(), Unsupported> {
-        let (no, yes) = (cx.builder.bool(false), cx.builder.bool(true));
-        cx.builder.assign(searching, no);
-        cx.begin_loop();
-        let slot = cx.builder.read(start.slot);
-        let pointer = self.pointer(cx, slot);
-        let word = cx.builder.load(pointer);
-        let zero = cx.builder.u32(0);
-        let empty = cx.builder.eq(word, zero);
-        cx.builder.break_if(empty);
-        let (alike, number) = start.split(cx, word);
-        cx.begin_if(alike);
-        let place = place(cx, number);
-        let may_be = pairs.propose(cx, place)?;
-        cx.begin_if(may_be);
-        cx.builder.assign(searching, yes);
-        cx.builder.assign(candidate, number);
-        cx.builder.break_loop();
-        cx.end();
-        cx.end();
-        advance(cx, start, slot);
-        cx.end();
-        Ok(())
     }
 
     /// Replaces the number of a slot (`i64`) that is taken by another one (`u32`, not 0); nobody else uses the slot.

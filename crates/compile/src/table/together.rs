@@ -35,7 +35,8 @@ pub(crate) trait Together {
 pub(crate) struct Found {
     /// The slot where it ended, `i64`.
     pub slot: Var,
-    /// Of groups whether they are in the slot (`bool`), of an index the number there or 0 (`u32`).
+    /// Of groups whether they are in the slot, of an index's own rows whether they have one (`bool`); of rows that an index is searched
+    /// for the number there or 0 (`u32`).
     pub hit: Var,
 }
 

@@ -342,7 +342,7 @@ impl Emitter for AggregateEmitter<'_> {
         finds.then_some(self)
     }
 
-    fn row_found(&mut self, cx: &mut Context<'_>, found: Found) -> Result<(), Unsupported> {
+    fn row_found(&mut self, cx: &mut Context<'_>, _row: V, found: Found) -> Result<(), Unsupported> {
         self.take(cx, Flow::Branch, &Words { found: Some(found), ..Words::default() })
     }
 
@@ -376,7 +376,12 @@ impl KeySearch for AggregateEmitter<'_> {
         self.plan.group_keys.iter().map(|key| lower(cx, key)).collect()
     }
 
-    fn find(&self, cx: &mut Context<'_>, keys: (&[Lowered], V), mark: u32) -> Result<Found, Unsupported> {
+    fn find(
+        &self,
+        cx: &mut Context<'_>,
+        keys: (&[Lowered], V),
+        (_, mark): (V, u32),
+    ) -> Result<Found, Unsupported> {
         self.groups.groups.find_together(cx, keys, mark)
     }
 }

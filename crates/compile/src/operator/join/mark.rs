@@ -61,7 +61,7 @@ impl Emitter for MarkEmitter<'_> {
         Some(self.0)
     }
 
-    fn row_found(&mut self, cx: &mut Context<'_>, found: Found) -> Result<(), Unsupported> {
+    fn row_found(&mut self, cx: &mut Context<'_>, _row: V, found: Found) -> Result<(), Unsupported> {
         let keys = self.0.keys_of_probe(cx)?;
         self.0.note_nulls(cx, &keys);
         let search = self.0.index.search_of(found);

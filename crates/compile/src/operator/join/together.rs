@@ -38,7 +38,7 @@ impl KeySearch for JoinOperator {
         &self,
         cx: &mut Context<'_>,
         (keys, live): (&[Lowered], V),
-        mark: u32,
+        (_, mark): (V, u32),
     ) -> Result<Found, Unsupported> {
         let texts = KeyTexts { lanes: self.index.text_lanes(), mark };
         self.index.find_together(cx, (self.matches(), keys), live, &texts)
