@@ -2,8 +2,9 @@
 //! section 3.4).
 //!
 //! As of texts that a filter compares ([`texts`](super::texts)) the words of a text are numbers of a range, which other lanes take
-//! ([`expand`](super::expand)), one or two of them a number: neighbouring lanes read neighbouring words. Where texts are hashed, what lanes make of the words is summed
-//! up for the row's own lane; where they are compared, a vote tells whether a word differs. A row does not change lanes.
+//! ([`expand`](super::expand)), one or two of them a number: neighbouring lanes read neighbouring words. Where texts are hashed, what lanes
+//! make of the words is summed up for the row's own lane; where they are compared, a vote tells whether a word differs. A row does not
+//! change lanes.
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar};
