@@ -49,7 +49,7 @@ pub use self::joins::{
     RowPlaces, SetOperations, Sieves, TextJoin,
 };
 pub use self::lanes::{
-    CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
+    CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
 pub use self::parts::{GroupParts, PartMemory, PartRanks};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
@@ -466,6 +466,7 @@ pub const ALL: &[Axis] = &[
     MatchLanes::AXIS,
     QueueMatches::AXIS,
     TextLanes::AXIS,
+    KeyTextLanes::AXIS,
     CarriedRows::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,
