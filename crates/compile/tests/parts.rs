@@ -93,7 +93,9 @@ fn kernels_of_parts_are_accepted() {
     ] {
         let mut forced = Forced::default();
         let table = table.map(|table| ("group_table", table));
-        for (axis, value) in [("group_parts", parts), ("part_memory", memory)].into_iter().chain(table) {
+        let ranks = if memory == "keys" { "warp" } else { "row" };
+        let forms = [("group_parts", parts), ("part_memory", memory), ("part_ranks", ranks)];
+        for (axis, value) in forms.into_iter().chain(table) {
             forced.set(axis, value).expect("an axis and its value");
         }
         for target in
@@ -187,6 +189,22 @@ fn parts_where_groups_are_many_and_scattered() {
     }
 }
 
+/// Where a value is frequent, warps take ranks for their lanes.
+#[test]
+fn ranks_of_frequent_values() {
+    let chosen = |target: &Target, are_even: bool| {
+        let scattered = Some(Scattered { values: 350_000, are_even, text_bytes: 0 });
+        let (plan, info) = grouped(350_000, &[0]);
+        let info = ScanInfo { scattered: vec![scattered, None, None, None], ..info };
+        let program = compile(&(plan, info), target, Forced::none());
+        let ranks = program.genome.of("aggregate0").find(|choice| choice.axis.name == "part_ranks");
+        ranks.expect("rows come in parts").value
+    };
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    assert_eq!((chosen(&gpu, false), chosen(&gpu, true)), ("warp", "row"));
+    assert_eq!(chosen(&Target::cpu(2), false), "row");
+}
+
 /// A CPU's worker wants its part's groups in its cache. A frequent value's rows find no place in their part, and that worker adds them up by
 /// themselves.
 #[test]
@@ -206,8 +224,8 @@ fn parts_of_workers_fit_their_cache() {
     assert_eq!(chosen(of(1 << 18, true), &[0, 3]), ("1", ""));
 }
 
-/// Groups of which a block has room for a slice are added up slice by slice where they have many rows each, and not in parts; NVRTC
-/// accepts these kernels.
+/// Groups of which a block has room for a slice are added up slice by slice where they have many rows each, and not in parts; counts have
+/// 2 bytes where that makes fewer slices. NVRTC accepts these kernels.
 #[test]
 fn slices_where_a_block_has_room_for_one() {
     let gpu = Target::simt(32, 256, 227 << 10, 1056);
@@ -216,15 +234,18 @@ fn slices_where_a_block_has_room_for_one() {
         let scattered = Some(Scattered { values: groups as u64, are_even: true, text_bytes: 0 });
         let info = ScanInfo { rows, scattered: vec![scattered, None, None, None], ..info };
         let program = compile(&(plan, info), &gpu, Forced::none());
-        let slices = program.genome.of("aggregate0").find(|choice| choice.axis.name == "table_slices");
-        let found = (parts(&program).0, slices.map_or("", |choice| choice.value));
+        let of_axis = |axis| {
+            let choice = program.genome.of("aggregate0").find(|choice| choice.axis.name == axis);
+            choice.map_or("", |choice| choice.value)
+        };
+        let found = (parts(&program).0, of_axis("table_slices"), of_axis("count_bytes"));
         accepts(program, &gpu);
         found
     };
     let (few, many) = (20_000_000, 335_000_000);
-    assert_eq!(chosen(4_000, many), ("1", "1"));
-    assert_eq!(chosen(12_000, many), ("1", "2"));
-    assert_eq!(chosen(16_000, many), ("1", "2"));
+    assert_eq!(chosen(4_000, many), ("1", "1", "4"));
+    assert_eq!(chosen(12_000, many), ("1", "1", "2"));
+    assert_eq!(chosen(16_000, many), ("1", "2", "4"));
     assert_eq!(chosen(20_000, few).1, "");
     assert_eq!(chosen(40_000, many).1, "");
 }

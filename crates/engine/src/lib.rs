@@ -221,7 +221,7 @@ pub struct PipelineMetrics {
 /// The lanes that had rows where a step, or the sink, of a pipeline begins, or a step of the loop in which lanes match texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneProfile {
-    /// The step: `filter`, the sink, or `matching`, which comes behind it.
+    /// The step: `filter`, the sink, or `matching`, `hashing keys` or `comparing keys`, which come behind it.
     pub step: String,
     /// Of each number of lanes, from one on, the warps that came with rows in so many.
     pub by_lanes: Vec<u64>,

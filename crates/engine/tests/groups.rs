@@ -408,7 +408,11 @@ fn groups_in_parts() {
     let engine = Engine::new();
     let options = |devices: usize, parts: &str, table: &str| {
         let mut variants = kelpie_engine::Forced::default();
-        for (axis, value) in [("group_parts", parts), ("group_table", table), ("placement", "global")] {
+        // Warps take ranks for their lanes in every second number of parts.
+        let ranks = if matches!(parts, "16" | "256" | "4") { "warp" } else { "row" };
+        let forms =
+            [("group_parts", parts), ("group_table", table), ("placement", "global"), ("part_ranks", ranks)];
+        for (axis, value) in forms {
             variants.set(axis, value).expect("an axis and its value");
         }
         let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
@@ -448,11 +452,14 @@ fn groups_in_slices() {
     let engine = Engine::new();
     let options = |slices: &str, sums: &str| {
         let mut variants = kelpie_engine::Forced::default();
+        // Counts have 2 bytes in every second number of slices.
+        let counts = if slices == "4" { "2" } else { "4" };
         for (axis, value) in [
             ("placement", "block"),
             ("group_table", "direct"),
             ("table_slices", slices),
             ("block_sums", sums),
+            ("count_bytes", counts),
         ] {
             variants.set(axis, value).expect("an axis and its value");
         }
@@ -517,6 +524,33 @@ fn parts_that_a_worker_has_alone() {
         let alone = output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("a worker a part"));
         assert_eq!(alone, format!("{:?}", options.variants).contains("alone"), "{options:?}");
     }
+}
+
+/// Counts of 2 bytes give what they have no room for to the device's table: more rows than they hold in one group, in two that share
+/// four bytes, and in slices; dead rows too, which are in no group.
+#[test]
+fn counts_of_two_bytes() {
+    let mut all = Vec::new();
+    for (slices, threads) in [("1", "256"), ("2", "32")] {
+        let mut variants = kelpie_engine::Forced::default();
+        let forced = [("placement", "block"), ("group_table", "direct"), ("count_bytes", "2")];
+        let shape = [("table_slices", slices), ("block_threads", threads), ("blocks", "one")];
+        for (axis, value) in forced.into_iter().chain(shape) {
+            variants.set(axis, value).expect("an axis and its value");
+        }
+        let devices = devices(4).into_iter().filter(|(device, _)| *device != DeviceChoice::Cpu);
+        let with = |(device, lanes)| QueryOptions {
+            device,
+            simt_lanes: lanes,
+            micro_model: MicroModel::Resolution,
+            variants: variants.clone(),
+            ..QueryOptions::default()
+        };
+        all.extend(devices.map(with));
+    }
+    compare_with(&rows(150_000, 3, true), &[0], &all[..1]);
+    compare_with(&rows(100_000, 2, false), &[0], &all);
+    compare_with(&rows(700, 90, false), &[0], &all);
 }
 
 /// Rows of a CPU's worker wait for each other: fewer than a batch, as many, one more, several batches; in one group, in few, all in

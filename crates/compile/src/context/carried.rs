@@ -18,6 +18,11 @@ use crate::expr::columns_read;
 pub(crate) struct Moved(HashMap<V, V>);
 
 impl Moved {
+    /// Moves each register to the one beside it.
+    pub(crate) fn between(pairs: impl Iterator<Item = (V, V)>) -> Moved {
+        Moved(pairs.collect())
+    }
+
     /// The register that takes the place of one.
     pub(crate) fn of(&self, register: V) -> V {
         self.0.get(&register).copied().unwrap_or(register)
@@ -117,7 +122,7 @@ impl Context<'_> {
         registers: &[V],
         body: impl FnOnce(&mut Self) -> Result<T, Unsupported>,
     ) -> Result<T, Unsupported> {
-        let moved = Moved(row.registers.iter().copied().zip(registers.iter().copied()).collect());
+        let moved = Moved::between(row.registers.iter().copied().zip(registers.iter().copied()));
         let place = |layer: &Rc<dyn RowLayer>| layer.moved(&moved).unwrap_or_else(|| Rc::clone(layer));
         let layers = std::mem::replace(&mut self.layers, row.layers.iter().map(place).collect());
         let scopes = std::mem::replace(&mut self.scopes, vec![Vec::new()]);

@@ -7,6 +7,7 @@ mod load;
 mod loaded;
 mod row;
 mod scratch;
+mod texts;
 mod value;
 mod wide;
 
@@ -26,6 +27,7 @@ pub(crate) use self::carried::{CarriedRow, Moved};
 pub(crate) use self::held::held_bytes;
 pub(crate) use self::row::{Origin, RowLayer};
 pub(crate) use self::scratch::TEXT_MARGIN;
+pub(crate) use self::texts::RawTexts;
 pub use self::value::{Case, DictionaryCode, Lowered, Repr, Text, register_of, register_type};
 pub(crate) use self::wide::{StoredIntegers, WIDE_ROWS};
 pub use crate::program::{Argument, ColumnPart, Constant, HeapPart, Status};

@@ -6,7 +6,7 @@ use kelpie_kir::{BinaryOp, Scalar};
 use crate::context::register_type;
 use crate::context::{Context, Lowered, Repr};
 use crate::layout::ColumnInfo;
-use crate::lower::hash_text;
+use crate::lower::{hash_text, text_hash_in_any_order};
 use crate::variant::axes::HashFunction;
 
 /// 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4: multiplicative hashing).
@@ -15,6 +15,28 @@ pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub const HASH_RULE: &str = "keys of any pattern are spread evenly, in few instructions";
 /// What takes the place of NULL's bits.
 const NULL_BITS: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// How keys are hashed: all that look for the keys of a table, or put some in, do it in the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyHash {
+    pub function: HashFunction,
+    pub texts: TextHash,
+}
+
+/// How a text becomes 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextHash {
+    /// Word after word, each mixed with what was made of those before.
+    Chained,
+    /// Each word by itself with its place, then all of them in any order: several lanes can take one text.
+    AnyOrder,
+}
+
+impl From<HashFunction> for KeyHash {
+    fn from(function: HashFunction) -> KeyHash {
+        KeyHash { function, texts: TextHash::Chained }
+    }
+}
 
 /// The finalizer of MurmurHash3: every bit of the input reaches every bit of the output.
 pub fn mix(cx: &mut Context<'_>, value: V) -> V {
@@ -75,18 +97,13 @@ pub fn is_wide(info: &ColumnInfo) -> bool {
     register_type(&info.data_type, info.range) == Scalar::I128
 }
 
-/// The hash of several keys by a function.
-pub fn hash_keys(cx: &mut Context<'_>, keys: &[(&Lowered, bool)], function: HashFunction) -> V {
+/// The hash of several keys.
+pub fn hash_keys(cx: &mut Context<'_>, keys: &[(&Lowered, bool)], hash: impl Into<KeyHash>) -> V {
+    let KeyHash { function, texts } = hash.into();
     let mut hash: Option<V> = None;
     for (key, wide) in keys {
-        let bits = key_bits(cx, key, *wide);
-        hash = Some(match hash {
-            None => bits,
-            Some(hash) => {
-                let mixed = spread(cx, function, hash);
-                cx.builder.add(mixed, bits)
-            }
-        });
+        let bits = key_bits(cx, (key, *wide), texts);
+        hash = Some(with_bits(cx, function, hash, bits));
     }
     match hash {
         Some(hash) => spread(cx, function, hash),
@@ -94,13 +111,30 @@ pub fn hash_keys(cx: &mut Context<'_>, keys: &[(&Lowered, bool)], function: Hash
     }
 }
 
+/// What is made of keys so far (`None`: there is none yet) with the bits of the next one; spread, it is the hash of all.
+pub fn with_bits(cx: &mut Context<'_>, function: HashFunction, before: Option<V>, bits: V) -> V {
+    match before {
+        None => bits,
+        Some(before) => {
+            let mixed = spread(cx, function, before);
+            cx.builder.add(mixed, bits)
+        }
+    }
+}
+
 /// 64 bits that are equal for equal keys. `wide`: the key's integers may go beyond 64 bits on some side.
-fn key_bits(cx: &mut Context<'_>, key: &Lowered, wide: bool) -> V {
-    let bits = match &key.repr {
-        Repr::Text(text) => hash_text(cx, text),
-        Repr::Scalar(value) => scalar_bits(cx, *value, wide),
+pub fn key_bits(cx: &mut Context<'_>, (key, wide): (&Lowered, bool), texts: TextHash) -> V {
+    let bits = match (&key.repr, texts) {
+        (Repr::Text(text), TextHash::Chained) => hash_text(cx, text),
+        (Repr::Text(text), TextHash::AnyOrder) => text_hash_in_any_order(cx, text),
+        (Repr::Scalar(value), _) => scalar_bits(cx, *value, wide),
     };
-    match key.valid {
+    or_null_bits(cx, bits, key.valid)
+}
+
+/// A key's bits, which are others where it is NULL.
+pub fn or_null_bits(cx: &mut Context<'_>, bits: V, valid: Option<V>) -> V {
+    match valid {
         Some(valid) => {
             let null = cx.builder.u64(NULL_BITS);
             cx.builder.select(valid, bits, null)

@@ -5,12 +5,14 @@ use kelpie_kir::{BinaryOp, Builder, Function, Handle, Scalar, Type};
 
 use super::swar::with_case;
 use super::text::{byte, case_name, count_up, function};
-use super::words::{advance, mapped_word, short_word};
+use super::words::{WORD_BYTES, advance, mapped_word, short_word};
 use crate::context::{Case, Context, Text};
 
 const POINTER: Type = Type::global(Scalar::U8);
 /// An odd number of random bits.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Of the place of a word: an odd number of random bits (2⁶⁴ divided by the plastic number).
+const PLACE_FACTOR: u64 = 0xc13f_a9a9_02a6_328f;
 /// The hash of nothing, before the length is in it.
 const HASH_SEED: u64 = 0xcbf2_9ce4_8422_2325;
 
@@ -32,15 +34,9 @@ fn hash_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
         let seed = b.binary(BinaryOp::Xor, seed, wide);
         let short = b.lt(length, eight);
         b.begin_if(short);
-        if margin {
-            let packed = short_word(b, data, length);
-            let packed = with_case(b, packed, case);
-            let hash = fold(b, seed, packed);
-            b.return_value(hash);
-        } else {
-            let hash = hash_of_bytes(b, (data, length), seed, case);
-            b.return_value(hash);
-        }
+        let packed = packed(b, margin, (data, length), case);
+        let hash = fold(b, seed, packed);
+        b.return_value(hash);
         b.end();
         let last = b.sub(length, eight);
         let (place, hash) = (b.var_of("place", zero), b.var_of("hash", seed));
@@ -62,8 +58,96 @@ fn hash_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
     })
 }
 
-/// The hash of a text of less than a word, read byte by byte.
-fn hash_of_bytes(b: &mut Builder, (data, length): (V, V), seed: V, case: Case) -> V {
+/// The hash of a text that is made of its words in any order ([`part`], of each word's place), equal for equal texts too: their sum, with
+/// the length. Other lanes can take some of the words, and whoever has them all comes to the same hash. As each word is a product of its
+/// own that is added, one lane takes longer for it than for [`hash`].
+pub(crate) fn hash_in_any_order(cx: &mut Context<'_>, text: &Text) -> V {
+    let (margin, case) = (cx.text_margin(), text.case);
+    let params = [("text", POINTER), ("length", Type::U32)];
+    let name = format!("text_hash_in_any_order{}", case_name(case));
+    let hash = function(cx, &name, &params, Scalar::U64, |b| {
+        let [data, length] = [0, 1].map(|index| b.param(index));
+        let (zero, width, nothing, seed) = (b.u32(0), b.u32(WORD_BYTES), b.u64(0), b.u64(HASH_SEED));
+        let is_short = b.lt(length, width);
+        b.begin_if(is_short);
+        let packed = packed(b, margin, (data, length), case);
+        let (part, is_empty) = (fold(b, seed, packed), b.eq(length, zero));
+        let sum = b.select(is_empty, nothing, part);
+        let hash = whole(b, sum, length);
+        b.return_value(hash);
+        b.end();
+        let last = b.sub(length, width);
+        let (place, sum, seed) = (b.var_of("place", zero), b.var_of("sum", nothing), b.var_of("seed", seed));
+        b.begin_loop();
+        let (current, own_seed) = (b.read(place), b.read(seed));
+        let at = b.binary(BinaryOp::Min, current, last);
+        let word = mapped_word(b, data, at, case);
+        let (own, before) = (fold(b, own_seed, word), b.read(sum));
+        let after = b.add(before, own);
+        b.assign(sum, after);
+        let is_last = b.ge(current, last);
+        b.break_if(is_last);
+        let step = b.u64(PLACE_FACTOR.wrapping_mul(WORD_BYTES.into()));
+        let next_seed = b.add(own_seed, step);
+        b.assign(seed, next_seed);
+        advance(b, place, WORD_BYTES);
+        b.end();
+        let sum = b.read(sum);
+        let hash = whole(b, sum, length);
+        b.return_value(hash);
+    });
+    cx.builder.call(hash, &[text.data, text.length])
+}
+
+/// What the word of a text at a place (`u32`, a multiple of [`WORD_BYTES`] that is less than the length) adds to the sum of which
+/// [`hash_of_parts`] makes the hash in any order.
+pub(crate) fn part(cx: &mut Context<'_>, text: &Text, place: V) -> V {
+    let part = part_function(cx, text.case);
+    cx.builder.call(part, &[text.data, text.length, place])
+}
+
+/// The hash in any order of a text of so many bytes (`u32`), of the sum of its words' parts.
+pub(crate) fn hash_of_parts(cx: &mut Context<'_>, sum: V, length: V) -> V {
+    whole(cx.builder, sum, length)
+}
+
+/// The last word overlaps the one before, as of [`hash`], and a text of less than a word is one: nothing behind the text is read.
+fn part_function(cx: &mut Context<'_>, case: Case) -> Handle<Function> {
+    let margin = cx.text_margin();
+    let params = [("text", POINTER), ("length", Type::U32), ("place", Type::U32)];
+    function(cx, &format!("text_part{}", case_name(case)), &params, Scalar::U64, |b| {
+        let [data, length, place] = [0, 1, 2].map(|index| b.param(index));
+        let width = b.u32(WORD_BYTES);
+        let wide = b.convert(place, Scalar::U64);
+        let (step, seed) = (b.u64(PLACE_FACTOR), b.u64(HASH_SEED));
+        let distance = b.mul(wide, step);
+        let seed = b.add(distance, seed);
+        let is_short = b.lt(length, width);
+        b.begin_if(is_short);
+        let packed = packed(b, margin, (data, length), case);
+        let part = fold(b, seed, packed);
+        b.return_value(part);
+        b.end();
+        let last = b.sub(length, width);
+        let place = b.binary(BinaryOp::Min, place, last);
+        let word = mapped_word(b, data, place, case);
+        let part = fold(b, seed, word);
+        b.return_value(part);
+    })
+}
+
+/// Texts whose bytes have equal parts differ in their lengths.
+fn whole(b: &mut Builder, sum: V, length: V) -> V {
+    let length = b.convert(length, Scalar::U64);
+    fold(b, sum, length)
+}
+
+/// The bytes of a text of less than a word.
+fn packed(b: &mut Builder, margin: bool, (data, length): (V, V), case: Case) -> V {
+    if margin {
+        let packed = short_word(b, data, length);
+        return with_case(b, packed, case);
+    }
     let nothing = b.u64(0);
     let packed = b.var_of("packed", nothing);
     count_up(b, length, |b, index| {
@@ -74,8 +158,7 @@ fn hash_of_bytes(b: &mut Builder, (data, length): (V, V), seed: V, case: Case) -
         let next = b.or(shifted, byte);
         b.assign(packed, next);
     });
-    let packed = b.read(packed);
-    fold(b, seed, packed)
+    b.read(packed)
 }
 
 /// Both halves of a product, one on the other.

@@ -221,16 +221,56 @@ fn pieces_function(cx: &mut Context<'_>) -> Handle<Function> {
         let between = b.sub(count, two);
         count_up(b, between, |b, index| {
             let index = b.add(index, one);
-            let width = b.element(lengths, index);
-            let (start, offset) = (b.read(place), b.read(in_pattern));
-            let piece = b.offset(pattern, offset);
-            let found = b.call(find, &[text, end, piece, width, start]);
-            let nowhere = b.u32(words::NOWHERE);
-            let missing = b.eq(found, nowhere);
-            return_bool_if(b, missing, false);
-            let (next, offset) = (b.add(found, width), b.add(offset, width));
-            b.assign(place, next);
-            b.assign(in_pattern, offset);
+            next_piece(b, find, (text, end), (pattern, lengths, index), (place, in_pattern));
+        });
+        let found = b.bool(true);
+        b.return_value(found);
+    })
+}
+
+/// Looks for a piece, given with the lengths of all, in the text up to `end` and from `place` on, which moves behind it as `in_pattern`
+/// does in the pattern; the function returns false where there is none.
+fn next_piece(
+    b: &mut Builder,
+    find: Handle<Function>,
+    (text, end): (V, V),
+    (pattern, lengths, index): (V, V, V),
+    (place, in_pattern): (Var, Var),
+) {
+    let width = b.element(lengths, index);
+    let (start, offset) = (b.read(place), b.read(in_pattern));
+    let piece = b.offset(pattern, offset);
+    let found = b.call(find, &[text, end, piece, width, start]);
+    let nowhere = b.u32(words::NOWHERE);
+    let missing = b.eq(found, nowhere);
+    return_bool_if(b, missing, false);
+    let (next, offset) = (b.add(found, width), b.add(offset, width));
+    b.assign(place, next);
+    b.assign(in_pattern, offset);
+}
+
+/// Whether a text goes on from `start` with the pieces of a pattern, of which the last one (which may be empty) stands at its end.
+pub(super) fn rest_function(cx: &mut Context<'_>) -> Handle<Function> {
+    let (find, equal) = (words::find_function(cx), words::equal_function(cx));
+    let mut params = PARAMS.to_vec();
+    params.extend([("lengths", Type::global(Scalar::U32)), ("count", Type::U32), ("start", Type::U32)]);
+    function(cx, "text_like_rest", &params, Scalar::Bool, |b| {
+        let [text, length, pattern, pattern_length] = params_of(b);
+        let (lengths, count, start) = (b.param(4), b.param(5), b.param(6));
+        let (zero, one) = (b.u32(0), b.u32(1));
+        let between = b.sub(count, one);
+        let suffix = b.element(lengths, between);
+        let left = b.sub(length, start);
+        let short = b.lt(left, suffix);
+        return_bool_if(b, short, false);
+        let (end, pattern_end) = (b.sub(length, suffix), b.sub(pattern_length, suffix));
+        let (text_suffix, pattern_suffix) = (b.offset(text, end), b.offset(pattern, pattern_end));
+        let ends = b.call(equal, &[text_suffix, suffix, pattern_suffix, suffix]);
+        let different = b.not(ends);
+        return_bool_if(b, different, false);
+        let (place, in_pattern) = (b.var_of("place", start), b.var_of("in_pattern", zero));
+        count_up(b, between, |b, index| {
+            next_piece(b, find, (text, end), (pattern, lengths, index), (place, in_pattern));
         });
         let found = b.bool(true);
         b.return_value(found);

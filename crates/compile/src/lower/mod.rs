@@ -26,6 +26,7 @@ mod literal;
 mod logic;
 mod matching;
 mod math;
+mod needle;
 mod operands;
 mod pad;
 mod parsing;
@@ -44,19 +45,23 @@ mod words;
 
 pub(crate) use columns::{of_expr as column_of, of_projection as columns_of};
 pub use facts::{Facts, can_fail, check, facts, infer_range, is_cheap};
-pub(crate) use hashing_text::hash as hash_text;
+pub(crate) use hashing_text::{
+    hash as hash_text, hash_in_any_order as text_hash_in_any_order, hash_of_parts as text_hash_of_parts,
+    part as text_hash_part,
+};
 pub(crate) use heap::{
     TextPart, copied as copied_text, copied_to_part, copy as copy_text, copy_exactly, lasting,
     make as make_text, plain as plain_text,
 };
 pub use logic::lower_condition;
 pub(crate) use matching::Matching;
+pub(crate) use needle::{Finder, MORE_MARKS, NeedleCondition};
 pub use operands::alike;
 pub(crate) use text::order as text_order;
 pub use text::text_equal;
 pub(crate) use value::text as text_of;
 pub(crate) use wide::{conjuncts, supports_wide_rows};
-pub(crate) use words::text_word;
+pub(crate) use words::{WORD_BYTES, text_word};
 
 use self::value::unsupported;
 use crate::context::{Case, Context, Lowered, Unsupported};

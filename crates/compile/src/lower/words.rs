@@ -10,6 +10,8 @@ use super::text::{TEXT_PAIR, byte, continues, count_up, function, increment, ret
 use crate::context::{Case, Context, TEXT_MARGIN, Text};
 
 const POINTER: Type = Type::global(Scalar::U8);
+/// Bytes of a word.
+pub(crate) const WORD_BYTES: u32 = 8;
 /// Bytes that [`surely_ascii`] looks at together.
 const BLOCK: u32 = TEXT_MARGIN;
 /// What [`find_function`] gives where there is nothing.

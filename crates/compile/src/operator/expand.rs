@@ -7,12 +7,12 @@
 //! dealt to the lanes; each lane finds the row of its number by a search in the sums. Lanes are idle at the very end only.
 //!
 //! Where all that counts of a row's new rows is whether there is one, lanes test them for each other, and the row stays in its
-//! lane ([`any_by_leaders`], [`any_packed`]).
+//! lane ([`any_by_leaders`], [`any_packed`]). So it does where each number gives a summand ([`sum_by_leaders`], [`sum_packed`]).
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, UnaryOp};
 
-use super::lanes::{ballot, read_lane, sums};
+use super::lanes::{ballot, read_lane, running_sum, sums};
 use crate::context::{Context, Unsupported};
 
 /// The rows of a warp: a range and registers in each lane.
@@ -31,6 +31,9 @@ pub(crate) type Taken<'t> = dyn FnMut(&mut Context<'_>, V, V, &[V]) -> Result<()
 
 /// As [`Taken`], of a test: gives whether it holds (`bool`), which it does not where there is no number.
 pub(crate) type Test<'t> = dyn FnMut(&mut Context<'_>, V, V, &[V]) -> Result<V, Unsupported> + 't;
+
+/// As [`Taken`], of a summand: gives it (`u64`), which is 0 where there is no number.
+pub(crate) type Summand<'t> = dyn FnMut(&mut Context<'_>, V, V, &[V]) -> Result<V, Unsupported> + 't;
 
 /// Deals ranges out one by one. `once`: `taken` is passed through at least once (`bool`, the same in the warp), without numbers
 /// where there are none.
@@ -72,6 +75,35 @@ pub(crate) fn any_by_leaders(
         })
     })?;
     Ok(cx.builder.read(found))
+}
+
+/// The sum (`u64`) of the summands of this lane's range, which is dealt out as [`by_leaders`] does it.
+pub(crate) fn sum_by_leaders(
+    cx: &mut Context<'_>,
+    ranges: &Ranges<'_>,
+    summand: &mut Summand<'_>,
+) -> Result<V, Unsupported> {
+    let (no, nothing) = (cx.builder.bool(false), cx.builder.u64(0));
+    let total = cx.builder.var_of("total", nothing);
+    for_leaders(cx, ranges, no, |cx, led, once| {
+        let taken = cx.builder.var_of("taken", nothing);
+        for_warps(cx, led.count, once, |cx, active, index| {
+            let index = cx.builder.convert(index, Scalar::U32);
+            let number = cx.builder.add(led.begin, index);
+            let own = summand(cx, active, number, &led.registers)?;
+            let before = cx.builder.read(taken);
+            let after = cx.builder.add(before, own);
+            cx.builder.assign(taken, after);
+            Ok(())
+        })?;
+        let taken = cx.builder.read(taken);
+        let (_, all) = sums(cx, taken);
+        let before = cx.builder.read(total);
+        let now = cx.builder.select(led.leads, all, before);
+        cx.builder.assign(total, now);
+        Ok(())
+    })?;
+    Ok(cx.builder.read(total))
 }
 
 /// The range of a leader, in all lanes.
@@ -151,6 +183,38 @@ pub(crate) fn any_packed(
         Ok(())
     })?;
     Ok(cx.builder.read(found))
+}
+
+/// As [`sum_by_leaders`], the numbers of all ranges dealt out. Those of one range are in neighbouring lanes, so that what they sum up to is
+/// a difference of two running sums.
+pub(crate) fn sum_packed(
+    cx: &mut Context<'_>,
+    ranges: &Ranges<'_>,
+    summand: &mut Summand<'_>,
+) -> Result<V, Unsupported> {
+    let (no, nothing) = (cx.builder.bool(false), cx.builder.u64(0));
+    let total = cx.builder.var_of("total", nothing);
+    for_dealt(cx, ranges, no, |cx, dealt| {
+        let own = summand(cx, dealt.active, dealt.number, &dealt.registers)?;
+        let up_to = running_sum(cx, own);
+        let b = &mut *cx.builder;
+        let before = b.sub(up_to, own);
+        let (zero, one, top, end) = (b.u32(0), b.u32(1), b.u32(u32::BITS - 1), b.u32(cx.shape.lanes - 1));
+        let (lowest, above) = (b.unary(UnaryOp::Ffs, dealt.own), b.unary(UnaryOp::Clz, dealt.own));
+        let (first, last) = (b.sub(lowest, one), b.sub(top, above));
+        // All bits are set where all lanes are its, however many there are.
+        let last = b.binary(BinaryOp::Min, last, end);
+        let (before, up_to) = (read_lane(cx, before, first), read_lane(cx, up_to, last));
+        let b = &mut *cx.builder;
+        let sum = b.sub(up_to, before);
+        let has_any = b.ne(dealt.own, zero);
+        let sum = b.select(has_any, sum, nothing);
+        let so_far = b.read(total);
+        let now = b.add(so_far, sum);
+        b.assign(total, now);
+        Ok(())
+    })?;
+    Ok(cx.builder.read(total))
 }
 
 /// What a lane is dealt in a turn.

@@ -69,10 +69,11 @@ pub(crate) fn read_lane(cx: &mut Context<'_>, value: V, lane: V) -> V {
     }
 }
 
-/// The sums of a number (`u32`) over the lanes: those before this one, and all.
-pub(crate) fn sums(cx: &mut Context<'_>, number: V) -> (V, V) {
+/// The sum of a number (an integer) over the lanes up to this one.
+pub(crate) fn running_sum(cx: &mut Context<'_>, number: V) -> V {
     let b = &mut *cx.builder;
-    let (lane, zero, mut sum) = (b.builtin(Builtin::LaneId), b.u32(0), number);
+    let scalar = b.scalar(number);
+    let (lane, zero, mut sum) = (b.builtin(Builtin::LaneId), b.zero(scalar), number);
     let mut step = 1;
     while step < cx.shape.lanes {
         let b = &mut *cx.builder;
@@ -83,6 +84,12 @@ pub(crate) fn sums(cx: &mut Context<'_>, number: V) -> (V, V) {
         sum = b.add(sum, other);
         step *= 2;
     }
+    sum
+}
+
+/// The sums of a number (an integer) over the lanes: those before this one, and all.
+pub(crate) fn sums(cx: &mut Context<'_>, number: V) -> (V, V) {
+    let sum = running_sum(cx, number);
     let b = &mut *cx.builder;
     let (before, last) = (b.sub(sum, number), b.u32(cx.shape.lanes - 1));
     (before, read_lane(cx, sum, last))

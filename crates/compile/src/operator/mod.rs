@@ -18,6 +18,7 @@ mod dense;
 pub(crate) mod expand;
 pub(crate) mod filter;
 pub mod join;
+pub(crate) mod key_texts;
 pub(crate) mod lanes;
 pub(crate) mod match_refill;
 pub(crate) mod matches;

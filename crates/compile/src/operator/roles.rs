@@ -15,13 +15,15 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use super::Flow;
-use crate::context::{Context, Unsupported};
+use super::key_texts::KeySearch;
+use crate::context::{Context, RawTexts, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::program::{Counting, HostAction, RowCount, SketchStates};
 use crate::shape::LaunchShape;
 use crate::table::index::Positions;
 use crate::table::places::{Dense, DenseTarget};
+use crate::table::together::Found;
 use crate::variant::axes::WritePlaces;
 
 /// What follows in a kernel: emits the rest of a row's way.
@@ -48,6 +50,11 @@ pub(crate) trait Source: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether it is a table, whose column an expression over its columns may be pruned by.
     fn is_scan(&self) -> bool {
         false
+    }
+
+    /// A column's texts, where it is a table's and they are stored one behind the other, each row with its own.
+    fn raw_texts(&self, _column: usize) -> Option<RawTexts> {
+        None
     }
 
     /// Whether it is what the pipeline before it materialised.
@@ -143,6 +150,21 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// The columns before it whose texts it finds in a hash table as keys, where lanes are to look at these together.
+    fn shared_texts(&self) -> Option<Vec<usize>> {
+        None
+    }
+
+    /// What finds the keys then.
+    fn key_search(&self) -> Option<&dyn KeySearch> {
+        None
+    }
+
+    /// As [`Step::consume`], where the row's keys have been looked for.
+    fn consume_found(&self, _cx: &mut Context<'_>, _: Found, _: &mut Next<'_>) -> Result<(), Unsupported> {
+        Err(Unsupported::internal("keys of a step that has none"))
+    }
+
     /// The columns behind it, where it does nothing but compute them.
     fn projection(&self) -> Option<&[Expr]> {
         None
@@ -191,6 +213,11 @@ pub(crate) trait Sieve {
 pub(crate) trait Expansion {
     /// Sets the range of the current row, in `u32`. It is empty before.
     fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported>;
+
+    /// The same where the row's keys have been looked for ([`Step::key_search`]).
+    fn range_of(&self, _cx: &mut Context<'_>, _: Found, _range: Positions) -> Result<(), Unsupported> {
+        Err(Unsupported::internal("keys of an expansion that has none"))
+    }
 
     /// Numbers of a range, at most.
     fn most(&self) -> u64;
@@ -312,6 +339,12 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         Ok(())
     }
 
+    /// The columns whose texts it finds in a hash table as keys, where lanes are to look at these together, and the sink's emitter may
+    /// have what finds them ([`Emitter::key_search`]).
+    fn shared_texts(&self) -> Option<Vec<usize>> {
+        None
+    }
+
     /// What estimates the sizes of its hash tables before any row comes to it, where something does.
     fn sketch(&self) -> Option<&dyn Sketch> {
         None
@@ -371,6 +404,16 @@ pub(crate) trait Emitter {
 
     /// A row that has come through all steps, which was made of row `row` (`i64`) of the source.
     fn row(&mut self, cx: &mut Context<'_>, row: V, flow: Flow) -> Result<(), Unsupported>;
+
+    /// What finds the keys of rows, where the lanes of a warp look at texts of keys together.
+    fn key_search(&self) -> Option<&dyn KeySearch> {
+        None
+    }
+
+    /// As [`Emitter::row`], in a branch, where the row's keys have been looked for.
+    fn row_found(&mut self, _cx: &mut Context<'_>, _row: V, _found: Found) -> Result<(), Unsupported> {
+        Err(Unsupported::internal("keys of a sink that has none"))
+    }
 
     /// After everything that row `row` (`i64`) of the source became.
     fn end_row(&mut self, _cx: &mut Context<'_>, _row: V) {}

@@ -6,9 +6,8 @@ use std::fmt;
 use kelpie_kir::builder::V;
 
 use super::roles::Source;
-use crate::context::{Context, Unsupported, held_bytes};
-use crate::layout::ColumnInfo;
-use crate::layout::ColumnLayout;
+use crate::context::{Context, RawTexts, Unsupported, held_bytes};
+use crate::layout::{ColumnInfo, ColumnLayout, Storage};
 use crate::program::RowCount;
 use crate::types::DataType;
 
@@ -52,6 +51,12 @@ impl Source for ScanSource {
 
     fn is_scan(&self) -> bool {
         true
+    }
+
+    fn raw_texts(&self, column: usize) -> Option<RawTexts> {
+        let ColumnLayout { storage, has_nulls, .. } = *self.layouts.get(column)?;
+        let Storage::Text { offset } = storage else { return None };
+        Some(RawTexts { column: (self.scan, column), offset, has_nulls })
     }
 
     fn live(&self, _cx: &mut Context<'_>, _row: V) -> Option<V> {

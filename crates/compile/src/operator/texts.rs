@@ -7,20 +7,18 @@
 
 use std::collections::BTreeSet;
 
+use kelpie_kir::BinaryOp;
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar};
 
 use super::Flow;
+use super::key_texts::words_differ;
 use super::roles::{Expansion, Next};
 use crate::context::{Context, Lowered, Text, Unsupported};
 use crate::expr::{CompareOp, Expr, ExprKind, columns_read};
 use crate::layout::ColumnInfo;
-use crate::lower::{can_fail, conjuncts, lower, lower_condition, text_equal, text_of, text_word};
+use crate::lower::{WORD_BYTES, can_fail, conjuncts, lower, lower_condition, text_of};
 use crate::table::index::Positions;
 use crate::types::DataType;
-
-/// Bytes of a word.
-const WORD_BYTES: u32 = 8;
 
 /// An equality of two texts, and the conditions that a filter has besides.
 #[derive(Debug)]
@@ -138,24 +136,10 @@ impl Expansion for TextEquality {
         true
     }
 
-    /// Goes on where the texts differ in a word. The last word overlaps the one before; texts of less than one are compared as they are.
+    /// Goes on where the texts differ in a word.
     fn item(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported> {
         let [(_, a), (_, b)] = self.sides(cx)?;
-        let differs = cx.builder.var("differs", Scalar::Bool);
-        let width = cx.builder.u32(WORD_BYTES);
-        let is_short = cx.builder.lt(a.length, width);
-        cx.begin_if(is_short);
-        let same = text_equal(cx, &a, &b);
-        let other = cx.builder.not(same);
-        cx.builder.assign(differs, other);
-        cx.begin_else();
-        let (last, place) = (cx.builder.sub(a.length, width), cx.builder.mul(number, width));
-        let place = cx.builder.binary(BinaryOp::Min, place, last);
-        let (left, right) = (text_word(cx, &a, place), text_word(cx, &b, place));
-        let other = cx.builder.ne(left, right);
-        cx.builder.assign(differs, other);
-        cx.end();
-        let differs = cx.builder.read(differs);
+        let differs = words_differ(cx, (&a, &b), number);
         cx.begin_if(differs);
         next(cx, Flow::Branch)?;
         cx.end();

@@ -40,6 +40,7 @@ pub(super) fn choose(
         () if !is_simt => Err("a CPU's worker is one thread"),
         () if is_counted => Err("places are counted a row of the table"),
         () if pipeline.sink.passes() > 1 => Err("rows come several times"),
+        () if pipeline.source.parts().is_some() => Err("blocks take pieces of parts"),
         () => Ok(()),
     };
     let exchanges = Exchanges { site, pipeline, environment, possible };
@@ -50,9 +51,12 @@ pub(super) fn choose(
 }
 
 impl Exchanges<'_> {
-    /// Who compares texts.
+    /// Who looks at texts. Whether lanes look at those of keys together was chosen with the table.
     fn texts(&self) -> Result<Texts, Unsupported> {
         let mut texts = Texts::of(self.pipeline);
+        if self.possible.is_err() {
+            texts = texts.without_keys();
+        }
         if texts.is_empty() {
             return Ok(texts);
         }

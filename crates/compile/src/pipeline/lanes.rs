@@ -13,7 +13,7 @@ use kelpie_kir::builder::{V, Var};
 use super::body::Body;
 use super::points::Point;
 use super::row::{Pass, mark};
-use crate::context::{CarriedRow, Context, Unsupported};
+use crate::context::{CarriedRow, Context, Lowered, Moved, Unsupported};
 use crate::operator::Flow;
 use crate::operator::block_refill::BlockRefill;
 use crate::operator::expand::{self, Ranges};
@@ -24,6 +24,7 @@ use crate::operator::refill::Refill;
 use crate::operator::roles::{Emitter, Expansion, Next};
 use crate::operator::walk::Walk;
 use crate::table::index::Positions;
+use crate::table::together::Found;
 use crate::variant::axes::{MatchLanes, WritePlaces};
 
 /// What a point is given: whether there is a row, and the row.
@@ -54,11 +55,25 @@ fn new_range(cx: &mut Context<'_>) -> Positions {
     Positions { begin, count }
 }
 
-/// Where a row is on its way: the number of the next point, and of the next step.
+/// Where a row is on its way: the number of the next point, and of the next step; and what was found for that, where its keys have been
+/// looked for.
 #[derive(Clone, Copy)]
 struct Way {
     point: usize,
     step: usize,
+    found: Option<Found>,
+}
+
+impl Way {
+    /// At the point of the same number before a step.
+    fn to(self, step: usize) -> Way {
+        Way { step, found: self.found.filter(|_| self.step == step), ..self }
+    }
+
+    /// Behind the point, before a step.
+    fn behind(self, step: usize) -> Way {
+        Way { point: self.point + 1, step, found: None }
+    }
 }
 
 /// A turn of the row loop.
@@ -95,7 +110,8 @@ impl Body<'_> {
             }
             None => turn.in_range,
         };
-        self.together(cx, Way { point: 0, step: 0 }, (active, bind), turn, emitter)?;
+        let way = Way { point: 0, step: 0, found: None };
+        self.together(cx, way, (active, bind), turn, emitter)?;
         cx.end_row();
         Ok(())
     }
@@ -111,10 +127,10 @@ impl Body<'_> {
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
         match self.variants.points.at.get(way.point) {
-            None => self.to_sink(cx, way.step, (active, bind), turn, emitter),
+            None => self.to_sink(cx, way, (active, bind), turn, emitter),
             Some((at, Point::Refill)) => {
                 let columns = self.read_behind(*at);
-                let arrived = self.to_point(cx, way.step..*at, (active, bind), &columns, &mut |_| Ok(()))?;
+                let arrived = self.to_point(cx, (way, *at), (active, bind), &columns, &mut |_| Ok(()))?;
                 let registers = arrived.registers(cx);
                 let types = types_of(cx, &registers);
                 let live = cx.builder.read(arrived.live);
@@ -130,7 +146,7 @@ impl Body<'_> {
                         refill.emit(cx, live, &registers, turn.is_last)
                     }
                 };
-                let next = Way { point: way.point + 1, step: *at };
+                let next = way.behind(*at);
                 cx.with_carried(&arrived.row, &registers, |cx| {
                     let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| next(cx, Flow::Branch);
                     self.together(cx, next, (live, bind), turn, emitter)
@@ -139,24 +155,24 @@ impl Body<'_> {
             Some((at, Point::Expand(matches))) => {
                 let expansion = self.variants.points.expansion(self.pipeline, *at);
                 let expansion = expansion.map_err(Unsupported::internal)?;
-                let from = Way { step: *at, ..way };
-                if expansion.only_decides() {
-                    let place = (way.step, from, *matches);
-                    return self.decide(cx, place, expansion, (active, bind), turn, emitter);
+                let place = (way, way.to(*at), *matches);
+                match expansion.only_decides() {
+                    true => self.decide(cx, place, expansion, (active, bind), turn, emitter),
+                    false => self.expand(cx, place, expansion, (active, bind), turn, emitter),
                 }
-                self.expand(cx, (way.step, from, *matches), expansion, (active, bind), turn, emitter)
             }
+            Some((at, Point::Keys)) => self.find_keys(cx, (way, way.to(*at)), (active, bind), turn, emitter),
             Some((at, Point::Match)) => {
-                self.match_texts(cx, (way.step, Way { step: *at, ..way }), (active, bind), turn, emitter)
+                self.match_texts(cx, (way, way.to(*at)), (active, bind), turn, emitter)
             }
         }
     }
 
-    /// The steps from number `first` on, and the rows that an expansion makes, each in the lane that takes it.
+    /// The steps on the way `from` the last point, and the rows that an expansion makes, each in the lane that takes it.
     fn expand(
         &self,
         cx: &mut Context<'_>,
-        (first, way, matches): (usize, Way, MatchLanes),
+        (from, way, matches): (Way, Way, MatchLanes),
         expansion: &dyn Expansion,
         (active, bind): (V, &mut Bind<'_>),
         turn: Turn,
@@ -164,9 +180,9 @@ impl Body<'_> {
     ) -> Result<(), Unsupported> {
         let columns = expansion.needed(&self.read_behind(way.step + 1));
         let range = new_range(cx);
-        let arrived = self.to_point(cx, first..way.step, (active, bind), &columns, &mut |cx| {
+        let arrived = self.to_point(cx, (from, way.step), (active, bind), &columns, &mut |cx| {
             mark(cx, way.step, Flow::Branch);
-            expansion.range(cx, range)
+            range_of_row(cx, expansion, way.found, range)
         })?;
         if let Some(queue) = self.queue
             && self.variants.points.first_expansion(self.pipeline).is_ok_and(|(first, _)| first == way.point)
@@ -182,7 +198,7 @@ impl Body<'_> {
         let points = &self.variants.points.at[way.point + 1..];
         let waits = points.iter().any(|(_, point)| point.keeps_rows());
         let once = if waits { turn.is_last } else { cx.builder.bool(false) };
-        let next_way = Way { point: way.point + 1, step: way.step + 1 };
+        let next_way = way.behind(way.step + 1);
         let taken = &mut |cx: &mut Context<'_>, active: V, number: V, registers: &[V]| {
             cx.with_carried(&arrived.row, registers, |cx| {
                 let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.item(cx, number, next);
@@ -204,7 +220,7 @@ impl Body<'_> {
     fn decide(
         &self,
         cx: &mut Context<'_>,
-        (first, way, matches): (usize, Way, MatchLanes),
+        (from, way, matches): (Way, Way, MatchLanes),
         expansion: &dyn Expansion,
         (active, bind): (V, &mut Bind<'_>),
         turn: Turn,
@@ -214,10 +230,10 @@ impl Body<'_> {
         let range = new_range(cx);
         let mut tested = None;
         let (needed, kept) = (expansion.needed(&behind), expansion.kept(&behind));
-        let arrived = self.to_point(cx, first..way.step, (active, bind), &kept, &mut |cx| {
+        let arrived = self.to_point(cx, (from, way.step), (active, bind), &kept, &mut |cx| {
             mark(cx, way.step, Flow::Branch);
             tested = Some(self.carry(cx, &needed, expansion.loads_before())?);
-            expansion.range(cx, range)
+            range_of_row(cx, expansion, way.found, range)
         })?;
         let (row, registers) = tested.ok_or_else(|| Unsupported::internal("an expansion of no row"))?;
         let registers = read_all(cx, &registers);
@@ -244,7 +260,7 @@ impl Body<'_> {
             }
         };
         let (live, registers) = (cx.builder.read(arrived.live), arrived.registers(cx));
-        let next_way = Way { point: way.point + 1, step: way.step + 1 };
+        let next_way = way.behind(way.step + 1);
         cx.with_carried(&arrived.row, &registers, |cx| {
             let bind =
                 &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.decided(cx, (range, found), next);
@@ -252,11 +268,11 @@ impl Body<'_> {
         })
     }
 
-    /// The steps from number `first` on, and a filter whose texts lanes match some bytes at a time.
+    /// The steps on the way `from` the last point, and a filter whose texts lanes match some bytes at a time.
     fn match_texts(
         &self,
         cx: &mut Context<'_>,
-        (first, way): (usize, Way),
+        (from, way): (Way, Way),
         (active, bind): (V, &mut Bind<'_>),
         turn: Turn,
         emitter: &mut dyn Emitter,
@@ -266,7 +282,7 @@ impl Body<'_> {
         let no = cx.builder.bool(false);
         let is_candidate = cx.builder.var_of("candidate", no);
         let (columns, mut text) = (filter.kept(&self.read_behind(way.step + 1)), Vec::new());
-        let arrived = self.to_point(cx, first..way.step, (active, bind), &columns, &mut |cx| {
+        let arrived = self.to_point(cx, (from, way.step), (active, bind), &columns, &mut |cx| {
             mark(cx, way.step, Flow::Branch);
             text = filter.begin(cx, is_candidate)?;
             Ok(())
@@ -278,7 +294,7 @@ impl Body<'_> {
         let candidates = Candidates { is_there, text: &text, row: &row };
         // Behind the marks of the steps and the sink.
         let mark = self.pipeline.steps.len() as u32 + 1;
-        let next_way = Way { point: way.point + 1, step: way.step + 1 };
+        let next_way = way.behind(way.step + 1);
         refill.emit(cx, &filter.matching, &candidates, (turn.is_last, mark), &mut |cx, passed, registers| {
             cx.with_carried(&arrived.row, registers, |cx| {
                 let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| filter.decided(cx, next);
@@ -287,29 +303,74 @@ impl Body<'_> {
         })
     }
 
-    /// The last steps, and the sink.
-    fn to_sink(
+    /// The steps on the way `from` the last point, and the search for the keys of the step or the sink behind them, in which lanes look at
+    /// texts together. Rows stay in their lanes.
+    fn find_keys(
         &self,
         cx: &mut Context<'_>,
-        from: usize,
+        (from, way): (Way, Way),
         (active, bind): (V, &mut Bind<'_>),
         turn: Turn,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
-        let end = self.pipeline.steps.len();
+        let step = self.pipeline.steps.get(way.step);
+        let search = match step {
+            Some(step) => step.key_search(),
+            None => emitter.key_search(),
+        };
+        let Some(search) = search else {
+            // The sink is another one, which takes some of the rows before.
+            return self.together(cx, Way { point: from.point + 1, ..from }, (active, bind), turn, emitter);
+        };
+        let columns = self.read_behind(way.step);
+        let (mut keys, mut registers) = (Vec::new(), Vec::new());
+        let arrived = self.to_point(cx, (from, way.step), (active, bind), &columns, &mut |cx| {
+            keys = search.keys(cx)?;
+            let own = keys.iter().flat_map(Lowered::registers);
+            registers = own.map(|register| (register, cx.builder.var_of("key", register))).collect();
+            Ok(())
+        })?;
+        let moved = registers.iter().map(|(register, var)| (*register, cx.builder.read(*var)));
+        let moved = Moved::between(moved);
+        let keys: Vec<Lowered> = keys.iter().map(|key| key.moved(&moved)).collect();
+        let (live, row) = (cx.builder.read(arrived.live), arrived.registers(cx));
+        // Behind the marks of the steps, the sink, and the loop in which texts are matched.
+        let mark = self.pipeline.steps.len() as u32 + 2;
+        let found = search.find(cx, (&keys, live), (turn.row, mark))?;
+        let next_way = Way { found: Some(found), ..way.behind(way.step) };
+        cx.with_carried(&arrived.row, &row, |cx| {
+            let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| next(cx, Flow::Branch);
+            self.together(cx, next_way, (live, bind), turn, emitter)
+        })
+    }
+
+    /// The last steps, and the sink.
+    fn to_sink(
+        &self,
+        cx: &mut Context<'_>,
+        way: Way,
+        (active, bind): (V, &mut Bind<'_>),
+        turn: Turn,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        let (from, end) = (way.step, self.pipeline.steps.len());
+        let found = way.to(end).found;
         let mut sink = |cx: &mut Context<'_>, flow| {
             mark(cx, end, flow);
-            emitter.row(cx, turn.row, flow)
+            match found {
+                Some(found) => emitter.row_found(cx, turn.row, found),
+                None => emitter.row(cx, turn.row, flow),
+            }
         };
         if !self.variants.flags {
             cx.begin_if(active);
-            bind(cx, &mut |cx, flow| self.segment(cx, from..end, flow, &mut sink))?;
+            bind(cx, &mut |cx, flow| self.segment(cx, (way, end), flow, &mut sink))?;
             cx.end();
             return Ok(());
         }
         // The sink wants lanes together.
         let columns = self.read_behind(from);
-        let arrived = self.to_point(cx, from..from, (active, bind), &columns, &mut |_| Ok(()))?;
+        let arrived = self.to_point(cx, (way, from), (active, bind), &columns, &mut |_| Ok(()))?;
         let (live, registers) = (cx.builder.read(arrived.live), arrived.registers(cx));
         // Most turns bring rows to no lane. Where a block writes together, all of it goes on.
         let in_warps = self.variants.places != WritePlaces::Block;
@@ -318,7 +379,7 @@ impl Body<'_> {
             cx.begin_if(any);
         }
         cx.with_carried(&arrived.row, &registers, |cx| {
-            self.segment(cx, from..end, Flow::Flag { active: Some(live) }, &mut sink)
+            self.segment(cx, (way, end), Flow::Flag { active: Some(live) }, &mut sink)
         })?;
         if in_warps {
             cx.end();
@@ -331,7 +392,7 @@ impl Body<'_> {
     fn to_point(
         &self,
         cx: &mut Context<'_>,
-        steps: std::ops::Range<usize>,
+        (way, end): (Way, usize),
         (active, bind): (V, &mut Bind<'_>),
         columns: &BTreeSet<usize>,
         at_end: &mut dyn FnMut(&mut Context<'_>) -> Result<(), Unsupported>,
@@ -341,7 +402,7 @@ impl Body<'_> {
         let mut arrived = None;
         cx.begin_if(active);
         bind(cx, &mut |cx, flow| {
-            self.segment(cx, steps.clone(), flow, &mut |cx, _| {
+            self.segment(cx, (way, end), flow, &mut |cx, _| {
                 let (row, registers) = self.carry(cx, columns, false)?;
                 cx.builder.assign(live, yes);
                 arrived = Some(Arrived { live, row, registers });
@@ -374,18 +435,21 @@ impl Body<'_> {
     fn segment(
         &self,
         cx: &mut Context<'_>,
-        steps: std::ops::Range<usize>,
+        (way, end): (Way, usize),
         flow: Flow,
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
-        let Some(step) = self.pipeline.steps[..steps.end].get(steps.start) else { return next(cx, flow) };
-        if self.variants.is_tried(steps.start) {
-            return self.segment(cx, steps.start + 1..steps.end, flow, next);
+        let Some(step) = self.pipeline.steps[..end].get(way.step) else { return next(cx, flow) };
+        let rest = (Way { step: way.step + 1, found: None, ..way }, end);
+        if self.variants.is_tried(way.step) {
+            return self.segment(cx, rest, flow, next);
         }
-        mark(cx, steps.start, flow);
-        step.consume(cx, flow, false, &mut |cx, flow| {
-            self.segment(cx, steps.start + 1..steps.end, flow, next)
-        })
+        mark(cx, way.step, flow);
+        let next = &mut |cx: &mut Context<'_>, flow| self.segment(cx, rest, flow, next);
+        match way.found {
+            Some(found) => step.consume_found(cx, found, next),
+            None => step.consume(cx, flow, false, next),
+        }
     }
 
     /// The columns before a step that it, those behind it and the sink read.
@@ -396,6 +460,19 @@ impl Body<'_> {
             columns = step.read(&columns, &mut states);
         }
         columns
+    }
+}
+
+/// Sets the range of the current row, whose keys may have been looked for.
+fn range_of_row(
+    cx: &mut Context<'_>,
+    expansion: &dyn Expansion,
+    found: Option<Found>,
+    range: Positions,
+) -> Result<(), Unsupported> {
+    match found {
+        Some(found) => expansion.range_of(cx, found, range),
+        None => expansion.range(cx, range),
     }
 }
 

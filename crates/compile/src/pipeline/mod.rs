@@ -17,6 +17,7 @@ mod selection;
 mod speculation;
 #[cfg(test)]
 mod tests;
+mod text_search;
 mod trial;
 mod variants;
 mod wide;

@@ -1,5 +1,6 @@
 //! The points of a pipeline: where the lanes of a warp exchange rows ([`lanes`](super::lanes)).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Pipeline;
@@ -20,6 +21,8 @@ pub(super) enum Point {
     Refill,
     /// They take the rows that the step here makes of the warp's rows.
     Expand(MatchLanes),
+    /// They look together for the keys that the step or the sink here finds in a hash table, as far as these are texts.
+    Keys,
     /// They match texts for the filter here, and those whose match is decided are given rows that have just arrived.
     Match,
 }
@@ -60,7 +63,9 @@ impl Points {
         let mut at = Vec::new();
         // Where rows may have been dropped, up to which points reach.
         let mut last = None;
+        let mut are_together = true;
         for (index, step) in pipeline.steps.iter().enumerate() {
+            at.extend(texts.has_keys_at(index).then_some((index, Point::Keys)));
             let mut drops = step.drops();
             let (expansion, lanes) = match texts.at(index) {
                 Some(equality) => (Ok(equality), texts.compare_lanes()),
@@ -74,6 +79,7 @@ impl Points {
                 drops = true;
             } else if step.expands() {
                 // Behind a step that makes several rows of one for its lane alone, lanes are in loops of their own.
+                are_together = false;
                 break;
             }
             // Of filters one behind the other only the last one counts.
@@ -89,7 +95,10 @@ impl Points {
             }
         }
         at.extend(last.map(|last| (last, Point::Refill)));
-        at.sort_by_key(|(at, point)| (*at, *point != Point::Refill));
+        let end = pipeline.steps.len();
+        at.extend((are_together && texts.has_keys_at(end)).then_some((end, Point::Keys)));
+        // Lanes are refilled before they look for keys, and these are found before there are new rows.
+        at.sort_by_key(|(at, point)| (*at, *point != Point::Refill, *point != Point::Keys));
         Points { at, texts: texts.clone(), threshold: 0, in_block: false, loads_before: false, longest: None }
     }
 
@@ -205,7 +214,8 @@ impl Points {
 
     /// Whether threads may be apart where rows come to the sink.
     pub(super) fn diverge(&self, pipeline: &Pipeline) -> bool {
-        let first = self.at.last().map_or(0, |(at, point)| at + usize::from(*point != Point::Refill));
+        let is_before = |point: &Point| matches!(point, Point::Refill | Point::Keys);
+        let first = self.at.last().map_or(0, |(at, point)| at + usize::from(!is_before(point)));
         pipeline.steps[first..].iter().any(|step| step.diverges())
     }
 
@@ -227,21 +237,28 @@ pub(super) struct Texts {
     equalities: Vec<(usize, Arc<TextEquality>)>,
     /// The same.
     matches: Vec<(usize, Arc<TextMatch>)>,
+    /// The steps, and behind the last one the sink, that find keys whose texts lanes are to look at together.
+    keys: BTreeSet<usize>,
 }
 
 impl Default for Texts {
     fn default() -> Texts {
-        Texts { lanes: TextLanes::Lane, equalities: Vec::new(), matches: Vec::new() }
+        let (equalities, matches, keys) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Texts { lanes: TextLanes::Lane, equalities, matches, keys }
     }
 }
 
 impl Texts {
     /// Those of a pipeline; each lane looks at its own.
     pub(super) fn of(pipeline: &Pipeline) -> Texts {
-        let (mut equalities, mut matches) = (Vec::new(), Vec::new());
+        let (mut equalities, mut matches, mut keys) = (Vec::new(), Vec::new(), BTreeSet::new());
         let mut columns = pipeline.source.columns();
         let mut stored = vec![true; columns.len()];
+        let are_stored = |texts: Option<Vec<usize>>, stored: &[bool]| {
+            texts.is_some_and(|texts| texts.iter().all(|column| stored.get(*column) == Some(&true)))
+        };
         for (index, step) in pipeline.steps.iter().enumerate() {
+            keys.extend(are_stored(step.shared_texts(), &stored).then_some(index));
             let is_stored = |column: usize| stored.get(column) == Some(&true);
             if let Some(condition) = step.condition() {
                 let equality = TextEquality::of(condition, &columns, &is_stored);
@@ -261,7 +278,18 @@ impl Texts {
             };
             columns = behind;
         }
-        Texts { equalities, matches, ..Texts::default() }
+        keys.extend(are_stored(pipeline.sink.shared_texts(), &stored).then_some(pipeline.steps.len()));
+        Texts { equalities, matches, keys, ..Texts::default() }
+    }
+
+    /// The same where lanes cannot look at texts of keys together.
+    pub(super) fn without_keys(self) -> Texts {
+        Texts { keys: BTreeSet::new(), ..self }
+    }
+
+    /// Whether the lanes of a warp look together for the keys of a step, or of the sink behind the last one.
+    fn has_keys_at(&self, step: usize) -> bool {
+        self.keys.contains(&step)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -8,6 +8,7 @@ use kelpie_kir::{BinaryOp, Scalar};
 
 use super::body::Body;
 use super::row::{Pass, for_range, for_range_unrolled};
+use super::wide::WideFilters;
 use super::windows::Window;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
@@ -54,6 +55,8 @@ impl Body<'_> {
         use_batch: &mut dyn FnMut(&mut Context<'_>, &Batch) -> Result<(), Unsupported>,
     ) -> Result<(), Unsupported> {
         let windows = self.variants.windows.iter().map(|prune| Window::begin(cx, prune)).collect::<Vec<_>>();
+        let search = self.variants.wide_filters.as_ref().and_then(WideFilters::found);
+        let search = search.map(|search| search.begin(cx, self.variants.selection.0 as u32));
         let batch = cx.builder.var_of("batch", start);
         cx.begin_loop();
         let from = cx.builder.read(batch);
@@ -67,7 +70,15 @@ impl Body<'_> {
         let mut sieves = self.sieves()?.into_iter();
         match &self.variants.wide_filters {
             Some(filters) if filters.lacks.is_none() => {
-                self.select_wide(cx, (filters, &windows), (from, to), (selection, selected))?
+                let may_pass = search.as_ref().map(|search| search.batch(cx, (from, to)));
+                if let Some(may_pass) = may_pass {
+                    cx.begin_if(may_pass);
+                }
+                let filters = (filters, &windows[..], search.as_ref());
+                self.select_wide(cx, filters, (from, to), (selection, selected))?;
+                if may_pass.is_some() {
+                    cx.end();
+                }
             }
             Some(_) => {
                 let first = sieves.next().ok_or_else(|| Unsupported::internal("nothing selects rows"))?;

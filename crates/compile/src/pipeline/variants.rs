@@ -1,5 +1,7 @@
 //! The variants of a pipeline: how its row loop goes, which does not change its state.
 
+mod selecting;
+
 use std::collections::BTreeSet;
 
 use super::Pipeline;
@@ -19,7 +21,7 @@ use crate::table::chunks::PlaceChunks;
 use crate::table::places::DenseTarget;
 use crate::variant::Site;
 use crate::variant::axes::{
-    KeyWindows, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, Sieves, WritePlaces,
+    KeyWindows, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, WritePlaces,
 };
 use crate::{MicroModel, Resolution};
 
@@ -254,106 +256,6 @@ impl Facts<'_> {
         })
     }
 
-    /// Whether rows are selected by runtime filters; `lacks`: why they cannot be.
-    fn sieves(&self, lacks: Option<&str>) -> Result<Sieves, Unsupported> {
-        if !self.pipeline.steps.iter().any(|step| step.sieve().is_some()) {
-            return Ok(Sieves::Off);
-        }
-        let rule = match lacks {
-            Some(lacks) => (Sieves::Off, lacks),
-            None if self.environment.micro_model != MicroModel::Resolution => {
-                (Sieves::Off, "the micro model takes one row at a time")
-            }
-            None if self.is_simt => (Sieves::On, "their loads hide each other's latency"),
-            None => (Sieves::On, "which rows find a match would be foretold badly"),
-        };
-        self.environment.chooser.choose(self.site, rule, |value| match (value, lacks) {
-            (Sieves::On, Some(lacks)) => Err(lacks.into()),
-            _ => Ok(()),
-        })
-    }
-
-    /// On a CPU: the filters in two parts and the runtime filters, where a selection vector can be made of them; or why not.
-    fn wide_filters(
-        &self,
-        places: WritePlaces,
-        is_counted: bool,
-    ) -> Result<Result<WideFilters, String>, Unsupported> {
-        let on = (self.environment.target, self.environment.shape);
-        let filters = match WideFilters::of(self.pipeline, on) {
-            _ if is_counted => Err("places are counted a row of the table".to_string()),
-            filters if places == WritePlaces::Selection && !filters.is_all(self.pipeline) => {
-                Err("the result is written from selections, and a filter has no form for several rows".into())
-            }
-            filters => Ok(filters),
-        };
-        let possible = filters.as_ref().map_err(String::clone);
-        let possible = possible.and_then(|filters| filters.possible_sieves(self.pipeline));
-        let sieves = match self.sieves(possible.as_ref().err().map(String::as_str))? {
-            Sieves::On => possible.unwrap_or_default(),
-            Sieves::Off => Vec::new(),
-        };
-        Ok(match filters {
-            Ok(WideFilters { lacks: Some(lacks), .. }) if sieves.is_empty() => Err(lacks),
-            Ok(filters) => Ok(filters.with_sieves(sieves)),
-            Err(lacks) => Err(lacks),
-        })
-    }
-
-    /// On a SIMT device: by what several rows of a thread can be tried before one goes on; or why they cannot.
-    fn trial(
-        &self,
-        speculation: &Speculation<'_>,
-        (flags, places): (bool, WritePlaces),
-        is_counted: bool,
-    ) -> Result<Result<Trial, String>, Unsupported> {
-        let lacks = match () {
-            () if is_counted => Some("places are counted a row of the table"),
-            () if flags && self.points.is_empty() => Some("all rows of a thread go on together, with flags"),
-            () if self.points.longest.is_some() => {
-                Some("long ranges wait for warps that bring no rows of their own")
-            }
-            () if self.points.in_block || places == WritePlaces::Block => {
-                Some("threads of a block wait for each other")
-            }
-            () if self.pipeline.sink.waits_in_blocks() => Some("threads of a block wait for each other"),
-            () if self.environment.shape.rows_per_thread > u32::BITS => {
-                Some("more rows than a word has bits")
-            }
-            () => None,
-        };
-        let of = |with_sieves| match lacks {
-            Some(lacks) => Err(lacks.to_string()),
-            None => Trial::of(self.pipeline, speculation, with_sieves),
-        };
-        let possible = of(true);
-        let sieves = self.sieves(possible.as_ref().err().map(String::as_str))?;
-        Ok(if sieves == Sieves::On { possible } else { of(false) })
-    }
-
-    /// A trial of rows whose places are chosen.
-    fn arranged(&self, mut trial: Trial) -> Result<Trial, Unsupported> {
-        let Environment { target, shape, asked, chooser, .. } = *self.environment;
-        let of_wide_rows = ShapeChoices { thread_rows: Some(WIDE_ROWS.into()), ..*asked };
-        let lacks = match asked.thread_rows {
-            Some(rows) if rows != u32::from(WIDE_ROWS) => {
-                Err(format!("{rows} rows of a thread are asked for"))
-            }
-            _ => trial.supports_blocked(self.pipeline, (target, shape)),
-        };
-        let more = self.points.more_rows().plus(WIDE_ROWS.into());
-        let lacks = lacks.and_then(|()| self.pipeline.admits(target, &of_wide_rows, more));
-        let rule = match &lacks {
-            Ok(()) => (RowArrangement::Blocked, "one load brings a column's values of all of them"),
-            Err(lacks) => (RowArrangement::Striped, lacks.as_str()),
-        };
-        trial.arrangement = chooser.choose(self.site, rule, |value| match (value, &lacks) {
-            (RowArrangement::Blocked, Err(lacks)) => Err(lacks.clone()),
-            _ => Ok(()),
-        })?;
-        Ok(trial)
-    }
-
     /// Rows of a selection vector, and those that a CPU's worker takes at a time.
     fn batches(&self, makes_selections: bool) -> Result<(SelectionRows, MorselRows), Unsupported> {
         let (mut selection, mut morsel) = (SelectionRows(1024), MorselRows(65536));
@@ -441,6 +343,9 @@ impl Facts<'_> {
                 (RowLoop::Single, "the micro model takes one row at a time")
             }
             (Ok(()), _) => (RowLoop::Wide, "everything has a form for several rows at once"),
+            (_, Ok(Selecting::Vector(filters))) if filters.found().is_some() => {
+                (RowLoop::Selected, "texts are searched batch by batch")
+            }
             (_, Ok(Selecting::Vector(filters))) if !filters.sieves.is_empty() => {
                 (RowLoop::Selected, "branches of joins would be foretold badly")
             }

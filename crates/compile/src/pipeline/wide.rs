@@ -8,6 +8,7 @@ use super::Pipeline;
 use super::body::Body;
 use super::row::for_range;
 use super::speculation::Speculation;
+use super::text_search::{Search, Searching};
 use super::windows::Window;
 use crate::context::{Context, Unsupported, WIDE_ROWS};
 use crate::expr::{Expr, ExprKind, share_kept};
@@ -36,6 +37,9 @@ pub(super) struct WideFilters {
     pub may_fail: bool,
     /// Why no part has a form for wide rows, where none has.
     pub lacks: Option<String>,
+    /// The first condition that a search of batches of texts may decide, which is then in no part, or why the last one that might
+    /// have been cannot be; `None` where there is no such condition, or none was looked for.
+    pub search: Option<Result<Search, String>>,
     /// The runtime filters by which rows are selected one after the other, once that is chosen: numbers of steps.
     pub sieves: Vec<usize>,
 }
@@ -50,8 +54,8 @@ struct Parts {
 }
 
 impl WideFilters {
-    /// Splits the conditions of a pipeline over a table.
-    pub(super) fn of(pipeline: &Pipeline, on: On<'_>) -> WideFilters {
+    /// Splits the conditions of a pipeline over a table; where it `searches`, with a search of batches of texts, if one is possible.
+    pub(super) fn of(pipeline: &Pipeline, on: On<'_>, searches: bool) -> WideFilters {
         let mut filters = WideFilters { share: 1.0, ..WideFilters::default() };
         let mut splitting = Splitting {
             pipeline,
@@ -60,6 +64,8 @@ impl WideFilters {
             is_plain: true,
             may_fail: false,
             lacks: None,
+            searches,
+            search: None,
         };
         for (index, step) in pipeline.steps.iter().enumerate() {
             let parts = match (step.condition(), step.projection()) {
@@ -74,8 +80,8 @@ impl WideFilters {
             filters.parts.push(parts);
             splitting.columns = step.columns(&splitting.columns).unwrap_or(splitting.columns);
         }
-        filters.may_fail = splitting.may_fail;
-        if filters.parts.iter().all(|parts| parts.wide.is_none()) {
+        (filters.may_fail, filters.search) = (splitting.may_fail, splitting.search);
+        if filters.found().is_none() && filters.parts.iter().all(|parts| parts.wide.is_none()) {
             let lacks = splitting.lacks.unwrap_or_else(|| "there is no filter before other steps".into());
             filters.lacks = Some(lacks);
         }
@@ -102,6 +108,19 @@ impl WideFilters {
         WideFilters { sieves, ..self }
     }
 
+    /// The search of batches of texts, where there is one.
+    pub(super) fn found(&self) -> Option<&Search> {
+        self.search.as_ref()?.as_ref().ok()
+    }
+
+    /// The share of rows that is thought to be left for the search by the other conditions and by runtime filters.
+    pub(super) fn share_searched(&self, pipeline: &Pipeline) -> f64 {
+        let sieves =
+            pipeline.steps.iter().take(self.parts.len()).filter_map(|step| Some(step.sieve()?.share()));
+        let own = self.found().map_or(1.0, |search| search.share);
+        sieves.product::<f64>() * self.share / own
+    }
+
     /// Whether nothing of the pipeline's conditions is left to single rows.
     pub(super) fn is_all(&self, pipeline: &Pipeline) -> bool {
         let later = pipeline.steps.get(self.parts.len()..).unwrap_or_default();
@@ -115,19 +134,21 @@ impl WideFilters {
         self.parts.get(index).map(|parts| parts.rest.as_ref())
     }
 
-    /// Binds the row and computes the part for wide rows of all conditions, over a wide row or a single one: a mask or `bool`.
+    /// Binds the row and computes the part for wide rows of all conditions, over a wide row or a single one: a mask or `bool`. With a
+    /// search of the batch that begins with a row.
     ///
     /// The windows of keys are left out for single ones: they only spare looking up what is not there.
     fn passes(
         &self,
         cx: &mut Context<'_>,
         pipeline: &Pipeline,
-        (row, windows): (V, &[Window]),
+        (row, windows, search): (V, &[Window], Option<(&Searching<'_>, V)>),
     ) -> Result<V, Unsupported> {
         pipeline.source.bind(cx, row)?;
         let windows = if cx.wide().is_some() { windows } else { &[] };
         let within = windows.iter().filter_map(|window| window.holds(cx)).collect::<Vec<_>>();
-        let mut passes = within.into_iter().reduce(|a, b| cx.builder.and(a, b));
+        let found = search.map(|(search, from)| search.passes(cx, row, from));
+        let mut passes = within.into_iter().chain(found).reduce(|a, b| cx.builder.and(a, b));
         for (parts, step) in self.parts.iter().zip(&pipeline.steps) {
             if let Some(exprs) = step.projection() {
                 cx.push_projection(exprs);
@@ -157,13 +178,17 @@ struct Splitting<'a> {
     may_fail: bool,
     /// The last condition's reason for having no form for wide rows.
     lacks: Option<String>,
+    /// A search of batches of texts is looked for.
+    searches: bool,
+    search: Option<Result<Search, String>>,
 }
 
 impl Splitting<'_> {
     /// Splits the condition of step `index`; the share of rows that passes is made smaller.
     fn split(&mut self, index: usize, condition: &Expr, share: &mut f64) -> Parts {
         let (mut wide, mut rest) = (Vec::new(), Vec::new());
-        let range_of = |index: usize| self.columns.get(index).and_then(|info: &ColumnInfo| info.range);
+        let ranges: Vec<_> = self.columns.iter().map(|info| info.range).collect();
+        let range_of = |index: usize| ranges.get(index).copied().flatten();
         for conjunct in conjuncts(condition) {
             match supports(self.pipeline, index, conjunct, self.on) {
                 Ok(()) if !self.may_fail => {
@@ -171,6 +196,7 @@ impl Splitting<'_> {
                     wide.push(conjunct.clone());
                 }
                 Ok(()) => rest.push(conjunct.clone()),
+                Err(_) if self.is_search(conjunct) => *share *= share_kept(conjunct, &range_of),
                 Err(lacks) => {
                     self.lacks = Some(lacks);
                     rest.push(conjunct.clone());
@@ -179,6 +205,21 @@ impl Splitting<'_> {
             }
         }
         Parts { wide: all_of(wide), rest: all_of(rest).map(Filter) }
+    }
+
+    /// Whether a condition becomes the search of batches of texts, of which there is one.
+    fn is_search(&mut self, conjunct: &Expr) -> bool {
+        if !self.searches || matches!(self.search, Some(Ok(_))) {
+            return false;
+        }
+        let search = Search::of(self.pipeline, &self.columns, conjunct, self.on);
+        let search = search.map(|search| match self.may_fail {
+            true => Err("a filter before may fail, and is to see the rows that others leave".to_string()),
+            false => search,
+        });
+        let is_search = matches!(search, Some(Ok(_)));
+        self.search = search.or(self.search.take());
+        is_search
     }
 }
 
@@ -277,7 +318,7 @@ impl Body<'_> {
     pub(super) fn select_wide(
         &self,
         cx: &mut Context<'_>,
-        (filters, windows): (&WideFilters, &[Window]),
+        (filters, windows, search): (&WideFilters, &[Window], Option<&Searching<'_>>),
         (from, to): (V, V),
         (selection, selected): (V, Var),
     ) -> Result<(), Unsupported> {
@@ -286,7 +327,8 @@ impl Body<'_> {
             if is_wide {
                 cx.begin_wide();
             }
-            let passes = filters.passes(cx, self.pipeline, (row, windows));
+            let search = search.map(|search| (search, from));
+            let passes = filters.passes(cx, self.pipeline, (row, windows, search));
             cx.end_wide();
             let passes = passes?;
             let b = &mut *cx.builder;

@@ -121,10 +121,10 @@ impl BlockParts {
         4 * (3 * parts + 1)
     }
 
-    /// Counts a row of a part (`u32`); its rank, `u32`.
-    pub fn rank(&self, b: &mut Builder, part: V) -> V {
-        let (pointer, one) = (b.offset(self.counts, part), b.u32(1));
-        b.atomic(AtomicOp::Add, pointer, one, Scope::Block)
+    /// Counts so many rows of a part (both `u32`); the rank of the first of them, `u32`.
+    pub fn rank(&self, b: &mut Builder, (part, rows): (V, V)) -> V {
+        let pointer = b.offset(self.counts, part);
+        b.atomic(AtomicOp::Add, pointer, rows, Scope::Block)
     }
 
     /// Takes places for the rows that were counted: a thread calls `each` for each part of which it took some. At uniform control

@@ -15,6 +15,7 @@ mod parts;
 mod place;
 mod ranges;
 mod search;
+mod together;
 
 pub use self::place::BuildSide;
 pub use self::ranges::Positions;
@@ -30,6 +31,7 @@ use super::buckets::Buckets;
 use super::probing::OpenTable;
 use super::rows::RowStore;
 use super::slots::Slots;
+use super::together as lanes_together;
 use crate::calibration::Limit;
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
@@ -38,7 +40,7 @@ use crate::program::States;
 use crate::program::{Fill, Growth};
 use crate::types::{DataType, Range};
 use crate::variant::Site;
-use crate::variant::axes::{EmptySlots, HashFunction, IndexForm, IndexRows, SlotFill};
+use crate::variant::axes::{EmptySlots, HashFunction, IndexForm, IndexRows, KeyTextLanes, SlotFill};
 
 /// Most slots of a direct-addressed index: 4 GiB, of which a bitmap's 128 MiB are all that searches in vain look at.
 const DIRECT_LIMIT: u64 = 1 << 30;
@@ -209,7 +211,11 @@ impl Index {
                 let half = (SlotFill(50), "short searches, in twice the slots");
                 let fill = Fill::of(site.choose(half, |_| Ok(()))?);
                 let function = site.choose((HashFunction::Murmur3, HASH_RULE), |_| Ok(()))?;
-                let table = OpenTable::plan(store, (fill, function), states);
+                let texts = match wants.serial {
+                    true => KeyTextLanes::Lane,
+                    false => lanes_together::choose(&store.columns()[..keys.len()], site)?,
+                };
+                let table = OpenTable::plan(store, (fill, function, texts), states);
                 let rows = match (unique || first_only, chained) {
                     (true, _) => SlotRows::One,
                     (false, true) => SlotRows::Chained(states.state("next", 4, store.class)),

@@ -14,6 +14,7 @@ mod probing;
 pub mod rows;
 mod slots;
 pub mod stored;
+pub(crate) mod together;
 
 use kelpie_kir::builder::V;
 

@@ -6,6 +6,8 @@
 //! The last slot is never used: what is counted a slot ends where the next slot's begins (`table::buckets`). At most half of
 //! the slots are taken, so that a search always comes to an empty one.
 
+mod together;
+
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
@@ -15,7 +17,8 @@ use crate::context::{Argument, Context, Lowered, Status, Unsupported};
 use crate::lower::hashing::{hash_keys, low_bits};
 use crate::program::Growth;
 use crate::program::{Fill, States};
-use crate::variant::axes::HashFunction;
+use crate::table::together::key_hash;
+use crate::variant::axes::{HashFunction, KeyTextLanes};
 
 /// The slots.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +29,8 @@ pub struct OpenTable {
     words: usize,
     /// How keys are hashed.
     function: HashFunction,
+    /// Who looks at the texts of keys that are searched for: the hash is one that they can make.
+    texts: KeyTextLanes,
     /// The slot follows from the highest bits of a hash's lower half, not from the lowest: rows that agree in them are neighbours,
     /// whatever the number of slots will be ([`OpenTable::part`]).
     in_parts: bool,
@@ -57,6 +62,23 @@ pub enum Known {
     Chain(usize),
 }
 
+impl Known {
+    /// What is done where a slot, whose word is at a pointer, has the keys of the row at `place` (`i64`), for which it would have another
+    /// `word`.
+    fn meet(self, cx: &mut Context<'_>, start: Start, (pointer, word): (V, V), place: V) {
+        match self {
+            Known::LeaveOut => {}
+            Known::Report(broken) => report_broken(cx, broken),
+            // All rows of the slot have its tag: whoever looks at it meanwhile finds one of them.
+            Known::Chain(next) => {
+                let old = cx.builder.atomic(AtomicOp::Exchange, pointer, word, Scope::Device);
+                let old = cx.builder.and(old, start.mask);
+                set_next(cx, next, place, old);
+            }
+        }
+    }
+}
+
 impl Start {
     /// Whether a word that is not empty has the tag, and its number (`u32`).
     fn split(&self, cx: &mut Context<'_>, word: V) -> (V, V) {
@@ -71,17 +93,22 @@ impl OpenTable {
     /// Declares the slots of an index over a store.
     pub(crate) fn plan(
         store: &RowStore,
-        (fill, function): (Fill, HashFunction),
+        (fill, function, texts): (Fill, HashFunction, KeyTextLanes),
         states: &mut States,
     ) -> OpenTable {
         let class = states.class(1, Growth::Sized(store.place_count(), fill));
         let words = states.state("slots", 4, class);
-        OpenTable { class, words, function, in_parts: false, bloom: None }
+        OpenTable { class, words, function, texts, in_parts: false, bloom: None }
     }
 
     /// The same with a Bloom filter of the keys of an index over a store.
     pub(crate) fn with_bloom(self, store: &RowStore, states: &mut States) -> OpenTable {
         OpenTable { bloom: Some(Bloom::plan(store, states)), ..self }
+    }
+
+    /// Who looks at the texts of keys that are searched for.
+    pub(crate) fn text_lanes(&self) -> KeyTextLanes {
+        self.texts
     }
 
     /// The filter.
@@ -105,7 +132,7 @@ impl OpenTable {
     /// The hash of keys, all of whose bits are good ones: `u64`.
     fn hash(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> V {
         let pairs: Vec<_> = keys.iter().zip(wide.iter().copied()).collect();
-        let hash = hash_keys(cx, &pairs, self.function);
+        let hash = hash_keys(cx, &pairs, key_hash(self.function, self.texts));
         low_bits(cx, self.function, hash)
     }
 
@@ -155,16 +182,7 @@ impl OpenTable {
         let other = place_of(cx, number);
         let same = keys_equal(cx, store, keys, other)?;
         cx.begin_if(same);
-        match known {
-            Known::LeaveOut => {}
-            Known::Report(broken) => report_broken(cx, broken),
-            // All rows of the slot have its tag: whoever looks at it meanwhile finds one of them.
-            Known::Chain(next) => {
-                let old = cx.builder.atomic(AtomicOp::Exchange, pointer, word, Scope::Device);
-                let old = cx.builder.and(old, start.mask);
-                set_next(cx, next, place, old);
-            }
-        }
+        known.meet(cx, start, (pointer, word), place);
         cx.builder.break_loop();
         cx.end();
         cx.end();

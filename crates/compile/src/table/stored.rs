@@ -155,6 +155,11 @@ impl StoredColumn {
         &self.info
     }
 
+    /// Whether it has texts by address and length.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self.form, StoredForm::Text { .. })
+    }
+
     /// Its states, where it has arrays of its own.
     pub fn states(&self) -> impl Iterator<Item = usize> + use<> {
         let (first, second) = match self.form {
@@ -433,7 +438,8 @@ fn scalars_equal(cx: &mut Context<'_>, a: V, b: V) -> V {
     }
 }
 
-fn equal_or_null(cx: &mut Context<'_>, same: V, a: Option<V>, b: Option<V>) -> V {
+/// Whether two values are equal that are the `same` where neither is NULL, of which NULL equals NULL.
+pub(super) fn equal_or_null(cx: &mut Context<'_>, same: V, a: Option<V>, b: Option<V>) -> V {
     match (a, b) {
         (Some(a), Some(b)) => {
             let both_or_neither = cx.builder.eq(a, b);

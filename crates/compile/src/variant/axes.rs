@@ -42,15 +42,19 @@ macro_rules! numbers {
 mod joins;
 mod lanes;
 mod sorts;
+mod parts;
+mod rows;
 
 pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
     RowPlaces, SetOperations, Sieves, TextJoin,
 };
 pub use self::lanes::{
-    CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
+    CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
 pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopRows};
+pub use self::parts::{GroupParts, PartMemory, PartRanks};
+pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
 
 axis!(
     /// Where groups are: `operator/aggregate`.
@@ -134,6 +138,25 @@ axis!(
         Branches = "branches",
         /// A flag, at uniform control flow.
         Flags = "flags",
+    /// Who sorts: `pipeline/cut`.
+    SortPlace, "sort_place", Plan, "who puts the result's rows in order",
+    {
+        /// A kernel stores them with words of their keys, the device sorts these.
+        Device = "device",
+        /// The host, when it has the result.
+        Host = "host",
+    }
+);
+
+axis!(
+    /// How rows of an order are found where only some are wanted: `pipeline/cut`. The engine sorts all the same where those
+    /// are many.
+    TopRows, "top_k", Plan, "how the rows of a sort with a limit are found",
+    {
+        /// By their rank: keys are counted by their digits until few are left.
+        Select = "select",
+        /// All rows are sorted.
+        Sort = "sort",
     }
 );
 
@@ -151,30 +174,6 @@ axis!(
         Chunks = "chunks",
         /// A selection vector of a CPU's worker, and an atomic for it.
         Selection = "selection",
-    }
-);
-
-axis!(
-    /// How many rows of a table go through the steps at once: `pipeline/wide`.
-    RowLoop, "row_loop", Chunk, "whether rows of a table go through the steps one by one or several at once",
-    {
-        /// One by one.
-        Single = "single",
-        /// Filters see several rows at once and make a selection vector; the rows in it go on one by one.
-        Selected = "selected",
-        /// Several at once, up to the sums.
-        Wide = "wide",
-    }
-);
-
-axis!(
-    /// Where the rows lie that a thread of a SIMT device tries, or loads, at once: `pipeline/trial`, `pipeline/held`.
-    RowArrangement, "row_arrangement", Chunk, "where the rows lie that a thread tries or loads before one of them goes on",
-    {
-        /// As far apart as a block has threads, so that those of a warp are side by side.
-        Striped = "striped",
-        /// Side by side, so that one load brings all values of a column.
-        Blocked = "blocked",
     }
 );
 
@@ -266,30 +265,6 @@ axis!(
     }
 );
 
-numbers!(
-    /// Into how many parts rows are brought before they are added to groups: `pipeline/cut/groups`.
-    GroupParts, "group_parts", Plan, "parts of a table of groups that rows are brought into before, one part after the other",
-    [
-        1 = "1", 4 = "4", 16 = "16", 64 = "64", 256 = "256", 512 = "512", 1024 = "1024", 2048 = "2048",
-        4096 = "4096", 8192 = "8192"
-    ]
-);
-
-axis!(
-    /// Where rows in parts are added up: `operator/aggregate/part_groups`.
-    PartMemory, "part_memory", Plan, "whose memory rows that came in parts are added up in",
-    {
-        /// A block's, for the groups of one part at a time, which lie there as they do in the table of all groups.
-        Block = "block",
-        /// A block's, for the groups of one part at a time, in a hash table of its own.
-        Keys = "keys",
-        /// The table of all groups, where a worker adds up all rows of a part: nobody else adds to these groups.
-        Alone = "alone",
-        /// The device's table of all groups.
-        Global = "global",
-    }
-);
-
 axis!(
     /// How keys become a hash: `lower/hashing`.
     HashFunction, "hash_function", Plan, "how keys become the hash by which a table has them",
@@ -374,6 +349,12 @@ axis!(
 );
 
 numbers!(
+    /// Bytes of a count of rows in a block's table: `operator/aggregate/block_table`.
+    CountBytes, "count_bytes", Plan, "bytes of a count of rows in a block's table of groups",
+    [2 = "2", 4 = "4"]
+);
+
+numbers!(
     /// Groups of which a block keeps sums in its own memory: `operator/aggregate/near`.
     NearGroups, "near_groups", Plan, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
     [0 = "0", 256 = "256", 1024 = "1024", 4096 = "4096", 16_384 = "16384"]
@@ -399,18 +380,6 @@ axis!(
         /// By the hash of its keys.
         Key = "key",
     }
-);
-
-numbers!(
-    /// Rows of a batch of a CPU's worker, whose selection vector should stay in the first-level cache: `pipeline/selection`.
-    SelectionRows, "selection_rows", Chunk, "rows for which a CPU's worker makes one selection vector",
-    [256 = "256", 1024 = "1024", 4096 = "4096"]
-);
-
-numbers!(
-    /// Rows that a CPU's worker takes at a time: `pipeline/body`.
-    MorselRows, "morsel_rows", Chunk, "rows that a CPU's worker takes at a time",
-    [4096 = "4096", 16384 = "16384", 65536 = "65536", 262_144 = "262144"]
 );
 
 numbers!(
@@ -464,6 +433,7 @@ pub const ALL: &[Axis] = &[
     TableCopies::AXIS,
     TableSlices::AXIS,
     BlockSums::AXIS,
+    CountBytes::AXIS,
     SingleSum::AXIS,
     SegmentSum::AXIS,
     NearGroups::AXIS,
@@ -487,6 +457,7 @@ pub const ALL: &[Axis] = &[
     Predication::AXIS,
     WritePlaces::AXIS,
     RowLoop::AXIS,
+    TextSearch::AXIS,
     GroupOrder::AXIS,
     StrideRows::AXIS,
     GroupingLevels::AXIS,
@@ -496,6 +467,7 @@ pub const ALL: &[Axis] = &[
     GroupTexts::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,
+    PartRanks::AXIS,
     JoinParts::AXIS,
     BuildParts::AXIS,
     CountPlaces::AXIS,
@@ -505,6 +477,7 @@ pub const ALL: &[Axis] = &[
     MatchLanes::AXIS,
     QueueMatches::AXIS,
     TextLanes::AXIS,
+    KeyTextLanes::AXIS,
     CarriedRows::AXIS,
     LaneRefill::AXIS,
     RefillThreshold::AXIS,

@@ -72,8 +72,14 @@ impl<'a> Launcher<'a> {
 fn profile(name: &str, marks: BTreeMap<u32, Vec<u64>>) -> Vec<LaneProfile> {
     let steps: Vec<&str> = name.split(" → ").skip(1).collect();
     let of = |(number, by_lanes): (u32, Vec<u64>)| {
-        // Behind the sink comes the loop in which lanes match texts.
-        let step = steps.get(number as usize).map_or_else(|| "matching".into(), |step| (*step).to_string());
+        // Behind the sink comes the loop in which lanes match texts, and those in which they share the texts of keys.
+        let behind = (number as usize).checked_sub(steps.len());
+        let in_loop = ["matching", "hashing keys", "comparing keys"];
+        let step = match behind {
+            Some(place) => in_loop.get(place).copied().unwrap_or("matching"),
+            None => steps.get(number as usize).copied().unwrap_or_default(),
+        };
+        let step = step.to_string();
         LaneProfile { step, by_lanes }
     };
     marks.into_iter().map(of).collect()

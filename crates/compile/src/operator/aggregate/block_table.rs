@@ -6,21 +6,26 @@
 //! as has the maximum of values that are no further apart than that; and a sum of 128 bits that fits 64 has one word. Or a larger sum
 //! is one of digits: a value is cut into digits so narrow that those of all rows add up within 4 bytes, and no carry is looked for
 //! before the copies are added up at the end.
+//!
+//! A count may have 2 bytes, so that twice as many groups fit once more. Half of what these hold is room: a thread whose row makes a count
+//! reach the other half takes that half out, or sees that another has, before it goes on, and adds it to the device's table. So a count
+//! is above its half by no more than there are threads.
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope};
 
-use super::cells::{CellOp, combine_memory, combine_registers, read_cell};
+use super::cell_forms::{CellForms, Digits, Width};
+use super::cells::{combine_memory, combine_registers, read_cell};
 use super::functions::{Cell, Cells};
 use super::threads::clear;
 use crate::context::Context;
 use crate::shape::LaunchShape;
-use crate::types::Range;
-use crate::variant::axes::BlockSums;
 
-/// Where a group has a cell: an index into its cells of 4 or into those of 8 bytes.
+/// Where a group has a cell: an index into its cells of 2, of 4 or of 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CellPlace {
+    /// A count in 2 bytes.
+    Count { index: u32 },
     /// A sum in 4 bytes, extended by the sign where `signed`.
     HalfSum { index: u32, signed: bool },
     /// A sum in several of 4 bytes.
@@ -33,95 +38,22 @@ enum CellPlace {
     Whole { index: u32 },
 }
 
-/// How a value is cut into digits, from the lowest on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Digits {
-    count: u32,
-    /// Those of all but the last, which has the rest.
-    bits: u32,
-    /// The last has the value's sign.
-    signed: bool,
-}
-
-impl Digits {
-    /// More of them take longer than a carry.
-    const MOST: u32 = 3;
-
-    /// Those of values within `bounds` of which `rows` are added up, unless they are too many.
-    fn of(bounds: Range, rows: u64) -> Option<Digits> {
-        if !bounds.within(Range::new(i64::MIN, i64::MAX)) {
-            return None;
-        }
-        // `rows` digits of so many bits are below 2^32.
-        let bits = u32::BITS.checked_sub(rows.max(1).checked_next_power_of_two()?.ilog2())?;
-        if bits == 0 {
-            return None;
-        }
-        let signed = bounds.min < 0;
-        let limits = if signed { Range::new(i32::MIN, i32::MAX) } else { Range::new(0, u32::MAX) };
-        let fits = |count: &u32| {
-            let shift = bits * (count - 1);
-            let last = |bound: i128| (bound >> shift).checked_mul(rows.into());
-            let last = last(bounds.min.min(0)).zip(last(bounds.max.max(0)));
-            shift < i64::BITS && last.is_some_and(|(min, max)| Range { min, max }.within(limits))
-        };
-        let count = (2..=Digits::MOST).find(fits)?;
-        Some(Digits { count, bits, signed })
-    }
-
-    /// The bits of a digit in front of which there are others.
-    fn shift(self, digit: u32) -> i64 {
-        i64::from(self.bits * digit)
-    }
-
-    /// A digit of a value (`u64`, by two's complement), as `u32`.
-    fn cut(self, cx: &mut Context<'_>, value: V, digit: u32) -> V {
-        let b = &mut *cx.builder;
-        let value = if self.signed { b.bitcast(value, Scalar::I64) } else { value };
-        let scalar = b.scalar(value);
-        let value = match self.shift(digit) {
-            0 => value,
-            shift => {
-                let shift = b.int(scalar, shift);
-                b.binary(BinaryOp::Shr, value, shift)
-            }
-        };
-        let value = b.convert(value, Scalar::U32);
-        if digit + 1 == self.count || self.bits == u32::BITS {
-            return value;
-        }
-        let mask = b.u32((1 << self.bits) - 1);
-        b.and(value, mask)
-    }
-
-    /// What sums of digits come to together, as `i64`. `sum`: the pointer to the first of them.
-    fn join(self, cx: &mut Context<'_>, sums: V) -> V {
-        let b = &mut *cx.builder;
-        let mut total = b.i64(0);
-        for digit in 0..self.count {
-            let index = b.i32(digit as i32);
-            let pointer = b.offset(sums, index);
-            let sum = b.load(pointer);
-            let is_signed = self.signed && digit + 1 == self.count;
-            let sum = if is_signed { b.bitcast(sum, Scalar::I32) } else { sum };
-            let sum = b.convert(sum, Scalar::I64);
-            let shift = b.i64(self.shift(digit));
-            let sum = b.binary(BinaryOp::Shl, sum, shift);
-            total = b.add(total, sum);
-        }
-        total
-    }
-}
-
 /// Where the cells of a group are in a block's table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockLayout {
     /// One a cell.
     places: Vec<CellPlace>,
-    /// Cells of 4 bytes, and of 8 bytes, a group.
+    /// Cells of 2, of 4, and of 8 bytes, a group.
+    counts: u32,
     halves: u32,
     words: u32,
 }
+
+/// From which count on half of what 2 bytes hold is taken out.
+const FULL_COUNT: u32 = 1 << 15;
+
+/// Adds so many rows (`u64`) to cell `index` of a group in a slot (`i64`) of the device's table.
+pub type AddFar<'a> = dyn Fn(&mut Context<'_>, (V, usize), V) + 'a;
 
 /// A block's table in one kernel: the copies of a group lie side by side.
 #[derive(Debug)]
@@ -129,21 +61,23 @@ pub struct BlockTable {
     layout: BlockLayout,
     slots: u32,
     copies: u32,
+    counts: Option<V>,
     halves: Option<V>,
     words: Option<V>,
 }
 
 impl BlockLayout {
     /// Lays cells out for tables, or copies, to which no more than `rows` rows are added.
-    pub fn plan(cells: &Cells, rows: u64, sums: BlockSums, shape: &LaunchShape) -> BlockLayout {
-        let (mut halves, mut words) = (0, 0);
+    pub fn plan(cells: &Cells, rows: u64, forms: CellForms, shape: &LaunchShape) -> BlockLayout {
+        let (mut counts, mut halves, mut words) = (0, 0, 0);
         let take = |counter: &mut u32, count: u32| {
             *counter += count;
             *counter - count
         };
         let place = |cell: &Cell| {
             // A worker adds to its table without atomics, and its table has the form of the device's.
-            match if shape.is_serial() { Width::Whole } else { Width::of(cell, rows, sums) } {
+            match if shape.is_serial() { Width::Whole } else { Width::of(cell, rows, forms) } {
+                Width::Count => CellPlace::Count { index: take(&mut counts, 1) },
                 Width::HalfSum { signed } => CellPlace::HalfSum { index: take(&mut halves, 1), signed },
                 Width::Digits(digits) => CellPlace::Digits { index: take(&mut halves, digits.count), digits },
                 Width::HalfMaximum { below } => CellPlace::HalfMaximum { index: take(&mut halves, 1), below },
@@ -152,62 +86,26 @@ impl BlockLayout {
             }
         };
         let places = cells.cells.iter().map(place).collect();
-        BlockLayout { places, halves, words }
+        BlockLayout { places, counts, halves, words }
+    }
+
+    /// Whether there are counts of 2 bytes.
+    pub fn has_counts(&self) -> bool {
+        self.counts > 0
     }
 
     /// Bytes of `slots` groups in so many copies.
     pub fn bytes(&self, slots: u64, copies: u32) -> u64 {
         let group = u64::from(stride(self.halves, copies)) * 4 + u64::from(stride(self.words, copies)) * 8;
-        slots.saturating_mul(copies.into()).saturating_mul(group)
+        let groups = slots.saturating_mul(copies.into());
+        let counts = groups.saturating_mul(self.counts.into()).div_ceil(2).saturating_mul(4);
+        groups.saturating_mul(group).saturating_add(counts)
     }
 }
 
 /// Cells from one copy of a group to the next: an odd number, so that neighbouring threads use different banks.
 fn stride(cells: u32, copies: u32) -> u32 {
     if copies > 1 && cells > 0 { cells | 1 } else { cells }
-}
-
-/// How a block keeps a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Width {
-    HalfSum { signed: bool },
-    Digits(Digits),
-    HalfMaximum { below: u64 },
-    Word,
-    Whole,
-}
-
-impl Width {
-    /// That of a cell to which so many rows are added.
-    fn of(cell: &Cell, rows: u64, sums: BlockSums) -> Width {
-        let digits = || match (cell.op, sums) {
-            (CellOp::Add | CellOp::AddWide, BlockSums::Digits) => Digits::of(cell.bounds?, rows),
-            _ => None,
-        };
-        let total = cell.total(rows);
-        let within = |limits: Range| total.is_some_and(|total| total.within(limits));
-        match cell.op {
-            CellOp::Add | CellOp::AddWide if within(Range::new(0, u32::MAX)) => {
-                Width::HalfSum { signed: false }
-            }
-            CellOp::Add | CellOp::AddWide if within(Range::new(i32::MIN, i32::MAX)) => {
-                Width::HalfSum { signed: true }
-            }
-            CellOp::Add | CellOp::AddWide if within(Range::new(i64::MIN, i64::MAX)) => match digits() {
-                Some(digits) => Width::Digits(digits),
-                None if cell.op == CellOp::AddWide => Width::Word,
-                None => Width::Whole,
-            },
-            CellOp::Max => cell.bounds.and_then(Width::of_keys).unwrap_or(Width::Whole),
-            _ => Width::Whole,
-        }
-    }
-
-    /// That of a maximum of keys within bounds, if they are near each other.
-    fn of_keys(bounds: Range) -> Option<Width> {
-        let below = u64::try_from((bounds.min - 1).max(0)).ok()?;
-        (bounds.max - i128::from(below) <= u32::MAX.into()).then_some(Width::HalfMaximum { below })
-    }
 }
 
 impl BlockTable {
@@ -221,7 +119,10 @@ impl BlockTable {
         };
         let halves = table("local_halves", Scalar::U32, layout.halves);
         let words = table("local_groups", Scalar::U64, layout.words);
-        let table = BlockTable { layout, slots, copies, halves, words };
+        let pairs = (slots * copies * layout.counts).div_ceil(2);
+        let counts =
+            (pairs > 0).then(|| cx.builder.shared("local_counts", Pointee::Scalar(Scalar::U32), pairs));
+        let table = BlockTable { layout, slots, copies, counts, halves, words };
         table.clear(cx);
         table
     }
@@ -235,6 +136,10 @@ impl BlockTable {
                 clear(cx, table, scalar, self.slots * self.copies * stride(cells, self.copies));
             }
         }
+        if let Some(counts) = self.counts {
+            let pairs = (self.slots * self.copies * self.layout.counts).div_ceil(2);
+            clear(cx, counts, Scalar::U32, pairs);
+        }
     }
 
     /// The address of a cell of the group in `slot` (`i64`), in a copy where there are several: as `u32`, or its first word as `u64`.
@@ -244,16 +149,10 @@ impl BlockTable {
             | CellPlace::HalfMaximum { index, .. }
             | CellPlace::Digits { index, .. } => (self.halves?, self.layout.halves, index),
             CellPlace::Word { index } | CellPlace::Whole { index } => (self.words?, self.layout.words, index),
+            CellPlace::Count { index } => return Some(self.count(cx, index, (slot, copy))?.0),
         };
+        let group = self.group(cx, (slot, copy));
         let b = &mut *cx.builder;
-        let group = match copy {
-            Some(copy) => {
-                let copies = b.i64(i64::from(self.copies));
-                let group = b.mul(slot, copies);
-                b.add(group, copy)
-            }
-            None => slot,
-        };
         let stride = b.i64(i64::from(stride(cells, self.copies)));
         let first = b.mul(group, stride);
         let first = b.offset(table, first);
@@ -263,6 +162,68 @@ impl BlockTable {
             let index = b.i32(index as i32);
             b.offset(first, index)
         })
+    }
+
+    /// The number of a group's copy (`i64`).
+    fn group(&self, cx: &mut Context<'_>, (slot, copy): (V, Option<V>)) -> V {
+        let Some(copy) = copy else { return slot };
+        let copies = cx.builder.i64(i64::from(self.copies));
+        let group = cx.builder.mul(slot, copies);
+        cx.builder.add(group, copy)
+    }
+
+    /// The address of the pair that has a count of 2 bytes (`ptr<shared, u32>`), and the bits in front of it (`u32`).
+    fn count(&self, cx: &mut Context<'_>, index: u32, group: (V, Option<V>)) -> Option<(V, V)> {
+        let counts = self.counts?;
+        let group = self.group(cx, group);
+        let b = &mut *cx.builder;
+        let stride = b.i64(self.layout.counts.into());
+        let first = b.mul(group, stride);
+        let index = b.i64(index.into());
+        let number = b.add(first, index);
+        let one = b.i64(1);
+        let pair = b.binary(BinaryOp::Shr, number, one);
+        let pair = b.offset(counts, pair);
+        let number = b.convert(number, Scalar::U32);
+        let (one, bits) = (b.u32(1), b.u32(4));
+        let second = b.and(number, one);
+        Some((pair, b.binary(BinaryOp::Shl, second, bits)))
+    }
+
+    /// A count of 2 bytes in what a pair holds (`u32`).
+    fn count_of(cx: &mut Context<'_>, pair: V, shift: V) -> V {
+        let b = &mut *cx.builder;
+        let (count, mask) = (b.binary(BinaryOp::Shr, pair, shift), b.u32((1 << 16) - 1));
+        b.and(count, mask)
+    }
+
+    /// Adds 0 or 1 (`u64`) to a count of 2 bytes. One that has become too large is made smaller before the thread goes on, so that there
+    /// is always room for a row of each thread; `far` takes what was taken out.
+    fn add_count(cx: &mut Context<'_>, (pair, shift): (V, V), value: V, far: &dyn Fn(&mut Context<'_>, V)) {
+        let b = &mut *cx.builder;
+        let value = b.convert(value, Scalar::U32);
+        let more = b.binary(BinaryOp::Shl, value, shift);
+        let old = b.atomic(AtomicOp::Add, pair, more, Scope::Block);
+        let now = b.add(old, more);
+        let seen = b.var_of("seen_counts", now);
+        cx.begin_loop();
+        let current = cx.builder.read(seen);
+        let count = BlockTable::count_of(cx, current, shift);
+        let b = &mut *cx.builder;
+        let full = b.u32(FULL_COUNT);
+        let has_room = b.lt(count, full);
+        b.break_if(has_room);
+        let part = b.binary(BinaryOp::Shl, full, shift);
+        let less = b.sub(current, part);
+        let found = b.atomic(AtomicOp::CompareExchange(current), pair, less, Scope::Block);
+        let is_mine = b.eq(found, current);
+        cx.begin_if(is_mine);
+        let rows = cx.builder.u64(FULL_COUNT.into());
+        far(cx, rows);
+        cx.end();
+        let next = cx.builder.select(is_mine, less, found);
+        cx.builder.assign(seen, next);
+        cx.end();
     }
 
     /// The copy that this thread adds to, where there are several.
@@ -276,10 +237,18 @@ impl BlockTable {
         })
     }
 
-    /// Adds a row's contributions to its group.
-    pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>]) {
+    /// Adds a row's contributions to its group; `far` takes what a count has no room for.
+    pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, (slot, values): (V, &[Vec<V>]), far: &AddFar<'_>) {
         let copy = self.own_copy(cx);
-        for ((cell, place), value) in cells.cells.iter().zip(&self.layout.places).zip(values) {
+        let places = self.layout.places.iter().enumerate();
+        for ((cell, (index, place)), value) in cells.cells.iter().zip(places).zip(values) {
+            if let (&CellPlace::Count { index: own }, &[value]) = (place, value.as_slice()) {
+                let Some(pair) = self.count(cx, own, (slot, copy)) else {
+                    return cx.impossible("a count of a block without a table");
+                };
+                BlockTable::add_count(cx, pair, value, &|cx, rows| far(cx, (slot, index), rows));
+                continue;
+            }
             let Some(pointer) = self.address(cx, *place, (slot, copy)) else {
                 return cx.impossible("a cell of a block without a table");
             };
@@ -357,9 +326,17 @@ impl BlockTable {
     ) -> Option<Vec<V>> {
         let (cell, place) = (cells.cells.get(index)?, *self.layout.places.get(index)?);
         let part = *cell.op.parts().first()?;
+        if let CellPlace::Count { index } = place {
+            let (pair, shift) = self.count(cx, index, group)?;
+            let pair = cx.builder.load(pair);
+            let count = BlockTable::count_of(cx, pair, shift);
+            return Some(vec![cx.builder.convert(count, Scalar::U64)]);
+        }
         let pointer = self.address(cx, place, group)?;
         let b = &mut *cx.builder;
         Some(match place {
+            // Read above.
+            CellPlace::Count { .. } => return None,
             CellPlace::HalfSum { signed, .. } => {
                 let half = b.load(pointer);
                 let half = if signed { b.bitcast(half, Scalar::I32) } else { half };
@@ -386,81 +363,5 @@ impl BlockTable {
             }
             CellPlace::Whole { .. } => read_cell(cx, cell.op, pointer),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::operator::aggregate::functions::Contribution;
-
-    /// What digits come to is the sum of the values, also of as many of the least or the greatest as may come.
-    #[test]
-    fn digits_of_all_rows_fit() {
-        let range = |min: i64, max: i64| Range::new(min, max);
-        for (bounds, rows, expected) in [
-            (range(0, 10_494_950), 2048, Some((2, 21))),
-            (range(0, 113_000_000_000), 2048, Some((2, 21))),
-            (range(0, 113_000_000_000), 1 << 16, Some((3, 16))),
-            (range(-1, 1), 1 << 31, Some((2, 1))),
-            (range(-100_000_000_000, 5), 1000, Some((2, 22))),
-            (range(i64::MIN, i64::MAX), 1, Some((2, 32))),
-            (range(0, i64::MAX), 1, Some((2, 32))),
-            (range(i64::MIN, i64::MAX), 100, Some((3, 25))),
-            (range(0, i64::MAX), 1 << 20, None),
-            (range(0, 1), u64::MAX, None),
-        ] {
-            let digits = Digits::of(bounds, rows);
-            assert_eq!(digits.map(|digits| (digits.count, digits.bits)), expected, "{bounds:?} {rows}");
-            let Some(Digits { count, bits, signed }) = digits else { continue };
-            for value in [bounds.min, bounds.max] {
-                let sum = |digit: u32| {
-                    let rest = value >> (bits * digit);
-                    let is_last = digit + 1 == count;
-                    let part = if is_last { rest } else { rest & ((1 << bits) - 1) };
-                    let sum = part * i128::from(rows);
-                    assert!(
-                        i128::from(u32::MAX) >= sum
-                            && sum >= if is_last && signed { i32::MIN.into() } else { 0 }
-                    );
-                    sum << (bits * digit)
-                };
-                assert_eq!((0..count).map(sum).sum::<i128>(), value * i128::from(rows));
-            }
-        }
-    }
-
-    #[test]
-    fn cells_are_as_wide_as_a_block_can_make_them() {
-        let width = |op, bounds, rows| {
-            let contribution = Contribution::Row;
-            let cell = Cell { op, contribution, distinct: None, word: 0, bounds };
-            Width::of(&cell, rows, BlockSums::Words)
-        };
-        let range = |min: i128, max: i128| Some(Range { min, max });
-        let most = i128::from(u32::MAX);
-        let (unsigned, signed) = (Width::HalfSum { signed: false }, Width::HalfSum { signed: true });
-        let maximum = |below| Width::HalfMaximum { below };
-        for (op, bounds, rows, expected) in [
-            (CellOp::Add, range(1, 1), u64::from(u32::MAX), unsigned),
-            (CellOp::Add, range(1, 1), 1 << 32, Width::Whole),
-            (CellOp::Add, range(0, most), 1, unsigned),
-            (CellOp::Add, range(0, most), 2, Width::Whole),
-            (CellOp::Add, range(-1, 1), 1, signed),
-            (CellOp::Add, range(-1, 1), 1 << 31, Width::Whole),
-            (CellOp::Add, None, 1, Width::Whole),
-            (CellOp::AddWide, range(0, 1), 9, unsigned),
-            (CellOp::AddWide, range(i64::MIN.into(), 0), 1, Width::Word),
-            (CellOp::AddWide, range(i64::MIN.into(), 0), 2, Width::Whole),
-            (CellOp::AddWide, range(i128::MIN, i128::MAX), u64::MAX, Width::Whole),
-            (CellOp::AddFloat, range(0, 1), 1, Width::Whole),
-            (CellOp::Max, range(0, most), u64::MAX, maximum(0)),
-            (CellOp::Max, range(0, most + 1), 1, Width::Whole),
-            (CellOp::Max, range(1 << 63, (1 << 63) + most - 1), 1, maximum((1 << 63) - 1)),
-            (CellOp::Max, range(1 << 63, (1 << 63) + most), 1, Width::Whole),
-            (CellOp::Max, None, 1, Width::Whole),
-        ] {
-            assert_eq!(width(op, bounds, rows), expected, "{op:?} {bounds:?} {rows}");
-        }
     }
 }

@@ -306,6 +306,25 @@ struct DirectEmitter<'s> {
 }
 
 impl DirectEmitter<'_> {
+    /// Adds so many rows (`u64`) to a cell of the group that has a slot of the block's table; not those that are dead.
+    fn add_rows(&self, cx: &mut Context<'_>, (own, index): (V, usize), rows: V) {
+        let Some(cell) = self.cells.cells.get(index) else { return cx.impossible("a count without a cell") };
+        let slots = cx.builder.i64(self.table.slice_slots() as i64);
+        let is_group = cx.builder.lt(own, slots);
+        cx.begin_if(is_group);
+        let slot = match self.slice {
+            Some(first) => {
+                let first = cx.builder.read(first);
+                cx.builder.add(first, own)
+            }
+            None => own,
+        };
+        let base = self.table.words(cx, self.cells, slot);
+        let pointer = word_pointer(cx, base, cell.word);
+        self.table.add(cx, (index, cell.op), pointer, &[rows], (Scope::Device, None));
+        cx.end();
+    }
+
     /// Adds contributions to the group in a slot of the device's table.
     fn add_far(&self, cx: &mut Context<'_>, slot: V, values: &[Vec<V>], scope: Scope) {
         let base = self.table.words(cx, self.cells, slot);
@@ -331,7 +350,10 @@ impl GroupEmitter for DirectEmitter<'_> {
     fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {
         let Some(slot) = slot else { return cx.impossible("a row without a slot") };
         match (&self.local, self.slice) {
-            (Some(local), None) => return local.add(cx, self.cells, slot, values),
+            (Some(local), None) => {
+                return local
+                    .add(cx, self.cells, (slot, values), &|cx, own, rows| self.add_rows(cx, own, rows));
+            }
             (Some(local), Some(first)) => {
                 let first = cx.builder.read(first);
                 let own = cx.builder.sub(slot, first);
@@ -339,7 +361,7 @@ impl GroupEmitter for DirectEmitter<'_> {
                     (cx.builder.bitcast(own, Scalar::U64), cx.builder.u64(self.table.slice_slots()));
                 let inside = cx.builder.lt(unsigned, slots);
                 cx.begin_if(inside);
-                local.add(cx, self.cells, own, values);
+                local.add(cx, self.cells, (own, values), &|cx, own, rows| self.add_rows(cx, own, rows));
                 cx.end();
                 return;
             }

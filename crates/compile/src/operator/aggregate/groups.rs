@@ -14,6 +14,7 @@ use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
+use crate::table::together::Found;
 
 /// Where the groups are, planned.
 pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
@@ -39,6 +40,11 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
 
     /// The keys' own hash table, where groups are found by one.
     fn key_table(&self) -> Option<&KeyTable> {
+        None
+    }
+
+    /// The columns whose texts are looked at as keys, where lanes are to do it together ([`GroupEmitter::find_together`]).
+    fn shared_texts(&self, _keys: &[Expr]) -> Option<Vec<usize>> {
         None
     }
 
@@ -199,6 +205,32 @@ pub trait GroupEmitter {
         flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported>;
+
+    /// Whether the lanes of a warp can find groups together.
+    fn finds_together(&self) -> bool {
+        false
+    }
+
+    /// Finds or makes the group of the keys of each lane's row, where there is one (`bool`), at uniform control flow of the warp. `mark`: the
+    /// number of the first mark that lanes can come by.
+    fn find_together(
+        &self,
+        _cx: &mut Context<'_>,
+        _keys: (&[Lowered], V),
+        _mark: u32,
+    ) -> Result<Found, Unsupported> {
+        Err(Unsupported::internal("groups that are not found by their keys"))
+    }
+
+    /// `next` goes on with the group that was found for the current row.
+    fn locate_found(
+        &self,
+        _cx: &mut Context<'_>,
+        _found: Found,
+        _next: &mut AtGroup<'_>,
+    ) -> Result<(), Unsupported> {
+        Err(Unsupported::internal("groups that are not found by their keys"))
+    }
 
     /// Adds a row's contributions to the group in `slot`.
     fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]);

@@ -3,6 +3,9 @@
 //! state word: empty, busy, ready. The keys are counted by [`KeyCount`], which asks for a larger table where this one is full: the
 //! engine then runs the pipeline again.
 
+mod reading;
+mod together;
+
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
@@ -18,7 +21,8 @@ use crate::lower::lasting;
 use crate::program::{Fill, Growth, SlotCount, TableGrowth};
 use crate::table::packed::{OCCUPIED, PackedKey, pack};
 use crate::table::stored::{RecordLayout, StoredColumn};
-use crate::variant::axes::{HashFunction, HashMapping, SlotLayout};
+use crate::table::together::key_hash;
+use crate::variant::axes::{HashFunction, HashMapping, KeyTextLanes, SlotLayout};
 
 /// Slots of a table at the first launch, at most, where nothing is known of its keys.
 const INITIAL_SLOTS: u64 = 1 << 16;
@@ -57,6 +61,8 @@ pub struct KeyTable {
     /// How many of the slots may be taken.
     fill: Fill,
     hashing: Hashing,
+    /// Who looks at the texts of keys that are put in: the hash is one that they can make.
+    texts: KeyTextLanes,
     /// A table of fewer slots grows where probes are too long.
     most_slots: i64,
     keys: Keys,
@@ -154,7 +160,8 @@ impl KeyTable {
         let most_slots = fill.slots(row_bound).saturating_mul(MOST_OVER_ROWS);
         let most_slots = i64::try_from(most_slots).unwrap_or(i64::MAX);
         let columns = columns.to_vec();
-        Ok(KeyTable { class, slots, stride, head, count, fill, hashing, most_slots, keys, columns })
+        let texts = KeyTextLanes::Lane;
+        Ok(KeyTable { class, slots, stride, head, count, fill, hashing, texts, most_slots, keys, columns })
     }
 
     pub fn zeroed(&self) -> Vec<usize> {
@@ -190,7 +197,7 @@ impl KeyTable {
             Keys::Stored(_) => {
                 let wide = self.columns.iter().map(is_wide);
                 let pairs: Vec<_> = values.iter().zip(wide).collect();
-                let hash = hash_keys(cx, &pairs, self.hashing.function);
+                let hash = hash_keys(cx, &pairs, key_hash(self.hashing.function, self.texts));
                 Ok(self.word_of_hash(cx, hash))
             }
         }
@@ -424,9 +431,30 @@ impl KeyTable {
         (keys, values): (&[StoredColumn], &[Lowered]),
         word: KeyWord,
     ) -> Result<Probe, Unsupported> {
-        let KeyWord { entry: ready, hash } = word;
-        let probe = self.begin_probe(cx, hash, count.capacity);
+        let probe = self.begin_probe(cx, word.hash, count.capacity);
         cx.begin_loop();
+        self.look(cx, &probe, count, (keys, values), word.entry, &mut |cx, slot| {
+            let same = self.has_keys(cx, values, slot)?;
+            cx.begin_if(same);
+            self.succeed(cx, &probe);
+            cx.end();
+            Ok(())
+        })?;
+        cx.end();
+        Ok(probe)
+    }
+
+    /// A turn of a search's loop: looks at a slot, which is claimed for keys whose entry is `ready` where it is free. `alike` emits what is
+    /// done where the slot's entry is the same, which leaves the loop or not; behind it the search goes on to the next slot.
+    fn look(
+        &self,
+        cx: &mut Context<'_>,
+        probe: &Probe,
+        count: &KeyCount,
+        (keys, values): (&[StoredColumn], &[Lowered]),
+        ready: V,
+        alike: &mut dyn FnMut(&mut Context<'_>, V) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
         let slot = cx.builder.read(probe.slot);
         let pointer = self.entry(cx, slot);
         let current = cx.builder.atomic_load(pointer, Scope::Device);
@@ -446,8 +474,8 @@ impl KeyTable {
         cx.open_scratch(was_open);
         cx.builder.fence();
         cx.builder.atomic_discard(AtomicOp::Exchange, pointer, ready, Scope::Device);
-        self.take(cx, &probe, count);
-        self.succeed(cx, &probe);
+        self.take(cx, probe, count);
+        self.succeed(cx, probe);
         cx.end();
         cx.builder.assign(seen, old);
         cx.end();
@@ -455,49 +483,13 @@ impl KeyTable {
         let current = cx.builder.read(seen);
         let published = cx.builder.ne(current, busy);
         cx.begin_if(published);
-        let alike = cx.builder.eq(current, ready);
-        cx.begin_if(alike);
+        let is_alike = cx.builder.eq(current, ready);
+        cx.begin_if(is_alike);
         cx.builder.fence();
-        let same = self.has_keys(cx, values, slot)?;
-        cx.begin_if(same);
-        self.succeed(cx, &probe);
+        alike(cx, slot)?;
         cx.end();
+        self.advance(cx, probe, count);
         cx.end();
-        self.advance(cx, &probe, count);
-        cx.end();
-        cx.end();
-        Ok(probe)
-    }
-
-    // ---- as a source
-
-    /// Whether a slot holds a key.
-    pub fn present(&self, cx: &mut Context<'_>, slot: V) -> V {
-        let pointer = self.entry(cx, slot);
-        let entry = cx.builder.load(pointer);
-        let scalar = cx.builder.scalar(entry);
-        let zero = cx.builder.zero(scalar);
-        cx.builder.ne(entry, zero)
-    }
-
-    /// The key in a slot that holds one.
-    pub fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
-        match &self.keys {
-            Keys::Packed(packed) => {
-                let pointer = self.entry(cx, slot);
-                let entry = cx.builder.load(pointer);
-                packed.iter().zip(columns).map(|(key, column)| key.decode(cx, entry, column)).collect()
-            }
-            Keys::Stored(stored) => stored.iter().map(|key| self.load(cx, key, slot)).collect(),
-        }
-    }
-
-    /// A stored key. The code in a slot that is not taken may be that of no entry, and is looked up all the same where
-    /// dead rows flow with a flag.
-    fn load(&self, cx: &mut Context<'_>, key: &StoredColumn, slot: V) -> Lowered {
-        let present = key.info().dictionary.map(|_| self.present(cx, slot));
-        let loaded = key.load(cx, slot, present);
-        let valid = loaded.valid.filter(|_| key.info().nullable);
-        Lowered { valid, ..loaded }
+        Ok(())
     }
 }

@@ -21,6 +21,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
+use crate::table::together::Found;
 use crate::variant::axes::GroupForm;
 
 /// Keys of any kind.
@@ -52,7 +53,7 @@ impl Strategy for HashedKeys<'_> {
         _on: (&LaunchShape, &Choices<'_>),
         states: &mut declare::States,
     ) -> Result<Box<dyn GroupTable>, Unsupported> {
-        let table = KeyTable::plan(self.0, cells.words(), input, states)?;
+        let table = KeyTable::plan(self.0, cells.words(), input, states)?.with_text_lanes(input)?;
         Ok(Box::new(HashGroups { table, row_bound: input.row_bound }))
     }
 }
@@ -98,6 +99,10 @@ impl GroupTable for HashGroups {
 
     fn key_table(&self) -> Option<&KeyTable> {
         Some(&self.table)
+    }
+
+    fn shared_texts(&self, keys: &[Expr]) -> Option<Vec<usize>> {
+        self.table.shared_texts(keys)
     }
 
     fn has_words(&self) -> bool {
@@ -255,6 +260,33 @@ impl GroupEmitter for HashEmitter<'_> {
         Ok(())
     }
 
+    fn finds_together(&self) -> bool {
+        self.table.has_shared_texts() && self.near.is_none() && self.window.is_none()
+    }
+
+    fn find_together(
+        &self,
+        cx: &mut Context<'_>,
+        keys: (&[Lowered], V),
+        mark: u32,
+    ) -> Result<Found, Unsupported> {
+        self.table.insert_together(cx, &self.count, keys, mark)
+    }
+
+    fn locate_found(
+        &self,
+        cx: &mut Context<'_>,
+        found: Found,
+        next: &mut AtGroup<'_>,
+    ) -> Result<(), Unsupported> {
+        let is_there = cx.builder.read(found.hit);
+        cx.begin_if(is_there);
+        let slot = cx.builder.read(found.slot);
+        next(cx, Located { slot: Some(slot), active: None, keys: None })?;
+        cx.end();
+        Ok(())
+    }
+
     fn word(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<Option<KeyWord>, Unsupported> {
         self.table.word(cx, keys).map(Some)
     }
@@ -303,12 +335,10 @@ impl GroupEmitter for HashEmitter<'_> {
             return self.go_on_near(cx, found, None, (values, word), next);
         }
         let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
-        let found = cx.builder.read(probe.found);
-        cx.begin_if(found);
-        let slot = cx.builder.read(probe.slot);
-        next(cx, Located { slot: Some(slot), active: None, keys: Some(values) })?;
-        cx.end();
-        Ok(())
+        let found = Found { slot: probe.slot, hit: probe.found };
+        self.locate_found(cx, found, &mut |cx, located| {
+            next(cx, Located { keys: Some(values.clone()), ..located })
+        })
     }
 
     fn add(&self, cx: &mut Context<'_>, slot: Option<V>, values: &[Vec<V>]) {

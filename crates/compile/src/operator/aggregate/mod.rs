@@ -15,6 +15,7 @@
 
 mod batch;
 mod block_table;
+mod cell_forms;
 pub mod cells;
 mod deviations;
 mod direct;
@@ -58,6 +59,7 @@ use kelpie_kir::builder::V;
 
 use self::batch::{Batch, Parts};
 use self::block_table::BlockLayout;
+use self::cell_forms::CellForms;
 use self::cells::combine_memory;
 use self::distinct::DistinctSet;
 pub(crate) use self::end_rows::{EndRow, EndRows};
@@ -94,7 +96,7 @@ use crate::shape::LaunchShape;
 use crate::table::packed::pack;
 use crate::types::DataType;
 use crate::variant::Site;
-use crate::variant::axes::{BlockSums, GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
+use crate::variant::axes::{GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
 
 pub(crate) use crate::program as declare;
 
@@ -464,7 +466,7 @@ pub(crate) fn scattered_table(
         .filter(|key| is_raw_text(key))
         .try_fold(0, |all: u64, key| Some(all + u64::from(key.scattered?.text_bytes)));
     let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {
-        let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
+        let layout = BlockLayout::plan(&cells, row_bound, CellForms::PLAIN, shape);
         let bytes = match is_packed {
             // Windows have keys of their own, for half of their places.
             true => layout.bytes(groups, 1).saturating_add(groups.saturating_mul(KeyWindow::BYTES)),
@@ -473,14 +475,15 @@ pub(crate) fn scattered_table(
         };
         let bytes = bytes.saturating_mul(2);
         let words = cells.words();
-        return Some(TableSize { groups, bytes, dense: None, slots: 0, words, text_bytes });
+        return Some(TableSize { groups, bytes, dense: None, narrow: None, slots: 0, words, text_bytes });
     };
     cells.row_count();
-    let layout = BlockLayout::plan(&cells, row_bound, BlockSums::Words, shape);
+    let layout = BlockLayout::plan(&cells, row_bound, CellForms::PLAIN, shape);
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
     let dense = Some(layout.bytes(slots, 1));
-    Some(TableSize { groups, bytes, dense, slots, words: cells.words(), text_bytes })
+    let narrow = Some(BlockLayout::plan(&cells, row_bound, CellForms::NARROW, shape).bytes(slots, 1));
+    Some(TableSize { groups, bytes, dense, narrow, slots, words: cells.words(), text_bytes })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.

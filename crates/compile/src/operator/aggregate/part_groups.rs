@@ -16,6 +16,7 @@ use kelpie_kir::{BinaryOp, Scalar};
 
 use super::Input;
 use super::block_table::{BlockLayout, BlockTable};
+use super::cell_forms::CellForms;
 use super::cells::{is_used, write_cell};
 use super::functions::Cells;
 use super::groups::{GroupEmitter, GroupTable};
@@ -25,7 +26,7 @@ use super::threads::for_each;
 use super::word_pointer;
 use crate::context::{Context, Unsupported};
 use crate::shape::LaunchShape;
-use crate::variant::axes::{BlockSums, GroupParts, PartMemory};
+use crate::variant::axes::{GroupParts, PartMemory};
 
 /// Bytes of a window over a hash table, of which it is not known how many slots a part has: two blocks should fit a multiprocessor of
 /// an NVIDIA GPU.
@@ -82,7 +83,7 @@ impl PartGroups {
         shape: &LaunchShape,
     ) -> Result<Option<PartPlace>, Unsupported> {
         let bits = parts.0.ilog2();
-        let layout = BlockLayout::plan(cells, input.row_bound, BlockSums::Words, shape);
+        let layout = BlockLayout::plan(cells, input.row_bound, CellForms::PLAIN, shape);
         let bytes_of = |slots: u64| layout.bytes(slots, 1);
         let most = window_bytes(shape, table.has_words());
         // How many slots a hash table will have is known when it runs: a window has as many as there is room for.
@@ -209,7 +210,9 @@ impl PartWindow {
         let (unsigned, slots) = (b.bitcast(place, Scalar::U64), b.u64(self.slots.into()));
         let inside = b.lt(unsigned, slots);
         cx.begin_if(inside);
-        self.table.add(cx, cells, place, values);
+        let impossible =
+            |cx: &mut Context<'_>, _: (V, usize), _: V| cx.impossible("counts of 2 bytes in a window");
+        self.table.add(cx, cells, (place, values), &impossible);
         cx.begin_else();
         far(cx, slot, values);
         cx.end();

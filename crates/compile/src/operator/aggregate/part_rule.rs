@@ -36,6 +36,8 @@ pub(crate) struct TableSize {
     pub bytes: u64,
     /// Bytes of all slots of a direct-addressed table.
     pub dense: Option<u64>,
+    /// The same in a block's memory, where counts have 2 bytes.
+    pub narrow: Option<u64>,
     /// How many these are.
     pub slots: u64,
     /// Cells of a group: atomics of a row.

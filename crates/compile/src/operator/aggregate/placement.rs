@@ -5,7 +5,8 @@ use std::fmt;
 
 use kelpie_kir::builder::V;
 
-use super::block_table::{BlockLayout, BlockTable};
+use super::block_table::{AddFar, BlockLayout, BlockTable};
+use super::cell_forms::CellForms;
 use super::cells::CellOp;
 use super::threads::{ThreadCells, ThreadTables};
 use super::{Cells, Input};
@@ -15,7 +16,7 @@ use crate::choices::Choices;
 use crate::context::{Context, Unsupported};
 use crate::shape::LaunchShape;
 use crate::variant::Variant;
-use crate::variant::axes::{BlockSums, Placement, TableCopies, TableSlices};
+use crate::variant::axes::{BlockSums, CountBytes, Placement, TableCopies, TableSlices};
 
 /// Rows of the input for each slot of a CPU's worker's own table that is larger than half of its cache, at least: each slot is cleared
 /// and merged whatever comes.
@@ -59,7 +60,7 @@ pub enum CellMemory {
     Device,
     /// In a table of the block (a CPU: of the worker), of which there are so many copies, and about so many bytes. It has a slice of the
     /// groups at a time, one of so many.
-    Block { copies: u32, sums: BlockSums, bytes: u64, slices: u32 },
+    Block { copies: u32, forms: CellForms, bytes: u64, slices: u32 },
     /// In a table of the thread.
     Threads,
 }
@@ -88,11 +89,11 @@ fn tables_fit(bytes: u64, shape: &LaunchShape) -> Result<(), String> {
 /// How a block keeps cells in so many copies, whose threads see so many rows each.
 fn block_layout(
     (cells, row_bound): (&Cells, u64),
-    (copies, sums): (u32, BlockSums),
+    (copies, forms): (u32, CellForms),
     (shape, thread_rows): (&LaunchShape, u64),
 ) -> BlockLayout {
     let rows = thread_rows.saturating_mul(shape.block_threads.div_ceil(copies.max(1)).into());
-    BlockLayout::plan(cells, rows.min(row_bound), sums, shape)
+    BlockLayout::plan(cells, rows.min(row_bound), forms, shape)
 }
 
 /// Most bytes of a block's table, or of a CPU's worker's.
@@ -133,41 +134,50 @@ impl CellMemory {
         let (fits, fits_not) = ("the table fits near memory", "the table does not fit near memory");
         let (fits, fits_not) = (limit.reason(fits), limit.reason(fits_not));
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
-        let bytes_of = |slices: TableSlices, copies, sums| {
-            let layout = block_layout((cells, row_bound), (copies, sums), (shape, input.thread_rows));
-            layout.bytes(slots.div_ceil(slices.0) + 1, copies)
+        let layout =
+            |copies, forms| block_layout((cells, row_bound), (copies, forms), (shape, input.thread_rows));
+        let bytes_of = |slices: TableSlices, copies, forms| {
+            layout(copies, forms).bytes(slots.div_ceil(slices.0) + 1, copies)
         };
-        let slice_bytes = |slices| bytes_of(slices, 1, BlockSums::Words);
-        let block_bytes = slice_bytes(TableSlices(1));
+        let (plain, narrow) = (CellForms::PLAIN, CellForms::NARROW);
+        let bytes_plain = |slices| bytes_of(slices, 1, plain);
+        let bytes_narrow = |slices| bytes_of(slices, 1, narrow);
         let lacks = CellMemory::lacks_slices(cells, input);
         let is_worth_it = slots_seen_often(slots, input);
-        let some = Slices { lacks, bytes: &slice_bytes, most: slice_limit(shape), is_worth_it };
+        let slices =
+            |bytes| Slices { lacks, bytes, most: slice_limit(shape), limit: limit.value, is_worth_it };
+        let (plain_slices, narrow_slices) = (slices(&bytes_plain), slices(&bytes_narrow));
+        let has_counts = layout(1, narrow).has_counts();
+        let counts = Counts { has_counts, plain: &plain_slices, narrow: &narrow_slices };
         let rule = match choices.micro_model {
             MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit.value => {
                 (Placement::Thread, "so few groups that a block's threads would wait for each other")
             }
-            MicroModel::Resolution if block_bytes <= limit.value => (Placement::Block, fits.as_ref()),
-            MicroModel::Resolution if some.by_rule().is_some() => {
-                (Placement::Block, "a slice of the table fits near memory")
-            }
-            MicroModel::Resolution => (Placement::Global, fits_not.as_ref()),
+            MicroModel::Resolution => match counts.by_rule().passes_by_rule() {
+                Some(TableSlices(1)) => (Placement::Block, fits.as_ref()),
+                Some(_) => (Placement::Block, "a slice of the table fits near memory"),
+                None => (Placement::Global, fits_not.as_ref()),
+            },
             _ => (Placement::Global, "the micro model has an atomic a row"),
         };
         let chosen = input.site.choose(rule, |value| match value {
             Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
             Placement::Thread => tables_fit(threads.bytes(), shape),
-            Placement::Block => tables_fit(some.smallest(), shape),
+            Placement::Block => tables_fit(counts.smallest(), shape),
             Placement::Global => Ok(()),
         })?;
         Ok(match chosen {
             Placement::Thread => CellMemory::Threads,
             Placement::Block => {
-                let slices = some.choose((block_bytes <= limit.value, shape), input)?;
-                let bytes = |copies, sums| bytes_of(slices, copies, sums);
+                let counts = counts.choose(shape, input)?;
+                let some = if counts == CountBytes(2) { &narrow_slices } else { &plain_slices };
+                let slices = some.choose(shape, input)?;
+                let bytes = |copies, sums| bytes_of(slices, copies, CellForms { sums, counts });
                 let of_copies = |copies| bytes(copies, BlockSums::Words);
-                let copies = CellMemory::copies(cells, slots, &of_copies, input, shape)?;
+                let copies = CellMemory::copies((cells, counts), slots, &of_copies, input, shape)?;
                 let sums = CellMemory::sums(copies, &|sums| bytes(copies, sums), input, shape)?;
-                CellMemory::Block { copies, sums, bytes: bytes(copies, sums), slices: slices.0 as u32 }
+                let (bytes, forms) = (bytes(copies, sums), CellForms { sums, counts });
+                CellMemory::Block { copies, forms, bytes, slices: slices.0 as u32 }
             }
             Placement::Global => CellMemory::Device,
         })
@@ -189,7 +199,7 @@ impl CellMemory {
 
     /// How many copies of a block's table there are, which take `bytes` bytes.
     fn copies(
-        cells: &Cells,
+        (cells, counts): (&Cells, CountBytes),
         slots: u64,
         bytes: &dyn Fn(u32) -> u64,
         input: &Input<'_>,
@@ -199,6 +209,7 @@ impl CellMemory {
         let lacks = |copies: TableCopies| match copies.0 {
             1 => Ok(()),
             _ if shape.is_serial() => Err("a CPU's worker is one thread".to_string()),
+            _ if counts == CountBytes(2) => Err("a table is made small, not large".into()),
             threads if threads > shape.block_threads.into() => Err("a block has fewer threads".into()),
             _ => tables_fit(bytes(copies), shape),
         };
@@ -271,8 +282,8 @@ impl CellMemory {
             CellMemory::Threads => {
                 tables_fit(ThreadTables::plan(slots + 1, cells, thread_rows, shape).bytes(), shape)
             }
-            CellMemory::Block { copies, sums, slices, .. } => {
-                let layout = block_layout((cells, row_bound), (*copies, *sums), (shape, thread_rows));
+            CellMemory::Block { copies, forms, slices, .. } => {
+                let layout = block_layout((cells, row_bound), (*copies, *forms), (shape, thread_rows));
                 tables_fit(layout.bytes(slots.div_ceil((*slices).into()) + 1, *copies), shape)
             }
         }
@@ -292,8 +303,8 @@ impl CellMemory {
                 let tables = ThreadTables::plan(slots + 1, cells, thread_rows, &cx.shape);
                 Local::Threads(tables.begin(cx))
             }
-            CellMemory::Block { copies, sums, slices, .. } => {
-                let layout = block_layout((cells, row_bound), (*copies, *sums), (&cx.shape, thread_rows));
+            CellMemory::Block { copies, forms, slices, .. } => {
+                let layout = block_layout((cells, row_bound), (*copies, *forms), (&cx.shape, thread_rows));
                 let slots = slots.div_ceil((*slices).into()) + 1;
                 Local::Block(BlockTable::begin(cx, layout, (slots, *copies)))
             }
@@ -316,6 +327,8 @@ struct Slices<'a> {
     bytes: &'a dyn Fn(TableSlices) -> u64,
     /// Bytes of a slice that the rule takes, at most.
     most: u64,
+    /// The same of a table of all groups.
+    limit: u64,
     /// Whether the rule may take more than one.
     is_worth_it: bool,
 }
@@ -327,6 +340,14 @@ impl Slices<'_> {
         all.map(|slices| (self.bytes)(*slices)).min().unwrap_or(u64::MAX)
     }
 
+    /// How many slices the rule takes, where it takes a block's table.
+    fn passes_by_rule(&self) -> Option<TableSlices> {
+        match (self.bytes)(TableSlices(1)) <= self.limit {
+            true => Some(TableSlices(1)),
+            false => self.by_rule(),
+        }
+    }
+
     /// The fewest slices of which the rule takes one at a time, where it does.
     fn by_rule(&self) -> Option<TableSlices> {
         let most = TableSlices(MOST_SLICES);
@@ -336,14 +357,10 @@ impl Slices<'_> {
         fewest.filter(|_| self.is_worth_it && self.lacks.is_none())
     }
 
-    /// By the rule, or what is asked for. `fits`: the rule has room for all groups at once.
-    fn choose(
-        &self,
-        (fits, shape): (bool, &LaunchShape),
-        input: &Input<'_>,
-    ) -> Result<TableSlices, Unsupported> {
+    /// By the rule, or what is asked for.
+    fn choose(&self, shape: &LaunchShape, input: &Input<'_>) -> Result<TableSlices, Unsupported> {
         let has_room = |slices: TableSlices| tables_fit((self.bytes)(slices), shape);
-        let rule = match self.by_rule().filter(|_| !fits) {
+        let rule = match self.passes_by_rule().filter(|slices| slices.0 > 1) {
             Some(slices) => (slices, "all groups do not fit near memory at once, and rows are many"),
             None => {
                 let fewest = TableSlices::ALL.iter().copied().find(|slices| has_room(*slices).is_ok());
@@ -353,6 +370,54 @@ impl Slices<'_> {
         input.site.choose(rule, |slices| match self.lacks {
             Some(lacks) if slices.0 > 1 => Err(lacks.into()),
             _ => has_room(slices),
+        })
+    }
+}
+
+/// How many bytes a block's table has for a count of rows.
+struct Counts<'a> {
+    /// Whether there are counts that may have 2.
+    has_counts: bool,
+    /// Slices of a table with counts of 4 bytes, and of 2.
+    plain: &'a Slices<'a>,
+    narrow: &'a Slices<'a>,
+}
+
+impl Counts<'_> {
+    /// Fewer bytes only where the block looks at the rows less often for it: an addition then waits for what was there before.
+    fn bytes_by_rule(&self) -> CountBytes {
+        let passes = |slices: &Slices<'_>| slices.passes_by_rule().map_or(u64::MAX, |slices| slices.0);
+        match self.has_counts && passes(self.narrow) < passes(self.plain) {
+            true => CountBytes(2),
+            false => CountBytes(4),
+        }
+    }
+
+    fn of(&self, bytes: CountBytes) -> &Slices<'_> {
+        if bytes == CountBytes(2) { self.narrow } else { self.plain }
+    }
+
+    fn by_rule(&self) -> &Slices<'_> {
+        self.of(self.bytes_by_rule())
+    }
+
+    /// Bytes of the smallest table that there can be.
+    fn smallest(&self) -> u64 {
+        let narrow = if self.has_counts { self.narrow.smallest() } else { u64::MAX };
+        narrow.min(self.plain.smallest())
+    }
+
+    fn choose(&self, shape: &LaunchShape, input: &Input<'_>) -> Result<CountBytes, Unsupported> {
+        let has_room = |bytes| tables_fit(self.of(bytes).smallest(), shape);
+        let rule = match self.bytes_by_rule() {
+            CountBytes(2) => (CountBytes(2), "more groups fit a block's memory"),
+            _ if has_room(CountBytes(4)).is_err() => (CountBytes(2), "more groups fit a block's memory"),
+            four => (four, "an addition does not look at what was there"),
+        };
+        input.site.choose(rule, |bytes| match bytes.0 {
+            2 if shape.is_serial() => Err("a CPU's worker adds words without atomics".into()),
+            2 if !self.has_counts => Err("no cell counts rows".into()),
+            _ => has_room(bytes),
         })
     }
 }
@@ -378,15 +443,15 @@ pub enum Local {
 }
 
 impl Local {
-    /// Adds a row's contributions to its group.
-    pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>]) {
+    /// Adds a row's contributions to its group; `far` takes what a count has no room for.
+    pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, (slot, values): (V, &[Vec<V>]), far: &AddFar<'_>) {
         match self {
             Local::Threads(tables) => {
                 for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
                     tables.update(cx, slot, cell.op, index, value);
                 }
             }
-            Local::Block(table) => table.add(cx, cells, slot, values),
+            Local::Block(table) => table.add(cx, cells, (slot, values), far),
         }
     }
 

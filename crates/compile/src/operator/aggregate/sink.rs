@@ -1,5 +1,7 @@
 //! The sink of an aggregation: rows into the cells of their groups.
 
+mod prepared;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +9,9 @@ use std::sync::Arc;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Scalar, Type};
 
+use self::prepared::{PreparedRow, add, prepare};
 use super::batch::BatchMemory;
 use super::cells::CellOp;
-use super::extremes::keep_better;
 use super::functions::{Cell, Cells};
 use super::groups::{GroupEmitter, Located};
 use super::hash::KeyWord;
@@ -19,13 +21,15 @@ use super::near::NearTable;
 use super::part_groups::{PartPlace, PartWindow};
 use super::segments::{Round, Segments};
 use super::{AggregateOperator, distinct, key_values};
-use crate::context::{Argument, Context, Unsupported};
+use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::expr::{Expr, columns_read};
 use crate::lower::lower;
 use crate::operator::Flow;
+use crate::operator::key_texts::KeySearch;
 use crate::operator::roles::{Emitter, Job, Needs, Piece, Sink, Sketch};
 use crate::program::{HostAction, Task, When};
 use crate::shape::LaunchShape;
+use crate::table::together::Found;
 
 /// Adds rows to groups. With the state that has the hash of the keys of each of the source's rows, where one does.
 #[derive(Debug)]
@@ -104,6 +108,14 @@ impl Sink for AddToGroups {
             Some(cell) => Err(format!("no vectors for {:?}", cell.op)),
             None => Ok(()),
         }
+    }
+
+    /// Not where each row has its hash.
+    fn shared_texts(&self) -> Option<Vec<usize>> {
+        if self.1.is_some() {
+            return None;
+        }
+        self.0.table.shared_texts(&self.0.group_keys)
     }
 
     fn sketch(&self) -> Option<&dyn Sketch> {
@@ -248,13 +260,6 @@ impl Adder<'_> {
     }
 }
 
-/// A row that was prepared: the slot of its group where there are several, and its contribution to each cell (the cell's
-/// parts).
-struct PreparedRow {
-    slot: Option<V>,
-    values: Vec<Vec<V>>,
-}
-
 impl Emitter for AggregateEmitter<'_> {
     fn rows_at_once(&self) -> i64 {
         self.rows_at_once
@@ -332,6 +337,15 @@ impl Emitter for AggregateEmitter<'_> {
         Ok(())
     }
 
+    fn key_search(&self) -> Option<&dyn KeySearch> {
+        let finds = self.batch.is_none() && self.hashes.is_none() && self.groups.groups.finds_together();
+        finds.then_some(self)
+    }
+
+    fn row_found(&mut self, cx: &mut Context<'_>, _row: V, found: Found) -> Result<(), Unsupported> {
+        self.take(cx, Flow::Branch, &Words { found: Some(found), ..Words::default() })
+    }
+
     fn end_round(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         let (groups, cells) = (&self.groups, &self.plan.cells);
         for row in std::mem::take(&mut self.prepared) {
@@ -357,11 +371,27 @@ impl Emitter for AggregateEmitter<'_> {
     }
 }
 
-/// The words of a row's keys, where they are known: of its group, and of its values in the sets.
+impl KeySearch for AggregateEmitter<'_> {
+    fn keys(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
+        self.plan.group_keys.iter().map(|key| lower(cx, key)).collect()
+    }
+
+    fn find(
+        &self,
+        cx: &mut Context<'_>,
+        keys: (&[Lowered], V),
+        (_, mark): (V, u32),
+    ) -> Result<Found, Unsupported> {
+        self.groups.groups.find_together(cx, keys, mark)
+    }
+}
+
+/// The words of a row's keys, where they are known: of its group, and of its values in the sets. Or its group.
 #[derive(Default)]
 struct Words {
     group: Option<KeyWord>,
     sets: Vec<KeyWord>,
+    found: Option<Found>,
 }
 
 impl AggregateEmitter<'_> {
@@ -374,7 +404,7 @@ impl AggregateEmitter<'_> {
         let (plan, rows_at_once) = (self.plan, self.rows_at_once);
         let (groups, round, prepared) = (&self.groups, &self.round, &mut self.prepared);
         let counts = &self.counts;
-        groups.groups.locate(cx, (&plan.group_keys, words.group), flow, &mut |cx, located| {
+        let next = &mut |cx: &mut Context<'_>, located: Located| {
             let row = prepare(cx, (plan, counts), located, words)?;
             match rows_at_once {
                 1 => add(cx, plan, (groups, round.as_ref()), &row),
@@ -383,7 +413,11 @@ impl AggregateEmitter<'_> {
                     Ok(())
                 }
             }
-        })?;
+        };
+        match words.found {
+            Some(found) => groups.groups.locate_found(cx, found, next)?,
+            None => groups.groups.locate(cx, (&plan.group_keys, words.group), flow, next)?,
+        }
         // Nothing but this row has text in the memory of the source's row, which may become many.
         if is_first {
             cx.end_scratch_row();
@@ -457,68 +491,4 @@ impl AggregateEmitter<'_> {
         }
         Ok(())
     }
-}
-
-/// Everything that only reads, but for sets of distinct values.
-fn prepare(
-    cx: &mut Context<'_>,
-    (plan, counts): (&AggregateOperator, &[KeyCount]),
-    located: Located,
-    words: &Words,
-) -> Result<PreparedRow, Unsupported> {
-    let Located { slot, active, keys } = located;
-    let is_new = match plan.sets.is_empty() {
-        true => Vec::new(),
-        false => {
-            let keys = match keys {
-                Some(keys) => keys,
-                None => plan.group_keys.iter().map(|key| lower(cx, key)).collect::<Result<_, _>>()?,
-            };
-            distinct::insert(cx, (&plan.sets, counts), (&keys, active), &words.sets)?
-        }
-    };
-    Ok(PreparedRow { slot, values: plan.cells.contributions(cx, active, &is_new)? })
-}
-
-/// Adds a row to its group: now, or once its branches are closed.
-fn add(
-    cx: &mut Context<'_>,
-    plan: &AggregateOperator,
-    (groups, round): (&Adder<'_>, Option<&Round>),
-    row: &PreparedRow,
-) -> Result<(), Unsupported> {
-    let values = kept(cx, plan, &*groups.groups, row)?;
-    match (round, row.slot) {
-        (Some(round), Some(slot)) => {
-            round.note(cx, &plan.cells, (slot, &values), |cx, slot, values| {
-                groups.add(cx, Some(slot), values);
-            });
-        }
-        (_, slot) => groups.add(cx, slot, &values),
-    }
-    Ok(())
-}
-
-/// A row's contributions without texts that its group does not take; the others are copied, where they are in scratch
-/// memory.
-fn kept(
-    cx: &mut Context<'_>,
-    plan: &AggregateOperator,
-    groups: &dyn GroupEmitter,
-    row: &PreparedRow,
-) -> Result<Vec<Vec<V>>, Unsupported> {
-    let mut kept = row.values.clone();
-    if !cx.uses_scratch() {
-        return Ok(kept);
-    }
-    for (index, (cell, value)) in plan.cells.cells.iter().zip(&mut kept).enumerate() {
-        let &[new] = value.as_slice() else { continue };
-        if !cell.takes_texts() {
-            continue;
-        }
-        let old = groups.current(cx, row.slot, index);
-        let old = old.ok_or_else(|| Unsupported::internal("a text cell that cannot be looked at"))?;
-        *value = vec![keep_better(cx, cell.op, old, new)?];
-    }
-    Ok(kept)
 }

@@ -8,14 +8,17 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 
 use super::JoinOperator;
-use crate::context::{Context, Unsupported};
+use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::columns_read;
 use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
+use crate::operator::key_texts::{KeySearch, KeyTexts};
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
 use crate::program::{HostAction, Task, When};
 use crate::table::bounds::Bounds;
 use crate::table::places::DenseTarget;
+use crate::table::together::Found;
+use crate::variant::axes::KeyTextLanes;
 
 /// Stores the rows of the build side.
 #[derive(Debug)]
@@ -96,6 +99,11 @@ impl Sink for IndexRows {
         (0..self.0.probe_keys.len()).collect()
     }
 
+    fn shared_texts(&self) -> Option<Vec<usize>> {
+        // The keys are the first columns of a store, where no text is a thread's own.
+        (self.0.index.text_lanes() != KeyTextLanes::Lane).then(Vec::new)
+    }
+
     fn begin<'s>(
         &'s self,
         cx: &mut Context<'_>,
@@ -116,9 +124,35 @@ impl Emitter for IndexEmitter<'_> {
         self.join.index.insert(cx, &self.join.store, row, self.bounds)
     }
 
+    fn key_search(&self) -> Option<&dyn KeySearch> {
+        Some(self)
+    }
+
+    fn row_found(&mut self, cx: &mut Context<'_>, row: V, found: Found) -> Result<(), Unsupported> {
+        self.join.index.count(cx, row, found);
+        Ok(())
+    }
+
     fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         self.join.index.end(cx, self.bounds);
         Ok(())
+    }
+}
+
+impl KeySearch for IndexEmitter<'_> {
+    fn keys(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
+        self.join.index.keys_of_row(cx)
+    }
+
+    fn find(
+        &self,
+        cx: &mut Context<'_>,
+        (keys, live): (&[Lowered], V),
+        (row, mark): (V, u32),
+    ) -> Result<Found, Unsupported> {
+        let JoinOperator { index, store, .. } = self.join;
+        let texts = KeyTexts { lanes: index.text_lanes(), mark };
+        index.insert_together(cx, (store, keys), (live, row), &texts)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::operator::Flow;
 use crate::operator::roles::{Expansion, Next};
 use crate::plan::JoinKind;
 use crate::table::index::Positions;
+use crate::table::together::Found;
 
 /// The position that stands for no row at all: buckets have less than 2³¹.
 const NONE: u32 = u32::MAX;
@@ -35,12 +36,9 @@ impl JoinOperator {
     fn keeps_unmatched(&self) -> bool {
         matches!(self.kind, JoinKind::ProbeOuter | JoinKind::FullOuter)
     }
-}
 
-impl Expansion for JoinOperator {
-    fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported> {
-        let keys = self.keys_of_probe(cx)?;
-        self.index.find_positions(cx, self.matches(), &keys, range)?;
+    /// Of a row that goes on without a match: a range of one position, that of no row.
+    fn range_without_match(&self, cx: &mut Context<'_>, range: Positions) {
         if self.keeps_unmatched() {
             let b = &mut *cx.builder;
             let (zero, one, none) = (b.u32(0), b.u32(1), b.u32(NONE));
@@ -51,6 +49,20 @@ impl Expansion for JoinOperator {
             cx.builder.assign(range.count, one);
             cx.end();
         }
+    }
+}
+
+impl Expansion for JoinOperator {
+    fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported> {
+        let keys = self.keys_of_probe(cx)?;
+        self.index.find_positions(cx, self.matches(), &keys, range)?;
+        self.range_without_match(cx, range);
+        Ok(())
+    }
+
+    fn range_of(&self, cx: &mut Context<'_>, found: Found, range: Positions) -> Result<(), Unsupported> {
+        self.index.positions_of(cx, found, range)?;
+        self.range_without_match(cx, range);
         Ok(())
     }
 

@@ -9,7 +9,10 @@ use kelpie_kir::builder::V;
 use super::JoinOperator;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
+use crate::operator::key_texts::KeySearch;
 use crate::operator::roles::{Emitter, Job, Needs, Sink};
+use crate::table::index::Search;
+use crate::table::together::Found;
 
 /// Marks build rows.
 #[derive(Debug)]
@@ -30,6 +33,10 @@ impl Sink for MarkMatches {
         self.0.read_keys(states)
     }
 
+    fn shared_texts(&self) -> Option<Vec<usize>> {
+        self.0.shared_key_texts()
+    }
+
     fn begin<'s>(
         &'s self,
         _cx: &mut Context<'_>,
@@ -47,8 +54,26 @@ impl Emitter for MarkEmitter<'_> {
         let keys = join.keys_of_probe(cx)?;
         join.note_nulls(cx, &keys);
         let search = join.index.search(cx, &join.store, &keys)?;
-        let opened = join.begin_if_unmarked(cx, search);
-        join.every_match(cx, search, &mut |_, _| Ok(()))?;
+        self.mark_all(cx, search)
+    }
+
+    fn key_search(&self) -> Option<&dyn KeySearch> {
+        Some(self.0)
+    }
+
+    fn row_found(&mut self, cx: &mut Context<'_>, _row: V, found: Found) -> Result<(), Unsupported> {
+        let keys = self.0.keys_of_probe(cx)?;
+        self.0.note_nulls(cx, &keys);
+        let search = self.0.index.search_of(found);
+        self.mark_all(cx, search)
+    }
+}
+
+impl MarkEmitter<'_> {
+    /// Marks what a search finds.
+    fn mark_all(&self, cx: &mut Context<'_>, search: Search) -> Result<(), Unsupported> {
+        let opened = self.0.begin_if_unmarked(cx, search);
+        self.0.every_match(cx, search, &mut |_, _| Ok(()))?;
         for _ in 0..opened {
             cx.end();
         }

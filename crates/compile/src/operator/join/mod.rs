@@ -20,6 +20,7 @@ mod place;
 mod prefilter;
 mod probe;
 mod rows;
+mod together;
 
 use std::fmt;
 

@@ -13,11 +13,13 @@ use crate::expr::columns_read;
 use crate::layout::ColumnInfo;
 use crate::lower::{lower, lower_condition};
 use crate::operator::Flow;
+use crate::operator::key_texts::KeySearch;
 use crate::operator::roles::{Expansion, Next, Step};
 use crate::plan::JoinKind;
 use crate::table::index::Search;
 use crate::table::joined::Joined;
 use crate::table::set_bits;
+use crate::table::together::Found;
 
 /// The probe side of a join, as a step.
 #[derive(Debug)]
@@ -38,24 +40,31 @@ impl Step for Probe {
         _speculative: bool,
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
-        use JoinKind::*;
         let join = &self.0;
         let Flow::Branch = flow else {
             return Err(Unsupported::internal("a join under a flag"));
         };
         let keys = join.keys_of_probe(cx)?;
         let search = join.index.search(cx, join.matches(), &keys)?;
-        match join.kind {
-            ProbeSemi | ProbeAnti | ProbeMark => join.existence(cx, search, next),
-            Inner | BuildOuter | ProbeOuter | FullOuter if join.index.unique => {
-                join.only_match(cx, search, next)
-            }
-            Inner | BuildOuter => join.every_match(cx, search, next),
-            ProbeOuter | FullOuter => join.every_match_or_none(cx, search, next),
-            BuildSemi | BuildAnti | BuildMark => {
-                Err(Unsupported::internal("the build side's rows inside a pipeline"))
-            }
-        }
+        join.matches_of(cx, search, next)
+    }
+
+    fn shared_texts(&self) -> Option<Vec<usize>> {
+        self.0.shared_key_texts()
+    }
+
+    fn key_search(&self) -> Option<&dyn KeySearch> {
+        Some(&*self.0)
+    }
+
+    fn consume_found(
+        &self,
+        cx: &mut Context<'_>,
+        found: Found,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
+        let search = self.0.index.search_of(found);
+        self.0.matches_of(cx, search, next)
     }
 
     fn columns(&self, _below: &[ColumnInfo]) -> Option<Vec<ColumnInfo>> {
@@ -98,6 +107,27 @@ impl Step for Probe {
 }
 
 impl JoinOperator {
+    /// The row becomes what a search for its keys finds.
+    fn matches_of(
+        &self,
+        cx: &mut Context<'_>,
+        search: Search,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
+        use JoinKind::*;
+        match self.kind {
+            ProbeSemi | ProbeAnti | ProbeMark => self.existence(cx, search, next),
+            Inner | BuildOuter | ProbeOuter | FullOuter if self.index.unique => {
+                self.only_match(cx, search, next)
+            }
+            Inner | BuildOuter => self.every_match(cx, search, next),
+            ProbeOuter | FullOuter => self.every_match_or_none(cx, search, next),
+            BuildSemi | BuildAnti | BuildMark => {
+                Err(Unsupported::internal("the build side's rows inside a pipeline"))
+            }
+        }
+    }
+
     /// What a search reads: adds the states; the columns of the probe side.
     pub(super) fn read_keys(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
         let mut below: BTreeSet<usize> = self.probe_keys.iter().flat_map(columns_read).collect();

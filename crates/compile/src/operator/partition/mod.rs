@@ -10,10 +10,14 @@
 //! An answer never depends on the order of rows. So parts have a fixed share of the places, and what a part has no place for
 //! goes to places that are for any ([`primitives::partition`](crate::primitives::partition)).
 
+mod block;
 mod held;
+mod ranks;
 mod read;
+mod worker;
 mod write;
 
+pub(crate) use self::ranks::choose_ranks;
 pub(crate) use self::read::PartRows;
 pub(crate) use self::write::IntoParts;
 use crate::context::{Argument, Context, Unsupported};

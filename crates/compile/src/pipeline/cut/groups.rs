@@ -16,14 +16,14 @@ use crate::operator::aggregate::{
     AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, TableSize, lacks_strides,
     rule_of_parts, scattered_table, suits_slices,
 };
-use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore};
+use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, choose_ranks};
 use crate::operator::project::Project;
 use crate::operator::roles::Source;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::Aggregate;
 use crate::program::{Purpose, States};
 use crate::variant::Site;
-use crate::variant::axes::{GroupOrder, GroupParts};
+use crate::variant::axes::{GroupOrder, GroupParts, PartRanks};
 
 impl Cut<'_> {
     /// Brings rows to their groups in the order, or in the parts, that are chosen.
@@ -131,7 +131,7 @@ impl Cut<'_> {
         let comes_again = rows.branches.iter().all(is_simple) && !aggregates.iter().any(|own| own.distinct);
         let of_slots = |bytes| suits_slices((table.slots, bytes), rows.expected(), self.shape);
         let resolves = self.choices.micro_model == MicroModel::Resolution && !self.shape.is_serial();
-        resolves && comes_again && table.dense.is_some_and(of_slots)
+        resolves && comes_again && table.narrow.is_some_and(of_slots)
     }
 
     /// Why rows cannot come in parts.
@@ -185,6 +185,15 @@ impl Cut<'_> {
         }
     }
 
+    /// Who gives rows their ranks in parts. A key that has no frequent value spreads rows with frequent values of others.
+    fn ranks_of_groups(&self, keys: &[ColumnInfo]) -> Result<PartRanks, Unsupported> {
+        let is_even = |key: &ColumnInfo| key.scattered.is_some_and(|own| own.are_even);
+        let is_known = keys.iter().any(|key| key.scattered.is_some());
+        let name = format!("aggregate{}", self.next_aggregate);
+        let site = Site { chooser: self.chooser, name: &name };
+        choose_ranks(is_known && !keys.iter().any(is_even), self.shape, site)
+    }
+
     /// Rows come into parts, and part after part to their groups.
     fn in_parts(
         &mut self,
@@ -196,6 +205,7 @@ impl Cut<'_> {
         let (size, bound) = (part_size(&rows), rows.bound());
         let states = self.states.of(Purpose::Store);
         let store = PartStore::plan(infos, size, parts.0, self.shape, states)?;
+        let ranks = self.ranks_of_groups(&infos[..keys.len().min(infos.len())])?;
         rows.push(Project(exprs.to_vec()));
         let source = |store: Arc<PartStore>, in_blocks| {
             let columns = store.infos();
@@ -212,7 +222,7 @@ impl Cut<'_> {
         };
         let (store, hashes) = (Arc::new(store.clone()), store.hashes());
         let stored = source(Arc::clone(&store), groups.takes_parts());
-        let sink = IntoParts { store, by: Arc::<AggregateOperator>::clone(&groups) };
+        let sink = IntoParts { store, by: Arc::<AggregateOperator>::clone(&groups), ranks };
         self.close(rows.branches, Arc::new(sink));
         self.add_to_groups(stored, (&groups, hashes));
         Ok(groups)

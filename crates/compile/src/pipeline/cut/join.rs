@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Cut;
 use super::open::{Open, OpenRows};
-use super::partition::Behind;
+use super::partition::{Behind, SideParts};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
@@ -57,7 +57,7 @@ impl Cut<'_> {
         (join, ordinal, site): (&Join, usize, &Site<'_>),
         (build, probe): (&OpenRows, &OpenRows),
         behind: Behind,
-    ) -> Result<(Arc<JoinOperator>, [u64; 2], bool), Unsupported> {
+    ) -> Result<(Arc<JoinOperator>, SideParts, bool), Unsupported> {
         let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
         let rows = BuildSide {
             bound: build.bound(),
@@ -81,7 +81,7 @@ impl Cut<'_> {
             are_scattered: operator.looks_up_scattered(&probe.columns),
         };
         let parts = self.join_parts((&operator, site), (build, probe), (&sides, behind))?;
-        let operator = if parts[1] > 1 { operator.in_parts() } else { operator };
+        let operator = if parts.probe > 1 { operator.in_parts() } else { operator };
         let (operator, prunes) = self.filter_keys((operator, site), (build, probe))?;
         Ok((Arc::new(operator), parts, prunes))
     }
@@ -100,11 +100,10 @@ impl Cut<'_> {
         let build_bound = build.bound();
         let site = format!("join{ordinal}");
         let site = Site { chooser: self.chooser, name: &site };
-        let (operator, [build_parts, probe_parts], prunes) =
-            self.plan_join((join, ordinal, &site), (&build, &probe), behind)?;
+        let (operator, parts, prunes) = self.plan_join((join, ordinal, &site), (&build, &probe), behind)?;
         let build_fields = build.columns.len();
         let narrowed = build.narrowed();
-        self.build_in_parts(&mut build, &operator, build_parts)?;
+        self.build_in_parts(&mut build, &operator, parts)?;
         self.close_build_side(build, &operator);
         // The build side goes first: where it is empty, nothing of the probe side may run.
         self.done[before_probe..].rotate_left(after_probe - before_probe);
@@ -118,10 +117,10 @@ impl Cut<'_> {
         self.map_codes(&operator);
         let kept = Open::new(KeptRows(Arc::clone(&operator)), build_bound);
         if prunes {
-            let in_parts = probe_parts > 1;
+            let in_parts = parts.probe > 1;
             probe.branches.iter_mut().for_each(|open| open.filter_early(&operator, narrowed, in_parts));
         }
-        self.probe_in_parts(&mut probe, &operator, probe_parts)?;
+        self.probe_in_parts(&mut probe, &operator, parts)?;
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
             return Ok(OpenRows { branches: vec![kept], columns: operator.columns().to_vec() });

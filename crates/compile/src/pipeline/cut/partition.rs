@@ -11,10 +11,10 @@ use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
 use crate::operator::join::{BuildSideParts, JoinOperator, ProbeParts, Sides};
-use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, RowParts};
+use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, RowParts, choose_ranks};
 use crate::plan::JoinKind;
 use crate::program::Purpose;
-use crate::variant::axes::{BuildParts, JoinParts};
+use crate::variant::axes::{BuildParts, JoinParts, PartRanks};
 use crate::variant::{Site, Variant};
 
 /// A place where a pipeline is cut, and goes on with its rows in parts.
@@ -24,10 +24,27 @@ pub(super) struct PartCut {
     pub(super) step: usize,
     store: Arc<PartStore>,
     by: Arc<dyn RowParts>,
+    ranks: PartRanks,
     /// An upper bound of the rows there.
     bound: u64,
     /// What [`Open::shared_out`] is there.
     shared_out: Option<u64>,
+}
+
+/// Into how many parts the rows of a join's sides are brought before they come to it: 1 where they are not.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SideParts {
+    /// Of the build side.
+    pub(super) build: u64,
+    /// Of the probe side.
+    pub(super) probe: u64,
+    /// Who gives rows their ranks in a part.
+    ranks: PartRanks,
+}
+
+impl SideParts {
+    /// Rows come as they are.
+    const OFF: SideParts = SideParts { build: 1, probe: 1, ranks: PartRanks::Row };
 }
 
 /// What a join knows of those that its rows come to in the same pipeline.
@@ -61,17 +78,17 @@ impl Cut<'_> {
         each.find_map(|lacks| lacks)
     }
 
-    /// Into how many parts the rows of the build side and of the probe side are brought before they come to a join: 1 where they are not.
+    /// Into how many parts the rows of the two sides are brought before they come to a join.
     /// `sides`: what is thought of them; `behind`: of what is further on in the pipeline.
     pub(super) fn join_parts(
         &self,
         (operator, site): (&JoinOperator, &Site<'_>),
         (build, probe): (&OpenRows, &OpenRows),
         (sides, behind): (&Sides, Behind),
-    ) -> Result<[u64; 2], Unsupported> {
+    ) -> Result<SideParts, Unsupported> {
         // Where there are no keys there is no choice.
         if operator.index().lacks_parts().is_some() {
-            return Ok([1, 1]);
+            return Ok(SideParts::OFF);
         }
         let (off, lacks) = (JoinParts(1), self.lacks_parts(probe));
         let (parts, reason) = match &lacks {
@@ -93,7 +110,7 @@ impl Cut<'_> {
             None => PartStore::admits(value.0, self.shape),
         })?;
         if parts == off {
-            return Ok([1, 1]);
+            return Ok(SideParts::OFF);
         }
         let lacks = self.lacks_parts(build);
         let rule = match &lacks {
@@ -104,7 +121,9 @@ impl Cut<'_> {
             (BuildParts::On, Some(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })?;
-        Ok([if of_build == BuildParts::On { parts.0 } else { 1 }, parts.0])
+        // Keys that may be frequent are looked up as they come.
+        let ranks = choose_ranks(false, self.shape, *site)?;
+        Ok(SideParts { build: if of_build == BuildParts::On { parts.0 } else { 1 }, probe: parts.0, ranks })
     }
 
     /// Has the rows of the probe side come in parts to what follows.
@@ -112,9 +131,9 @@ impl Cut<'_> {
         &mut self,
         rows: &mut OpenRows,
         operator: &Arc<JoinOperator>,
-        parts: u64,
+        SideParts { probe, ranks, .. }: SideParts,
     ) -> Result<(), Unsupported> {
-        self.come_in_parts(rows, operator, (parts, Arc::new(ProbeParts(Arc::clone(operator)))))
+        self.come_in_parts(rows, operator, (probe, ranks, Arc::new(ProbeParts(Arc::clone(operator)))))
     }
 
     /// The same of the build side.
@@ -122,16 +141,16 @@ impl Cut<'_> {
         &mut self,
         rows: &mut OpenRows,
         operator: &Arc<JoinOperator>,
-        parts: u64,
+        SideParts { build, ranks, .. }: SideParts,
     ) -> Result<(), Unsupported> {
-        self.come_in_parts(rows, operator, (parts, Arc::new(BuildSideParts(Arc::clone(operator)))))
+        self.come_in_parts(rows, operator, (build, ranks, Arc::new(BuildSideParts(Arc::clone(operator)))))
     }
 
     fn come_in_parts(
         &mut self,
         OpenRows { branches, columns }: &mut OpenRows,
         operator: &JoinOperator,
-        (parts, by): (u64, Arc<dyn RowParts>),
+        (parts, ranks, by): (u64, PartRanks, Arc<dyn RowParts>),
     ) -> Result<(), Unsupported> {
         if parts < 2 {
             return Ok(());
@@ -141,7 +160,7 @@ impl Cut<'_> {
             let used = operator.index().parts_used(store.bits());
             let store = Arc::new(store.of_parts(u32::try_from(used).map_err(Unsupported::internal)?));
             let (step, bound, shared_out) = (open.steps.len(), open.bound, open.shared_out);
-            open.cuts.push(PartCut { step, store, by: Arc::clone(&by), bound, shared_out });
+            open.cuts.push(PartCut { step, store, by: Arc::clone(&by), ranks, bound, shared_out });
             // Whoever takes the parts sees any of the rows.
             open.shared_out = None;
         }
@@ -176,7 +195,8 @@ impl Cut<'_> {
             };
             let mut front = std::mem::replace(open, rest);
             (front.bound, front.shared_out) = (cut.bound, cut.shared_out);
-            self.close(vec![front], Arc::new(IntoParts { store: cut.store, by: cut.by }));
+            let PartCut { store, by, ranks, .. } = cut;
+            self.close(vec![front], Arc::new(IntoParts { store, by, ranks }));
         }
     }
 }

@@ -44,11 +44,7 @@ impl Index {
                 slots.insert(cx, slot, place, self.broken);
             }
             Kind::Hashed { table, rows } => {
-                let known = match (rows, self.broken) {
-                    (SlotRows::One, Some(broken)) => Known::Report(broken),
-                    (SlotRows::One | SlotRows::Buckets(_), _) => Known::LeaveOut,
-                    (SlotRows::Chained(next), _) => Known::Chain(next),
-                };
+                let known = self.known(rows);
                 let slot = table.claim(cx, store, (&keys, &self.wide), place, known)?;
                 if let SlotRows::Buckets(buckets) = rows {
                     let slot = cx.builder.read(slot);
@@ -60,6 +56,15 @@ impl Index {
             cx.end();
         }
         Ok(())
+    }
+
+    /// What becomes of a row whose keys another has put in.
+    pub(super) fn known(&self, rows: SlotRows) -> Known {
+        match (rows, self.broken) {
+            (SlotRows::One, Some(broken)) => Known::Report(broken),
+            (SlotRows::One | SlotRows::Buckets(_), _) => Known::LeaveOut,
+            (SlotRows::Chained(next), _) => Known::Chain(next),
+        }
     }
 
     /// Puts the row at `place` (`i64`), which is the current row and is counted, into its bucket; `each` is told its position there
@@ -100,9 +105,22 @@ impl Index {
         Ok(())
     }
 
-    /// Opens `if` a search may be for the keys: none is NULL, unless NULLs are equal to each other, and texts that were looked up are
-    /// entries of the dictionary. Whether it has opened one.
+    /// Opens `if` a search may be for the keys. Whether it has opened one.
     fn leave_out(&self, cx: &mut Context<'_>, keys: &[Lowered]) -> Result<bool, Unsupported> {
+        let all = self.may_be_found(cx, keys)?;
+        if let Some(all) = all {
+            cx.begin_if(all);
+        }
+        Ok(all.is_some())
+    }
+
+    /// Whether a search may be for the keys (`bool`; `None`: it always may): none is NULL, unless NULLs are equal to each other, and texts that
+    /// were looked up are entries of the dictionary.
+    pub(super) fn may_be_found(
+        &self,
+        cx: &mut Context<'_>,
+        keys: &[Lowered],
+    ) -> Result<Option<V>, Unsupported> {
         let finds_nulls = self.null_equal && !matches!(self.kind, Kind::Direct { .. });
         let valid = if finds_nulls { None } else { self.all_valid(cx, keys) };
         let mut all: Vec<V> = valid.into_iter().collect();
@@ -118,11 +136,7 @@ impl Index {
             }
             all.push(is_entry);
         }
-        let all = all.into_iter().reduce(|all, one| cx.builder.and(all, one));
-        if let Some(all) = all {
-            cx.begin_if(all);
-        }
-        Ok(all.is_some())
+        Ok(all.into_iter().reduce(|all, one| cx.builder.and(all, one)))
     }
 
     /// The keys of a row of the store, which are its first columns.

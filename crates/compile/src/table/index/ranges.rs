@@ -9,6 +9,7 @@ use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::table::buckets::Buckets;
 use crate::table::rows::RowStore;
 use crate::table::slots::Slots;
+use crate::table::together::Found;
 
 /// Positions of rows: the first one, and how many there are, `u32`.
 #[derive(Debug, Clone, Copy)]
@@ -67,12 +68,7 @@ impl Index {
                 let cursor = cx.builder.var_of("cursor", zero);
                 let slot = table
                     .find(cx, store, (keys, &self.wide), cursor, |cx, number| buckets.place_at(cx, number))?;
-                let found = cx.builder.read(cursor);
-                let found = cx.builder.ne(found, zero);
-                cx.begin_if(found);
-                let slot = cx.builder.read(slot);
-                set_bounds(cx, buckets, slot, positions);
-                cx.end();
+                set_bounds_where_found(cx, buckets, Found { slot, hit: cursor }, positions);
                 if valid.is_some() {
                     cx.end();
                 }
@@ -84,6 +80,20 @@ impl Index {
         Ok(())
     }
 
+    /// The same of a search that has ended ([`Index::find_together`]).
+    pub(crate) fn positions_of(
+        &self,
+        cx: &mut Context<'_>,
+        found: Found,
+        positions: Positions,
+    ) -> Result<(), Unsupported> {
+        let Kind::Hashed { rows: SlotRows::Buckets(buckets), .. } = self.kind else {
+            return Err(Unsupported::internal("positions of rows that stand in no bucket"));
+        };
+        set_bounds_where_found(cx, buckets, found, positions);
+        Ok(())
+    }
+
     /// The place (`i64`) of the row at a position (`u32`).
     pub fn place_at_position(&self, cx: &mut Context<'_>, position: V) -> V {
         match self.buckets() {
@@ -91,6 +101,15 @@ impl Index {
             None => cx.builder.convert(position, Scalar::I64),
         }
     }
+}
+
+fn set_bounds_where_found(cx: &mut Context<'_>, buckets: Buckets, found: Found, positions: Positions) {
+    let (number, zero) = (cx.builder.read(found.hit), cx.builder.u32(0));
+    let is_found = cx.builder.ne(number, zero);
+    cx.begin_if(is_found);
+    let slot = cx.builder.read(found.slot);
+    set_bounds(cx, buckets, slot, positions);
+    cx.end();
 }
 
 fn set_bounds(cx: &mut Context<'_>, buckets: Buckets, slot: V, positions: Positions) {

@@ -49,6 +49,19 @@ axis!(
 );
 
 axis!(
+    /// Who looks at the texts without a dictionary that are keys of a hash table: `table/together`, `operator/key_texts`.
+    KeyTextLanes, "key_text_lanes", Plan, "which lanes hash and compare the texts of a row that are keys of a hash table",
+    {
+        /// The row's own.
+        Lane = "lane",
+        /// All of its warp, row by row.
+        Warp = "warp",
+        /// All of its warp, the words of all of the warp's rows one behind the other.
+        Packed = "packed",
+    }
+);
+
+axis!(
     /// As what rows change lanes: `context/carried`, `context/loaded`.
     CarriedRows, "carried", Chunk, "as what rows change lanes, and so where their columns are loaded",
     {

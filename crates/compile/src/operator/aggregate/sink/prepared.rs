@@ -1,0 +1,83 @@
+//! Rows that are prepared for their groups: what is read of them, before anything is added.
+
+use kelpie_kir::builder::V;
+
+use super::super::extremes::keep_better;
+use super::super::groups::{GroupEmitter, Located};
+use super::super::key_count::KeyCount;
+use super::super::segments::Round;
+use super::super::{AggregateOperator, distinct};
+use super::{Adder, Words};
+use crate::context::{Context, Unsupported};
+use crate::lower::lower;
+
+/// A row that was prepared: the slot of its group where there are several, and its contribution to each cell (the cell's
+/// parts).
+pub(super) struct PreparedRow {
+    slot: Option<V>,
+    values: Vec<Vec<V>>,
+}
+
+/// Everything that only reads, but for sets of distinct values.
+pub(super) fn prepare(
+    cx: &mut Context<'_>,
+    (plan, counts): (&AggregateOperator, &[KeyCount]),
+    located: Located,
+    words: &Words,
+) -> Result<PreparedRow, Unsupported> {
+    let Located { slot, active, keys } = located;
+    let is_new = match plan.sets.is_empty() {
+        true => Vec::new(),
+        false => {
+            let keys = match keys {
+                Some(keys) => keys,
+                None => plan.group_keys.iter().map(|key| lower(cx, key)).collect::<Result<_, _>>()?,
+            };
+            distinct::insert(cx, (&plan.sets, counts), (&keys, active), &words.sets)?
+        }
+    };
+    Ok(PreparedRow { slot, values: plan.cells.contributions(cx, active, &is_new)? })
+}
+
+/// Adds a row to its group: now, or once its branches are closed.
+pub(super) fn add(
+    cx: &mut Context<'_>,
+    plan: &AggregateOperator,
+    (groups, round): (&Adder<'_>, Option<&Round>),
+    row: &PreparedRow,
+) -> Result<(), Unsupported> {
+    let values = kept(cx, plan, &*groups.groups, row)?;
+    match (round, row.slot) {
+        (Some(round), Some(slot)) => {
+            round.note(cx, &plan.cells, (slot, &values), |cx, slot, values| {
+                groups.add(cx, Some(slot), values);
+            });
+        }
+        (_, slot) => groups.add(cx, slot, &values),
+    }
+    Ok(())
+}
+
+/// A row's contributions without texts that its group does not take; the others are copied, where they are in scratch
+/// memory.
+fn kept(
+    cx: &mut Context<'_>,
+    plan: &AggregateOperator,
+    groups: &dyn GroupEmitter,
+    row: &PreparedRow,
+) -> Result<Vec<Vec<V>>, Unsupported> {
+    let mut kept = row.values.clone();
+    if !cx.uses_scratch() {
+        return Ok(kept);
+    }
+    for (index, (cell, value)) in plan.cells.cells.iter().zip(&mut kept).enumerate() {
+        let &[new] = value.as_slice() else { continue };
+        if !cell.takes_texts() {
+            continue;
+        }
+        let old = groups.current(cx, row.slot, index);
+        let old = old.ok_or_else(|| Unsupported::internal("a text cell that cannot be looked at"))?;
+        *value = vec![keep_better(cx, cell.op, old, new)?];
+    }
+    Ok(kept)
+}

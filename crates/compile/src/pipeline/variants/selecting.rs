@@ -1,0 +1,142 @@
+//! By what rows are selected before any goes on: filters that see several rows at once, searches of texts, runtime filters.
+
+use super::Facts;
+use crate::MicroModel;
+use crate::context::{Unsupported, WIDE_ROWS};
+use crate::pipeline::kernel::Environment;
+use crate::pipeline::speculation::Speculation;
+use crate::pipeline::trial::Trial;
+use crate::pipeline::wide::WideFilters;
+use crate::shape::ShapeChoices;
+use crate::variant::axes::{RowArrangement, Sieves, TextSearch, WritePlaces};
+
+impl Facts<'_> {
+    /// Whether rows are selected by runtime filters; `lacks`: why they cannot be.
+    fn sieves(&self, lacks: Option<&str>) -> Result<Sieves, Unsupported> {
+        if !self.pipeline.steps.iter().any(|step| step.sieve().is_some()) {
+            return Ok(Sieves::Off);
+        }
+        let rule = match lacks {
+            Some(lacks) => (Sieves::Off, lacks),
+            None if self.environment.micro_model != MicroModel::Resolution => {
+                (Sieves::Off, "the micro model takes one row at a time")
+            }
+            None if self.is_simt => (Sieves::On, "their loads hide each other's latency"),
+            None => (Sieves::On, "which rows find a match would be foretold badly"),
+        };
+        self.environment.chooser.choose(self.site, rule, |value| match (value, lacks) {
+            (Sieves::On, Some(lacks)) => Err(lacks.into()),
+            _ => Ok(()),
+        })
+    }
+
+    /// On a CPU: the filters in two parts and the runtime filters, where a selection vector can be made of them; or why not.
+    pub(super) fn wide_filters(
+        &self,
+        places: WritePlaces,
+        is_counted: bool,
+    ) -> Result<Result<WideFilters, String>, Unsupported> {
+        let filters = match () {
+            () if is_counted => Err("places are counted a row of the table".to_string()),
+            () => self.split_filters(places)?,
+        };
+        let possible = filters.as_ref().map_err(String::clone);
+        let possible = possible.and_then(|filters| filters.possible_sieves(self.pipeline));
+        let sieves = match self.sieves(possible.as_ref().err().map(String::as_str))? {
+            Sieves::On => possible.unwrap_or_default(),
+            Sieves::Off => Vec::new(),
+        };
+        Ok(match filters {
+            Ok(WideFilters { lacks: Some(lacks), .. }) if sieves.is_empty() => Err(lacks),
+            Ok(filters) => Ok(filters.with_sieves(sieves)),
+            Err(lacks) => Err(lacks),
+        })
+    }
+
+    /// The filters in two parts, of which one may be a search of batches of texts; or why no selection vector is made of them.
+    fn split_filters(&self, places: WritePlaces) -> Result<Result<WideFilters, String>, Unsupported> {
+        let Environment { target, shape, chooser, micro_model, .. } = *self.environment;
+        let is_possible = |filters: &WideFilters| match places {
+            WritePlaces::Selection if !filters.is_all(self.pipeline) => {
+                let lacks =
+                    "the result is written from selections, and a filter has no form for several rows";
+                Err(lacks.to_string())
+            }
+            _ => Ok(()),
+        };
+        let mut filters = WideFilters::of(self.pipeline, (target, shape), true);
+        if let Some(search) = &filters.search {
+            let lacks = search.as_ref().map(drop).map_err(String::clone).and_then(|()| is_possible(&filters));
+            let share = filters.share_searched(self.pipeline);
+            let rule = match (search, &lacks) {
+                (_, Err(lacks)) | (Err(lacks), _) => (TextSearch::Rows, lacks.as_str()),
+                _ if micro_model != MicroModel::Resolution => {
+                    (TextSearch::Rows, "the micro model takes one row at a time")
+                }
+                (Ok(search), _) => search.rule(share),
+            };
+            let chosen = chooser.choose(self.site, rule, |value| match (value, &lacks) {
+                (TextSearch::Batches, Err(lacks)) => Err(lacks.clone()),
+                _ => Ok(()),
+            })?;
+            if chosen == TextSearch::Rows {
+                filters = WideFilters::of(self.pipeline, (target, shape), false);
+            }
+        }
+        Ok(is_possible(&filters).map(|()| filters))
+    }
+
+    /// On a SIMT device: by what several rows of a thread can be tried before one goes on; or why they cannot.
+    pub(super) fn trial(
+        &self,
+        speculation: &Speculation<'_>,
+        (flags, places): (bool, WritePlaces),
+        is_counted: bool,
+    ) -> Result<Result<Trial, String>, Unsupported> {
+        let lacks = match () {
+            () if is_counted => Some("places are counted a row of the table"),
+            () if flags && self.points.is_empty() => Some("all rows of a thread go on together, with flags"),
+            () if self.points.longest.is_some() => {
+                Some("long ranges wait for warps that bring no rows of their own")
+            }
+            () if self.points.in_block || places == WritePlaces::Block => {
+                Some("threads of a block wait for each other")
+            }
+            () if self.pipeline.sink.waits_in_blocks() => Some("threads of a block wait for each other"),
+            () if self.environment.shape.rows_per_thread > u32::BITS => {
+                Some("more rows than a word has bits")
+            }
+            () => None,
+        };
+        let of = |with_sieves| match lacks {
+            Some(lacks) => Err(lacks.to_string()),
+            None => Trial::of(self.pipeline, speculation, with_sieves),
+        };
+        let possible = of(true);
+        let sieves = self.sieves(possible.as_ref().err().map(String::as_str))?;
+        Ok(if sieves == Sieves::On { possible } else { of(false) })
+    }
+
+    /// A trial of rows whose places are chosen.
+    pub(super) fn arranged(&self, mut trial: Trial) -> Result<Trial, Unsupported> {
+        let Environment { target, shape, asked, chooser, .. } = *self.environment;
+        let of_wide_rows = ShapeChoices { thread_rows: Some(WIDE_ROWS.into()), ..*asked };
+        let lacks = match asked.thread_rows {
+            Some(rows) if rows != u32::from(WIDE_ROWS) => {
+                Err(format!("{rows} rows of a thread are asked for"))
+            }
+            _ => trial.supports_blocked(self.pipeline, (target, shape)),
+        };
+        let more = self.points.more_rows().plus(WIDE_ROWS.into());
+        let lacks = lacks.and_then(|()| self.pipeline.admits(target, &of_wide_rows, more));
+        let rule = match &lacks {
+            Ok(()) => (RowArrangement::Blocked, "one load brings a column's values of all of them"),
+            Err(lacks) => (RowArrangement::Striped, lacks.as_str()),
+        };
+        trial.arrangement = chooser.choose(self.site, rule, |value| match (value, &lacks) {
+            (RowArrangement::Blocked, Err(lacks)) => Err(lacks.clone()),
+            _ => Ok(()),
+        })?;
+        Ok(trial)
+    }
+}

@@ -1,0 +1,38 @@
+//! Axes of rows that are brought into parts before they come to their groups or a join.
+
+use crate::variant::{Axis, Level, Variant};
+
+numbers!(
+    /// Into how many parts rows are brought before they are added to groups: `pipeline/cut/groups`.
+    GroupParts, "group_parts", Plan, "parts of a table of groups that rows are brought into before, one part after the other",
+    [
+        1 = "1", 4 = "4", 16 = "16", 64 = "64", 256 = "256", 512 = "512", 1024 = "1024", 2048 = "2048",
+        4096 = "4096", 8192 = "8192"
+    ]
+);
+
+axis!(
+    /// Where rows in parts are added up: `operator/aggregate/part_groups`.
+    PartMemory, "part_memory", Plan, "whose memory rows that came in parts are added up in",
+    {
+        /// A block's, for the groups of one part at a time, which lie there as they do in the table of all groups.
+        Block = "block",
+        /// A block's, for the groups of one part at a time, in a hash table of its own.
+        Keys = "keys",
+        /// The table of all groups, where a worker adds up all rows of a part: nobody else adds to these groups.
+        Alone = "alone",
+        /// The device's table of all groups.
+        Global = "global",
+    }
+);
+
+axis!(
+    /// Who gives rows of a block their ranks within their parts: `operator/partition/ranks`.
+    PartRanks, "part_ranks", Plan, "who gives the rows of a block their ranks within the parts that they are brought into",
+    {
+        /// Each row takes its own.
+        Row = "row",
+        /// A warp takes those of the part that it meets often, for all of its lanes.
+        Warp = "warp",
+    }
+);

@@ -1,0 +1,404 @@
+//! Texts that the lanes of a warp hash and compare together as keys of groups and joins are the keys that each lane finds by itself: of all
+//! lengths, equal, different in the last byte or in length, with common beginnings, NULL, beside other keys, in warps of several widths; and
+//! warps are nearly full while they hash.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/plans.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod plans;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
+use arrow::record_batch::RecordBatch;
+use kelpie_compile::MicroModel;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
+use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::{
+    DeviceChoice, Engine, Forced, PipelineMetrics, QueryOptions, QueryOutput, ShapeChoices, TableSource,
+};
+use plans::{aggregate, filter, join, rows_of, run, set_operation, union};
+
+use crate::common::Table;
+
+/// A text of so many bytes, some of which are of a character of two.
+fn base(number: usize, bytes: usize) -> String {
+    let mut text = String::new();
+    for place in 0.. {
+        match (number + place) % 9 {
+            4 if text.len() + 2 <= bytes => text.push('é'),
+            other if text.len() < bytes => text.push(char::from(b'a' + (place * 7 + other) as u8 % 26)),
+            _ => break,
+        }
+    }
+    text
+}
+
+/// Texts of which six are nearly the same.
+fn text(number: usize) -> String {
+    let lengths = [0, 1, 5, 7, 8, 9, 15, 16, 17, 40, 63, 64, 65, 255, 256, 257, 300];
+    let text = base(number / 6, lengths[number / 6 % lengths.len()]);
+    let without_last =
+        |text: &str| text.chars().take(text.chars().count().saturating_sub(1)).collect::<String>();
+    match number % 6 {
+        0 => text,
+        1 => format!("{}~", without_last(&text)),
+        2 => format!("{text}x"),
+        3 => format!("{text}\0"),
+        4 => format!("~{}", text.chars().skip(1).collect::<String>()),
+        _ => without_last(&text),
+    }
+}
+
+/// `a`, `b`: texts; `n`: `0..rows`; `d`: few texts; `k`: few numbers.
+fn table(rows: usize, text_of: &dyn Fn(usize) -> [Option<String>; 2]) -> Arc<dyn TableSource> {
+    let fields = [("a", ArrowType::Utf8), ("n", ArrowType::Int64), ("b", ArrowType::Utf8)];
+    let fields = fields.into_iter().chain([("d", ArrowType::Utf8), ("k", ArrowType::Int64)]);
+    let fields = fields.map(|(name, data_type)| ArrowField::new(name, data_type, "ab".contains(name)));
+    let texts = |column: usize| (0..rows).map(move |row| text_of(row)[column].clone());
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from_iter(texts(0))),
+        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| row as i64))),
+        Arc::new(StringArray::from_iter(texts(1))),
+        Arc::new(StringArray::from_iter_values((0..rows).map(|row| ["few", "texts"][row % 2]))),
+        Arc::new(Int64Array::from_iter_values((0..rows).map(|row| row as i64 % 3))),
+    ];
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    Arc::new(Table(vec![RecordBatch::try_new(schema, columns).expect("a batch")]))
+}
+
+/// Two of three texts are others: that is too many for a dictionary.
+fn mixed(rows: usize) -> Arc<dyn TableSource> {
+    let id = |row: usize| row - usize::from(row % 3 == 2);
+    table(rows, &|row| {
+        let a = (row % 13 != 4).then(|| text(id(row)));
+        let b = (row % 17 != 5).then(|| text(id(row) * 5 % 211));
+        [a, b]
+    })
+}
+
+fn scan(source: usize) -> Plan {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let fields = vec![
+        field("a", DataType::Utf8, true),
+        field("n", DataType::Int64, false),
+        field("b", DataType::Utf8, true),
+        field("d", DataType::Utf8, false),
+        field("k", DataType::Int64, false),
+    ];
+    Plan::Scan(Scan { source, table: "t".into(), columns: (0..5).collect(), fields })
+}
+
+use AggregateFunction::{Count, Max, Sum};
+
+const SUMS: [(AggregateFunction, Option<usize>, bool); 3] =
+    [(Count, None, false), (Sum, Some(1), false), (Max, Some(2), false)];
+
+/// Groups by a text in capitals and a text.
+fn by_capitals() -> Plan {
+    let Plan::Aggregate { input, mut keys, aggregates, names } = aggregate(scan(0), &[0, 2], &SUMS[..2])
+    else {
+        panic!("no groups")
+    };
+    let kind = ExprKind::Function(Function::Upper, vec![keys[0].clone()]);
+    keys[0] = Expr { kind, ..keys[0].clone() };
+    Plan::Aggregate { input, keys, aggregates, names }
+}
+
+fn few(source: usize) -> Plan {
+    filter(filter(scan(source), 1, CompareOp::Ge, 3), 4, CompareOp::Lt, 2)
+}
+
+/// Groups, each with a name.
+fn groups() -> Vec<(String, Plan)> {
+    let both = || union(vec![scan(0), scan(1)]);
+    [
+        ("groups by text", aggregate(scan(0), &[0], &SUMS)),
+        ("groups by two texts", aggregate(few(0), &[0, 2], &SUMS)),
+        ("groups by a text and others", aggregate(scan(0), &[3, 0, 4], &SUMS[..2])),
+        ("distinct texts", aggregate(few(0), &[0], &[])),
+        ("distinct rows", aggregate(scan(0), &[2, 0, 3], &[])),
+        ("values that count once", aggregate(scan(0), &[0], &[(Count, Some(2), true), SUMS[1]])),
+        ("groups of both tables", aggregate(both(), &[0], &SUMS)),
+        ("groups by two texts of both tables", aggregate(both(), &[2, 0], &SUMS[..1])),
+        ("groups of groups", aggregate(aggregate(scan(0), &[0, 2], &SUMS[..2]), &[1], &[SUMS[0]])),
+        ("groups by capitals", by_capitals()),
+    ]
+    .map(|(name, plan)| (name.to_string(), plan))
+    .into()
+}
+
+fn joins() -> Vec<(String, Plan)> {
+    use JoinKind::*;
+    let kinds = [Inner, ProbeOuter, FullOuter, BuildSemi, BuildAnti, ProbeSemi, ProbeAnti, ProbeMark];
+    let mut plans = Vec::new();
+    for kind in kinds {
+        for (keys, residual) in
+            [(&[(0, 0)][..], false), (&[(0, 0), (2, 2)], false), (&[(0, 2)], true), (&[(4, 4), (2, 0)], true)]
+        {
+            if residual && matches!(kind, ProbeOuter | FullOuter) {
+                continue;
+            }
+            plans.push((format!("{kind:?} on {keys:?}"), join(kind, scan(1), few(0), keys, residual)));
+        }
+    }
+    let both = || union(vec![few(1), scan(1)]);
+    let of_both = join(Inner, both(), union(vec![scan(0), few(0)]), &[(0, 0)], false);
+    plans.push(("a join of unions".into(), aggregate(of_both, &[3, 8], &[SUMS[0], (Sum, Some(6), false)])));
+    let twice = join(Inner, scan(1), join(ProbeSemi, scan(1), few(0), &[(2, 2)], false), &[(0, 0)], false);
+    plans.push(("groups behind joins".into(), aggregate(twice, &[0, 7], &SUMS[..2])));
+    let distinct = |source| aggregate(scan(source), &[0, 3], &[]);
+    for kind in [ProbeSemi, BuildAnti] {
+        plans.push((format!("{kind:?} of sets"), set_operation(kind, distinct(0), distinct(1))));
+    }
+    plans
+}
+
+fn on(device: DeviceChoice, (lanes, blocks): (u32, u32), variants: &[(&str, &str)]) -> QueryOptions {
+    let mut forced = Forced::default();
+    for (axis, value) in variants {
+        forced.set(axis, value).expect("an axis and its value");
+    }
+    QueryOptions {
+        device,
+        simt_lanes: lanes,
+        shape: ShapeChoices { blocks: Some(blocks), ..ShapeChoices::default() },
+        variants: forced,
+        ..QueryOptions::default()
+    }
+}
+
+fn cpu() -> QueryOptions {
+    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() }
+}
+
+fn has(output: &QueryOutput, value: &str) -> bool {
+    output.metrics.choices().any(|choice| choice.axis.name == "key_text_lanes" && choice.value == value)
+}
+
+/// What else is chosen, other values for each number.
+fn others(number: usize) -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("lane_refill", ["off", "last", "all"][number % 3]),
+        ("refill_threshold", ["28", "8", "32", "16"][number % 4]),
+        ("expansion", ["packed", "lane", "refill", "warp"][number % 4]),
+        ("carried", ["places", "values"][number % 2]),
+        ("index_rows", ["buckets", "chains"][number % 2]),
+        ("hash_function", ["murmur3", "fnv1a", "multiply_shift"][number % 3]),
+        ("text_join", "texts"),
+        ("block_threads", ["32", "64", "8", "256"][number / 2 % 4]),
+        ("distinct_values", ["set", "groups"][number / 2 % 2]),
+        ("key_filter", ["off", "bloom"][number / 3 % 2]),
+        ("hash_mapping", ["multiply_high", "mask", "modulo"][number / 3 % 3]),
+        ("slot_layout", ["apart", "beside"][number / 2 % 2]),
+        ("group_estimate", ["none", "sketch"][number % 2]),
+        ("near_groups", ["0", "256"][number / 2 % 2]),
+        ("near_search", ["slot", "key"][number / 4 % 2]),
+        ("segments", ["off", "warp", "block"][number / 5 % 3]),
+        ("last_group", ["off", "on"][number / 3 % 2]),
+        ("set_operation", ["join", "groups"][number / 2 % 2]),
+        // Rows that come in parts are in loops of their own, and are hashed alike.
+        ("group_parts", ["1", "1", "4"][number / 4 % 3]),
+        ("join_parts", ["1", "1", "16"][number / 3 % 3]),
+    ]
+}
+
+/// Runs plans in every way of looking at texts, and counts the runs in which lanes do it together.
+fn compare(plans: Vec<(String, Plan)>, sources: &[Arc<dyn TableSource>], is_thorough: bool) -> usize {
+    let engine = Engine::new();
+    let mut together = 0;
+    for (number, (name, plan)) in plans.into_iter().enumerate() {
+        let expected = rows_of(&run(&engine, &plan, sources, &cpu()).batch, false);
+        for (index, lanes) in [4, 8, 32, 3].into_iter().enumerate() {
+            for (turn, texts) in ["packed", "warp", "lane"].into_iter().enumerate() {
+                let number = number + index + turn;
+                if !is_thorough && !number.is_multiple_of(3) || texts == "lane" && index > 0 {
+                    continue;
+                }
+                let variants = [vec![("key_text_lanes", texts)], others(number)].concat();
+                let mut options = on(DeviceChoice::Simt, (lanes, 1 + number as u32 % 2), &variants);
+                if number % 5 == 4 {
+                    options.micro_model = MicroModel::ALL[number / 5 % MicroModel::ALL.len()];
+                }
+                let output = run(&engine, &plan, sources, &options);
+                together += usize::from(texts != "lane" && has(&output, texts));
+                let rows = rows_of(&output.batch, false);
+                assert_eq!(rows, expected, "{name}: {options:?}");
+            }
+        }
+    }
+    together
+}
+
+#[test]
+fn groups_are_those_that_each_lane_finds() {
+    let together = compare(groups(), &[300, 60].map(mixed), true);
+    assert!(together >= 8 * 8, "{together}");
+}
+
+#[test]
+fn matches_are_those_that_each_lane_finds() {
+    let together = compare(joins(), &[200, 60].map(mixed), true);
+    assert!(together >= 20 * 8, "{together}");
+}
+
+#[test]
+fn tables_of_few_rows() {
+    for sizes in [[0, 5], [1, 1], [33, 0]] {
+        compare(groups(), &sizes.map(mixed), false);
+        compare(joins(), &sizes.map(mixed), false);
+    }
+}
+
+/// All lanes look for one key; keys that are all NULL, or empty.
+#[test]
+fn one_text_alone() {
+    for only in [Some(base(1, 200)), Some("12345678".into()), Some(String::new()), None] {
+        let one = |rows| table(rows, &|_| [only.clone(), only.clone()]);
+        let plans = [groups(), joins()]
+            .concat()
+            .into_iter()
+            .filter(|(name, _)| name.contains("both") || name.contains("union"));
+        let together = compare(plans.collect(), &[one(70), one(9)], true);
+        assert!(together > 0, "{only:?}");
+    }
+}
+
+/// A GPU's lanes may come apart where the interpreter's do not.
+#[test]
+fn a_gpu_finds_the_same_keys() {
+    let engine = Engine::new();
+    if !kelpie_engine::testing::has_cuda(&engine) {
+        return;
+    }
+    let sources = [3000, 600].map(mixed);
+    for (number, (name, plan)) in [groups(), joins()].concat().into_iter().enumerate() {
+        let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+        for (turn, texts) in ["packed", "warp", "lane"].into_iter().enumerate() {
+            let variants = [vec![("key_text_lanes", texts)], others(number + turn)].concat();
+            let output =
+                run(&engine, &plan, &sources, &on(DeviceChoice::Cuda, (32, 1 + turn as u32), &variants));
+            assert_eq!(rows_of(&output.batch, false), expected, "{name}: {variants:?}");
+        }
+    }
+}
+
+/// Each lane has its own texts by rule, and it is said why; a CPU's worker is not asked.
+#[test]
+fn lanes_look_at_their_own_texts_by_rule() {
+    let engine = Engine::new();
+    let sources = [mixed(300), mixed(60)];
+    let (_, plan) = groups().swap_remove(0);
+    let output = run(&engine, &plan, &sources, &on(DeviceChoice::Simt, (32, 1), &[]));
+    let choice =
+        output.metrics.choices().find(|choice| choice.axis.name == "key_text_lanes").expect("a choice");
+    assert_eq!(choice.value, "lane");
+    assert!(choice.reason.contains("not measured"), "{}", choice.reason);
+    for output in [
+        run(
+            &engine,
+            &plan,
+            &sources,
+            &QueryOptions {
+                variants: on(DeviceChoice::Cpu, (1, 1), &[("key_text_lanes", "packed")]).variants,
+                ..cpu()
+            },
+        ),
+        run(&engine, &aggregate(scan(0), &[3, 4], &SUMS), &sources, &on(DeviceChoice::Simt, (32, 1), &[])),
+    ] {
+        assert!(output.metrics.choices().all(|choice| choice.axis.name != "key_text_lanes"));
+    }
+}
+
+/// Lanes with a word of 32, over all turns of the loops of a name.
+fn lanes_in(output: &QueryOutput, step: &str) -> f64 {
+    let lanes = output.metrics.pipelines.iter().flat_map(|pipeline| &pipeline.lanes);
+    let (mut rows, mut warps) = (0, 0);
+    for lanes in lanes.filter(|lanes| lanes.step == step) {
+        (rows, warps) = (rows + lanes.rows(), warps + lanes.warps());
+    }
+    rows as f64 / warps.max(1) as f64
+}
+
+/// Of the pipeline that looks for keys: lanes that are active, of 32, over all statements, and how many statements a warp comes by.
+fn statements(output: &QueryOutput) -> (f64, u64) {
+    let finds = |pipeline: &&PipelineMetrics| pipeline.name.contains("→ aggregate");
+    let pipeline = output.metrics.pipelines.iter().find(finds).expect("a pipeline");
+    let active = pipeline.lane_activity.expect("the interpreter counts");
+    (active * 32.0, pipeline.most_warp_steps.expect("the interpreter counts"))
+}
+
+/// Takes whose keys are looked for, in which way, the lanes of 32 that hash and that compare, and the statements of a warp.
+type Each<'e> = dyn Fn(&str, &str, [f64; 2], u64) + 'e;
+
+/// What lanes of 32 do with texts of so many bytes: of groups by them, and of a join of all of them.
+fn look(bytes: &dyn Fn(usize) -> usize, each: &Each<'_>) {
+    let rows = 3000;
+    let own = |row: usize| Some(format!("{row:04}{}", base(row, bytes(row).max(4) - 4)));
+    let sources = [table(rows, &|row| [own(row), None]), table(rows, &|row| [own(row), None])];
+    // Where each lane has its own, a warp takes as many turns as its longest text has words.
+    let words: Vec<usize> = (0..rows).map(|row| bytes(row).max(4).div_ceil(8)).collect();
+    let longest: usize = words.chunks(32).map(|warp| warp.iter().max().expect("a warp")).sum();
+    let alone = words.iter().sum::<usize>() as f64 / longest as f64;
+    let joined = join(JoinKind::Inner, scan(1), scan(0), &[(0, 0)], false);
+    for (name, plan) in
+        [("groups", aggregate(scan(0), &[0], &[SUMS[0]])), ("a join", aggregate(joined, &[], &[SUMS[0]]))]
+    {
+        for texts in ["lane", "packed", "warp"] {
+            let variants = [
+                ("key_text_lanes", texts),
+                ("row_loop", "single"),
+                ("block_threads", "32"),
+                ("group_parts", "1"),
+                ("key_filter", "off"),
+            ];
+            let output = run(&Engine::new(), &plan, &sources, &on(DeviceChoice::Simt, (32, 1), &variants));
+            assert!(has(&output, texts), "{name}");
+            let lanes = ["hashing keys", "comparing keys"].map(|step| lanes_in(&output, step));
+            let (active, steps) = statements(&output);
+            println!(
+                "{name}, {texts}: {:.1} of 32 lanes hash, {:.1} compare, where each has its own {alone:.1}; {active:.1} over \
+                 all of {steps} statements",
+                lanes[0], lanes[1]
+            );
+            each(name, texts, lanes, steps);
+        }
+    }
+}
+
+/// Texts of 5 to 200 bytes, as many of each length.
+#[test]
+fn warps_that_look_at_texts_are_nearly_full() {
+    look(&|row| 5 + row * 7919 % 196, &|name, texts, [hashing, comparing], _| {
+        let least = match texts {
+            "packed" => 28.0,
+            "warp" => 8.0,
+            _ => 0.0,
+        };
+        assert!(hashing >= least, "{name}, {texts}: {hashing}");
+        assert!(name == "groups" || comparing >= least, "{name}, {texts}: {comparing}");
+    });
+}
+
+/// One of sixteen texts has 400 to 2,000 bytes, the others up to 75: who has a long one alone lets the others wait.
+#[test]
+fn a_long_text_among_short_ones_is_everybodys() {
+    let skewed = |row: usize| match row * 7919 % 16 {
+        3 => 400 + row * 31 % 1600,
+        other => other * 5,
+    };
+    let alone = Cell::new(0);
+    look(&skewed, &|name, texts, [hashing, _], steps| {
+        match texts {
+            "lane" => alone.set(steps),
+            "packed" => assert!(hashing >= 28.0, "{name}: {hashing}"),
+            _ => {}
+        }
+        assert!(texts == "warp" || steps <= alone.get(), "{name}, {texts}: {steps}, {}", alone.get());
+    });
+}
