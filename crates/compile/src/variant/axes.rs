@@ -41,9 +41,9 @@ macro_rules! numbers {
 
 mod joins;
 mod lanes;
-mod sorts;
 mod parts;
 mod rows;
+mod sorts;
 
 pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
@@ -52,9 +52,9 @@ pub use self::joins::{
 pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
-pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopRows};
 pub use self::parts::{GroupParts, PartMemory, PartRanks};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
+pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopRows};
 
 axis!(
     /// Where groups are: `operator/aggregate`.
@@ -127,36 +127,6 @@ axis!(
         Warp = "warp",
         /// The threads of a block.
         Block = "block",
-    }
-);
-
-axis!(
-    /// How dead rows flow: `pipeline/body`.
-    Predication, "predication", Chunk, "whether rows that a filter drops are branched around or carried along with a flag",
-    {
-        /// A branch around what follows.
-        Branches = "branches",
-        /// A flag, at uniform control flow.
-        Flags = "flags",
-    /// Who sorts: `pipeline/cut`.
-    SortPlace, "sort_place", Plan, "who puts the result's rows in order",
-    {
-        /// A kernel stores them with words of their keys, the device sorts these.
-        Device = "device",
-        /// The host, when it has the result.
-        Host = "host",
-    }
-);
-
-axis!(
-    /// How rows of an order are found where only some are wanted: `pipeline/cut`. The engine sorts all the same where those
-    /// are many.
-    TopRows, "top_k", Plan, "how the rows of a sort with a limit are found",
-    {
-        /// By their rank: keys are counted by their digits until few are left.
-        Select = "select",
-        /// All rows are sorted.
-        Sort = "sort",
     }
 );
 
