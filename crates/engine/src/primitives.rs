@@ -13,7 +13,7 @@ use kelpie_compile::primitives::{
     ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
-use kelpie_device::{Buffer, CancelToken, DeviceError, Download, Kernel, KernelArgument, QueryStream};
+use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};
 use kelpie_kir::{Module, Scalar, TypeError, ValidModule, validate};
 use parking_lot::Mutex;
 

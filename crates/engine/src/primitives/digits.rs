@@ -292,7 +292,7 @@ impl Primitives<'_> {
     ) -> Result<Buffer, EngineError> {
         let bytes = look_back::words(pass.tiles.count, radix::DIGITS.into()) * 8;
         self.stream.fill(states, 0, usize::try_from(bytes).unwrap_or(usize::MAX), 0)?;
-        let first = usize::try_from(TABLE_BYTES * step.number).unwrap_or(usize::MAX);
+        let first = TABLE_BYTES * step.number;
         let out = pass.keys_beside(keys);
         let own = [
             whole(keys),
@@ -308,5 +308,26 @@ impl Primitives<'_> {
         self.over(sweep::name(step.moved), pass.tiles, &own)?;
         pass.swap();
         Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_narrow_where_what_differs_lies_within_32_bits() {
+        let of = |bits, form| {
+            let Digits { base, shifts } = Digits::of(bits, form);
+            (base, shifts)
+        };
+        let (narrow, wide) = (SortKeys::Narrow, SortKeys::Wide);
+        assert_eq!(of(1 << 63, narrow), (Some(63), vec![0]));
+        assert_eq!(of(1 << 5 | 1 << 36, narrow), (Some(5), vec![0, 31]));
+        assert_eq!(of(1 << 5 | 1 << 36, wide), (None, vec![5, 36]));
+        assert_eq!(of(1 << 5 | 1 << 37, narrow), (None, vec![5, 37]));
+        assert_eq!(of(u64::from(u32::MAX) << 32, narrow), (Some(32), vec![0, 8, 16, 24]));
+        let all = (0..8).map(|digit| digit * 8).collect();
+        assert_eq!(of(u64::MAX, narrow), (None, all));
     }
 }

@@ -8,6 +8,7 @@ use super::*;
 use kelpie_compile::variant::Variant;
 use kelpie_compile::variant::axes::{SortKeys, SortPasses};
 
+mod digits;
 mod merge;
 
 fn devices() -> Vec<Arc<dyn Device>> {

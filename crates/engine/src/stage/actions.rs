@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::time::Instant;
 
 use kelpie_compile::pipeline::{CompiledPipeline, Sorting, Task, When};
-use kelpie_device::Buffer;
 
 use super::Setting;
 use super::run::{Run, Verdict};
