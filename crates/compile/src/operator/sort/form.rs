@@ -9,7 +9,9 @@ use crate::shape::LaunchShape;
 use crate::variant::Site;
 use crate::variant::axes::{SortKeys, SortPasses};
 
-/// How a SIMT device comes from one digit to the next by rule.
+/// What a SIMT device sorts by rule, and how it comes from one digit to the next. Neither is other than it was before there was a choice until
+/// both were measured on a GPU.
+const KEYS: (SortKeys, &str) = (SortKeys::Wide, "that narrow keys are faster was not measured");
 const PASSES: (SortPasses, &str) = (SortPasses::Tiles, "that sweeps are faster was not measured");
 
 impl SortForm {
@@ -18,7 +20,7 @@ impl SortForm {
         let is_cpu = shape.is_serial();
         let rule = match is_cpu {
             true => (SortKeys::Wide, "to a CPU's worker a word is one element, however wide"),
-            false => (SortKeys::Narrow, "bytes that do not differ are not moved"),
+            false => KEYS,
         };
         // Which bits differ is seen when the rows are there.
         let keys = site.choose(rule, |_| Ok(()))?;
