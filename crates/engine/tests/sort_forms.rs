@@ -1,0 +1,314 @@
+//! The forms of the device's radix sort (`sort_keys`, `sort_passes`) give one order: keys whose words differ in bits of all kinds, several
+//! keys, NULLs, extremes and duplicates, around the borders of tiles, on the CPU, on interpreters of several widths, and on a GPU where
+//! there is one.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int32Type, Int64Type, Schema};
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::array_value_to_string;
+use common::Table;
+use kelpie_compile::expr::Expr;
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan, SortKey};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, EngineError, Forced, Query, QueryOptions, QueryOutput,
+};
+
+/// Every pair of values of the two axes.
+const FORMS: [(&str, &str); 4] =
+    [("wide", "tiles"), ("wide", "sweep"), ("narrow", "tiles"), ("narrow", "sweep")];
+
+/// Columns: the row's number; one bit; a digit; few integers; 12 bits far up; 32 bits; 40 bits; extremes; doubles; extremes and NULLs; few
+/// numbers and NULLs; one value.
+const COLUMNS: [(&str, DataType, bool); 12] = [
+    ("id", DataType::Int64, false),
+    ("bit", DataType::Int32, false),
+    ("digit", DataType::Int32, false),
+    ("few", DataType::Int64, false),
+    ("far", DataType::Int64, false),
+    ("int", DataType::Int32, false),
+    ("forty", DataType::Int64, false),
+    ("extremes", DataType::Int64, false),
+    ("double", DataType::Float64, false),
+    ("maybe", DataType::Int64, true),
+    ("maybe_few", DataType::Int32, true),
+    ("constant", DataType::Int32, false),
+];
+
+fn mixed(row: usize, column: u64) -> u64 {
+    let value = (row as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (column << 56);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value ^ (value >> 31)
+}
+
+fn extreme(value: u64) -> i64 {
+    match value % 8 {
+        0 => i64::MIN,
+        1 => i64::MAX,
+        2 => 0,
+        3 => -1,
+        4 => i64::MIN + 1,
+        _ => value as i64,
+    }
+}
+
+fn table(rows: usize) -> (Arc<Table>, Plan) {
+    let longs =
+        |of: &dyn Fn(usize) -> i64| Arc::new(Int64Array::from_iter_values((0..rows).map(of))) as ArrayRef;
+    let ints =
+        |of: &dyn Fn(usize) -> i32| Arc::new(Int32Array::from_iter_values((0..rows).map(of))) as ArrayRef;
+    let some = |row: usize| !mixed(row, 20).is_multiple_of(5);
+    let maybe = |row: usize| some(row).then(|| extreme(mixed(row, 9)));
+    let maybe_few = |row: usize| some(row).then(|| (mixed(row, 10) % 3) as i32 - 1);
+    let arrays: Vec<ArrayRef> = vec![
+        longs(&|row| row as i64),
+        ints(&|row| (mixed(row, 1) % 2) as i32),
+        ints(&|row| (mixed(row, 2) % 200) as i32 - 100),
+        longs(&|row| (mixed(row, 3) % 7) as i64 * 1000),
+        longs(&|row| ((mixed(row, 4) % 4096) << 40) as i64),
+        ints(&|row| mixed(row, 5) as i32),
+        longs(&|row| (mixed(row, 6) >> 24) as i64),
+        longs(&|row| extreme(mixed(row, 7))),
+        Arc::new(Float64Array::from_iter_values((0..rows).map(|row| mixed(row, 8) as i64 as f64 / 3.0))),
+        Arc::new(Int64Array::from_iter((0..rows).map(maybe))),
+        Arc::new(Int32Array::from_iter((0..rows).map(maybe_few))),
+        ints(&|_| 7),
+    ];
+    let named = COLUMNS.iter().zip(&arrays);
+    let schema = named.map(|((name, _, nullable), array)| {
+        ArrowField::new(*name, ArrowType::clone(array.data_type()), *nullable)
+    });
+    let schema = Schema::new(schema.collect::<Vec<_>>());
+    let fields = COLUMNS.map(|(name, data_type, nullable)| Field { name: name.into(), data_type, nullable });
+    let batch = RecordBatch::try_new(Arc::new(schema), arrays).expect("a batch");
+    let columns = (0..COLUMNS.len()).collect();
+    let scan = Scan { source: 0, table: "t".into(), columns, fields: fields.to_vec() };
+    (Arc::new(Table(vec![batch])), Plan::Scan(scan))
+}
+
+fn find(name: &str) -> usize {
+    COLUMNS.iter().position(|column| column.0 == name).expect("a column")
+}
+
+fn column(name: &str) -> Expr {
+    let index = find(name);
+    let (_, data_type, nullable) = COLUMNS[index].clone();
+    Expr::column(index, data_type, nullable)
+}
+
+/// Rows by keys, of which every other one is descending.
+fn sorted(scan: &Plan, keys: &[&str]) -> Plan {
+    let key = |(number, name): (usize, &&str)| SortKey {
+        expr: column(name),
+        descending: number % 2 == 1,
+        nulls_first: number % 3 == 0,
+    };
+    let keys = keys.iter().enumerate().map(key).collect();
+    Plan::Sort { input: Box::new(scan.clone()), keys, fetch: None }
+}
+
+fn forced(choices: &[(&str, &str)]) -> Forced {
+    let mut forced = Forced::default();
+    for (axis, value) in choices {
+        forced.set(axis, value).expect("an axis and its value");
+    }
+    forced
+}
+
+fn options(device: DeviceChoice, simt_lanes: u32, choices: &[(&str, &str)]) -> QueryOptions {
+    let variants = forced(choices);
+    let host_sort_rows = Some(0);
+    QueryOptions { device, simt_lanes, host_sort_rows, variants, threads: Some(3), ..QueryOptions::default() }
+}
+
+fn run(
+    engine: &Engine,
+    plan: &Plan,
+    source: &Arc<Table>,
+    options: &QueryOptions,
+) -> Result<QueryOutput, EngineError> {
+    let query =
+        Query { plan: plan.clone(), sources: vec![Arc::clone(source) as _], options: options.clone() };
+    engine.execute(&query, &CancelToken::default())
+}
+
+fn cell(batch: &RecordBatch, column: usize, row: usize) -> String {
+    let array = batch.column(column);
+    if array.is_null(row) { "-".into() } else { array_value_to_string(array, row).expect("prints") }
+}
+
+/// The rows' numbers in order: a stable sort by the same keys.
+fn expected(batch: &RecordBatch, keys: &[&str]) -> Vec<i64> {
+    let key = |(number, name): (usize, &&str)| {
+        let options =
+            arrow::compute::SortOptions { descending: number % 2 == 1, nulls_first: number % 3 == 0 };
+        arrow::compute::SortColumn { values: Arc::clone(batch.column(find(name))), options: Some(options) }
+    };
+    let mut columns: Vec<_> = keys.iter().enumerate().map(key).collect();
+    // Equal rows stay in their order.
+    columns.push(arrow::compute::SortColumn { values: Arc::clone(batch.column(0)), options: None });
+    let order = arrow::compute::lexsort_to_indices(&columns, None).expect("sorts");
+    order.values().iter().map(|row| i64::from(*row)).collect()
+}
+
+/// What was chosen of an axis.
+fn chosen(output: &QueryOutput, axis: &str) -> Option<&'static str> {
+    output.metrics.choices().find(|choice| choice.axis.name == axis).map(|choice| choice.value)
+}
+
+/// Sorts in every form. Rows are stored in their order, as their places are counted before, so that equal ones stay in it.
+fn every_form(device: DeviceChoice, lanes: u32, rows: usize, lists: &[&[&str]]) {
+    let engine = Engine::new();
+    let (source, scan) = table(rows);
+    for keys in lists {
+        let order = expected(&source.0[0], keys);
+        let plan = sorted(&scan, keys);
+        for (width, passes) in FORMS {
+            let what = format!("{device:?} {lanes} lanes, {rows} rows by {keys:?}: {width}, {passes}");
+            let choices = [("sort_keys", width), ("sort_passes", passes), ("count_places", "on")];
+            let output = run(&engine, &plan, &source, &options(device, lanes, &choices));
+            let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
+            // Where there are no rows, nothing is compiled.
+            let passes = if device == DeviceChoice::Cpu { "tiles" } else { passes };
+            let made = (rows > 0).then_some((width, passes));
+            assert_eq!(chosen(&output, "sort_keys").zip(chosen(&output, "sort_passes")), made, "{what}");
+            let found = output.batch.column(0).as_primitive::<Int64Type>().values().to_vec();
+            let differs = found.iter().zip(&order).position(|(found, wanted)| found != wanted);
+            assert!(found == order, "{what}: row {differs:?} of {} and {}", found.len(), order.len());
+            for row in (0..rows).step_by(97) {
+                for column in 1..COLUMNS.len() {
+                    let from = found[row] as usize;
+                    assert_eq!(cell(&output.batch, column, row), cell(&source.0[0], column, from), "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// One key of each kind, and several.
+const LISTS: [&[&str]; 14] = [
+    &["bit"],
+    &["digit"],
+    &["few"],
+    &["far"],
+    &["int"],
+    &["forty"],
+    &["extremes"],
+    &["double"],
+    &["maybe"],
+    &["maybe_few"],
+    &["constant"],
+    &["constant", "maybe", "bit"],
+    &["bit", "extremes", "few"],
+    &["maybe_few", "far", "double", "digit"],
+];
+
+#[test]
+fn rows_on_the_cpu() {
+    for rows in [0, 1, (16 << 10) - 1, 16 << 10, (16 << 10) + 1] {
+        every_form(DeviceChoice::Cpu, 32, rows, &[&["maybe_few", "far"]]);
+    }
+    every_form(DeviceChoice::Cpu, 32, 40_000, &LISTS);
+}
+
+/// More rows than one block sorts, around the borders of tiles of 128, 256 and 1024 rows.
+#[test]
+fn rows_on_interpreters() {
+    for lanes in [4, 8, 32] {
+        for rows in [0, 1, 5119, 5120, 5121] {
+            every_form(DeviceChoice::Simt, lanes, rows, &[&["maybe_few", "far"]]);
+        }
+    }
+    every_form(DeviceChoice::Simt, 8, 4500, &LISTS);
+}
+
+#[test]
+fn rows_on_a_gpu() {
+    if kelpie_engine::testing::has_cuda(&Engine::new()) {
+        for rows in [0, 1, 8191, 8192, 8193] {
+            every_form(DeviceChoice::Cuda, 32, rows, &[&["maybe_few", "far"]]);
+        }
+        every_form(DeviceChoice::Cuda, 32, 1_000_000, &LISTS);
+    }
+}
+
+/// Groups of sorted rows, as a whole and by strides, read the words that come out of the sort.
+#[test]
+fn groups_of_sorted_rows() {
+    let engine = Engine::new();
+    let (source, scan) = table(9000);
+    for keys in [&["digit"][..], &["far"], &["extremes"], &["maybe_few", "few"]] {
+        let field = Field { name: "rows".into(), data_type: DataType::Int64, nullable: true };
+        let plan = Plan::Aggregate {
+            input: Box::new(scan.clone()),
+            keys: keys.iter().map(|name| column(name)).collect(),
+            aggregates: vec![
+                Aggregate {
+                    function: AggregateFunction::Count,
+                    argument: None,
+                    distinct: false,
+                    field: field.clone(),
+                },
+                Aggregate {
+                    function: AggregateFunction::Sum,
+                    argument: Some(column("few")),
+                    distinct: false,
+                    field,
+                },
+            ],
+            names: keys.iter().map(|name| (*name).into()).collect(),
+        };
+        let rows_of = |batch: &RecordBatch| {
+            let row =
+                |row| (0..batch.num_columns()).map(|column| cell(batch, column, row)).collect::<Vec<_>>();
+            let mut rows: Vec<_> = (0..batch.num_rows()).map(row).collect();
+            rows.sort();
+            rows
+        };
+        let arrival = run(&engine, &plan, &source, &options(DeviceChoice::Cpu, 32, &[])).expect("it runs");
+        let arrival = rows_of(&arrival.batch);
+        for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+            for (width, passes) in FORMS {
+                for order in ["sorted", "strided"] {
+                    let choices = [("group_order", order), ("sort_keys", width), ("sort_passes", passes)];
+                    let choices = [&choices[..], &[("stride_rows", "65536")]].concat();
+                    let what = format!("{device:?} {keys:?} {choices:?}");
+                    let output = run(&engine, &plan, &source, &options(device, 8, &choices));
+                    let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
+                    assert!(rows_of(&output.batch) == arrival, "{what}");
+                    // Words that do not have all of their keys are no runs of groups.
+                    let is_sorted = chosen(&output, "group_order") != Some("arrival");
+                    assert_eq!(chosen(&output, "sort_keys"), is_sorted.then_some(width), "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rules_and_what_a_cpu_lacks() {
+    let engine = Engine::new();
+    let (source, scan) = table(100);
+    let plan = sorted(&scan, &["int"]);
+    for (device, passes) in [(DeviceChoice::Cpu, 1), (DeviceChoice::Simt, 2)] {
+        let output = run(&engine, &plan, &source, &options(device, 8, &[])).expect("it runs");
+        let possible = |axis: &str| {
+            let choice = output.metrics.choices().find(|choice| choice.axis.name == axis);
+            choice.map_or(0, |choice| choice.possible().count())
+        };
+        assert_eq!((possible("sort_keys"), possible("sort_passes")), (2, passes), "{device:?}");
+        let values = output.batch.column(find("int")).as_primitive::<Int32Type>().values().to_vec();
+        assert!(values.is_sorted(), "{device:?}");
+    }
+    let options = options(DeviceChoice::Cpu, 8, &[("sort_passes", "sweep")]);
+    let output = run(&engine, &plan, &source, &options).expect("it runs");
+    let choice = output.metrics.choices().find(|choice| choice.axis.name == "sort_passes");
+    let text = "a CPU's worker would wait for the workers before it; sweep is not possible: ";
+    assert!(choice.is_some_and(|choice| choice.reason.starts_with(text)), "{choice:?}");
+}
