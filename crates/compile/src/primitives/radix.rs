@@ -242,11 +242,7 @@ fn block_scatter(b: &mut Builder, shape: &LaunchShape, p: &Scatter, ranks: V, el
     let key = b.read(key);
     let digit = digit_of(b, key, p.shift);
     let peers = same_digit(b, digit, live);
-    let (one, lane) = (b.u32(1), b.builtin(Builtin::LaneId));
-    let own = b.binary(BinaryOp::Shl, one, lane);
-    let below = b.sub(own, one);
-    let before = b.and(peers, below);
-    let rank = b.unary(UnaryOp::Popcount, before);
+    let rank = rank_among(b, peers);
     let (thread, lanes, digits) = (b.builtin(Builtin::ThreadId), b.u32(shape.lanes), b.u32(DIGITS));
     let warp = b.div(thread, lanes);
     let row = b.mul(warp, digits);
@@ -280,6 +276,15 @@ fn block_scatter(b: &mut Builder, shape: &LaunchShape, p: &Scatter, ranks: V, el
     move_to(b, p, element, key, place);
     b.end();
     b.barrier();
+}
+
+/// How many of some lanes of the warp (a bit a lane) are before this one.
+pub(super) fn rank_among(b: &mut Builder, lanes: V) -> V {
+    let (one, lane) = (b.u32(1), b.builtin(Builtin::LaneId));
+    let own = b.binary(BinaryOp::Shl, one, lane);
+    let below = b.sub(own, one);
+    let before = b.and(lanes, below);
+    b.unary(UnaryOp::Popcount, before)
 }
 
 /// The live lanes of the warp whose digit is this lane's, a bit a lane.

@@ -24,7 +24,7 @@ use kelpie_kir::{
 
 use super::keys::Moved;
 use super::look_back::Chain;
-use super::radix::{DIGIT_BITS, DIGITS, digit_of, same_digit};
+use super::radix::{DIGIT_BITS, DIGITS, digit_of, rank_among, same_digit};
 use super::scan::block_scan;
 use super::{array, begin, for_elements, for_range, for_table, param, wide};
 use crate::shape::LaunchShape;
@@ -276,10 +276,7 @@ impl Sweep<'_> {
         let digit = digit_of(b, key, self.shift);
         let peers = same_digit(b, digit, live);
         let (one, zero) = (b.u32(1), b.u32(0));
-        let own = b.binary(BinaryOp::Shl, one, lane);
-        let below = b.sub(own, one);
-        let before = b.and(peers, below);
-        let before = b.unary(UnaryOp::Popcount, before);
+        let before = rank_among(b, peers);
         let is_first = b.eq(before, zero);
         let leads = b.and(is_first, live);
         let counted = b.var_of("counted", zero);

@@ -63,6 +63,14 @@ pub enum Known {
 }
 
 impl Known {
+    /// What precedes the claim of a slot for the row at `place` (`i64`).
+    fn begin(self, cx: &mut Context<'_>, place: V) {
+        if let Known::Chain(next) = self {
+            let zero = cx.builder.u32(0);
+            set_next(cx, next, place, zero);
+        }
+    }
+
     /// What is done where a slot, whose word is at a pointer, has the keys of the row at `place` (`i64`), for which it would have another
     /// `word`.
     fn meet(self, cx: &mut Context<'_>, start: Start, (pointer, word): (V, V), place: V) {
@@ -152,17 +160,78 @@ impl OpenTable {
         known: Known,
     ) -> Result<Var, Unsupported> {
         let hash = self.hash(cx, keys, wide);
-        if let Some(bloom) = self.bloom {
-            let word = self.bloom_word(cx, bloom, hash);
-            bloom.insert(cx, (word, hash));
-        }
+        self.insert_into_bloom(cx, hash);
         let start = self.start(cx, hash);
         let number = number_of(cx, place);
         let word = cx.builder.or(start.tag, number);
-        if let Known::Chain(next) = known {
-            let zero = cx.builder.u32(0);
-            set_next(cx, next, place, zero);
-        }
+        known.begin(cx, place);
+        let equal = |cx: &mut Context<'_>, number| {
+            let other = place_of(cx, number);
+            keys_equal(cx, store, keys, other)
+        };
+        self.walk_to_claim(cx, (start, word), equal, |cx, pointer| {
+            known.meet(cx, start, (pointer, word), place);
+        })?;
+        Ok(start.slot)
+    }
+
+    /// Sets `cursor` to the number in the slot of the keys; leaves it where there is none. `place` gives the place of a row
+    /// with the keys of a slot, by the slot's number (`u32`). The slot (`i64`).
+    pub fn find(
+        &self,
+        cx: &mut Context<'_>,
+        store: &RowStore,
+        (keys, wide): (&[Lowered], &[bool]),
+        cursor: Var,
+        place: impl FnOnce(&mut Context<'_>, V) -> V,
+    ) -> Result<Var, Unsupported> {
+        let hash = self.hash(cx, keys, wide);
+        let start = self.start(cx, hash);
+        let equal = |cx: &mut Context<'_>, number| {
+            let place = place(cx, number);
+            keys_equal(cx, store, keys, place)
+        };
+        self.walk(cx, start, equal, |cx, number| cx.builder.assign(cursor, number))?;
+        Ok(start.slot)
+    }
+
+    /// Goes from slot to slot up to an empty one, or to one that `is_hit` (`bool`), asked by the number (`u32`) of each slot with the keys' tag:
+    /// `hit` emits what is done there.
+    fn walk(
+        &self,
+        cx: &mut Context<'_>,
+        start: Start,
+        is_hit: impl FnOnce(&mut Context<'_>, V) -> Result<V, Unsupported>,
+        hit: impl FnOnce(&mut Context<'_>, V),
+    ) -> Result<(), Unsupported> {
+        cx.begin_loop();
+        let slot = cx.builder.read(start.slot);
+        let pointer = self.pointer(cx, slot);
+        let word = cx.builder.load(pointer);
+        let zero = cx.builder.u32(0);
+        let empty = cx.builder.eq(word, zero);
+        cx.builder.break_if(empty);
+        let (alike, number) = start.split(cx, word);
+        cx.begin_if(alike);
+        let same = is_hit(cx, number)?;
+        cx.begin_if(same);
+        hit(cx, number);
+        cx.builder.break_loop();
+        cx.end();
+        cx.end();
+        advance(cx, start, slot);
+        cx.end();
+        Ok(())
+    }
+
+    /// As [`OpenTable::walk`], but an empty slot is claimed for a word; `hit` is given the pointer to the slot's.
+    fn walk_to_claim(
+        &self,
+        cx: &mut Context<'_>,
+        (start, word): (Start, V),
+        is_hit: impl FnOnce(&mut Context<'_>, V) -> Result<V, Unsupported>,
+        hit: impl FnOnce(&mut Context<'_>, V),
+    ) -> Result<(), Unsupported> {
         cx.begin_loop();
         let slot = cx.builder.read(start.slot);
         let pointer = self.pointer(cx, slot);
@@ -179,49 +248,23 @@ impl OpenTable {
         let current = cx.builder.read(seen);
         let (alike, number) = start.split(cx, current);
         cx.begin_if(alike);
-        let other = place_of(cx, number);
-        let same = keys_equal(cx, store, keys, other)?;
+        let same = is_hit(cx, number)?;
         cx.begin_if(same);
-        known.meet(cx, start, (pointer, word), place);
+        hit(cx, pointer);
         cx.builder.break_loop();
         cx.end();
         cx.end();
         advance(cx, start, slot);
         cx.end();
-        Ok(start.slot)
+        Ok(())
     }
 
-    /// Sets `cursor` to the number in the slot of the keys; leaves it where there is none. `place` gives the place of a row
-    /// with the keys of a slot, by the slot's number (`u32`). The slot (`i64`).
-    pub fn find(
-        &self,
-        cx: &mut Context<'_>,
-        store: &RowStore,
-        (keys, wide): (&[Lowered], &[bool]),
-        cursor: Var,
-        place: impl FnOnce(&mut Context<'_>, V) -> V,
-    ) -> Result<Var, Unsupported> {
-        let hash = self.hash(cx, keys, wide);
-        let start = self.start(cx, hash);
-        cx.begin_loop();
-        let slot = cx.builder.read(start.slot);
-        let pointer = self.pointer(cx, slot);
-        let word = cx.builder.load(pointer);
-        let zero = cx.builder.u32(0);
-        let empty = cx.builder.eq(word, zero);
-        cx.builder.break_if(empty);
-        let (alike, number) = start.split(cx, word);
-        cx.begin_if(alike);
-        let place = place(cx, number);
-        let same = keys_equal(cx, store, keys, place)?;
-        cx.begin_if(same);
-        cx.builder.assign(cursor, number);
-        cx.builder.break_loop();
-        cx.end();
-        cx.end();
-        advance(cx, start, slot);
-        cx.end();
-        Ok(start.slot)
+    /// Puts the bits of a hash into the Bloom filter, where there is one.
+    fn insert_into_bloom(&self, cx: &mut Context<'_>, hash: V) {
+        if let Some(bloom) = self.bloom {
+            let word = self.bloom_word(cx, bloom, hash);
+            bloom.insert(cx, (word, hash));
+        }
     }
 
     /// Replaces the number of a slot (`i64`) that is taken by another one (`u32`, not 0); nobody else uses the slot.

@@ -53,7 +53,7 @@ pub struct BlockLayout {
 const FULL_COUNT: u32 = 1 << 15;
 
 /// Adds so many rows (`u64`) to cell `index` of a group in a slot (`i64`) of the device's table.
-pub type AddFar<'a> = dyn Fn(&mut Context<'_>, (V, usize), V) + 'a;
+pub type Spill<'a> = dyn Fn(&mut Context<'_>, (V, usize), V) + 'a;
 
 /// A block's table in one kernel: the copies of a group lie side by side.
 #[derive(Debug)]
@@ -237,8 +237,14 @@ impl BlockTable {
         })
     }
 
-    /// Adds a row's contributions to its group; `far` takes what a count has no room for.
-    pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, (slot, values): (V, &[Vec<V>]), far: &AddFar<'_>) {
+    /// Adds a row's contributions to its group; `spill` takes what a count has no room for.
+    pub fn add(
+        &self,
+        cx: &mut Context<'_>,
+        cells: &Cells,
+        (slot, values): (V, &[Vec<V>]),
+        spill: &Spill<'_>,
+    ) {
         let copy = self.own_copy(cx);
         let places = self.layout.places.iter().enumerate();
         for ((cell, (index, place)), value) in cells.cells.iter().zip(places).zip(values) {
@@ -246,7 +252,7 @@ impl BlockTable {
                 let Some(pair) = self.count(cx, own, (slot, copy)) else {
                     return cx.impossible("a count of a block without a table");
                 };
-                BlockTable::add_count(cx, pair, value, &|cx, rows| far(cx, (slot, index), rows));
+                BlockTable::add_count(cx, pair, value, &|cx, rows| spill(cx, (slot, index), rows));
                 continue;
             }
             let Some(pointer) = self.address(cx, *place, (slot, copy)) else {

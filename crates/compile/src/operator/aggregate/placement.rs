@@ -5,7 +5,7 @@ use std::fmt;
 
 use kelpie_kir::builder::V;
 
-use super::block_table::{AddFar, BlockLayout, BlockTable};
+use super::block_table::{BlockLayout, BlockTable, Spill};
 use super::cell_forms::CellForms;
 use super::cells::CellOp;
 use super::threads::{ThreadCells, ThreadTables};
@@ -443,15 +443,21 @@ pub enum Local {
 }
 
 impl Local {
-    /// Adds a row's contributions to its group; `far` takes what a count has no room for.
-    pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, (slot, values): (V, &[Vec<V>]), far: &AddFar<'_>) {
+    /// Adds a row's contributions to its group; `spill` takes what a count has no room for.
+    pub fn add(
+        &self,
+        cx: &mut Context<'_>,
+        cells: &Cells,
+        (slot, values): (V, &[Vec<V>]),
+        spill: &Spill<'_>,
+    ) {
         match self {
             Local::Threads(tables) => {
                 for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
                     tables.update(cx, slot, cell.op, index, value);
                 }
             }
-            Local::Block(table) => table.add(cx, cells, (slot, values), far),
+            Local::Block(table) => table.add(cx, cells, (slot, values), spill),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Searches and claims of the lanes of a warp that look at texts of keys together.
 
+use kelpie_kir::Expr;
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, Expr, Scope};
 
-use super::{Known, OpenTable, Start, advance, number_of, place_of, set_next};
+use super::{Known, OpenTable, Start, advance, number_of, place_of};
 use crate::context::{Context, Unsupported};
 use crate::lower::hashing::low_bits;
 use crate::table::together::{Found, Pairs, SharedKeys, Together};
@@ -60,26 +60,14 @@ impl OpenTable {
     ) -> Result<(), Unsupported> {
         let (no, yes) = (cx.builder.bool(false), cx.builder.bool(true));
         cx.builder.assign(searching, no);
-        cx.begin_loop();
-        let slot = cx.builder.read(start.slot);
-        let pointer = self.pointer(cx, slot);
-        let word = cx.builder.load(pointer);
-        let zero = cx.builder.u32(0);
-        let empty = cx.builder.eq(word, zero);
-        cx.builder.break_if(empty);
-        let (alike, number) = start.split(cx, word);
-        cx.begin_if(alike);
-        let place = place(cx, number);
-        let may_be = pairs.propose(cx, place)?;
-        cx.begin_if(may_be);
-        cx.builder.assign(searching, yes);
-        cx.builder.assign(candidate, number);
-        cx.builder.break_loop();
-        cx.end();
-        cx.end();
-        advance(cx, start, slot);
-        cx.end();
-        Ok(())
+        let may_be = |cx: &mut Context<'_>, number| {
+            let place = place(cx, number);
+            pairs.propose(cx, place)
+        };
+        self.walk(cx, start, may_be, |cx, number| {
+            cx.builder.assign(searching, yes);
+            cx.builder.assign(candidate, number);
+        })
     }
 
     /// As [`OpenTable::claim`] for the row at a place (`i64`) of each lane that is `live` (`bool`), at uniform control flow of the warp: the
@@ -93,7 +81,10 @@ impl OpenTable {
     ) -> Result<Found, Unsupported> {
         let hash = keys.hash(cx, (wide, self.function), live, together)?;
         let hash = low_bits(cx, self.function, hash);
-        self.prepare(cx, hash, (live, place), known);
+        cx.begin_if(live);
+        self.insert_into_bloom(cx, hash);
+        known.begin(cx, place);
+        cx.end();
         let start = self.start(cx, hash);
         let number = number_of(cx, place);
         let word = cx.builder.or(start.tag, number);
@@ -124,20 +115,6 @@ impl OpenTable {
         Ok(Found { slot: start.slot, hit })
     }
 
-    /// What precedes the claim of a lane that is `live` (`bool`): the keys' bits in the filter, and the end of the row's chain.
-    fn prepare(&self, cx: &mut Context<'_>, hash: V, (live, place): (V, V), known: Known) {
-        cx.begin_if(live);
-        if let Some(bloom) = self.bloom {
-            let word = self.bloom_word(cx, bloom, hash);
-            bloom.insert(cx, (word, hash));
-        }
-        if let Known::Chain(next) = known {
-            let zero = cx.builder.u32(0);
-            set_next(cx, next, place, zero);
-        }
-        cx.end();
-    }
-
     /// Goes on with a lane's search up to a slot whose keys may be the row's: then the lane is still `searching` (`bool`). Else it has put its
     /// word into a free one.
     fn propose_or_claim(
@@ -148,32 +125,11 @@ impl OpenTable {
     ) -> Result<(), Unsupported> {
         let (no, yes) = (cx.builder.bool(false), cx.builder.bool(true));
         cx.builder.assign(searching, no);
-        cx.begin_loop();
-        let slot = cx.builder.read(start.slot);
-        let pointer = self.pointer(cx, slot);
-        let current = cx.builder.atomic_load(pointer, Scope::Device);
-        let seen = cx.builder.var_of("seen", current);
-        let zero = cx.builder.u32(0);
-        let empty = cx.builder.eq(current, zero);
-        cx.begin_if(empty);
-        let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, word, Scope::Device);
-        let won = cx.builder.eq(old, zero);
-        cx.builder.break_if(won);
-        cx.builder.assign(seen, old);
-        cx.end();
-        let current = cx.builder.read(seen);
-        let (alike, number) = start.split(cx, current);
-        cx.begin_if(alike);
-        let other = place_of(cx, number);
-        let may_be = pairs.propose(cx, other)?;
-        cx.begin_if(may_be);
-        cx.builder.assign(searching, yes);
-        cx.builder.break_loop();
-        cx.end();
-        cx.end();
-        advance(cx, start, slot);
-        cx.end();
-        Ok(())
+        let may_be = |cx: &mut Context<'_>, number| {
+            let other = place_of(cx, number);
+            pairs.propose(cx, other)
+        };
+        self.walk_to_claim(cx, (start, word), may_be, |cx, _| cx.builder.assign(searching, yes))
     }
 }
 
