@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::spread::{LEAST_ROWS, without_frequent};
+use super::spread::{LEAST_ROWS, thinned, without_frequent};
 
 /// Values of a column that are kept, at most.
 const OF_COLUMN: usize = 1 << 13;
@@ -29,8 +29,7 @@ impl Sample {
     pub(super) fn of<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64) -> Option<Arc<Sample>> {
         (rows >= LEAST_ROWS).then(|| {
             let all: Vec<i64> = samples.flatten().copied().collect();
-            let step = all.len().div_ceil(OF_COLUMN).max(1);
-            Arc::new(Sample { values: all.into_iter().step_by(step).collect(), known: Mutex::default() })
+            Arc::new(Sample { values: thinned(&all, OF_COLUMN), known: Mutex::default() })
         })
     }
 

@@ -29,10 +29,25 @@ const MOST_FREQUENT: usize = 8;
 /// Values in the sample that are equal by chance.
 const BY_CHANCE: usize = 8;
 
+/// Places of a sample of so many values, in order: one at any place of each of at most `most` stretches of equal length. They are the
+/// same wherever the number of values is. At steps of one length, values that repeat with a period (of six sensors in turn, say) would
+/// be met at few of its places.
+pub(super) fn places(values: usize, most: usize) -> impl Iterator<Item = usize> {
+    let step = values.div_ceil(most.max(1)).max(1);
+    let any = move |number: usize| (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let place =
+        move |(number, first): (usize, usize)| first + any(number) as usize % step.min(values - first);
+    (0..values).step_by(step).enumerate().map(place)
+}
+
+/// A sample of at most `most` of them.
+pub(super) fn thinned<T: Copy>(values: &[T], most: usize) -> Vec<T> {
+    places(values.len(), most).filter_map(|place| values.get(place).copied()).collect()
+}
+
 /// A sample of a chunk's values: some of them in order, by their lower 64 bits.
 pub(super) fn sample<T: Copy>(values: &[T], low: impl Fn(T) -> i64) -> Vec<i64> {
-    let step = values.len().div_ceil(OF_CHUNK).max(1);
-    values.iter().step_by(step).map(|value| low(*value)).collect()
+    places(values.len(), OF_CHUNK).filter_map(|place| values.get(place)).map(|value| low(*value)).collect()
 }
 
 /// About how many values a column of `rows` rows has, by samples of its chunks in order, where these are many, scattered, and few of
@@ -43,8 +58,7 @@ pub(super) fn scattered<'s>(samples: impl Iterator<Item = &'s [i64]>, rows: u64)
         return None;
     }
     let all: Vec<i64> = samples.flatten().copied().collect();
-    let step = all.len().div_ceil(OF_COLUMN).max(1);
-    let sample: Vec<i64> = all.into_iter().step_by(step).collect();
+    let sample = thinned(&all, OF_COLUMN);
     let (least, greatest) = (*sample.iter().min()?, *sample.iter().max()?);
     let range = greatest.abs_diff(least) as f64;
     let distances: f64 = sample.windows(2).map(|pair| pair[0].abs_diff(pair[1]) as f64).sum();
@@ -83,8 +97,7 @@ pub(super) fn scattered_texts(sample: &[&[u8]], rows: u64) -> Option<Scattered> 
     }
     let all: usize = sample.iter().map(|text| text.len()).sum();
     let bytes = all.div_ceil(sample.len()).next_multiple_of(8);
-    let step = sample.len().div_ceil(OF_TEXTS).max(1);
-    let sample: Vec<&[u8]> = sample.iter().step_by(step).copied().collect();
+    let sample = thinned(sample, OF_TEXTS);
     let mut order = sample.clone();
     order.sort_unstable();
     order.dedup();
@@ -188,6 +201,21 @@ mod tests {
         let values = estimate(2_000_000, heavy).expect("many values");
         assert!((1 << 18..=1 << 20).contains(&values.values), "{values:?}");
         assert!(!values.are_even);
+    }
+
+    #[test]
+    fn values_that_repeat_with_a_period_are_scattered_too() {
+        let other = |row: u64| (row.wrapping_mul(104_729) + row / 350_003) % 350_003;
+        for period in [3, 5, 6, 7, 8] {
+            let heavy = |row: u64| if row.is_multiple_of(period) { 77 } else { other(row) as i64 };
+            let values = estimate(20_000_000, heavy).expect("many values");
+            assert!((1 << 18..=1 << 20).contains(&values.values), "{period}: {values:?}");
+            assert!(!values.are_even, "{period}");
+        }
+        assert_eq!(places(0, 32).count(), 0);
+        assert_eq!(places(5, 32).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        let places: Vec<usize> = places(8190, 32).collect();
+        assert!(places.len() == 32 && places.is_sorted() && places[31] < 8190, "{places:?}");
     }
 
     #[test]

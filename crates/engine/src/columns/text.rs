@@ -13,6 +13,7 @@ use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType};
 
 pub(super) use self::gathered::Gathered;
+use super::spread;
 
 /// A dictionary has at most this many entries, so that a code fits 16 bits.
 pub(super) const MAX_ENTRIES: usize = 1 << 16;
@@ -201,7 +202,6 @@ impl TextChunk {
 
     /// Some of its texts in order, about so many; of codes none.
     pub(super) fn sample(&self, count: usize) -> Vec<&[u8]> {
-        let step = self.rows().div_ceil(count.max(1)).max(1);
         let range = |row: usize| match self {
             TextChunk::Codes(_) => None,
             TextChunk::Raw(TextOffsets::I32(offsets), _) => {
@@ -221,7 +221,7 @@ impl TextChunk {
             TextChunk::Raw(_, bytes) => bytes,
             TextChunk::Gathered(gathered) => gathered.bytes(),
         };
-        (0..self.rows()).step_by(step).filter_map(|row| bytes.get(range(row)?)).collect()
+        spread::places(self.rows(), count).filter_map(|row| bytes.get(range(row)?)).collect()
     }
 
     /// Appends where each text ends, given where the first one starts.
