@@ -189,7 +189,7 @@ fn parts_where_groups_are_many_and_scattered() {
     }
 }
 
-/// Where a value is frequent, warps take ranks for their lanes.
+/// By rule each row takes its rank, where a value is frequent too.
 #[test]
 fn ranks_of_frequent_values() {
     let chosen = |target: &Target, are_even: bool| {
@@ -201,7 +201,7 @@ fn ranks_of_frequent_values() {
         ranks.expect("rows come in parts").value
     };
     let gpu = Target::simt(32, 256, 227 << 10, 1056);
-    assert_eq!((chosen(&gpu, false), chosen(&gpu, true)), ("warp", "row"));
+    assert_eq!((chosen(&gpu, false), chosen(&gpu, true)), ("row", "row"));
     assert_eq!(chosen(&Target::cpu(2), false), "row");
 }
 

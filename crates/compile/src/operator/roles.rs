@@ -117,8 +117,8 @@ pub(crate) struct Piece {
     pub part: V,
     /// Whether no other piece has rows of the part, `bool`.
     pub is_alone: V,
-    /// Whether its rows are of any part, having found no place in their own, `bool`.
-    pub is_other: V,
+    /// Whether its rows are of a part that has more of them than places, or of any part, having found no place in their own; `bool`.
+    pub is_crowded: V,
     /// The first place, `i64`.
     pub first: V,
     /// The end of the places, `i64`.

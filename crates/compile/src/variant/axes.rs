@@ -331,13 +331,15 @@ numbers!(
 );
 
 axis!(
-    /// Whether a thread keeps what its last rows add to one group: `operator/aggregate/last_group`.
-    LastGroup, "last_group", Plan, "whether a thread adds up rows of one group that follow each other before it adds them where all do",
+    /// Whether a thread keeps what rows add to one group: `operator/aggregate/last_group`.
+    LastGroup, "last_group", Plan, "whether a thread adds up rows of one group before it adds them where all do",
     {
         /// Each row is added.
         Off = "off",
         /// In its registers, until a row of another group comes.
         On = "on",
+        /// In its registers, until more rows of other groups have come; these are added each.
+        Majority = "majority",
     }
 );
 

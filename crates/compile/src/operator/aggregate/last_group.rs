@@ -1,10 +1,16 @@
-//! The group that a thread met last, in its registers: rows that come to it one after the other are added up there, and go to where
-//! all threads add only when another group's row comes.
+//! One group of a thread, in its registers: rows that come to it are added up there, and go to where all threads add only when another
+//! group takes its place.
 //!
 //! Threads that meet in a frequent value's group wait for each other at its cells, in a block's memory too. Of rows that have found no
 //! place in their part nearly all are such ([`partition`](crate::operator::partition)): a comparison a row replaces their atomics, and neither
 //! lanes nor threads have to be together for it (Karnagel et al., section 5, has the problem, not this answer).
+//!
+//! Another group takes its place with its first row, where rows of a group follow each other. Among rows of one frequent group that are
+//! mixed with some of others, threads would hand over and wait each time one of these comes. There the group is that which most rows
+//! have, by a vote: each row of it is one for it, each other one against it, which is added where all add (Boyer and Moore, "MJRTY",
+//! 1991; of the votes only the last ones count, so that the group may change).
 
+use kelpie_kir::BinaryOp;
 use kelpie_kir::builder::{V, Var};
 
 use super::cells::combine_registers;
@@ -22,48 +28,60 @@ pub(super) struct LastGroup {
     slot: Var,
     /// One a cell, one a part.
     cells: Vec<Vec<Var>>,
+    /// Votes for the group, `i32`, where they decide.
+    votes: Option<Var>,
 }
+
+/// Votes that a group has at most: another that has more rows from now on soon has its place.
+const MOST_VOTES: i32 = 8;
 
 /// No slot, whoever gives slots their numbers.
 const NONE: i64 = i64::MIN;
 
 impl LastGroup {
-    /// Whether threads keep their last group. `beyond_parts`: rows may come here that have found no place in their part; `follows`: rows
-    /// that follow each other have keys near each other, and so the same often.
+    /// Whether threads keep a group, and which; `Off` where they do not. `beyond_parts`: rows may come here that have found no place in
+    /// their part; `follows`: rows that follow each other have keys near each other, and so the same often.
     pub fn plan(
         cells: &Cells,
         (beyond_parts, follows): (bool, bool),
         site: Site<'_>,
-    ) -> Result<bool, Unsupported> {
+    ) -> Result<Axis, Unsupported> {
         let is_plain = cells.cells.iter().all(|cell| cell.op.is_plain());
         let lacks = (!is_plain).then_some("texts are compared in the table of all groups");
         let rule = match (lacks, beyond_parts) {
             (Some(lacks), _) => (Axis::Off, lacks),
-            (None, true) => (Axis::On, "rows that found no place in their part are mostly of one group"),
+            (None, true) => {
+                (Axis::Majority, "rows that found no place in their part are mostly of one group")
+            }
             (None, false) if follows => (Axis::On, "rows that follow each other have keys near each other"),
             (None, false) => {
                 (Axis::Off, "rows that follow each other in a thread seldom have the same group")
             }
         };
-        let chosen = site.choose(rule, |value| match (value, lacks) {
-            (Axis::On, Some(lacks)) => Err(lacks.into()),
+        site.choose(rule, |value| match (value, lacks) {
+            (Axis::On | Axis::Majority, Some(lacks)) => Err(lacks.into()),
             _ => Ok(()),
-        })?;
-        Ok(chosen == Axis::On)
+        })
     }
 
-    /// Begins with no group.
-    pub fn begin(cx: &mut Context<'_>, cells: &Cells) -> LastGroup {
+    /// Begins with no group. `form`: not `Off`.
+    pub fn begin(cx: &mut Context<'_>, cells: &Cells, form: Axis) -> LastGroup {
         let none = cx.builder.i64(NONE);
         let slot = cx.builder.var_of("last_group", none);
         let cells = cells.cells.iter().map(|cell| {
             let nothing = cell.op.nothing(cx);
             nothing.into_iter().map(|part| cx.builder.var_of("last_cell", part)).collect()
         });
-        LastGroup { slot, cells: cells.collect() }
+        let cells = cells.collect();
+        let votes = (form == Axis::Majority).then(|| {
+            let none = cx.builder.i32(0);
+            cx.builder.var_of("votes", none)
+        });
+        LastGroup { slot, cells, votes }
     }
 
-    /// Adds contributions to the group in `slot` (`i64`); by `behind` those of the last one, where it is another.
+    /// Adds contributions to the group in `slot` (`i64`), if it is the thread's or becomes it; then by `behind` those of the last one, else
+    /// these.
     pub fn add(
         &self,
         cx: &mut Context<'_>,
@@ -75,14 +93,45 @@ impl LastGroup {
         let last = cx.builder.read(self.slot);
         let is_other = cx.builder.ne(slot, last);
         cx.begin_if(is_other);
-        self.end(cx, behind);
+        let stays = self.votes.map(|votes| {
+            let b = &mut *cx.builder;
+            let (now, none, one) = (b.read(votes), b.i32(0), b.i32(1));
+            let fewer = b.sub(now, one);
+            let fewer = b.binary(BinaryOp::Max, fewer, none);
+            b.assign(votes, fewer);
+            b.lt(none, now)
+        });
+        let mut totals = self.totals(cx);
+        let leaves = stays.map_or(last, |stays| cx.builder.select(stays, slot, last));
+        for (total, value) in totals.iter_mut().flatten().zip(values.iter().flatten()) {
+            *total = stays.map_or(*total, |stays| cx.builder.select(stays, *value, *total));
+        }
+        self.hand_over(cx, (leaves, &totals), behind);
+        let goes = stays.map(|stays| cx.builder.not(stays));
+        goes.into_iter().for_each(|goes| cx.begin_if(goes));
         cx.builder.assign(self.slot, slot);
         for (cell, own) in cells.cells.iter().zip(&self.cells) {
             for (part, nothing) in own.iter().zip(cell.op.nothing(cx)) {
                 cx.builder.assign(*part, nothing);
             }
         }
+        goes.into_iter().for_each(|_| cx.end());
         cx.end();
+        let Some(votes) = self.votes else { return self.combine(cx, cells, values) };
+        let own = cx.builder.read(self.slot);
+        let is_own = cx.builder.eq(slot, own);
+        cx.begin_if(is_own);
+        self.combine(cx, cells, values);
+        let b = &mut *cx.builder;
+        let (now, one, most) = (b.read(votes), b.i32(1), b.i32(MOST_VOTES));
+        let more = b.add(now, one);
+        let more = b.binary(BinaryOp::Min, more, most);
+        b.assign(votes, more);
+        cx.end();
+    }
+
+    /// Adds contributions to the thread's group.
+    fn combine(&self, cx: &mut Context<'_>, cells: &Cells, values: &[Vec<V>]) {
         for ((cell, own), value) in cells.cells.iter().zip(&self.cells).zip(values) {
             combine_registers(cx, cell.op, own, value);
         }
@@ -90,13 +139,23 @@ impl LastGroup {
 
     /// Hands over what the thread has, if anything, and has nothing then.
     pub fn end(&self, cx: &mut Context<'_>, behind: &AddBehind<'_>) {
-        let (last, none) = (cx.builder.read(self.slot), cx.builder.i64(NONE));
-        let any = cx.builder.ne(last, none);
-        cx.begin_if(any);
-        let totals: Vec<Vec<V>> =
-            self.cells.iter().map(|cell| cell.iter().map(|part| cx.builder.read(*part)).collect()).collect();
-        behind(cx, last, &totals);
+        let (last, totals) = (cx.builder.read(self.slot), self.totals(cx));
+        self.hand_over(cx, (last, &totals), behind);
+        let none = cx.builder.i64(NONE);
         cx.builder.assign(self.slot, none);
+    }
+
+    /// What the thread has of its group.
+    fn totals(&self, cx: &mut Context<'_>) -> Vec<Vec<V>> {
+        self.cells.iter().map(|cell| cell.iter().map(|part| cx.builder.read(*part)).collect()).collect()
+    }
+
+    /// Adds contributions to the group in a slot (`i64`), if there is one, by `behind`.
+    fn hand_over(&self, cx: &mut Context<'_>, (slot, totals): (V, &[Vec<V>]), behind: &AddBehind<'_>) {
+        let none = cx.builder.i64(NONE);
+        let any = cx.builder.ne(slot, none);
+        cx.begin_if(any);
+        behind(cx, slot, totals);
         cx.end();
     }
 }

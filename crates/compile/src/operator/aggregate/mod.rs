@@ -96,6 +96,7 @@ use crate::shape::LaunchShape;
 use crate::table::packed::pack;
 use crate::types::DataType;
 use crate::variant::Site;
+use crate::variant::axes::LastGroup as KeptGroup;
 use crate::variant::axes::{GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
 
 pub(crate) use crate::program as declare;
@@ -116,8 +117,8 @@ pub struct AggregateOperator {
     sets: Vec<DistinctSet>,
     segments: Option<Segments>,
     near: Option<NearCopies>,
-    /// A thread has what its last rows add to one group.
-    keeps_last: bool,
+    /// Whether a thread has what rows add to one group, and to which.
+    last: KeptGroup,
     /// Rows come in parts, of which each is added up as a whole.
     parts: Option<PartPlace>,
     /// What estimates how many groups, and values of sets, there are.
@@ -227,8 +228,10 @@ impl fmt::Display for AggregateOperator {
         if self.near.is_some() {
             f.write_str(", near copies")?;
         }
-        if self.keeps_last {
-            f.write_str(", last groups")?;
+        match self.last {
+            KeptGroup::Off => {}
+            KeptGroup::On => f.write_str(", last groups")?,
+            KeptGroup::Majority => f.write_str(", frequent groups")?,
         }
         match &self.parts {
             Some(PartPlace::Window(_)) => f.write_str(", parts in blocks")?,
@@ -333,7 +336,10 @@ impl AggregateOperator {
             Some(PartPlace::Alone) => !is_even,
             None => false,
         };
-        let keeps_last = has_near && LastGroup::plan(&cells, (beyond_parts, follows), input.site)?;
+        let last = match has_near {
+            true => LastGroup::plan(&cells, (beyond_parts, follows), input.site)?,
+            false => KeptGroup::Off,
+        };
         let sketch = GroupSketch::plan(keys, (table.key_table(), &sets), input, on.0, states)?;
         let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
@@ -355,7 +361,7 @@ impl AggregateOperator {
             sets,
             segments,
             near,
-            keeps_last,
+            last,
             parts: part_place,
             sketch,
             batch,

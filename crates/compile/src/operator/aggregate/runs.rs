@@ -25,6 +25,7 @@ use crate::plan::Aggregate;
 use crate::program::{Growth, PlacedGroups};
 use crate::shape::LaunchShape;
 use crate::table::packed::{PackedKey, pack};
+use crate::variant::axes::LastGroup as KeptGroup;
 
 /// Groups at places that were found before.
 #[derive(Debug)]
@@ -216,7 +217,7 @@ impl AggregateOperator {
             sets: Vec::new(),
             segments,
             near: None,
-            keeps_last: false,
+            last: KeptGroup::Off,
             parts: None,
             sketch: None,
             batch: None,

@@ -30,6 +30,7 @@ use crate::operator::roles::{Emitter, Job, Needs, Piece, Sink, Sketch};
 use crate::program::{HostAction, Task, When};
 use crate::shape::LaunchShape;
 use crate::table::together::Found;
+use crate::variant::axes::LastGroup as KeptGroup;
 
 /// Adds rows to groups. With the state that has the hash of the keys of each of the source's rows, where one does.
 #[derive(Debug)]
@@ -156,10 +157,10 @@ impl Sink for AddToGroups {
         if let Some(alone) = alone {
             groups.take_alone(alone);
         }
-        let last = self.0.keeps_last.then(|| {
+        let last = (self.0.last != KeptGroup::Off).then(|| {
             // In parts it is said of each piece.
             let yes = cx.builder.bool(true);
-            (LastGroup::begin(cx, cells), cx.builder.var_of("suits_last", yes))
+            (LastGroup::begin(cx, cells, self.0.last), cx.builder.var_of("suits_last", yes))
         });
         let groups = Adder { groups, near, last, alone, window, cells };
         let round = segments.map(|segments| segments.begin(cx, cells));
@@ -292,9 +293,9 @@ impl Emitter for AggregateEmitter<'_> {
             cx.builder.assign(*alone, piece.is_alone);
         }
         if let Some((_, suits)) = last {
-            // Of rows that found no place in their part nearly all are of frequent groups; a worker's own groups wait for nobody.
+            // Where a part has more rows than places nearly all are of frequent groups; a worker's own groups wait for nobody.
             let is_shared = cx.builder.not(piece.is_alone);
-            let is_worth_it = if alone.is_some() { is_shared } else { piece.is_other };
+            let is_worth_it = if alone.is_some() { is_shared } else { piece.is_crowded };
             cx.builder.assign(*suits, is_worth_it);
         }
     }

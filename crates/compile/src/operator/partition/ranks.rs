@@ -19,21 +19,11 @@ use crate::variant::axes::PartRanks;
 /// Lanes with the part that a warp keeps in mind, from which on it stays with it.
 const OFTEN: u32 = 2;
 
-/// Who takes ranks. `has_frequent`: a value may be so frequent that its rows find no place in their part.
-pub(crate) fn choose_ranks(
-    has_frequent: bool,
-    shape: &LaunchShape,
-    site: Site<'_>,
-) -> Result<PartRanks, Unsupported> {
-    let lacks = match shape.is_serial() {
-        true => Some("a CPU's worker counts its rows one after the other"),
-        false => None,
-    };
-    let rule = match lacks {
-        Some(lacks) => (PartRanks::Row, lacks),
-        None if has_frequent => (PartRanks::Warp, "lanes with a frequent value would wait for each other"),
-        None => (PartRanks::Row, "lanes seldom have the same part"),
-    };
+/// Who takes ranks. That lanes wait for each other costs less than it costs a warp to look, even where a sixth of the rows has one value
+/// (`docs/performance.md`).
+pub(crate) fn choose_ranks(shape: &LaunchShape, site: Site<'_>) -> Result<PartRanks, Unsupported> {
+    let lacks = shape.is_serial().then_some("a CPU's worker counts its rows one after the other");
+    let rule = (PartRanks::Row, lacks.unwrap_or("lanes that wait for each other cost less than votes"));
     site.choose(rule, |value| match (value, lacks) {
         (PartRanks::Warp, Some(lacks)) => Err(lacks.into()),
         _ => Ok(()),

@@ -138,7 +138,8 @@ impl Parts for PartRows {
         let is_whole = b.eq(pieces.shares, one);
         let is_part = b.not(is_other);
         let is_sole = b.and(is_part, is_complete);
-        Piece { part, is_alone: b.and(is_whole, is_sole), is_other, first, end }
+        let is_crowded = b.not(is_sole);
+        Piece { part, is_alone: b.and(is_whole, is_sole), is_crowded, first, end }
     }
 }
 

@@ -9,10 +9,9 @@ use crate::shape::LaunchShape;
 use crate::variant::Site;
 use crate::variant::axes::{SortKeys, SortPasses};
 
-/// What a SIMT device sorts by rule, and how it comes from one digit to the next. Neither is other than it was before there was a choice until
-/// both were measured on a GPU.
-const KEYS: (SortKeys, &str) = (SortKeys::Wide, "that narrow keys are faster was not measured");
-const PASSES: (SortPasses, &str) = (SortPasses::Tiles, "that sweeps are faster was not measured");
+/// What a SIMT device sorts by rule, and how it comes from one digit to the next (`docs/performance.md`, "Sweeps of the device's sort").
+const KEYS: (SortKeys, &str) = (SortKeys::Wide, "to make keys narrow takes what it spares");
+const PASSES: (SortPasses, &str) = (SortPasses::Sweep, "a digit takes one pass over the rows");
 
 impl SortForm {
     /// Notes the choices of a sort at its site.

@@ -23,7 +23,7 @@ use crate::operator::sort::{SortOperator, SortRows, SortedRows};
 use crate::plan::Aggregate;
 use crate::program::{Purpose, States};
 use crate::variant::Site;
-use crate::variant::axes::{GroupOrder, GroupParts, PartRanks};
+use crate::variant::axes::{GroupOrder, GroupParts};
 
 impl Cut<'_> {
     /// Brings rows to their groups in the order, or in the parts, that are chosen.
@@ -185,15 +185,6 @@ impl Cut<'_> {
         }
     }
 
-    /// Who gives rows their ranks in parts. A key that has no frequent value spreads rows with frequent values of others.
-    fn ranks_of_groups(&self, keys: &[ColumnInfo]) -> Result<PartRanks, Unsupported> {
-        let is_even = |key: &ColumnInfo| key.scattered.is_some_and(|own| own.are_even);
-        let is_known = keys.iter().any(|key| key.scattered.is_some());
-        let name = format!("aggregate{}", self.next_aggregate);
-        let site = Site { chooser: self.chooser, name: &name };
-        choose_ranks(is_known && !keys.iter().any(is_even), self.shape, site)
-    }
-
     /// Rows come into parts, and part after part to their groups.
     fn in_parts(
         &mut self,
@@ -205,7 +196,8 @@ impl Cut<'_> {
         let (size, bound) = (part_size(&rows), rows.bound());
         let states = self.states.of(Purpose::Store);
         let store = PartStore::plan(infos, size, parts.0, self.shape, states)?;
-        let ranks = self.ranks_of_groups(&infos[..keys.len().min(infos.len())])?;
+        let name = format!("aggregate{}", self.next_aggregate);
+        let ranks = choose_ranks(self.shape, Site { chooser: self.chooser, name: &name })?;
         rows.push(Project(exprs.to_vec()));
         let source = |store: Arc<PartStore>, in_blocks| {
             let columns = store.infos();

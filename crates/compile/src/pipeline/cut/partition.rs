@@ -122,7 +122,7 @@ impl Cut<'_> {
             _ => Ok(()),
         })?;
         // Keys that may be frequent are looked up as they come.
-        let ranks = choose_ranks(false, self.shape, *site)?;
+        let ranks = choose_ranks(self.shape, *site)?;
         Ok(SideParts { build: if of_build == BuildParts::On { parts.0 } else { 1 }, probe: parts.0, ranks })
     }
 
