@@ -18,6 +18,7 @@ use common::Table;
 use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::testing::has_cuda;
 use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, Query, QueryOptions, QueryOutput};
 use plans::{aggregate, filter};
 
@@ -144,6 +145,20 @@ fn keys_in_about_their_order() {
             ] {
                 let output = run(&engine, &source, &plan, &cpu(threads, forced));
                 assert!(rows_of(&output.batch) == expected, "{what} {by:?} {limit:?} {forced:?}");
+            }
+            // Warps add up neighbours before; in a hash table they do not.
+            let is_of_interest = limit.is_none() && (by == [0] || what == keys[0].0);
+            for device in [DeviceChoice::Simt, DeviceChoice::Cuda].into_iter().filter(|_| is_of_interest) {
+                let forced = if by == [0] { "direct" } else { "hash" };
+                let options = QueryOptions { device, ..cpu(2, &[("group_table", forced)]) };
+                if device == DeviceChoice::Cuda && !has_cuda(&engine) {
+                    continue;
+                }
+                let output = run(&engine, &source, &plan, &options);
+                assert!(rows_of(&output.batch) == expected, "{what} {by:?} {limit:?} {device:?}");
+                let by_warps = |name: &str| name.contains("segments in warps");
+                let segments = output.metrics.pipelines.iter().any(|pipeline| by_warps(&pipeline.name));
+                assert_eq!(segments, by == [0], "{what} {limit:?} {device:?}");
             }
         }
     }

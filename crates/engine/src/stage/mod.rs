@@ -244,7 +244,8 @@ pub fn prepare(
         variants.of(variant, pipeline, device)
     });
     let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
-    let host_order_rows = host_sort_rows.unwrap_or(sorting::HOST_ORDER_ROWS);
+    let by_rule = || sorting::host_order_rows(device.target().lanes);
+    let host_order_rows = host_sort_rows.unwrap_or_else(by_rule);
     Ok(Prepared {
         device: Arc::downgrade(device),
         layout: Layout::of(&program),

@@ -25,9 +25,11 @@ const CLUSTERED_SLOT_LIMIT: u64 = 1 << 26;
 /// Values of a key beside clustered ones, at most: a worker comes to as many places of the table in turn.
 const FEW_VALUES: u64 = 64;
 /// Slots of a table for clustered keys a row that comes, and their bytes, at most: all of them are cleared and read. With four slots of 32
-/// bytes a row it takes about as long as a hash table.
+/// bytes a row it takes about as long as a hash table; among the threads of a GPU with four of 16. On an H100 the 15 million orders of 60
+/// million lines take 2.9 ms in a hash table, and 1.0 in one of a slot a row.
 const CLUSTERED_SLOTS_A_ROW: u64 = 4;
 const CLUSTERED_BYTES_A_ROW: u64 = 128;
+const CLUSTERED_BYTES_OF_THREADS: u64 = 32;
 
 /// A key of a dense domain.
 #[derive(Debug, Clone)]
@@ -82,11 +84,16 @@ impl DenseKeys {
     ) -> DenseKeys {
         let (most, clustered) = match coming {
             Coming::InParts => (PARTS_SLOT_LIMIT, None),
-            Coming::ToWorkers { rows, slot_bytes } if are_clustered(keys) => {
-                let a_row = CLUSTERED_SLOTS_A_ROW.min(CLUSTERED_BYTES_A_ROW / slot_bytes.max(1));
+            Coming::ToWorkers { rows, slot_bytes } | Coming::ToThreads { rows, slot_bytes }
+                if are_clustered(keys) =>
+            {
+                let bytes = match coming {
+                    Coming::ToThreads { .. } => CLUSTERED_BYTES_OF_THREADS,
+                    _ => CLUSTERED_BYTES_A_ROW,
+                };
+                let a_row = CLUSTERED_SLOTS_A_ROW.min(bytes / slot_bytes.max(1));
                 (cached.value.max(CLUSTERED_SLOT_LIMIT), Some(rows.saturating_mul(a_row)))
             }
-            Coming::ToThreads if are_clustered(keys) => (cached.value.max(CLUSTERED_SLOT_LIMIT), Some(0)),
             _ => (cached.value, None),
         };
         DenseKeys { domain: domain(keys, most.min(limit)), suiting, cached, clustered }
@@ -96,8 +103,8 @@ impl DenseKeys {
 /// How rows come to a table.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Coming {
-    /// To the threads of a GPU, of which those that add to neighbouring slots wait for each other.
-    ToThreads,
+    /// To the threads of a GPU, whose warps add up rows of the same slot before where such follow each other; as of workers.
+    ToThreads { rows: u64, slot_bytes: u64 },
     /// To a CPU's workers, each of which takes rows that follow each other; so many are thought to come, to slots of so many bytes.
     ToWorkers { rows: u64, slot_bytes: u64 },
     /// In parts.
@@ -107,12 +114,11 @@ pub(super) enum Coming {
 impl Coming {
     /// Of an aggregation's input, whose groups have so many bytes.
     pub(super) fn of(input: &Input<'_>, slot_bytes: u64) -> Coming {
+        let rows = input.expected_rows.min(input.row_bound);
         match input.parts {
             Some(_) => Coming::InParts,
-            None if input.is_serial => {
-                Coming::ToWorkers { rows: input.expected_rows.min(input.row_bound), slot_bytes }
-            }
-            None => Coming::ToThreads,
+            None if input.is_serial => Coming::ToWorkers { rows, slot_bytes },
+            None => Coming::ToThreads { rows, slot_bytes },
         }
     }
 }
@@ -211,8 +217,8 @@ mod tests {
     #[test]
     fn the_rule_wants_no_table_much_larger_than_the_input() {
         let limits = (u64::MAX, Limit::fixed(SLOT_LIMIT));
-        let of =
-            |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], limits, suiting, Coming::ToThreads);
+        let threads = Coming::ToThreads { rows: 1 << 30, slot_bytes: 16 };
+        let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], limits, suiting, threads);
         let keys = of(u64::MAX);
         assert!(of(100_000).suits(1_000_000).is_some() && of(99_999).suits(1_000_000).is_none());
         assert_eq!(keys.lacks(), None);
@@ -234,7 +240,11 @@ mod tests {
         assert!(suits(std::slice::from_ref(&clustered), workers(6_000_000)));
         assert!(!suits(std::slice::from_ref(&clustered), workers(1_000_000)));
         assert!(!suits(std::slice::from_ref(&clustered), wide));
-        assert!(!suits(std::slice::from_ref(&clustered), Coming::ToThreads));
+        let threads = |rows, slot_bytes| Coming::ToThreads { rows, slot_bytes };
+        assert!(suits(std::slice::from_ref(&clustered), threads(6_000_000, 16)));
+        assert!(suits(std::slice::from_ref(&clustered), threads(3_000_000, 16)));
+        assert!(!suits(std::slice::from_ref(&clustered), threads(2_000_000, 16)));
+        assert!(!suits(std::slice::from_ref(&clustered), threads(6_000_000, 64)));
         assert!(suits(&[clustered.clone(), few()], workers(24_000_000)));
         assert!(!suits(&[clustered, key(Some((0, 99)), false)], workers(u64::MAX)));
         assert!(!suits(&[key(Some((0, 5_999_999)), false)], workers(u64::MAX)));

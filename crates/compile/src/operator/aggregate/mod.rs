@@ -308,7 +308,12 @@ impl AggregateOperator {
         let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, states));
         let mut sets = sets.collect::<Result<Vec<_>, _>>()?;
         let groups = groups_known(&key_columns).min(row_bound);
-        let segments = if table.is_local() { None } else { Segments::plan(&cells, groups, input, on)? };
+        // Where the table is hashed, it was not measured.
+        let follows = !table.has_words() && domain::are_clustered(&key_columns);
+        let segments = match table.is_local() {
+            true => None,
+            false => Segments::plan(&cells, (groups, follows), input, on)?,
+        };
         let parts = input
             .parts
             .map(|parts| PartGroups::plan(&cells, &*table, (parts, segments.is_some()), input, on.0));
@@ -317,7 +322,7 @@ impl AggregateOperator {
         // Copies of the first part's groups are of no use to the next.
         let groups = if input.parts.is_some() { Some(row_bound) } else { columns_only.then_some(groups) };
 
-        let follows = input.is_serial && !table.has_words() && domain::are_clustered(&key_columns);
+        let follows = input.is_serial && follows;
         let known = near::Known {
             rows: row_bound,
             groups,

@@ -85,10 +85,11 @@ pub struct Round {
 }
 
 impl Segments {
-    /// Whether and where rows are resolved. `groups`: how many there can be, as far as that is known.
+    /// Whether and where rows are resolved. `groups`: how many there can be, as far as that is known; `follows`: rows that follow each
+    /// other have keys near each other.
     pub fn plan(
         cells: &Cells,
-        groups: u64,
+        (groups, follows): (u64, bool),
         input: &Input<'_>,
         (shape, choices): (&LaunchShape, &Choices<'_>),
     ) -> Result<Option<Segments>, Unsupported> {
@@ -119,10 +120,11 @@ impl Segments {
                 (SegmentSum::Off, "groups of a part are many and far from each other")
             }
             _ if warp.is_err() => (SegmentSum::Off, "threads cannot add up"),
-            _ if groups > GROUPS_PER_THREAD * u64::from(threads) => {
+            _ if !follows && groups > GROUPS_PER_THREAD * u64::from(threads) => {
                 (SegmentSum::Off, "neighbours among so many groups share none")
             }
             Resolution::WorkEfficient if block.is_ok() => (SegmentSum::Block, "resolution = work_efficient"),
+            _ if follows => (SegmentSum::Warp, "rows that follow each other have keys near each other"),
             _ => (SegmentSum::Warp, "neighbours may share groups"),
         };
         let chosen = input.site.choose(rule, |value| match value {
