@@ -11,10 +11,12 @@ use std::fmt;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 
+use super::dependent::CarriedKeys;
 use super::groups::See;
 use super::key_count::KeyCount;
 use super::{Input, declare, group_pointer, word_pointer};
 use crate::context::{Argument, Context, Lowered, Unsupported};
+use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, low_bits, spread};
 use crate::lower::lasting;
@@ -67,6 +69,8 @@ pub struct KeyTable {
     most_slots: i64,
     keys: Keys,
     columns: Vec<ColumnInfo>,
+    /// Keys beside those, which tell none apart.
+    carried: CarriedKeys,
 }
 
 #[derive(Debug, Clone)]
@@ -80,7 +84,11 @@ impl fmt::Display for KeyTable {
         f.write_str(match self.keys {
             Keys::Packed(_) => "hash, packed keys",
             Keys::Stored(_) => "hash, stored keys",
-        })
+        })?;
+        match self.carried.len() {
+            0 => Ok(()),
+            carried => write!(f, ", {carried} carried"),
+        }
     }
 }
 
@@ -112,9 +120,10 @@ pub struct Probe {
 }
 
 impl KeyTable {
-    /// Declares the states of a table whose keys have `words` words each.
+    /// Declares the states of a table whose keys have `words` words each, and are stored with those that are `carried` at their places
+    /// among all.
     pub fn plan(
-        columns: &[ColumnInfo],
+        (columns, carried): (&[ColumnInfo], &[(usize, ColumnInfo)]),
         words: u32,
         input: &Input<'_>,
         states: &mut declare::States,
@@ -161,7 +170,21 @@ impl KeyTable {
         let most_slots = i64::try_from(most_slots).unwrap_or(i64::MAX);
         let columns = columns.to_vec();
         let texts = KeyTextLanes::Lane;
-        Ok(KeyTable { class, slots, stride, head, count, fill, hashing, texts, most_slots, keys, columns })
+        let carried = CarriedKeys::plan(carried, class, states)?;
+        Ok(KeyTable {
+            class,
+            slots,
+            stride,
+            head,
+            count,
+            fill,
+            hashing,
+            texts,
+            most_slots,
+            keys,
+            columns,
+            carried,
+        })
     }
 
     pub fn zeroed(&self) -> Vec<usize> {
@@ -176,6 +199,11 @@ impl KeyTable {
     /// Whether keys are equal where their entries are.
     pub(super) fn is_packed(&self) -> bool {
         matches!(self.keys, Keys::Packed(_))
+    }
+
+    /// Whether keys are stored that tell none apart.
+    pub(super) fn has_carried(&self) -> bool {
+        !self.carried.is_empty()
     }
 
     /// What counts the keys in a kernel that puts some in, before its row loop.
@@ -248,16 +276,18 @@ impl KeyTable {
         cx.end();
     }
 
-    /// Finds the slot of keys with a word, which are put into a free one where the table does not have them.
+    /// Finds the slot of keys with a word, which are put into a free one where the table does not have them, with those of the current
+    /// row that are `carried`.
     pub(super) fn insert_word(
         &self,
         cx: &mut Context<'_>,
         count: &KeyCount,
         (values, word): (&[Lowered], KeyWord),
+        carried: &[Expr],
     ) -> Result<Probe, Unsupported> {
         match &self.keys {
-            Keys::Packed(_) => Ok(self.probe_packed(cx, count, word)),
-            Keys::Stored(stored) => self.probe_stored(cx, count, (stored, values), word),
+            Keys::Packed(_) => self.probe_packed(cx, count, word, carried),
+            Keys::Stored(stored) => self.probe_stored(cx, count, (stored, values, carried), word),
         }
     }
 
@@ -394,7 +424,13 @@ impl KeyTable {
         b.binary(BinaryOp::Shr, product, shift)
     }
 
-    fn probe_packed(&self, cx: &mut Context<'_>, count: &KeyCount, word: KeyWord) -> Probe {
+    fn probe_packed(
+        &self,
+        cx: &mut Context<'_>,
+        count: &KeyCount,
+        word: KeyWord,
+        carried: &[Expr],
+    ) -> Result<Probe, Unsupported> {
         let KeyWord { entry, hash } = word;
         let probe = self.begin_probe(cx, hash, count.capacity);
         cx.begin_loop();
@@ -409,6 +445,7 @@ impl KeyTable {
         let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, entry, Scope::Device);
         let won = cx.builder.eq(old, zero);
         cx.begin_if(won);
+        self.carried.store(cx, carried, slot)?;
         self.take(cx, &probe, count);
         self.succeed(cx, &probe);
         cx.end();
@@ -421,19 +458,19 @@ impl KeyTable {
         cx.end();
         self.advance(cx, &probe, count);
         cx.end();
-        probe
+        Ok(probe)
     }
 
     fn probe_stored(
         &self,
         cx: &mut Context<'_>,
         count: &KeyCount,
-        (keys, values): (&[StoredColumn], &[Lowered]),
+        (keys, values, carried): (&[StoredColumn], &[Lowered], &[Expr]),
         word: KeyWord,
     ) -> Result<Probe, Unsupported> {
         let probe = self.begin_probe(cx, word.hash, count.capacity);
         cx.begin_loop();
-        self.look(cx, &probe, count, (keys, values), word.entry, &mut |cx, slot| {
+        self.look(cx, &probe, count, (keys, values, carried), word.entry, &mut |cx, slot| {
             let same = self.has_keys(cx, values, slot)?;
             cx.begin_if(same);
             self.succeed(cx, &probe);
@@ -451,7 +488,7 @@ impl KeyTable {
         cx: &mut Context<'_>,
         probe: &Probe,
         count: &KeyCount,
-        (keys, values): (&[StoredColumn], &[Lowered]),
+        (keys, values, carried): (&[StoredColumn], &[Lowered], &[Expr]),
         ready: V,
         alike: &mut dyn FnMut(&mut Context<'_>, V) -> Result<(), Unsupported>,
     ) -> Result<(), Unsupported> {
@@ -474,6 +511,8 @@ impl KeyTable {
         cx.open_scratch(was_open);
         cx.builder.fence();
         cx.builder.atomic_discard(AtomicOp::Exchange, pointer, ready, Scope::Device);
+        // Nobody waits for these.
+        self.carried.store(cx, carried, slot)?;
         self.take(cx, probe, count);
         self.succeed(cx, probe);
         cx.end();

@@ -17,6 +17,7 @@ mod batch;
 mod block_table;
 mod cell_forms;
 pub mod cells;
+mod dependent;
 mod deviations;
 mod direct;
 mod distinct;
@@ -52,6 +53,7 @@ mod text_rows;
 pub(in crate::operator) mod threads;
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,6 +63,7 @@ use self::batch::{Batch, Parts};
 use self::block_table::BlockLayout;
 use self::cell_forms::CellForms;
 use self::cells::combine_memory;
+use self::dependent::KeySplit;
 use self::distinct::DistinctSet;
 pub(crate) use self::end_rows::{EndRow, EndRows};
 use self::functions::Cells;
@@ -104,11 +107,17 @@ pub(crate) use crate::program as declare;
 /// An aggregation, planned.
 #[derive(Debug)]
 pub struct AggregateOperator {
-    /// The keys over the input's rows.
+    /// The keys over the input's rows, but for those that are carried.
     keys: Vec<Expr>,
     /// The same over the rows that are taken to their groups: those, or a batch's.
     group_keys: Vec<Expr>,
+    /// Keys that are stored with their group, over the input's rows and over those.
+    carried: Vec<Expr>,
+    group_carried: Vec<Expr>,
+    /// All keys.
     key_columns: Vec<ColumnInfo>,
+    /// Those of them that follow from the others, whatever becomes of them.
+    followers: BTreeSet<usize>,
     cells: Cells,
     /// What the cells were planned by.
     origin: Arc<Origin>,
@@ -123,7 +132,7 @@ pub struct AggregateOperator {
     parts: Option<PartPlace>,
     /// What estimates how many groups, and values of sets, there are.
     sketch: Option<GroupSketch>,
-    /// Rows of a worker that wait for each other: `group_keys`, `cells` and `sets` are over its columns.
+    /// Rows of a worker that wait for each other: `group_keys`, `group_carried`, `cells` and `sets` are over its columns.
     batch: Option<Batch>,
 }
 
@@ -151,6 +160,8 @@ pub(crate) struct Input<'a> {
     pub is_sorted: bool,
     /// Whether a thread takes rows as they come to it: a CPU's worker.
     pub is_serial: bool,
+    /// The keys that follow from the others.
+    pub followers: BTreeSet<usize>,
     /// In how many parts the rows come, where they come in parts.
     pub parts: Option<GroupParts>,
     /// About how many groups there are, where that is known of such rows.
@@ -298,11 +309,13 @@ impl AggregateOperator {
         states: &mut declare::States,
     ) -> Result<AggregateOperator, Unsupported> {
         let row_bound = input.row_bound;
-        let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input.columns)).collect();
-        let columns_only = are_columns(keys);
-        let table: Box<dyn GroupTable> = match keys {
+        let all_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input.columns)).collect();
+        let split = KeySplit::choose(keys, &all_columns, input)?;
+        let KeySplit { keys, columns: key_columns, carried, stored } = split;
+        let columns_only = are_columns(&keys);
+        let table: Box<dyn GroupTable> = match keys.as_slice() {
             [] => Box::new(SingleGroup::plan(&cells, on, input.site, states)?),
-            _ => tables::of_keys((&key_columns, columns_only), &mut cells, input, on, states)?,
+            _ => tables::of_keys((&key_columns, &stored, columns_only), &mut cells, input, on, states)?,
         };
         let sets = cells.distinct.iter();
         let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, states));
@@ -340,8 +353,8 @@ impl AggregateOperator {
             true => LastGroup::plan(&cells, (beyond_parts, follows), input.site)?,
             false => KeptGroup::Off,
         };
-        let sketch = GroupSketch::plan(keys, (table.key_table(), &sets), input, on.0, states)?;
-        let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
+        let sketch = GroupSketch::plan(&keys, (table.key_table(), &sets), input, on.0, states)?;
+        let (mut group_keys, mut group_carried) = (keys.clone(), carried.clone());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
         // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts that stay where they
         // are.
@@ -349,12 +362,16 @@ impl AggregateOperator {
         let has_texts = table.has_pointers() && !matches!(part_place, Some(PartPlace::Alone));
         let is_near = is_near && !has_texts && sets.is_empty();
         let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
-        let parts = Parts { keys: &mut group_keys, cells: &mut cells, distinct, tables };
+        let (own, stored) = (&mut group_keys, &mut group_carried);
+        let parts = Parts { keys: own, carried: stored, cells: &mut cells, distinct, tables };
         let batch = Batch::plan(parts, (input, is_near), on)?;
         Ok(AggregateOperator {
             keys,
             group_keys,
-            key_columns,
+            carried,
+            group_carried,
+            key_columns: all_columns,
+            followers: input.followers.clone(),
             cells,
             origin,
             table,
@@ -371,6 +388,11 @@ impl AggregateOperator {
     /// What is known of the result's columns: keys, then aggregates.
     pub fn columns(&self) -> Vec<ColumnInfo> {
         self.key_columns.iter().cloned().chain(self.cells.columns()).collect()
+    }
+
+    /// The places of keys of which no two groups have the same.
+    pub(crate) fn telling_keys(&self) -> impl Iterator<Item = usize> {
+        (0..self.key_columns.len()).filter(|key| !self.followers.contains(key))
     }
 
     /// An upper bound of the groups.
@@ -412,7 +434,8 @@ impl AggregateOperator {
             return batch.exprs().iter().collect();
         }
         let contributions = self.cells.cells.iter().flat_map(|cell| cell.contribution.arguments());
-        self.keys.iter().chain(&self.cells.distinct).chain(contributions).collect()
+        let keys = self.keys.iter().chain(&self.carried);
+        keys.chain(&self.cells.distinct).chain(contributions).collect()
     }
 }
 

@@ -417,7 +417,10 @@ impl AggregateEmitter<'_> {
         };
         match words.found {
             Some(found) => groups.groups.locate_found(cx, found, next)?,
-            None => groups.groups.locate(cx, (&plan.group_keys, words.group), flow, next)?,
+            None => {
+                let keys = (plan.group_keys.as_slice(), plan.group_carried.as_slice(), words.group);
+                groups.groups.locate(cx, keys, flow, next)?;
+            }
         }
         // Nothing but this row has text in the memory of the source's row, which may become many.
         if is_first {

@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::dependence::Dependences;
 use super::strides::Stored;
 use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
@@ -51,8 +52,9 @@ impl Cut<'_> {
             let sort = Arc::new(sort.with_form(form));
             let (bound, columns) = (rows.bound(), sort.infos());
             let open = Open::new(SortedRows(Arc::clone(&sort)), bound);
+            let dependences = rows.dependences.projected(&exprs);
             let open = self.sorted(rows, &exprs, &sort, open);
-            let rows = OpenRows { branches: vec![open], columns };
+            let rows = OpenRows { dependences, ..OpenRows::new(vec![open], columns) };
             return self.aggregate_rows(rows, &own_keys, &own_aggregates);
         }
         if !keys.is_empty() {
@@ -198,10 +200,12 @@ impl Cut<'_> {
         let store = PartStore::plan(infos, size, parts.0, self.shape, states)?;
         let name = format!("aggregate{}", self.next_aggregate);
         let ranks = choose_ranks(self.shape, Site { chooser: self.chooser, name: &name })?;
-        rows.push(Project(exprs.to_vec()));
+        rows.project(exprs.to_vec());
+        let dependences = rows.dependences.clone();
         let source = |store: Arc<PartStore>, in_blocks| {
             let columns = store.infos();
-            OpenRows { branches: vec![Open::new(PartRows { store, in_blocks }, bound)], columns }
+            let rows = OpenRows::new(vec![Open::new(PartRows { store, in_blocks }, bound)], columns);
+            OpenRows { dependences: dependences.clone(), ..rows }
         };
         let planned = source(Arc::new(store.clone()), false);
         let from = Contents::Rows(aggregates);
@@ -223,8 +227,7 @@ impl Cut<'_> {
     /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
     /// (HorseQC, Table 4, B1 and C1: what is materialised is filtered).
     fn materialized(&mut self, mut rows: OpenRows, exprs: &[Expr]) -> Result<OpenRows, Unsupported> {
-        rows.columns = columns_of(exprs, &rows.columns);
-        rows.push(Project(exprs.to_vec()));
+        rows.project(exprs.to_vec());
         self.materialize(&mut rows)?;
         Ok(rows)
     }
@@ -291,7 +294,9 @@ impl Cut<'_> {
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let source = GroupCells(Arc::clone(finer));
         let columns = source.columns();
-        let rows = OpenRows { branches: vec![Open::new(source, finer.row_bound())], columns };
+        let dependences = Dependences::of_groups(finer, columns.len());
+        let rows = OpenRows::new(vec![Open::new(source, finer.row_bound())], columns);
+        let rows = OpenRows { dependences, ..rows };
         let operator = self.plan_aggregate(&rows, keys, contents, (None, None))?;
         self.add_to_groups(rows, (&operator, None));
         Ok(operator)
@@ -316,6 +321,7 @@ impl Cut<'_> {
             has_probes: rows.branches.iter().any(Open::has_probes),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
             is_serial: self.shape.is_serial(),
+            followers: rows.dependences.projected(keys).followers(&columns_of(keys, &rows.columns)),
             parts,
             groups,
             fill: OnceCell::new(),
@@ -365,9 +371,10 @@ enum Contents<'a> {
 /// The groups as rows.
 pub(super) fn groups_of(operator: Arc<AggregateOperator>) -> OpenRows {
     let (columns, bound) = (operator.columns(), operator.row_bound());
+    let dependences = Dependences::of_groups(&operator, columns.len());
     // Groups lie anywhere in their table: all of them may be one thread's.
     let open = Open::new(Groups(operator), bound);
-    OpenRows { branches: vec![open], columns }
+    OpenRows { dependences, ..OpenRows::new(vec![open], columns) }
 }
 
 /// How many rows come into parts.
