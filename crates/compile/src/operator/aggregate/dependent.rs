@@ -10,7 +10,7 @@ use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::{lasting, lower};
 use crate::table::packed::pack;
-use crate::table::stored::StoredColumn;
+use crate::table::stored::{RecordLayout, StoredColumn};
 use crate::variant::axes::DependentKeys;
 use kelpie_kir::builder::V;
 
@@ -37,10 +37,10 @@ impl KeySplit {
                     () if followers.is_empty() => {
                         (DependentKeys::Compared, "no key is known to follow from the others")
                     }
-                    () if pack(columns).is_some() => {
-                        (DependentKeys::Compared, "all keys are told apart by one word")
+                    () if are_carried(keys.len() - followers.len(), columns) => {
+                        (DependentKeys::Carried, carried.as_str())
                     }
-                    () => (DependentKeys::Carried, carried.as_str()),
+                    () => (DependentKeys::Compared, "all keys are told apart by one word"),
                 };
                 input.site.choose(rule, |value| match value {
                     DependentKeys::Carried if followers.is_empty() => {
@@ -64,7 +64,24 @@ impl KeySplit {
     }
 }
 
-/// Keys that are stored beside the slots of a table by whoever puts a group in. Nobody looks at them before the launch is over.
+/// What is known of the keys of a grouping before it is planned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownKeys<'k> {
+    /// Those that follow from no others.
+    pub keys: &'k [ColumnInfo],
+    /// About how many combinations of their values there are, where these are many and far from each other.
+    pub joint: Option<u64>,
+    /// Others are stored with their group.
+    pub are_carried: bool,
+}
+
+/// Whether keys are carried by rule, where so many of `all` follow from no others.
+pub(crate) fn are_carried(telling: usize, all: &[ColumnInfo]) -> bool {
+    telling < all.len() && pack(all).is_none()
+}
+
+/// Keys that are stored beside the slots of a table by whoever puts a group in, in a record a slot. Nobody looks at them before the
+/// launch is over.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CarriedKeys {
     /// Each with its place among all keys, in order.
@@ -78,9 +95,16 @@ impl CarriedKeys {
         class: usize,
         states: &mut declare::States,
     ) -> Result<CarriedKeys, Unsupported> {
-        let stored =
-            keys.iter().map(|(place, column)| Ok((*place, StoredColumn::plan_key(column, class, states)?)));
-        Ok(CarriedKeys { columns: stored.collect::<Result<_, Unsupported>>()? })
+        let mut layout = RecordLayout::default();
+        let columns = keys.iter().map(|(_, column)| StoredColumn::plan_record(column, true, &mut layout));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        if columns.is_empty() {
+            return Ok(CarriedKeys::default());
+        }
+        let words = layout.stride(0).max(1);
+        let state = states.state("carried", 8 * words, class);
+        let columns = columns.into_iter().map(|column| column.in_records(state, words));
+        Ok(CarriedKeys { columns: keys.iter().map(|(place, _)| *place).zip(columns).collect() })
     }
 
     pub fn len(&self) -> usize {

@@ -64,6 +64,7 @@ use self::block_table::BlockLayout;
 use self::cell_forms::CellForms;
 use self::cells::combine_memory;
 use self::dependent::KeySplit;
+pub(crate) use self::dependent::{KnownKeys, are_carried};
 use self::distinct::DistinctSet;
 pub(crate) use self::end_rows::{EndRow, EndRows};
 use self::functions::Cells;
@@ -469,10 +470,9 @@ fn is_raw_text(key: &ColumnInfo) -> bool {
     key.data_type == DataType::Utf8 && key.dictionary.is_none()
 }
 
-/// What is thought of the table of groups that lie anywhere in it; `None` where they may lie near each other, or be few. `joint`: about how
-/// many combinations of their values the keys have, where these are many and far from each other.
+/// What is thought of the table of groups that lie anywhere in it; `None` where they may lie near each other, or be few.
 pub(crate) fn scattered_table(
-    (keys, joint): (&[ColumnInfo], Option<u64>),
+    KnownKeys { keys, joint, are_carried }: KnownKeys<'_>,
     aggregates: &[Aggregate],
     columns: &[ColumnInfo],
     (row_bound, shape): (u64, &LaunchShape),
@@ -489,7 +489,8 @@ pub(crate) fn scattered_table(
     let groups = scattered_groups(keys).into_iter().chain(joint).min()?.min(row_bound);
     let is_packed = pack(keys).is_some();
     let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
-    let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
+    let is_dense = !are_carried && keys.iter().all(|key| domain::values_of(key).is_some());
+    let domain = is_dense.then(|| groups_known(keys));
     let text_bytes = keys
         .iter()
         .filter(|key| is_raw_text(key))

@@ -14,8 +14,8 @@ use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::{
-    AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, TableSize, lacks_strides,
-    rule_of_parts, scattered_table, suits_slices,
+    AddToGroups, AggregateOperator, GroupCells, Groups, Input, KnownKeys, ReduceSums, TableSize, are_carried,
+    lacks_strides, rule_of_parts, scattered_table, suits_slices,
 };
 use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, choose_ranks};
 use crate::operator::project::Project;
@@ -58,7 +58,7 @@ impl Cut<'_> {
             return self.aggregate_rows(rows, &own_keys, &own_aggregates);
         }
         if !keys.is_empty() {
-            let (parts, groups, in_slices) = self.group_parts(keys.len(), &own_aggregates, &infos, &rows)?;
+            let (parts, groups, in_slices) = self.group_parts(keys, &own_aggregates, &infos, &rows)?;
             if parts.0 > 1 {
                 let parts = (parts, groups);
                 return self.in_parts(rows, (&exprs, &infos), parts, (&own_keys, &own_aggregates));
@@ -104,7 +104,7 @@ impl Cut<'_> {
     /// blocks are thought to have them slice by slice.
     fn group_parts(
         &self,
-        keys: usize,
+        keys: &[Expr],
         aggregates: &[Aggregate],
         infos: &[ColumnInfo],
         rows: &OpenRows,
@@ -146,17 +146,19 @@ impl Cut<'_> {
         }
     }
 
-    /// What is thought of the table of groups that may be far from each other. `infos`: of the keys, then of what is aggregated.
+    /// What is thought of the table of groups by some keys that may be far from each other. `infos`: of the keys, then of what is
+    /// aggregated. Keys that follow from others make no more groups.
     pub(super) fn scattered(
         &self,
-        keys: usize,
+        keys: &[Expr],
         aggregates: &[Aggregate],
         infos: &[ColumnInfo],
         rows: &OpenRows,
     ) -> Option<TableSize> {
-        let keys = &infos[..keys.min(infos.len())];
-        let joint = self.joint_values(keys);
-        scattered_table((keys, joint), aggregates, infos, (rows.bound(), self.shape))
+        let (telling, all) = (rows.telling(keys), &infos[..keys.len().min(infos.len())]);
+        let joint = self.joint_values(all);
+        let known = KnownKeys { keys: &telling, joint, are_carried: are_carried(telling.len(), all) };
+        scattered_table(known, aggregates, infos, (rows.bound(), self.shape))
     }
 
     /// About how many combinations of values several keys have, where they are columns of one scan, and that was counted in a sample

@@ -240,6 +240,14 @@ impl OpenRows {
         OpenRows { branches, columns, dependences: Dependences::default() }
     }
 
+    /// What is known of those of some keys that do not follow from the others.
+    pub(super) fn telling(&self, keys: &[Expr]) -> Vec<ColumnInfo> {
+        let infos = columns_of(keys, &self.columns);
+        let followers = self.dependences.projected(keys).followers(&infos);
+        let telling = infos.into_iter().enumerate().filter(|(key, _)| !followers.contains(key));
+        telling.map(|(_, info)| info).collect()
+    }
+
     /// The rows become those of a projection.
     pub(super) fn project(&mut self, exprs: Vec<Expr>) {
         self.columns = columns_of(&exprs, &self.columns);
