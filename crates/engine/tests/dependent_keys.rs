@@ -19,7 +19,7 @@ use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, TableSource};
-use plans::{aggregate, filter, rows_of, run};
+use plans::{aggregate, filter, rows_of, run, union};
 
 use AggregateFunction::{Count, Max, Sum};
 
@@ -394,6 +394,19 @@ fn missing_rows_are_no_group() {
     }
 }
 
+/// What tells the rows of one input tells nothing of another's.
+#[test]
+fn inputs_of_a_union_have_their_own_keys() {
+    let (engine, mut random) = (Engine::new(), Random(9));
+    let sources = [Keys::Ascending; 2].map(|keys| table(keys, 50, 2, &mut random));
+    let rows = union(vec![scan(0), scan(1)]);
+    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+        assert_eq!(compare(&engine, (&rows, &[0, 2, 4]), &sources, (device, &[])).0, "compared");
+        let alone = union(vec![scan(1)]);
+        assert_eq!(compare(&engine, (&alone, &[0, 2, 4]), &sources, (device, &[])).0, "carried");
+    }
+}
+
 /// A table of slots that is too small is filled anew.
 #[test]
 fn tables_grow() {
@@ -443,6 +456,9 @@ fn any_rows(random: &mut Random) -> Plan {
     let mut rows = scan(0);
     for source in 1..1 + random.below(3) {
         let mut other = scan(source);
+        if random.below(6) == 0 {
+            other = union(vec![other, scan(0)]);
+        }
         if random.below(4) == 0 {
             other = filter(other, AMOUNT, CompareOp::Lt, 11);
         }
