@@ -32,6 +32,7 @@ mod hash;
 mod hashed;
 mod key_count;
 mod key_window;
+mod known_groups;
 mod last_group;
 mod levels;
 mod near;
@@ -60,8 +61,6 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 
 use self::batch::{Batch, Parts};
-use self::block_table::BlockLayout;
-use self::cell_forms::CellForms;
 use self::cells::combine_memory;
 use self::dependent::KeySplit;
 pub(crate) use self::dependent::{KnownKeys, are_carried};
@@ -70,7 +69,8 @@ pub(crate) use self::end_rows::{EndRow, EndRows};
 use self::functions::Cells;
 use self::groups::GroupTable;
 use self::hash::Hashing;
-use self::key_window::KeyWindow;
+use self::known_groups::groups_known;
+pub(crate) use self::known_groups::{key_values, scattered_table};
 use self::last_group::LastGroup;
 use self::levels::Origin;
 pub(crate) use self::levels::{GroupCells, MergedCells, counts_once, lacks_levels, place_at, place_column};
@@ -97,8 +97,6 @@ use crate::operator::partition::RowParts;
 use crate::plan::Aggregate;
 use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
-use crate::table::packed::pack;
-use crate::types::DataType;
 use crate::variant::Site;
 use crate::variant::axes::LastGroup as KeptGroup;
 use crate::variant::axes::{GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
@@ -344,14 +342,11 @@ impl AggregateOperator {
             follows,
         };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
-        let is_even = key_columns.iter().any(|key| key.scattered.is_some_and(|own| own.are_even));
-        let beyond_parts = match &part_place {
-            Some(PartPlace::Window(_)) => true,
-            Some(PartPlace::Alone) => !is_even,
-            None => false,
-        };
         let last = match has_near {
-            true => LastGroup::plan(&cells, (beyond_parts, follows), input.site)?,
+            true => {
+                let beyond_parts = are_beyond_parts(part_place.as_ref(), &key_columns);
+                LastGroup::plan(&cells, (beyond_parts, follows), input.site)?
+            }
             false => KeptGroup::Off,
         };
         let sketch = GroupSketch::plan(&keys, (table.key_table(), &sets), input, on.0, states)?;
@@ -360,7 +355,7 @@ impl AggregateOperator {
         // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts that stay where they
         // are.
         let is_near = part_place.is_some() || follows || near.is_some_and(|near| near.holds(known.at_least));
-        let has_texts = table.has_pointers() && !matches!(part_place, Some(PartPlace::Alone));
+        let has_texts = table.has_pointers() && !known.is_alone;
         let is_near = is_near && !has_texts && sets.is_empty();
         let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
         let (own, stored) = (&mut group_keys, &mut group_carried);
@@ -440,19 +435,18 @@ impl AggregateOperator {
     }
 }
 
+/// Whether rows may come to groups that have found no place in their part.
+fn are_beyond_parts(place: Option<&PartPlace>, keys: &[ColumnInfo]) -> bool {
+    match place {
+        Some(PartPlace::Window(_)) => true,
+        Some(PartPlace::Alone) => !keys.iter().any(|key| key.scattered.is_some_and(|own| own.are_even)),
+        None => false,
+    }
+}
+
 /// Whether no key is computed.
 fn are_columns(keys: &[Expr]) -> bool {
     keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)))
-}
-
-/// About how many groups of rows there are that are far from each other, where that is known: at least one key has many values, and
-/// of the others it is known how many they have.
-fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
-    let values =
-        |key: &ColumnInfo| key.scattered.map(|own| own.values).or_else(|| Some(domain::values_of(key)?.1));
-    let some = keys.iter().any(|key| key.scattered.is_some());
-    let all = keys.iter().map(values).reduce(|all, own| Some(all?.saturating_mul(own?)));
-    all.flatten().filter(|_| some)
 }
 
 impl RowParts for AggregateOperator {
@@ -463,69 +457,6 @@ impl RowParts for AggregateOperator {
     fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
         self.table.part(cx, &self.keys, bits)
     }
-}
-
-/// Whether a key is a text without a dictionary.
-fn is_raw_text(key: &ColumnInfo) -> bool {
-    key.data_type == DataType::Utf8 && key.dictionary.is_none()
-}
-
-/// What is thought of the table of groups that lie anywhere in it; `None` where they may lie near each other, or be few.
-pub(crate) fn scattered_table(
-    KnownKeys { keys, joint, are_carried }: KnownKeys<'_>,
-    aggregates: &[Aggregate],
-    columns: &[ColumnInfo],
-    (row_bound, shape): (u64, &LaunchShape),
-) -> Option<TableSize> {
-    // Only a CPU's worker brings texts into parts by their bytes.
-    let of_codes = |key: &ColumnInfo| match key.scattered {
-        Some(own) if own.text_bytes > 0 && !shape.is_serial() => {
-            ColumnInfo { scattered: None, is_clustered: false, ..key.clone() }
-        }
-        _ => key.clone(),
-    };
-    let keys: &[ColumnInfo] = &keys.iter().map(of_codes).collect::<Vec<_>>();
-    // Columns may depend on each other: there are no more groups than there are combinations.
-    let groups = scattered_groups(keys).into_iter().chain(joint).min()?.min(row_bound);
-    let is_packed = pack(keys).is_some();
-    let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
-    let is_dense = !are_carried && keys.iter().all(|key| domain::values_of(key).is_some());
-    let domain = is_dense.then(|| groups_known(keys));
-    let text_bytes = keys
-        .iter()
-        .filter(|key| is_raw_text(key))
-        .try_fold(0, |all: u64, key| Some(all + u64::from(key.scattered?.text_bytes)));
-    let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {
-        let layout = BlockLayout::plan(&cells, row_bound, CellForms::PLAIN, shape);
-        let bytes = match is_packed {
-            // Windows have keys of their own, for half of their places.
-            true => layout.bytes(groups, 1).saturating_add(groups.saturating_mul(KeyWindow::BYTES)),
-            // A table that has grown has two and a half slots a group.
-            false => layout.bytes(groups, 1).saturating_mul(5) / 4,
-        };
-        let bytes = bytes.saturating_mul(2);
-        let words = cells.words();
-        return Some(TableSize { groups, bytes, dense: None, narrow: None, slots: 0, words, text_bytes });
-    };
-    cells.row_count();
-    let layout = BlockLayout::plan(&cells, row_bound, CellForms::PLAIN, shape);
-    // A part of a direct-addressed table has a power of two of slots.
-    let bytes = layout.bytes(slots.next_power_of_two(), 1);
-    let dense = Some(layout.bytes(slots, 1));
-    let narrow = Some(BlockLayout::plan(&cells, row_bound, CellForms::NARROW, shape).bytes(slots, 1));
-    Some(TableSize { groups, bytes, dense, narrow, slots, words: cells.words(), text_bytes })
-}
-
-/// How many values a key has at most, or about, where that is known; NULL is one.
-pub(crate) fn key_values(key: &ColumnInfo) -> Option<u64> {
-    let most = domain::values_of(key).map(|(_, values)| values.saturating_add(key.nullable.into()));
-    most.into_iter().chain(key.scattered.map(|own| own.values)).min()
-}
-
-/// Upper bound of the groups by the keys whose number of values is known.
-fn groups_known(keys: &[ColumnInfo]) -> u64 {
-    let values = |key| domain::values_of(key).map_or(1, |(_, values)| values);
-    keys.iter().map(values).fold(1, u64::saturating_mul)
 }
 
 /// The first word of a group in a state: `ptr<global, u64>`.
