@@ -73,7 +73,7 @@ impl Batch {
                 exprs.push(expr.clone());
             }
         }
-        let has_sets = !distinct.is_empty();
+        let (has_sets, carries) = (!distinct.is_empty(), !carried.is_empty());
         let infos = columns_of(&exprs, input.columns);
         let far = are_far(&infos[..keys.len().min(infos.len())], are_columns(keys));
         let mut layout = RecordLayout::default();
@@ -104,6 +104,7 @@ impl Batch {
             _ if bytes(some.0) > MOST_BYTES => (BatchRows(0), "rows are wide"),
             Ok(()) if is_near => (BatchRows(0), "the groups lie in a worker's cache"),
             Ok(()) if has_sets => (some, "sets of many values are waited for together"),
+            Ok(()) if carries => (BatchRows(0), "rows would keep keys that new groups alone want"),
             Ok(()) if far => (some, "groups may lie far from each other, and are waited for together"),
             Ok(()) => (BatchRows(0), "computed keys and dictionaries seldom have many groups"),
         };
