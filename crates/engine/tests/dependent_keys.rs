@@ -412,8 +412,9 @@ fn inputs_of_a_union_have_their_own_keys() {
 fn tables_grow() {
     let (engine, mut random) = (Engine::new(), Random(7));
     let sources = [table(Keys::Ascending, 90_000, 11, &mut random)];
-    for layout in ["apart", "beside"] {
-        let forced = [("group_estimate", "none"), ("slot_layout", layout), ("slot_fill", "75")];
+    for (layout, batch) in [("apart", "256"), ("beside", "0")] {
+        let forced =
+            [("group_estimate", "none"), ("slot_layout", layout), ("slot_fill", "75"), ("batch_rows", batch)];
         let (value, reason) =
             compare(&engine, (&scan(0), &[2, 0, 4]), &sources, (DeviceChoice::Cpu, &forced));
         assert_eq!(value, "carried", "{reason}");
