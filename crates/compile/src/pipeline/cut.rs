@@ -1,6 +1,7 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
 mod codes;
+mod dependence;
 mod distinct;
 mod groups;
 mod join;
@@ -16,6 +17,7 @@ mod values;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use self::dependence::Dependences;
 use self::groups::groups_of;
 use self::open::{Open, OpenRows};
 use self::partition::Behind;
@@ -26,10 +28,8 @@ use crate::choices::Choices;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
-use crate::lower::columns_of;
 use crate::operator::filter::Filter;
 use crate::operator::output::OutputOperator;
-use crate::operator::project::Project;
 use crate::operator::roles::Sink;
 use crate::operator::scan::ScanSource;
 use crate::operator::sort::{SortOperator, SortRows, SortSize, SortedRows};
@@ -347,8 +347,9 @@ impl Cut<'_> {
                     layouts: info.layouts.clone(),
                     columns: columns.clone(),
                 };
+                let dependences = Dependences::of_scan(&columns, &info.unique);
                 let open = Open::shared_out(source, info.rows);
-                Ok(OpenRows { branches: vec![open], columns })
+                Ok(OpenRows { dependences, ..OpenRows::new(vec![open], columns) })
             }
             Plan::Filter { input, predicate } => {
                 let mut rows = self.open(input)?;
@@ -357,8 +358,7 @@ impl Cut<'_> {
             }
             Plan::Project { input, exprs, .. } => {
                 let mut rows = self.open(input)?;
-                rows.push(Project(exprs.clone()));
-                rows.columns = columns_of(exprs, &rows.columns);
+                rows.project(exprs.clone());
                 match computes(exprs) {
                     true => self.end_operator(rows),
                     false => Ok(rows),
@@ -393,6 +393,8 @@ fn united(all: Vec<OpenRows>) -> Result<OpenRows, Unsupported> {
         all.branches.extend(rows.branches);
         let pairs = all.columns.iter().zip(&rows.columns);
         all.columns = pairs.map(|(a, b)| columns::unify(a, b)).collect();
+        // Rows of different inputs may agree by chance.
+        all.dependences = Dependences::default();
         all
     });
     all.ok_or_else(|| Unsupported("a union of nothing".into()))

@@ -28,6 +28,8 @@ pub struct ScanInfo {
     pub scattered: Vec<Option<Scattered>>,
     /// Whether rows of a column that follow each other have values that are near each other; of no column where there is none such.
     pub clustered: Vec<bool>,
+    /// Whether a column is known to have no value twice, and no NULL, by all of its rows; of no column where there is none such.
+    pub unique: Vec<bool>,
     /// What is known of the values that columns have together.
     pub joint: Vec<JointValues>,
 }
@@ -35,7 +37,8 @@ pub struct ScanInfo {
 impl ScanInfo {
     /// A scan of which no more is known.
     pub fn new(rows: u64, layouts: Vec<ColumnLayout>) -> ScanInfo {
-        ScanInfo { rows, layouts, scattered: Vec::new(), clustered: Vec::new(), joint: Vec::new() }
+        let (scattered, clustered, unique, joint) = Default::default();
+        ScanInfo { rows, layouts, scattered, clustered, unique, joint }
     }
 }
 

@@ -40,6 +40,7 @@ macro_rules! numbers {
 }
 
 mod joins;
+mod keys;
 mod lanes;
 mod parts;
 mod rows;
@@ -49,6 +50,7 @@ pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
     RowPlaces, SetOperations, Sieves, TextJoin,
 };
+pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
 pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
@@ -64,28 +66,6 @@ axis!(
         Direct = "direct",
         /// In a hash table.
         Hash = "hash",
-    }
-);
-
-axis!(
-    /// As what keys are told apart that are one of a few texts of the statement: `pipeline/cut/codes`.
-    TextKeys, "text_keys", Plan, "as what keys are told apart that are one of a few texts of the statement",
-    {
-        /// As the numbers of the texts.
-        Codes = "codes",
-        /// As texts.
-        Texts = "texts",
-    }
-);
-
-axis!(
-    /// Of what keys are computed: `pipeline/cut/values`.
-    ComputedKeys, "computed_keys", Plan, "whether keys are computed of rows, or of groups by the columns that they are computed of",
-    {
-        /// Of rows.
-        Rows = "rows",
-        /// Of groups by the values of columns.
-        Values = "values",
     }
 );
 
@@ -401,6 +381,7 @@ pub const ALL: &[Axis] = &[
     GroupForm::AXIS,
     TextKeys::AXIS,
     ComputedKeys::AXIS,
+    DependentKeys::AXIS,
     Placement::AXIS,
     TableCopies::AXIS,
     TableSlices::AXIS,

@@ -64,13 +64,15 @@ pub(super) struct IntegerChunk {
     values: Option<(Stored, Range, i128)>,
     /// Some of the values.
     sample: Vec<i64>,
+    /// Each value is greater than the one before, or each is less: none is there twice.
+    is_strict: bool,
 }
 
 /// Where a partition writes a column's values while it is read, if that is known.
 pub(super) type WritesTo<'a> = (Option<&'a mut Placing>, &'a dyn Device);
 
 /// A native integer of Arrow.
-trait Native: Copy {
+trait Native: Copy + Ord {
     fn wide(self) -> i128;
     /// The lower 64 bits.
     fn low(self) -> i64;
@@ -163,6 +165,8 @@ impl IntegerChunk {
         (placing, device): WritesTo<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let rows = values.len();
+        // A comparison or two of columns in no such order.
+        let is_strict = values.is_sorted_by(|a, b| a < b) || values.is_sorted_by(|a, b| a > b);
         let stored = match placing {
             Some(placing) if placing.takes(rows, Some(range)) => {
                 let width = placing.width();
@@ -175,7 +179,8 @@ impl IntegerChunk {
             }
             None => narrow(values, range),
         };
-        Ok(IntegerChunk { rows, values: Some(stored), sample: spread::sample(values, Native::low) })
+        let sample = spread::sample(values, Native::low);
+        Ok(IntegerChunk { rows, values: Some(stored), sample, is_strict })
     }
 
     /// Rows that are all NULL.
@@ -183,7 +188,7 @@ impl IntegerChunk {
         if let Some(placing) = placing {
             placing.skip(device, rows)?;
         }
-        Ok(IntegerChunk { rows, values: None, sample: Vec::new() })
+        Ok(IntegerChunk { rows, values: None, sample: Vec::new(), is_strict: rows == 0 })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -198,6 +203,11 @@ impl IntegerChunk {
     /// Bounds of the values that are not NULL.
     pub(super) fn range(&self) -> Option<Range> {
         self.values.as_ref().map(|(_, range, _)| *range)
+    }
+
+    /// Whether it is known that no value is there twice, and none of them is NULL.
+    pub(super) fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     /// Whether its values were written to the column's place.

@@ -50,6 +50,8 @@ pub struct ResidentColumn {
     pub sample: Option<Arc<Sample>>,
     /// [`Self::is_clustered`], once it was asked: there may be thousands of zones.
     pub clustered: OnceLock<bool>,
+    /// All of its rows were looked at: no value is there twice, and none is NULL. Of most columns nobody knows.
+    pub is_unique: bool,
 }
 
 /// About how many combinations of values the columns of a table have, where these are many, equal ones far from each other, and few

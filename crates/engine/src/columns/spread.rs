@@ -140,9 +140,35 @@ pub(super) fn are_clustered(zones: &[Zone], rows: u64) -> bool {
     matches!((all, most), (Some(all), Some(most)) if all <= most / ZONE_SHARE)
 }
 
+/// Whether no value of a column is there twice, by its chunks: whether each by itself is known to have none twice, and its bounds. Chunks may
+/// come in any order, if only they are apart.
+pub(super) fn are_unique(chunks: impl Iterator<Item = (bool, Option<Range>)>) -> bool {
+    let mut ranges = Vec::new();
+    for (is_strict, range) in chunks {
+        if !is_strict {
+            return false;
+        }
+        ranges.extend(range);
+    }
+    ranges.sort_unstable_by_key(|range| range.min);
+    ranges.is_sorted_by(|a, b| a.max < b.min)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_unique_where_each_chunk_is_and_chunks_are_apart() {
+        let chunk = |min: i128, max: i128| (true, Some(Range { min, max }));
+        let unique = |chunks: &[(bool, Option<Range>)]| are_unique(chunks.iter().copied());
+        assert!(unique(&[]) && unique(&[chunk(1, 9)]) && unique(&[chunk(1, 9), chunk(10, 12)]));
+        assert!(unique(&[chunk(10, 12), (true, None), chunk(1, 9), chunk(13, 13)]));
+        assert!(!unique(&[chunk(1, 9), chunk(9, 12)]));
+        assert!(!unique(&[chunk(1, 20), chunk(30, 31), chunk(5, 6)]));
+        assert!(!unique(&[chunk(1, 9), (false, Some(Range { min: 10, max: 12 }))]));
+        assert!(!unique(&[chunk(1, 9), (false, None)]));
+    }
 
     #[test]
     fn columns_in_about_their_order_are_clustered() {

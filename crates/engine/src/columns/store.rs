@@ -43,6 +43,7 @@ pub(super) struct Planned {
     zones: Vec<Zone>,
     scattered: Option<Scattered>,
     sample: Option<Arc<Sample>>,
+    is_unique: bool,
     /// Where its values are, if they were written while it was read.
     place: Option<Buffer>,
 }
@@ -88,6 +89,7 @@ pub(super) fn plan(
         Kind::Text => plan_text(&wanted.name, texts, rows)?,
     };
     planned.layout.has_nulls = has_nulls;
+    planned.is_unique &= !has_nulls;
     planned.validity = validity;
     planned.place = place.map(|place| place.buffer);
     Ok(planned)
@@ -157,11 +159,13 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) 
     let width = place.map_or_else(|| Width::of(range), |place| place.width);
     let scattered = spread::scattered(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let sample = Sample::of(chunks.iter().map(IntegerChunk::sample), rows as u64);
+    let is_unique = spread::are_unique(chunks.iter().map(|chunk| (chunk.is_strict(), chunk.range())));
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
     let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
     planned.layout.range = Some(range);
     planned.base = width.base;
     planned.zones = zones;
+    planned.is_unique = is_unique;
     planned.scattered = scattered;
     planned.sample = sample;
     planned
@@ -291,6 +295,7 @@ impl Planned {
             zones: Vec::new(),
             scattered: None,
             sample: None,
+            is_unique: false,
             place: None,
         }
     }
@@ -329,6 +334,7 @@ impl Planned {
             zones,
             scattered,
             sample,
+            is_unique,
             place,
         } = self;
         let on_host = on_host && place.is_none();
@@ -377,6 +383,7 @@ impl Planned {
             scattered,
             sample,
             clustered: OnceLock::new(),
+            is_unique,
         })
     }
 }

@@ -272,6 +272,7 @@ fn encode(
         scattered: made.column.scattered.filter(|_| rows >= SCATTERED_ROWS).map(|values| values.min(rows)),
         sample: None,
         clustered: OnceLock::new(),
+        is_unique: false,
     };
     let same = |scalar| Written { from: scalar, to: scalar, base: 0, filler: 0 };
     match &made.values {

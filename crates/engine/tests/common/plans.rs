@@ -277,6 +277,7 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
             false,
         ),
         ("groups by more".into(), aggregate(scan(0), &[3, 0], &ALL[..4]), false),
+        ("groups by what follows from a number".into(), aggregate(scan(0), &[3, 1, 2], &ALL), false),
         ("groups by texts of the statement".into(), by_size(few(), true), false),
         ("groups by a text of the statement".into(), by_size(few(), false), false),
         ("groups by capitals".into(), by_capitals(scan(0)), false),
@@ -358,6 +359,8 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
     plans.push(("rows by few texts".into(), by_texts(ProbeSemi, 2), false));
     plans.push(("joins with filtered tables".into(), aggregate(narrow, &[], &ALL[..2]), false));
     plans.push(("three tables".into(), filter(three.clone(), 11, CompareOp::Lt, 50), false));
+    let outer = join(ProbeOuter, filter(scan(1), 1, CompareOp::Lt, 60), few(), &[(1, 1)], false);
+    plans.push(("groups by a join's key and more".into(), aggregate(outer, &[3, 6, 4, 2], &ALL[..3]), false));
     plans.push((
         "groups over joins".into(),
         aggregate(three, &[2, 7], &[(Count, None, false), (Sum, Some(11), false)]),

@@ -43,6 +43,8 @@ pub(super) struct Batch {
 /// The expressions of an aggregation, which become columns of a batch.
 pub(super) struct Parts<'p> {
     pub keys: &'p mut Vec<Expr>,
+    /// Keys that are stored with their group.
+    pub carried: &'p mut Vec<Expr>,
     pub cells: &'p mut Cells,
     /// The arguments of sets of distinct values.
     pub distinct: Vec<&'p mut Expr>,
@@ -58,16 +60,20 @@ impl Batch {
         (input, is_near): (&Input<'_>, bool),
         (shape, choices): (&LaunchShape, &Choices<'_>),
     ) -> Result<Option<Batch>, Unsupported> {
-        let Parts { keys, cells, mut distinct, tables } = parts;
+        let Parts { keys, carried, cells, mut distinct, tables } = parts;
         let mut exprs: Vec<Expr> = Vec::new();
         let contributions = cells.cells.iter().flat_map(|cell| cell.contribution.arguments());
-        let all = keys.iter().chain(distinct.iter().map(|argument| &**argument)).chain(contributions);
+        let all = keys
+            .iter()
+            .chain(distinct.iter().map(|argument| &**argument))
+            .chain(contributions)
+            .chain(carried.iter());
         for expr in all {
             if !exprs.contains(expr) {
                 exprs.push(expr.clone());
             }
         }
-        let has_sets = !distinct.is_empty();
+        let (has_sets, carries) = (!distinct.is_empty(), !carried.is_empty());
         let infos = columns_of(&exprs, input.columns);
         let far = are_far(&infos[..keys.len().min(infos.len())], are_columns(keys));
         let mut layout = RecordLayout::default();
@@ -98,6 +104,7 @@ impl Batch {
             _ if bytes(some.0) > MOST_BYTES => (BatchRows(0), "rows are wide"),
             Ok(()) if is_near => (BatchRows(0), "the groups lie in a worker's cache"),
             Ok(()) if has_sets => (some, "sets of many values are waited for together"),
+            Ok(()) if carries => (BatchRows(0), "rows would keep keys that new groups alone want"),
             Ok(()) if far => (some, "groups may lie far from each other, and are waited for together"),
             Ok(()) => (BatchRows(0), "computed keys and dictionaries seldom have many groups"),
         };
@@ -107,9 +114,8 @@ impl Batch {
             let index = exprs.iter().position(|known| known == expr).unwrap_or_default();
             Expr::column(index, expr.data_type.clone(), expr.nullable)
         };
-        keys.iter_mut().chain(distinct.iter_mut().map(|argument| &mut **argument)).for_each(|expr| {
-            *expr = column(expr);
-        });
+        let all = keys.iter_mut().chain(carried).chain(distinct.iter_mut().map(|argument| &mut **argument));
+        all.for_each(|expr| *expr = column(expr));
         for cell in &mut cells.cells {
             cell.contribution.arguments_mut().iter_mut().for_each(|argument| *argument = column(argument));
         }

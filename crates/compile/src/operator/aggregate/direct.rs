@@ -339,7 +339,7 @@ impl GroupEmitter for DirectEmitter<'_> {
     fn locate(
         &self,
         cx: &mut Context<'_>,
-        (keys, _): (&[Expr], Option<KeyWord>),
+        (keys, ..): (&[Expr], &[Expr], Option<KeyWord>),
         flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {

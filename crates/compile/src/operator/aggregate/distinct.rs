@@ -39,7 +39,7 @@ impl DistinctSet {
         // NULL is never put into the set.
         let own = ColumnInfo { data_type, nullable: false, ..info };
         let columns: Vec<ColumnInfo> = keys.iter().cloned().chain([own]).collect();
-        let table = KeyTable::plan(&columns, 0, input, states)?;
+        let table = KeyTable::plan((&columns, &[]), 0, input, states)?;
         Ok(DistinctSet { argument: argument.clone(), table })
     }
 
@@ -126,7 +126,7 @@ impl DistinctSet {
             Some(word) => word,
             None => self.table.word(cx, &values)?,
         };
-        let probe = self.table.insert_word(cx, count, (&values, word))?;
+        let probe = self.table.insert_word(cx, count, (&values, word), &[])?;
         let new = cx.builder.read(probe.is_new);
         cx.builder.assign(is_new, new);
         cx.end();

@@ -58,6 +58,11 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
         false
     }
 
+    /// Whether keys are stored with a group that follow from its others: a row has to put it in.
+    fn has_carried(&self) -> bool {
+        false
+    }
+
     /// Whether dead rows can be taken with their flag, without a branch.
     fn takes_flags(&self) -> bool;
 
@@ -201,7 +206,7 @@ pub trait GroupEmitter {
     fn locate(
         &self,
         cx: &mut Context<'_>,
-        keys: (&[Expr], Option<KeyWord>),
+        keys: (&[Expr], &[Expr], Option<KeyWord>),
         flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported>;

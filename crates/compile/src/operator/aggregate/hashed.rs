@@ -25,11 +25,15 @@ use crate::table::together::Found;
 use crate::variant::axes::GroupForm;
 
 /// Keys of any kind.
-pub(super) struct HashedKeys<'k>(&'k [ColumnInfo]);
+pub(super) struct HashedKeys<'k> {
+    keys: &'k [ColumnInfo],
+    /// Those that are stored with their group, with their places among all.
+    carried: &'k [(usize, ColumnInfo)],
+}
 
 impl<'k> HashedKeys<'k> {
-    pub(super) fn of(keys: &'k [ColumnInfo]) -> HashedKeys<'k> {
-        HashedKeys(keys)
+    pub(super) fn of(keys: &'k [ColumnInfo], carried: &'k [(usize, ColumnInfo)]) -> HashedKeys<'k> {
+        HashedKeys { keys, carried }
     }
 }
 
@@ -53,7 +57,8 @@ impl Strategy for HashedKeys<'_> {
         _on: (&LaunchShape, &Choices<'_>),
         states: &mut declare::States,
     ) -> Result<Box<dyn GroupTable>, Unsupported> {
-        let table = KeyTable::plan(self.0, cells.words(), input, states)?.with_text_lanes(input)?;
+        let table = KeyTable::plan((self.keys, self.carried), cells.words(), input, states)?;
+        let table = table.with_text_lanes(input)?;
         Ok(Box::new(HashGroups { table, row_bound: input.row_bound }))
     }
 }
@@ -113,6 +118,10 @@ impl GroupTable for HashGroups {
         !self.table.is_packed()
     }
 
+    fn has_carried(&self) -> bool {
+        self.table.has_carried()
+    }
+
     /// A probe loops.
     fn takes_flags(&self) -> bool {
         false
@@ -141,8 +150,8 @@ impl GroupTable for HashGroups {
         self.table.words(cx, slot)
     }
 
-    fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
-        self.table.keys(cx, columns, slot)
+    fn keys(&self, cx: &mut Context<'_>, _columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
+        self.table.keys(cx, slot)
     }
 }
 
@@ -165,7 +174,7 @@ impl HashEmitter<'_> {
         &self,
         cx: &mut Context<'_>,
         near: &NearTable,
-        (values, word): (Vec<Lowered>, KeyWord),
+        (values, word, carried): (Vec<Lowered>, KeyWord, &[Expr]),
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
         let same = |cx: &mut Context<'_>, keys: &KeyArrays, copy: V| match self.table.is_packed() {
@@ -176,7 +185,7 @@ impl HashEmitter<'_> {
             }
         };
         let spot = near.find_keys(cx, word, &same)?;
-        self.go_on_near(cx, (spot.copy, spot.is_near), Some((near, spot)), (values, word), next)
+        self.go_on_near(cx, (spot.copy, spot.is_near), Some((near, spot)), (values, word, carried), next)
     }
 
     /// Goes on with the copy, or the place in a window, where there `is_near` one; else with the slot in the table of all, of which a copy
@@ -186,7 +195,7 @@ impl HashEmitter<'_> {
         cx: &mut Context<'_>,
         (place, is_near): (Var, Var),
         copies: Option<(&NearTable, Spot)>,
-        (values, word): (Vec<Lowered>, KeyWord),
+        (values, word, carried): (Vec<Lowered>, KeyWord, &[Expr]),
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
         let near = cx.builder.read(is_near);
@@ -195,7 +204,7 @@ impl HashEmitter<'_> {
         let slot = cx.builder.var_of("group", zero);
         let is_far = cx.builder.not(near);
         cx.begin_if(is_far);
-        let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
+        let probe = self.table.insert_word(cx, &self.count, (&values, word), carried)?;
         let found = cx.builder.read(probe.found);
         cx.begin_if(found);
         cx.builder.assign(live, found);
@@ -251,7 +260,7 @@ impl GroupEmitter for HashEmitter<'_> {
 
     fn at_entry(&self, cx: &mut Context<'_>, entry: V, next: &mut AtSlot<'_>) -> Result<(), Unsupported> {
         let word = self.table.word_of(cx, entry);
-        let probe = self.table.insert_word(cx, &self.count, (&[], word))?;
+        let probe = self.table.insert_word(cx, &self.count, (&[], word), &[])?;
         let found = cx.builder.read(probe.found);
         cx.begin_if(found);
         let slot = cx.builder.read(probe.slot);
@@ -318,7 +327,7 @@ impl GroupEmitter for HashEmitter<'_> {
     fn locate(
         &self,
         cx: &mut Context<'_>,
-        (keys, word): (&[Expr], Option<KeyWord>),
+        (keys, carried, word): (&[Expr], &[Expr], Option<KeyWord>),
         _flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
@@ -328,13 +337,13 @@ impl GroupEmitter for HashEmitter<'_> {
             None => self.table.word(cx, &values)?,
         };
         if let Some(near) = &self.near {
-            return self.locate_near(cx, near, (values, word), next);
+            return self.locate_near(cx, near, (values, word, carried), next);
         }
         if let Some(window) = self.window {
             let found = window.find(cx, word);
-            return self.go_on_near(cx, found, None, (values, word), next);
+            return self.go_on_near(cx, found, None, (values, word, carried), next);
         }
-        let probe = self.table.insert_word(cx, &self.count, (&values, word))?;
+        let probe = self.table.insert_word(cx, &self.count, (&values, word), carried)?;
         let found = Found { slot: probe.slot, hit: probe.found };
         self.locate_found(cx, found, &mut |cx, located| {
             next(cx, Located { keys: Some(values.clone()), ..located })

@@ -17,6 +17,7 @@ mod batch;
 mod block_table;
 mod cell_forms;
 pub mod cells;
+mod dependent;
 mod deviations;
 mod direct;
 mod distinct;
@@ -31,6 +32,7 @@ mod hash;
 mod hashed;
 mod key_count;
 mod key_window;
+mod known_groups;
 mod last_group;
 mod levels;
 mod near;
@@ -52,21 +54,23 @@ mod text_rows;
 pub(in crate::operator) mod threads;
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use kelpie_kir::builder::V;
 
 use self::batch::{Batch, Parts};
-use self::block_table::BlockLayout;
-use self::cell_forms::CellForms;
 use self::cells::combine_memory;
+use self::dependent::KeySplit;
+pub(crate) use self::dependent::{KnownKeys, are_carried};
 use self::distinct::DistinctSet;
 pub(crate) use self::end_rows::{EndRow, EndRows};
 use self::functions::Cells;
 use self::groups::GroupTable;
 use self::hash::Hashing;
-use self::key_window::KeyWindow;
+use self::known_groups::groups_known;
+pub(crate) use self::known_groups::{key_values, scattered_table};
 use self::last_group::LastGroup;
 use self::levels::Origin;
 pub(crate) use self::levels::{GroupCells, MergedCells, counts_once, lacks_levels, place_at, place_column};
@@ -93,8 +97,6 @@ use crate::operator::partition::RowParts;
 use crate::plan::Aggregate;
 use crate::program::{Fill, Growth};
 use crate::shape::LaunchShape;
-use crate::table::packed::pack;
-use crate::types::DataType;
 use crate::variant::Site;
 use crate::variant::axes::LastGroup as KeptGroup;
 use crate::variant::axes::{GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
@@ -104,11 +106,17 @@ pub(crate) use crate::program as declare;
 /// An aggregation, planned.
 #[derive(Debug)]
 pub struct AggregateOperator {
-    /// The keys over the input's rows.
+    /// The keys over the input's rows, but for those that are carried.
     keys: Vec<Expr>,
     /// The same over the rows that are taken to their groups: those, or a batch's.
     group_keys: Vec<Expr>,
+    /// Keys that are stored with their group, over the input's rows and over those.
+    carried: Vec<Expr>,
+    group_carried: Vec<Expr>,
+    /// All keys.
     key_columns: Vec<ColumnInfo>,
+    /// Those of them that follow from the others, whatever becomes of them.
+    followers: BTreeSet<usize>,
     cells: Cells,
     /// What the cells were planned by.
     origin: Arc<Origin>,
@@ -123,7 +131,7 @@ pub struct AggregateOperator {
     parts: Option<PartPlace>,
     /// What estimates how many groups, and values of sets, there are.
     sketch: Option<GroupSketch>,
-    /// Rows of a worker that wait for each other: `group_keys`, `cells` and `sets` are over its columns.
+    /// Rows of a worker that wait for each other: `group_keys`, `group_carried`, `cells` and `sets` are over its columns.
     batch: Option<Batch>,
 }
 
@@ -151,6 +159,8 @@ pub(crate) struct Input<'a> {
     pub is_sorted: bool,
     /// Whether a thread takes rows as they come to it: a CPU's worker.
     pub is_serial: bool,
+    /// The keys that follow from the others.
+    pub followers: BTreeSet<usize>,
     /// In how many parts the rows come, where they come in parts.
     pub parts: Option<GroupParts>,
     /// About how many groups there are, where that is known of such rows.
@@ -298,11 +308,13 @@ impl AggregateOperator {
         states: &mut declare::States,
     ) -> Result<AggregateOperator, Unsupported> {
         let row_bound = input.row_bound;
-        let key_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input.columns)).collect();
-        let columns_only = are_columns(keys);
-        let table: Box<dyn GroupTable> = match keys {
+        let all_columns: Vec<ColumnInfo> = keys.iter().map(|key| column_of(key, input.columns)).collect();
+        let split = KeySplit::choose(keys, &all_columns, input)?;
+        let KeySplit { keys, columns: key_columns, carried, stored } = split;
+        let columns_only = are_columns(&keys);
+        let table: Box<dyn GroupTable> = match keys.as_slice() {
             [] => Box::new(SingleGroup::plan(&cells, on, input.site, states)?),
-            _ => tables::of_keys((&key_columns, columns_only), &mut cells, input, on, states)?,
+            _ => tables::of_keys((&key_columns, &stored, columns_only), &mut cells, input, on, states)?,
         };
         let sets = cells.distinct.iter();
         let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, states));
@@ -335,31 +347,32 @@ impl AggregateOperator {
             follows,
         };
         let near = if has_near { NearCopies::plan(&cells, &known, input.site, on)? } else { None };
-        let is_even = key_columns.iter().any(|key| key.scattered.is_some_and(|own| own.are_even));
-        let beyond_parts = match &part_place {
-            Some(PartPlace::Window(_)) => true,
-            Some(PartPlace::Alone) => !is_even,
-            None => false,
-        };
         let last = match has_near {
-            true => LastGroup::plan(&cells, (beyond_parts, follows), input.site)?,
+            true => {
+                let beyond_parts = are_beyond_parts(part_place.as_ref(), &key_columns);
+                LastGroup::plan(&cells, (beyond_parts, follows), input.site)?
+            }
             false => KeptGroup::Off,
         };
-        let sketch = GroupSketch::plan(keys, (table.key_table(), &sets), input, on.0, states)?;
-        let (keys, mut group_keys) = (keys.to_vec(), keys.to_vec());
+        let sketch = GroupSketch::plan(&keys, (table.key_table(), &sets), input, on.0, states)?;
+        let (mut group_keys, mut group_carried) = (keys.clone(), carried.clone());
         let tables = u32::from(table.has_words()) + sets.len() as u32;
         // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts that stay where they
         // are.
         let is_near = part_place.is_some() || follows || near.is_some_and(|near| near.holds(known.at_least));
-        let has_texts = table.has_pointers() && !matches!(part_place, Some(PartPlace::Alone));
+        let has_texts = table.has_pointers() && !known.is_alone;
         let is_near = is_near && !has_texts && sets.is_empty();
         let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
-        let parts = Parts { keys: &mut group_keys, cells: &mut cells, distinct, tables };
+        let (own, stored) = (&mut group_keys, &mut group_carried);
+        let parts = Parts { keys: own, carried: stored, cells: &mut cells, distinct, tables };
         let batch = Batch::plan(parts, (input, is_near), on)?;
         Ok(AggregateOperator {
             keys,
             group_keys,
-            key_columns,
+            carried,
+            group_carried,
+            key_columns: all_columns,
+            followers: input.followers.clone(),
             cells,
             origin,
             table,
@@ -376,6 +389,11 @@ impl AggregateOperator {
     /// What is known of the result's columns: keys, then aggregates.
     pub fn columns(&self) -> Vec<ColumnInfo> {
         self.key_columns.iter().cloned().chain(self.cells.columns()).collect()
+    }
+
+    /// The places of keys of which no two groups have the same.
+    pub(crate) fn telling_keys(&self) -> impl Iterator<Item = usize> {
+        (0..self.key_columns.len()).filter(|key| !self.followers.contains(key))
     }
 
     /// An upper bound of the groups.
@@ -417,23 +435,23 @@ impl AggregateOperator {
             return batch.exprs().iter().collect();
         }
         let contributions = self.cells.cells.iter().flat_map(|cell| cell.contribution.arguments());
-        self.keys.iter().chain(&self.cells.distinct).chain(contributions).collect()
+        let keys = self.keys.iter().chain(&self.carried);
+        keys.chain(&self.cells.distinct).chain(contributions).collect()
+    }
+}
+
+/// Whether rows may come to groups that have found no place in their part.
+fn are_beyond_parts(place: Option<&PartPlace>, keys: &[ColumnInfo]) -> bool {
+    match place {
+        Some(PartPlace::Window(_)) => true,
+        Some(PartPlace::Alone) => !keys.iter().any(|key| key.scattered.is_some_and(|own| own.are_even)),
+        None => false,
     }
 }
 
 /// Whether no key is computed.
 fn are_columns(keys: &[Expr]) -> bool {
     keys.iter().all(|key| matches!(key.kind, ExprKind::Column(_)))
-}
-
-/// About how many groups of rows there are that are far from each other, where that is known: at least one key has many values, and
-/// of the others it is known how many they have.
-fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
-    let values =
-        |key: &ColumnInfo| key.scattered.map(|own| own.values).or_else(|| Some(domain::values_of(key)?.1));
-    let some = keys.iter().any(|key| key.scattered.is_some());
-    let all = keys.iter().map(values).reduce(|all, own| Some(all?.saturating_mul(own?)));
-    all.flatten().filter(|_| some)
 }
 
 impl RowParts for AggregateOperator {
@@ -444,69 +462,6 @@ impl RowParts for AggregateOperator {
     fn part(&self, cx: &mut Context<'_>, bits: u32) -> Result<(V, Option<V>), Unsupported> {
         self.table.part(cx, &self.keys, bits)
     }
-}
-
-/// Whether a key is a text without a dictionary.
-fn is_raw_text(key: &ColumnInfo) -> bool {
-    key.data_type == DataType::Utf8 && key.dictionary.is_none()
-}
-
-/// What is thought of the table of groups that lie anywhere in it; `None` where they may lie near each other, or be few. `joint`: about how
-/// many combinations of their values the keys have, where these are many and far from each other.
-pub(crate) fn scattered_table(
-    (keys, joint): (&[ColumnInfo], Option<u64>),
-    aggregates: &[Aggregate],
-    columns: &[ColumnInfo],
-    (row_bound, shape): (u64, &LaunchShape),
-) -> Option<TableSize> {
-    // Only a CPU's worker brings texts into parts by their bytes.
-    let of_codes = |key: &ColumnInfo| match key.scattered {
-        Some(own) if own.text_bytes > 0 && !shape.is_serial() => {
-            ColumnInfo { scattered: None, is_clustered: false, ..key.clone() }
-        }
-        _ => key.clone(),
-    };
-    let keys: &[ColumnInfo] = &keys.iter().map(of_codes).collect::<Vec<_>>();
-    // Columns may depend on each other: there are no more groups than there are combinations.
-    let groups = scattered_groups(keys).into_iter().chain(joint).min()?.min(row_bound);
-    let is_packed = pack(keys).is_some();
-    let mut cells = Cells::plan(aggregates, columns, row_bound, true).ok()?;
-    let domain = keys.iter().all(|key| domain::values_of(key).is_some()).then(|| groups_known(keys));
-    let text_bytes = keys
-        .iter()
-        .filter(|key| is_raw_text(key))
-        .try_fold(0, |all: u64, key| Some(all + u64::from(key.scattered?.text_bytes)));
-    let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {
-        let layout = BlockLayout::plan(&cells, row_bound, CellForms::PLAIN, shape);
-        let bytes = match is_packed {
-            // Windows have keys of their own, for half of their places.
-            true => layout.bytes(groups, 1).saturating_add(groups.saturating_mul(KeyWindow::BYTES)),
-            // A table that has grown has two and a half slots a group.
-            false => layout.bytes(groups, 1).saturating_mul(5) / 4,
-        };
-        let bytes = bytes.saturating_mul(2);
-        let words = cells.words();
-        return Some(TableSize { groups, bytes, dense: None, narrow: None, slots: 0, words, text_bytes });
-    };
-    cells.row_count();
-    let layout = BlockLayout::plan(&cells, row_bound, CellForms::PLAIN, shape);
-    // A part of a direct-addressed table has a power of two of slots.
-    let bytes = layout.bytes(slots.next_power_of_two(), 1);
-    let dense = Some(layout.bytes(slots, 1));
-    let narrow = Some(BlockLayout::plan(&cells, row_bound, CellForms::NARROW, shape).bytes(slots, 1));
-    Some(TableSize { groups, bytes, dense, narrow, slots, words: cells.words(), text_bytes })
-}
-
-/// How many values a key has at most, or about, where that is known; NULL is one.
-pub(crate) fn key_values(key: &ColumnInfo) -> Option<u64> {
-    let most = domain::values_of(key).map(|(_, values)| values.saturating_add(key.nullable.into()));
-    most.into_iter().chain(key.scattered.map(|own| own.values)).min()
-}
-
-/// Upper bound of the groups by the keys whose number of values is known.
-fn groups_known(keys: &[ColumnInfo]) -> u64 {
-    let values = |key| domain::values_of(key).map_or(1, |(_, values)| values);
-    keys.iter().map(values).fold(1, u64::saturating_mul)
 }
 
 /// The first word of a group in a state: `ptr<global, u64>`.

@@ -110,6 +110,9 @@ impl PartGroups {
             PartMemory::Keys if table.has_pointers() => {
                 Some("keys of several words are compared in the table of all groups".into())
             }
+            PartMemory::Keys if table.has_carried() => {
+                Some("keys that follow from others are stored in the table of all groups".into())
+            }
             PartMemory::Keys if places * (KeyWindow::BYTES + bytes_of(1)) > most => {
                 Some("a block has no room for the keys of a part".into())
             }

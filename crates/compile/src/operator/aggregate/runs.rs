@@ -3,6 +3,7 @@
 //! sorted. This is what strides of rows are reduced to, and what several of these are merged into
 //! (Karnagel et al. 2015, section 5.2; `pipeline/cut/strides`).
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -126,7 +127,7 @@ impl GroupEmitter for RunEmitter<'_> {
     fn locate(
         &self,
         cx: &mut Context<'_>,
-        (keys, _): (&[Expr], Option<KeyWord>),
+        (keys, ..): (&[Expr], &[Expr], Option<KeyWord>),
         flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
@@ -210,7 +211,10 @@ impl AggregateOperator {
         let operator = AggregateOperator {
             keys: vec![place.clone()],
             group_keys: vec![place],
+            carried: Vec::new(),
+            group_carried: Vec::new(),
             key_columns: key_columns.to_vec(),
+            followers: BTreeSet::new(),
             cells,
             origin,
             table: Box::new(table),

@@ -241,7 +241,7 @@ impl GroupEmitter for SingleEmitter<'_> {
     fn locate(
         &self,
         cx: &mut Context<'_>,
-        _: (&[Expr], Option<KeyWord>),
+        _: (&[Expr], &[Expr], Option<KeyWord>),
         flow: Flow,
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {

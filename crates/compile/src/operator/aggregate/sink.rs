@@ -66,7 +66,8 @@ impl Sink for AddToGroups {
 
     /// As many groups as there are combinations of their keys' values, where these are known.
     fn rows_foreseen(&self, rows: u64) -> Option<u64> {
-        let mut values = self.0.key_columns.iter().map(key_values);
+        let keys = self.0.telling_keys().filter_map(|key| self.0.key_columns.get(key));
+        let mut values = keys.map(key_values);
         let groups = values.try_fold(1, |groups: u64, values| Some(groups.saturating_mul(values?)))?;
         Some(if self.0.key_columns.is_empty() { 1 } else { groups.min(rows) })
     }
@@ -417,7 +418,10 @@ impl AggregateEmitter<'_> {
         };
         match words.found {
             Some(found) => groups.groups.locate_found(cx, found, next)?,
-            None => groups.groups.locate(cx, (&plan.group_keys, words.group), flow, next)?,
+            None => {
+                let keys = (plan.group_keys.as_slice(), plan.group_carried.as_slice(), words.group);
+                groups.groups.locate(cx, keys, flow, next)?;
+            }
         }
         // Nothing but this row has text in the memory of the source's row, which may become many.
         if is_first {

@@ -49,10 +49,10 @@ pub(super) trait Strategy {
     ) -> Result<Box<dyn GroupTable>, Unsupported>;
 }
 
-/// The table of an aggregation with keys. The rule takes the first way that suits; the last one suits always. `are_columns`: no key is
-/// computed.
+/// The table of an aggregation with keys. The rule takes the first way that suits; the last one suits always. `carried`: keys that are
+/// stored with their group, with their places among all; `are_columns`: no other key is computed.
 pub(super) fn of_keys(
-    (keys, are_columns): (&[ColumnInfo], bool),
+    (keys, carried, are_columns): (&[ColumnInfo], &[(usize, ColumnInfo)], bool),
     cells: &mut Cells,
     input: &Input<'_>,
     on: (&LaunchShape, &Choices<'_>),
@@ -69,10 +69,18 @@ pub(super) fn of_keys(
     };
     let mut ways: Vec<Box<dyn Strategy>> = vec![
         Box::new(DenseKeys::of(keys, (limit, slots), suiting, Coming::of(input, bytes))),
-        Box::new(HashedKeys::of(keys)),
+        Box::new(HashedKeys::of(keys, carried)),
     ];
-    let lacks: Vec<(GroupForm, Option<String>)> = ways.iter().map(|way| (way.form(), way.lacks())).collect();
-    let mut suiting = ways.iter().filter(|way| way.lacks().is_none());
+    let lacks = |way: &dyn Strategy| match way.form() {
+        GroupForm::Direct if !carried.is_empty() => {
+            Some("keys that follow from others are stored by who puts a group in".to_string())
+        }
+        _ => way.lacks(),
+    };
+    let lacks: Vec<(GroupForm, Option<String>)> =
+        ways.iter().map(|way| (way.form(), lacks(&**way))).collect();
+    let suits = |form: GroupForm| lacks.iter().any(|(known, lacks)| *known == form && lacks.is_none());
+    let mut suiting = ways.iter().filter(|way| suits(way.form()));
     let rule = suiting.find_map(|way| way.suits(input.row_bound).map(|reason| (way.form(), reason)));
     let (form, reason) = rule.ok_or_else(|| Unsupported::internal("no way to find groups suits"))?;
     let chosen =

@@ -7,8 +7,6 @@ use super::groups::groups_of;
 use super::open::OpenRows;
 use crate::context::Unsupported;
 use crate::expr::{CompareOp, Expr, ExprKind};
-use crate::lower::columns_of;
-use crate::operator::project::Project;
 use crate::plan::{Aggregate, Plan};
 use crate::types::{DataType, Literal};
 use crate::variant::Site;
@@ -143,8 +141,7 @@ impl Cut<'_> {
         };
         let rows = self.open(input)?;
         let mut rows = groups_of(self.aggregate(rows, keys, aggregates)?);
-        rows.push(Project(exprs.clone()));
-        rows.columns = columns_of(exprs, &rows.columns);
+        rows.project(exprs.clone());
         self.end_operator(rows)
     }
 }

@@ -70,16 +70,16 @@ impl Cut<'_> {
         if self.shape.is_serial() {
             return set("rows of a worker wait for many slots of a set at once, and are not stored before");
         }
-        let (exprs, own_keys, aggregates) = over_columns(&pairs.keys, &pairs.aggregates);
+        let (exprs, _, aggregates) = over_columns(&pairs.keys, &pairs.aggregates);
         let infos = columns_of(&exprs, &rows.columns);
-        let table = self.scattered(own_keys.len(), &aggregates, &infos, rows);
+        let table = self.scattered(&pairs.keys, &aggregates, &infos, rows);
         let lacks = self.lacks_group_parts(&infos, rows);
         let (parts, reason) = self.parts_by_rule(lacks.is_some(), table.as_ref(), rows);
         if parts == GroupParts(1) {
             return (DistinctValues::Set, format!("no parts of pairs of group and value: {reason}").into());
         }
         let is_many = |groups: u64| groups > NEAR_GROUPS;
-        if self.scattered(keys.len(), &[], &infos, rows).is_some_and(|table| is_many(table.groups)) {
+        if self.scattered(keys, &[], &infos, rows).is_some_and(|table| is_many(table.groups)) {
             return set("the groups are many and far from each other, not only their values");
         }
         (

@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::dependence::Dependences;
 use super::strides::Stored;
 use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
@@ -13,8 +14,8 @@ use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
 use crate::operator::aggregate::{
-    AddToGroups, AggregateOperator, GroupCells, Groups, Input, ReduceSums, TableSize, lacks_strides,
-    rule_of_parts, scattered_table, suits_slices,
+    AddToGroups, AggregateOperator, GroupCells, Groups, Input, KnownKeys, ReduceSums, TableSize, are_carried,
+    lacks_strides, rule_of_parts, scattered_table, suits_slices,
 };
 use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, choose_ranks};
 use crate::operator::project::Project;
@@ -51,12 +52,13 @@ impl Cut<'_> {
             let sort = Arc::new(sort.with_form(form));
             let (bound, columns) = (rows.bound(), sort.infos());
             let open = Open::new(SortedRows(Arc::clone(&sort)), bound);
+            let dependences = rows.dependences.projected(&exprs);
             let open = self.sorted(rows, &exprs, &sort, open);
-            let rows = OpenRows { branches: vec![open], columns };
+            let rows = OpenRows { dependences, ..OpenRows::new(vec![open], columns) };
             return self.aggregate_rows(rows, &own_keys, &own_aggregates);
         }
         if !keys.is_empty() {
-            let (parts, groups, in_slices) = self.group_parts(keys.len(), &own_aggregates, &infos, &rows)?;
+            let (parts, groups, in_slices) = self.group_parts(keys, &own_aggregates, &infos, &rows)?;
             if parts.0 > 1 {
                 let parts = (parts, groups);
                 return self.in_parts(rows, (&exprs, &infos), parts, (&own_keys, &own_aggregates));
@@ -102,7 +104,7 @@ impl Cut<'_> {
     /// blocks are thought to have them slice by slice.
     fn group_parts(
         &self,
-        keys: usize,
+        keys: &[Expr],
         aggregates: &[Aggregate],
         infos: &[ColumnInfo],
         rows: &OpenRows,
@@ -144,17 +146,19 @@ impl Cut<'_> {
         }
     }
 
-    /// What is thought of the table of groups that may be far from each other. `infos`: of the keys, then of what is aggregated.
+    /// What is thought of the table of groups by some keys that may be far from each other. `infos`: of the keys, then of what is
+    /// aggregated. Keys that follow from others make no more groups.
     pub(super) fn scattered(
         &self,
-        keys: usize,
+        keys: &[Expr],
         aggregates: &[Aggregate],
         infos: &[ColumnInfo],
         rows: &OpenRows,
     ) -> Option<TableSize> {
-        let keys = &infos[..keys.min(infos.len())];
-        let joint = self.joint_values(keys);
-        scattered_table((keys, joint), aggregates, infos, (rows.bound(), self.shape))
+        let (telling, all) = (rows.telling(keys), &infos[..keys.len().min(infos.len())]);
+        let joint = self.joint_values(all);
+        let known = KnownKeys { keys: &telling, joint, are_carried: are_carried(telling.len(), all) };
+        scattered_table(known, aggregates, infos, (rows.bound(), self.shape))
     }
 
     /// About how many combinations of values several keys have, where they are columns of one scan, and that was counted in a sample
@@ -198,10 +202,12 @@ impl Cut<'_> {
         let store = PartStore::plan(infos, size, parts.0, self.shape, states)?;
         let name = format!("aggregate{}", self.next_aggregate);
         let ranks = choose_ranks(self.shape, Site { chooser: self.chooser, name: &name })?;
-        rows.push(Project(exprs.to_vec()));
+        rows.project(exprs.to_vec());
+        let dependences = rows.dependences.clone();
         let source = |store: Arc<PartStore>, in_blocks| {
             let columns = store.infos();
-            OpenRows { branches: vec![Open::new(PartRows { store, in_blocks }, bound)], columns }
+            let rows = OpenRows::new(vec![Open::new(PartRows { store, in_blocks }, bound)], columns);
+            OpenRows { dependences: dependences.clone(), ..rows }
         };
         let planned = source(Arc::new(store.clone()), false);
         let from = Contents::Rows(aggregates);
@@ -223,8 +229,7 @@ impl Cut<'_> {
     /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left
     /// (HorseQC, Table 4, B1 and C1: what is materialised is filtered).
     fn materialized(&mut self, mut rows: OpenRows, exprs: &[Expr]) -> Result<OpenRows, Unsupported> {
-        rows.columns = columns_of(exprs, &rows.columns);
-        rows.push(Project(exprs.to_vec()));
+        rows.project(exprs.to_vec());
         self.materialize(&mut rows)?;
         Ok(rows)
     }
@@ -291,7 +296,9 @@ impl Cut<'_> {
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let source = GroupCells(Arc::clone(finer));
         let columns = source.columns();
-        let rows = OpenRows { branches: vec![Open::new(source, finer.row_bound())], columns };
+        let dependences = Dependences::of_groups(finer, columns.len());
+        let rows = OpenRows::new(vec![Open::new(source, finer.row_bound())], columns);
+        let rows = OpenRows { dependences, ..rows };
         let operator = self.plan_aggregate(&rows, keys, contents, (None, None))?;
         self.add_to_groups(rows, (&operator, None));
         Ok(operator)
@@ -316,6 +323,7 @@ impl Cut<'_> {
             has_probes: rows.branches.iter().any(Open::has_probes),
             is_sorted: rows.branches.iter().all(|open| open.sorted.is_some()),
             is_serial: self.shape.is_serial(),
+            followers: rows.dependences.projected(keys).followers(&columns_of(keys, &rows.columns)),
             parts,
             groups,
             fill: OnceCell::new(),
@@ -365,9 +373,10 @@ enum Contents<'a> {
 /// The groups as rows.
 pub(super) fn groups_of(operator: Arc<AggregateOperator>) -> OpenRows {
     let (columns, bound) = (operator.columns(), operator.row_bound());
+    let dependences = Dependences::of_groups(&operator, columns.len());
     // Groups lie anywhere in their table: all of them may be one thread's.
     let open = Open::new(Groups(operator), bound);
-    OpenRows { branches: vec![open], columns }
+    OpenRows { dependences, ..OpenRows::new(vec![open], columns) }
 }
 
 /// How many rows come into parts.

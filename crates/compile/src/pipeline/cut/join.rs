@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Cut;
+use super::dependence::{Dependences, Side};
 use super::open::{Open, OpenRows};
 use super::partition::{Behind, SideParts};
 use crate::context::Unsupported;
@@ -102,6 +103,7 @@ impl Cut<'_> {
         let site = Site { chooser: self.chooser, name: &site };
         let (operator, parts, prunes) = self.plan_join((join, ordinal, &site), (&build, &probe), behind)?;
         let build_fields = build.columns.len();
+        let dependences = dependences_of((join, &operator), &build, &probe);
         let narrowed = build.narrowed();
         self.build_in_parts(&mut build, &operator, parts)?;
         self.close_build_side(build, &operator);
@@ -123,7 +125,8 @@ impl Cut<'_> {
         self.probe_in_parts(&mut probe, &operator, parts)?;
         if let JoinKind::BuildSemi | JoinKind::BuildAnti | JoinKind::BuildMark = join.kind {
             self.close(probe.branches, Arc::new(MarkMatches(Arc::clone(&operator))));
-            return Ok(OpenRows { branches: vec![kept], columns: operator.columns().to_vec() });
+            let rows = OpenRows::new(vec![kept], operator.columns().to_vec());
+            return Ok(OpenRows { dependences, ..rows });
         }
         let expansion = operator.expansion(build_bound);
         for open in &mut probe.branches {
@@ -132,8 +135,8 @@ impl Cut<'_> {
             // What a thread sees is no longer a share of a table's rows.
             open.shared_out = open.shared_out.filter(|_| expansion == 1);
         }
-        let mut rows =
-            self.end_operator(OpenRows { branches: probe.branches, columns: operator.columns().to_vec() })?;
+        let rows = OpenRows::new(probe.branches, operator.columns().to_vec());
+        let mut rows = self.end_operator(OpenRows { dependences, ..rows })?;
         if let JoinKind::BuildOuter | JoinKind::FullOuter = join.kind {
             let nulls = join.probe.fields().into_iter().map(|field| Expr {
                 kind: ExprKind::Literal(Literal::Null),
@@ -147,4 +150,16 @@ impl Cut<'_> {
         }
         Ok(rows)
     }
+}
+
+/// Which columns of a join's rows follow from which others.
+fn dependences_of(
+    (join, operator): (&Join, &JoinOperator),
+    build: &OpenRows,
+    probe: &OpenRows,
+) -> Dependences {
+    fn side(rows: &OpenRows) -> Side<'_> {
+        Side { known: &rows.dependences, columns: &rows.columns }
+    }
+    Dependences::of_join(join, side(build), side(probe), operator.index().unique)
 }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::computes;
+use super::dependence::Dependences;
 use super::partition::PartCut;
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
+use crate::lower::columns_of;
 use crate::operator::join::{JoinOperator, Prefilter};
 use crate::operator::materialize::{Materialize, MaterializedRows};
+use crate::operator::project::Project;
 use crate::operator::roles::{Sink, Source, Step};
 use crate::program::{Prune, Sorting};
 use crate::shape::LaunchShape;
@@ -227,9 +230,31 @@ pub(super) struct ChainPart {
 pub(super) struct OpenRows {
     pub(super) branches: Vec<Open>,
     pub(super) columns: Vec<ColumnInfo>,
+    /// Which of the columns follow from which others.
+    pub(super) dependences: Dependences,
 }
 
 impl OpenRows {
+    /// Rows of which it is not known whether columns follow from others.
+    pub(super) fn new(branches: Vec<Open>, columns: Vec<ColumnInfo>) -> OpenRows {
+        OpenRows { branches, columns, dependences: Dependences::default() }
+    }
+
+    /// What is known of those of some keys that do not follow from the others.
+    pub(super) fn telling(&self, keys: &[Expr]) -> Vec<ColumnInfo> {
+        let infos = columns_of(keys, &self.columns);
+        let followers = self.dependences.projected(keys).followers(&infos);
+        let telling = infos.into_iter().enumerate().filter(|(key, _)| !followers.contains(key));
+        telling.map(|(_, info)| info).collect()
+    }
+
+    /// The rows become those of a projection.
+    pub(super) fn project(&mut self, exprs: Vec<Expr>) {
+        self.columns = columns_of(&exprs, &self.columns);
+        self.dependences = self.dependences.projected(&exprs);
+        self.push(Project(exprs));
+    }
+
     pub(super) fn bound(&self) -> u64 {
         self.branches.iter().fold(0, |sum, open| sum.saturating_add(open.bound))
     }

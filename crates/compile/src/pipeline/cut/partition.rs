@@ -148,7 +148,7 @@ impl Cut<'_> {
 
     fn come_in_parts(
         &mut self,
-        OpenRows { branches, columns }: &mut OpenRows,
+        OpenRows { branches, columns, .. }: &mut OpenRows,
         operator: &JoinOperator,
         (parts, ranks, by): (u64, PartRanks, Arc<dyn RowParts>),
     ) -> Result<(), Unsupported> {

@@ -75,10 +75,10 @@ impl Cut<'_> {
             self.close(vec![Open { sorted, ..rows() }], Arc::new(TextLengths(Arc::clone(&strung))));
             self.close(vec![rows()], Arc::new(TextCopies(strung)));
         }
-        let rows = OpenRows { branches: vec![open], columns };
+        let rows = OpenRows::new(vec![open], columns);
         let mut groups = groups_of(self.aggregate_rows(rows, &keys, &aggregates)?);
         let step = RankedValues::new(sort, keys.len() + ranked.aggregates.len(), values);
-        groups.columns = step.columns_behind(&groups.columns);
+        groups = OpenRows::new(groups.branches, step.columns_behind(&groups.columns));
         groups.push(step);
         self.end_operator(groups)
     }
@@ -176,18 +176,17 @@ impl Cut<'_> {
             Aggregate { function, argument: Some(source.number()), distinct: false, field }
         }));
         let columns = source.columns();
-        let rows = OpenRows { branches: vec![Open::new(source, bound)], columns };
+        let rows = OpenRows::new(vec![Open::new(source, bound)], columns);
         let mut groups = groups_of(self.aggregate(rows, keys, &aggregates)?);
         let numbered = ends.into_iter().enumerate();
         let rows = numbered.map(|(place, (_, columns))| EndRow { number: width + place, columns }).collect();
         let step = EndRows { sort, word, width, rows };
-        groups.columns = step.columns_behind(&groups.columns);
+        groups = OpenRows::new(groups.branches, step.columns_behind(&groups.columns));
         groups.push(step);
         let own = groups.columns.iter().take(width).enumerate();
         let own = own.map(|(index, info)| Expr::column(index, info.data_type.clone(), info.nullable));
         let exprs: Vec<Expr> = own.chain(results).collect();
-        groups.columns = columns_of(&exprs, &groups.columns);
-        groups.push(Project(exprs));
+        groups.project(exprs);
         self.end_operator(groups)
     }
 

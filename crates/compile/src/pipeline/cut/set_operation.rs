@@ -10,9 +10,7 @@ use super::{Cut, OpenRows, united};
 use crate::context::Unsupported;
 use crate::expr::{CompareOp, Expr, ExprKind, substitute};
 use crate::layout::{ColumnInfo, Scattered};
-use crate::lower::columns_of;
 use crate::operator::filter::Filter;
-use crate::operator::project::Project;
 use crate::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
 use crate::types::{DataType, Field, Literal};
 use crate::variant::axes::SetOperations;
@@ -63,8 +61,7 @@ impl Cut<'_> {
             let mut rows = self.open(plan)?;
             let exprs: Vec<Expr> =
                 exprs.iter().cloned().chain([Expr::literal(Literal::Int(bit), SIDES)]).collect();
-            rows.columns = columns_of(&exprs, &rows.columns);
-            rows.push(Project(exprs));
+            rows.project(exprs);
             opened.push(rows);
         }
         let scattered = both_scattered(opened.iter().map(|rows| rows.columns.as_slice()));
@@ -78,8 +75,7 @@ impl Cut<'_> {
         let wanted = Box::new(Expr::literal(Literal::Int(set.wanted), SIDES));
         let kind = ExprKind::Compare(CompareOp::Eq, Box::new(sides), wanted);
         rows.push(Filter(Expr { kind, data_type: DataType::Boolean, nullable: false }));
-        rows.columns = columns_of(&keys, &rows.columns);
-        rows.push(Project(keys));
+        rows.project(keys);
         self.end_operator(rows).map(Some)
     }
 }

@@ -13,7 +13,6 @@ use crate::context::Unsupported;
 use crate::expr::Expr;
 use crate::lower::columns_of;
 use crate::operator::aggregate::{AggregateOperator, key_values, lacks_levels};
-use crate::operator::project::Project;
 use crate::plan::{Aggregate, AggregateFunction, GroupingSet, GroupingSets};
 use crate::types::{DataType, Field};
 use crate::variant::axes::GroupingLevels;
@@ -124,8 +123,7 @@ fn rows_of(node: &GroupingSets, set: &GroupingSet, groups: &Arc<AggregateOperato
     let fields: Vec<Field> =
         keys.chain(node.aggregates.iter().map(|aggregate| aggregate.field.clone())).collect();
     let exprs = set.columns(&fields, &node.fields);
-    rows.columns = columns_of(&exprs, &rows.columns);
-    rows.push(Project(exprs));
+    rows.project(exprs);
     rows
 }
 

@@ -15,6 +15,7 @@
 //! In every step rows of equal words are neighbours, and the number of their run is their place: no table is searched.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{BlockRows, Cut, Open, OpenRows, Work};
@@ -123,6 +124,7 @@ impl Cut<'_> {
             has_probes: false,
             is_sorted: true,
             is_serial: self.shape.is_serial(),
+            followers: BTreeSet::new(),
             parts: None,
             groups: None,
             fill: OnceCell::new(),

@@ -4,7 +4,6 @@ use kelpie_kir::builder::V;
 
 use super::{KeyTable, Keys};
 use crate::context::{Context, Lowered};
-use crate::layout::ColumnInfo;
 use crate::table::stored::StoredColumn;
 
 impl KeyTable {
@@ -17,16 +16,18 @@ impl KeyTable {
         cx.builder.ne(entry, zero)
     }
 
-    /// The key in a slot that holds one.
-    pub fn keys(&self, cx: &mut Context<'_>, columns: &[ColumnInfo], slot: V) -> Vec<Lowered> {
-        match &self.keys {
+    /// The key in a slot that holds one, with what is carried.
+    pub fn keys(&self, cx: &mut Context<'_>, slot: V) -> Vec<Lowered> {
+        let keys = match &self.keys {
             Keys::Packed(packed) => {
                 let pointer = self.entry(cx, slot);
                 let entry = cx.builder.load(pointer);
-                packed.iter().zip(columns).map(|(key, column)| key.decode(cx, entry, column)).collect()
+                let columns = packed.iter().zip(&self.columns);
+                columns.map(|(key, column)| key.decode(cx, entry, column)).collect()
             }
             Keys::Stored(stored) => stored.iter().map(|key| self.load(cx, key, slot)).collect(),
-        }
+        };
+        self.carried.join(keys, &mut |key| self.load(cx, key, slot))
     }
 
     /// A stored key. The code in a slot that is not taken may be that of no entry, and is looked up all the same where

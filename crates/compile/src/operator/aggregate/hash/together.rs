@@ -21,7 +21,8 @@ impl KeyTable {
         input: &Input<'_>,
     ) -> Result<KeyTable, Unsupported> {
         let texts = match &self.keys {
-            Keys::Stored(stored) if !input.is_serial => choose(stored, input.site)?,
+            // Who finds a group for its lane stores what is carried, too.
+            Keys::Stored(stored) if !input.is_serial && !self.has_carried() => choose(stored, input.site)?,
             Keys::Stored(_) | Keys::Packed(_) => KeyTextLanes::Lane,
         };
         Ok(KeyTable { texts, ..self })
@@ -104,7 +105,7 @@ impl KeyTable {
         cx.builder.assign(refused, no);
         self.advance(cx, probe, count);
         cx.end();
-        self.look(cx, probe, count, (columns, values), entry, &mut |cx, slot| {
+        self.look(cx, probe, count, (columns, values, &[]), entry, &mut |cx, slot| {
             let may_be = pairs.propose(cx, slot)?;
             cx.begin_if(may_be);
             cx.builder.assign(searching, yes);

@@ -1,0 +1,145 @@
+//! Keys that follow from others: rows that agree in the others agree in them too, so that they tell no groups apart. (A customer's name,
+//! where groups are by the customer's number too.) They are neither hashed nor compared, and mostly not even loaded: whoever puts a
+//! group into the table stores them beside it, for the result. What is left may be one word.
+//!
+//! Only a hash table knows who puts a group in. Which keys follow is found where the plan is cut (`pipeline/cut/dependence`).
+
+use super::{Input, declare};
+use crate::context::{Context, Lowered, Unsupported};
+use crate::expr::Expr;
+use crate::layout::ColumnInfo;
+use crate::lower::{lasting, lower};
+use crate::table::packed::pack;
+use crate::table::stored::{RecordLayout, StoredColumn};
+use crate::variant::axes::DependentKeys;
+use kelpie_kir::builder::V;
+
+/// The keys of a grouping by what becomes of them.
+#[derive(Debug, Default)]
+pub(super) struct KeySplit {
+    /// Those by which groups are told apart, and what is known of them.
+    pub keys: Vec<Expr>,
+    pub columns: Vec<ColumnInfo>,
+    /// Those that are stored with their group, each with its place among all keys.
+    pub carried: Vec<Expr>,
+    pub stored: Vec<(usize, ColumnInfo)>,
+}
+
+impl KeySplit {
+    /// Chooses what becomes of keys that follow from others.
+    pub fn choose(keys: &[Expr], columns: &[ColumnInfo], input: &Input<'_>) -> Result<KeySplit, Unsupported> {
+        let followers = &input.followers;
+        let chosen = match keys {
+            [] | [_] => DependentKeys::Compared,
+            _ => {
+                let carried = format!("{} of {} keys follow from the others", followers.len(), keys.len());
+                let rule = match () {
+                    () if followers.is_empty() => {
+                        (DependentKeys::Compared, "no key is known to follow from the others")
+                    }
+                    () if are_carried(keys.len() - followers.len(), columns) => {
+                        (DependentKeys::Carried, carried.as_str())
+                    }
+                    () => (DependentKeys::Compared, "all keys are told apart by one word"),
+                };
+                input.site.choose(rule, |value| match value {
+                    DependentKeys::Carried if followers.is_empty() => {
+                        Err("no key is known to follow from the others".into())
+                    }
+                    DependentKeys::Carried | DependentKeys::Compared => Ok(()),
+                })?
+            }
+        };
+        let mut split = KeySplit::default();
+        for (place, (key, column)) in keys.iter().zip(columns).enumerate() {
+            if chosen == DependentKeys::Carried && followers.contains(&place) {
+                split.carried.push(key.clone());
+                split.stored.push((place, column.clone()));
+            } else {
+                split.keys.push(key.clone());
+                split.columns.push(column.clone());
+            }
+        }
+        Ok(split)
+    }
+}
+
+/// What is known of the keys of a grouping before it is planned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownKeys<'k> {
+    /// Those that follow from no others.
+    pub keys: &'k [ColumnInfo],
+    /// About how many combinations of their values there are, where these are many and far from each other.
+    pub joint: Option<u64>,
+    /// Others are stored with their group.
+    pub are_carried: bool,
+}
+
+/// Whether keys are carried by rule, where so many of `all` follow from no others.
+pub(crate) fn are_carried(telling: usize, all: &[ColumnInfo]) -> bool {
+    telling < all.len() && pack(all).is_none()
+}
+
+/// Keys that are stored beside the slots of a table by whoever puts a group in, in a record a slot. Nobody looks at them before the
+/// launch is over.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CarriedKeys {
+    /// Each with its place among all keys, in order.
+    columns: Vec<(usize, StoredColumn)>,
+}
+
+impl CarriedKeys {
+    /// Declares their states, of as many values as a class has.
+    pub fn plan(
+        keys: &[(usize, ColumnInfo)],
+        class: usize,
+        states: &mut declare::States,
+    ) -> Result<CarriedKeys, Unsupported> {
+        let mut layout = RecordLayout::default();
+        let columns = keys.iter().map(|(_, column)| StoredColumn::plan_record(column, true, &mut layout));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        if columns.is_empty() {
+            return Ok(CarriedKeys::default());
+        }
+        let words = layout.stride(0).max(1);
+        let state = states.state("carried", 8 * words, class);
+        let columns = columns.into_iter().map(|column| column.in_records(state, words));
+        Ok(CarriedKeys { columns: keys.iter().map(|(place, _)| *place).zip(columns).collect() })
+    }
+
+    pub fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// Stores the current row's, which are computed here, with the new group in a slot (`i64`).
+    pub fn store(&self, cx: &mut Context<'_>, keys: &[Expr], slot: V) -> Result<(), Unsupported> {
+        if keys.len() != self.columns.len() {
+            return Err(Unsupported::internal("a group without the keys that follow from its others"));
+        }
+        let was_open = cx.open_scratch(false);
+        for ((_, column), key) in self.columns.iter().zip(keys) {
+            let value = lower(cx, key)?;
+            let value = lasting(cx, &value, was_open);
+            column.store_own(cx, &value, slot)?;
+        }
+        cx.open_scratch(was_open);
+        Ok(())
+    }
+
+    /// Puts those of the group in a slot (`i64`) at their places among its `keys`. `load` loads one of them.
+    pub fn join(
+        &self,
+        mut keys: Vec<Lowered>,
+        load: &mut dyn FnMut(&StoredColumn) -> Lowered,
+    ) -> Vec<Lowered> {
+        for (place, column) in &self.columns {
+            let value = load(column);
+            keys.insert((*place).min(keys.len()), value);
+        }
+        keys
+    }
+}

@@ -1,0 +1,36 @@
+//! Axes of the keys of groups.
+
+use crate::variant::{Axis, Level, Variant};
+
+axis!(
+    /// As what keys are told apart that are one of a few texts of the statement: `pipeline/cut/codes`.
+    TextKeys, "text_keys", Plan, "as what keys are told apart that are one of a few texts of the statement",
+    {
+        /// As the numbers of the texts.
+        Codes = "codes",
+        /// As texts.
+        Texts = "texts",
+    }
+);
+
+axis!(
+    /// Of what keys are computed: `pipeline/cut/values`.
+    ComputedKeys, "computed_keys", Plan, "whether keys are computed of rows, or of groups by the columns that they are computed of",
+    {
+        /// Of rows.
+        Rows = "rows",
+        /// Of groups by the values of columns.
+        Values = "values",
+    }
+);
+
+axis!(
+    /// What becomes of keys that follow from others: `operator/aggregate/dependent`.
+    DependentKeys, "dependent_keys", Plan, "whether keys that follow from others tell groups apart, or are stored with their group",
+    {
+        /// Whoever puts a group in stores them, and nobody hashes or compares them.
+        Carried = "carried",
+        /// They are keys like any other.
+        Compared = "compared",
+    }
+);
