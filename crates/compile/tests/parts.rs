@@ -242,7 +242,7 @@ fn slices_where_a_block_has_room_for_one() {
         accepts(program, &gpu);
         found
     };
-    let (few, many) = (20_000_000, 335_000_000);
+    let (few, many) = (5_000_000, 335_000_000);
     assert_eq!(chosen(4_000, many), ("1", "1", "4"));
     assert_eq!(chosen(12_000, many), ("1", "1", "2"));
     assert_eq!(chosen(16_000, many), ("1", "2", "4"));

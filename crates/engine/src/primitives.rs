@@ -9,8 +9,8 @@ use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::keys::Moved;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, chained_scan, keys, merge as merge_kernels, radix, runs, scan, segments, select, sweep,
-    ties as ties_kernels,
+    block_sort, chained_scan, keys, look_back, merge as merge_kernels, radix, runs, scan, segments, select,
+    sweep, ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};
@@ -94,6 +94,7 @@ fn valid(module: Result<Module, TypeError>) -> Result<ValidModule, EngineError> 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Family {
     Scan,
+    ChainedScan,
     Radix,
     Keys,
     Sweep,
@@ -117,6 +118,7 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
     }
     let module = Arc::new(valid(match family {
         Family::Scan => scan::module(shape, Scalar::U32),
+        Family::ChainedScan => chained_scan::module(shape),
         Family::Radix => radix::module(shape),
         Family::Keys => keys::module(shape),
         Family::Sweep => sweep::module(shape),
@@ -188,6 +190,7 @@ impl<'a> Primitives<'a> {
     fn kernel(&mut self, name: &'static str) -> Result<Arc<dyn Kernel>, EngineError> {
         let family = match name {
             scan::SUMS | scan::APPLY => Family::Scan,
+            chained_scan::SCAN => Family::ChainedScan,
             select::COUNTS
             | select::COLLECT
             | select::GATHER_LISTED
@@ -229,8 +232,24 @@ impl<'a> Primitives<'a> {
     /// Replaces each of `rows` `u32`s by the sum of those before it.
     pub(crate) fn exclusive_scan(&mut self, data: &Buffer, rows: u64) -> Result<(), EngineError> {
         let threads = u64::from(self.shape.block_threads);
-        let tile_rows = if self.shape.is_serial() { CPU_TILE } else { threads * SCAN_PER_THREAD };
-        self.scan_tiles(data, rows, tile_rows)
+        match self.shape.is_serial() {
+            true => self.scan_tiles(data, rows, CPU_TILE),
+            // A block alone needs to know of no other.
+            false if rows <= threads * SCAN_PER_THREAD => {
+                self.scan_tiles(data, rows, threads * SCAN_PER_THREAD)
+            }
+            false => self.scan_at_once(data, rows),
+        }
+    }
+
+    /// The same in one launch, on a SIMT device.
+    fn scan_at_once(&mut self, data: &Buffer, rows: u64) -> Result<(), EngineError> {
+        let tiles = rows.div_ceil(chained_scan::tile_rows(&self.shape));
+        let bytes = look_back::words(tiles, 1) * 8;
+        let states = self.allocate(bytes)?;
+        self.stream.fill(&states, 0, usize::try_from(bytes).unwrap_or(usize::MAX), 0)?;
+        let kernel = self.kernel(chained_scan::SCAN)?;
+        self.launch(kernel.as_ref(), tiles, &[integer(Scalar::I64, rows), whole(data), whole(&states)])
     }
 
     fn scan_tiles(&mut self, data: &Buffer, rows: u64, tile_rows: u64) -> Result<(), EngineError> {

@@ -1,24 +1,33 @@
 //! The exclusive prefix sum of an array of `u32`, in place and in one launch: decoupled look-back (Merrill and Garland, “Single-pass
-//! Parallel Prefix Scan with Decoupled Look-back”, 2016), beside the launches a level of [`scan`](super::scan).
+//! Parallel Prefix Scan with Decoupled Look-back”, 2016), where [`scan`](super::scan) has launches a level.
 //!
-//! | kernel | parameters after `rows`, `tile_rows` (`i64`) |
+//! | kernel | parameters |
 //! |---|---|
-//! | [`SCAN`] | `data: u32[]` (replaced), `states: u64[1 + tiles]`, zero before the launch |
+//! | [`SCAN`] | `rows: i64`, `data: u32[]` (replaced), `states: u64[1 + tiles]`, zero before the launch |
 //!
-//! A block's threads learn the sum of all tiles before theirs by [`look_back`](super::look_back), whose states these are, of one column.
-//!
-//! A tile is read twice, for its sum and to replace its elements: the second time it should be in a cache.
+//! A tile has [`tile_rows`] elements, which its threads hold in registers: each is read once and written once. A warp has elements that
+//! follow each other, of which its lanes take neighbours at a time, and adds them up by shuffles; the threads of a block are together only
+//! for the sums of its warps, and while its first thread learns the sum of all tiles before by [`look_back`](super::look_back), whose states these
+//! are, of one column. For SIMT devices: a CPU's worker would wait for the workers before it.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Builder, Module, Pointee, Scalar, TypeError};
+use kelpie_kir::{Builder, Builtin, Expr, Module, Pointee, Scalar, ShuffleMode, TypeError};
 
 use super::look_back::Chain;
-use super::scan::block_scan;
-use super::{array, begin, for_chunks};
+use super::scan::{block_scan, warp_scan};
+use super::{array, param};
 use crate::shape::LaunchShape;
 
 /// Scans.
 pub const SCAN: &str = "chained_scan";
+
+/// Elements of a thread.
+const ITEMS: u32 = 16;
+
+/// Elements of a tile.
+pub fn tile_rows(shape: &LaunchShape) -> u64 {
+    u64::from(ITEMS) * u64::from(shape.block_threads)
+}
 
 /// The kernel.
 pub fn module(shape: &LaunchShape) -> Result<Module, TypeError> {
@@ -27,33 +36,26 @@ pub fn module(shape: &LaunchShape) -> Result<Module, TypeError> {
     b.finish()
 }
 
-/// What the threads of a block have.
-struct Scan {
-    data: V,
-    /// Shared: one element a warp.
-    totals: V,
-}
-
 fn scan(b: &mut Builder, shape: &LaunchShape) {
-    let (rows, tile_rows) = begin(b, SCAN);
+    b.begin_kernel(SCAN);
+    let rows = param(b, "rows", Scalar::I64);
     let (data, states) = (array(b, "data", Scalar::U32), array(b, "states", Scalar::U64));
     let totals = b.shared("totals", Pointee::Scalar(Scalar::U32), shape.warps());
     let chain = Chain::begin(b, states, 1);
     // The sum of all tiles before.
     let before = b.shared("before", Pointee::Scalar(Scalar::U32), 1);
-    let p = Scan { data, totals };
-    let one = b.i64(1);
-    let padded = b.add(rows, tile_rows);
-    let padded = b.sub(padded, one);
-    let tiles = b.div(padded, tile_rows);
     b.begin_loop();
     let tile = chain.take_tile(b);
-    let done = b.ge(tile, tiles);
-    b.break_if(done);
+    let tile_rows = b.i64(tile_rows(shape) as i64);
     let from = b.mul(tile, tile_rows);
-    let to = b.add(from, tile_rows);
-    let to = b.binary(BinaryOp::Min, to, rows);
-    let total = sum(b, shape, &p, (from, to));
+    let done = b.ge(from, rows);
+    b.break_if(done);
+    let (items, total) = sums(b, shape, (data, rows, from));
+    // One lane of each warp has the warp's sum.
+    let (lane, first, none) = (b.builtin(Builtin::LaneId), b.u32(0), b.u32(0));
+    let is_first = b.eq(lane, first);
+    let own = b.select(is_first, total, none);
+    let (warps, total) = block_scan(b, shape, own, totals);
     b.begin_if(chain.leads);
     chain.announce(b, (tile, None), total);
     let sum = chain.look_back(b, (tile, None), total);
@@ -62,47 +64,62 @@ fn scan(b: &mut Builder, shape: &LaunchShape) {
     b.barrier();
     let sum = b.uniform_load(before);
     b.barrier();
-    apply(b, shape, &p, (from, to), sum);
+    // The first lane does not count its own warp.
+    let warps = b.value(Expr::Shuffle { mode: ShuffleMode::Index, value: warps, lane: first });
+    let before = b.add(sum, warps);
+    for Item { element, live, before: own } in items {
+        b.begin_if(live);
+        let (pointer, prefix) = (b.offset(data, element), b.add(before, own));
+        b.store(pointer, prefix);
+        b.end();
+    }
     b.end();
     b.end_kernel();
 }
 
-/// The sum of a tile, in all threads.
-fn sum(b: &mut Builder, shape: &LaunchShape, p: &Scan, (from, to): (V, V)) -> V {
-    let zero = b.u32(0);
-    let sum = b.var_of("sum", zero);
-    for_chunks(b, from, to, |b, element, live| {
-        b.begin_if(live);
-        let pointer = b.offset(p.data, element);
-        let (value, old) = (b.load(pointer), b.read(sum));
-        let new = b.add(old, value);
-        b.assign(sum, new);
-        b.end();
-    });
-    let own = b.read(sum);
-    let (_, total) = block_scan(b, shape, own, p.totals);
-    total
+/// An element of a thread.
+struct Item {
+    /// Its number, `i64`, and whether it is there.
+    element: V,
+    live: V,
+    /// The sum of the warp's elements before it.
+    before: V,
 }
 
-/// Replaces the elements of a tile; `before`: the sum of all before it.
-fn apply(b: &mut Builder, shape: &LaunchShape, p: &Scan, (from, to): (V, V), before: V) {
-    let carry = b.var_of("carry", before);
-    for_chunks(b, from, to, |b, element, live| {
-        let pointer = b.offset(p.data, element);
-        let zero = b.u32(0);
-        let value = b.var_of("value", zero);
+/// The elements of a thread in the tile that begins with `from`, and the sum of its warp's.
+fn sums(b: &mut Builder, shape: &LaunchShape, (data, rows, from): (V, V, V)) -> (Vec<Item>, V) {
+    let (thread, lane, lanes) =
+        (b.builtin(Builtin::ThreadId), b.builtin(Builtin::LaneId), b.u32(shape.lanes));
+    let (warp, of_warp) = (b.div(thread, lanes), b.u32(ITEMS * shape.lanes));
+    let first = b.mul(warp, of_warp);
+    let first = b.add(first, lane);
+    let first = b.convert(first, Scalar::I64);
+    let first = b.add(from, first);
+    let load = |number: u32| {
+        let behind = b.i64(i64::from(number * shape.lanes));
+        let element = b.add(first, behind);
+        let live = b.lt(element, rows);
+        let none = b.u32(0);
+        let value = b.var_of("value", none);
         b.begin_if(live);
-        let stored = b.load(pointer);
-        b.assign(value, stored);
+        let pointer = b.offset(data, element);
+        let loaded = b.load(pointer);
+        b.assign(value, loaded);
         b.end();
-        let own = b.read(value);
-        let (exclusive, total) = block_scan(b, shape, own, p.totals);
-        let before = b.read(carry);
-        b.begin_if(live);
-        let prefix = b.add(before, exclusive);
-        b.store(pointer, prefix);
-        b.end();
-        let after = b.add(before, total);
-        b.assign(carry, after);
-    });
+        (element, live, value)
+    };
+    // All are loaded before the first is waited for.
+    let loaded: Vec<_> = (0..ITEMS).map(load).collect();
+    let (mut carry, last) = (b.u32(0), b.u32(shape.lanes - 1));
+    let item = |(element, live, value)| {
+        let value = b.read(value);
+        let inclusive = warp_scan(b, shape, value);
+        let exclusive = b.sub(inclusive, value);
+        let before = b.add(carry, exclusive);
+        let total = b.value(Expr::Shuffle { mode: ShuffleMode::Index, value: inclusive, lane: last });
+        carry = b.add(carry, total);
+        Item { element, live, before }
+    };
+    let items = loaded.into_iter().map(item).collect();
+    (items, carry)
 }

@@ -102,9 +102,8 @@ fn apply(b: &mut Builder, shape: &LaunchShape, scalar: Scalar) {
     b.end_kernel();
 }
 
-/// The sum of `value` over the threads of the block before this one, and over all. `totals`: one element a warp in shared
-/// memory. At uniform control flow; begins and ends with the threads together.
-pub(crate) fn block_scan(b: &mut Builder, shape: &LaunchShape, value: V, totals: V) -> (V, V) {
+/// The sum of `value` over the lanes of the warp up to this one. At uniform control flow of the warp.
+pub(super) fn warp_scan(b: &mut Builder, shape: &LaunchShape, value: V) -> V {
     let scalar = b.scalar(value);
     let (zero, lane) = (b.zero(scalar), b.builtin(Builtin::LaneId));
     let mut inclusive = value;
@@ -117,8 +116,16 @@ pub(crate) fn block_scan(b: &mut Builder, shape: &LaunchShape, value: V, totals:
         inclusive = b.add(inclusive, other);
         distance *= 2;
     }
+    inclusive
+}
+
+/// The sum of `value` over the threads of the block before this one, and over all. `totals`: one element a warp in shared
+/// memory. At uniform control flow; begins and ends with the threads together.
+pub(crate) fn block_scan(b: &mut Builder, shape: &LaunchShape, value: V, totals: V) -> (V, V) {
+    let scalar = b.scalar(value);
+    let (zero, inclusive) = (b.zero(scalar), warp_scan(b, shape, value));
     let exclusive = b.sub(inclusive, value);
-    let last = b.u32(shape.lanes - 1);
+    let (lane, last) = (b.builtin(Builtin::LaneId), b.u32(shape.lanes - 1));
     let warps = shape.warps();
     if warps == 1 {
         let total = b.value(Expr::Shuffle { mode: ShuffleMode::Index, value: inclusive, lane: last });

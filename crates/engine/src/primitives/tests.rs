@@ -54,7 +54,7 @@ fn prefix_sums() {
         let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
         // One tile, several, and several tiles of sums.
         for (rows, tile_rows) in
-            [(0, 8), (1, 8), (7, 8), (8, 8), (9, 8), (65, 8), (500, 8), (1000, 1), (777, 64)]
+            [(0, 8), (1, 8), (7, 8), (8, 8), (9, 8), (65, 8), (500, 8), (1000, 1), (777, 64), (5000, 64)]
         {
             let mut next = random(rows as u64);
             let values: Vec<u32> = (0..rows).map(|_| next() as u32).collect();
@@ -63,7 +63,10 @@ fn prefix_sums() {
             let tile_rows = if tile_rows == 1 { 2 } else { tile_rows };
             let again = upload(stream.as_ref(), &bytes);
             primitives.scan_tiles(&buffer, rows as u64, tile_rows).unwrap();
-            primitives.chained_scan(&again, rows as u64, tile_rows);
+            match primitives.shape.is_serial() || rows == 0 {
+                true => primitives.exclusive_scan(&again, rows as u64).unwrap(),
+                false => primitives.scan_at_once(&again, rows as u64).unwrap(),
+            }
             let mut sum = 0u32;
             let mut before = |value: &u32| {
                 let before = sum;
@@ -268,20 +271,8 @@ fn rows_that_the_device_counted() {
     }
 }
 
-/// Scans in one launch and reductions of arrays: not yet part of what queries run.
+/// Reductions of arrays: not yet part of what queries run.
 impl Primitives<'_> {
-    /// As `exclusive_scan`, in one launch.
-    fn chained_scan(&mut self, data: &Buffer, rows: u64, tile_rows: u64) {
-        let module = valid(chained_scan::module(&self.shape)).unwrap();
-        let kernel =
-            self.stream.device().compile_for(&module, chained_scan::SCAN, block_shape(&self.shape)).unwrap();
-        let tiles = rows.div_ceil(tile_rows);
-        let states = upload(self.stream, &vec![0; (tiles as usize + 1) * 8]);
-        let arguments =
-            [integer(Scalar::I64, rows), integer(Scalar::I64, tile_rows), whole(data), whole(&states)];
-        self.launch(kernel.as_ref(), tiles, &arguments).unwrap();
-    }
-
     /// The reduction of `rows` 8-byte elements, at least one, by passes over tiles of `tile_rows`.
     fn reduce(&mut self, data: &Buffer, rows: u64, tile_rows: u64, of: (Scalar, Reduction)) -> u64 {
         let module = valid(reduce::module(&self.shape, of.0, of.1)).unwrap();

@@ -86,6 +86,7 @@ impl DenseKeys {
                 let a_row = CLUSTERED_SLOTS_A_ROW.min(CLUSTERED_BYTES_A_ROW / slot_bytes.max(1));
                 (cached.value.max(CLUSTERED_SLOT_LIMIT), Some(rows.saturating_mul(a_row)))
             }
+            Coming::ToThreads if are_clustered(keys) => (cached.value.max(CLUSTERED_SLOT_LIMIT), Some(0)),
             _ => (cached.value, None),
         };
         DenseKeys { domain: domain(keys, most.min(limit)), suiting, cached, clustered }

@@ -121,7 +121,9 @@ impl PartGroups {
             }
             _ => None,
         };
+        // Groups are an estimate, slots of a direct-addressed table are not.
         let of_part = input.groups.map_or(0, |groups| groups / parts.0);
+        let of_part = of_part.min(table.part_slots(bits).unwrap_or(u64::MAX));
         let (of_keys, of_block) = (lacks(PartMemory::Keys), lacks(PartMemory::Block));
         let rule = match &of_block {
             _ if lacks(PartMemory::Alone).is_none() => {
