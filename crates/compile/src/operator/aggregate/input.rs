@@ -1,6 +1,5 @@
 //! What an aggregation knows of its input, and the choices that all of its hash tables have in common.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use super::hash::Hashing;
@@ -77,16 +76,15 @@ impl Input<'_> {
         if let Some(fill) = self.fill.get() {
             return Ok(*fill);
         }
-        let usual = SlotFill(50);
-        let (fill, reason): (_, Cow<'_, str>) = match self.parts {
+        let rule = match self.parts {
             Some(_) if self.is_serial && self.has_many_rows_a_group() => {
-                (SlotFill(25), "short searches for the many rows of a group".into())
+                (SlotFill(25), "short searches for the many rows of a group")
             }
-            Some(_) if self.is_serial => (SlotFill(75), "searches are in a worker's cache".into()),
-            _ => (usual, "short searches, in twice the slots".into()),
+            Some(_) if self.is_serial => (SlotFill(75), "searches are in a worker's cache"),
+            _ => (SlotFill(50), "short searches, in twice the slots"),
         };
-        let text = table.estimate(Fill::of(fill));
-        let fill = Fill::of(self.site.choose_by(((fill, &*reason), text), |_| Ok(()))?);
+        let text = table.estimate(Fill::of(rule.0));
+        let fill = Fill::of(self.site.choose_by((rule, text), |_| Ok(()))?);
         Ok(*self.fill.get_or_init(|| fill))
     }
 

@@ -85,13 +85,12 @@ pub(super) fn of_keys(
     let of_slots = ways.iter().find_map(|way| way.slots()).map_or(String::new(), of_slots);
     let groups = input.groups.or_else(|| input.keys_foreseen(keys));
     let text = format!("{}{of_slots}", estimate::rows_to_groups(input.rows_told(), groups));
-    let has_form =
-        |value, lacks: &[(GroupForm, Option<String>)]| match lacks.iter().find(|own| own.0 == value) {
-            Some((_, None)) => Ok(()),
-            Some((_, Some(lacks))) => Err(lacks.clone()),
-            None => Err("no table does it".into()),
-        };
-    let chosen = input.site.choose_by(((form, &*reason), Some(text)), |value| has_form(value, &lacks))?;
+    let rule = ((form, &*reason), Some(text));
+    let chosen = input.site.choose_by(rule, |value| match lacks.iter().find(|(form, _)| *form == value) {
+        Some((_, None)) => Ok(()),
+        Some((_, Some(lacks))) => Err(lacks.clone()),
+        None => Err("no table does it".into()),
+    })?;
     let position = ways.iter().position(|way| way.form() == chosen);
     let way = position.map(|position| ways.swap_remove(position));
     way.ok_or_else(|| Unsupported::internal("a choice that is not there"))?.plan(cells, input, on, states)
