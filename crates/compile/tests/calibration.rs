@@ -151,8 +151,7 @@ fn parts_pay_for_fewer_rows_where_atomics_beyond_the_last_cache_are_slow() {
     assert!(before == "1" && after != "1", "{before} {after}");
     for alike in [of(100, 100, 32 << 20), of(100, 30, 1 << 30)] {
         let (parts, reason) = chosen(&query, "group_parts", &gpu(), alike);
-        assert!(parts == "1" && reason.ends_with(": few rows"), "{parts} ({reason})");
-        assert!(reason.contains("about 3500000 rows to 2000000 groups") && reason.contains("ms of atomics"));
+        assert_eq!((parts, reason.as_str()), ("1", "few rows"));
     }
 }
 

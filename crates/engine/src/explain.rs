@@ -14,7 +14,7 @@ use crate::stage::{self, PipelineKernels, Prepared};
 /// Appends the choices of a program: what was chosen and why, and each other value with what it lacks.
 fn describe_variants(genome: &Genome, out: &mut String) {
     for choice in &genome.0 {
-        let _ = writeln!(out, "{} = {}: {}", choice.qualified(), choice.value, choice.reason);
+        let _ = writeln!(out, "{} = {}: {}", choice.qualified(), choice.value, choice.why());
         for (value, lacks) in choice.values.iter().filter(|(value, _)| *value != choice.value) {
             let _ = match lacks {
                 None => writeln!(out, "  {value}: possible"),

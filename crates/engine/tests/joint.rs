@@ -16,7 +16,9 @@ use common::Table;
 use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, TableSource};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, ExplainStage, Forced, Query, QueryOptions, TableSource,
+};
 use plans::{aggregate, filter, project, rows_of, run};
 
 /// So many that columns are looked at.
@@ -99,6 +101,24 @@ fn keys_with_many_combinations_come_in_parts() {
             assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{name}");
             let choice = output.metrics.choices().find(|choice| choice.axis.name == "group_parts");
             assert_eq!(choice.is_some_and(|choice| choice.value != "1"), in_parts, "{name}: {choice:?}");
+        }
+    }
+}
+
+#[test]
+fn estimates_stand_before_reasons() {
+    let engine = Engine::new();
+    let functions = [(AggregateFunction::Count, None, false)];
+    let plan = aggregate(scan(), &[0, 1], &functions);
+    for (forced, reason) in [(&[][..], "a worker"), (&[("group_parts", "1")][..], "forced")] {
+        let query = Query { plan: plan.clone(), sources: vec![table()], options: options(forced) };
+        let output = engine.execute(&query, &CancelToken::default()).expect("it runs");
+        let choice = output.metrics.choices().find(|choice| choice.axis.name == "group_parts");
+        let estimate = choice.and_then(|choice| choice.estimate.clone()).expect("an estimate");
+        assert!(estimate.starts_with("about 400000 rows to "), "{estimate}");
+        for (stage, begin) in [(ExplainStage::Variants, ": "), (ExplainStage::Pipelines, " (")] {
+            let text = engine.explain(&query, stage).expect("an explanation");
+            assert!(text.contains(&format!("{begin}{estimate}: {reason}")), "{text}");
         }
     }
 }

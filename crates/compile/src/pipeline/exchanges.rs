@@ -119,7 +119,12 @@ impl Exchanges<'_> {
             None if step.expands() => (MatchLanes::Packed, "one key may have most matches"),
             None => (MatchLanes::Lane, "candidates are few"),
         };
-        environment.chooser.choose(self.site, rule, possible)
+        let text = step.expansion().ok().map(|expansion| {
+            let most = expansion.most();
+            let rows = pipeline.shared_out.unwrap_or(pipeline.bound / most.max(1));
+            format!("at most {rows} rows, each with {most} matches at most")
+        });
+        environment.chooser.choose_by(self.site, (rule, text), possible)
     }
 
     /// Behind which steps lanes are refilled.
@@ -147,7 +152,8 @@ impl Exchanges<'_> {
             (None, Err(why)) => (LaneRefill::Off, why),
             (None, Ok(why)) => (LaneRefill::Last, why),
         };
-        environment.chooser.choose(self.site, rule, possible)
+        let text = lacks.is_none().then(|| Points::estimate_of_refill(pipeline, environment.shape));
+        environment.chooser.choose_by(self.site, (rule, text), possible)
     }
 
     /// Points with how many lanes go on at them, how many numbers of a range a warp takes, and what moves.
@@ -215,7 +221,10 @@ impl Exchanges<'_> {
             }
             _ => (QueueMatches(128), "no warp has to take the matches of a frequent key alone"),
         };
-        let chosen = environment.chooser.choose(self.site, rule, |matches: QueueMatches| match lacks {
+        let (most, rows) = (expansion.most(), pipeline.bound / expansion.most().max(1));
+        let text = format!("at most {rows} rows, each with {most} matches at most, and {threads} threads");
+        let rule = (rule, Some(text));
+        let chosen = environment.chooser.choose_by(self.site, rule, |matches: QueueMatches| match lacks {
             Some(lacks) if matches.0 > 0 => Err(lacks.into()),
             _ => Ok(()),
         })?;

@@ -13,6 +13,7 @@ use crate::operator::roles::{Expansion, Step};
 use crate::operator::texts::TextEquality;
 use crate::shape::LaunchShape;
 use crate::variant::axes::{LaneRefill, MatchLanes, TextLanes};
+use crate::variant::estimate;
 
 /// What lanes do at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,20 @@ pub(super) struct Points {
     pub loads_before: bool,
     /// The numbers of a range beyond which it waits for all warps at the first expansion, where it does.
     pub longest: Option<u64>,
+}
+
+/// The share of the rows that filters are thought to keep.
+fn share_of_filters(pipeline: &Pipeline) -> f64 {
+    let (mut share, mut columns) = (1.0, pipeline.source.columns());
+    for step in &pipeline.steps {
+        if let Some(condition) = step.condition() {
+            share *= share_kept(condition, &|index: usize| columns.get(index).and_then(|info| info.range));
+        }
+        if let Some(behind) = step.columns(&columns) {
+            columns = behind;
+        }
+    }
+    share
 }
 
 impl Points {
@@ -117,24 +132,26 @@ impl Points {
         if pipeline.steps.iter().any(is_runtime_filter) {
             return Err("a runtime filter leaves too few rows for a warp to wait for");
         }
-        let (mut share, mut columns) = (1.0, pipeline.source.columns());
-        for step in &pipeline.steps {
-            if let Some(condition) = step.condition() {
-                share *=
-                    share_kept(condition, &|index: usize| columns.get(index).and_then(|info| info.range));
-            }
-            if let Some(behind) = step.columns(&columns) {
-                columns = behind;
-            }
-        }
         match pipeline.sink.target() {
-            Some(_) if joins || share <= MOST_REFILLED => Ok("rows that are written are few in a warp"),
+            Some(_) if joins || share_of_filters(pipeline) <= MOST_REFILLED => {
+                Ok("rows that are written are few in a warp")
+            }
             Some(_) => Err("filters keep most rows"),
             None if joins && pipeline.sink.is_costly() => {
                 Ok("rows come to a hash table, and are few in a warp")
             }
             None => Err("a row costs little behind the steps that drop rows"),
         }
+    }
+
+    /// What is thought of the rows that may wait, for people.
+    pub(super) fn estimate_of_refill(pipeline: &Pipeline, shape: &LaunchShape) -> String {
+        let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
+        let rows = pipeline.shared_out.unwrap_or(pipeline.bound);
+        let joins = pipeline.steps.iter().filter(|step| step.drops() && step.diverges()).count();
+        let (kept, turns) = (estimate::percent(share_of_filters(pipeline)), rows / threads.max(1));
+        let kept = format!("filters keep about {kept}, joins that drop rows: {joins}");
+        format!("at most {rows} rows in {turns} turns of {threads} threads, {kept}")
     }
 
     /// The number of the first point where lanes take new rows of others, and what makes these rows there; long ranges can wait

@@ -39,8 +39,8 @@ use crate::lower::hashing::{HASH_RULE, is_wide};
 use crate::program::States;
 use crate::program::{Fill, Growth};
 use crate::types::{DataType, Range};
-use crate::variant::Site;
 use crate::variant::axes::{EmptySlots, HashFunction, IndexForm, IndexRows, KeyTextLanes, SlotFill};
+use crate::variant::{Site, estimate};
 
 /// Most slots of a direct-addressed index: 4 GiB, of which a bitmap's 128 MiB are all that searches in vain look at.
 const DIRECT_LIMIT: u64 = 1 << 30;
@@ -334,7 +334,13 @@ fn form(
         Ok(_) => (IndexForm::Hash, limit.reason("a sparse range of keys")),
         Err(_) => (IndexForm::Hash, "keys have no range".into()),
     };
-    let chosen = site.choose((form, &*reason), |value| match (value, &direct) {
+    let (kind, slots) = match &direct {
+        Ok((_, slots)) => ("direct", *slots),
+        Err(_) => ("hash", row_bound.saturating_mul(2).checked_next_power_of_two().unwrap_or(u64::MAX)),
+    };
+    let table = estimate::table(slots, slots.saturating_mul(SLOT_BYTES));
+    let rule = ((form, &*reason), Some(format!("at most {row_bound} rows, {kind} {table}")));
+    let chosen = site.choose_by(rule, |value| match (value, &direct) {
         (IndexForm::Direct, Err(lacks)) => Err(lacks.clone()),
         _ => Ok(()),
     })?;

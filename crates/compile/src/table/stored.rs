@@ -124,6 +124,16 @@ impl StoredColumn {
         StoredColumn { memory: Memory::Own { base, words }, ..self.clone() }
     }
 
+    /// Bytes of a column a place, without those of the texts that it points to.
+    pub(crate) fn bytes_of(info: &ColumnInfo) -> u64 {
+        let mut all = 0;
+        let stored = StoredColumn::declare(info, true, &mut |_, bytes| {
+            all += u64::from(bytes);
+            0
+        });
+        stored.map_or(0, |_| all)
+    }
+
     /// `part` declares a part of so many bytes a place and gives its number.
     fn declare(
         info: &ColumnInfo,

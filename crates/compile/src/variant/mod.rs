@@ -5,12 +5,14 @@
 //! it may change from block to block. Where an operator or pipeline stands before a choice, it asks the [`Chooser`] with the
 //! rule's value, the rule's reason, and what each other value presupposes. The chooser takes the rule's value unless the
 //! session forces another, and notes the choice with its alternatives: the notes of a program are its [`Genome`], which
-//! `EXPLAIN` and `kelpie variants` show.
+//! `EXPLAIN` and `kelpie variants` show. Where a rule goes by sizes, the choice has these as a short text, its [`estimate`].
 //!
 //! Adding an axis: a type in [`axes`], its line in [`axes::ALL`], and the call of [`Chooser::choose`] where the choice is made.
 
 pub mod axes;
+pub(crate) mod estimate;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,6 +75,8 @@ pub struct Choice {
     pub value: &'static str,
     /// The rule's reason, or who forced it.
     pub reason: String,
+    /// What was estimated of rows, tables and time when it was made, where that is told: for people.
+    pub estimate: Option<String>,
     /// The values of the axis, each with what it lacks here, if it lacks something.
     pub values: Vec<(&'static str, Option<String>)>,
 }
@@ -87,11 +91,19 @@ impl Choice {
     pub fn qualified(&self) -> String {
         format!("{}.{}", self.site, self.axis.name)
     }
+
+    /// The estimate, where there is one, and the reason.
+    pub fn why(&self) -> Cow<'_, str> {
+        match &self.estimate {
+            Some(estimate) => format!("{estimate}: {}", self.reason).into(),
+            None => self.reason.as_str().into(),
+        }
+    }
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {} ({})", self.qualified(), self.value, self.reason)
+        write!(f, "{} = {} ({})", self.qualified(), self.value, self.why())
     }
 }
 
@@ -205,6 +217,16 @@ impl<'a> Chooser<'a> {
         rule: (T, &str),
         admits: impl Fn(T) -> Result<(), String>,
     ) -> Result<T, Unsupported> {
+        self.choose_by(site, (rule, None), admits)
+    }
+
+    /// As [`Chooser::choose`], where the rule has an estimate, which is noted whatever is chosen.
+    pub fn choose_by<T: Variant>(
+        &self,
+        site: &str,
+        (rule, estimate): ((T, &str), Option<String>),
+        admits: impl Fn(T) -> Result<(), String>,
+    ) -> Result<T, Unsupported> {
         let axis = T::AXIS;
         let values: Vec<_> = T::ALL.iter().map(|value| (value.name(), admits(*value).err())).collect();
         let (mut chosen, mut reason) = (rule.0, rule.1.to_string());
@@ -222,7 +244,7 @@ impl<'a> Chooser<'a> {
                 (Some(lacks), false) => reason = format!("{}; {name} is not possible: {lacks}", rule.1),
             }
         }
-        let choice = Choice { site: site.into(), axis, value: chosen.name(), reason, values };
+        let choice = Choice { site: site.into(), axis, value: chosen.name(), reason, estimate, values };
         self.made.borrow_mut().push(choice);
         Ok(chosen)
     }
@@ -250,6 +272,15 @@ impl Site<'_> {
         admits: impl Fn(T) -> Result<(), String>,
     ) -> Result<T, Unsupported> {
         self.chooser.choose(self.name, rule, admits)
+    }
+
+    /// As [`Chooser::choose_by`].
+    pub fn choose_by<T: Variant>(
+        &self,
+        rule: ((T, &str), Option<String>),
+        admits: impl Fn(T) -> Result<(), String>,
+    ) -> Result<T, Unsupported> {
+        self.chooser.choose_by(self.name, rule, admits)
     }
 }
 
@@ -281,6 +312,24 @@ mod tests {
         assert_eq!(genome.points(), 4);
         let reasons: Vec<_> = genome.0.iter().map(|choice| choice.reason.as_str()).collect();
         assert_eq!(reasons, ["forced", "forced", "few groups; direct is not possible: no dense domain"]);
+    }
+
+    #[test]
+    fn an_estimate_stands_before_the_reason_whatever_is_chosen() {
+        let mut forced = Forced::default();
+        forced.set("aggregate1.group_table", "direct").expect("an axis and its value");
+        let chooser = Chooser::new(&forced);
+        let rule = (GroupForm::Hash, "few groups");
+        for (site, estimate) in [("aggregate0", Some("3 rows")), ("aggregate1", Some("5 rows")), ("a2", None)]
+        {
+            let estimate = estimate.map(String::from);
+            let chosen = chooser.choose_by(site, (rule, estimate), |_| Ok(()));
+            assert_eq!(chosen.ok() == Some(GroupForm::Direct), site == "aggregate1");
+        }
+        let genome = chooser.into_genome();
+        let why: Vec<_> = genome.0.iter().map(|choice| choice.why()).collect();
+        assert_eq!(why, ["3 rows: few groups", "5 rows: forced", "few groups"]);
+        assert_eq!(genome.0[0].to_string(), "aggregate0.group_table = hash (3 rows: few groups)");
     }
 
     #[test]

@@ -147,6 +147,10 @@ impl Strategy for DenseKeys {
         Some(decisive.reason("a dense domain of keys"))
     }
 
+    fn slots(&self) -> Option<u64> {
+        Some(self.domain.as_ref().ok()?.1)
+    }
+
     fn plan(
         self: Box<Self>,
         cells: &mut Cells,

@@ -14,6 +14,7 @@ use kelpie_kir::{BinaryOp, Scalar};
 
 use super::dependent::CarriedKeys;
 use super::groups::See;
+use super::input::{TableForm, with_room};
 use super::key_count::KeyCount;
 use super::{Input, declare, group_pointer, word_pointer};
 use crate::context::{Argument, Context, Lowered, Unsupported};
@@ -128,14 +129,17 @@ impl KeyTable {
         input: &Input<'_>,
         states: &mut declare::States,
     ) -> Result<KeyTable, Unsupported> {
-        let (row_bound, fill) = (input.row_bound, input.fill()?);
+        let packed = pack(columns);
         // A table that has to grow is filled anew: as many keys as a column alone has values are foreseen.
         let values = columns.iter().filter_map(|column| Some(column.scattered?.values)).max();
-        let foreseen = fill.slots(values.unwrap_or(0).min(input.expected_rows));
-        let foreseen = foreseen.saturating_add(foreseen / 4).max(INITIAL_SLOTS);
+        let values = values.map(|values| values.min(input.expected_rows));
+        let stored = if packed.is_some() { 0 } else { columns.iter().map(StoredColumn::bytes_of).sum() };
+        let slot_bytes = 8 * u64::from(1 + words) + stored;
+        let keys = input.groups.or(values).or_else(|| input.keys_foreseen(columns));
+        let (row_bound, fill) = (input.row_bound, input.fill(&TableForm { keys, slot_bytes })?);
+        let foreseen = with_room(fill.slots(values.unwrap_or(0))).max(INITIAL_SLOTS);
         let slots = fill.slots(row_bound).clamp(LEAST_SLOTS, foreseen).next_power_of_two();
         let count = states.counter("group_count");
-        let packed = pack(columns);
         let hashing = input.hashing(packed.is_some())?;
         let slot_count = match hashing.mapping {
             HashMapping::Mask => SlotCount::PowerOfTwo,

@@ -15,7 +15,7 @@ use crate::types::DataType;
 
 /// About how many groups of rows there are that are far from each other, where that is known: at least one key has many values, and
 /// of the others it is known how many they have.
-fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
+pub(super) fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
     let values =
         |key: &ColumnInfo| key.scattered.map(|own| own.values).or_else(|| Some(domain::values_of(key)?.1));
     let some = keys.iter().any(|key| key.scattered.is_some());

@@ -30,6 +30,7 @@ mod group_text;
 mod groups;
 mod hash;
 mod hashed;
+mod input;
 mod key_count;
 mod key_window;
 mod known_groups;
@@ -53,7 +54,6 @@ mod tables;
 mod text_rows;
 pub(in crate::operator) mod threads;
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ use self::distinct::DistinctSet;
 pub(crate) use self::end_rows::{EndRow, EndRows};
 use self::functions::Cells;
 use self::groups::GroupTable;
-use self::hash::Hashing;
+pub(crate) use self::input::Input;
 use self::known_groups::groups_known;
 pub(crate) use self::known_groups::{key_values, scattered_table};
 use self::last_group::LastGroup;
@@ -92,14 +92,11 @@ use crate::context::{Argument, Context, Unsupported};
 use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::column_of;
-use crate::lower::hashing::HASH_RULE;
 use crate::operator::partition::RowParts;
 use crate::plan::Aggregate;
-use crate::program::{Fill, Growth};
+use crate::program::Growth;
 use crate::shape::LaunchShape;
-use crate::variant::Site;
 use crate::variant::axes::LastGroup as KeptGroup;
-use crate::variant::axes::{GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
 
 pub(crate) use crate::program as declare;
 
@@ -133,100 +130,6 @@ pub struct AggregateOperator {
     sketch: Option<GroupSketch>,
     /// Rows of a worker that wait for each other: `group_keys`, `group_carried`, `cells` and `sets` are over its columns.
     batch: Option<Batch>,
-}
-
-/// Rows of a group from which on short searches are worth more than few slots, in the cache of a worker who has a part's groups for
-/// itself (docs/performance.md).
-const ROWS_OF_SHORT_SEARCHES: u64 = 32;
-
-/// What an aggregation knows of its input.
-#[derive(Debug)]
-pub(crate) struct Input<'a> {
-    /// The aggregation before its choices.
-    pub site: Site<'a>,
-    pub columns: &'a [ColumnInfo],
-    /// An upper bound of the rows.
-    pub row_bound: u64,
-    /// The rows that are thought to come, after filters and joins.
-    pub expected_rows: u64,
-    /// An upper bound of those that one thread sees.
-    pub thread_rows: u64,
-    /// A row of the source becomes one row at most, and no loop is around it.
-    pub is_single: bool,
-    /// Rows are looked up in the tables of joins before.
-    pub has_probes: bool,
-    /// Rows of one group come together.
-    pub is_sorted: bool,
-    /// Whether a thread takes rows as they come to it: a CPU's worker.
-    pub is_serial: bool,
-    /// The keys that follow from the others.
-    pub followers: BTreeSet<usize>,
-    /// In how many parts the rows come, where they come in parts.
-    pub parts: Option<GroupParts>,
-    /// About how many groups there are, where that is known of such rows.
-    pub groups: Option<u64>,
-    /// What hash tables of the aggregation may have taken, once it is chosen.
-    pub fill: OnceCell<Fill>,
-    /// How their keys are hashed, once it is chosen.
-    pub hashing: OnceCell<Hashing>,
-    /// Where their slots have keys that are stored, once it is chosen.
-    pub slot_layout: OnceCell<SlotLayout>,
-}
-
-impl Input<'_> {
-    /// Whether the table is small beside the rows, so that searches cost more than its slots.
-    fn has_many_rows_a_group(&self) -> bool {
-        self.groups.is_some_and(|groups| self.row_bound / groups.max(1) >= ROWS_OF_SHORT_SEARCHES)
-    }
-
-    /// How many of the slots of the aggregation's hash tables may be taken.
-    fn fill(&self) -> Result<Fill, Unsupported> {
-        if let Some(fill) = self.fill.get() {
-            return Ok(*fill);
-        }
-        let half = match self.parts {
-            Some(_) if self.is_serial && self.has_many_rows_a_group() => {
-                (SlotFill(25), "short searches for the many rows of a group")
-            }
-            Some(_) if self.is_serial => (SlotFill(75), "searches are in a worker's cache"),
-            _ => (SlotFill(50), "short searches, in twice the slots"),
-        };
-        let fill = Fill::of(self.site.choose(half, |_| Ok(()))?);
-        Ok(*self.fill.get_or_init(|| fill))
-    }
-
-    /// How the keys of the aggregation's hash tables are hashed. `are_packed`: the keys of the first of them are one word.
-    fn hashing(&self, are_packed: bool) -> Result<Hashing, Unsupported> {
-        if let Some(hashing) = self.hashing.get() {
-            return Ok(*hashing);
-        }
-        let rule = match are_packed && self.is_serial {
-            // Measured on CPUs alone: docs/performance.md, "Grouping on two cores".
-            true => (
-                HashFunction::MultiplyShift,
-                "a worker waits for each instruction of the next slot's address",
-            ),
-            false => (HashFunction::Murmur3, HASH_RULE),
-        };
-        let function = self.site.choose(rule, |_| Ok(()))?;
-        let rule =
-            (HashMapping::MultiplyHigh, "tables of any size, and parts of rows are parts of the table");
-        let mapping = self.site.choose(rule, |_| Ok(()))?;
-        Ok(*self.hashing.get_or_init(|| Hashing { function, mapping }))
-    }
-
-    /// Where the slots of the aggregation's hash tables have keys that are stored.
-    fn slot_layout(&self) -> Result<SlotLayout, Unsupported> {
-        if let Some(layout) = self.slot_layout.get() {
-            return Ok(*layout);
-        }
-        let rule = match self.is_serial {
-            true => (SlotLayout::Beside, "a key that is compared lies in the cache line that was looked at"),
-            false => (SlotLayout::Apart, "threads of a warp look at entries only"),
-        };
-        let layout = self.site.choose(rule, |_| Ok(()))?;
-        Ok(*self.slot_layout.get_or_init(|| layout))
-    }
 }
 
 impl fmt::Display for AggregateOperator {

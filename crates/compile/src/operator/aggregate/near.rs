@@ -28,6 +28,7 @@ use crate::context::{Context, Unsupported};
 use crate::lower::hashing::GOLDEN;
 use crate::shape::LaunchShape;
 use crate::variant::axes::{NearGroups, NearSearch};
+use crate::variant::estimate::{self, Rows};
 use crate::variant::{Site, Variant};
 
 /// Places that a copy may be at.
@@ -126,7 +127,12 @@ impl NearCopies {
             (NearGroups(0), Limit::fixed(0), "the micro model has an atomic a row")
         };
         let (copies, limit, reason) = rule;
-        let NearGroups(copies) = site.choose((copies, &limit.reason(reason)), lacks)?;
+        let groups = known.at_least.or(known.groups.filter(|groups| *groups <= known.rows));
+        let mut text = estimate::rows_to_groups(Rows::Most(known.rows), groups);
+        if copies.0 > 0 {
+            text.push_str(&format!(", {} copies in {}", copies.0, estimate::bytes(bytes(copies.0))));
+        }
+        let NearGroups(copies) = site.choose_by(((copies, &limit.reason(reason)), Some(text)), lacks)?;
         let copies = u32::try_from(copies).map_err(Unsupported::internal)?;
         if copies == 0 {
             return Ok(None);

@@ -10,6 +10,7 @@ use crate::operator::partition::PartStore;
 use crate::shape::LaunchShape;
 use crate::variant::Variant;
 use crate::variant::axes::GroupParts;
+use crate::variant::estimate::{self, Rows};
 
 /// Rows from which on parts pay on a GPU (`docs/performance.md`), unless measured rates of atomics say fewer.
 const LEAST_ROWS: u64 = 4 << 20;
@@ -51,11 +52,9 @@ impl TableSize {
     pub(crate) fn estimate(&self, rows: u64, calibration: &Calibration) -> String {
         let TableSize { groups, bytes, .. } = *self;
         let bytes = self.dense.unwrap_or(bytes);
-        let mut text = format!("about {rows} rows to {groups} groups in {bytes} bytes");
-        if let Some(time) = calibration.atomics_ms(rows.saturating_mul(self.words.into()), bytes) {
-            text.push_str(&format!(", {time:.2} ms of atomics if added as they come"));
-        }
-        text
+        let atomics = (rows.saturating_mul(self.words.into()), bytes);
+        let (size, time) = (estimate::bytes(bytes), estimate::atomics(calibration, atomics));
+        format!("{} in {size}{time}", estimate::rows_to_groups(Rows::About(rows), Some(groups)))
     }
 }
 

@@ -15,8 +15,8 @@ use crate::calibration::Limit;
 use crate::choices::Choices;
 use crate::context::{Context, Unsupported};
 use crate::shape::LaunchShape;
-use crate::variant::Variant;
 use crate::variant::axes::{BlockSums, CountBytes, Placement, TableCopies, TableSlices};
+use crate::variant::{Variant, estimate};
 
 /// Rows of the input for each slot of a CPU's worker's own table that is larger than half of its cache, at least: each slot is cleared
 /// and merged whatever comes.
@@ -121,6 +121,20 @@ fn table_limit(
     })
 }
 
+/// What is thought of a table of so many slots, which a block has in so many bytes, for people.
+fn estimate_of_table(
+    (slots, cells): (u64, &Cells),
+    block_bytes: u64,
+    input: &Input<'_>,
+    choices: &Choices<'_>,
+) -> String {
+    let (rows, words) = (input.expected_rows, u64::from(cells.words()));
+    let atomics = (rows.saturating_mul(words), slots.saturating_mul(8 * words));
+    let time = estimate::atomics(&choices.calibration, atomics);
+    let (table, a_slot) = (estimate::table(slots, block_bytes), rows / slots.max(1));
+    format!("{} to a block's {table}, {a_slot} a slot{time}", input.rows_told())
+}
+
 impl CellMemory {
     /// By the rules, or what is asked for.
     pub fn plan(
@@ -160,7 +174,8 @@ impl CellMemory {
             },
             _ => (Placement::Global, "the micro model has an atomic a row"),
         };
-        let chosen = input.site.choose(rule, |value| match value {
+        let text = estimate_of_table((slots, cells), bytes_plain(TableSlices(1)), input, choices);
+        let chosen = input.site.choose_by((rule, Some(text)), |value| match value {
             Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
             Placement::Thread => tables_fit(threads.bytes(), shape),
             Placement::Block => tables_fit(counts.smallest(), shape),
@@ -367,7 +382,12 @@ impl Slices<'_> {
                 (fewest.unwrap_or(TableSlices(1)), "as few as fit a block's memory")
             }
         };
-        input.site.choose(rule, |slices| match self.lacks {
+        let of_slice = |slices| estimate::bytes((self.bytes)(slices));
+        let mut text = format!("all groups of a block in {}", of_slice(TableSlices(1)));
+        if rule.0.0 > 1 {
+            text.push_str(&format!(", a slice of {} in {}", rule.0.0, of_slice(rule.0)));
+        }
+        input.site.choose_by((rule, Some(text)), |slices| match self.lacks {
             Some(lacks) if slices.0 > 1 => Err(lacks.into()),
             _ => has_room(slices),
         })
@@ -414,7 +434,10 @@ impl Counts<'_> {
             _ if has_room(CountBytes(4)).is_err() => (CountBytes(2), "more groups fit a block's memory"),
             four => (four, "an addition does not look at what was there"),
         };
-        input.site.choose(rule, |bytes| match bytes.0 {
+        let size = |bytes| estimate::bytes((self.of(CountBytes(bytes)).bytes)(TableSlices(1)));
+        let text = format!("a block's table in {} with counts of 2 bytes, {} with 4", size(2), size(4));
+        let text = self.has_counts.then_some(text);
+        input.site.choose_by((rule, text), |bytes| match bytes.0 {
             2 if shape.is_serial() => Err("a CPU's worker adds words without atomics".into()),
             2 if !self.has_counts => Err("no cell counts rows".into()),
             _ => has_room(bytes),

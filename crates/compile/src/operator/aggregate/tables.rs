@@ -13,6 +13,7 @@ use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
 use crate::shape::LaunchShape;
 use crate::variant::axes::GroupForm;
+use crate::variant::estimate;
 
 /// Slots of a direct-addressed table of computed keys, at most, on a device whose threads share it. Where the keys are columns it is
 /// known how many groups there are, else near copies may be tried in vain: up to twice the time of a hash table
@@ -38,6 +39,11 @@ pub(super) trait Strategy {
 
     /// Why the rule takes it, where it does for so many rows at most. Asked only where nothing is lacking.
     fn suits(&self, row_bound: u64) -> Option<Cow<'static, str>>;
+
+    /// Slots of its table, where they are known before: for people.
+    fn slots(&self) -> Option<u64> {
+        None
+    }
 
     /// Plans the table and declares its state.
     fn plan(
@@ -83,12 +89,16 @@ pub(super) fn of_keys(
     let mut suiting = ways.iter().filter(|way| suits(way.form()));
     let rule = suiting.find_map(|way| way.suits(input.row_bound).map(|reason| (way.form(), reason)));
     let (form, reason) = rule.ok_or_else(|| Unsupported::internal("no way to find groups suits"))?;
-    let chosen =
-        input.site.choose((form, &*reason), |value| match lacks.iter().find(|(form, _)| *form == value) {
-            Some((_, None)) => Ok(()),
-            Some((_, Some(lacks))) => Err(lacks.clone()),
-            None => Err("no table does it".into()),
-        })?;
+    let of_slots = |slots: u64| format!(", direct {}", estimate::table(slots, slots.saturating_mul(bytes)));
+    let of_slots = ways.iter().find_map(|way| way.slots()).map_or(String::new(), of_slots);
+    let groups = input.groups.or_else(|| input.keys_foreseen(keys));
+    let text = format!("{}{of_slots}", estimate::rows_to_groups(input.rows_told(), groups));
+    let rule = ((form, &*reason), Some(text));
+    let chosen = input.site.choose_by(rule, |value| match lacks.iter().find(|(form, _)| *form == value) {
+        Some((_, None)) => Ok(()),
+        Some((_, Some(lacks))) => Err(lacks.clone()),
+        None => Err("no table does it".into()),
+    })?;
     let position = ways.iter().position(|way| way.form() == chosen);
     let way = position.map(|position| ways.swap_remove(position));
     way.ok_or_else(|| Unsupported::internal("a choice that is not there"))?.plan(cells, input, on, states)

@@ -7,6 +7,7 @@ use crate::choices::Choices;
 use crate::program::States;
 use crate::types::DataType;
 use crate::variant::axes::KeyFilter;
+use crate::variant::estimate;
 
 /// The share of rows that find a match up to which a filter pays: of more, those that pass cost as much as the others gain. (On a CPU, 4
 /// million sparse keys among up to 2 million: at a half it took a quarter to a half off, at 0.7 it cost up to a third; docs/decisions.md.)
@@ -65,7 +66,15 @@ impl JoinOperator {
         }
     }
 
-    /// The same with a Bloom filter.
+    /// What is thought of the rows, for people.
+    pub(crate) fn estimate_of_bloom(&self, rows: &Filtered) -> String {
+        let Filtered { build_rows, probe_rows, share } = *rows;
+        let searched = estimate::bytes(self.bytes_searched(build_rows));
+        let matched = share.map_or("an unknown share".into(), estimate::percent);
+        format!("{matched} of about {probe_rows} rows find a match among {build_rows} in {searched}")
+    }
+
+    /// The join with a Bloom filter.
     pub(crate) fn with_bloom(self, states: &mut States) -> JoinOperator {
         JoinOperator { index: self.index.with_bloom(&self.store, states), ..self }
     }

@@ -17,8 +17,8 @@ use crate::layout::ColumnInfo;
 use crate::lower::column_of;
 use crate::operator::partition::RowParts;
 use crate::types::DataType;
-use crate::variant::Variant;
 use crate::variant::axes::JoinParts;
+use crate::variant::{Variant, estimate};
 
 /// Rows of the probe side from which on parts may pay on a GPU, and on a CPU.
 const LEAST_ROWS: u64 = 4 << 20;
@@ -90,7 +90,26 @@ impl JoinOperator {
         self.index.bytes_searched(build_rows, keys.iter().map(key_bytes).sum())
     }
 
-    /// The same, where rows come in parts.
+    /// What is thought of the rows that are looked up, and of what is searched, for people.
+    pub(crate) fn estimate_of_parts(&self, sides: &Sides) -> String {
+        let probe = sides.probe_rows;
+        match sides.build_rows {
+            None => format!("about {probe} rows looked up among an unknown number"),
+            Some(build) => {
+                let searched = estimate::bytes(self.bytes_searched(build));
+                format!("about {probe} rows looked up among {build} in {searched}")
+            }
+        }
+    }
+
+    /// The same of the rows that the index is filled with, in so many parts.
+    pub(crate) fn estimate_of_build_parts(&self, sides: &Sides, parts: u64) -> Option<String> {
+        let build = sides.build_rows?;
+        let part = estimate::bytes(self.bytes_searched(build) / parts.max(1));
+        Some(format!("about {build} rows, {} and {part} of the index a part", build / parts.max(1)))
+    }
+
+    /// The join, where rows come in parts.
     pub(crate) fn in_parts(self) -> JoinOperator {
         JoinOperator { index: self.index.in_parts(), ..self }
     }

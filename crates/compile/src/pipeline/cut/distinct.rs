@@ -13,8 +13,9 @@ use super::{Cut, OpenRows};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, substitute};
+use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
-use crate::operator::aggregate::{AggregateOperator, counts_once};
+use crate::operator::aggregate::{AggregateOperator, TableSize, counts_once};
 use crate::plan::{Aggregate, AggregateFunction};
 use crate::types::{DataType, Field, Range};
 use crate::variant::axes::{DistinctValues, GroupParts};
@@ -44,15 +45,16 @@ impl Cut<'_> {
             return self.aggregate_in_order(rows, keys, aggregates);
         }
         let pairs = Pairs::of(keys, aggregates);
-        let rule = match &pairs {
+        let (rule, text) = match &pairs {
             Ok(pairs) => self.rule(pairs, keys, &rows),
-            Err(lacks) => (DistinctValues::Set, lacks.as_str().into()),
+            Err(lacks) => ((DistinctValues::Set, lacks.as_str().into()), None),
         };
         let site = format!("aggregate{}", self.next_aggregate);
-        let chosen = self.chooser.choose(&site, (rule.0, &*rule.1), |value| match (value, &pairs) {
-            (DistinctValues::Groups, Err(lacks)) => Err(lacks.clone()),
-            _ => Ok(()),
-        })?;
+        let chosen =
+            self.chooser.choose_by(&site, ((rule.0, &*rule.1), text), |value| match (value, &pairs) {
+                (DistinctValues::Groups, Err(lacks)) => Err(lacks.clone()),
+                _ => Ok(()),
+            })?;
         let pairs = match (chosen, pairs) {
             (DistinctValues::Groups, Ok(pairs)) => pairs,
             _ => return self.aggregate_in_order(rows, keys, aggregates),
@@ -62,7 +64,33 @@ impl Cut<'_> {
         self.aggregate_values_of(&groups, &own, &pairs.of_groups(aggregates))
     }
 
-    fn rule(&self, pairs: &Pairs<'_>, keys: &[Expr], rows: &OpenRows) -> (DistinctValues, Cow<'static, str>) {
+    /// What the rule takes, and why; and what is thought of the pairs.
+    fn rule(
+        &self,
+        pairs: &Pairs<'_>,
+        keys: &[Expr],
+        rows: &OpenRows,
+    ) -> ((DistinctValues, Cow<'static, str>), Option<String>) {
+        let (exprs, _, aggregates) = over_columns(&pairs.keys, &pairs.aggregates);
+        let infos = columns_of(&exprs, &rows.columns);
+        let table = self.scattered(&pairs.keys, &aggregates, &infos, rows);
+        let groups = self.scattered(keys, &[], &infos, rows).map(|table| table.groups);
+        let of_pairs = |pairs: &TableSize| {
+            format!("by pairs, {}", pairs.estimate(rows.expected(), &self.choices.calibration))
+        };
+        let text = table.as_ref().map(of_pairs);
+        let rule = self.rule_of_pairs((table.as_ref(), groups), &infos, rows);
+        (rule, text)
+    }
+
+    /// What the rule takes, and why, by what is thought of the groups by pairs, whose keys and arguments `infos` tells of, and of how
+    /// many `groups` there are that are far from each other.
+    fn rule_of_pairs(
+        &self,
+        (table, groups): (Option<&TableSize>, Option<u64>),
+        infos: &[ColumnInfo],
+        rows: &OpenRows,
+    ) -> (DistinctValues, Cow<'static, str>) {
         let set = |reason: &'static str| (DistinctValues::Set, reason.into());
         if self.choices.micro_model != MicroModel::Resolution {
             return set("the micro model looks for values as rows come");
@@ -70,16 +98,12 @@ impl Cut<'_> {
         if self.shape.is_serial() {
             return set("rows of a worker wait for many slots of a set at once, and are not stored before");
         }
-        let (exprs, _, aggregates) = over_columns(&pairs.keys, &pairs.aggregates);
-        let infos = columns_of(&exprs, &rows.columns);
-        let table = self.scattered(&pairs.keys, &aggregates, &infos, rows);
-        let lacks = self.lacks_group_parts(&infos, rows);
-        let (parts, reason) = self.parts_by_rule(lacks.is_some(), table.as_ref(), rows);
+        let lacks = self.lacks_group_parts(infos, rows);
+        let (parts, reason) = self.parts_by_rule(lacks.is_some(), table, rows);
         if parts == GroupParts(1) {
             return (DistinctValues::Set, format!("no parts of pairs of group and value: {reason}").into());
         }
-        let is_many = |groups: u64| groups > NEAR_GROUPS;
-        if self.scattered(keys, &[], &infos, rows).is_some_and(|table| is_many(table.groups)) {
+        if groups.is_some_and(|groups| groups > NEAR_GROUPS) {
             return set("the groups are many and far from each other, not only their values");
         }
         (

@@ -118,8 +118,8 @@ impl Cut<'_> {
         };
         let site = format!("aggregate{}", self.next_aggregate);
         let estimate = table.as_ref().map(|table| table.estimate(rows.expected(), &self.choices.calibration));
-        let reason = estimate.map_or(reason.to_string(), |estimate| format!("{estimate}: {reason}"));
-        let parts = self.chooser.choose(&site, (parts, &*reason), |value: GroupParts| match &lacks {
+        let rule = ((parts, &*reason), estimate);
+        let parts = self.chooser.choose_by(&site, rule, |value: GroupParts| match &lacks {
             _ if value == GroupParts(1) => Ok(()),
             Some(lacks) => Err(lacks.clone()),
             None => PartStore::admits(value.0, self.shape),

@@ -57,7 +57,8 @@ impl Cut<'_> {
             }
             None => operator.rule_of_bloom(&rows, (self.shape.is_serial(), self.choices)),
         };
-        let chosen = site.choose((filter, &*reason), |value| match (value, lacks) {
+        let rule = ((filter, &*reason), Some(operator.estimate_of_bloom(&rows)));
+        let chosen = site.choose_by(rule, |value| match (value, lacks) {
             (KeyFilter::Bloom, Some(lacks)) => Err(lacks.to_string()),
             _ => Ok(()),
         })?;

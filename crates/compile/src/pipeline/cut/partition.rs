@@ -104,7 +104,8 @@ impl Cut<'_> {
             }
             None => operator.rule_of_parts(sides, (self.shape.is_serial(), self.choices)),
         };
-        let parts = site.choose((parts, &*reason), |value: JoinParts| match &lacks {
+        let rule = ((parts, &*reason), Some(operator.estimate_of_parts(sides)));
+        let parts = site.choose_by(rule, |value: JoinParts| match &lacks {
             _ if value == off => Ok(()),
             Some(lacks) => Err(lacks.clone()),
             None => PartStore::admits(value.0, self.shape),
@@ -117,7 +118,8 @@ impl Cut<'_> {
             Some(lacks) => (BuildParts::Off, lacks.as_str()),
             None => (BuildParts::On, "the index is filled part after part"),
         };
-        let of_build = site.choose(rule, |value| match (value, &lacks) {
+        let text = operator.estimate_of_build_parts(sides, parts.0);
+        let of_build = site.choose_by((rule, text), |value| match (value, &lacks) {
             (BuildParts::On, Some(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })?;

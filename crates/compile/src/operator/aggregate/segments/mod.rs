@@ -127,7 +127,10 @@ impl Segments {
             _ if follows => (SegmentSum::Warp, "rows that follow each other have keys near each other"),
             _ => (SegmentSum::Warp, "neighbours may share groups"),
         };
-        let chosen = input.site.choose(rule, |value| match value {
+        let rows = input.rows_told();
+        let text = format!("{rows} to at most {groups} groups, {threads} threads of a block");
+        let text = (threads > 1).then_some(text);
+        let chosen = input.site.choose_by((rule, text), |value| match value {
             SegmentSum::Off => Ok(()),
             SegmentSum::Warp => warp.map_err(String::from),
             SegmentSum::Block => block.map_err(String::from),
