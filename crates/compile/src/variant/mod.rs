@@ -5,7 +5,7 @@
 //! it may change from block to block. Where an operator or pipeline stands before a choice, it asks the [`Chooser`] with the
 //! rule's value, the rule's reason, and what each other value presupposes. The chooser takes the rule's value unless the
 //! session forces another, and notes the choice with its alternatives: the notes of a program are its [`Genome`], which
-//! `EXPLAIN` and `kelpie variants` show. Where a rule goes by sizes, the choice has these as a short text, its [`estimate`].
+//! `EXPLAIN` and `kelpie variants` show. Where a rule goes by sizes, the choice has these as a short text, its `variant/estimate`.
 //!
 //! Adding an axis: a type in [`axes`], its line in [`axes::ALL`], and the call of [`Chooser::choose`] where the choice is made.
 
