@@ -26,8 +26,6 @@ use crate::stage::block_shape;
 const ELEMENTS_PER_THREAD: u64 = 16;
 /// Elements of a tile of a CPU, at least.
 const CPU_TILE: u64 = 16 << 10;
-/// Elements of a tile of a prefix sum a thread.
-const SCAN_PER_THREAD: u64 = 16;
 
 /// Compiled kernels of primitives.
 pub(crate) type KernelsByName = Mutex<HashMap<Cow<'static, str>, Arc<dyn Kernel>>>;
@@ -231,13 +229,11 @@ impl<'a> Primitives<'a> {
 
     /// Replaces each of `rows` `u32`s by the sum of those before it.
     pub(crate) fn exclusive_scan(&mut self, data: &Buffer, rows: u64) -> Result<(), EngineError> {
-        let threads = u64::from(self.shape.block_threads);
+        let tile_rows = chained_scan::tile_rows(&self.shape);
         match self.shape.is_serial() {
             true => self.scan_tiles(data, rows, CPU_TILE),
             // A block alone needs to know of no other.
-            false if rows <= threads * SCAN_PER_THREAD => {
-                self.scan_tiles(data, rows, threads * SCAN_PER_THREAD)
-            }
+            false if rows <= tile_rows => self.scan_tiles(data, rows, tile_rows),
             false => self.scan_at_once(data, rows),
         }
     }

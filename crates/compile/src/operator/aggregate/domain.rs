@@ -83,9 +83,7 @@ impl DenseKeys {
     ) -> DenseKeys {
         let (most, clustered) = match coming {
             Coming::InParts => (PARTS_SLOT_LIMIT, None),
-            Coming::ToWorkers { rows, slot_bytes } | Coming::ToThreads { rows, slot_bytes }
-                if are_clustered(keys) =>
-            {
+            Coming::AsTheyAre { rows, slot_bytes } if are_clustered(keys) => {
                 let a_row = CLUSTERED_SLOTS_A_ROW.min(CLUSTERED_BYTES_A_ROW / slot_bytes.max(1));
                 (cached.value.max(CLUSTERED_SLOT_LIMIT), Some(rows.saturating_mul(a_row)))
             }
@@ -98,10 +96,9 @@ impl DenseKeys {
 /// How rows come to a table.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Coming {
-    /// To the threads of a GPU, whose warps add up rows of the same slot before where such follow each other; as of workers.
-    ToThreads { rows: u64, slot_bytes: u64 },
-    /// To a CPU's workers, each of which takes rows that follow each other; so many are thought to come, to slots of so many bytes.
-    ToWorkers { rows: u64, slot_bytes: u64 },
+    /// As they are; so many are thought to come, to slots of so many bytes. A CPU's worker takes rows that follow each other, and a GPU's
+    /// warps add up those of the same slot before where rows follow each other.
+    AsTheyAre { rows: u64, slot_bytes: u64 },
     /// In parts.
     InParts,
 }
@@ -109,11 +106,9 @@ pub(super) enum Coming {
 impl Coming {
     /// Of an aggregation's input, whose groups have so many bytes.
     pub(super) fn of(input: &Input<'_>, slot_bytes: u64) -> Coming {
-        let rows = input.expected_rows.min(input.row_bound);
         match input.parts {
             Some(_) => Coming::InParts,
-            None if input.is_serial => Coming::ToWorkers { rows, slot_bytes },
-            None => Coming::ToThreads { rows, slot_bytes },
+            None => Coming::AsTheyAre { rows: input.expected_rows.min(input.row_bound), slot_bytes },
         }
     }
 }
@@ -216,8 +211,8 @@ mod tests {
     #[test]
     fn the_rule_wants_no_table_much_larger_than_the_input() {
         let limits = (u64::MAX, Limit::fixed(SLOT_LIMIT));
-        let threads = Coming::ToThreads { rows: 1 << 30, slot_bytes: 16 };
-        let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], limits, suiting, threads);
+        let coming = Coming::AsTheyAre { rows: 1 << 30, slot_bytes: 16 };
+        let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], limits, suiting, coming);
         let keys = of(u64::MAX);
         assert!(of(100_000).suits(1_000_000).is_some() && of(99_999).suits(1_000_000).is_none());
         assert_eq!(keys.lacks(), None);
@@ -234,20 +229,15 @@ mod tests {
             let keys = DenseKeys::of(keys, limits, u64::MAX, coming);
             keys.lacks().is_none() && keys.suits(6_000_000).is_some()
         };
-        let workers = |rows| Coming::ToWorkers { rows, slot_bytes: 16 };
-        let wide = Coming::ToWorkers { rows: 2_000_000, slot_bytes: 64 };
-        assert!(suits(std::slice::from_ref(&clustered), workers(6_000_000)));
-        assert!(!suits(std::slice::from_ref(&clustered), workers(1_000_000)));
+        let coming = |rows| Coming::AsTheyAre { rows, slot_bytes: 16 };
+        let wide = Coming::AsTheyAre { rows: 2_000_000, slot_bytes: 64 };
+        assert!(suits(std::slice::from_ref(&clustered), coming(1_500_000)));
+        assert!(!suits(std::slice::from_ref(&clustered), coming(1_000_000)));
         assert!(!suits(std::slice::from_ref(&clustered), wide));
-        let threads = |rows, slot_bytes| Coming::ToThreads { rows, slot_bytes };
-        assert!(suits(std::slice::from_ref(&clustered), threads(6_000_000, 16)));
-        assert!(suits(std::slice::from_ref(&clustered), threads(1_500_000, 16)));
-        assert!(!suits(std::slice::from_ref(&clustered), threads(1_000_000, 16)));
-        assert!(!suits(std::slice::from_ref(&clustered), threads(2_000_000, 64)));
-        assert!(suits(&[clustered.clone(), few()], workers(24_000_000)));
-        assert!(!suits(&[clustered, key(Some((0, 99)), false)], workers(u64::MAX)));
-        assert!(!suits(&[key(Some((0, 5_999_999)), false)], workers(u64::MAX)));
+        assert!(suits(&[clustered.clone(), few()], coming(24_000_000)));
+        assert!(!suits(&[clustered, key(Some((0, 99)), false)], coming(u64::MAX)));
+        assert!(!suits(&[key(Some((0, 5_999_999)), false)], coming(u64::MAX)));
         // Of few slots it does not matter.
-        assert!(suits(&[few()], workers(0)));
+        assert!(suits(&[few()], coming(0)));
     }
 }

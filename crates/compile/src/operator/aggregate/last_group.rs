@@ -80,8 +80,8 @@ impl LastGroup {
         LastGroup { slot, cells, votes }
     }
 
-    /// Adds contributions to the group in `slot` (`i64`), if it is the thread's or becomes it; then by `behind` those of the last one, else
-    /// these.
+    /// Adds contributions to the group in `slot` (`i64`) if it is the thread's, or becomes it: then what there is of the one before goes
+    /// `behind`. Else they go there themselves.
     pub fn add(
         &self,
         cx: &mut Context<'_>,
@@ -93,29 +93,14 @@ impl LastGroup {
         let last = cx.builder.read(self.slot);
         let is_other = cx.builder.ne(slot, last);
         cx.begin_if(is_other);
-        let stays = self.votes.map(|votes| {
-            let b = &mut *cx.builder;
-            let (now, none, one) = (b.read(votes), b.i32(0), b.i32(1));
-            let fewer = b.sub(now, one);
-            let fewer = b.binary(BinaryOp::Max, fewer, none);
-            b.assign(votes, fewer);
-            b.lt(none, now)
-        });
-        let mut totals = self.totals(cx);
-        let leaves = stays.map_or(last, |stays| cx.builder.select(stays, slot, last));
-        for (total, value) in totals.iter_mut().flatten().zip(values.iter().flatten()) {
-            *total = stays.map_or(*total, |stays| cx.builder.select(stays, *value, *total));
-        }
-        self.hand_over(cx, (leaves, &totals), behind);
-        let goes = stays.map(|stays| cx.builder.not(stays));
-        goes.into_iter().for_each(|goes| cx.begin_if(goes));
-        cx.builder.assign(self.slot, slot);
-        for (cell, own) in cells.cells.iter().zip(&self.cells) {
-            for (part, nothing) in own.iter().zip(cell.op.nothing(cx)) {
-                cx.builder.assign(*part, nothing);
+        match self.votes {
+            None => {
+                let totals = self.totals(cx);
+                self.hand_over(cx, (last, &totals), behind);
+                self.take(cx, cells, slot);
             }
+            Some(votes) => self.vote_against(cx, cells, (slot, values), (last, votes), behind),
         }
-        goes.into_iter().for_each(|_| cx.end());
         cx.end();
         let Some(votes) = self.votes else { return self.combine(cx, cells, values) };
         let own = cx.builder.read(self.slot);
@@ -128,6 +113,44 @@ impl LastGroup {
         let more = b.binary(BinaryOp::Min, more, most);
         b.assign(votes, more);
         cx.end();
+    }
+
+    /// A row of another group than the thread's, `last`, which leaves where it has no votes: then the row's group takes its place. Else the
+    /// row itself is handed over. Threads of a warp that do the one or the other do it together.
+    fn vote_against(
+        &self,
+        cx: &mut Context<'_>,
+        cells: &Cells,
+        (slot, values): (V, &[Vec<V>]),
+        (last, votes): (V, Var),
+        behind: &AddBehind<'_>,
+    ) {
+        let b = &mut *cx.builder;
+        let (now, none, one) = (b.read(votes), b.i32(0), b.i32(1));
+        let stays = b.lt(none, now);
+        let fewer = b.sub(now, one);
+        let fewer = b.binary(BinaryOp::Max, fewer, none);
+        b.assign(votes, fewer);
+        let leaves = b.select(stays, slot, last);
+        let mut totals = self.totals(cx);
+        for (total, value) in totals.iter_mut().flatten().zip(values.iter().flatten()) {
+            *total = cx.builder.select(stays, *value, *total);
+        }
+        self.hand_over(cx, (leaves, &totals), behind);
+        let goes = cx.builder.not(stays);
+        cx.begin_if(goes);
+        self.take(cx, cells, slot);
+        cx.end();
+    }
+
+    /// The group in a slot becomes the thread's, with nothing yet.
+    fn take(&self, cx: &mut Context<'_>, cells: &Cells, slot: V) {
+        cx.builder.assign(self.slot, slot);
+        for (cell, own) in cells.cells.iter().zip(&self.cells) {
+            for (part, nothing) in own.iter().zip(cell.op.nothing(cx)) {
+                cx.builder.assign(*part, nothing);
+            }
+        }
     }
 
     /// Adds contributions to the thread's group.
@@ -143,6 +166,10 @@ impl LastGroup {
         self.hand_over(cx, (last, &totals), behind);
         let none = cx.builder.i64(NONE);
         cx.builder.assign(self.slot, none);
+        if let Some(votes) = self.votes {
+            let none = cx.builder.i32(0);
+            cx.builder.assign(votes, none);
+        }
     }
 
     /// What the thread has of its group.

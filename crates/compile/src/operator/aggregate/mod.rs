@@ -223,11 +223,11 @@ impl AggregateOperator {
         let sets = sets.map(|argument| DistinctSet::plan(argument, &key_columns, input, states));
         let mut sets = sets.collect::<Result<Vec<_>, _>>()?;
         let groups = groups_known(&key_columns).min(row_bound);
-        // Where the table is hashed, it was not measured.
-        let follows = !table.has_words() && domain::are_clustered(&key_columns);
+        // Where the table is hashed, neighbours that add up before cost more than they spare (docs/performance.md).
+        let are_clustered = !table.has_words() && domain::are_clustered(&key_columns);
         let segments = match table.is_local() {
             true => None,
-            false => Segments::plan(&cells, (groups, follows), input, on)?,
+            false => Segments::plan(&cells, (groups, are_clustered), input, on)?,
         };
         let parts = input
             .parts
@@ -237,7 +237,7 @@ impl AggregateOperator {
         // Copies of the first part's groups are of no use to the next.
         let groups = if input.parts.is_some() { Some(row_bound) } else { columns_only.then_some(groups) };
 
-        let follows = input.is_serial && follows;
+        let follows = input.is_serial && are_clustered;
         let known = near::Known {
             rows: row_bound,
             groups,
