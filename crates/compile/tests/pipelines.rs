@@ -554,6 +554,8 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
             ("last", "packed", "256", ("places", "packed")),
             ("all", "packed", "256", ("values", "lane")),
             ("off", "refill", "0", ("places", "warp")),
+            ("off", "staged", "0", ("places", "lane")),
+            ("all", "staged", "256", ("values", "packed")),
             ("all", "refill", "0", ("values", "packed")),
         ] {
             let mut forced = Forced::default();
@@ -584,8 +586,8 @@ fn kernels_that_exchange_rows_pass_nvrtc() {
             }
         }
     }
-    // Two queries with a join, one of them in blocks of two sizes, each by leaders and packed, of places and of values.
-    assert_eq!(queues, 9);
+    // Two queries with a join, one of them in blocks of two sizes, each by leaders, packed and staged, of places and of values.
+    assert_eq!(queues, 12);
 }
 
 /// What is made in scratch memory, and sums of which the upper bits are added too, for a GPU.

@@ -167,6 +167,8 @@ fn queued_matches_are_the_same_matches() {
                     (8, 1, "warp", "last"),
                     (32, 2, "packed", "all"),
                     (3, 2, "warp", "off"),
+                    (8, 2, "staged", "off"),
+                    (32, 1, "staged", "all"),
                 ];
                 ways.map(|way| (*matches, way))
             });

@@ -492,6 +492,11 @@ impl Builder {
         self.push(Stmt::Barrier);
     }
 
+    /// Waits for the warp.
+    pub fn warp_barrier(&mut self) {
+        self.push(Stmt::WarpBarrier);
+    }
+
     /// Orders this thread's memory accesses.
     pub fn fence(&mut self) {
         self.push(Stmt::Fence);

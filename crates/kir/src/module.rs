@@ -483,6 +483,8 @@ pub enum Stmt {
     },
     /// Every thread of the block waits, and sees what the others wrote. Needs uniform control flow in the block.
     Barrier,
+    /// Every lane of the warp waits, and sees what the others wrote. Needs uniform control flow in the warp.
+    WarpBarrier,
     /// Orders this thread's memory accesses before those after it, as others on the device see them: all that publication
     /// needs. A store before and a load after it may still change places.
     Fence,

@@ -56,6 +56,7 @@ impl Stmt {
             | Stmt::Break
             | Stmt::Continue
             | Stmt::Barrier
+            | Stmt::WarpBarrier
             | Stmt::Fence
             | Stmt::Mark(_)
             | Stmt::Return(None) => Vec::new(),
@@ -95,6 +96,7 @@ impl Stmt {
             | Stmt::Break
             | Stmt::Continue
             | Stmt::Barrier
+            | Stmt::WarpBarrier
             | Stmt::Fence
             | Stmt::Mark(_)
             | Stmt::Tally { .. }

@@ -117,7 +117,7 @@ fn use_the_whole_language() {
         "atomic cas",
         "atomic load",
     ];
-    let lanes = "ballot any all shuffle.index shuffle.up shuffle.down shuffle.xor uniform_load";
+    let lanes = "warp_barrier ballot any all shuffle.index shuffle.up shuffle.down shuffle.xor uniform_load";
     for key in both.split_whitespace().chain(pairs) {
         for (counts, what) in counts.iter().zip(["without", "with"]) {
             assert!(

@@ -29,7 +29,7 @@ fn it_names_every_word_of_the_language() {
     let words = "neg not popcount clz ffs floor ceil trunc round_even abs sqrt add sub mul div rem and or xor shl shr min max \
         mul_hi overflow.add eq ne lt le gt ge select convert bitcast offset field load load.ro load_bytes load_field ballot any all \
         shuffle.index shuffle.up const param shared read builtin thread_id block_id block_dim grid_dim lane_id lanes status \
-        store store_bytes if else loop break continue atomic cas exchange block device barrier fence mark tally uniform_load call return report trap \
+        store store_bytes if else loop break continue atomic cas exchange block device barrier warp_barrier fence mark tally uniform_load call return report trap \
         global ptr splat iota load_vector load_vector.ro store_vector align compress lane reduce.add reduce.min reduce.max \
         reduce.any reduce.all reduce.count mask_bits bits_mask first_lanes i64x4 mask4";
     let mut tokens: Vec<&str> =

@@ -55,6 +55,7 @@ kernel all_of_it(x: ptr<global, i32>, n: i64, table: ptr<global, Table>) {
   %23 = atomic add device %15, %22
   atomic cas block %15, %22, %1
   barrier
+  warp_barrier
   fence
   mark 7
   tally %18

@@ -90,7 +90,7 @@ impl<'m> Translator<'m, '_> {
             }
             Stmt::Tally { counters } => self.tally(*counters),
             // A block has one thread: it waits for nobody, and sees what it wrote.
-            Stmt::Barrier | Stmt::Mark(_) => {}
+            Stmt::Barrier | Stmt::WarpBarrier | Stmt::Mark(_) => {}
             // Loads stay in order among themselves on x86-64, so do stores, and an atomic that writes is a full fence: that
             // is all that publications and locks rely on. (MFENCE would keep the loads of the rows that follow waiting.) The
             // compiler must keep the order too: what it knows of memory ends at a sequence point.

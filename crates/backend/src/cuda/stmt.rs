@@ -60,6 +60,7 @@ impl FunctionPrinter<'_> {
             }
             Stmt::AtomicLoad { pointer, result, .. } => self.atomic_load(*pointer, *result),
             Stmt::Barrier => self.line("__syncthreads();"),
+            Stmt::WarpBarrier => self.line("__syncwarp();"),
             Stmt::Fence => self.line("__threadfence();"),
             Stmt::Mark(_) => {}
             Stmt::Tally { counters } => {

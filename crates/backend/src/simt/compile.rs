@@ -498,6 +498,7 @@ fn effect(body: &Body<'_>, stmt: &Stmt) -> Op {
             Op::UniformLoad { access: body.access(*pointer), to: slot(*result), pointer: slot(*pointer) }
         }
         Stmt::Barrier => Op::Barrier,
+        Stmt::WarpBarrier => Op::WarpBarrier,
         Stmt::Mark(number) => Op::Mark(*number),
         Stmt::Tally { counters } => Op::Tally { counters: slot(*counters) },
         Stmt::Report { code } => Op::Report { code: slot(*code), leave: false },

@@ -269,6 +269,8 @@ pub(super) enum Op {
     },
     /// Waits for the block.
     Barrier,
+    /// Waits for the warp.
+    WarpBarrier,
     /// Orders memory accesses.
     Fence,
     /// Counts the active lanes.

@@ -2,7 +2,7 @@
 //!
 //! Two accesses of two threads to one byte race where at least one writes, not both are atomic (`block` scope counts
 //! only inside a block), and nothing orders them. What orders:
-//! - a barrier, inside its block;
+//! - a barrier, inside its block or its warp;
 //! - a fence before an atomic write (release) and an atomic access to the same address after it that reads
 //!   (acquire): a flag, a lock, a counter. The first plain store after a fence counts as such an atomic write, so that
 //!   a protocol may publish by a plain store. A fence also orders the lanes of its warp.
@@ -189,6 +189,11 @@ impl Races {
             self.clocks[warp].seen.clone_from(&joint);
             self.clocks[warp].seen[warp] += 1;
         }
+    }
+
+    /// Everything in the warp happened before what comes now.
+    pub(super) fn warp_barrier(&mut self, warp: u32) {
+        self.clocks[warp as usize].seen[warp as usize] += 1;
     }
 
     pub(super) fn fence(&mut self, warp: u32) {

@@ -308,6 +308,16 @@ impl Grid<'_> {
                 }
                 warp.registers.lane_operation(op, live);
             }
+            Op::WarpBarrier => {
+                let (active, live) = (warp.active, warp.live);
+                if active != live {
+                    let place = program.place(warp.pc);
+                    return Err(Fault::DivergentLaneOperation { place, active, live });
+                }
+                if let Some(races) = &mut self.races {
+                    races.warp_barrier(*block * self.warps_per_block + index as u32);
+                }
+            }
             Op::Fence => {
                 if let Some(races) = &mut self.races {
                     races.fence(*block * self.warps_per_block + index as u32);

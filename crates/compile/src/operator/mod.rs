@@ -31,6 +31,7 @@ pub(crate) mod refill;
 pub(crate) mod roles;
 pub(crate) mod scan;
 pub mod sort;
+pub(crate) mod staged;
 pub(crate) mod texts;
 pub(crate) mod walk;
 

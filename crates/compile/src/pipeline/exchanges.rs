@@ -5,6 +5,7 @@ use super::kernel::Environment;
 use super::points::{Points, Texts};
 use crate::MicroModel;
 use crate::context::Unsupported;
+use crate::operator::staged::most_matches;
 use crate::table::places::DenseTarget;
 use crate::variant::axes::{
     CarriedRows, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
@@ -103,9 +104,12 @@ impl Exchanges<'_> {
                 self.possible?;
                 step.expansion().map(|_| ())
             }
-            MatchLanes::Refill => {
+            MatchLanes::Refill | MatchLanes::Staged => {
                 self.possible?;
                 step.expansion()?;
+                if matches == MatchLanes::Staged {
+                    self.admits_staged()?;
+                }
                 let points = Points::of(pipeline, LaneRefill::Off, matches, texts);
                 points.first_expansion(pipeline)?;
                 let bound = pipeline.thread_bound(environment.shape, points.more_rows());
@@ -125,6 +129,18 @@ impl Exchanges<'_> {
             format!("at most {rows} rows, each with {most} matches at most")
         });
         environment.chooser.choose_by(self.site, (rule, text), possible)
+    }
+
+    /// Whether the matches of rows can wait for others, or what that lacks.
+    fn admits_staged(&self) -> Result<(), String> {
+        let most = most_matches(self.environment.shape.lanes);
+        let mut expansions = self.pipeline.steps.iter().filter_map(|step| step.expansion().ok());
+        match expansions.find(|expansion| expansion.most() > most) {
+            Some(expansion) => {
+                Err(format!("a row may have {} matches, and {most} are counted", expansion.most()))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Behind which steps lanes are refilled.

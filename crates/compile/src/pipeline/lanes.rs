@@ -22,6 +22,7 @@ use crate::operator::match_refill::{Candidates, MatchRefill};
 use crate::operator::queue::Queue;
 use crate::operator::refill::Refill;
 use crate::operator::roles::{Emitter, Expansion, Next};
+use crate::operator::staged::Staged;
 use crate::operator::walk::Walk;
 use crate::table::index::Positions;
 use crate::table::together::Found;
@@ -206,6 +207,13 @@ impl Body<'_> {
             })
         };
         match matches {
+            MatchLanes::Staged => {
+                let types = types_of(cx, &registers);
+                match Staged::new(cx, way.point, &types) {
+                    Some(staged) => staged.emit(cx, &ranges, (turn.is_last, once), taken),
+                    None => expand::packed(cx, &ranges, once, taken),
+                }
+            }
             MatchLanes::Packed => expand::packed(cx, &ranges, once, taken),
             MatchLanes::Warp | MatchLanes::Lane => expand::by_leaders(cx, &ranges, once, taken),
             MatchLanes::Refill => {
@@ -253,7 +261,7 @@ impl Body<'_> {
             Ok(cx.builder.read(holds))
         };
         let found = match matches {
-            MatchLanes::Packed => expand::any_packed(cx, &ranges, test)?,
+            MatchLanes::Packed | MatchLanes::Staged => expand::any_packed(cx, &ranges, test)?,
             MatchLanes::Warp | MatchLanes::Lane => expand::any_by_leaders(cx, &ranges, test)?,
             MatchLanes::Refill => {
                 return Err(Unsupported::internal("a row that would not come back to its lane"));

@@ -31,7 +31,7 @@ pub(super) enum Point {
 impl Point {
     /// Whether rows wait there from one turn of the row loop to the next.
     pub(super) fn keeps_rows(self) -> bool {
-        matches!(self, Point::Refill | Point::Match | Point::Expand(MatchLanes::Refill))
+        matches!(self, Point::Refill | Point::Match | Point::Expand(MatchLanes::Refill | MatchLanes::Staged))
     }
 }
 
@@ -88,7 +88,7 @@ impl Points {
             };
             if texts.match_at(index).is_some() {
                 at.push((index, Point::Match));
-            } else if expansion.is_ok_and(|expansion| is_shared(expansion, lanes)) {
+            } else if let Some(lanes) = expansion.ok().and_then(|expansion| sharing(expansion, lanes)) {
                 at.push((index, Point::Expand(lanes)));
                 // The last of a row's new rows leave lanes idle.
                 drops = true;
@@ -346,11 +346,14 @@ impl Texts {
     }
 }
 
-/// Whether a step's new rows are made by lanes that exchange rows. Lanes that are refilled let no row come back to where it was.
-fn is_shared(expansion: &dyn Expansion, matches: MatchLanes) -> bool {
+/// Who makes a step's new rows, where lanes exchange rows for that. Those that are refilled let no row come back to where it was; where all
+/// come back, none waits.
+fn sharing(expansion: &dyn Expansion, matches: MatchLanes) -> Option<MatchLanes> {
     match matches {
-        MatchLanes::Lane => false,
-        MatchLanes::Warp | MatchLanes::Packed => true,
-        MatchLanes::Refill => !expansion.only_decides(),
+        MatchLanes::Lane => None,
+        MatchLanes::Warp | MatchLanes::Packed => Some(matches),
+        MatchLanes::Staged if expansion.only_decides() => Some(MatchLanes::Packed),
+        MatchLanes::Staged => Some(matches),
+        MatchLanes::Refill => (!expansion.only_decides()).then_some(matches),
     }
 }

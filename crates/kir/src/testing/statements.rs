@@ -185,6 +185,9 @@ impl Generator {
         if !self.lane_operations {
             return self.builder.barrier();
         }
+        if self.random.chance(10) {
+            return self.builder.warp_barrier();
+        }
         let value = match self.random.below(6) {
             0 => {
                 let condition = self.value(Scalar::Bool);

@@ -320,6 +320,7 @@ impl<'a> Parser<'a> {
             "break" => Stmt::Break,
             "continue" => Stmt::Continue,
             "barrier" => Stmt::Barrier,
+            "warp_barrier" => Stmt::WarpBarrier,
             "fence" => Stmt::Fence,
             "mark" => Stmt::Mark(self.parsed("a number", |text| text.parse().ok())?),
             "tally" => Stmt::Tally { counters: self.value()? },

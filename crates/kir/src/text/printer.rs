@@ -177,6 +177,7 @@ impl<'a> Printer<'a> {
                 format!("{} = atomic load {} {}", v(*result), names::scope(*scope), v(*pointer))
             }
             Stmt::Barrier => "barrier".to_string(),
+            Stmt::WarpBarrier => "warp_barrier".to_string(),
             Stmt::Fence => "fence".to_string(),
             Stmt::Mark(number) => format!("mark {number}"),
             Stmt::Tally { counters } => format!("tally {}", v(*counters)),

@@ -186,7 +186,8 @@ impl Body<'_> {
             }
             _ => false,
         };
-        let kernel_only = matches!(stmt, Stmt::Barrier | Stmt::UniformLoad { .. } | Stmt::Trap { .. });
+        let kernel_only =
+            matches!(stmt, Stmt::Barrier | Stmt::WarpBarrier | Stmt::UniformLoad { .. } | Stmt::Trap { .. });
         if kernel_only || lane_operation { self.fail("is allowed only in a kernel") } else { Ok(()) }
     }
 
@@ -293,6 +294,7 @@ impl Body<'_> {
             | Stmt::Break
             | Stmt::Continue
             | Stmt::Barrier
+            | Stmt::WarpBarrier
             | Stmt::Fence
             | Stmt::Mark(_) => Ok(()),
         }

@@ -184,6 +184,7 @@ impl Walk<'_> {
             | Stmt::StoreBytes { .. }
             | Stmt::StoreVector { .. }
             | Stmt::Barrier
+            | Stmt::WarpBarrier
             | Stmt::Fence
             | Stmt::Mark(_)
             | Stmt::Tally { .. }
@@ -286,6 +287,7 @@ impl Walk<'_> {
     fn check(&self, stmt: &Stmt, control: Level, number: usize) -> Result<(), ValidationError> {
         let (what, needed) = match stmt {
             Stmt::Barrier => ("a barrier", InBlock),
+            Stmt::WarpBarrier => ("a barrier of a warp", Warp),
             Stmt::UniformLoad { .. } => ("a uniform load", InBlock),
             Stmt::Let(value) if self.function.values[*value].expr.is_lane_operation() => {
                 ("a lane operation", Warp)

@@ -18,7 +18,7 @@ axis!(
 );
 
 axis!(
-    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`, `operator/walk`.
+    /// Who takes the matches of a row: `pipeline/lanes`, `operator/expand`, `operator/staged`, `operator/walk`.
     MatchLanes, "expansion", Chunk, "which lanes take the rows that a join with several matches makes of one",
     {
         /// The row's own, one after the other.
@@ -27,6 +27,8 @@ axis!(
         Warp = "warp",
         /// All of its warp, the matches of all of the warp's rows one behind the other.
         Packed = "packed",
+        /// The same, but what does not fill the warp waits in the block's memory for the matches of later rows.
+        Staged = "staged",
         /// The row's own, one after the other; a lane that has no more takes another row while the others go on.
         Refill = "refill",
     }

@@ -42,6 +42,8 @@ const NAIVE: Values = &[("expansion", "lane"), ("lane_refill", "off")];
 const LEADERS: Values = &[("expansion", "warp"), ("lane_refill", "off")];
 /// Lanes take the matches of all of a warp's rows.
 const PACKED: Values = &[("expansion", "packed"), ("lane_refill", "off")];
+/// What does not fill the warp waits for the matches of later rows.
+const STAGED: Values = &[("expansion", "staged"), ("lane_refill", "off")];
 /// Each lane takes the matches of rows of its own, and goes on with another row while others are not done (section 5.3).
 const WALKED: Values = &[("expansion", "refill"), ("lane_refill", "off")];
 /// Columns are loaded at the scan, or at the match, and change lanes (full scan); else they are loaded where they are read.
@@ -180,16 +182,19 @@ impl Figure {
             with("push-down", LEADERS),
             with("packed", PACKED),
             with("packed, refilled", REFILLED),
+            with("staged", STAGED),
             with("refill of matches", WALKED),
         ];
         let scanned = [("push-down, full scan", LEADERS), ("packed, full scan", PACKED)];
         let scanned = scanned.map(|(name, values)| with(name, &[values, &[FULL_SCAN]].concat()));
         match self {
             Figure::Joins => {
-                let in_buckets =
-                    [("push-down, buckets of rows", LEADERS), ("packed, buckets of rows", PACKED)];
-                let in_buckets =
-                    in_buckets.map(|(name, values)| with(name, &[values, &[IN_BUCKETS]].concat()));
+                let in_buckets = [
+                    ("push-down, buckets of rows", LEADERS),
+                    ("packed, buckets of rows", PACKED),
+                    ("staged, buckets of rows", STAGED),
+                ]
+                .map(|(name, values)| with(name, &[values, &[IN_BUCKETS]].concat()));
                 matches.into_iter().chain(scanned).chain(in_buckets).chain([rules()]).collect()
             }
             Figure::Matches => matches.into_iter().chain([rules()]).collect(),
