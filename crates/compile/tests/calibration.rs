@@ -127,8 +127,8 @@ fn an_index_that_stays_in_a_cache_is_direct_whatever_its_rows() {
 #[test]
 fn a_direct_table_of_groups_is_as_large_as_half_of_the_last_cache() {
     let last = Calibration { last_cache: Some(256 << 20), ..NOTHING };
-    for target in [Target::cpu(4), gpu()] {
-        let query = groups(50_000_000, 5_000_000, None);
+    for (target, rows) in [(Target::cpu(4), 50_000_000), (gpu(), 3_000_000)] {
+        let query = groups(rows, 5_000_000, None);
         assert_eq!(changes(&query, "group_table", &target, last), ("hash", "direct"));
         let query = groups(50_000_000, 500_000, None);
         let (form, reason) = chosen(&query, "group_table", &target, last);
@@ -137,6 +137,19 @@ fn a_direct_table_of_groups_is_as_large_as_half_of_the_last_cache() {
         let last = Calibration { last_cache: Some(1 << 20), ..NOTHING };
         assert_eq!(chosen(&query, "group_table", &target, last).0, "direct");
     }
+}
+
+/// Whatever the cache has room for: a hash table would have more.
+#[test]
+fn a_gpus_direct_table_of_groups_has_as_many_slots_as_rows() {
+    let of =
+        |rows, values, target: Target| chosen(&groups(rows, values, None), "group_table", &target, NOTHING);
+    let (form, reason) = of(50_000_000, 5_000_000, gpu());
+    assert_eq!(form, "direct");
+    assert!(reason.contains("as many rows come as there are slots"), "{reason}");
+    assert_eq!(of(4_000_000, 5_000_000, gpu()).0, "hash");
+    assert_eq!(of(500_000_000, 100_000_000, gpu()).0, "hash");
+    assert_eq!(of(50_000_000, 5_000_000, Target::cpu(4)).0, "hash");
 }
 
 #[test]

@@ -326,7 +326,7 @@ fn a_frequent_key_is_no_warps_alone() {
             (probe.most_warp_steps.expect("steps"), sink.rows(), sink.mean(), probe.queued)
         };
         let (alone, rows, ..) = steps("0");
-        for matches in ["32", "128", "256", "1024"] {
+        for matches in ["32", "64", "128", "256", "1024"] {
             let (most, rows_of_queue, lanes, pieces) = steps(matches);
             println!("{matches}: {most} of {alone} steps, {lanes:.1} lanes, {pieces} pieces");
             assert_eq!(rows_of_queue, rows, "each match comes once");
@@ -384,7 +384,7 @@ fn the_rule_is_for_large_build_sides() {
         let of_axis = output.metrics.choices().filter(|choice| choice.axis.name == "queue_matches");
         of_axis.map(|choice| choice.value).collect::<Vec<_>>()
     };
-    assert_eq!(chosen(5000, &sum_of_matches()), ["128"]);
+    assert_eq!(chosen(5000, &sum_of_matches()), ["64"]);
     assert_eq!(chosen(500, &sum_of_matches()), ["0"]);
     let Plan::Aggregate { input, .. } = sum_of_matches() else { panic!("an aggregation") };
     let few = Plan::Limit { input, skip: 0, fetch: Some(3) };

@@ -3,6 +3,7 @@
 mod carried;
 mod dictionary;
 mod held;
+pub(crate) mod lanes;
 mod load;
 mod loaded;
 mod row;

@@ -99,6 +99,15 @@ impl Needle {
         }
     }
 
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The encoded pattern behind it and a `%`; `None` where any text may follow.
+    pub(super) fn rest(&self) -> Option<&[u8]> {
+        self.rest.as_deref()
+    }
+
     /// The two places of bytes that are compared first.
     fn rarest(&self) -> [usize; 2] {
         let mut places: Vec<usize> = (0..self.bytes.len()).collect();
@@ -136,7 +145,7 @@ impl Needle {
 }
 
 /// How frequent a byte is thought to be in text: more than bytes with lower numbers.
-fn frequency(byte: u8) -> usize {
+pub(super) fn frequency(byte: u8) -> usize {
     let of_letter = |letter: u8| {
         let place = LETTERS.iter().position(|other| *other == letter).unwrap_or(LETTERS.len());
         LETTERS.len() - place

@@ -12,7 +12,7 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Scalar, UnaryOp};
 
-use super::lanes::{ballot, read_lane, running_sum, sums};
+use crate::context::lanes::{ballot, read_lane, running_sum, sums};
 use crate::context::{Context, Unsupported};
 
 /// The rows of a warp: a range and registers in each lane.

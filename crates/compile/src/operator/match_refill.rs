@@ -10,9 +10,9 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Scalar, Type};
 
-use super::lanes::{ballot, count};
 use super::refill;
 use super::walk::Arrived;
+use crate::context::lanes::{ballot, count};
 use crate::context::{Context, Unsupported};
 use crate::lower::Matching;
 

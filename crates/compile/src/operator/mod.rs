@@ -19,7 +19,6 @@ pub(crate) mod expand;
 pub(crate) mod filter;
 pub mod join;
 pub(crate) mod key_texts;
-pub(crate) mod lanes;
 pub(crate) mod match_refill;
 pub(crate) mod matches;
 pub(crate) mod materialize;
@@ -32,6 +31,7 @@ pub(crate) mod roles;
 pub(crate) mod scan;
 pub mod sort;
 pub(crate) mod staged;
+pub(crate) mod text_runs;
 pub(crate) mod texts;
 pub(crate) mod walk;
 

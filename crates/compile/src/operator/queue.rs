@@ -15,7 +15,7 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Scalar, Scope, Type};
 
-use super::lanes::{any, ballot, count, rank, read_lane, sums};
+use crate::context::lanes::{any, ballot, count, rank, read_lane, sums};
 use crate::context::{Argument, Context};
 use crate::program::RangeQueue;
 use crate::table::index::Positions;

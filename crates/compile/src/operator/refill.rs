@@ -8,8 +8,8 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builtin, Scalar, Type};
 
-use super::lanes::{all_lanes, ballot, bit_of_rank, count, rank, read_lane};
 use crate::context::Context;
+use crate::context::lanes::{all_lanes, ballot, bit_of_rank, count, rank, read_lane};
 
 /// Lanes of a warp that thresholds are counted in.
 const THRESHOLD_LANES: u64 = 32;

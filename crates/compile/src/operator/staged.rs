@@ -11,8 +11,8 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Builtin, Pointee, Scalar, Type};
 
 use super::expand::{Ranges, Taken};
-use super::lanes::{ballot, count, rank, sums};
 use super::queue::{of_words, to_words, words_of};
+use crate::context::lanes::{ballot, count, rank, sums};
 use crate::context::{Context, Unsupported};
 
 /// Numbers that a range may have, at most, in a warp of `lanes`: what a warp is given at once, and what is left of what it had, are counted in 32 bits.

@@ -11,8 +11,8 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar, Type};
 
 use super::expand::{Ranges, Taken};
-use super::lanes::{all_lanes, ballot, bit_of_rank, count, rank, read_lane};
 use super::refill;
+use crate::context::lanes::{all_lanes, ballot, bit_of_rank, count, rank, read_lane};
 use crate::context::{Context, Unsupported};
 
 /// Where the lanes of a warp are in their ranges, from one turn of the row loop to the next.

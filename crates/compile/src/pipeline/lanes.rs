@@ -13,11 +13,12 @@ use kelpie_kir::builder::{V, Var};
 use super::body::Body;
 use super::points::Point;
 use super::row::{Pass, mark};
+use crate::context::lanes::any;
 use crate::context::{CarriedRow, Context, Lowered, Moved, Unsupported};
+use crate::lower::WarpRows;
 use crate::operator::Flow;
 use crate::operator::block_refill::BlockRefill;
 use crate::operator::expand::{self, Ranges};
-use crate::operator::lanes::any;
 use crate::operator::match_refill::{Candidates, MatchRefill};
 use crate::operator::queue::Queue;
 use crate::operator::refill::Refill;
@@ -163,6 +164,7 @@ impl Body<'_> {
                 }
             }
             Some((at, Point::Keys)) => self.find_keys(cx, (way, way.to(*at)), (active, bind), turn, emitter),
+            Some((at, Point::Run)) => self.match_runs(cx, (way, way.to(*at)), (active, bind), turn, emitter),
             Some((at, Point::Match)) => {
                 self.match_texts(cx, (way, way.to(*at)), (active, bind), turn, emitter)
             }
@@ -273,6 +275,33 @@ impl Body<'_> {
             let bind =
                 &mut |cx: &mut Context<'_>, next: &mut Next<'_>| expansion.decided(cx, (range, found), next);
             self.together(cx, next_way, (live, bind), turn, emitter)
+        })
+    }
+
+    /// The first steps, and a filter whose texts lanes match as one run of bytes. Rows stay in their lanes.
+    fn match_runs(
+        &self,
+        cx: &mut Context<'_>,
+        (from, way): (Way, Way),
+        (active, bind): (V, &mut Bind<'_>),
+        turn: Turn,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Unsupported> {
+        let filter = self.variants.points.text_run(way.step)?;
+        let no = cx.builder.bool(false);
+        let wanted = cx.builder.var_of("wanted", no);
+        let columns = filter.kept(&self.read_behind(way.step + 1));
+        let arrived = self.to_point(cx, (from, way.step), (active, bind), &columns, &mut |cx| {
+            mark(cx, way.step, Flow::Branch);
+            filter.begin(cx, turn.row, wanted)
+        })?;
+        let (is_wanted, registers) = (cx.builder.read(wanted), arrived.registers(cx));
+        let rows = WarpRows { row: turn.row, is_there: active, is_wanted };
+        let passes = filter.passes(cx, &rows);
+        let next_way = way.behind(way.step + 1);
+        cx.with_carried(&arrived.row, &registers, |cx| {
+            let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| filter.decided(cx, next);
+            self.together(cx, next_way, (passes, bind), turn, emitter)
         })
     }
 

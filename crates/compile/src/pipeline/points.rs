@@ -10,6 +10,7 @@ use crate::expr::ExprKind;
 use crate::expr::share_kept;
 use crate::operator::matches::TextMatch;
 use crate::operator::roles::{Expansion, Step};
+use crate::operator::text_runs::TextRun;
 use crate::operator::texts::TextEquality;
 use crate::shape::LaunchShape;
 use crate::variant::axes::{LaneRefill, MatchLanes, TextLanes};
@@ -24,6 +25,8 @@ pub(super) enum Point {
     Expand(MatchLanes),
     /// They look together for the keys that the step or the sink here finds in a hash table, as far as these are texts.
     Keys,
+    /// They match the texts of the warp's rows for the filter here as one run of bytes.
+    Run,
     /// They match texts for the filter here, and those whose match is decided are given rows that have just arrived.
     Match,
 }
@@ -31,7 +34,11 @@ pub(super) enum Point {
 impl Point {
     /// Whether rows wait there from one turn of the row loop to the next.
     pub(super) fn keeps_rows(self) -> bool {
-        matches!(self, Point::Refill | Point::Match | Point::Expand(MatchLanes::Refill | MatchLanes::Staged))
+        match self {
+            Point::Refill | Point::Match => true,
+            Point::Expand(matches) => matches!(matches, MatchLanes::Refill | MatchLanes::Staged),
+            Point::Keys | Point::Run => false,
+        }
     }
 }
 
@@ -86,7 +93,10 @@ impl Points {
                 Some(equality) => (Ok(equality), texts.compare_lanes()),
                 None => (step.expansion(), matches),
             };
-            if texts.match_at(index).is_some() {
+            if texts.run_at(index).is_some() {
+                at.push((index, Point::Run));
+                drops = true;
+            } else if texts.match_at(index).is_some() {
                 at.push((index, Point::Match));
             } else if let Some(lanes) = expansion.ok().and_then(|expansion| sharing(expansion, lanes)) {
                 at.push((index, Point::Expand(lanes)));
@@ -188,6 +198,16 @@ impl Points {
         self.texts.match_at(step).ok_or_else(|| Unsupported::internal("a filter without a match"))
     }
 
+    /// The filter whose texts lanes match as one run.
+    pub(super) fn text_run(&self, step: usize) -> Result<&TextRun, Unsupported> {
+        self.texts.run_at(step).ok_or_else(|| Unsupported::internal("a filter without a run of texts"))
+    }
+
+    /// Whether lanes match the texts of rows that have to be side by side.
+    pub(super) fn takes_runs(&self) -> bool {
+        self.at.iter().any(|(_, point)| *point == Point::Run)
+    }
+
     /// Whether lanes are given rows between the steps of matches.
     pub(super) fn match_texts(&self) -> bool {
         self.at.iter().any(|(_, point)| *point == Point::Match)
@@ -254,6 +274,8 @@ pub(super) struct Texts {
     equalities: Vec<(usize, Arc<TextEquality>)>,
     /// The same.
     matches: Vec<(usize, Arc<TextMatch>)>,
+    /// The first filter, where rows of the table are those of the warp.
+    run: Option<(usize, Arc<TextRun>)>,
     /// The steps, and behind the last one the sink, that find keys whose texts lanes are to look at together.
     keys: BTreeSet<usize>,
 }
@@ -261,7 +283,7 @@ pub(super) struct Texts {
 impl Default for Texts {
     fn default() -> Texts {
         let (equalities, matches, keys) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Texts { lanes: TextLanes::Lane, equalities, matches, keys }
+        Texts { lanes: TextLanes::Lane, equalities, matches, run: None, keys }
     }
 }
 
@@ -269,6 +291,7 @@ impl Texts {
     /// Those of a pipeline; each lane looks at its own.
     pub(super) fn of(pipeline: &Pipeline) -> Texts {
         let (mut equalities, mut matches, mut keys) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (mut run, mut are_of_table, mut share) = (None, true, 1.0);
         let mut columns = pipeline.source.columns();
         let mut stored = vec![true; columns.len()];
         let are_stored = |texts: Option<Vec<usize>>, stored: &[bool]| {
@@ -282,7 +305,16 @@ impl Texts {
                 equalities.extend(equality.map(|equality| (index, Arc::new(equality))));
                 let matching = TextMatch::of(condition, &columns, &is_stored);
                 matches.extend(matching.map(|matching| (index, Arc::new(matching))));
+                if run.is_none() && are_of_table {
+                    let found = TextRun::of(condition, &columns, (&*pipeline.source, share), &is_stored);
+                    run = found.map(|found| (index, Arc::new(found)));
+                    share *= share_kept(condition, &|column| columns.get(column).and_then(|info| info.range));
+                }
             }
+            share *= step.sieve().map_or(1.0, |sieve| sieve.share());
+            // Behind a join a column may be one of the build side.
+            are_of_table &=
+                step.condition().is_some() || step.projection().is_some() || step.sieve().is_some();
             let Some(behind) = step.columns(&columns) else { continue };
             // What a join adds to a row is stored, or a flag.
             stored = match step.projection() {
@@ -296,7 +328,7 @@ impl Texts {
             columns = behind;
         }
         keys.extend(are_stored(pipeline.sink.shared_texts(), &stored).then_some(pipeline.steps.len()));
-        Texts { equalities, matches, keys, ..Texts::default() }
+        Texts { equalities, matches, run, keys, ..Texts::default() }
     }
 
     /// The same where lanes cannot look at texts of keys together.
@@ -310,7 +342,12 @@ impl Texts {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !self.compares() && !self.matches()
+        !self.compares() && !self.matches() && self.run.is_none()
+    }
+
+    /// The filter whose texts lanes can match as one run.
+    pub(super) fn run(&self) -> Option<&TextRun> {
+        self.run.as_ref().map(|(_, run)| &**run)
     }
 
     /// Whether a filter compares texts.
@@ -326,7 +363,7 @@ impl Texts {
     /// Who compares texts.
     fn compare_lanes(&self) -> MatchLanes {
         match self.lanes {
-            TextLanes::Lane | TextLanes::Refill => MatchLanes::Lane,
+            TextLanes::Lane | TextLanes::Run | TextLanes::Refill => MatchLanes::Lane,
             TextLanes::Warp => MatchLanes::Warp,
             TextLanes::Packed => MatchLanes::Packed,
         }
@@ -337,6 +374,12 @@ impl Texts {
         let found = self.equalities.iter().find(|(index, _)| *index == step);
         let found = found.filter(|_| self.compare_lanes() != MatchLanes::Lane);
         found.map(|(_, equality)| &**equality as &dyn Expansion)
+    }
+
+    /// The filter of a number, where lanes match its texts as one run.
+    fn run_at(&self, step: usize) -> Option<&TextRun> {
+        let found = self.run.as_ref().filter(|(index, _)| *index == step && self.lanes == TextLanes::Run);
+        found.map(|(_, run)| &**run)
     }
 
     /// The match that the filter of a number is, where lanes take other rows in the meantime.

@@ -29,6 +29,9 @@ const FEW_VALUES: u64 = 64;
 /// hash table and 1.0 with a slot of 32 bytes a row, 15 million orders by themselves 2.4 and 0.4 with four of 16.
 const CLUSTERED_SLOTS_A_ROW: u64 = 4;
 const CLUSTERED_BYTES_A_ROW: u64 = 128;
+/// Slots of a GPU's table beyond its cache, at most; and no more than rows that come: then most are taken, and a hash table of the same groups
+/// has two and a half times as many slots, each with a key, that rows come to anywhere, too.
+const MOST_SLOTS: u64 = 1 << 26;
 
 /// A key of a dense domain.
 #[derive(Debug, Clone)]
@@ -62,8 +65,8 @@ pub(super) struct DenseKeys {
     suiting: u64,
     /// Slots that the last cache has room for.
     cached: Limit,
-    /// Slots of clustered keys that the rule takes at most, where the keys are such.
-    clustered: Option<u64>,
+    /// Slots beyond the cache that the rule takes at most, where it takes any, and why.
+    beyond: Option<(u64, &'static str)>,
 }
 
 /// Whether rows that follow each other have keys near each other.
@@ -81,15 +84,20 @@ impl DenseKeys {
         suiting: u64,
         coming: Coming,
     ) -> DenseKeys {
-        let (most, clustered) = match coming {
+        let (most, beyond) = match coming {
             Coming::InParts => (PARTS_SLOT_LIMIT, None),
-            Coming::AsTheyAre { rows, slot_bytes } if are_clustered(keys) => {
+            Coming::AsTheyAre { rows, slot_bytes, .. } if are_clustered(keys) => {
                 let a_row = CLUSTERED_SLOTS_A_ROW.min(CLUSTERED_BYTES_A_ROW / slot_bytes.max(1));
-                (cached.value.max(CLUSTERED_SLOT_LIMIT), Some(rows.saturating_mul(a_row)))
+                let why = "rows that follow each other come to slots near each other";
+                (cached.value.max(CLUSTERED_SLOT_LIMIT), Some((rows.saturating_mul(a_row), why)))
             }
-            _ => (cached.value, None),
+            Coming::AsTheyAre { rows, is_serial: false, .. } => {
+                let why = "as many rows come as there are slots, and a hash table has more";
+                (cached.value.max(MOST_SLOTS), Some((rows.min(MOST_SLOTS).min(suiting), why)))
+            }
+            Coming::AsTheyAre { .. } => (cached.value, None),
         };
-        DenseKeys { domain: domain(keys, most.min(limit)), suiting, cached, clustered }
+        DenseKeys { domain: domain(keys, most.min(limit)), suiting, cached, beyond }
     }
 }
 
@@ -98,7 +106,7 @@ impl DenseKeys {
 pub(super) enum Coming {
     /// As they are; so many are thought to come, to slots of so many bytes. A CPU's worker takes rows that follow each other, and a GPU's
     /// warps add up those of the same slot before where rows follow each other.
-    AsTheyAre { rows: u64, slot_bytes: u64 },
+    AsTheyAre { rows: u64, slot_bytes: u64, is_serial: bool },
     /// In parts.
     InParts,
 }
@@ -108,7 +116,11 @@ impl Coming {
     pub(super) fn of(input: &Input<'_>, slot_bytes: u64) -> Coming {
         match input.parts {
             Some(_) => Coming::InParts,
-            None => Coming::AsTheyAre { rows: input.expected_rows.min(input.row_bound), slot_bytes },
+            None => Coming::AsTheyAre {
+                rows: input.expected_rows.min(input.row_bound),
+                slot_bytes,
+                is_serial: input.is_serial,
+            },
         }
     }
 }
@@ -126,10 +138,12 @@ impl Strategy for DenseKeys {
         // A table much larger than the input would cost more to clear and to read than it saves.
         let most = row_bound.saturating_mul(4).max(4096).min(self.suiting);
         let (_, slots) = self.domain.as_ref().ok()?;
-        if *slots > self.cached.value && self.clustered.is_some_and(|most| *slots <= most) {
-            return Some("rows that follow each other come to slots near each other".into());
+        if *slots > self.cached.value
+            && let Some((beyond, why)) = self.beyond
+        {
+            return (*slots <= beyond).then(|| why.into());
         }
-        if *slots > most || (self.clustered.is_some() && *slots > self.cached.value) {
+        if *slots > most {
             return None;
         }
         // Fewer slots are taken whatever the cache is.
@@ -211,7 +225,7 @@ mod tests {
     #[test]
     fn the_rule_wants_no_table_much_larger_than_the_input() {
         let limits = (u64::MAX, Limit::fixed(SLOT_LIMIT));
-        let coming = Coming::AsTheyAre { rows: 1 << 30, slot_bytes: 16 };
+        let coming = Coming::AsTheyAre { rows: 1 << 30, slot_bytes: 16, is_serial: true };
         let of = |suiting| DenseKeys::of(&[key(Some((0, 99_999)), false)], limits, suiting, coming);
         let keys = of(u64::MAX);
         assert!(of(100_000).suits(1_000_000).is_some() && of(99_999).suits(1_000_000).is_none());
@@ -229,8 +243,8 @@ mod tests {
             let keys = DenseKeys::of(keys, limits, u64::MAX, coming);
             keys.lacks().is_none() && keys.suits(6_000_000).is_some()
         };
-        let coming = |rows| Coming::AsTheyAre { rows, slot_bytes: 16 };
-        let wide = Coming::AsTheyAre { rows: 2_000_000, slot_bytes: 64 };
+        let coming = |rows| Coming::AsTheyAre { rows, slot_bytes: 16, is_serial: true };
+        let wide = Coming::AsTheyAre { rows: 2_000_000, slot_bytes: 64, is_serial: true };
         assert!(suits(std::slice::from_ref(&clustered), coming(1_500_000)));
         assert!(!suits(std::slice::from_ref(&clustered), coming(1_000_000)));
         assert!(!suits(std::slice::from_ref(&clustered), wide));

@@ -234,8 +234,10 @@ impl AggregateOperator {
             .map(|parts| PartGroups::plan(&cells, &*table, (parts, segments.is_some()), input, on.0));
         let part_place = parts.transpose()?.flatten();
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
+        // What is computed, here or for another step before, has a range, which says little of how many values there are.
+        let are_stored = columns_only && key_columns.iter().all(|key| key.origin.is_some());
         // Copies of the first part's groups are of no use to the next.
-        let groups = if input.parts.is_some() { Some(row_bound) } else { columns_only.then_some(groups) };
+        let groups = if input.parts.is_some() { Some(row_bound) } else { are_stored.then_some(groups) };
 
         let follows = input.is_serial && are_clustered;
         let known = near::Known {

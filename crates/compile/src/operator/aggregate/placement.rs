@@ -163,8 +163,11 @@ impl CellMemory {
         let (plain_slices, narrow_slices) = (slices(&bytes_plain), slices(&bytes_narrow));
         let has_counts = layout(1, narrow).has_counts();
         let counts = Counts { has_counts, plain: &plain_slices, narrow: &narrow_slices };
+        // Threads that count in the same group do so in one addition of a block's memory.
+        let only_counts = has_counts && cells.words() == 1;
+        let are_few = is_simt && slots <= THREAD_SLOTS && !only_counts;
         let rule = match choices.micro_model {
-            MicroModel::Resolution if is_simt && slots <= THREAD_SLOTS && threads.bytes() <= limit.value => {
+            MicroModel::Resolution if are_few && threads.bytes() <= limit.value => {
                 (Placement::Thread, "so few groups that a block's threads would wait for each other")
             }
             MicroModel::Resolution => match counts.by_rule().passes_by_rule() {

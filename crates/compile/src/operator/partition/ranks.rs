@@ -9,8 +9,8 @@
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, UnaryOp};
 
+use crate::context::lanes;
 use crate::context::{Context, Unsupported};
-use crate::operator::lanes;
 use crate::primitives::partition::BlockParts;
 use crate::shape::LaunchShape;
 use crate::variant::Site;

@@ -96,6 +96,7 @@ impl Facts<'_> {
         let lacks = match () {
             () if is_counted => Some("places are counted a row of the table"),
             () if flags && self.points.is_empty() => Some("all rows of a thread go on together, with flags"),
+            () if self.points.takes_runs() => Some("lanes match the texts of rows side by side"),
             () if self.points.longest.is_some() => {
                 Some("long ranges wait for warps that bring no rows of their own")
             }

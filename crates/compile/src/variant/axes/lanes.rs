@@ -36,7 +36,7 @@ axis!(
 
 axis!(
     /// Who looks at the texts without a dictionary of which a filter wants two to be equal, or one to match a pattern: `pipeline/points`,
-    /// `operator/texts`, `operator/match_refill`.
+    /// `operator/texts`, `operator/text_runs`, `operator/match_refill`.
     TextLanes, "text_lanes", Chunk, "which lanes look at the texts of a row, where a filter compares two or matches one",
     {
         /// The row's own.
@@ -45,6 +45,8 @@ axis!(
         Warp = "warp",
         /// All of its warp, the words of all of the warp's rows one behind the other, where two are compared.
         Packed = "packed",
+        /// All of its warp, the bytes of all of the warp's rows as one run, where LIKE looks for a text in a table's.
+        Run = "run",
         /// The row's own, some bytes at a time, where one is matched; a lane whose match is decided takes another row while the others go on.
         Refill = "refill",
     }
@@ -78,7 +80,7 @@ numbers!(
     /// Matches of a row from which on they wait in a queue that all warps drain, where a warp shares them; 0: its warp takes
     /// all of them: `operator/queue`.
     QueueMatches, "queue_matches", Chunk, "matches of one row beyond which all warps take them from a queue",
-    [0 = "0", 2 = "2", 32 = "32", 128 = "128", 256 = "256", 1024 = "1024", 4096 = "4096"]
+    [0 = "0", 2 = "2", 32 = "32", 64 = "64", 128 = "128", 256 = "256", 1024 = "1024", 4096 = "4096"]
 );
 
 axis!(

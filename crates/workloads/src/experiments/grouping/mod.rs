@@ -91,7 +91,7 @@ impl Figure {
             Figure::Fill => "One hash table: how full it is",
             Figure::Grids => "One hash table: threads of a block and blocks",
             Figure::BestGrids => "One hash table: three grids",
-            Figure::Rules => "One hash table, and what the rules choose",
+            Figure::Rules => "Each way to group, and what the rules choose",
             Figure::Placement => "Few groups: whose memory their table is in",
             Figure::Orders => "Tables and sorts",
             Figure::Keys => "Sum, count and maximum by keys of different distributions",
@@ -152,7 +152,22 @@ impl Figure {
                 and("64, quarter", &[("block_threads", "64"), ("blocks", "quarter")]),
                 and("8, quarter", &[("block_threads", "8"), ("blocks", "quarter")]),
             ],
-            Figure::Rules => vec![and("one hash table", &[]), rules()],
+            Figure::Rules => {
+                let direct = |name: &str, placement| {
+                    let of_all = [("group_table", "direct"), ("group_parts", "1"), ("near_groups", "0")];
+                    Model::variants(name, &[&of_all[..], &[("placement", placement)]].concat())
+                };
+                let parts = |parts| Model::variants(&format!("{parts} parts"), &[("group_parts", parts)]);
+                vec![
+                    and("one hash table", &[("group_parts", "1")]),
+                    direct("direct, device", "global"),
+                    direct("direct, block", "block"),
+                    parts("64"),
+                    parts("1024"),
+                    Model::variants("sort", &[("group_order", "sorted")]),
+                    rules(),
+                ]
+            }
             Figure::Placement => vec![
                 and("hash, device", &[]),
                 Model::variants("hash, block", &[("group_table", "hash"), ("near_groups", "1024")]),

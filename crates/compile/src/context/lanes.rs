@@ -3,7 +3,7 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, ShuffleMode, Type, UnaryOp};
 
-use crate::context::Context;
+use super::Context;
 
 /// A bit of each lane in which `condition` (`bool`) is true, `u32`.
 pub(crate) fn ballot(cx: &mut Context<'_>, condition: V) -> V {

@@ -1,0 +1,82 @@
+//! A filter whose text, a table's, the lanes of a warp match together: those of its rows as one run of bytes ([`Needle::match_of_warp`]).
+
+use std::collections::BTreeSet;
+
+use kelpie_kir::builder::{V, Var};
+
+use super::Flow;
+use super::roles::{Next, Source};
+use super::texts::{begin_where, split};
+use crate::context::{Context, RawTexts, Unsupported};
+use crate::expr::{Expr, columns_read, share_kept};
+use crate::layout::ColumnInfo;
+use crate::lower::{NeedleCondition, WarpRows};
+
+/// LIKE with a needle over a column of the table that a pipeline scans, and the conditions that a filter has besides.
+#[derive(Debug)]
+pub(crate) struct TextRun {
+    /// Those that are looked at before.
+    before: Vec<Expr>,
+    condition: NeedleCondition,
+    texts: RawTexts,
+    /// Those that are looked at behind, of rows whose text is as it should be.
+    behind: Vec<Expr>,
+    /// The share of the table's rows whose texts are thought to be asked for.
+    pub share: f64,
+}
+
+impl TextRun {
+    /// The first LIKE with a needle that a filter's condition is, or is the AND of with others. `columns`: those before the filter, behind steps
+    /// that leave a row of the table one row, and a `share` of the rows; `is_stored`: whether a column is as it is stored.
+    pub(crate) fn of(
+        condition: &Expr,
+        columns: &[ColumnInfo],
+        (source, share): (&dyn Source, f64),
+        is_stored: &dyn Fn(usize) -> bool,
+    ) -> Option<TextRun> {
+        let wanted = |condition: &Expr| {
+            let condition = NeedleCondition::of(condition)?.ok()?;
+            let (_, column) = columns.get(condition.column)?.origin?;
+            Some((source.raw_texts(column)?, condition))
+        };
+        let (before, (texts, condition), behind) = split(condition, columns, is_stored, &wanted)?;
+        let range = |column: usize| columns.get(column).and_then(|info| info.range);
+        let share = before.iter().fold(share, |share, condition| share * share_kept(condition, &range));
+        Some(TextRun { before, condition, texts, behind, share })
+    }
+
+    /// Sets `is_wanted` (`bool`, false before) where the text of the current row, of a number in the table, is to be matched.
+    pub(crate) fn begin(&self, cx: &mut Context<'_>, row: V, is_wanted: Var) -> Result<(), Unsupported> {
+        begin_where(cx, &self.before)?;
+        let valid = cx.raw_text_validity(&self.texts, row);
+        let valid = valid.unwrap_or_else(|| cx.builder.bool(true));
+        cx.builder.assign(is_wanted, valid);
+        for _ in &self.before {
+            cx.end();
+        }
+        Ok(())
+    }
+
+    /// Whether the texts of the warp's rows are as they should be (`bool`). At uniform control flow of the warp.
+    pub(crate) fn passes(&self, cx: &mut Context<'_>, rows: &WarpRows) -> V {
+        let matches = self.condition.needle.match_of_warp(cx, &self.texts, rows);
+        let b = &mut *cx.builder;
+        let holds = if self.condition.negated { b.not(matches) } else { matches };
+        b.and(holds, rows.is_wanted)
+    }
+
+    /// The columns before the filter that the row needs where it goes on, and `behind` are read of it.
+    pub(crate) fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
+        behind.iter().copied().chain(self.behind.iter().flat_map(columns_read)).collect()
+    }
+
+    /// Lets the current row, whose text is as it should be, go on where the other conditions hold.
+    pub(crate) fn decided(&self, cx: &mut Context<'_>, next: &mut Next<'_>) -> Result<(), Unsupported> {
+        begin_where(cx, &self.behind)?;
+        next(cx, Flow::Branch)?;
+        for _ in &self.behind {
+            cx.end();
+        }
+        Ok(())
+    }
+}
