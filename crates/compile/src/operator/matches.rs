@@ -4,23 +4,19 @@ use std::collections::BTreeSet;
 
 use kelpie_kir::builder::Var;
 
-use super::Flow;
 use super::roles::Next;
-use super::texts::{begin_where, split};
+use super::texts::{Around, split};
 use crate::context::{Context, Unsupported};
-use crate::expr::{Expr, ExprKind, columns_read};
+use crate::expr::{Expr, ExprKind};
 use crate::layout::ColumnInfo;
 use crate::lower::{Matching, lower, text_of};
 
 /// LIKE or a regular expression over a column without a dictionary, and the conditions that a filter has besides.
 #[derive(Debug)]
 pub(crate) struct TextMatch {
-    /// Those that are looked at before.
-    before: Vec<Expr>,
+    around: Around,
     text: Expr,
     pub matching: Matching,
-    /// Those that are looked at behind, of rows whose text is as it should be.
-    behind: Vec<Expr>,
 }
 
 impl TextMatch {
@@ -37,43 +33,38 @@ impl TextMatch {
             let is_raw = columns.get(index).is_some_and(|info| info.dictionary.is_none());
             is_raw.then(|| (text.clone(), matching))
         };
-        let (before, (text, matching), behind) = split(condition, columns, is_stored, &matching)?;
-        Some(TextMatch { before, text, matching, behind })
+        let (around, (text, matching)) = split(condition, columns, is_stored, &matching)?;
+        Some(TextMatch { around, text, matching })
     }
 
     /// The registers that the match of the current row begins with. `is_candidate` (`bool`, false before) says whether it is looked for.
     pub(crate) fn begin(&self, cx: &mut Context<'_>, is_candidate: Var) -> Result<Vec<Var>, Unsupported> {
-        begin_where(cx, &self.before)?;
-        let value = lower(cx, &self.text)?;
-        let text = text_of(&value)?;
-        if let Some(valid) = value.valid {
-            cx.begin_if(valid);
-        }
-        let registers = self.matching.begin(cx, &text)?;
-        let registers = registers.into_iter().map(|register| cx.builder.var_of("match", register)).collect();
-        let yes = cx.builder.bool(true);
-        cx.builder.assign(is_candidate, yes);
-        if value.valid.is_some() {
-            cx.end();
-        }
-        for _ in &self.before {
-            cx.end();
-        }
-        Ok(registers)
+        let mut begun = Vec::new();
+        self.around.begin(cx, |cx| {
+            let value = lower(cx, &self.text)?;
+            let text = text_of(&value)?;
+            if let Some(valid) = value.valid {
+                cx.begin_if(valid);
+            }
+            let registers = self.matching.begin(cx, &text)?;
+            begun = registers.into_iter().map(|register| cx.builder.var_of("match", register)).collect();
+            let yes = cx.builder.bool(true);
+            cx.builder.assign(is_candidate, yes);
+            if value.valid.is_some() {
+                cx.end();
+            }
+            Ok(())
+        })?;
+        Ok(begun)
     }
 
     /// The columns before the filter that the row needs where it goes on, and `behind` are read of it.
     pub(crate) fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
-        behind.iter().copied().chain(self.behind.iter().flat_map(columns_read)).collect()
+        self.around.kept(behind)
     }
 
     /// Lets the current row, whose text is as it should be, go on where the other conditions hold.
     pub(crate) fn decided(&self, cx: &mut Context<'_>, next: &mut Next<'_>) -> Result<(), Unsupported> {
-        begin_where(cx, &self.behind)?;
-        next(cx, Flow::Branch)?;
-        for _ in &self.behind {
-            cx.end();
-        }
-        Ok(())
+        self.around.end(cx, next)
     }
 }

@@ -4,23 +4,19 @@ use std::collections::BTreeSet;
 
 use kelpie_kir::builder::{V, Var};
 
-use super::Flow;
 use super::roles::{Next, Source};
-use super::texts::{begin_where, split};
+use super::texts::{Around, split};
 use crate::context::{Context, RawTexts, Unsupported};
-use crate::expr::{Expr, columns_read, share_kept};
+use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::{NeedleCondition, WarpRows};
 
 /// LIKE with a needle over a column of the table that a pipeline scans, and the conditions that a filter has besides.
 #[derive(Debug)]
 pub(crate) struct TextRun {
-    /// Those that are looked at before.
-    before: Vec<Expr>,
+    around: Around,
     condition: NeedleCondition,
     texts: RawTexts,
-    /// Those that are looked at behind, of rows whose text is as it should be.
-    behind: Vec<Expr>,
     /// The share of the table's rows whose texts are thought to be asked for.
     pub share: f64,
 }
@@ -39,22 +35,19 @@ impl TextRun {
             let (_, column) = columns.get(condition.column)?.origin?;
             Some((source.raw_texts(column)?, condition))
         };
-        let (before, (texts, condition), behind) = split(condition, columns, is_stored, &wanted)?;
-        let range = |column: usize| columns.get(column).and_then(|info| info.range);
-        let share = before.iter().fold(share, |share, condition| share * share_kept(condition, &range));
-        Some(TextRun { before, condition, texts, behind, share })
+        let (around, (texts, condition)) = split(condition, columns, is_stored, &wanted)?;
+        let share = share * around.share_before(columns);
+        Some(TextRun { around, condition, texts, share })
     }
 
     /// Sets `is_wanted` (`bool`, false before) where the text of the current row, of a number in the table, is to be matched.
     pub(crate) fn begin(&self, cx: &mut Context<'_>, row: V, is_wanted: Var) -> Result<(), Unsupported> {
-        begin_where(cx, &self.before)?;
-        let valid = cx.raw_text_validity(&self.texts, row);
-        let valid = valid.unwrap_or_else(|| cx.builder.bool(true));
-        cx.builder.assign(is_wanted, valid);
-        for _ in &self.before {
-            cx.end();
-        }
-        Ok(())
+        self.around.begin(cx, |cx| {
+            let valid = cx.raw_text_validity(&self.texts, row);
+            let valid = valid.unwrap_or_else(|| cx.builder.bool(true));
+            cx.builder.assign(is_wanted, valid);
+            Ok(())
+        })
     }
 
     /// Whether the texts of the warp's rows are as they should be (`bool`). At uniform control flow of the warp.
@@ -67,16 +60,11 @@ impl TextRun {
 
     /// The columns before the filter that the row needs where it goes on, and `behind` are read of it.
     pub(crate) fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
-        behind.iter().copied().chain(self.behind.iter().flat_map(columns_read)).collect()
+        self.around.kept(behind)
     }
 
     /// Lets the current row, whose text is as it should be, go on where the other conditions hold.
     pub(crate) fn decided(&self, cx: &mut Context<'_>, next: &mut Next<'_>) -> Result<(), Unsupported> {
-        begin_where(cx, &self.behind)?;
-        next(cx, Flow::Branch)?;
-        for _ in &self.behind {
-            cx.end();
-        }
-        Ok(())
+        self.around.end(cx, next)
     }
 }

@@ -14,7 +14,7 @@ use super::Flow;
 use super::key_texts::words_differ;
 use super::roles::{Expansion, Next};
 use crate::context::{Context, Lowered, Text, Unsupported};
-use crate::expr::{CompareOp, Expr, ExprKind, columns_read};
+use crate::expr::{CompareOp, Expr, ExprKind, columns_read, share_kept};
 use crate::layout::ColumnInfo;
 use crate::lower::{WORD_BYTES, can_fail, conjuncts, lower, lower_condition, text_of};
 use crate::table::index::Positions;
@@ -23,12 +23,9 @@ use crate::types::DataType;
 /// An equality of two texts, and the conditions that a filter has besides.
 #[derive(Debug)]
 pub(crate) struct TextEquality {
-    /// Those that are looked at before.
-    before: Vec<Expr>,
+    around: Around,
     left: Expr,
     right: Expr,
-    /// Those that are looked at behind, where the texts are equal.
-    behind: Vec<Expr>,
 }
 
 impl TextEquality {
@@ -53,8 +50,8 @@ impl TextEquality {
             }
             _ => None,
         };
-        let (before, (left, right), behind) = split(condition, columns, is_stored, &sides)?;
-        Some(TextEquality { before, left, right, behind })
+        let (around, (left, right)) = split(condition, columns, is_stored, &sides)?;
+        Some(TextEquality { around, left, right })
     }
 
     /// The texts of the current row.
@@ -68,14 +65,67 @@ impl TextEquality {
     }
 }
 
-/// The first of the conditions that a filter's condition is the AND of which `wanted` takes, with those before and behind it. None where
+/// The conditions that a filter has besides the one that lanes decide together.
+#[derive(Debug)]
+pub(super) struct Around {
+    /// Those that are looked at before.
+    before: Vec<Expr>,
+    /// Those that are looked at behind, of rows for which it holds.
+    behind: Vec<Expr>,
+}
+
+impl Around {
+    /// Emits `body` for the current row where the conditions before hold.
+    pub(super) fn begin(
+        &self,
+        cx: &mut Context<'_>,
+        body: impl FnOnce(&mut Context<'_>) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        where_all(cx, &self.before, body)
+    }
+
+    /// Lets the current row, for which the condition between holds, go on where those behind hold.
+    pub(super) fn end(&self, cx: &mut Context<'_>, next: &mut Next<'_>) -> Result<(), Unsupported> {
+        where_all(cx, &self.behind, |cx| next(cx, Flow::Branch))
+    }
+
+    /// The columns before the filter that the row needs where it goes on, and `behind` are read of it.
+    pub(super) fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
+        behind.iter().copied().chain(self.behind.iter().flat_map(columns_read)).collect()
+    }
+
+    /// The share of rows for which the conditions before are thought to hold. `columns`: those before the filter.
+    pub(super) fn share_before(&self, columns: &[ColumnInfo]) -> f64 {
+        let range = |column: usize| columns.get(column).and_then(|info| info.range);
+        self.before.iter().map(|condition| share_kept(condition, &range)).product()
+    }
+}
+
+/// Emits `body` in an `if` for each of the conditions.
+fn where_all(
+    cx: &mut Context<'_>,
+    conditions: &[Expr],
+    body: impl FnOnce(&mut Context<'_>) -> Result<(), Unsupported>,
+) -> Result<(), Unsupported> {
+    for condition in conditions {
+        let holds = lower_condition(cx, condition)?;
+        cx.begin_if(holds);
+    }
+    body(cx)?;
+    for _ in conditions {
+        cx.end();
+    }
+    Ok(())
+}
+
+/// The first of the conditions that a filter's condition is the AND of which `wanted` takes, with those around it. None where
 /// another column is read than those that are stored, or a condition may fail.
 pub(super) fn split<T>(
     condition: &Expr,
     columns: &[ColumnInfo],
     is_stored: &dyn Fn(usize) -> bool,
     wanted: &dyn Fn(&Expr) -> Option<T>,
-) -> Option<(Vec<Expr>, T, Vec<Expr>)> {
+) -> Option<(Around, T)> {
     if !columns_read(condition).into_iter().all(is_stored) {
         return None;
     }
@@ -89,38 +139,27 @@ pub(super) fn split<T>(
         return None;
     }
     let owned = |conditions: &[&Expr]| conditions.iter().copied().cloned().collect();
-    Some((owned(before), found, owned(behind)))
-}
-
-/// Opens an `if` for each of the conditions.
-pub(super) fn begin_where(cx: &mut Context<'_>, conditions: &[Expr]) -> Result<(), Unsupported> {
-    for condition in conditions {
-        let holds = lower_condition(cx, condition)?;
-        cx.begin_if(holds);
-    }
-    Ok(())
+    Some((Around { before: owned(before), behind: owned(behind) }, found))
 }
 
 impl Expansion for TextEquality {
     /// A number for each word; one for empty texts, so that those without numbers are not equal.
     fn range(&self, cx: &mut Context<'_>, range: Positions) -> Result<(), Unsupported> {
-        begin_where(cx, &self.before)?;
-        let [(left, a), (right, b)] = self.sides(cx)?;
-        let is_same = cx.builder.eq(a.length, b.length);
-        let is_candidate =
-            left.valid.into_iter().chain(right.valid).fold(is_same, |all, valid| cx.builder.and(all, valid));
-        let b = &mut *cx.builder;
-        let (zero, one, width) = (b.u32(0), b.u32(1), b.u32(WORD_BYTES));
-        let length = b.binary(BinaryOp::Max, a.length, one);
-        let last = b.sub(length, one);
-        let others = b.div(last, width);
-        let words = b.add(others, one);
-        let words = b.select(is_candidate, words, zero);
-        b.assign(range.count, words);
-        for _ in &self.before {
-            cx.end();
-        }
-        Ok(())
+        self.around.begin(cx, |cx| {
+            let [(left, a), (right, b)] = self.sides(cx)?;
+            let is_same = cx.builder.eq(a.length, b.length);
+            let valid = left.valid.into_iter().chain(right.valid);
+            let is_candidate = valid.fold(is_same, |all, valid| cx.builder.and(all, valid));
+            let b = &mut *cx.builder;
+            let (zero, one, width) = (b.u32(0), b.u32(1), b.u32(WORD_BYTES));
+            let length = b.binary(BinaryOp::Max, a.length, one);
+            let last = b.sub(length, one);
+            let others = b.div(last, width);
+            let words = b.add(others, one);
+            let words = b.select(is_candidate, words, zero);
+            b.assign(range.count, words);
+            Ok(())
+        })
     }
 
     fn most(&self) -> u64 {
@@ -151,7 +190,7 @@ impl Expansion for TextEquality {
     }
 
     fn kept(&self, behind: &BTreeSet<usize>) -> BTreeSet<usize> {
-        behind.iter().copied().chain(self.behind.iter().flat_map(columns_read)).collect()
+        self.around.kept(behind)
     }
 
     fn decided(
@@ -165,11 +204,8 @@ impl Expansion for TextEquality {
         let (is_candidate, same) = (b.ne(words, zero), b.not(found));
         let passes = b.and(is_candidate, same);
         cx.begin_if(passes);
-        begin_where(cx, &self.behind)?;
-        next(cx, Flow::Branch)?;
-        for _ in 0..=self.behind.len() {
-            cx.end();
-        }
+        self.around.end(cx, next)?;
+        cx.end();
         Ok(())
     }
 }
