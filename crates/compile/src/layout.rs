@@ -29,7 +29,7 @@ pub enum Storage {
     },
     /// Text: row i is `bytes[offsets[i]..offsets[i + 1]]`.
     Text {
-        /// `U32`, or `U64` above 4 GiB.
+        /// `U32`, or `U64` above 4 GiB, less a word.
         offset: Scalar,
     },
     /// Text by code: row i is entry `codes[i]` of a dictionary laid out as `Text` with `U32` offsets. Entries are distinct

@@ -131,6 +131,41 @@ fn lanes_take_other_rows_where_a_long_text_takes_many_steps() {
     }
 }
 
+/// Whether NVRTC accepts the kernels of a program; those that were not seen yet.
+fn pass_nvrtc(program: Program, seen: &mut BTreeSet<String>, case: &str) {
+    for module in program.pipelines.into_iter().flat_map(CompiledPipeline::into_modules) {
+        let module = validate(module).expect("valid");
+        let source = cuda::print(&module).expect("prints");
+        if !seen.insert(source.clone()) {
+            continue;
+        }
+        match nvrtc::get() {
+            Err(error) => kelpie_device::testing::skip("nvrtc", &error),
+            Ok(nvrtc) => {
+                let compiled = nvrtc.compile(&source, "sm_90", "match_lanes");
+                assert!(compiled.is_ok(), "{case}: {:?}", compiled.err());
+            }
+        }
+    }
+}
+
+/// Places have as many bits as the column's offsets.
+#[test]
+fn kernels_that_match_texts_as_one_run_pass_nvrtc() {
+    let mut seen = BTreeSet::new();
+    for pattern in ["%ab%", "%abc%", "%abcd%", "%abcdefghij%", "%ab%cd%e"] {
+        for (offset, sums) in [(Scalar::U32, false), (Scalar::U64, true)] {
+            let (plan, mut info) = query(like(pattern), false, sums);
+            info.layouts[0].storage = Storage::Text { offset };
+            let query = (plan, info);
+            let possible = vec!["lane", "run", "refill"];
+            assert_eq!(chosen(&query, &gpu()), Some(("run", possible)), "{pattern}");
+            pass_nvrtc(compile(&query, &gpu(), None, &[]), &mut seen, pattern);
+        }
+    }
+    assert!(seen.len() >= 9, "{}", seen.len());
+}
+
 #[test]
 fn kernels_that_match_texts_in_steps_pass_nvrtc() {
     let mut seen = BTreeSet::new();
@@ -140,20 +175,7 @@ fn kernels_that_match_texts_in_steps_pass_nvrtc() {
             for (carried, refill) in [("places", "off"), ("values", "last"), ("places", "all")] {
                 let forced = [("text_lanes", "refill"), ("carried", carried), ("lane_refill", refill)];
                 let program = compile(&query, &gpu(), threads, &forced);
-                for module in program.pipelines.into_iter().flat_map(CompiledPipeline::into_modules) {
-                    let module = validate(module).expect("valid");
-                    let source = cuda::print(&module).expect("prints");
-                    if !seen.insert(source.clone()) {
-                        continue;
-                    }
-                    match nvrtc::get() {
-                        Err(error) => kelpie_device::testing::skip("nvrtc", &error),
-                        Ok(nvrtc) => {
-                            let compiled = nvrtc.compile(&source, "sm_90", "match_lanes");
-                            assert!(compiled.is_ok(), "{condition:?}: {:?}", compiled.err());
-                        }
-                    }
-                }
+                pass_nvrtc(program, &mut seen, &format!("{condition:?}"));
             }
         }
     }

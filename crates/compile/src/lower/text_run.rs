@@ -8,7 +8,9 @@
 //! keeps the first. What follows the needle in the pattern each lane looks for in its own text.
 
 use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{BinaryOp, Builtin, Expr as Kir, Function, Handle, Scalar, ShuffleMode, Type, UnaryOp};
+use kelpie_kir::{
+    BinaryOp, Builder, Builtin, Expr as Kir, Function, Handle, Scalar, ShuffleMode, Type, UnaryOp,
+};
 
 use super::like::{Pieces, rest_function};
 use super::literal::text_of_bytes;
@@ -150,8 +152,7 @@ impl Run {
         let (nothing, end) = (b.u64(0), self.all[1]);
         let (scalar, word) = (b.scalar(place), b.var_of("word", nothing));
         let width = b.int(scalar, WORD_BYTES);
-        let behind = b.add(place, width);
-        let (begins, ends) = (b.ge(place, self.column), b.ge(end, behind));
+        let (begins, ends) = (b.ge(place, self.column), has_room(b, (place, end), width));
         let is_whole = b.and(begins, ends);
         cx.begin_if(is_whole);
         let b = &mut *cx.builder;
@@ -170,6 +171,14 @@ impl Run {
         cx.end();
         cx.builder.read(word)
     }
+}
+
+/// Whether so many bytes (of the type of places) from `place` on are before `end`; no sum of places is taken, which 32 bits may not have
+/// room for.
+fn has_room(b: &mut Builder, (place, end): (V, V), bytes: V) -> V {
+    let (is_before, left) = (b.ge(end, place), b.sub(end, place));
+    let fits = b.ge(left, bytes);
+    b.and(is_before, fits)
 }
 
 /// The bytes of a word at a place that are between others, zeros else: of a column that begins within the word, or a run that ends there.
@@ -275,6 +284,9 @@ impl<'n> Wanted<'n> {
         self.look_at_hits(cx, run, (own, bits), first);
         cx.end();
         let b = &mut *cx.builder;
+        let left = b.sub(end, current);
+        let is_last = b.ge(step, left);
+        b.break_if(is_last);
         let next = b.add(current, step);
         b.assign(place, next);
         cx.end();
@@ -326,10 +338,9 @@ impl<'n> Wanted<'n> {
         let index = b.convert(index, scalar);
         let at = b.add(word, index);
         let hit = b.sub(at, self.before);
-        let behind = b.add(hit, self.length);
         let [begin, end] = run.all;
-        let least = b.add(begin, self.before);
-        let (begins, ends) = (b.ge(at, least), b.ge(end, behind));
+        let begins = has_room(b, (begin, at), self.before);
+        let ends = has_room(b, (hit, end), self.length);
         let is_inside = b.and(begins, ends);
         let is_hit = b.and(has_hit, is_inside);
         let is_needle = b.var_of("needle", is_hit);
@@ -363,9 +374,8 @@ impl<'n> Wanted<'n> {
         let lane = b.sub(bit, one);
         let hit = read_lane(cx, hit, lane);
         let b = &mut *cx.builder;
-        let behind = b.add(hit, self.length);
         let [begin, end] = run.own;
-        let (begins, ends) = (b.ge(hit, begin), b.ge(end, behind));
+        let (begins, ends) = (b.ge(hit, begin), has_room(b, (hit, end), self.length));
         let is_own = b.and(begins, ends);
         let before = b.read(first);
         let earlier = b.binary(BinaryOp::Min, before, hit);

@@ -236,7 +236,9 @@ pub(super) fn dictionary_storage(entries: usize) -> Storage {
 
 /// Text of so many bytes.
 pub(super) fn text_storage(bytes: u64) -> Storage {
-    Storage::Text { offset: if bytes <= u64::from(u32::MAX) { Scalar::U32 } else { Scalar::U64 } }
+    // Kernels count places from an aligned address, which is less than a word before the first text.
+    const MOST: u64 = u32::MAX as u64 - 8;
+    Storage::Text { offset: if bytes <= MOST { Scalar::U32 } else { Scalar::U64 } }
 }
 
 /// The most entries of a dictionary for so many rows.
