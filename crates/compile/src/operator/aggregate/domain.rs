@@ -29,9 +29,10 @@ const FEW_VALUES: u64 = 64;
 /// hash table and 1.0 with a slot of 32 bytes a row, 15 million orders by themselves 2.4 and 0.4 with four of 16.
 const CLUSTERED_SLOTS_A_ROW: u64 = 4;
 const CLUSTERED_BYTES_A_ROW: u64 = 128;
-/// Slots of a GPU's table beyond its cache, at most; and no more than rows that come: then most are taken, and a hash table of the same groups
-/// has two and a half times as many slots, each with a key, that rows come to anywhere, too.
-const MOST_SLOTS: u64 = 1 << 26;
+/// Bytes of a GPU's table beyond its cache, at most, and no more slots than rows that come: then most are taken, and a hash table of the same
+/// groups has two and a half times as many slots, each with a key, that rows come to anywhere, too. How many come behind a join is hard to
+/// tell: that few do costs no more than to clear and to read so much, a quarter of a millisecond.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// A key of a dense domain.
 #[derive(Debug, Clone)]
@@ -91,9 +92,12 @@ impl DenseKeys {
                 let why = "rows that follow each other come to slots near each other";
                 (cached.value.max(CLUSTERED_SLOT_LIMIT), Some((rows.saturating_mul(a_row), why)))
             }
-            Coming::AsTheyAre { rows, is_serial: false, .. } => {
-                let why = "as many rows come as there are slots, and a hash table has more";
-                (cached.value.max(MOST_SLOTS), Some((rows.min(MOST_SLOTS).min(suiting), why)))
+            Coming::AsTheyAre { rows, slot_bytes, is_serial: false } => {
+                let (most, why) = (
+                    MOST_BYTES / slot_bytes.max(1),
+                    "as many rows come as there are slots, and a hash table has more",
+                );
+                (cached.value.max(most), Some((rows.min(most).min(suiting), why)))
             }
             Coming::AsTheyAre { .. } => (cached.value, None),
         };
