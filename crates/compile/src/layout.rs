@@ -3,7 +3,7 @@
 
 use kelpie_kir::Scalar;
 
-use crate::types::{DataType, Range};
+use crate::types::{DataType, Range, Spacing};
 
 /// Layout of a resident column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -75,6 +75,8 @@ pub struct ColumnInfo {
     pub scattered: Option<Scattered>,
     /// Rows that follow each other have values that are near each other, as in a column that is sorted, or nearly.
     pub is_clustered: bool,
+    /// The distances of its values, where they are integers inside and all distances are multiples of one.
+    pub spacing: Option<Spacing>,
     /// The scan and column whose values these are, where they are those of one, unchanged.
     pub origin: Option<(usize, usize)>,
 }
@@ -89,6 +91,7 @@ impl ColumnInfo {
             dictionary: None,
             scattered: None,
             is_clustered: false,
+            spacing: None,
             origin: None,
         }
     }

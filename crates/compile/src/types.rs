@@ -148,6 +148,36 @@ impl Range {
     }
 }
 
+/// Values at equal distances: each is `first`, or further from it by a multiple of `step`. Times of whole days are such, and decimals of
+/// whole units. `first` need be none of the values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Spacing {
+    /// Where the values are counted from.
+    pub first: i128,
+    /// The distance: 2 or more.
+    pub step: i128,
+}
+
+impl Spacing {
+    /// `None` for a distance that says nothing.
+    pub fn new(first: i128, step: i128) -> Option<Spacing> {
+        (step > 1).then_some(Spacing { first, step })
+    }
+
+    /// The range of those of the values that are in a range; empty ranges and others whose bounds are beyond 128 bits are `None`.
+    pub fn within(self, range: Range) -> Option<Range> {
+        let above = self.first.checked_sub(range.min)?.rem_euclid(self.step);
+        let below = range.max.checked_sub(self.first)?.rem_euclid(self.step);
+        let (min, max) = (range.min.checked_add(above)?, range.max.checked_sub(below)?);
+        (min <= max).then_some(Range { min, max })
+    }
+
+    /// Of the values times a factor above 0.
+    pub fn times(self, factor: i128) -> Option<Spacing> {
+        Spacing::new(self.first.checked_mul(factor)?, self.step.checked_mul(factor)?)
+    }
+}
+
 /// A calendar interval, as Arrow's `IntervalMonthDayNano`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Interval {

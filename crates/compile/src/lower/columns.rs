@@ -1,9 +1,11 @@
 //! What is known of columns that expressions compute.
 
+use super::date_part::trunc_spacing;
+use super::datetime::ticks_of_day;
 use super::infer_range;
-use crate::expr::{ArithmeticOp, Expr, ExprKind};
+use crate::expr::{ArithmeticOp, Expr, ExprKind, Function};
 use crate::layout::{ColumnInfo, Scattered};
-use crate::types::{DataType, Range};
+use crate::types::{DataType, Range, Spacing};
 
 /// The columns of a projection over `input`.
 pub(crate) fn of_projection(exprs: &[Expr], input: &[ColumnInfo]) -> Vec<ColumnInfo> {
@@ -19,6 +21,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
     }
     let range = infer_range(expr, &|index| input.get(index).and_then(|column| column.range));
     let scattered = scattered_values(expr, input);
+    let spacing = spacing(expr, input).filter(|_| range.is_some());
     ColumnInfo {
         data_type: expr.data_type.clone(),
         nullable: expr.nullable,
@@ -26,8 +29,41 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         dictionary: None,
         scattered,
         is_clustered: false,
+        spacing,
         origin: None,
     }
+}
+
+/// The distances of an expression's values: those of a column, also as another number or time, and those of times that are truncated.
+fn spacing(expr: &Expr, input: &[ColumnInfo]) -> Option<Spacing> {
+    match &expr.kind {
+        ExprKind::Column(index) => input.get(*index)?.spacing,
+        ExprKind::Cast { input: below, .. } => {
+            let factor = cast_factor(&below.data_type, &expr.data_type)?;
+            match spacing(below, input) {
+                Some(spacing) => spacing.times(factor),
+                None => Spacing::new(0, factor),
+            }
+        }
+        ExprKind::Function(Function::DateTrunc(granularity), _) => {
+            trunc_spacing(*granularity, &expr.data_type)
+        }
+        _ => None,
+    }
+}
+
+/// What a value is multiplied by where it is cast, if by a constant and exactly.
+fn cast_factor(from: &DataType, to: &DataType) -> Option<i128> {
+    let digits = match (from, to) {
+        _ if from.is_integer() && to.is_integer() => 0,
+        (DataType::Date32, DataType::Timestamp { .. }) => return ticks_of_day(to).ok(),
+        (DataType::Decimal128 { scale: from, .. }, DataType::Decimal128 { scale: to, .. }) => {
+            i32::from(*to) - i32::from(*from)
+        }
+        (_, DataType::Decimal128 { scale, .. }) if from.is_integer() => i32::from(*scale),
+        _ => return None,
+    };
+    10i128.checked_pow(u32::try_from(digits).ok()?)
 }
 
 /// About how many scattered values an expression has: those of a column, those of its remainder by a constant, or of CASE where some

@@ -9,7 +9,7 @@ use super::datetime::{floor_div, ticks_of_day, ticks_of_second};
 use super::value::{Int, both, constant, either, float, int, integer, lower_int, report, unsupported};
 use crate::context::{Context, Lowered, Status, Unsupported};
 use crate::expr::{DatePart, Expr, Granularity};
-use crate::types::{DataType, Range};
+use crate::types::{DataType, Range, Spacing};
 
 /// The days whose nanoseconds fit `i64`.
 const NANOSECOND_DAYS: Range = Range { min: -106_751, max: 106_751 };
@@ -173,20 +173,38 @@ pub(super) fn lower_trunc(
     }
     let (per_second, per_day) = (ticks_of_second(data_type)?, ticks_of_day(data_type)?);
     let (value, valid) = lower_int(cx, input)?;
-    let unit = match granularity {
-        Granularity::Microsecond => per_second / 1_000_000,
-        Granularity::Millisecond => per_second / 1_000,
-        Granularity::Second => per_second,
-        Granularity::Minute => 60 * per_second,
-        Granularity::Hour => 3600 * per_second,
-        Granularity::Day => per_day,
-        _ => return coarse_trunc(cx, granularity, value, valid, data_type),
+    let Some(unit) = fixed_unit(granularity, (per_second, per_day)) else {
+        return coarse_trunc(cx, granularity, value, valid, data_type);
     };
     if unit <= 1 {
         return Ok(integer(cx, value.value, valid, value.range));
     }
     let (units, _) = floor_div(cx, value, unit);
     scaled_back(cx, units, unit, None, valid, data_type)
+}
+
+/// Ticks of a granularity of days and shorter, by those of a second and a day.
+fn fixed_unit(granularity: Granularity, (per_second, per_day): (i128, i128)) -> Option<i128> {
+    Some(match granularity {
+        Granularity::Microsecond => per_second / 1_000_000,
+        Granularity::Millisecond => per_second / 1_000,
+        Granularity::Second => per_second,
+        Granularity::Minute => 60 * per_second,
+        Granularity::Hour => 3600 * per_second,
+        Granularity::Day => per_day,
+        _ => return None,
+    })
+}
+
+/// The distances of truncated times. Months are told apart by their days.
+pub(super) fn trunc_spacing(granularity: Granularity, data_type: &DataType) -> Option<Spacing> {
+    let (per_second, per_day) = (ticks_of_second(data_type).ok()?, ticks_of_day(data_type).ok()?);
+    match (granularity, fixed_unit(granularity, (per_second, per_day))) {
+        (_, Some(unit)) => Spacing::new(0, unit),
+        // The first day is a Thursday, and weeks begin on Mondays.
+        (Granularity::Week, _) => Spacing::new(-3 * per_day, 7 * per_day),
+        _ => Spacing::new(0, per_day),
+    }
 }
 
 /// Weeks and longer: DataFusion computes in nanoseconds, so only their years have a result.

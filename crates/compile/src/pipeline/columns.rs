@@ -16,8 +16,9 @@ pub(crate) fn of_scan(scan: usize, node: &Scan, info: &ScanInfo) -> Vec<ColumnIn
         let range = if field.data_type.is_float() { None } else { layout.range };
         let data_type = field.data_type.clone();
         let is_clustered = info.clustered.get(column).copied().unwrap_or(false);
+        let spacing = info.spacings.get(column).copied().flatten().filter(|_| range.is_some());
         let (nullable, origin) = (layout.has_nulls, Some((scan, column)));
-        ColumnInfo { data_type, nullable, range, dictionary, scattered, is_clustered, origin }
+        ColumnInfo { data_type, nullable, range, dictionary, scattered, is_clustered, spacing, origin }
     };
     node.fields.iter().zip(&info.layouts).enumerate().map(describe).collect()
 }

@@ -13,7 +13,7 @@ use kelpie_kir::{Module, Scalar};
 
 use crate::layout::{ColumnLayout, Scattered};
 use crate::shape::LaunchShape;
-use crate::types::{DataType, Range};
+use crate::types::{DataType, Range, Spacing};
 use crate::variant::Genome;
 use crate::variant::axes::{SlotFill, SortKeys, SortPasses};
 
@@ -30,6 +30,8 @@ pub struct ScanInfo {
     pub clustered: Vec<bool>,
     /// Whether a column is known to have no value twice, and no NULL, by all of its rows; of no column where there is none such.
     pub unique: Vec<bool>,
+    /// The distances of a column's values, by all of its rows, where they have one; of no column where there is none such.
+    pub spacings: Vec<Option<Spacing>>,
     /// What is known of the values that columns have together.
     pub joint: Vec<JointValues>,
 }
@@ -37,8 +39,8 @@ pub struct ScanInfo {
 impl ScanInfo {
     /// A scan of which no more is known.
     pub fn new(rows: u64, layouts: Vec<ColumnLayout>) -> ScanInfo {
-        let (scattered, clustered, unique, joint) = Default::default();
-        ScanInfo { rows, layouts, scattered, clustered, unique, joint }
+        let (scattered, clustered, unique, spacings, joint) = Default::default();
+        ScanInfo { rows, layouts, scattered, clustered, unique, spacings, joint }
     }
 }
 

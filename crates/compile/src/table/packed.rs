@@ -156,6 +156,7 @@ mod tests {
             dictionary: Some((0, 1, 5)),
             scattered: None,
             is_clustered: false,
+            spacing: None,
             origin: None,
         };
         assert_eq!(places(&[flag, text]), Some(vec![(0, 2), (2, 3)]));

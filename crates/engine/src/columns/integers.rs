@@ -9,7 +9,7 @@ use kelpie_device::{Device, DeviceError};
 use kelpie_kir::Scalar;
 
 use super::placing::{Placing, get, put};
-use super::spread;
+use super::{spacing, spread};
 
 /// How a range is stored: value = stored + base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub(super) struct IntegerChunk {
     values: Option<(Stored, Range, i128)>,
     /// Some of the values.
     sample: Vec<i64>,
+    /// The distance that all values have multiples of, 0 where they are all equal.
+    step: u64,
     /// Each value is greater than the one before, or each is less: none is there twice.
     is_strict: bool,
 }
@@ -180,7 +182,8 @@ impl IntegerChunk {
             None => narrow(values, range),
         };
         let sample = spread::sample(values, Native::low);
-        Ok(IntegerChunk { rows, values: Some(stored), sample, is_strict })
+        let step = spacing::step(values, Native::low, range);
+        Ok(IntegerChunk { rows, values: Some(stored), sample, step, is_strict })
     }
 
     /// Rows that are all NULL.
@@ -188,7 +191,7 @@ impl IntegerChunk {
         if let Some(placing) = placing {
             placing.skip(device, rows)?;
         }
-        Ok(IntegerChunk { rows, values: None, sample: Vec::new(), is_strict: rows == 0 })
+        Ok(IntegerChunk { rows, values: None, sample: Vec::new(), step: 0, is_strict: rows == 0 })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -203,6 +206,11 @@ impl IntegerChunk {
     /// Bounds of the values that are not NULL.
     pub(super) fn range(&self) -> Option<Range> {
         self.values.as_ref().map(|(_, range, _)| *range)
+    }
+
+    /// The least value that is not NULL, and the distance that the others have multiples of, 0 where they are all equal.
+    pub(super) fn steps(&self) -> Option<(i128, u64)> {
+        Some((self.range()?.min, self.step))
     }
 
     /// Whether it is known that no value is there twice, and none of them is NULL.

@@ -6,6 +6,7 @@ mod integers;
 mod placing;
 mod read;
 mod sample;
+mod spacing;
 mod spread;
 mod store;
 mod text;
@@ -15,7 +16,7 @@ pub use glance::{Watch, expected_layouts};
 use std::sync::{Arc, OnceLock};
 
 use kelpie_compile::layout::{ColumnLayout, Scattered};
-use kelpie_compile::types::Range;
+use kelpie_compile::types::{Range, Spacing};
 use kelpie_device::Buffer;
 
 pub(crate) use self::integers::Width;
@@ -52,6 +53,8 @@ pub struct ResidentColumn {
     pub clustered: OnceLock<bool>,
     /// All of its rows were looked at: no value is there twice, and none is NULL. Of most columns nobody knows.
     pub is_unique: bool,
+    /// The distances of its values, by all of its rows, where they have one.
+    pub spacing: Option<Spacing>,
 }
 
 /// About how many combinations of values the columns of a table have, where these are many, equal ones far from each other, and few

@@ -7,7 +7,7 @@ use arrow::buffer::{Buffer as HostBuffer, NullBuffer};
 use arrow::datatypes::ArrowNativeType;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
-use kelpie_compile::types::Range;
+use kelpie_compile::types::{Range, Spacing};
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
@@ -18,8 +18,8 @@ use super::integers::{self, IntegerChunk, Width};
 use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
 use super::sample::{Sample, of_text};
-use super::spread;
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
+use super::{spacing, spread};
 use crate::error::EngineError;
 
 /// Bytes of a dictionary that is brought to the device also where its column is not.
@@ -44,6 +44,7 @@ pub(super) struct Planned {
     scattered: Option<Scattered>,
     sample: Option<Arc<Sample>>,
     is_unique: bool,
+    spacing: Option<Spacing>,
     /// Where its values are, if they were written while it was read.
     place: Option<Buffer>,
 }
@@ -160,12 +161,14 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) 
     let scattered = spread::scattered(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let sample = Sample::of(chunks.iter().map(IntegerChunk::sample), rows as u64);
     let is_unique = spread::are_unique(chunks.iter().map(|chunk| (chunk.is_strict(), chunk.range())));
+    let spacing = spacing::of_chunks(chunks.iter().filter_map(IntegerChunk::steps));
     let bytes = rows as u64 * u64::from(width.scalar.bytes());
     let mut planned = Planned::new(width.storage(), rows, bytes, PlannedValues::Integers(chunks, width));
     planned.layout.range = Some(range);
     planned.base = width.base;
     planned.zones = zones;
     planned.is_unique = is_unique;
+    planned.spacing = spacing;
     planned.scattered = scattered;
     planned.sample = sample;
     planned
@@ -298,6 +301,7 @@ impl Planned {
             scattered: None,
             sample: None,
             is_unique: false,
+            spacing: None,
             place: None,
         }
     }
@@ -337,6 +341,7 @@ impl Planned {
             scattered,
             sample,
             is_unique,
+            spacing,
             place,
         } = self;
         let on_host = on_host && place.is_none();
@@ -386,6 +391,7 @@ impl Planned {
             sample,
             clustered: OnceLock::new(),
             is_unique,
+            spacing,
         })
     }
 }

@@ -273,6 +273,7 @@ fn encode(
         sample: None,
         clustered: OnceLock::new(),
         is_unique: false,
+        spacing: None,
     };
     let same = |scalar| Written { from: scalar, to: scalar, base: 0, filler: 0 };
     match &made.values {

@@ -219,12 +219,14 @@ pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
         let scattered: Vec<_> = data.columns.iter().map(|column| column.scattered).collect();
         let clustered: Vec<_> = data.columns.iter().map(|column| column.is_clustered()).collect();
         let unique: Vec<_> = data.columns.iter().map(|column| column.is_unique).collect();
+        let spacings: Vec<_> = data.columns.iter().map(|column| column.spacing).collect();
         ScanInfo {
             rows: data.rows,
             layouts: data.columns.iter().map(|column| column.layout.clone()).collect(),
             scattered: if scattered.iter().any(Option::is_some) { scattered } else { Vec::new() },
             clustered: if clustered.contains(&true) { clustered } else { Vec::new() },
             unique: if unique.contains(&true) { unique } else { Vec::new() },
+            spacings: if spacings.iter().any(Option::is_some) { spacings } else { Vec::new() },
             joint: Vec::new(),
         }
     };

@@ -141,8 +141,9 @@ impl DirectTable {
                     cx.builder.convert(code.value, Scalar::I64)
                 }
                 Repr::Scalar(scalar) => {
-                    let index = index_of(cx, *scalar, dense.min);
-                    match cx.is_stored(key) || cx.builder.scalar(*scalar) == Scalar::Bool {
+                    let index = index_of(cx, *scalar, dense);
+                    let is_within = cx.is_stored(key) && dense.step == 1;
+                    match is_within || cx.builder.scalar(*scalar) == Scalar::Bool {
                         true => index,
                         false => clamp(cx, index, dense.values),
                     }
@@ -283,7 +284,7 @@ impl GroupTable for DirectTable {
                     let value = cx.builder.convert(index, Scalar::U32);
                     Repr::Text(cx.dictionary_entry(DictionaryCode { value, entries, scan, column }))
                 }
-                None => Repr::Scalar(value_of(cx, index, dense.min, column)),
+                None => Repr::Scalar(value_of(cx, index, dense, column)),
             };
             keys.push(Lowered { repr, valid, range: column.range });
         }
@@ -459,17 +460,45 @@ impl DirectEmitter<'_> {
     }
 }
 
-/// `value - min` as `i64`.
-fn index_of(cx: &mut Context<'_>, value: V, min: i128) -> V {
+/// The number of a key's value among those that it may have, as `i64`: any number where it is none of them.
+fn index_of(cx: &mut Context<'_>, value: V, key: &DenseKey) -> V {
     let scalar = cx.builder.scalar(value);
     let wide = if scalar == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
     let value = cx.builder.convert(value, wide);
-    if min == 0 {
-        return cx.builder.convert(value, Scalar::I64);
+    let distance = match key.min {
+        0 => value,
+        min => {
+            let min = cx.constant(Constant::Int(wide, min));
+            cx.builder.sub(value, min)
+        }
+    };
+    let distance = cx.builder.convert(distance, Scalar::I64);
+    if key.step == 1 {
+        return distance;
     }
-    let min = cx.constant(Constant::Int(wide, min));
-    let index = cx.builder.sub(value, min);
-    cx.builder.convert(index, Scalar::I64)
+    quotient(cx, distance, key)
+}
+
+/// A multiple of a key's step divided by it, without a division: modulo 2^n an odd number has an inverse (Granlund and Montgomery 1994,
+/// section 9).
+fn quotient(cx: &mut Context<'_>, distance: V, key: &DenseKey) -> V {
+    let shift = key.step.trailing_zeros();
+    let odd = key.step >> shift;
+    // Each step of Newton's method doubles the bits that are right, of which there are three at first.
+    let inverse =
+        (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse))));
+    let is_narrow = (key.values - 1).checked_mul(key.step).is_some_and(|most| most <= u32::MAX.into());
+    let b = &mut *cx.builder;
+    let (unsigned, shift, inverse) = match is_narrow {
+        true => (Scalar::U32, b.u32(shift), b.u32(inverse as u32)),
+        false => (Scalar::U64, b.u64(shift.into()), b.u64(inverse)),
+    };
+    let distance = b.bitcast(distance, Scalar::U64);
+    let distance = b.convert(distance, unsigned);
+    let shifted = b.binary(BinaryOp::Shr, distance, shift);
+    let index = b.mul(shifted, inverse);
+    let index = b.convert(index, Scalar::U64);
+    b.bitcast(index, Scalar::I64)
 }
 
 /// An index (`i64`) below `count`: the last one where it is another. No value that a key may take on its way into an error
@@ -482,7 +511,7 @@ fn clamp(cx: &mut Context<'_>, index: V, count: u64) -> V {
 }
 
 /// The key value of an index.
-fn value_of(cx: &mut Context<'_>, index: V, min: i128, column: &ColumnInfo) -> V {
+fn value_of(cx: &mut Context<'_>, index: V, key: &DenseKey, column: &ColumnInfo) -> V {
     let register = register_type(&column.data_type, column.range);
     if register == Scalar::Bool {
         let zero = cx.builder.i64(0);
@@ -490,11 +519,18 @@ fn value_of(cx: &mut Context<'_>, index: V, min: i128, column: &ColumnInfo) -> V
     }
     let wide = if register == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
     let index = cx.builder.convert(index, wide);
-    let value = match min {
-        0 => index,
+    let distance = match key.step {
+        1 => index,
+        step => {
+            let step = cx.constant(Constant::Int(wide, step.into()));
+            cx.builder.mul(index, step)
+        }
+    };
+    let value = match key.min {
+        0 => distance,
         min => {
             let min = cx.constant(Constant::Int(wide, min));
-            cx.builder.add(index, min)
+            cx.builder.add(distance, min)
         }
     };
     cx.builder.convert(value, register)

@@ -39,6 +39,8 @@ const MOST_BYTES: u64 = 256 << 20;
 pub struct DenseKey {
     /// Smallest value; 0 for codes.
     pub(super) min: i128,
+    /// The distance of neighbouring values.
+    pub(super) step: u64,
     /// Values, without NULL.
     pub(super) values: u64,
     pub(super) nullable: bool,
@@ -46,16 +48,35 @@ pub struct DenseKey {
     pub(super) stride: u64,
 }
 
-/// The smallest value of a key and how many it has at most, without NULL, where that is known.
-pub fn values_of(key: &ColumnInfo) -> Option<(i128, u64)> {
+/// The values that a key may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Values {
+    /// The smallest; 0 of codes.
+    min: i128,
+    /// The distance of neighbours.
+    step: u64,
+    /// How many, without NULL.
+    count: u64,
+}
+
+/// The values of a key, where they are known.
+fn dense_values(key: &ColumnInfo) -> Option<Values> {
     match (key.dictionary, key.range) {
-        (Some((_, _, entries)), _) => Some((0, u64::from(entries))),
-        _ if key.data_type == DataType::Boolean => Some((0, 2)),
-        (None, Some(Range { min, max })) => {
-            Some((min, u64::try_from(max.checked_sub(min)?.checked_add(1)?).ok()?))
+        (Some((_, _, entries)), _) => Some(Values { min: 0, step: 1, count: u64::from(entries) }),
+        _ if key.data_type == DataType::Boolean => Some(Values { min: 0, step: 1, count: 2 }),
+        (None, Some(range)) => {
+            let spaced = key.spacing.and_then(|spacing| Some((spacing.within(range)?, spacing.step)));
+            let (Range { min, max }, step) = spaced.unwrap_or((range, 1));
+            let (width, step) = (u64::try_from(max.checked_sub(min)?).ok()?, u64::try_from(step).ok()?);
+            Some(Values { min, step, count: (width / step).checked_add(1)? })
         }
         _ => None,
     }
+}
+
+/// How many values a key has at most, without NULL, where that is known.
+pub fn values_of(key: &ColumnInfo) -> Option<u64> {
+    Some(dense_values(key)?.count)
 }
 
 /// Keys that may have a dense domain.
@@ -72,7 +93,7 @@ pub(super) struct DenseKeys {
 
 /// Whether rows that follow each other have keys near each other.
 pub(super) fn are_clustered(keys: &[ColumnInfo]) -> bool {
-    let is_few = |key: &ColumnInfo| values_of(key).is_some_and(|(_, values)| values <= FEW_VALUES);
+    let is_few = |key: &ColumnInfo| values_of(key).is_some_and(|values| values <= FEW_VALUES);
     keys.iter().any(|key| key.is_clustered) && keys.iter().all(|key| key.is_clustered || is_few(key))
 }
 
@@ -177,9 +198,9 @@ fn domain(keys: &[ColumnInfo], most: u64) -> Result<(Vec<DenseKey>, u64), String
     let mut stride = 1u64;
     let mut dense = Vec::new();
     for key in keys {
-        let (min, values) = values_of(key)
+        let Values { min, step, count: values } = dense_values(key)
             .ok_or_else(|| format!("a key of {} has no known range of less than 64 bits", key.data_type))?;
-        dense.push(DenseKey { min, values, nullable: key.nullable, stride });
+        dense.push(DenseKey { min, step, values, nullable: key.nullable, stride });
         let own = values.checked_add(u64::from(key.nullable));
         stride = own
             .and_then(|own| stride.checked_mul(own))
@@ -192,6 +213,7 @@ fn domain(keys: &[ColumnInfo], most: u64) -> Result<(Vec<DenseKey>, u64), String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Spacing;
 
     fn key(range: Option<(i128, i128)>, nullable: bool) -> ColumnInfo {
         let range = range.map(|(min, max)| Range { min, max });
@@ -207,12 +229,32 @@ mod tests {
             dictionary: Some((0, 0, 7)),
             scattered: None,
             is_clustered: false,
+            spacing: None,
             origin: None,
         };
         let (keys, slots) = domain(&[key(Some((-1, 3)), true), text], u64::MAX).expect("a dense domain");
         assert_eq!(slots, 42);
         let strides: Vec<_> = keys.iter().map(|key| (key.min, key.values, key.stride)).collect();
         assert_eq!(strides, [(-1, 5, 1), (0, 7, 6)]);
+    }
+
+    #[test]
+    fn values_at_equal_distances_have_a_slot_each() {
+        let spaced = |range, first, step| {
+            let key = ColumnInfo { spacing: Spacing::new(first, step), ..key(Some(range), false) };
+            dense_values(&key).map(|values| (values.min, values.step, values.count))
+        };
+        assert_eq!(spaced((100, 5000), 100, 100), Some((100, 100, 50)));
+        // The bounds need be none of the values, nor what they are counted from.
+        assert_eq!(spaced((-70, 130), 1100, 100), Some((0, 100, 2)));
+        assert_eq!(spaced((5, 5), 5, 100), Some((5, 100, 1)));
+        // No value is there at all.
+        assert_eq!(spaced((1, 99), 0, 100), Some((1, 1, 99)));
+        let day = 86_400_000_000_000;
+        let range = (i128::from(i64::MIN), i128::from(i64::MAX));
+        assert_eq!(spaced(range, 0, day), Some((-106_751 * day, day as u64, 213_503)));
+        assert_eq!(spaced(range, 0, 1), None);
+        assert_eq!(spaced((i128::MIN, i128::MAX), 0, day), None);
     }
 
     #[test]

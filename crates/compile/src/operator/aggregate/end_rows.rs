@@ -42,6 +42,7 @@ impl EndRows {
             nullable: true,
             scattered: None,
             is_clustered: false,
+            spacing: None,
             origin: None,
             ..info.clone()
         });

@@ -64,7 +64,7 @@ impl Input<'_> {
 
     /// About how many different ones come of keys whose values are known to be many, or fewer than rows; `None` where that is not known.
     pub(super) fn keys_foreseen(&self, keys: &[ColumnInfo]) -> Option<u64> {
-        let most = keys.iter().map(|key| Some(domain::values_of(key)?.1.saturating_add(key.nullable.into())));
+        let most = keys.iter().map(|key| Some(domain::values_of(key)?.saturating_add(key.nullable.into())));
         let most = most.reduce(|all, own| Some(all?.saturating_mul(own?))).flatten();
         let few = most.filter(|values| *values <= self.expected_rows);
         scattered_groups(keys).into_iter().chain(few).min().map(|values| values.min(self.expected_rows))

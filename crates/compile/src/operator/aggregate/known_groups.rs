@@ -16,8 +16,7 @@ use crate::types::DataType;
 /// About how many groups of rows there are that are far from each other, where that is known: at least one key has many values, and
 /// of the others it is known how many they have.
 pub(super) fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
-    let values =
-        |key: &ColumnInfo| key.scattered.map(|own| own.values).or_else(|| Some(domain::values_of(key)?.1));
+    let values = |key: &ColumnInfo| key.scattered.map(|own| own.values).or_else(|| domain::values_of(key));
     let some = keys.iter().any(|key| key.scattered.is_some());
     let all = keys.iter().map(values).reduce(|all, own| Some(all?.saturating_mul(own?)));
     all.flatten().filter(|_| some)
@@ -76,12 +75,12 @@ pub(crate) fn scattered_table(
 
 /// How many values a key has at most, or about, where that is known; NULL is one.
 pub(crate) fn key_values(key: &ColumnInfo) -> Option<u64> {
-    let most = domain::values_of(key).map(|(_, values)| values.saturating_add(key.nullable.into()));
+    let most = domain::values_of(key).map(|values| values.saturating_add(key.nullable.into()));
     most.into_iter().chain(key.scattered.map(|own| own.values)).min()
 }
 
 /// Upper bound of the groups by the keys whose number of values is known.
 pub(super) fn groups_known(keys: &[ColumnInfo]) -> u64 {
-    let values = |key| domain::values_of(key).map_or(1, |(_, values)| values);
+    let values = |key| domain::values_of(key).unwrap_or(1);
     keys.iter().map(values).fold(1, u64::saturating_mul)
 }

@@ -139,6 +139,7 @@ impl RankedValues {
                 nullable: true,
                 scattered: None,
                 is_clustered: false,
+                spacing: None,
                 origin: None,
                 ..column_of(&value.argument, &stored)
             },
