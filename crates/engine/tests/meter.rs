@@ -161,6 +161,25 @@ fn tables_and_stores_are_told_apart() {
 }
 
 #[test]
+fn places_that_no_row_has_are_left_out() {
+    for options in devices() {
+        let (build, probe) = (first(1, scan(&[0])), scan(&[0]));
+        let kind = ExprKind::Compare(
+            CompareOp::Lt,
+            Box::new(Expr::column(0, DataType::Int32, false)),
+            Box::new(Expr::column(1, DataType::Int32, false)),
+        );
+        let residual = Some(Expr { kind, data_type: DataType::Boolean, nullable: false });
+        let keys = Vec::new();
+        let kind = JoinKind::Inner;
+        let join = Join { build, probe, kind, keys, residual, null_equal: false, null_aware: false };
+        let traffic = traffic(&sum(Plan::Join(Box::new(join)), &[], 1), &options);
+        let read = traffic.table.read + traffic.store.read;
+        assert!(read <= ROWS * 32, "{options:?}: {traffic:?}");
+    }
+}
+
+#[test]
 fn host_memory_is_the_links() {
     for options in devices() {
         let plan = sum(scan(&[1]), &[], 0);

@@ -171,6 +171,21 @@ impl RowStore {
         Some(b.lt(within, fill))
     }
 
+    /// Behind the last place before `place` (`i64`) that may have a row: itself where there is one before it in its chunk, as most are; else
+    /// the places of its chunk that have none are left out. `u32`.
+    pub fn taken_before(&self, cx: &mut Context<'_>, place: V) -> V {
+        let before = cx.builder.convert(place, Scalar::U32);
+        let Some(fills) = self.fill_array(cx) else { return before };
+        let b = &mut *cx.builder;
+        let (shift, first) = (b.i64(CHUNK_SHIFT.into()), b.i64(-(CHUNK_ROWS as i64)));
+        let chunk = b.binary(BinaryOp::Shr, place, shift);
+        let fill = b.element(fills, chunk);
+        let first = b.and(place, first);
+        let first = b.convert(first, Scalar::U32);
+        let end = b.add(first, fill);
+        b.binary(BinaryOp::Min, before, end)
+    }
+
     fn fill_array(&self, cx: &mut Context<'_>) -> Option<V> {
         let (state, _) = self.fills?;
         Some(cx.argument("chunk_rows", Type::global(Scalar::U32), Argument::State(state)))

@@ -242,7 +242,7 @@ impl JoinOperator {
         let (no, none) = (cx.builder.bool(false), cx.builder.i64(0));
         let (found, first) = (cx.builder.var_of("found", no), cx.builder.var_of("match", none));
         cx.begin_loop();
-        let place = self.index.advance(cx, search);
+        let place = self.index.advance(cx, &self.store, search);
         let opened = self.begin_match(cx, place)?;
         let yes = cx.builder.bool(true);
         cx.builder.assign(found, yes);
@@ -261,7 +261,7 @@ impl JoinOperator {
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
         cx.begin_loop();
-        let place = self.index.advance(cx, search);
+        let place = self.index.advance(cx, &self.store, search);
         let opened = self.begin_match(cx, place)?;
         self.mark(cx, place);
         next(cx, Flow::Branch)?;

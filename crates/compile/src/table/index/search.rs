@@ -68,7 +68,7 @@ impl Index {
     }
 
     /// Takes the next row: its place (`i64`). Leaves the innermost loop where there is none.
-    pub fn advance(&self, cx: &mut Context<'_>, search: Search) -> V {
+    pub fn advance(&self, cx: &mut Context<'_>, store: &RowStore, search: Search) -> V {
         let current = cx.builder.read(search.cursor);
         let zero = cx.builder.u32(0);
         let none = cx.builder.eq(current, zero);
@@ -76,8 +76,8 @@ impl Index {
         let (place, following) = match (self.kind, self.buckets()) {
             (_, Some(buckets)) => buckets.step(cx, current),
             (Kind::All, None) => {
-                let one = cx.builder.u32(1);
-                (place_of(cx, current), cx.builder.sub(current, one))
+                let place = place_of(cx, current);
+                (place, store.taken_before(cx, place))
             }
             (
                 Kind::Hashed { rows: SlotRows::Chained(next), .. }
