@@ -36,6 +36,9 @@ pub struct Request {
     /// Other session options, such as kelpie.micro_model=pipelined.
     #[arg(long = "set", value_name = "OPTION=VALUE")]
     settings: Vec<String>,
+    /// Run each query under so many random genomes besides: every variant that its pipelines leave open may be forced.
+    #[arg(long, default_value_t = 0)]
+    variants: usize,
     /// Build for speed: worth it for many thousands.
     #[arg(long)]
     release: bool,
@@ -69,6 +72,7 @@ pub fn fuzz(request: &Request) -> ExitCode {
         .args(["run", "--quiet", "--example", "fuzz"])
         .args(request.release.then_some("--release"))
         .args(["--", request.generator(), &request.queries.to_string(), &request.seed.to_string()])
+        .arg(format!("--variants={}", request.variants))
         .args(request.settings())
         .status();
     match status {

@@ -1,8 +1,9 @@
 //! Any number of generated queries, compared with DataFusion: `cargo run -p xtask -- fuzz --queries N --seed S`.
 //!
-//! Arguments: GENERATOR QUERIES SEED [OPTION=VALUE]… The generators are `single` (one table), `relational` (random tables
+//! Arguments: GENERATOR QUERIES SEED [--variants=N] [OPTION=VALUE]… The generators are `single` (one table), `relational` (random tables
 //! with joins and subqueries), `adversarial` (extremes and expressions that fail), and, with few rows for the interpreter,
-//! `relational-small` and `adversarial-small`. Exit code 1 where answers differ.
+//! `relational-small` and `adversarial-small`. With `--variants=N` each query also runs under N random genomes: a query that differs
+//! comes with the SET statements that it takes. Exit code 1 where answers differ.
 //!
 //! The queries run in child processes, a few seeds each. Should one die or hang, the query is reported, and the others run.
 
@@ -13,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use kelpie_datafusion::testing::{
-    FuzzReport, QUERIES_A_SEED, Scale, Size, fuzz, fuzz_adversarial, fuzz_relational,
+    Conditions, FuzzReport, QUERIES_A_SEED, Scale, Size, fuzz, fuzz_adversarial, fuzz_relational,
 };
 use kelpie_engine::Engine;
 
@@ -28,6 +29,9 @@ const QUERIES_A_LINE: usize = 1000;
 
 /// A query that takes longer hangs. The interpreter takes seconds where others take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What comes before the number of genomes.
+const VARIANTS: &str = "--variants=";
 
 /// What makes a process a child.
 const CHILD: &str = "--child";
@@ -81,7 +85,8 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: fuzz single|relational|relational-small|adversarial|adversarial-small QUERIES SEED [OPTION=VALUE]…"
+        "usage: fuzz single|relational|relational-small|adversarial|adversarial-small QUERIES SEED \
+         [--variants=N] [OPTION=VALUE]…"
     );
     ExitCode::from(2)
 }
@@ -191,8 +196,12 @@ fn lines_of(child: &mut Child) -> Receiver<String> {
 
 /// Runs items and writes what happens, line by line.
 fn child(arguments: &[String]) -> ExitCode {
-    let [generator, items, settings @ ..] = arguments else { return usage() };
-    let settings: Vec<(&str, &str)> = settings.iter().filter_map(|pair| pair.split_once('=')).collect();
+    let [generator, items, rest @ ..] = arguments else { return usage() };
+    let genomes = rest.iter().find_map(|text| text.strip_prefix(VARIANTS)).unwrap_or("0");
+    let Ok(genomes) = genomes.parse() else { return usage() };
+    let settings = rest.iter().filter(|text| !text.starts_with(VARIANTS));
+    let settings: Vec<(&str, &str)> = settings.filter_map(|pair| pair.split_once('=')).collect();
+    let conditions = Conditions { settings: &settings, genomes };
     // A panic is an outcome, mostly of DataFusion's: a line tells enough.
     std::panic::set_hook(Box::new(|panic| eprintln!("{}", panic.to_string().replace('\n', " "))));
     let engine = Arc::new(Engine::default());
@@ -210,17 +219,17 @@ fn child(arguments: &[String]) -> ExitCode {
         };
         let found = runtime.block_on(async {
             match generator.as_str() {
-                "single" => fuzz(from..to, seed, &settings, &observer).await,
+                "single" => fuzz(from..to, seed, conditions, &observer).await,
                 "relational" => {
-                    fuzz_relational(seed, from..to, Scale::Normal, &settings, &engine, &observer).await
+                    fuzz_relational(seed, from..to, Scale::Normal, conditions, &engine, &observer).await
                 }
                 "relational-small" => {
-                    fuzz_relational(seed, from..to, Scale::Small, &settings, &engine, &observer).await
+                    fuzz_relational(seed, from..to, Scale::Small, conditions, &engine, &observer).await
                 }
                 "adversarial" => {
-                    fuzz_adversarial(seed, from..to, Size::Normal, &settings, &engine, &observer).await
+                    fuzz_adversarial(seed, from..to, Size::Normal, conditions, &engine, &observer).await
                 }
-                _ => fuzz_adversarial(seed, from..to, Size::Small, &settings, &engine, &observer).await,
+                _ => fuzz_adversarial(seed, from..to, Size::Small, conditions, &engine, &observer).await,
             }
         });
         match found {

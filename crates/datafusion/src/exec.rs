@@ -29,8 +29,8 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use kelpie_engine::{
-    Batches, CancelToken, DeviceKind, Engine, EngineError, FallbackReason, Foreseen, Query, QueryError,
-    QueryMetrics,
+    Batches, CancelToken, DeviceKind, Engine, EngineError, FallbackReason, Foreseen, Profile, Query,
+    QueryError, QueryMetrics,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -84,6 +84,8 @@ pub struct KelpieExec {
     quick: Arc<Quick>,
     /// What EXPLAIN says of the variants, where the plan is explained.
     foreseen: Option<Foreseen>,
+    /// Whether its kernels count lanes, whatever the session's `profile` is.
+    counts_lanes: bool,
     /// What planning it took, where a session measures that.
     planning: Option<PlanClock>,
 }
@@ -141,17 +143,18 @@ impl KelpieExec {
             fell_back: Arc::default(),
             quick: Arc::default(),
             foreseen: None,
+            counts_lanes: false,
             planning: PlanClock::lent(),
         }
     }
 
-    /// The same, with what will most likely be chosen for it; nothing of it is read.
+    /// The same, with what EXPLAIN needs: what will most likely be chosen for it, for which nothing is read, and the counters of VERBOSE.
     pub(crate) fn explained(self, options: &KelpieOptions) -> KelpieExec {
         // Only statistics are asked for, so that any context will do.
         let context = Arc::new(TaskContext::default());
         let query = self.query_with(&context, options, None);
         let foreseen = query.ok().and_then(|query| self.engine.foresee(&query).ok());
-        KelpieExec { foreseen, ..self }
+        KelpieExec { foreseen, counts_lanes: options.counts_lanes, ..self }
     }
 
     /// The sub-plan that it replaces. Where that is a whole query, DataFusion's rules that make a plan ready to run have not
@@ -195,7 +198,10 @@ impl KelpieExec {
         let Ok(runtime) = Handle::try_current() else {
             return exec_err!("KelpieExec must be executed on a Tokio runtime");
         };
-        let options = options.query.clone();
+        let mut options = options.query.clone();
+        if self.counts_lanes {
+            options.profile = Profile::Lanes;
+        }
         let bind =
             |table: &Arc<ScanTable>| table.bind(Arc::clone(context), runtime.clone(), refused.cloned());
         let sources = self.translated.tables.iter().map(bind).collect();
@@ -235,6 +241,7 @@ impl KelpieExec {
             fell_back: Arc::clone(&self.fell_back),
             quick: Arc::clone(&self.quick),
             foreseen: self.foreseen.clone(),
+            counts_lanes: self.counts_lanes,
             planning: self.planning.clone(),
         }
     }

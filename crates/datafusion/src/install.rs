@@ -9,7 +9,7 @@ use datafusion::error::Result;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Analyze, LogicalPlan};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
@@ -176,6 +176,9 @@ impl KelpiePlanner {
         match state.cloned() {
             Some(mut state) => {
                 explaining(&mut state);
+                if let LogicalPlan::Analyze(Analyze { verbose: true, .. }) = plan {
+                    counting_lanes(&mut state);
+                }
                 self.inner.create_physical_plan(plan, &state).await
             }
             None => self.inner.create_physical_plan(plan, session).await,
@@ -191,6 +194,13 @@ impl QueryPlanner for KelpiePlanner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.plan(plan, session).await.map(|planned| planned.plan)
+    }
+}
+
+/// Makes kernels of a state's plans count lanes.
+fn counting_lanes(state: &mut SessionState) {
+    if let Some(options) = state.config_mut().options_mut().extensions.get_mut::<KelpieOptions>() {
+        options.counts_lanes = true;
     }
 }
 

@@ -51,6 +51,8 @@ pub struct KelpieOptions {
     pub generic_plans: GenericPlanMode,
     /// Set by the session while it plans an EXPLAIN: the rule then reports what stays DataFusion's.
     pub(crate) explaining: bool,
+    /// Set by the session while it plans an EXPLAIN ANALYZE VERBOSE: kernels then count lanes, as with `profile = lanes`.
+    pub(crate) counts_lanes: bool,
 }
 
 impl Default for KelpieOptions {
@@ -65,6 +67,7 @@ impl Default for KelpieOptions {
             kept_plans: KEPT_PLANS,
             generic_plans: GenericPlanMode::Measured,
             explaining: false,
+            counts_lanes: false,
         }
     }
 }

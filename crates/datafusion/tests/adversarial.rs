@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Size, fuzz_adversarial, has_cuda};
+use kelpie_datafusion::testing::{Conditions, FuzzReport, QUERIES_A_SEED, Size, fuzz_adversarial, has_cuda};
 use kelpie_engine::Engine;
 
 /// Half of all run as one partition and half as four, where exchanges stand between operators.
@@ -19,11 +19,17 @@ fn partitions(number: u64) -> (&'static str, &'static str) {
 
 /// Runs the queries of some seeds and fails with every query that differs.
 async fn agree(seeds: Range<u64>, size: Size, settings: &[(&str, &str)]) {
+    agree_forced(seeds, size, settings, 0).await;
+}
+
+/// The same, each query also under so many random genomes.
+async fn agree_forced(seeds: Range<u64>, size: Size, settings: &[(&str, &str)], genomes: usize) {
     let engine = Arc::new(Engine::default());
     let mut report = FuzzReport::default();
     for seed in seeds.clone() {
         let settings = [settings, &[partitions(seed)]].concat();
-        let found = fuzz_adversarial(seed, 0..QUERIES_A_SEED, size, &settings, &engine, &|_, _, _| {});
+        let conditions = Conditions { settings: &settings, genomes };
+        let found = fuzz_adversarial(seed, 0..QUERIES_A_SEED, size, conditions, &engine, &|_, _, _| {});
         report.merge(found.await.unwrap());
     }
     println!("seeds {seeds:?}, {settings:?}: {}", report.counts());
@@ -52,6 +58,13 @@ async fn cpu_pipelined() {
 #[tokio::test(flavor = "multi_thread")]
 async fn simt() {
     agree(10..12, Size::Small, &[("kelpie.device", "simt")]).await;
+}
+
+/// Whatever variants are forced.
+#[tokio::test(flavor = "multi_thread")]
+async fn forced() {
+    agree_forced(20..22, Size::Small, &[("kelpie.device", "cpu")], 2).await;
+    agree_forced(22..23, Size::Small, &[("kelpie.device", "simt")], 1).await;
 }
 
 /// Where there is a GPU; `KELPIE_REQUIRE=cuda` makes its absence an error.

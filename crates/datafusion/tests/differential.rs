@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
-use kelpie_datafusion::testing::{FuzzReport, QUERIES_A_SEED, Scale, fuzz, fuzz_relational, has_cuda};
+use kelpie_datafusion::testing::{
+    Conditions, FuzzReport, QUERIES_A_SEED, Scale, fuzz, fuzz_relational, has_cuda,
+};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_engine::Engine;
 
@@ -22,7 +24,8 @@ async fn agree(queries: usize, seed: u64, settings: &[(&str, &str)]) {
     let mut report = FuzzReport::default();
     for (half, numbers) in [(0, 0..queries / 2), (1, queries / 2..queries)] {
         let settings = [settings, &[partitions(seed + half)]].concat();
-        report.merge(fuzz(numbers, seed, &settings, &|_, _, _| {}).await.unwrap());
+        let conditions = Conditions::by_rules(&settings);
+        report.merge(fuzz(numbers, seed, conditions, &|_, _, _| {}).await.unwrap());
     }
     println!("seed {seed}, {settings:?}: {report}");
     assert!(report.different.is_empty(), "{report}");
@@ -58,7 +61,8 @@ async fn relational(seeds: std::ops::Range<u64>, scale: Scale, settings: &[(&str
     let mut report = FuzzReport::default();
     for seed in seeds.clone() {
         let settings = [settings, &[partitions(seed)]].concat();
-        let found = fuzz_relational(seed, 0..QUERIES_A_SEED, scale, &settings, &engine, &|_, _, _| {});
+        let conditions = Conditions::by_rules(&settings);
+        let found = fuzz_relational(seed, 0..QUERIES_A_SEED, scale, conditions, &engine, &|_, _, _| {});
         report.merge(found.await.unwrap());
     }
     println!("seeds {seeds:?}, {settings:?}: {}", report.counts());

@@ -145,6 +145,25 @@ async fn explain_analyze_shows_pipelines() {
     assert!(error.contains("nothing of this query is compiled"), "{error}");
 }
 
+/// VERBOSE counts lanes by itself, where a device's warps have several; a plan of the same text without it counts none.
+#[tokio::test]
+async fn explain_analyze_verbose_counts_lanes() {
+    let session = session(&[]);
+    let sql = "SELECT k, sum(v) FROM t GROUP BY k";
+    let expected = session.sql(sql).await.unwrap();
+    for (device, part) in [("cpu", "* lanes: a CPU's warps have one"), ("simt", "4: 100.0 %")] {
+        session.set("kelpie.device", device).unwrap();
+        for (how, counts) in [("VERBOSE ", true), ("", false), ("VERBOSE ", true)] {
+            let result = session.sql(&format!("EXPLAIN ANALYZE {how}{sql}")).await.unwrap();
+            let text = pretty_format_batches(&result.batches).unwrap().to_string();
+            assert_eq!(text.contains("* lanes: "), counts, "{device} {how}\n{text}");
+            assert!(!counts || text.contains(part), "{part}\n{text}");
+        }
+        let again = session.sql(sql).await.unwrap();
+        assert_eq!(again.rows(), expected.rows());
+    }
+}
+
 #[tokio::test]
 async fn plans_for_many_partitions_fold_into_one() {
     let session = session(&[

@@ -166,7 +166,10 @@ impl Body<'_> {
             false => {
                 let turns = b.i64(points.last_turns() as i64);
                 let more = b.mul(stride, turns);
-                b.add(job.rows, more)
+                let with_last = b.add(job.rows, more);
+                // Where there are no rows none wait for the last turns, whose lanes read the last row.
+                let some = b.lt(first, job.rows);
+                b.select(some, with_last, job.rows)
             }
         };
         cx.begin_loop();

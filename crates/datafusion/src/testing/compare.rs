@@ -60,7 +60,7 @@ impl Value {
 
 /// Runs a query on both, which leaves open for which rows an operand is computed: see `compare_by`.
 pub async fn compare(plain: &SessionContext, kelpie: &KelpieSession, query: &Generated) -> Outcome {
-    compare_by(plain, kelpie, query, Nature { guarded: true, is_set: false }).await
+    compare_by(plain, kelpie, query, Nature::GUARDED).await
 }
 
 /// What is known of a query.
@@ -71,6 +71,11 @@ pub(super) struct Nature {
     /// Whether no two rows of its answer are equal: DISTINCT, groups, a set operation without ALL. DataFusion gives NaN several
     /// times where an order with a limit follows.
     pub is_set: bool,
+}
+
+impl Nature {
+    /// Of queries of which nothing else is known.
+    pub const GUARDED: Nature = Nature { guarded: true, is_set: false };
 }
 
 /// Runs a query on both.

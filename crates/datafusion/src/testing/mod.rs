@@ -13,6 +13,7 @@ mod data;
 mod queries;
 mod relational;
 mod report;
+mod variants;
 
 use std::sync::Arc;
 
@@ -20,11 +21,15 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::MemTable;
 use datafusion::error::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use fastrand::Rng;
 use kelpie_engine::Engine;
 
 pub use adversarial::{Size, fuzz_adversarial};
 pub use check::{Check, configurations};
 pub use kelpie_engine::testing::has_cuda;
+
+use self::compare::Nature;
+use self::variants::Subject;
 
 pub use compare::{Outcome, compare, same};
 pub use data::tables;
@@ -45,6 +50,29 @@ const SHRUNK_A_SEED: usize = 3;
 
 /// The rule of DataFusion's that drops keys of ORDER BY.
 const UNIQUE_KEYS_RULE: &str = "eliminate_duplicated_expr";
+
+/// How Kelpie runs the queries.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions<'a> {
+    /// Options of its session.
+    pub settings: &'a [(&'a str, &'a str)],
+    /// Random genomes under which each query runs besides, once more for each.
+    pub genomes: usize,
+}
+
+impl<'a> Conditions<'a> {
+    /// By the rules alone.
+    pub fn by_rules(settings: &'a [(&'a str, &'a str)]) -> Conditions<'a> {
+        Conditions { settings, genomes: 0 }
+    }
+}
+
+/// The numbers that choose the genomes of a query: the same wherever its seed begins.
+fn genome_numbers(seed: u64, number: usize) -> Rng {
+    Rng::with_seed(
+        seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number as u64).wrapping_mul(0xff51_afd7_ed55_8ccd),
+    )
+}
 
 /// Hears of every query before it runs: its place, its number in the seed, its text. Should the process die, this is known.
 pub type Observer<'a> = dyn Fn(&str, usize, &str) + Sync + 'a;
@@ -101,10 +129,10 @@ fn ordering_sessions<'a>(
 pub async fn fuzz(
     numbers: std::ops::Range<usize>,
     seed: u64,
-    settings: &[(&str, &str)],
+    conditions: Conditions<'_>,
     observer: &Observer<'_>,
 ) -> Result<FuzzReport> {
-    let (plain, kelpie) = sessions(seed, settings)?;
+    let (plain, kelpie) = sessions(seed, conditions.settings)?;
     let mut generator = QueryGenerator::new(seed);
     let mut report = FuzzReport::default();
     for number in 0..numbers.end {
@@ -115,7 +143,11 @@ pub async fn fuzz(
         let place = format!("seed {seed} query {number}");
         observer(&place, number, &query.sql);
         let outcome = compare(&plain, &kelpie, &query).await;
-        report.add(&place, query.sql, outcome);
+        let subject = Subject { plain: &plain, kelpie: &kelpie, query: &query, nature: Nature::GUARDED };
+        let genomes = (conditions.genomes, &mut genome_numbers(seed, number));
+        let observe = |sql: &str| observer(&place, number, sql);
+        let (outcome, forcing) = subject.force(outcome, genomes, &mut report, observe).await;
+        report.add(&place, forcing.before(&query.sql), outcome);
     }
     Ok(report)
 }

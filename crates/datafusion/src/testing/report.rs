@@ -26,6 +26,10 @@ pub struct FuzzReport {
     pub contradictions: usize,
     /// Queries on which DataFusion panics.
     pub plain_panicked: usize,
+    /// Runs under random genomes, beside those by the rules, that do not differ.
+    pub forced: usize,
+    /// Genomes of which no value was possible in the end.
+    pub impossible: usize,
     /// Queries that differ.
     pub different: Vec<Difference>,
     /// Why queries were not compiled: how often, and the first such query.
@@ -89,6 +93,12 @@ impl FuzzReport {
             self.contradictions,
             self.plain_panicked,
         ));
+        if self.forced + self.impossible > 0 {
+            let (forced, impossible) = (self.forced, self.impossible);
+            text.push_str(&format!(
+                "; {forced} runs more under random genomes, {impossible} genomes were impossible"
+            ));
+        }
         text
     }
 
@@ -139,6 +149,8 @@ impl FuzzReport {
         self.answered_by_plain += other.answered_by_plain;
         self.contradictions += other.contradictions;
         self.plain_panicked += other.plain_panicked;
+        self.forced += other.forced;
+        self.impossible += other.impossible;
         self.different.extend(other.different);
         for (mine, others) in [(&mut self.reasons, other.reasons), (&mut self.errors, other.errors)] {
             for (what, (count, first)) in others {
@@ -162,6 +174,8 @@ impl FuzzReport {
             self.answered_by_plain,
             self.contradictions,
             self.plain_panicked,
+            self.forced,
+            self.impossible,
         ];
         let mut lines = vec![format!("counts\t{}", counts.map(|count| count.to_string()).join("\t"))];
         for (name, known) in [("reason", &self.reasons), ("error", &self.errors)] {
@@ -183,7 +197,7 @@ impl FuzzReport {
         match fields.as_slice() {
             ["counts", counts @ ..] => {
                 let counts: Vec<usize> = counts.iter().filter_map(|count| count.parse().ok()).collect();
-                if counts.len() != 9 {
+                if counts.len() != 11 {
                     return false;
                 }
                 let mine = [
@@ -196,6 +210,8 @@ impl FuzzReport {
                     &mut self.answered_by_plain,
                     &mut self.contradictions,
                     &mut self.plain_panicked,
+                    &mut self.forced,
+                    &mut self.impossible,
                 ];
                 mine.into_iter().zip(counts).for_each(|(mine, count)| *mine += count);
             }

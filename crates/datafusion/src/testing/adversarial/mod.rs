@@ -28,22 +28,26 @@ use kelpie_engine::Engine;
 pub use tables::Size;
 
 use self::statements::{Query, Statements};
-use super::compare::{Outcome, compare_by};
+use super::compare::compare_by;
 use super::report::FuzzReport;
-use super::{Observer, QUERIES_A_SEED, SHRUNK_A_SEED, ordering_sessions};
+use super::variants::Subject;
+use super::{Conditions, Observer, QUERIES_A_SEED, SHRUNK_A_SEED, genome_numbers, ordering_sessions};
 
 /// Runs generated queries of a seed on both: those of the given numbers, below `QUERIES_A_SEED`.
 pub async fn fuzz_adversarial(
     seed: u64,
     numbers: std::ops::Range<usize>,
     size: Size,
-    settings: &[(&str, &str)],
+    conditions: Conditions<'_>,
     engine: &Arc<Engine>,
     observer: &Observer<'_>,
 ) -> Result<FuzzReport> {
     let tables = tables::tables(seed, size)?;
-    let (plain, kelpie) =
-        ordering_sessions(tables.iter().map(|(name, rows)| (*name, rows.as_slice())), settings, engine)?;
+    let (plain, kelpie) = ordering_sessions(
+        tables.iter().map(|(name, rows)| (*name, rows.as_slice())),
+        conditions.settings,
+        engine,
+    )?;
     let mut report = FuzzReport::default();
     let mut failing = Vec::new();
     for number in numbers.start..numbers.end.min(QUERIES_A_SEED) {
@@ -52,13 +56,19 @@ pub async fn fuzz_adversarial(
         let place = format!("seed {seed} query {number}");
         observer(&place, number, &generated.sql);
         let outcome = compare_by(&plain, &kelpie, &generated, query.nature()).await;
-        if matches!(outcome, Outcome::Different(_)) {
-            failing.push(query);
+        let subject = Subject { plain: &plain, kelpie: &kelpie, query: &generated, nature: query.nature() };
+        let genomes = (conditions.genomes, &mut genome_numbers(seed, number));
+        let observe = |sql: &str| observer(&place, number, sql);
+        let (outcome, forcing) = subject.force(outcome, genomes, &mut report, observe).await;
+        report.add(&place, forcing.before(&generated.sql), outcome);
+        if report.different.len() > failing.len() {
+            failing.push((query, forcing));
         }
-        report.add(&place, generated.sql, outcome);
     }
-    for (query, different) in failing.into_iter().zip(&mut report.different).take(SHRUNK_A_SEED) {
+    for ((query, forcing), different) in failing.into_iter().zip(&mut report.different).take(SHRUNK_A_SEED) {
+        forcing.apply(&kelpie);
         different.smaller = shrink::shrink(query, &different.how, &plain, &kelpie).await;
+        forcing.undo(&kelpie);
     }
     Ok(report)
 }

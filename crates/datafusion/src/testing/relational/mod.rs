@@ -21,22 +21,23 @@ pub use tables::Scale;
 
 use self::generator::{Generator, Query};
 use self::tables::Table;
-use super::compare::{Outcome, compare};
+use super::compare::{Nature, compare};
 use super::report::FuzzReport;
-use super::{Observer, QUERIES_A_SEED, SHRUNK_A_SEED, ordering_sessions};
+use super::variants::Subject;
+use super::{Conditions, Observer, QUERIES_A_SEED, SHRUNK_A_SEED, genome_numbers, ordering_sessions};
 
 /// Runs generated queries of a seed on both: those of the given numbers, of which a seed has [`QUERIES_A_SEED`].
 pub async fn fuzz_relational(
     seed: u64,
     numbers: std::ops::Range<usize>,
     scale: Scale,
-    settings: &[(&str, &str)],
+    conditions: Conditions<'_>,
     engine: &Arc<Engine>,
     observer: &Observer<'_>,
 ) -> Result<FuzzReport> {
     let tables = tables::tables(seed, scale)?;
     let named = tables.iter().map(|table| (table.name.as_str(), table.batches.as_slice()));
-    let (plain, kelpie) = ordering_sessions(named, settings, engine)?;
+    let (plain, kelpie) = ordering_sessions(named, conditions.settings, engine)?;
     let mut report = FuzzReport::default();
     let mut failing = Vec::new();
     for number in numbers.start..numbers.end.min(QUERIES_A_SEED) {
@@ -45,13 +46,18 @@ pub async fn fuzz_relational(
         let place = format!("seed {seed} query {number}");
         observer(&place, number, &generated.sql);
         let outcome = compare(&plain, &kelpie, &generated).await;
-        if matches!(outcome, Outcome::Different(_)) {
-            failing.push(query);
+        let subject = Subject { plain: &plain, kelpie: &kelpie, query: &generated, nature: Nature::GUARDED };
+        let genomes = (conditions.genomes, &mut genome_numbers(seed, number));
+        let observe = |sql: &str| observer(&place, number, sql);
+        let (outcome, forcing) = subject.force(outcome, genomes, &mut report, observe).await;
+        report.add(&place, forcing.before(&generated.sql), outcome);
+        if report.different.len() > failing.len() {
+            failing.push((query, forcing));
         }
-        report.add(&place, generated.sql, outcome);
     }
-    for (query, different) in failing.into_iter().zip(&mut report.different).take(SHRUNK_A_SEED) {
-        different.smaller = shrink::shrink((query, &different.how), &tables, settings, engine).await?;
+    for ((query, forcing), different) in failing.into_iter().zip(&mut report.different).take(SHRUNK_A_SEED) {
+        let settings = [conditions.settings, &forcing.settings()].concat();
+        different.smaller = shrink::shrink((query, &different.how), &tables, &settings, engine).await?;
     }
     Ok(report)
 }
