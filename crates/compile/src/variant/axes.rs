@@ -304,6 +304,17 @@ numbers!(
     [2 = "2", 4 = "4"]
 );
 
+axis!(
+    /// Whether several narrow cells of a group are fields of one word: `operator/aggregate/packing`.
+    CellPacking, "cell_packing", Plan, "whether counts and sums that are known to be narrow share a word, which a row adds to by one atomic",
+    {
+        /// Each has a word of its own.
+        Off = "off",
+        /// Those that fit a word together share it.
+        Packed = "packed",
+    }
+);
+
 numbers!(
     /// Groups of which a block keeps sums in its own memory: `operator/aggregate/near`.
     NearGroups, "near_groups", Plan, "groups of a large table of which a block, or a CPU's worker, keeps sums near",
@@ -387,6 +398,7 @@ pub const ALL: &[Axis] = &[
     TableSlices::AXIS,
     BlockSums::AXIS,
     CountBytes::AXIS,
+    CellPacking::AXIS,
     SingleSum::AXIS,
     SegmentSum::AXIS,
     NearGroups::AXIS,
