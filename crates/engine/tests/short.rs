@@ -218,24 +218,33 @@ fn tables_a_thousand_times_too_small() {
     }
 }
 
-/// From memory in which nothing fits to memory in which all does: an answer, or the error that says what was wanted.
+/// From memory in which nothing fits to memory in which all does: an answer, or the error that says what was wanted, which goes to
+/// DataFusion's operators or to who asked.
 #[test]
 fn memory_is_short_for_every_way() {
     let (mut answers, mut errors) = (0, 0);
-    for (device, lanes) in DEVICES {
-        let (rows, groups) = if device == DeviceChoice::Cpu { (40_000, 20_000) } else { (3_000, 2_000) };
-        let source = table(rows, groups);
-        for way in WAYS {
+    let small = table(1_000, 700);
+    let large = table(8_000, 5_000);
+    for (number, way) in WAYS.iter().enumerate() {
+        let interpreter = DEVICES[1 + number % 2];
+        for ((device, lanes), source) in [(DEVICES[0], &large), (interpreter, &small)] {
             let expected = expected(&source.0[0], way.0, way.1);
-            for limit in [16 << 10, 128 << 10, 512 << 10, 2 << 20, 6 << 20] {
+            for limit in [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
                 let options = QueryOptions { memory_limit: Some(limit), ..options(device, lanes, way) };
-                match run(&Engine::new(), way, &source, &options) {
+                match run(&Engine::new(), way, source, &options) {
                     Ok(output) => {
                         assert!(rows_of(&output) == expected, "{:?} {options:?}", way.0);
                         answers += 1;
                     }
-                    Err(EngineError::Device(DeviceError::OutOfMemory { limit: known, .. })) => {
-                        assert_eq!(known, limit, "{:?} {options:?}", way.0);
+                    Err(
+                        error @ (EngineError::Device(DeviceError::OutOfMemory { .. })
+                        | EngineError::Fallback(_)),
+                    ) => {
+                        let text = error.to_string();
+                        assert!(
+                            text.contains("out of memory") && text.contains(&limit.to_string()),
+                            "{text}"
+                        );
                         errors += 1;
                     }
                     Err(error) => panic!("{:?} {options:?}: {error}", way.0),
@@ -243,5 +252,5 @@ fn memory_is_short_for_every_way() {
             }
         }
     }
-    assert!(answers > 100 && errors > 20, "{answers} answers, {errors} errors");
+    assert!(answers > 200 && errors > 20, "{answers} answers, {errors} errors");
 }

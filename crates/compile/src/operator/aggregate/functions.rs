@@ -123,7 +123,7 @@ pub struct Cell {
     pub word: u32,
     /// Bounds of a row's contribution to a sum of integers, or of the keys of a maximum.
     pub bounds: Option<Range>,
-    /// Rows often contribute nothing to it ([`sparse`]).
+    /// Rows often contribute nothing to it.
     pub is_sparse: bool,
 }
 

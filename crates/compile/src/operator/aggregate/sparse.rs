@@ -23,6 +23,8 @@ pub(super) fn is_sparse(cell: &Cell, columns: &[ColumnInfo]) -> bool {
         Contribution::Value(_) | Contribution::Square(_) | Contribution::Bits { complement: false, .. } => {
             is_often_zero(argument)
         }
+        // Few values are so far from zero.
+        Contribution::UpperBits { .. } => true,
         _ => false,
     };
     let is_left_out = |argument: &Expr| argument.nullable && column_of(argument, columns).nullable;
