@@ -142,6 +142,10 @@ pub struct LaneActivity {
     pub most_warp_steps: u64,
     /// Statements executed, one an active lane.
     pub lane_steps: u64,
+    /// Atomic updates of the memory of blocks, one an active lane.
+    pub block_atomics: u64,
+    /// The same of the device's memory.
+    pub device_atomics: u64,
     /// By the number of a `mark`: of each number of lanes, from one on, how often so many came by together.
     pub marks: BTreeMap<u32, Vec<u64>>,
 }

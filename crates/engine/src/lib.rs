@@ -213,9 +213,20 @@ pub struct PipelineMetrics {
     pub lane_activity: Option<f64>,
     /// Statements of the warp that executed most in one launch, where the device counts them.
     pub most_warp_steps: Option<u64>,
+    /// Atomic updates, where the device counts them (the interpreter).
+    pub atomics: Option<Atomics>,
     /// How many lanes of warps had rows at its steps and its sink, in its last launch, where the device or its kernel counts
     /// them.
     pub lanes: Vec<LaneProfile>,
+}
+
+/// Atomic updates of memory, one a thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Atomics {
+    /// Of the memory of blocks.
+    pub block: u64,
+    /// Of the device's memory.
+    pub device: u64,
 }
 
 /// The lanes that had rows where a step, or the sink, of a pipeline begins, or a step of the loop in which lanes match texts.

@@ -356,7 +356,7 @@ fn groups_of_pairs_are_as_good_as_a_set_on_cuda() {
 }
 
 /// Ways to find the groups of pairs, of which the aggregation is the first.
-const WAYS: [&[(&str, &str)]; 9] = [
+const WAYS: [&[(&str, &str)]; 10] = [
     &[("aggregate0.group_parts", "16"), ("group_table", "hash")],
     &[("aggregate0.group_parts", "64"), ("aggregate1.group_table", "hash")],
     &[("aggregate0.group_order", "sorted")],
@@ -366,6 +366,7 @@ const WAYS: [&[(&str, &str)]; 9] = [
     &[("group_parts", "16"), ("part_memory", "global"), ("placement", "global")],
     &[("placement", "block"), ("segments", "warp")],
     &[("slot_fill", "75"), ("group_table", "hash"), ("slot_layout", "apart")],
+    &[("cell_packing", "packed"), ("key_claims", "words"), ("group_table", "hash")],
 ];
 
 fn every_way(device: DeviceChoice, rows: usize, spreads: &[Spread]) {

@@ -301,6 +301,8 @@ fn finer_groups_of_every_kind() {
         &[("near_groups", "256"), ("group_table", "hash"), ("near_search", "key")],
         &[("placement", "global"), ("single_sum", "passes")],
         &[("placement", "block")],
+        &[("cell_packing", "packed"), ("placement", "global")],
+        &[("cell_packing", "packed"), ("key_claims", "words"), ("group_table", "hash")],
     ] {
         for keys in [[0, 1, 2], [0, 3, 8]] {
             for list in aggregates() {

@@ -89,6 +89,10 @@ pub struct Report {
     pub most_warp_steps: u64,
     /// Statements executed, one an active lane.
     pub lane_steps: u64,
+    /// Atomic updates of the memory of blocks, one an active lane.
+    pub block_atomics: u64,
+    /// The same of the device's memory.
+    pub device_atomics: u64,
     /// By the number of a `mark`, who came by.
     pub marks: BTreeMap<u32, Passages>,
 }

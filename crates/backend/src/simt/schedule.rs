@@ -1,6 +1,6 @@
 //! The grid: resident blocks, the order of their warps, barriers.
 
-use kelpie_kir::{Builtin, Scalar, Type};
+use kelpie_kir::{Builtin, Scalar, Space, Type};
 
 use super::access::Accessor;
 use super::program::{Op, Program};
@@ -228,6 +228,13 @@ impl Grid<'_> {
                 if self.report.warp_steps > self.config.step_limit {
                     let (kernel, place) = (program.kernel.clone(), program.place(pc));
                     return Err(Fault::StepLimit { kernel, place, steps: self.config.step_limit });
+                }
+            }
+            if let Op::Atomic { access, .. } = op {
+                let lanes = u64::from(self.residents[resident].warps[warp].active.count_ones());
+                match access.space {
+                    Space::Shared => self.report.block_atomics += lanes,
+                    Space::Global => self.report.device_atomics += lanes,
                 }
             }
             self.step(resident, warp, op, first_lane)?;

@@ -248,13 +248,24 @@ numbers!(
 );
 
 axis!(
-    /// Where a hash table of groups has keys that are no single word: `operator/aggregate/hash`.
-    SlotLayout, "slot_layout", Plan, "where a hash table of groups has keys that are too wide for a word",
+    /// Where a hash table of groups has keys: `operator/aggregate/hash`.
+    SlotLayout, "slot_layout", Plan, "whether a hash table of groups has keys and sums beside each other",
     {
-        /// In arrays of their own.
+        /// Keys that are no single word in arrays of their own; others beside each other, and the sums in an array.
         Apart = "apart",
-        /// In the slot, between its entry and the group's sums.
+        /// In the slot: its entry, keys that are no single word, the group's sums.
         Beside = "beside",
+    }
+);
+
+axis!(
+    /// How a slot of a hash table of groups is claimed for keys that no single word has: `operator/aggregate/hash/words`.
+    KeyClaims, "key_claims", Plan, "how a slot of a hash table of groups is claimed for keys that are too wide for a word",
+    {
+        /// Its entry is busy while one thread writes the keys: others look again.
+        Latch = "latch",
+        /// Word by word, so that nobody waits.
+        Words = "words",
     }
 );
 
@@ -302,6 +313,17 @@ numbers!(
     /// Bytes of a count of rows in a block's table: `operator/aggregate/block_table`.
     CountBytes, "count_bytes", Plan, "bytes of a count of rows in a block's table of groups",
     [2 = "2", 4 = "4"]
+);
+
+axis!(
+    /// Whether several narrow cells of a group are fields of one word: `operator/aggregate/packing`.
+    CellPacking, "cell_packing", Plan, "whether counts and sums that are known to be narrow share a word, which a row adds to by one atomic",
+    {
+        /// Each has a word of its own.
+        Off = "off",
+        /// Those that fit a word together share it.
+        Packed = "packed",
+    }
 );
 
 numbers!(
@@ -387,6 +409,7 @@ pub const ALL: &[Axis] = &[
     TableSlices::AXIS,
     BlockSums::AXIS,
     CountBytes::AXIS,
+    CellPacking::AXIS,
     SingleSum::AXIS,
     SegmentSum::AXIS,
     NearGroups::AXIS,
@@ -439,6 +462,7 @@ pub const ALL: &[Axis] = &[
     HashMapping::AXIS,
     SlotFill::AXIS,
     SlotLayout::AXIS,
+    KeyClaims::AXIS,
     SelectionRows::AXIS,
     MorselRows::AXIS,
     ThreadRows::AXIS,

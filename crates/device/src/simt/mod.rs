@@ -187,8 +187,14 @@ impl Device for SimtDevice {
         let report = self.space.launch(|memory| kernel.program.run(&arguments, memory, &config, &cancelled));
         let report = report.map_err(|fault| failed(&kernel.name, fault.to_string()))?;
         let marks = report.marks.into_iter().map(|(number, passages)| (number, passages.by_lanes)).collect();
-        let (warp_steps, most_warp_steps) = (report.warp_steps, report.most_warp_steps);
-        let activity = LaneActivity { warp_steps, most_warp_steps, lane_steps: report.lane_steps, marks };
+        let activity = LaneActivity {
+            warp_steps: report.warp_steps,
+            most_warp_steps: report.most_warp_steps,
+            lane_steps: report.lane_steps,
+            block_atomics: report.block_atomics,
+            device_atomics: report.device_atomics,
+            marks,
+        };
         let time_ns = started.elapsed().as_nanos() as u64;
         Ok(LaunchReport { status: report.status, time_ns, activity: Some(activity), accessed: Vec::new() })
     }

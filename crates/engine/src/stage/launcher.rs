@@ -62,6 +62,11 @@ impl<'a> Launcher<'a> {
             let possible = activity.warp_steps.saturating_mul(u64::from(declared.shape.lanes));
             metrics.lane_activity = (possible > 0).then(|| activity.lane_steps as f64 / possible as f64);
             metrics.most_warp_steps = metrics.most_warp_steps.max(Some(activity.most_warp_steps));
+            if possible > 0 {
+                let atomics = metrics.atomics.get_or_insert_default();
+                atomics.block += activity.block_atomics;
+                atomics.device += activity.device_atomics;
+            }
             metrics.lanes = profile(&metrics.name, activity.marks);
         }
         Ok(report.status)

@@ -97,6 +97,21 @@ impl Prepared {
     pub fn is_new(&self) -> bool {
         self.learned.lock().is_none() && self.sizes.lock().is_none()
     }
+
+    /// Lets tables, and what is counted, begin with so small a part of what was found to fit.
+    #[cfg(feature = "testing")]
+    pub fn shrink(&self, part: u64) {
+        use kelpie_compile::pipeline::{Growth, SlotCount};
+        let mut learned = self.learned.lock();
+        for (class, capacity) in self.program.classes.iter().zip(learned.iter_mut().flatten()) {
+            let less = (*capacity / part.max(1)).max(1);
+            *capacity = match class.growth {
+                Growth::Table(table) if table.slots == SlotCount::PowerOfTwo => 1 << less.ilog2(),
+                Growth::Table(_) | Growth::Counted(_) => less,
+                Growth::Fixed | Growth::Sized(..) => *capacity,
+            };
+        }
+    }
 }
 
 /// Capacities that fit, by class, once they are known: shared by programs that differ in constants only.

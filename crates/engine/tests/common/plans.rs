@@ -277,6 +277,7 @@ pub fn plans() -> Vec<(String, Plan, bool)> {
             false,
         ),
         ("groups by more".into(), aggregate(scan(0), &[3, 0], &ALL[..4]), false),
+        ("groups by a number and a float".into(), aggregate(scan(0), &[0, 4], &ALL[..4]), false),
         ("groups by what follows from a number".into(), aggregate(scan(0), &[3, 1, 2], &ALL), false),
         ("groups by texts of the statement".into(), by_size(few(), true), false),
         ("groups by a text of the statement".into(), by_size(few(), false), false),

@@ -15,8 +15,9 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope};
 
 use super::cell_forms::{CellForms, Digits, Width};
-use super::cells::{combine_memory, combine_registers, read_cell};
+use super::cells::{CellOp, combine_memory, combine_registers, read_cell};
 use super::functions::{Cell, Cells};
+use super::sparse::unless_nothing;
 use super::threads::clear;
 use crate::context::Context;
 use crate::shape::LaunchShape;
@@ -248,44 +249,57 @@ impl BlockTable {
         let copy = self.own_copy(cx);
         let places = self.layout.places.iter().enumerate();
         for ((cell, (index, place)), value) in cells.cells.iter().zip(places).zip(values) {
-            if let (&CellPlace::Count { index: own }, &[value]) = (place, value.as_slice()) {
-                let Some(pair) = self.count(cx, own, (slot, copy)) else {
-                    return cx.impossible("a count of a block without a table");
-                };
-                BlockTable::add_count(cx, pair, value, &|cx, rows| spill(cx, (slot, index), rows));
-                continue;
-            }
-            let Some(pointer) = self.address(cx, *place, (slot, copy)) else {
-                return cx.impossible("a cell of a block without a table");
+            unless_nothing(cx, (cell, Scope::Block), value, |cx| {
+                self.add_cell(cx, cell.op, (index, *place), (slot, copy), (value, spill));
+            });
+        }
+    }
+
+    /// Adds a contribution to cell `index` of a group's copy.
+    fn add_cell(
+        &self,
+        cx: &mut Context<'_>,
+        op: CellOp,
+        (index, place): (usize, CellPlace),
+        (slot, copy): (V, Option<V>),
+        (value, spill): (&[V], &Spill<'_>),
+    ) {
+        if let (CellPlace::Count { index: own }, &[value]) = (place, value) {
+            let Some(pair) = self.count(cx, own, (slot, copy)) else {
+                return cx.impossible("a count of a block without a table");
             };
-            let b = &mut *cx.builder;
-            match (place, value.as_slice()) {
-                (CellPlace::HalfSum { .. }, &[value]) => {
-                    let value = b.convert(value, Scalar::U32);
-                    b.atomic_discard(AtomicOp::Add, pointer, value, Scope::Block);
-                }
-                (CellPlace::Digits { digits, .. }, &[value]) => {
-                    let value = b.convert(value, Scalar::U64);
-                    for digit in 0..digits.count {
-                        let part = digits.cut(cx, value, digit);
-                        let index = cx.builder.i32(digit as i32);
-                        let sum = cx.builder.offset(pointer, index);
-                        cx.builder.atomic_discard(AtomicOp::Add, sum, part, Scope::Block);
-                    }
-                }
-                (CellPlace::HalfMaximum { below, .. }, &[value]) => {
-                    let below = b.u64(*below);
-                    let value = b.binary(BinaryOp::Max, value, below);
-                    let above = b.sub(value, below);
-                    let above = b.convert(above, Scalar::U32);
-                    b.atomic_discard(AtomicOp::Max, pointer, above, Scope::Block);
-                }
-                (CellPlace::Word { .. }, &[value]) => {
-                    let value = b.convert(value, Scalar::U64);
-                    b.atomic_discard(AtomicOp::Add, pointer, value, Scope::Block);
-                }
-                _ => combine_memory(cx, cell.op, pointer, value, Scope::Block),
+            return BlockTable::add_count(cx, pair, value, &|cx, rows| spill(cx, (slot, index), rows));
+        }
+        let Some(pointer) = self.address(cx, place, (slot, copy)) else {
+            return cx.impossible("a cell of a block without a table");
+        };
+        let b = &mut *cx.builder;
+        match (place, value) {
+            (CellPlace::HalfSum { .. }, &[value]) => {
+                let value = b.convert(value, Scalar::U32);
+                b.atomic_discard(AtomicOp::Add, pointer, value, Scope::Block);
             }
+            (CellPlace::Digits { digits, .. }, &[value]) => {
+                let value = b.convert(value, Scalar::U64);
+                for digit in 0..digits.count {
+                    let part = digits.cut(cx, value, digit);
+                    let index = cx.builder.i32(digit as i32);
+                    let sum = cx.builder.offset(pointer, index);
+                    cx.builder.atomic_discard(AtomicOp::Add, sum, part, Scope::Block);
+                }
+            }
+            (CellPlace::HalfMaximum { below, .. }, &[value]) => {
+                let below = b.u64(below);
+                let value = b.binary(BinaryOp::Max, value, below);
+                let above = b.sub(value, below);
+                let above = b.convert(above, Scalar::U32);
+                b.atomic_discard(AtomicOp::Max, pointer, above, Scope::Block);
+            }
+            (CellPlace::Word { .. }, &[value]) => {
+                let value = b.convert(value, Scalar::U64);
+                b.atomic_discard(AtomicOp::Add, pointer, value, Scope::Block);
+            }
+            _ => combine_memory(cx, op, pointer, value, Scope::Block),
         }
     }
 

@@ -196,7 +196,7 @@ mod tests {
     fn cells_are_as_wide_as_a_block_can_make_them() {
         let width = |op, bounds, rows| {
             let contribution = Contribution::Row;
-            let cell = Cell { op, contribution, distinct: None, word: 0, bounds };
+            let cell = Cell { op, contribution, distinct: None, word: 0, bounds, is_sparse: false };
             Width::of(&cell, rows, CellForms::PLAIN)
         };
         let range = |min: i128, max: i128| Some(Range { min, max });

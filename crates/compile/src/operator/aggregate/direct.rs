@@ -11,6 +11,7 @@ use super::domain::DenseKey;
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::hash::KeyWord;
 use super::placement::{CellMemory, Local};
+use super::sparse::unless_nothing;
 use super::threads::for_each;
 use super::{Cells, Input, declare, fixed_class, group_pointer, word_pointer};
 use crate::choices::Choices;
@@ -331,7 +332,9 @@ impl DirectEmitter<'_> {
         let base = self.table.words(cx, self.cells, slot);
         for (index, (cell, value)) in self.cells.cells.iter().zip(values).enumerate() {
             let pointer = word_pointer(cx, base, cell.word);
-            self.table.add(cx, (index, cell.op), pointer, value, (scope, self.counted));
+            unless_nothing(cx, (cell, scope), value, |cx| {
+                self.table.add(cx, (index, cell.op), pointer, value, (scope, self.counted));
+            });
         }
     }
 }
@@ -416,7 +419,11 @@ impl GroupEmitter for DirectEmitter<'_> {
         }
         if let (Some(counted), Some(count)) = (self.counted, self.table.count) {
             let counted = cx.builder.read(counted);
+            let zero = cx.builder.u64(0);
+            let any = cx.builder.ne(counted, zero);
+            cx.begin_if(any);
             self.table.count_groups(cx, count, counted);
+            cx.end();
         }
     }
 }

@@ -4,12 +4,14 @@
 use kelpie_kir::Scalar;
 use kelpie_kir::builder::V;
 
-use super::cells::{self, CellOp};
+use super::cells::CellOp;
 use super::deviations::{self, ExactMoments};
 use super::exact::{UpperBits, shift_for, upper_bits, upper_range};
 use super::extremes::{OrderKey, pack_text};
 use super::levels::group_contribution;
+use super::packing::{self, CellPlace, Field, packed_contribution};
 use super::reading::{Reading, ResultForm, SumCheck};
+use super::sparse;
 use crate::context::{Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
@@ -63,6 +65,13 @@ pub enum Contribution {
         /// It counts rows.
         counts_rows: bool,
     },
+    /// What rows contribute to several cells, as fields of a word.
+    Packed {
+        /// From the lowest bit on.
+        fields: Vec<Field>,
+        /// What they are made of.
+        arguments: Vec<Expr>,
+    },
 }
 
 impl Contribution {
@@ -71,6 +80,7 @@ impl Contribution {
         match self {
             Contribution::Row => &mut [],
             Contribution::Group { parts, .. } => parts,
+            Contribution::Packed { arguments, .. } => arguments,
             Contribution::Valid(argument)
             | Contribution::Value(argument)
             | Contribution::Text(argument)
@@ -87,6 +97,7 @@ impl Contribution {
         match self {
             Contribution::Row => &[],
             Contribution::Group { parts, .. } => parts,
+            Contribution::Packed { arguments, .. } => arguments,
             Contribution::Valid(argument)
             | Contribution::Value(argument)
             | Contribution::Text(argument)
@@ -112,6 +123,8 @@ pub struct Cell {
     pub word: u32,
     /// Bounds of a row's contribution to a sum of integers, or of the keys of a maximum.
     pub bounds: Option<Range>,
+    /// Rows often contribute nothing to it.
+    pub is_sparse: bool,
 }
 
 impl Cell {
@@ -137,6 +150,8 @@ pub struct Cells {
     /// Arguments of which a group counts equal values once.
     pub distinct: Vec<Expr>,
     readings: Vec<Reading>,
+    /// Where the cells are that readings have the numbers of, once some are packed.
+    pub(super) places: Vec<CellPlace>,
 }
 
 /// An aggregate while its cells are planned.
@@ -163,7 +178,15 @@ impl Cells {
             let reading = cells.plan_one(aggregate, columns, row_bound, grouped)?;
             cells.readings.push(reading);
         }
+        cells.find_sparse(columns);
         Ok(cells)
+    }
+
+    /// Finds the cells to which rows with these columns often contribute nothing.
+    pub(super) fn find_sparse(&mut self, columns: &[ColumnInfo]) {
+        for cell in &mut self.cells {
+            cell.is_sparse = sparse::is_sparse(cell, columns);
+        }
     }
 
     /// Words of a group.
@@ -173,9 +196,12 @@ impl Cells {
 
     /// The cell that counts rows, added where it is not there yet.
     pub fn row_count(&mut self) -> usize {
-        let of_groups =
-            |cell: &Cell| matches!(cell.contribution, Contribution::Group { counts_rows: true, .. });
-        let known = self.cells.iter().position(of_groups);
+        let has_count = |cell: &Cell| match &cell.contribution {
+            Contribution::Group { counts_rows, .. } => *counts_rows,
+            Contribution::Packed { fields, .. } => packing::counts_rows(fields),
+            _ => false,
+        };
+        let known = self.cells.iter().position(has_count);
         known.unwrap_or_else(|| self.cell(CellOp::Add, Contribution::Row, None, Some(Range::new(0, 1))))
     }
 
@@ -190,7 +216,7 @@ impl Cells {
             |cell: &Cell| cell.op == op && cell.contribution == contribution && cell.distinct == distinct;
         self.cells.iter().position(same).unwrap_or_else(|| {
             let word = self.words();
-            self.cells.push(Cell { op, contribution, distinct, word, bounds });
+            self.cells.push(Cell { op, contribution, distinct, word, bounds, is_sparse: false });
             self.cells.len() - 1
         })
     }
@@ -398,10 +424,10 @@ impl Cells {
         cx: &mut Context<'_>,
         mut words: impl FnMut(&mut Context<'_>, u32) -> V,
     ) -> Result<Vec<Lowered>, Unsupported> {
+        let unpacked = self.unpacked();
         let mut read = |cx: &mut Context<'_>, cell: usize| {
-            let cell = &self.cells[cell];
-            let pointer = words(cx, cell.word);
-            (cell.op, cells::read_cell(cx, cell.op, pointer))
+            let place = unpacked.get(cell).map_or(CellPlace::Whole(cell), |(_, place)| *place);
+            self.read(cx, place, &mut words)
         };
         self.readings.iter().map(|reading| reading.result(cx, &mut read)).collect()
     }
@@ -428,9 +454,16 @@ fn moments(function: AggregateFunction, argument: &Expr) -> Option<((bool, bool)
     Some((moment_form(function)?, Contribution::Moments(argument.clone())))
 }
 
-fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<Vec<V>, Unsupported> {
+pub(super) fn contribution(
+    cx: &mut Context<'_>,
+    cell: &Cell,
+    active: Option<V>,
+) -> Result<Vec<V>, Unsupported> {
     if let (Contribution::Group { parts, .. }, None) = (&cell.contribution, cx.wide()) {
         return group_contribution(cx, (cell.op, parts), active);
+    }
+    if let (Contribution::Packed { fields, arguments }, None) = (&cell.contribution, cx.wide()) {
+        return Ok(vec![packed_contribution(cx, (fields, arguments), active)?]);
     }
     let argument = cell.contribution.arguments().first().map(|argument| lower(cx, argument)).transpose()?;
     let live = both(cx, active, argument.as_ref().and_then(|argument| argument.valid));
@@ -469,7 +502,9 @@ fn contribution(cx: &mut Context<'_>, cell: &Cell, active: Option<V>) -> Result<
             let argument = argument.ok_or_else(no_text)?;
             vec![pack_text(cx, &argument.repr, live)?]
         }
-        Contribution::Group { .. } => return Err(Unsupported::internal("several groups at once")),
+        Contribution::Group { .. } | Contribution::Packed { .. } => {
+            return Err(Unsupported::internal("several groups at once"));
+        }
     };
     let Some(live) = live else { return Ok(parts) };
     let nothing = cell.op.nothing(cx);

@@ -6,12 +6,14 @@
 mod reading;
 mod search;
 mod together;
+mod words;
 
 use std::fmt;
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar};
 
+pub(super) use self::words::WordKeys;
 use super::dependent::CarriedKeys;
 use super::groups::See;
 use super::input::{TableForm, with_room};
@@ -49,7 +51,7 @@ const READY: u64 = 2;
 const STATE_BITS: u64 = 2;
 
 /// A set of keys, each with some words of its own. A slot has an entry (a word, 0 where the slot is free) and those
-/// words behind it, so that a row that finds its key has them in the same cache line. Keys that are stored are in arrays of their
+/// words behind it, so that a row that finds its key has them in the same cache line, or they are apart. Keys that are stored are in arrays of their
 /// own, or between the entry and those words.
 #[derive(Debug, Clone)]
 pub struct KeyTable {
@@ -59,6 +61,8 @@ pub struct KeyTable {
     /// Words of a slot, and those before the key's own.
     stride: u32,
     head: u32,
+    /// State of the words behind the keys, and how many a slot has, where they are not in the slots.
+    apart: Option<(usize, u32)>,
     /// State that counts the keys.
     pub count: usize,
     /// How many of the slots may be taken.
@@ -78,6 +82,7 @@ pub struct KeyTable {
 enum Keys {
     Packed(Vec<PackedKey>),
     Stored(Vec<StoredColumn>),
+    Words(WordKeys),
 }
 
 impl fmt::Display for KeyTable {
@@ -85,6 +90,7 @@ impl fmt::Display for KeyTable {
         f.write_str(match self.keys {
             Keys::Packed(_) => "hash, packed keys",
             Keys::Stored(_) => "hash, stored keys",
+            Keys::Words(_) => "hash, keys of words",
         })?;
         match self.carried.len() {
             0 => Ok(()),
@@ -149,9 +155,14 @@ impl KeyTable {
         let growth = TableGrowth { count, fill, slots: slot_count, least };
         let class = states.class(slots, Growth::Table(growth));
         let mut layout = RecordLayout::behind(1);
-        let keys = match packed {
-            Some(packed) => Keys::Packed(packed),
-            None => {
+        let words_of_keys = match packed {
+            Some(_) => None,
+            None => input.claimed_words(columns)?,
+        };
+        let keys = match (packed, words_of_keys) {
+            (Some(packed), _) => Keys::Packed(packed),
+            (None, Some(words)) => Keys::Words(words),
+            (None, None) => {
                 let beside = input.slot_layout()? == SlotLayout::Beside;
                 let stored = columns.iter().map(|column| match beside {
                     true => StoredColumn::plan_record(column, true, &mut layout),
@@ -160,9 +171,15 @@ impl KeyTable {
                 Keys::Stored(stored.collect::<Result<_, _>>()?)
             }
         };
-        let head = layout.words();
-        let stride = layout.stride(words);
+        let is_apart =
+            matches!(keys, Keys::Packed(_)) && words > 0 && input.packed_layout()? == SlotLayout::Apart;
+        let (head, stride) = match &keys {
+            Keys::Packed(_) if is_apart => (1, 1),
+            Keys::Words(own) => (own.words, own.words + words),
+            Keys::Packed(_) | Keys::Stored(_) => (layout.words(), layout.stride(words)),
+        };
         let slots = states.state("groups", 8 * stride, class);
+        let apart = is_apart.then(|| (states.state("group_cells", 8 * words, class), words));
         let keys = match keys {
             // Nothing was laid out: the columns have arrays of their own.
             Keys::Stored(stored) if head > 1 => {
@@ -180,6 +197,7 @@ impl KeyTable {
             slots,
             stride,
             head,
+            apart,
             count,
             fill,
             hashing,
@@ -192,7 +210,8 @@ impl KeyTable {
     }
 
     pub fn zeroed(&self) -> Vec<usize> {
-        vec![self.slots, self.count]
+        let apart = self.apart.map(|(state, _)| state);
+        [self.slots, self.count].into_iter().chain(apart).collect()
     }
 
     /// The keys.
@@ -226,7 +245,7 @@ impl KeyTable {
                 }
                 Ok(self.word_of(cx, entry))
             }
-            Keys::Stored(_) => {
+            Keys::Stored(_) | Keys::Words(_) => {
                 let wide = self.columns.iter().map(is_wide);
                 let pairs: Vec<_> = values.iter().zip(wide).collect();
                 let hash = hash_keys(cx, &pairs, key_hash(self.hashing.function, self.texts));
@@ -262,7 +281,11 @@ impl KeyTable {
         if !again {
             see(cx, entry);
             // The slot may begin in one cache line and end in the next.
-            if self.stride > 1 {
+            if self.apart.is_some() {
+                let words = self.words(cx, slot);
+                let first = cx.builder.load(words);
+                see(cx, first);
+            } else if self.stride > 1 {
                 let end = word_pointer(cx, pointer, self.stride - 1);
                 let end = cx.builder.load(end);
                 see(cx, end);
@@ -292,6 +315,7 @@ impl KeyTable {
         match &self.keys {
             Keys::Packed(_) => self.probe_packed(cx, count, word, carried),
             Keys::Stored(stored) => self.probe_stored(cx, count, (stored, values, carried), word),
+            Keys::Words(words) => self.probe_words(cx, count, (*words, values, carried), word),
         }
     }
 
@@ -302,6 +326,9 @@ impl KeyTable {
         values: &[Lowered],
         slot: V,
     ) -> Result<V, Unsupported> {
+        if let Keys::Words(words) = &self.keys {
+            return self.has_words_of(cx, *words, (values, slot));
+        }
         let mut same = cx.builder.bool(true);
         if let Keys::Stored(stored) = &self.keys {
             for (key, value) in stored.iter().zip(values) {
@@ -319,6 +346,9 @@ impl KeyTable {
 
     /// The address of a slot's words.
     pub fn words(&self, cx: &mut Context<'_>, slot: V) -> V {
+        if let Some((state, words)) = self.apart {
+            return group_pointer(cx, state, words, slot);
+        }
         let entry = self.entry(cx, slot);
         word_pointer(cx, entry, self.head)
     }

@@ -4,14 +4,14 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use super::domain;
-use super::hash::Hashing;
+use super::hash::{Hashing, WordKeys};
 use super::known_groups::scattered_groups;
 use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::HASH_RULE;
 use crate::program::Fill;
 use crate::variant::Site;
-use crate::variant::axes::{GroupParts, HashFunction, HashMapping, SlotFill, SlotLayout};
+use crate::variant::axes::{GroupParts, HashFunction, HashMapping, KeyClaims, SlotFill, SlotLayout};
 use crate::variant::estimate::{self, Rows};
 
 /// Rows of a group from which on short searches are worth more than few slots, in the cache of a worker who has a part's groups for
@@ -50,6 +50,8 @@ pub(crate) struct Input<'a> {
     pub hashing: OnceCell<Hashing>,
     /// Where their slots have keys that are stored, once it is chosen.
     pub slot_layout: OnceCell<SlotLayout>,
+    /// How slots of keys that are wider than a word are claimed, once it is chosen.
+    pub key_claims: OnceCell<KeyClaims>,
 }
 
 impl Input<'_> {
@@ -110,6 +112,30 @@ impl Input<'_> {
             (HashMapping::MultiplyHigh, "tables of any size, and parts of rows are parts of the table");
         let mapping = self.site.choose(rule, |_| Ok(()))?;
         Ok(*self.hashing.get_or_init(|| Hashing { function, mapping }))
+    }
+
+    /// How keys that no word has are cut into words by which a slot is claimed for them, where that is chosen of the aggregation's hash
+    /// tables and they are such keys.
+    pub(super) fn claimed_words(&self, columns: &[ColumnInfo]) -> Result<Option<WordKeys>, Unsupported> {
+        let words = WordKeys::of(columns);
+        let claims = match self.key_claims.get() {
+            Some(claims) => *claims,
+            None => {
+                let rule = (KeyClaims::Latch, "words of their own are not known to be claimed sooner");
+                let claims = self.site.choose(rule, |value| match value {
+                    KeyClaims::Words if words.is_none() => Err("keys are texts, or of many words".into()),
+                    _ => Ok(()),
+                })?;
+                *self.key_claims.get_or_init(|| claims)
+            }
+        };
+        Ok(words.filter(|_| claims == KeyClaims::Words))
+    }
+
+    /// Where the table of groups has what is added up beside keys of one word.
+    pub(super) fn packed_layout(&self) -> Result<SlotLayout, Unsupported> {
+        let rule = (SlotLayout::Beside, "a row that finds its key has its sums in the same cache line");
+        self.site.choose(rule, |_| Ok(()))
     }
 
     /// Where the slots of the aggregation's hash tables have keys that are stored.

@@ -17,8 +17,9 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
 
-use super::cells::{self, CellOp};
+use super::cells::CellOp;
 use super::functions::{Cell, Cells, Contribution, ignores_duplicates};
+use super::sparse::is_sparse;
 use super::{AggregateOperator, word_pointer};
 use crate::context::{Argument, Context, Lowered, Repr, Unsupported, register_of};
 use crate::expr::{Expr, ExprKind, substitute};
@@ -101,6 +102,7 @@ pub(super) fn cells_of_values(
     take_groups((finer, finer.key_columns.len()), &mut of_rows.into_iter())?;
     for cell in once {
         cell.distinct = None;
+        cell.is_sparse = is_sparse(cell, &origin.columns);
         for argument in cell.contribution.arguments_mut() {
             *argument = renumbered(argument, &|column| column.saturating_sub(first));
         }
@@ -143,8 +145,9 @@ fn part_columns(
     position: usize,
     (op, first): (CellOp, usize),
 ) -> Option<Vec<Expr>> {
-    finer.cells.cells.get(position).filter(|cell| cell.op == op)?;
-    let before: usize = finer.cells.cells.iter().take(position).map(|cell| cell.op.parts().len()).sum();
+    let known = finer.cells.unpacked();
+    known.get(position).filter(|(known, _)| *known == op)?;
+    let before: usize = known.iter().take(position).map(|(op, _)| op.parts().len()).sum();
     let columns = (first + before..).zip(op.parts());
     Some(columns.map(|(column, part)| Expr::column(column, part_type(*part), false)).collect())
 }
@@ -225,7 +228,7 @@ impl Source for GroupCells {
 
 /// What is known of the parts of all cells.
 fn columns_of_parts(groups: &AggregateOperator) -> impl Iterator<Item = ColumnInfo> {
-    let parts = groups.cells.cells.iter().flat_map(|cell| cell.op.parts());
+    let parts = groups.cells.unpacked().into_iter().flat_map(|(op, _)| op.parts());
     parts.map(|part| ColumnInfo::new(part_type(*part), false, None))
 }
 
@@ -233,9 +236,9 @@ fn columns_of_parts(groups: &AggregateOperator) -> impl Iterator<Item = ColumnIn
 fn parts_at(cx: &mut Context<'_>, groups: &AggregateOperator, slot: V) -> Vec<Lowered> {
     let base = groups.table.words(cx, &groups.cells, slot);
     let mut parts = Vec::new();
-    for cell in &groups.cells.cells {
-        let pointer = word_pointer(cx, base, cell.word);
-        for part in cells::read_cell(cx, cell.op, pointer) {
+    for (_, place) in groups.cells.unpacked() {
+        let (_, own) = groups.cells.read(cx, place, &mut |cx, word| word_pointer(cx, base, word));
+        for part in own {
             let value = match cx.builder.scalar(part) {
                 Scalar::U64 => cx.builder.bitcast(part, Scalar::I64),
                 _ => part,

@@ -38,6 +38,7 @@ mod last_group;
 mod levels;
 mod near;
 mod near_keys;
+mod packing;
 mod part_groups;
 mod part_rule;
 mod placement;
@@ -50,6 +51,7 @@ mod single;
 mod sink;
 mod sketch;
 mod source;
+mod sparse;
 mod tables;
 mod text_rows;
 pub(in crate::operator) mod threads;
@@ -61,7 +63,6 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 
 use self::batch::{Batch, Parts};
-use self::cells::combine_memory;
 use self::dependent::KeySplit;
 pub(crate) use self::dependent::{KnownKeys, are_carried};
 use self::distinct::DistinctSet;
@@ -86,6 +87,7 @@ use self::single::SingleGroup;
 pub(crate) use self::sink::AddToGroups;
 use self::sketch::GroupSketch;
 pub(crate) use self::source::Groups;
+use self::sparse::update_cell;
 pub(crate) use self::text_rows::{TextCopies, TextLengths, TextRows};
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Unsupported};
@@ -215,6 +217,7 @@ impl AggregateOperator {
         let split = KeySplit::choose(keys, &all_columns, input)?;
         let KeySplit { keys, columns: key_columns, carried, stored } = split;
         let columns_only = are_columns(&keys);
+        cells.choose_packing(row_bound, !keys.is_empty(), input.site)?;
         let table: Box<dyn GroupTable> = match keys.as_slice() {
             [] => Box::new(SingleGroup::plan(&cells, on, input.site, states)?),
             _ => tables::of_keys((&key_columns, &stored, columns_only), &mut cells, input, on, states)?,
@@ -388,7 +391,7 @@ pub(in crate::operator) fn word_pointer(cx: &mut Context<'_>, base: V, word: u32
 fn update_group(cx: &mut Context<'_>, cells: &Cells, base: V, values: &[Vec<V>], scope: kelpie_kir::Scope) {
     for (cell, value) in cells.cells.iter().zip(values) {
         let pointer = word_pointer(cx, base, cell.word);
-        combine_memory(cx, cell.op, pointer, value, scope);
+        update_cell(cx, cell, pointer, value, scope);
     }
 }
 

@@ -11,7 +11,7 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{Builtin, Expr as Kir, Pointee, Scalar, Scope, ShuffleMode, Type};
 
 use super::cells::{
-    CellOp, combine, combine_memory, combine_own, combine_registers, parts_of, read_cell, words_of,
+    CellOp, combine, combine_memory, combine_own, combine_registers, is_used, parts_of, read_cell, words_of,
 };
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::hash::KeyWord;
@@ -283,7 +283,11 @@ impl GroupEmitter for SingleEmitter<'_> {
                 let base = self.group.base(cx, self.cells);
                 self.combine_threads(cx, |cx, op, word, value| {
                     let pointer = word_pointer(cx, base, word);
+                    // Many a warp has found no row.
+                    let Some(used) = is_used(cx, value) else { return cx.impossible("a cell without parts") };
+                    cx.begin_if(used);
                     combine_memory(cx, op, pointer, value, Scope::Device);
+                    cx.end();
                 });
             }
             Method::Passes { sums, .. } => {

@@ -329,6 +329,7 @@ impl Cut<'_> {
             fill: OnceCell::new(),
             hashing: OnceCell::new(),
             slot_layout: OnceCell::new(),
+            key_claims: OnceCell::new(),
         };
         let (shape, choices) = (self.shape, self.choices);
         let states = self.states.of(Purpose::Table);

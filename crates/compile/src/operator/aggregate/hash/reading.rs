@@ -25,6 +25,10 @@ impl KeyTable {
                 let columns = packed.iter().zip(&self.columns);
                 columns.map(|(key, column)| key.decode(cx, entry, column)).collect()
             }
+            Keys::Words(words) => {
+                let own = self.load_words(cx, *words, slot);
+                words.decode(cx, &self.columns, &own)
+            }
             Keys::Stored(stored) => stored.iter().map(|key| self.load(cx, key, slot)).collect(),
         };
         self.carried.join(keys, &mut |key| self.load(cx, key, slot))

@@ -22,7 +22,7 @@ impl KeyTable {
         Probe { slot, found, is_new, steps, capacity }
     }
 
-    fn succeed(&self, cx: &mut Context<'_>, probe: &Probe) {
+    pub(super) fn succeed(&self, cx: &mut Context<'_>, probe: &Probe) {
         let yes = cx.builder.bool(true);
         cx.builder.assign(probe.found, yes);
         cx.builder.break_loop();
@@ -58,7 +58,7 @@ impl KeyTable {
     }
 
     /// The probe has put its key in.
-    fn take(&self, cx: &mut Context<'_>, probe: &Probe, count: &KeyCount) {
+    pub(super) fn take(&self, cx: &mut Context<'_>, probe: &Probe, count: &KeyCount) {
         let yes = cx.builder.bool(true);
         cx.builder.assign(probe.is_new, yes);
         count.add(cx);

@@ -23,7 +23,7 @@ impl KeyTable {
         let texts = match &self.keys {
             // Who finds a group for its lane stores what is carried, too.
             Keys::Stored(stored) if !input.is_serial && !self.has_carried() => choose(stored, input.site)?,
-            Keys::Stored(_) | Keys::Packed(_) => KeyTextLanes::Lane,
+            Keys::Stored(_) | Keys::Packed(_) | Keys::Words(_) => KeyTextLanes::Lane,
         };
         Ok(KeyTable { texts, ..self })
     }

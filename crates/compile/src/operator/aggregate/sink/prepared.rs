@@ -15,6 +15,8 @@ use crate::lower::lower;
 /// parts).
 pub(super) struct PreparedRow {
     slot: Option<V>,
+    /// Whether the row is live (`bool`), where it has a slot all the same.
+    active: Option<V>,
     values: Vec<Vec<V>>,
 }
 
@@ -36,7 +38,9 @@ pub(super) fn prepare(
             distinct::insert(cx, (&plan.sets, counts), (&keys, active), &words.sets)?
         }
     };
-    Ok(PreparedRow { slot, values: plan.cells.contributions(cx, active, &is_new)? })
+    let values = plan.cells.contributions(cx, active, &is_new)?;
+    // What the only group is given is added up in registers.
+    Ok(PreparedRow { slot, active: active.filter(|_| slot.is_some()), values })
 }
 
 /// Adds a row to its group: now, or once its branches are closed.
@@ -47,6 +51,10 @@ pub(super) fn add(
     row: &PreparedRow,
 ) -> Result<(), Unsupported> {
     let values = kept(cx, plan, &*groups.groups, row)?;
+    // A dead row contributes nothing, and issues no atomics.
+    if let Some(active) = row.active {
+        cx.begin_if(active);
+    }
     match (round, row.slot) {
         (Some(round), Some(slot)) => {
             round.note(cx, &plan.cells, (slot, &values), |cx, slot, values| {
@@ -54,6 +62,9 @@ pub(super) fn add(
             });
         }
         (_, slot) => groups.add(cx, slot, &values),
+    }
+    if row.active.is_some() {
+        cx.end();
     }
     Ok(())
 }

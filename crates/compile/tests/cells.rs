@@ -1,0 +1,148 @@
+//! Forms of the cells and keys of groups: their kernels validate, NVRTC accepts those of a GPU, and cells share a word exactly where all rows
+//! fit.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+use std::collections::BTreeSet;
+
+use kelpie_backend::cuda;
+use kelpie_compile::MicroModel;
+use kelpie_compile::expr::Expr;
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Range};
+use kelpie_compile::variant::Forced;
+use kelpie_device::nvrtc;
+use kelpie_kir::{Scalar, Target, validate};
+
+/// A name, a type, how values are stored, whether some are NULL, and their range.
+type Column = (&'static str, DataType, Scalar, bool, Option<(i128, i128)>);
+
+const COLUMNS: [Column; 6] = [
+    ("few", DataType::Int32, Scalar::U16, true, Some((0, 5_000))),
+    ("wide", DataType::Int64, Scalar::I64, true, None),
+    ("float", DataType::Float64, Scalar::F64, false, None),
+    ("half", DataType::Float32, Scalar::F32, true, None),
+    ("signed", DataType::Int32, Scalar::I8, true, Some((-100, 100))),
+    ("huge", DataType::Int64, Scalar::I64, false, None),
+];
+
+/// Sums of `sums` by `keys`, with a count, of so many rows.
+fn grouped(keys: &[usize], sums: &[usize], rows: u64) -> (Plan, ScanInfo) {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let fields: Vec<Field> = COLUMNS
+        .iter()
+        .map(|(name, data_type, _, nullable, _)| field(name, data_type.clone(), *nullable))
+        .collect();
+    let layouts = COLUMNS.iter().map(|(_, _, scalar, has_nulls, range)| ColumnLayout {
+        storage: Storage::Fixed { scalar: *scalar, has_base: false },
+        has_nulls: *has_nulls,
+        range: range.map(|(min, max)| Range { min, max }),
+    });
+    let info = ScanInfo::new(rows, layouts.collect());
+    let column = |index: usize| Expr::column(index, fields[index].data_type.clone(), fields[index].nullable);
+    let aggregate = |function, argument: Option<usize>| Aggregate {
+        function,
+        argument: argument.map(column),
+        distinct: false,
+        field: field("a", DataType::Int64, true),
+    };
+    let sums = sums.iter().map(|sum| aggregate(AggregateFunction::Sum, Some(*sum)));
+    let aggregates = [aggregate(AggregateFunction::Count, None)].into_iter().chain(sums).collect();
+    let keys: Vec<Expr> = keys.iter().copied().map(column).collect();
+    let names = keys.iter().map(|_| "key".to_string()).collect();
+    let columns = (0..COLUMNS.len()).collect();
+    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields: fields.clone() });
+    (Plan::Aggregate { input: Box::new(scan), keys, aggregates, names }, info)
+}
+
+fn compile(query: &(Plan, ScanInfo), target: &Target, forced: &[(&str, &str)]) -> Program {
+    let mut values = Forced::default();
+    for (axis, value) in forced {
+        values.set(axis, value).expect("an axis and its value");
+    }
+    let duplicates = BTreeSet::new();
+    let choices = Choices { forced: &values, ..Choices::new(MicroModel::Resolution, &duplicates) };
+    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices)
+        .expect("the plan compiles")
+}
+
+fn chosen(program: &Program, axis: &str) -> Option<&'static str> {
+    program.genome.of("aggregate0").find(|choice| choice.axis.name == axis).map(|choice| choice.value)
+}
+
+/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
+fn accepts(program: Program, target: &Target) {
+    for pipeline in program.pipelines {
+        let name = pipeline.name.clone();
+        for module in pipeline.into_modules() {
+            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
+            if target.lanes != 32 {
+                continue;
+            }
+            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
+            match nvrtc::get() {
+                Err(error) => eprintln!("skipped: {error}"),
+                Ok(nvrtc) => {
+                    let compiled = nvrtc.compile(&source, "sm_90", "cells");
+                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
+                }
+            }
+        }
+    }
+}
+
+fn targets() -> [Target; 3] {
+    [Target::simt(32, 256, 227 << 10, 1056), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)]
+}
+
+#[test]
+fn kernels_of_keys_of_words_are_accepted() {
+    for target in targets() {
+        for keys in [&[1][..], &[2, 3], &[1, 2, 4], &[3]] {
+            for more in [("near_groups", "256"), ("group_parts", "64"), ("segments", "warp")] {
+                let forced = [("group_table", "hash"), ("key_claims", "words"), more];
+                let program = compile(&grouped(keys, &[4, 5], 10_000_000), &target, &forced);
+                assert_eq!(chosen(&program, "key_claims"), Some("words"), "{keys:?}");
+                accepts(program, &target);
+            }
+        }
+        let forced = [("group_table", "hash"), ("slot_layout", "apart")];
+        let program = compile(&grouped(&[0], &[4], 10_000_000), &target, &forced);
+        assert_eq!(chosen(&program, "slot_layout"), Some("apart"));
+        accepts(program, &target);
+    }
+}
+
+#[test]
+fn kernels_of_packed_cells_are_accepted() {
+    for target in targets() {
+        for forced in [
+            &[("group_table", "direct"), ("placement", "global")][..],
+            &[("group_table", "direct"), ("placement", "block")],
+            &[("group_table", "hash"), ("near_groups", "256")],
+            &[("group_table", "hash"), ("group_parts", "64")],
+        ] {
+            let forced: Vec<_> = forced.iter().copied().chain([("cell_packing", "packed")]).collect();
+            let program = compile(&grouped(&[0], &[4, 5], 1_000_000), &target, &forced);
+            assert_eq!(chosen(&program, "cell_packing"), Some("packed"));
+            accepts(program, &target);
+        }
+    }
+}
+
+/// By rule no cells are packed, and none are that could overflow.
+#[test]
+fn cells_are_packed_where_all_rows_fit() {
+    let target = Target::cpu(2);
+    let value = |sums: &[usize], rows, forced: &[(&str, &str)]| {
+        chosen(&compile(&grouped(&[0], sums, rows), &target, forced), "cell_packing")
+    };
+    let packed = [("cell_packing", "packed")];
+    assert_eq!(value(&[4], 1_000_000, &[]), Some("off"));
+    assert_eq!(value(&[4], 1_000_000, &packed), Some("packed"));
+    // Of two counts of 41 bits and a sum of 48 no two fit, and a sum of any numbers fits nothing.
+    assert_eq!(value(&[4], 1 << 40, &packed), Some("off"));
+    assert_eq!(value(&[5], 1_000, &packed), Some("off"));
+}

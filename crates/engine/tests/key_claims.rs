@@ -1,0 +1,229 @@
+//! Keys of groups that are wider than a word: a slot is claimed for them under a latch or word by word, and both give the groups of a
+//! plain evaluation, whatever the keys are; and where a table has sums apart from keys.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::array_value_to_string;
+use common::Table;
+use kelpie_compile::expr::Expr;
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, MicroModel, Query, QueryOptions};
+
+const ROWS: usize = 3_000;
+
+fn fields() -> Vec<Field> {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    vec![
+        field("wide", DataType::Int64, false),
+        field("null", DataType::Int64, true),
+        field("float", DataType::Float64, true),
+        field("decimal", DataType::Decimal128 { precision: 38, scale: 0 }, false),
+        field("half", DataType::Float32, false),
+        field("small", DataType::Int32, true),
+        field("flag", DataType::Boolean, true),
+        field("value", DataType::Int64, false),
+        field("text", DataType::Utf8, true),
+    ]
+}
+
+/// Values that begin alike, extremes, zeros of both signs, NaN, and NULLs.
+fn table() -> Arc<Table> {
+    let types = [
+        ArrowType::Int64,
+        ArrowType::Int64,
+        ArrowType::Float64,
+        ArrowType::Decimal128(38, 0),
+        ArrowType::Float32,
+        ArrowType::Int32,
+        ArrowType::Boolean,
+        ArrowType::Int64,
+        ArrowType::Utf8,
+    ];
+    let all = fields().into_iter().zip(types);
+    let schema: Vec<_> =
+        all.map(|(field, data_type)| ArrowField::new(field.name, data_type, field.nullable)).collect();
+    let rows = || 0..ROWS;
+    let wide = |row: usize| [i64::MIN, i64::MAX, 0, -1, 1, 1 << 62][row % 6];
+    let floats = [0.0, -0.0, f64::NAN, f64::INFINITY, 1.5, -1.5, f64::MIN_POSITIVE];
+    let decimal = |row: usize| match row % 5 {
+        0 => 10_i128.pow(38) - 1,
+        1 => 1 - 10_i128.pow(38),
+        2 => 0,
+        3 => 1 << 64,
+        _ => -1,
+    };
+    let decimals = Decimal128Array::from_iter_values(rows().map(|row| decimal(row / 2)));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(rows().map(wide))),
+        Arc::new(Int64Array::from_iter(rows().map(|row| (row % 4 > 0).then(|| wide(row / 7))))),
+        Arc::new(Float64Array::from_iter(rows().map(|row| (row % 9 > 0).then(|| floats[row / 3 % 7])))),
+        Arc::new(decimals.with_precision_and_scale(38, 0).expect("a decimal")),
+        Arc::new(Float32Array::from_iter_values(rows().map(|row| floats[row % 7] as f32))),
+        Arc::new(Int32Array::from_iter(rows().map(|row| (row % 11 > 0).then_some(row as i32 * 1000)))),
+        Arc::new(BooleanArray::from_iter(rows().map(|row| (row % 3 > 0).then_some(row % 2 == 0)))),
+        Arc::new(Int64Array::from_iter_values(rows().map(|row| row as i64 * 7919 % 1000))),
+        Arc::new(StringArray::from_iter(rows().map(|row| (row % 13 > 0).then(|| format!("t{}", row % 40))))),
+    ];
+    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(Schema::new(schema)), columns).expect("a batch")]))
+}
+
+fn plan(keys: &[usize], distinct: bool) -> Plan {
+    let fields = fields();
+    let column = |index: usize| Expr::column(index, fields[index].data_type.clone(), fields[index].nullable);
+    let aggregate = |function, argument: Option<usize>, distinct| Aggregate {
+        function,
+        argument: argument.map(column),
+        distinct,
+        field: Field { name: "a".into(), data_type: DataType::Int64, nullable: true },
+    };
+    let mut aggregates = vec![
+        aggregate(AggregateFunction::Count, None, false),
+        aggregate(AggregateFunction::Sum, Some(7), false),
+    ];
+    if distinct {
+        aggregates.push(aggregate(AggregateFunction::Count, Some(1), true));
+    }
+    let scan =
+        Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields: fields.clone() };
+    let names = vec![String::new(); keys.len() + aggregates.len()];
+    let keys = keys.iter().copied().map(column).collect();
+    Plan::Aggregate { input: Box::new(Plan::Scan(scan)), keys, aggregates, names }
+}
+
+/// A key as text: both zeros are one.
+fn text(array: &ArrayRef, row: usize) -> String {
+    let text = array_value_to_string(array, row).expect("a value");
+    if array.is_null(row) {
+        "NULL".into()
+    } else if text == "-0.0" {
+        "0.0".into()
+    } else {
+        text
+    }
+}
+
+fn expected(table: &RecordBatch, keys: &[usize], distinct: bool) -> Vec<String> {
+    let mut groups: BTreeMap<Vec<String>, (i64, i64, std::collections::BTreeSet<String>)> = BTreeMap::new();
+    let values = table.column(7).as_any().downcast_ref::<Int64Array>().expect("integers");
+    for row in 0..table.num_rows() {
+        let key = keys.iter().map(|key| text(table.column(*key), row)).collect();
+        let (count, sum, set) = groups.entry(key).or_default();
+        *count += 1;
+        *sum += values.value(row);
+        if !table.column(1).is_null(row) {
+            set.insert(text(table.column(1), row));
+        }
+    }
+    let rows = groups.into_iter().map(|(key, (count, sum, set))| {
+        let set = if distinct { format!(" {}", set.len()) } else { String::new() };
+        format!("{} {count} {sum}{set}", key.join(" "))
+    });
+    let mut rows: Vec<String> = rows.collect();
+    rows.sort_unstable();
+    rows
+}
+
+fn run(
+    plan: &Plan,
+    source: &Arc<Table>,
+    options: &QueryOptions,
+) -> (Vec<String>, Vec<(&'static str, &'static str)>) {
+    let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
+    let output = Engine::new().execute(&query, &CancelToken::default()).expect("an answer");
+    let batch = output.batch;
+    let row = |row| batch.columns().iter().map(|column| text(column, row)).collect::<Vec<_>>().join(" ");
+    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
+    rows.sort_unstable();
+    let choices = output.metrics.choices().map(|choice| (choice.axis.name, choice.value));
+    (rows, choices.collect())
+}
+
+fn options(device: DeviceChoice, lanes: u32, forced: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = Forced::default();
+    for (axis, value) in forced {
+        variants.set(axis, value).expect("an axis and its value");
+    }
+    QueryOptions { device, simt_lanes: lanes, variants, threads: Some(2), ..QueryOptions::default() }
+}
+
+const DEVICES: [(DeviceChoice, u32); 3] =
+    [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
+
+#[test]
+fn keys_of_several_words() {
+    let table = table();
+    let keys: &[&[usize]] =
+        &[&[0], &[1], &[2], &[3], &[4], &[0, 1], &[2, 3], &[0, 5, 6], &[5, 2, 6], &[4, 1, 5], &[6, 0, 4]];
+    let ways: &[&[(&str, &str)]] = &[
+        &[],
+        &[("near_groups", "256")],
+        &[("batch_rows", "64"), ("near_groups", "0")],
+        &[("segments", "warp")],
+        &[("last_group", "majority"), ("slot_fill", "75")],
+        &[("group_parts", "16")],
+        &[("hash_function", "fnv1a"), ("hash_mapping", "modulo")],
+    ];
+    for (number, keys) in keys.iter().enumerate() {
+        let (plan, expected) = (plan(keys, number % 3 == 0), expected(&table.0[0], keys, number % 3 == 0));
+        for way in ways {
+            for claims in ["latch", "words"] {
+                for (device, lanes) in DEVICES {
+                    let forced =
+                        [("group_table", "hash"), ("distinct_values", "set"), ("key_claims", claims)];
+                    let forced: Vec<_> = forced.into_iter().chain(way.iter().copied()).collect();
+                    let options = options(device, lanes, &forced);
+                    let (rows, choices) = run(&plan, &table, &options);
+                    assert_eq!(rows, expected, "{keys:?} {options:?}");
+                    let made = choices.iter().find(|(axis, _)| *axis == "key_claims");
+                    assert!(made.is_none_or(|(_, value)| *value == claims), "{choices:?}");
+                    let is_wide = keys.iter().any(|key| *key < 4);
+                    assert!(made.is_some() || !is_wide, "{keys:?} {choices:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Texts have no words: they are written under a latch.
+#[test]
+fn texts_are_latched() {
+    let table = table();
+    let plan = plan(&[8, 0], false);
+    let expected = expected(&table.0[0], &[8, 0], false);
+    for (device, lanes) in DEVICES {
+        let forced = [("group_table", "hash"), ("key_claims", "words"), ("text_keys", "texts")];
+        let (rows, _) = run(&plan, &table, &options(device, lanes, &forced));
+        assert_eq!(rows, expected, "{device:?} {lanes}");
+    }
+}
+
+#[test]
+fn sums_beside_keys_of_one_word_or_apart() {
+    let table = table();
+    for keys in [&[5][..], &[6, 5]] {
+        let (plan, expected) = (plan(keys, true), expected(&table.0[0], keys, true));
+        for way in [("near_groups", "0"), ("near_groups", "256"), ("batch_rows", "64"), ("group_parts", "16")]
+        {
+            for layout in ["apart", "beside"] {
+                for (device, lanes) in DEVICES {
+                    for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
+                        let forced = [("group_table", "hash"), ("slot_layout", layout), way];
+                        let options = QueryOptions { micro_model, ..options(device, lanes, &forced) };
+                        let (rows, choices) = run(&plan, &table, &options);
+                        assert_eq!(rows, expected, "{keys:?} {options:?}");
+                        assert!(choices.contains(&("slot_layout", layout)), "{choices:?}");
+                    }
+                }
+            }
+        }
+    }
+}
