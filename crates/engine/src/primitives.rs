@@ -9,7 +9,7 @@ use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::keys::Moved;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, chained_scan, keys, look_back, merge as merge_kernels, radix, runs, scan, segments, select,
+    block_sort, bound, chained_scan, keys, look_back, merge as merge_kernels, radix, runs, scan, segments, select,
     sweep, ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
@@ -68,6 +68,7 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         ties_kernels::module()?,
         merge_kernels::module(shape)?,
         runs::module()?,
+        bound::module()?,
         chained_scan::module(shape)?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
@@ -100,6 +101,7 @@ enum Family {
     Ties,
     Merge,
     Runs,
+    Bound,
     /// The sort of a block, by so many words.
     BlockSort(usize),
 }
@@ -124,6 +126,7 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
         Family::Ties => ties_kernels::module(),
         Family::Merge => merge_kernels::module(shape),
         Family::Runs => runs::module(),
+        Family::Bound => bound::module(),
         Family::BlockSort(words) => block_sort::module(shape, words),
     })?);
     MODULES.lock().insert(key, Arc::clone(&module));

@@ -7,6 +7,7 @@
 //! tile in order.
 
 pub mod block_sort;
+pub mod bound;
 pub mod chained_scan;
 pub mod encode;
 pub mod keys;

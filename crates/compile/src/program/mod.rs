@@ -4,7 +4,7 @@ mod actions;
 mod argument;
 
 pub use self::actions::{
-    Compaction, Counting, HostAction, PlacedGroups, RangeQueue, SketchStates, SketchedTable, Sketching,
+    Bounding, Compaction, Counting, Fitting, HostAction, PlacedGroups, RangeQueue, SketchStates, SketchedTable, Sketching,
     StrideStep, Strides, Task, When,
 };
 pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
@@ -279,6 +279,13 @@ pub enum BlockRows {
     Any,
     /// So many, or fewer.
     AtMost(u64),
+    /// So many at first, where there are more than some number, then as many as memory lets it.
+    First {
+        /// Rows of the first block.
+        rows: u64,
+        /// Rows of the source from which on there is one.
+        least: u64,
+    },
     /// All of them.
     Whole,
 }

@@ -56,7 +56,7 @@ pub use self::lanes::{
 };
 pub use self::parts::{GroupParts, PartMemory, PartRanks};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
-pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopRows};
+pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopBound, TopRows};
 
 axis!(
     /// Where groups are: `operator/aggregate`.
@@ -405,6 +405,7 @@ pub const ALL: &[Axis] = &[
     KeyFilter::AXIS,
     SortPlace::AXIS,
     TopRows::AXIS,
+    TopBound::AXIS,
     SortKeys::AXIS,
     SortPasses::AXIS,
     Predication::AXIS,

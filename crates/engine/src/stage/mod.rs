@@ -11,6 +11,7 @@
 //! - [`actions`]: what an action means ([`counting`]: those before a dense write in several kernels);
 //! - [`store`]: the state: buffers, capacities, growth, the heap; [`page`]: those parts of it that are small;
 //! - [`deferral`]: launches that nobody waits for, where the stage has run before;
+//! - [`bounding`]: what some of a sort's rows tell of the others;
 //! - [`queue`]: the launch that takes what one has left in a queue;
 //! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
 //! - [`sketching`]: sizes of tables that are estimated before they are filled for the first time;
@@ -25,6 +26,7 @@ mod actions;
 mod ahead;
 mod arguments;
 mod blocks;
+mod bounding;
 mod compaction;
 mod counting;
 mod deferral;

@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
         let bounds = self.bounds(source)?;
         let most = self.drained.block_rows.filter(|_| appends);
         let most = match source.blocks {
-            BlockRows::Any => most,
+            BlockRows::Any | BlockRows::First { .. } => most,
             BlockRows::AtMost(rows) => Some(most.unwrap_or(rows).min(rows)),
             BlockRows::Whole => Some(u64::MAX),
         };
@@ -394,7 +394,7 @@ impl<'a> Run<'a> {
     }
 
     /// The rows of a pipeline's source.
-    fn source_rows(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
+    pub fn source_rows(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
         Ok(match pipeline.rows {
             RowCount::Scan(scan) => {
                 let loaded = self.setting.loaded.get(scan);

@@ -53,6 +53,8 @@ pub(super) struct StateStore<'a> {
     heap: TextHeap,
     /// No capacities are known to fit, and there is room for what tables are thought to need.
     is_new: bool,
+    /// No capacities of this program are known to fit, and memory is not short.
+    is_unfitted: bool,
 }
 
 impl<'a> StateStore<'a> {
@@ -61,6 +63,7 @@ impl<'a> StateStore<'a> {
     pub fn new(program: &'a Program, layout: &Layout, setting: &Setting<'a>, known: Known) -> StateStore<'a> {
         let most = setting.movement.initial_bytes;
         let is_new = known.own.is_none() && known.alike.is_none() && most.is_none();
+        let is_unfitted = known.own.is_none() && most.is_none();
         let capacities = known.own.unwrap_or_else(|| {
             let mut capacities = initial(program, most);
             // Where memory is short, tables are only as large as they must be.
@@ -84,6 +87,7 @@ impl<'a> StateStore<'a> {
             page: Page::new(layout, setting.stream),
             heap: TextHeap::new(most),
             is_new,
+            is_unfitted,
         }
     }
 
@@ -92,6 +96,11 @@ impl<'a> StateStore<'a> {
     /// Whether no capacities are known to fit, and tables may be as large as they are thought to need.
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// Whether no capacities of this very program are known to fit, and memory is not short.
+    pub fn is_unfitted(&self) -> bool {
+        self.is_unfitted
     }
 
     /// Bytes of an element of all states of a class together.
