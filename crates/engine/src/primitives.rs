@@ -9,7 +9,7 @@ use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::keys::Moved;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, bound, chained_scan, keys, look_back, merge as merge_kernels, radix, runs, scan, segments, select,
+    block_sort, bound, chained_scan, init as init_kernels, keys, look_back, merge as merge_kernels, radix, runs, scan, segments, select,
     sweep, ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
@@ -69,6 +69,7 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         merge_kernels::module(shape)?,
         runs::module()?,
         bound::module()?,
+        init_kernels::module(init_kernels::ARRAYS[0])?,
         chained_scan::module(shape)?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
@@ -102,6 +103,8 @@ enum Family {
     Merge,
     Runs,
     Bound,
+    /// The initialisation of so many arrays.
+    Init(usize),
     /// The sort of a block, by so many words.
     BlockSort(usize),
 }
@@ -126,6 +129,7 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
         Family::Ties => ties_kernels::module(),
         Family::Merge => merge_kernels::module(shape),
         Family::Runs => runs::module(),
+        Family::Init(arrays) => init_kernels::module(arrays),
         Family::Bound => bound::module(),
         Family::BlockSort(words) => block_sort::module(shape, words),
     })?);
@@ -307,6 +311,7 @@ struct Tiles {
 mod digits;
 mod encode;
 mod few_rows;
+mod init;
 mod merge;
 mod ranks;
 mod ties;

@@ -7,6 +7,7 @@ mod cut;
 mod exchanges;
 mod fitting;
 mod held;
+mod init;
 mod kernel;
 mod lanes;
 mod launches;
@@ -29,7 +30,7 @@ pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
     BlockRows, Bounding, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill, Fitting,
-    Growth, HostAction, JointValues, OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program, Prune,
+    Growth, HostAction, InitStates, JointValues, OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program, Prune,
     Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable, Sketching, SlotCount, SortForm,
     SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When,
 };
@@ -139,6 +140,7 @@ pub fn compile_with(
         Ok(compiled)
     });
     let pipelines = pipelines.collect::<Result<Vec<_>, Unsupported>>()?;
+    let init = init::choose(&pipelines, &states, shape, &chooser)?;
     let genome = chooser.into_genome();
-    Ok(Program { pipelines, states: states.states, classes: states.classes, output, genome })
+    Ok(Program { pipelines, states: states.states, classes: states.classes, init, output, genome })
 }

@@ -15,7 +15,7 @@ use crate::layout::{ColumnLayout, Scattered};
 use crate::shape::LaunchShape;
 use crate::types::{DataType, Range, Spacing};
 use crate::variant::Genome;
-use crate::variant::axes::{SlotFill, SortKeys, SortPasses};
+use crate::variant::axes::{InitForm, SlotFill, SortKeys, SortPasses};
 
 /// What the compiler must know of a scan's data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -62,6 +62,8 @@ pub struct Program {
     pub states: Vec<State>,
     /// Capacities of the buffers.
     pub classes: Vec<CapacityClass>,
+    /// How its states become empty.
+    pub init: InitStates,
     /// Where the result lies.
     pub output: OutputLayout,
     /// The variants that were chosen.
@@ -73,6 +75,15 @@ impl Program {
     pub fn sorting(&self) -> Option<&Sorting> {
         self.pipelines.last().and_then(CompiledPipeline::sorting)
     }
+}
+
+/// The states that are made empty before the first kernel (INIT), whichever pipeline asks for it: nothing writes them until then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitStates {
+    /// How.
+    pub form: InitForm,
+    /// Those that may be, in the order of their pipelines.
+    pub states: Vec<usize>,
 }
 
 /// How the device's radix sort goes about it.

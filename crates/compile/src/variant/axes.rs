@@ -45,6 +45,7 @@ mod lanes;
 mod parts;
 mod rows;
 mod sorts;
+mod states;
 
 pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
@@ -57,6 +58,7 @@ pub use self::lanes::{
 pub use self::parts::{GroupParts, PartMemory, PartRanks};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
 pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopBound, TopRows};
+pub use self::states::InitForm;
 
 axis!(
     /// Where groups are: `operator/aggregate`.
@@ -407,6 +409,7 @@ pub const ALL: &[Axis] = &[
     TopRows::AXIS,
     TopBound::AXIS,
     SortKeys::AXIS,
+    InitForm::AXIS,
     SortPasses::AXIS,
     Predication::AXIS,
     WritePlaces::AXIS,

@@ -122,6 +122,9 @@ impl<'a> Run<'a> {
             ..PipelineMetrics::default()
         };
         let mut reports: Vec<PipelineMetrics> = group.iter().map(named).collect();
+        if first == 0 {
+            self.initialise()?;
+        }
         self.perform_all(When::BeforeGroup, first, group, &mut reports)?;
         let is_last = self.prepared.program.pipelines.len() == first + group.len();
         let mut runs = 0;
