@@ -9,8 +9,8 @@ use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::keys::Moved;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, bound, chained_scan, init as init_kernels, keys, look_back, merge as merge_kernels, radix, runs, scan, segments, select,
-    sweep, ties as ties_kernels,
+    block_sort, bound, chained_scan, init as init_kernels, keys, look_back, merge as merge_kernels, radix,
+    runs, scan, segments, select, sweep, ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};

@@ -165,9 +165,12 @@ fn what_groups_become_has_room_for_as_many() {
         let table = table(|row| Some((row % groups) * 1_000_003), Some);
         [Arc::clone(&table), table]
     };
-    let groups = || aggregate(scan(), &[0], &[(Sum, Some(1), false), (Count, None, false), (Max, Some(1), false)]);
+    let groups =
+        || aggregate(scan(), &[0], &[(Sum, Some(1), false), (Count, None, false), (Max, Some(1), false)]);
     let sorted = || {
-        let Plan::Sort { input, keys, .. } = first(groups(), &[(1, true), (0, false)], 1) else { return groups() };
+        let Plan::Sort { input, keys, .. } = first(groups(), &[(1, true), (0, false)], 1) else {
+            return groups();
+        };
         Plan::Sort { input, keys, fetch: None }
     };
     for device in devices().into_iter().chain([DeviceChoice::Cpu]) {
@@ -182,7 +185,8 @@ fn what_groups_become_has_room_for_as_many() {
                 (last.map(|pipeline| pipeline.bytes_written).sum::<u64>(), output.batch.num_rows())
             };
             // What two workers may leave unused, and little beside.
-            let ((of_few, rows), (of_many, all)) = (bytes(&few, &Engine::new()), bytes(&many, &Engine::new()));
+            let ((of_few, rows), (of_many, all)) =
+                (bytes(&few, &Engine::new()), bytes(&many, &Engine::new()));
             assert_eq!((rows, all as i64), (50, GROUPS / 2), "{device:?}");
             assert!(of_few < 400 << 10, "{device:?}: {of_few} bytes for {rows} groups");
             assert!(of_many > 20 * all as u64, "{device:?}: {of_many} bytes for {all} groups");

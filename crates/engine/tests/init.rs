@@ -85,7 +85,10 @@ fn tables_that_grow_are_empty_again() {
         rows_of(&run(&Engine::new(), &plan, &sources, &options(DeviceChoice::Cpu, "each", &[])).batch, false);
     for device in devices() {
         for form in FORMS {
-            for forced in [[("group_table", "hash"), ("group_estimate", "none")], [("group_table", "hash"), ("group_estimate", "sketch")]] {
+            for forced in [
+                [("group_table", "hash"), ("group_estimate", "none")],
+                [("group_table", "hash"), ("group_estimate", "sketch")],
+            ] {
                 let engine = Engine::new();
                 for _ in 0..2 {
                     let output = run(&engine, &plan, &sources, &options(device, form, &forced));

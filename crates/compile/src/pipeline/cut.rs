@@ -34,9 +34,7 @@ use crate::operator::roles::Sink;
 use crate::operator::scan::ScanSource;
 use crate::operator::sort::{SortOperator, SortRows, SortSize, SortedRows, WithinBound};
 use crate::plan::{Plan, SortKey};
-use crate::program::{
-    Growth, HostAction, OutputLayout, Purpose, ScanInfo, SortForm, States, Task, When,
-};
+use crate::program::{Growth, HostAction, OutputLayout, Purpose, ScanInfo, SortForm, States, Task, When};
 use crate::shape::LaunchShape;
 use crate::table::rows::{Layout, RowStore};
 use crate::variant::axes::{CountPlaces, SortPlace, TopRows};

@@ -39,10 +39,11 @@ fn of_pipeline(pipeline: &Pipeline, states: &States, shape: &LaunchShape) -> Vec
     }
     let of_rows = states.classes.get(rows).map_or(1, |class| class.initial.max(1));
     let drops = leaves_out || pipeline.steps.iter().any(|step| step.drops());
-    let grown = pipeline.sink.needs().around.into_iter().filter_map(|action| match (action.when, action.task) {
-        (When::OnGrow, Task::Grow(class)) => Some(class),
-        _ => None,
-    });
+    let grown =
+        pipeline.sink.needs().around.into_iter().filter_map(|action| match (action.when, action.task) {
+            (When::OnGrow, Task::Grow(class)) => Some(class),
+            _ => None,
+        });
     let fit = |class: usize| {
         let declared = states.classes.get(class)?;
         let Growth::Counted(_) = declared.growth else { return None };

@@ -4,8 +4,8 @@ mod actions;
 mod argument;
 
 pub use self::actions::{
-    Bounding, Compaction, Counting, Fitting, HostAction, PlacedGroups, RangeQueue, SketchStates, SketchedTable, Sketching,
-    StrideStep, Strides, Task, When,
+    Bounding, Compaction, Counting, Fitting, HostAction, PlacedGroups, RangeQueue, SketchStates,
+    SketchedTable, Sketching, StrideStep, Strides, Task, When,
 };
 pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 

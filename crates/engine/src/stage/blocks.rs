@@ -246,7 +246,8 @@ impl Blocks {
 /// Cuts the first rows of a source of so many off the first block, where they are to come alone.
 fn cut_first(blocks: &mut Vec<Range<u64>>, (asked, all): (BlockRows, u64)) {
     let BlockRows::First { rows, least } = asked else { return };
-    let Some(first) = blocks.first_mut().filter(|first| all >= least && first.end - first.start > rows) else {
+    let Some(first) = blocks.first_mut().filter(|first| all >= least && first.end - first.start > rows)
+    else {
         return;
     };
     let cut = first.start + rows;

@@ -42,7 +42,9 @@ impl SortOperator {
         let few = wanted <= top::MAX_ROWS;
         let rule = match shape.is_serial() && few {
             true => (TopBound::Heap, "each worker knows the smallest words that it has seen"),
-            false if few => (TopBound::Off, "a launch more is not known to take less than what is not stored"),
+            false if few => {
+                (TopBound::Off, "a launch more is not known to take less than what is not stored")
+            }
             false => (TopBound::Off, "many rows are wanted"),
         };
         let first = block_sort::most_rows(shape);
