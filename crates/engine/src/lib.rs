@@ -290,6 +290,8 @@ pub struct QueryMetrics {
     pub steps: Vec<String>,
     /// Launches that were not waited for one by one, as their stages had run before.
     pub deferred: u64,
+    /// Fills, and launches, that set states of its stages to their empty values.
+    pub clears: u64,
     /// One a pipeline, in order.
     pub pipelines: Vec<PipelineMetrics>,
     /// The variants that were chosen, stage by stage: sites of two stages may have one name.

@@ -9,8 +9,8 @@ use kelpie_compile::primitives::encode::Encode;
 use kelpie_compile::primitives::keys::Moved;
 use kelpie_compile::primitives::reduce::{self, Reduction};
 use kelpie_compile::primitives::{
-    block_sort, chained_scan, keys, look_back, merge as merge_kernels, radix, runs, scan, segments, select,
-    sweep, ties as ties_kernels,
+    block_sort, bound, chained_scan, init as init_kernels, keys, look_back, merge as merge_kernels, radix,
+    runs, scan, segments, select, sweep, ties as ties_kernels,
 };
 use kelpie_compile::shape::LaunchShape;
 use kelpie_device::{Buffer, CancelToken, DeviceError, Kernel, KernelArgument, QueryStream};
@@ -68,6 +68,8 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         ties_kernels::module()?,
         merge_kernels::module(shape)?,
         runs::module()?,
+        bound::module()?,
+        init_kernels::module(init_kernels::ARRAYS[0])?,
         chained_scan::module(shape)?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
@@ -100,6 +102,9 @@ enum Family {
     Ties,
     Merge,
     Runs,
+    Bound,
+    /// The initialisation of so many arrays.
+    Init(usize),
     /// The sort of a block, by so many words.
     BlockSort(usize),
 }
@@ -124,6 +129,8 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
         Family::Ties => ties_kernels::module(),
         Family::Merge => merge_kernels::module(shape),
         Family::Runs => runs::module(),
+        Family::Init(arrays) => init_kernels::module(arrays),
+        Family::Bound => bound::module(),
         Family::BlockSort(words) => block_sort::module(shape, words),
     })?);
     MODULES.lock().insert(key, Arc::clone(&module));
@@ -304,6 +311,7 @@ struct Tiles {
 mod digits;
 mod encode;
 mod few_rows;
+mod init;
 mod merge;
 mod ranks;
 mod ties;

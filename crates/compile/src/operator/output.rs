@@ -292,6 +292,10 @@ impl Sink for OutputOperator {
         (!self.is_ordered).then_some(DenseTarget { total, class, limit, keeps_places: false, chunks })
     }
 
+    fn takes_places(&self) -> Option<(usize, bool)> {
+        Some((self.rows, self.limit.is_some()))
+    }
+
     fn staged(&self) -> Option<&dyn Dense> {
         (!self.is_ordered).then_some(self)
     }

@@ -37,6 +37,14 @@ pub(crate) trait Source: fmt::Debug + fmt::Display + Send + Sync {
     /// What is known of its columns.
     fn columns(&self) -> Vec<ColumnInfo>;
 
+    /// The state (one `u64`) that has counted its rows when its pipeline begins, where there is one.
+    fn counted(&self) -> Option<usize> {
+        match self.rows() {
+            RowCount::Counted(count) => Some(count),
+            RowCount::Scan(_) | RowCount::Class(_) => None,
+        }
+    }
+
     /// Whether there is a row at every place.
     fn has_every_row(&self) -> bool {
         false
@@ -270,6 +278,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
     /// The array that it writes densely, where it does only that: its places may be counted before.
     fn target(&self) -> Option<DenseTarget> {
         None
+    }
+
+    /// The class of the arrays in which each row that comes takes a place, and whether rows may be left out.
+    fn takes_places(&self) -> Option<(usize, bool)> {
+        self.target().map(|target| (target.class, target.limit.is_some()))
     }
 
     /// What writes its rows from a selection vector, where that is possible.

@@ -5,7 +5,9 @@ mod check;
 mod columns;
 mod cut;
 mod exchanges;
+mod fitting;
 mod held;
+mod init;
 mod kernel;
 mod lanes;
 mod launches;
@@ -27,10 +29,10 @@ pub use self::check::check;
 pub use crate::choices::Choices;
 pub use crate::layout::ColumnInfo;
 pub use crate::program::{
-    BlockRows, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill, Growth,
-    HostAction, JointValues, OutputColumn, OutputLayout, OutputStorage, PlacedGroups, Program, Prune,
-    Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable, Sketching, SlotCount, SortForm,
-    SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When,
+    BlockRows, Bounding, CapacityClass, Compaction, CompiledKernel, CompiledPipeline, Counting, Fill,
+    Fitting, Growth, HostAction, InitStates, JointValues, OutputColumn, OutputLayout, OutputStorage,
+    PlacedGroups, Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable,
+    Sketching, SlotCount, SortForm, SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When,
 };
 
 use std::collections::BTreeSet;
@@ -125,15 +127,20 @@ pub fn compile_with(
         cut::pipelines(plan, scans, shape, (choices, &chooser))?;
     let mut states = states;
     let memory = memory::plan(&planned, shape, &mut states);
+    let mut fitting = fitting::of_pipelines(&planned, &states, shape).into_iter();
     let &Choices { micro_model, resolution, .. } = choices;
     let asked = &choices.shape;
     let environment =
         kernel::Environment { target, shape, asked, micro_model, resolution, chooser: &chooser };
     let numbered = planned.iter().zip(&memory).enumerate();
     let pipelines = numbered.map(|(index, (pipeline, memory))| {
-        kernel::generate(&format!("p{index}"), pipeline, memory, &environment)
+        let mut compiled = kernel::generate(&format!("p{index}"), pipeline, memory, &environment)?;
+        compiled.around.extend(fitting.next().unwrap_or_default());
+        compiled.around.sort_by_key(|action| action.when);
+        Ok(compiled)
     });
-    let pipelines = pipelines.collect::<Result<Vec<_>, _>>()?;
+    let pipelines = pipelines.collect::<Result<Vec<_>, Unsupported>>()?;
+    let init = init::choose(&pipelines, &states, shape, &chooser)?;
     let genome = chooser.into_genome();
-    Ok(Program { pipelines, states: states.states, classes: states.classes, output, genome })
+    Ok(Program { pipelines, states: states.states, classes: states.classes, init, output, genome })
 }

@@ -4,8 +4,8 @@ mod actions;
 mod argument;
 
 pub use self::actions::{
-    Compaction, Counting, HostAction, PlacedGroups, RangeQueue, SketchStates, SketchedTable, Sketching,
-    StrideStep, Strides, Task, When,
+    Bounding, Compaction, Counting, Fitting, HostAction, PlacedGroups, RangeQueue, SketchStates,
+    SketchedTable, Sketching, StrideStep, Strides, Task, When,
 };
 pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
@@ -15,7 +15,7 @@ use crate::layout::{ColumnLayout, Scattered};
 use crate::shape::LaunchShape;
 use crate::types::{DataType, Range, Spacing};
 use crate::variant::Genome;
-use crate::variant::axes::{SlotFill, SortKeys, SortPasses};
+use crate::variant::axes::{InitForm, SlotFill, SortKeys, SortPasses};
 
 /// What the compiler must know of a scan's data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -62,6 +62,8 @@ pub struct Program {
     pub states: Vec<State>,
     /// Capacities of the buffers.
     pub classes: Vec<CapacityClass>,
+    /// How its states become empty.
+    pub init: InitStates,
     /// Where the result lies.
     pub output: OutputLayout,
     /// The variants that were chosen.
@@ -73,6 +75,15 @@ impl Program {
     pub fn sorting(&self) -> Option<&Sorting> {
         self.pipelines.last().and_then(CompiledPipeline::sorting)
     }
+}
+
+/// The states that are made empty before the first kernel (INIT), whichever pipeline asks for it: nothing writes them until then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitStates {
+    /// How.
+    pub form: InitForm,
+    /// Those that may be, in the order of their pipelines.
+    pub states: Vec<usize>,
 }
 
 /// How the device's radix sort goes about it.
@@ -279,6 +290,13 @@ pub enum BlockRows {
     Any,
     /// So many, or fewer.
     AtMost(u64),
+    /// So many at first, where there are more than some number, then as many as memory lets it.
+    First {
+        /// Rows of the first block.
+        rows: u64,
+        /// Rows of the source from which on there is one.
+        least: u64,
+    },
     /// All of them.
     Whole,
 }

@@ -45,6 +45,7 @@ mod lanes;
 mod parts;
 mod rows;
 mod sorts;
+mod states;
 
 pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
@@ -56,7 +57,8 @@ pub use self::lanes::{
 };
 pub use self::parts::{GroupParts, PartMemory, PartRanks};
 pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
-pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopRows};
+pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopBound, TopRows};
+pub use self::states::InitForm;
 
 axis!(
     /// Where groups are: `operator/aggregate`.
@@ -428,7 +430,9 @@ pub const ALL: &[Axis] = &[
     KeyFilter::AXIS,
     SortPlace::AXIS,
     TopRows::AXIS,
+    TopBound::AXIS,
     SortKeys::AXIS,
+    InitForm::AXIS,
     SortPasses::AXIS,
     Predication::AXIS,
     WritePlaces::AXIS,

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use kelpie_compile::pipeline::{CompiledPipeline, Sorting, Task, When};
+use kelpie_compile::pipeline::{CompiledPipeline, Fitting, Sorting, Task, When};
 
 use super::Setting;
 use super::run::{Run, Verdict};
@@ -66,6 +66,8 @@ impl Run<'_> {
             Task::Clear(state) => self.store.clear(*state)?,
             Task::Size(class) => self.store.size(*class)?,
             Task::PrefixSum(state) => at.metrics.run_ns += self.sum_up(*state)?,
+            Task::Fit(fitting) => self.fit(fitting)?,
+            Task::Bound(bounding) => at.metrics.run_ns += self.bound(bounding, at)?,
             Task::Sort(sorting) if self.order_unseen(sorting)? => {}
             Task::Sort(sorting) => {
                 at.metrics.run_ns += self.settled(|run| run.order(sorting))?;
@@ -92,6 +94,23 @@ impl Run<'_> {
             Task::BreakPromise(join) => return Ok(Verdict::Duplicate(*join)),
         }
         Ok(Verdict::Done)
+    }
+
+    /// Gives arrays the size that follows from a count, where nothing is known of what fits. What would be too much for a result that
+    /// stays as a whole is left to what happens where it grows.
+    fn fit(&mut self, fitting: &Fitting) -> Result<(), EngineError> {
+        let Fitting { count, class, each, slack, drops } = *fitting;
+        if !self.store.is_unfitted() || self.is_deferred() || self.drained.block_rows.is_some() {
+            return Ok(());
+        }
+        let (rows, capacity) = (self.store.read_word(count)?, self.store.capacity(class));
+        let wanted = rows.saturating_mul(each).saturating_add(slack).max(1);
+        let wanted = if drops { wanted.min(capacity) } else { wanted };
+        let bytes = wanted.saturating_mul(self.store.element_bytes(class));
+        if wanted < capacity || bytes <= self.drained.most_bytes {
+            self.store.resize(class, wanted);
+        }
+        Ok(())
     }
 
     /// The primitives, on this run's stream.

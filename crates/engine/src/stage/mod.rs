@@ -11,6 +11,8 @@
 //! - [`actions`]: what an action means ([`counting`]: those before a dense write in several kernels);
 //! - [`store`]: the state: buffers, capacities, growth, the heap; [`page`]: those parts of it that are small;
 //! - [`deferral`]: launches that nobody waits for, where the stage has run before;
+//! - [`init`]: small states that become empty together, before the first kernel;
+//! - [`bounding`]: what some of a sort's rows tell of the others;
 //! - [`queue`]: the launch that takes what one has left in a queue;
 //! - [`launcher`]: one launch: what a kernel is given ([`arguments`]), that it is submitted, and what it reports ([`traffic`]);
 //! - [`sketching`]: sizes of tables that are estimated before they are filled for the first time;
@@ -25,10 +27,12 @@ mod actions;
 mod ahead;
 mod arguments;
 mod blocks;
+mod bounding;
 mod compaction;
 mod counting;
 mod deferral;
 mod draining;
+mod init;
 mod keeping;
 mod kernels;
 mod launcher;
@@ -372,6 +376,7 @@ fn finish(
         }
     }
     metrics.kept_rows += run.kept;
+    metrics.clears += run.store.clears();
     account(run, reports, metrics);
     metrics.result_ns += reading.time_ns;
     metrics.output_bytes += reading.bytes;

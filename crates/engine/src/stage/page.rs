@@ -70,6 +70,8 @@ pub(super) struct Page<'a> {
     bytes: usize,
     /// Made, and cleared, when first asked for.
     buffer: Option<Buffer>,
+    /// Bytes behind it, for states that are cleared with it.
+    behind: usize,
     /// By state: nothing was written since it was cleared.
     clear: Vec<bool>,
     /// What lies in it, until something is written.
@@ -118,6 +120,7 @@ impl<'a> Page<'a> {
             offsets: layout.offsets.clone(),
             bytes: layout.bytes,
             buffer: None,
+            behind: 0,
             clear: vec![true; layout.offsets.len()],
             content: RefCell::default(),
             foreseen: RefCell::default(),
@@ -151,10 +154,28 @@ impl<'a> Page<'a> {
         if let Some(buffer) = &self.buffer {
             return Ok(Arc::clone(buffer));
         }
-        let buffer = cache.allocate(device, self.bytes)?;
-        self.stream.fill(&buffer, 0, self.bytes, 0)?;
-        self.buffer = Some(Arc::clone(&buffer));
+        let (buffer, bytes) = self.begin(device, cache)?;
+        self.stream.fill(&buffer, 0, bytes, 0)?;
         Ok(buffer)
+    }
+
+    /// Makes the buffer, which is not cleared, and how many bytes of it have to be.
+    pub fn begin(
+        &mut self,
+        device: &Arc<dyn Device>,
+        cache: &ColumnCache,
+    ) -> Result<(Buffer, usize), EngineError> {
+        let bytes = self.bytes + self.behind;
+        let buffer = cache.allocate(device, bytes.max(ALIGNMENT))?;
+        self.buffer = Some(Arc::clone(&buffer));
+        Ok((buffer, bytes))
+    }
+
+    /// Room for so many bytes more in its buffer, which is not made yet: from which byte on. The host does not see them.
+    pub fn put_behind(&mut self, bytes: usize) -> usize {
+        let offset = self.bytes + self.behind;
+        self.behind += bytes.next_multiple_of(ALIGNMENT);
+        offset
     }
 
     /// Whether every byte of a state is known to be zero.

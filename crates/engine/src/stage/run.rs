@@ -122,6 +122,9 @@ impl<'a> Run<'a> {
             ..PipelineMetrics::default()
         };
         let mut reports: Vec<PipelineMetrics> = group.iter().map(named).collect();
+        if first == 0 {
+            self.initialise()?;
+        }
         self.perform_all(When::BeforeGroup, first, group, &mut reports)?;
         let is_last = self.prepared.program.pipelines.len() == first + group.len();
         let mut runs = 0;
@@ -262,7 +265,7 @@ impl<'a> Run<'a> {
         let bounds = self.bounds(source)?;
         let most = self.drained.block_rows.filter(|_| appends);
         let most = match source.blocks {
-            BlockRows::Any => most,
+            BlockRows::Any | BlockRows::First { .. } => most,
             BlockRows::AtMost(rows) => Some(most.unwrap_or(rows).min(rows)),
             BlockRows::Whole => Some(u64::MAX),
         };
@@ -394,7 +397,7 @@ impl<'a> Run<'a> {
     }
 
     /// The rows of a pipeline's source.
-    fn source_rows(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
+    pub fn source_rows(&self, pipeline: &CompiledPipeline) -> Result<u64, EngineError> {
         Ok(match pipeline.rows {
             RowCount::Scan(scan) => {
                 let loaded = self.setting.loaded.get(scan);

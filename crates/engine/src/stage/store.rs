@@ -16,6 +16,7 @@ use crate::columns::ColumnCache;
 use crate::delivery::reserve;
 use crate::error::EngineError;
 use crate::heap::{HeapMark, TextHeap};
+use crate::primitives::Array;
 
 /// Elements that a state keeps free a CPU worker, beside a quarter of what it held: a worker may leave a part of a chunk of
 /// places unused (`table::rows`).
@@ -48,11 +49,19 @@ pub(super) struct StateStore<'a> {
     capacities: Vec<u64>,
     /// By state; made when first asked for.
     buffers: Vec<Option<Buffer>>,
+    /// By state: from which byte on it lies in the buffer of the page, behind it.
+    behind: Vec<Option<usize>>,
+    /// By state: it became empty before the first kernel, and nobody has asked for that yet.
+    fresh: Vec<bool>,
+    /// Fills, and launches, that made states empty.
+    clears: u64,
     /// The states that are small.
     pub page: Page<'a>,
     heap: TextHeap,
     /// No capacities are known to fit, and there is room for what tables are thought to need.
     is_new: bool,
+    /// No capacities of this program are known to fit, and memory is not short.
+    is_unfitted: bool,
 }
 
 impl<'a> StateStore<'a> {
@@ -61,6 +70,7 @@ impl<'a> StateStore<'a> {
     pub fn new(program: &'a Program, layout: &Layout, setting: &Setting<'a>, known: Known) -> StateStore<'a> {
         let most = setting.movement.initial_bytes;
         let is_new = known.own.is_none() && known.alike.is_none() && most.is_none();
+        let is_unfitted = known.own.is_none() && most.is_none();
         let capacities = known.own.unwrap_or_else(|| {
             let mut capacities = initial(program, most);
             // Where memory is short, tables are only as large as they must be.
@@ -81,9 +91,13 @@ impl<'a> StateStore<'a> {
             program,
             capacities,
             buffers: vec![None; program.states.len()],
+            behind: vec![None; program.states.len()],
+            fresh: vec![false; program.states.len()],
+            clears: 0,
             page: Page::new(layout, setting.stream),
             heap: TextHeap::new(most),
             is_new,
+            is_unfitted,
         }
     }
 
@@ -92,6 +106,11 @@ impl<'a> StateStore<'a> {
     /// Whether no capacities are known to fit, and tables may be as large as they are thought to need.
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// Whether no capacities of this very program are known to fit, and memory is not short.
+    pub fn is_unfitted(&self) -> bool {
+        self.is_unfitted
     }
 
     /// Bytes of an element of all states of a class together.
@@ -123,6 +142,7 @@ impl<'a> StateStore<'a> {
         for (state, declared) in self.program.states.iter().enumerate() {
             if declared.class == class {
                 self.buffers[state] = None;
+                (self.behind[state], self.fresh[state]) = (None, false);
                 self.page.remove(state);
             }
         }
@@ -132,8 +152,10 @@ impl<'a> StateStore<'a> {
     pub fn exchange(&mut self, classes: (usize, usize), states: &[(usize, usize)]) {
         self.capacities.swap(classes.0, classes.1);
         for &(one, other) in states {
-            self.page.remove(one);
-            self.page.remove(other);
+            for state in [one, other] {
+                self.page.remove(state);
+                (self.behind[state], self.fresh[state]) = (None, false);
+            }
             self.buffers.swap(one, other);
         }
     }
@@ -210,7 +232,7 @@ impl<'a> StateStore<'a> {
     /// The buffer of a state that has one of its own.
     pub fn buffer(&mut self, state: usize) -> Result<Buffer, EngineError> {
         match self.place(state)? {
-            (buffer, 0) if !self.page.has(state) => Ok(buffer),
+            (buffer, 0) if !self.page.has(state) && self.behind[state].is_none() => Ok(buffer),
             _ => {
                 let name = &self.program.states[state].name;
                 Err(EngineError::Internal(format!("state {name} has no buffer of its own")))
@@ -220,20 +242,22 @@ impl<'a> StateStore<'a> {
 
     /// The buffer in which a state lies, and from which byte on.
     pub fn place(&mut self, state: usize) -> Result<(Buffer, usize), EngineError> {
-        if let Some(offset) = self.page.offset(state) {
+        if let Some(offset) = self.page.offset(state).or(self.behind[state]) {
+            self.clears += u64::from(self.page.existing().is_none());
             return Ok((self.page.buffer(self.device, self.cache)?, offset));
         }
         if let Some(buffer) = &self.buffers[state] {
             return Ok((Arc::clone(buffer), 0));
         }
-        let buffer = self.allocate(self.bytes(state)?)?;
+        // Whoever makes several states empty at once writes whole words.
+        let buffer = self.allocate(self.bytes(state)?.next_multiple_of(8))?;
         self.buffers[state] = Some(Arc::clone(&buffer));
         Ok((buffer, 0))
     }
 
     /// As [`Self::place`], if the state has one.
     fn existing(&self, state: usize) -> Option<(&Buffer, usize)> {
-        match self.page.offset(state) {
+        match self.page.offset(state).or(self.behind[state]) {
             Some(offset) => self.page.existing().map(|page| (page, offset)),
             None => self.buffers[state].as_ref().map(|buffer| (buffer, 0)),
         }
@@ -242,7 +266,7 @@ impl<'a> StateStore<'a> {
     /// Bytes for which a state has room now, if it has a place.
     pub fn existing_bytes(&self, state: usize) -> Option<u64> {
         let (buffer, _) = self.existing(state)?;
-        match self.page.has(state) {
+        match self.page.has(state) || self.behind[state].is_some() {
             true => self.bytes(state).ok().map(|bytes| bytes as u64),
             false => Some(buffer.bytes() as u64),
         }
@@ -251,6 +275,7 @@ impl<'a> StateStore<'a> {
     /// Makes a buffer that was filled elsewhere that of a state.
     pub fn replace(&mut self, state: usize, buffer: Buffer) {
         self.page.remove(state);
+        (self.behind[state], self.fresh[state]) = (None, false);
         self.buffers[state] = Some(buffer);
     }
 
@@ -264,12 +289,45 @@ impl<'a> StateStore<'a> {
     /// Sets every byte of a state to zero.
     pub fn clear(&mut self, state: usize) -> Result<(), EngineError> {
         let (buffer, offset) = self.place(state)?;
-        if self.page.is_clear(state) {
+        if self.page.is_clear(state) || std::mem::take(&mut self.fresh[state]) {
             return Ok(());
         }
+        self.clears += 1;
         self.stream.fill(&buffer, offset, self.bytes(state)?, 0)?;
         self.page.cleared(state);
         Ok(())
+    }
+
+    /// Puts states behind the page, whose buffer nobody has asked for yet, and fills all of it.
+    pub fn lay_together(&mut self, states: &[usize]) -> Result<(), EngineError> {
+        for &state in states {
+            self.behind[state] = Some(self.page.put_behind(self.bytes(state)?));
+            self.fresh[state] = true;
+        }
+        self.page.buffer(self.device, self.cache)?;
+        self.clears += 1;
+        Ok(())
+    }
+
+    /// The page and states, each with its bytes, which the caller is to set to zero.
+    pub fn begin_empty(&mut self, states: &[usize]) -> Result<Vec<(Array, u64)>, EngineError> {
+        let (page, bytes) = self.page.begin(self.device, self.cache)?;
+        let mut arrays = vec![((page, 0), bytes as u64)];
+        for &state in states {
+            arrays.push((self.place(state)?, self.bytes(state)? as u64));
+            self.fresh[state] = true;
+        }
+        Ok(arrays)
+    }
+
+    /// States became empty by so many launches.
+    pub fn emptied(&mut self, launches: u64) {
+        self.clears += launches;
+    }
+
+    /// Fills, and launches, that made states empty.
+    pub fn clears(&self) -> u64 {
+        self.clears
     }
 
     /// The value of a state of one `u64`.

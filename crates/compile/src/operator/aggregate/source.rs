@@ -27,6 +27,10 @@ impl Source for Groups {
         RowCount::Class(self.0.table.class())
     }
 
+    fn counted(&self) -> Option<usize> {
+        self.0.table.count()
+    }
+
     fn columns(&self) -> Vec<ColumnInfo> {
         self.0.columns()
     }

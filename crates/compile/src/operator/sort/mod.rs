@@ -9,9 +9,10 @@
 //! are stored with their words and nobody sorts them (`placed`).
 //!
 //! Where only the first rows are asked for, a CPU's worker leaves out those that it knows not to be among them ([`top`],
-//! `beginning`).
+//! `beginning`); a GPU's threads, those that some of the source's first rows show not to be (`bound`).
 
 mod beginning;
+mod bound;
 mod decode;
 mod deliver;
 mod form;
@@ -28,6 +29,7 @@ use std::collections::BTreeSet;
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Scalar, Scope, Type};
 
+pub(crate) use self::bound::WithinBound;
 pub(crate) use self::deliver::SortedRows;
 use self::groups::GroupWord;
 pub(crate) use self::numbered::NumberedRows;
@@ -134,6 +136,10 @@ pub struct SortOperator {
     /// State of one `u64` a row: the words in order, where columns are read from these.
     sorted_word: Option<usize>,
     form: SortForm,
+    /// A worker keeps a heap of the smallest words.
+    has_heap: bool,
+    /// State of one `u64`, where the first rows of the source bound the others: the complement of the bound.
+    bound: Option<usize>,
 }
 
 impl SortOperator {
@@ -236,6 +242,8 @@ impl SortOperator {
             chunks,
             sorted_word: None,
             form: SortForm::PLAIN,
+            has_heap: false,
+            bound: None,
         })
     }
 

@@ -9,7 +9,7 @@ use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
 use super::SortOperator;
 use super::beginning::Beginning;
-use super::top::{self, TopHeap};
+use super::top::TopHeap;
 use crate::context::{Context, Unsupported};
 use crate::operator::Flow;
 use crate::operator::dense::DenseEmitter;
@@ -30,9 +30,9 @@ impl fmt::Display for SortRows {
 
 impl Sink for SortRows {
     fn needs(&self) -> Needs {
-        let SortOperator { count, class, .. } = *self.0;
+        let SortOperator { count, class, bound, .. } = *self.0;
         let around = HostAction::each(When::OnGrow, vec![class], Task::Grow);
-        Needs { zeroed: vec![count], produced: Some(count), around }
+        Needs { zeroed: [count].into_iter().chain(bound).collect(), produced: Some(count), around }
     }
 
     fn read(&self, states: &mut BTreeSet<usize>) -> BTreeSet<usize> {
@@ -42,10 +42,14 @@ impl Sink for SortRows {
     }
 
     fn target(&self) -> Option<DenseTarget> {
-        let SortOperator { count, class, single, chunks, fetch, .. } = *self.0;
+        let SortOperator { count, class, single, chunks, has_heap, .. } = *self.0;
         // Of few rows that are wanted, few are stored.
-        let chunks = chunks.filter(|_| fetch.is_none_or(|wanted| wanted > top::MAX_ROWS));
+        let chunks = chunks.filter(|_| !has_heap);
         Some(DenseTarget { total: count, class, limit: None, keeps_places: single, chunks })
+    }
+
+    fn takes_places(&self) -> Option<(usize, bool)> {
+        Some((self.0.class, self.0.has_heap))
     }
 
     fn begin<'s>(
@@ -57,8 +61,7 @@ impl Sink for SortRows {
         if job.counting.is_some() || job.flags {
             return Ok(Box::new(DenseEmitter::begin(sort, cx, job)));
         }
-        let serial = cx.shape.is_serial();
-        let wanted = sort.fetch.filter(|wanted| serial && (1..=top::MAX_ROWS).contains(wanted));
+        let wanted = sort.fetch.filter(|_| sort.has_heap);
         let heap = wanted.map(|wanted| TopHeap::begin(cx, wanted));
         let leading = sort.words.leading_text().filter(|_| heap.is_some());
         let beginning = leading.map(|key| Beginning::begin(cx, key));

@@ -26,6 +26,19 @@ axis!(
 );
 
 axis!(
+    /// Which rows of a sort with a limit are stored at all: `operator/sort/bound`.
+    TopBound, "top_bound", Plan, "what keeps rows that cannot be among the first of an order from being stored",
+    {
+        /// Nothing: all rows are stored.
+        Off = "off",
+        /// The smallest words that a CPU's worker has seen.
+        Heap = "heap",
+        /// The words of the first rows of the source, of which as many as are wanted bound those of all others.
+        Sample = "sample",
+    }
+);
+
+axis!(
     /// What a radix sort moves where the bits of a key's word that differ lie within 32: `operator/sort/form`.
     SortKeys, "sort_keys", Plan, "whether the device's sort moves words of keys as a whole or the bits of them that differ",
     {

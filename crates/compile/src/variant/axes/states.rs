@@ -1,0 +1,16 @@
+//! Axes of the states that kernels of a query share.
+
+use crate::variant::{Axis, Level, Variant};
+
+axis!(
+    /// How states come to be empty before the first of their kernels: `pipeline/init`.
+    InitForm, "init", Plan, "how small tables of groups and joins are set to their empty values before a query's kernels",
+    {
+        /// Each is filled by itself, before the pipelines that need it.
+        Each = "each",
+        /// They lie side by side, and are filled together.
+        Together = "together",
+        /// A kernel writes all of them.
+        Kernel = "kernel",
+    }
+);
