@@ -23,6 +23,7 @@ use kelpie_kir::{Builder, Scalar, Target, Type};
 use crate::expr::Expr;
 use crate::shape::LaunchShape;
 use crate::types::Range;
+use crate::variant::axes::CacheHints;
 
 pub(crate) use self::carried::{CarriedRow, Moved};
 pub(crate) use self::held::held_bytes;
@@ -52,6 +53,8 @@ pub struct Context<'a> {
     wide_loads: HashMap<(usize, usize, bool), V>,
     /// What was loaded of several rows before they are worked on one by one: see `context::held`.
     held: Option<held::Held>,
+    /// What caches are told of columns and results: see `context::wide`.
+    hints: CacheHints,
     /// Conditions on dictionary columns, by scan and position, that the kernel computes once an entry.
     memos: Vec<((usize, usize), Expr)>,
     /// The same, with the words of those that a block has in its memory.
@@ -93,6 +96,7 @@ impl<'a> Context<'a> {
             wide: None,
             wide_loads: HashMap::new(),
             held: None,
+            hints: CacheHints::None,
             memos: Vec::new(),
             near_memos: Vec::new(),
             arguments: Vec::new(),

@@ -185,6 +185,11 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
         false
     }
 
+    /// Bytes, about, of the tables that it looks rows up in.
+    fn bytes_searched(&self) -> u64 {
+        0
+    }
+
     /// Its form for many rows one after the other, where it is no more than a test of a column of the scan.
     fn sieve(&self) -> Option<&dyn Sieve> {
         None

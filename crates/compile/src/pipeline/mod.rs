@@ -127,8 +127,9 @@ pub fn compile_with(
     let memory = memory::plan(&planned, shape, &mut states);
     let &Choices { micro_model, resolution, .. } = choices;
     let asked = &choices.shape;
+    let calibration = &choices.calibration;
     let environment =
-        kernel::Environment { target, shape, asked, micro_model, resolution, chooser: &chooser };
+        kernel::Environment { target, shape, asked, micro_model, resolution, calibration, chooser: &chooser };
     let numbered = planned.iter().zip(&memory).enumerate();
     let pipelines = numbered.map(|(index, (pipeline, memory))| {
         kernel::generate(&format!("p{index}"), pipeline, memory, &environment)

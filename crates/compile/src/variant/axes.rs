@@ -55,7 +55,9 @@ pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
 pub use self::parts::{GroupParts, PartMemory, PartRanks};
-pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
+pub use self::rows::{
+    CacheHints, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch,
+};
 pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopRows};
 
 axis!(
@@ -427,6 +429,7 @@ pub const ALL: &[Axis] = &[
     KeyWindows::AXIS,
     Sieves::AXIS,
     RowArrangement::AXIS,
+    CacheHints::AXIS,
     MatchLanes::AXIS,
     QueueMatches::AXIS,
     TextLanes::AXIS,

@@ -91,6 +91,10 @@ impl Step for Probe {
         true
     }
 
+    fn bytes_searched(&self) -> u64 {
+        self.0.bytes_searched(self.0.build_bound)
+    }
+
     fn drops(&self) -> bool {
         use JoinKind::*;
         matches!(self.0.kind, Inner | BuildOuter | ProbeSemi | ProbeAnti)
