@@ -387,7 +387,7 @@ impl Body<'_> {
     }
 
     /// The columns before a step that it, those behind it and the sink read.
-    fn read_behind(&self, step: usize) -> BTreeSet<usize> {
+    pub(super) fn read_behind(&self, step: usize) -> BTreeSet<usize> {
         let mut states = self.needed.clone();
         let mut columns = self.pipeline.sink.read(&mut states);
         for step in self.pipeline.steps[step..].iter().rev() {

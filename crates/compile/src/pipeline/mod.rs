@@ -9,6 +9,7 @@ mod held;
 mod kernel;
 mod lanes;
 mod launches;
+mod look_ups;
 mod memory;
 mod parts;
 mod points;

@@ -354,6 +354,9 @@ impl Facts<'_> {
             (_, Ok(Selecting::Vector(filters))) if !filters.sieves.is_empty() => {
                 (RowLoop::Selected, "branches of joins would be foretold badly")
             }
+            (_, Ok(Selecting::Tried(trial))) if trial.looks_up().is_some() => {
+                (RowLoop::Selected, "their first look-ups are in flight together")
+            }
             (_, Ok(selecting)) if selecting.share() > MOST_SELECTED => {
                 (RowLoop::Single, "filters keep nearly all rows")
             }

@@ -11,12 +11,14 @@
 
 mod build;
 mod filter;
+mod look_ups;
 mod parts;
 mod place;
 mod ranges;
 mod search;
 mod together;
 
+pub(crate) use self::look_ups::SlotOfRow;
 pub use self::place::BuildSide;
 pub use self::ranges::Positions;
 pub use self::search::Search;

@@ -47,8 +47,8 @@ mod rows;
 mod sorts;
 
 pub use self::joins::{
-    BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
-    RowPlaces, SetOperations, Sieves, TextJoin,
+    BucketEntries, BuildParts, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts, KeyFilter,
+    KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, TextJoin,
 };
 pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
 pub use self::lanes::{
@@ -430,6 +430,7 @@ pub const ALL: &[Axis] = &[
     Sieves::AXIS,
     RowArrangement::AXIS,
     CacheHints::AXIS,
+    FirstLookUps::AXIS,
     MatchLanes::AXIS,
     QueueMatches::AXIS,
     TextLanes::AXIS,

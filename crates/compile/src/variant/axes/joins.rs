@@ -139,3 +139,14 @@ axis!(
         On = "on",
     }
 );
+
+axis!(
+    /// How many rows of a thread of a SIMT device are looked up at once: `pipeline/look_ups`.
+    FirstLookUps, "first_look_ups", Chunk, "whether rows that a thread holds are looked up one by one or all at once in the table that comes first",
+    {
+        /// One by one, each when it has come through all before.
+        Row = "row",
+        /// All at once, where keys are unique and slots; then they go on one by one.
+        Together = "together",
+    }
+);
