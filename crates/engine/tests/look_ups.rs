@@ -24,7 +24,7 @@ const DEVICES: [(DeviceChoice, u32); 3] =
     [(DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32), (DeviceChoice::Cpu, 32)];
 
 /// In which ways rows are held, and what they are looked up in.
-const WAYS: [&[(&str, &str)]; 6] = [
+const WAYS: [&[(&str, &str)]; 9] = [
     &[("row_places", "slot")],
     &[("row_places", "packed"), ("row_arrangement", "striped"), ("cache_hints", "all")],
     &[("row_places", "packed"), ("empty_slots", "cleared"), ("sieves", "off")],
@@ -36,6 +36,9 @@ const WAYS: [&[(&str, &str)]; 6] = [
         ("thread_rows", "8"),
         ("cache_hints", "stores"),
     ],
+    &[("row_places", "packed"), ("lane_refill", "last"), ("carried", "values"), ("refill_threshold", "32")],
+    &[("row_places", "slot"), ("lane_refill", "all"), ("carried", "places"), ("refill_buffer", "shared")],
+    &[("row_places", "slot"), ("lane_refill", "off"), ("write_places", "atomic")],
 ];
 
 fn options((device, simt_lanes): (DeviceChoice, u32), way: &[(&str, &str)]) -> QueryOptions {
@@ -140,23 +143,25 @@ fn every_kind_equals_a_nested_loop() {
                 };
                 let (kept_build, kept_probe) = (kept(build, limits.0), kept(probe, limits.1));
                 let expected = expected(kind, condition, &kept_build, &kept_probe);
-                let options = options(DEVICES[turn / 2 % 3], WAYS[turn % 6]);
-                turn += 1;
                 let joined = match limits {
                     (100, 100) => plan(kind, condition, false),
                     limits => narrowed(plan(kind, condition, false), limits),
                 };
-                let got = output(&engine, joined, &sources, &options);
-                assert_eq!(
-                    rows_of(&got.batch),
-                    expected,
-                    "{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}"
-                );
-                together += usize::from(looks_up(&got));
+                for shift in 0..3 {
+                    let options = options(DEVICES[(turn / 9 + shift) % 3], WAYS[(turn + 4 * shift) % 9]);
+                    let got = output(&engine, joined.clone(), &sources, &options);
+                    assert_eq!(
+                        rows_of(&got.batch),
+                        expected,
+                        "{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}"
+                    );
+                    together += usize::from(looks_up(&got));
+                }
+                turn += 1;
             }
         }
     }
-    assert!(together > 50, "{together}");
+    assert!(together > 100, "{together}");
 }
 
 /// Numbers of rows around those of blocks, of which threads hold several; what comes of a match is loaded with its look-up, or behind it.

@@ -110,6 +110,11 @@ impl Trial {
         Ok(Trial { looks_up: true, ..trial })
     }
 
+    /// How many steps come before the one that does something else.
+    pub(super) fn leading(&self) -> usize {
+        self.leading
+    }
+
     /// The step by which rows are looked up together.
     pub(super) fn looks_up(&self) -> Option<usize> {
         self.looks_up.then_some(self.leading)
@@ -287,7 +292,11 @@ impl Body<'_> {
         match flushes {
             Some((is_last, flushes)) => {
                 cx.builder.assign(flushes, no);
-                self.row_by_points(cx, Turn { row, in_range: is_left, is_last }, emitter)?;
+                let found = LookedUp::of_row(cx, &found, number);
+                cx.take_looked_up(looks_up.zip(found));
+                let done = self.row_by_points(cx, Turn { row, in_range: is_left, is_last }, emitter);
+                cx.take_looked_up(None);
+                done?;
             }
             None => {
                 cx.begin_if(is_left);

@@ -117,8 +117,16 @@ impl Facts<'_> {
         let sieves = self.sieves(possible.as_ref().err().map(String::as_str))?;
         let looked_up = match lacks {
             Some(lacks) => Err(lacks.to_string()),
-            None if !self.points.is_empty() => Err("lanes exchange rows, of which each has one".into()),
-            None => Trial::with_look_ups(self.pipeline, speculation, sieves == Sieves::On),
+            None => {
+                Trial::with_look_ups(self.pipeline, speculation, sieves == Sieves::On).and_then(|trial| {
+                    match self.points.at.first() {
+                        Some((at, _)) if *at <= trial.leading() => {
+                            Err("lanes exchange rows before they are looked up".into())
+                        }
+                        _ => Ok(trial),
+                    }
+                })
+            }
         };
         if self.first_look_ups(looked_up.as_ref().err())? == FirstLookUps::Together {
             return Ok(looked_up);
