@@ -72,8 +72,8 @@ impl Pipeline {
             return Err("rows come to no look-up next".into());
         };
         let key = look_ups.lacks()?;
-        let before = self.steps.iter().take(leading).rev();
-        let column = before.fold(Some(key), |column, step| column.and_then(|column| step.below(column)));
+        let mut before = self.steps.iter().take(leading).rev();
+        let column = before.try_fold(key, |column, step| step.below(column));
         column.map(drop).ok_or_else(|| "keys are computed".into())
     }
 }
