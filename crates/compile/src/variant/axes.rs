@@ -48,7 +48,7 @@ mod sorts;
 
 pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts, KeyFilter,
-    KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, TextJoin,
+    KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, SlotClaims, TextJoin,
 };
 pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
 pub use self::lanes::{
@@ -403,6 +403,7 @@ pub const ALL: &[Axis] = &[
     RowPlaces::AXIS,
     SetOperations::AXIS,
     EmptySlots::AXIS,
+    SlotClaims::AXIS,
     Pruning::AXIS,
     KeyFilter::AXIS,
     SortPlace::AXIS,

@@ -150,3 +150,14 @@ axis!(
         Together = "together",
     }
 );
+
+axis!(
+    /// How rows of a build side come to a slot of a hash table that has one row a key: `table/probing`.
+    SlotClaims, "slot_claims", Plan, "whether a slot of a join's hash table is looked at before a row claims it",
+    {
+        /// A slot is looked at first, and claimed where it is empty.
+        Look = "look",
+        /// It is claimed at once; who fails has seen what it has.
+        Swap = "swap",
+    }
+);
