@@ -47,7 +47,7 @@ fn code(kind: JoinKind, variants: &[(&str, &str)]) -> String {
     let program = pipeline::compile_with(&plan, &[build_info, probe_info], &target, &choices);
     let program = program.expect("the plan compiles");
     let probing = program.pipelines.into_iter().find(|pipeline| pipeline.name.contains("→ join"));
-    let module = probing.expect("a pipeline that joins").into_modules().into_iter().next();
+    let module = probing.expect("a pipeline that joins").into_modules().next();
     let module = validate(module.expect("a kernel")).expect("a valid kernel");
     let source = cuda::print(&module).expect("code");
     match nvrtc::get() {
