@@ -34,10 +34,11 @@ fn devices(engine: &Engine) -> Vec<(DeviceChoice, u32)> {
 }
 
 /// In which ways a filter is asked.
-const WAYS: [&[(&str, &str)]; 3] = [
+const WAYS: [&[(&str, &str)]; 4] = [
     &[("sieves", "on")],
     &[("sieves", "off")],
     &[("sieves", "on"), ("row_arrangement", "striped"), ("index_rows", "buckets")],
+    &[("slot_claims", "swap")],
 ];
 
 fn options((device, simt_lanes): (DeviceChoice, u32), others: &[&[(&str, &str)]]) -> QueryOptions {
@@ -115,7 +116,7 @@ fn every_kind_equals_a_nested_loop() {
                     let below = [100, 7, -1][turn / 2 % 3];
                     let kept: Vec<Row> = build.iter().filter(|row| row.2 < below).cloned().collect();
                     let expected = expected(kind, condition, &kept, probe);
-                    let options = options(DEVICES[turn % 3], &[WAYS[turn / 3 % 3]]);
+                    let options = options(DEVICES[turn % 3], &[WAYS[turn / 3 % 4]]);
                     turn += 1;
                     let plan = narrowed(plan(kind, condition, false), below);
                     let sources = [table(build), table(probe)];

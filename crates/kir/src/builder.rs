@@ -407,12 +407,17 @@ impl Builder {
 
     /// Loads a scalar that other threads may write.
     pub fn load(&mut self, pointer: V) -> V {
-        self.value(Expr::Load { pointer, read_only: false })
+        self.value(Expr::Load { pointer, reads: Reads::Shared })
     }
 
     /// Loads a scalar that nothing writes during the launch.
     pub fn load_read_only(&mut self, pointer: V) -> V {
-        self.value(Expr::Load { pointer, read_only: true })
+        self.value(Expr::Load { pointer, reads: Reads::ReadOnly })
+    }
+
+    /// Loads a scalar that nothing writes during the launch, and that is not wanted again soon.
+    pub fn load_streamed(&mut self, pointer: V) -> V {
+        self.value(Expr::Load { pointer, reads: Reads::Streamed })
     }
 
     /// Loads eight bytes at any address (`ptr<global, u8>`), the first one lowest.
@@ -438,7 +443,12 @@ impl Builder {
 
     /// Writes a scalar to memory.
     pub fn store(&mut self, pointer: V, value: V) {
-        self.push(Stmt::Store { pointer, value });
+        self.push(Stmt::Store { pointer, value, streamed: false });
+    }
+
+    /// Writes a scalar to memory that nobody reads again soon.
+    pub fn store_streamed(&mut self, pointer: V, value: V) {
+        self.push(Stmt::Store { pointer, value, streamed: true });
     }
 
     /// Writes a `u64` to eight bytes at any address (`ptr<global, u8>`), the lowest one first.

@@ -233,6 +233,25 @@ pub enum ReduceOp {
     Count,
 }
 
+/// What a load is promised of the memory that it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reads {
+    /// Nothing: other threads may write it.
+    Shared,
+    /// No thread writes it during the launch.
+    ReadOnly,
+    /// No thread writes it during the launch, and it is not wanted again soon: a hint that caches should rather keep other things. It
+    /// changes no value, and a device may ignore it.
+    Streamed,
+}
+
+impl Reads {
+    /// Whether no thread writes the memory during the launch.
+    pub fn is_read_only(self) -> bool {
+        self != Reads::Shared
+    }
+}
+
 /// An expression: pure but for `Read`, `Load` and the lane operations, which are evaluated where the value's
 /// `Let` stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -284,12 +303,12 @@ pub enum Expr {
         /// Position of a scalar field.
         field: u32,
     },
-    /// The scalar at a pointer. `read_only` promises that nothing writes it while the kernel runs.
+    /// The scalar at a pointer.
     Load {
         /// A pointer to a scalar.
         pointer: Handle<Value>,
-        /// No thread writes this memory during the launch.
-        read_only: bool,
+        /// What is promised of the memory.
+        reads: Reads,
     },
     /// Eight bytes of global memory as a `u64`, the first byte lowest, at any address.
     LoadBytes(Handle<Value>),
@@ -330,8 +349,8 @@ pub enum Expr {
         pointer: Handle<Value>,
         /// Number of elements.
         lanes: u8,
-        /// No thread writes this memory during the launch.
-        read_only: bool,
+        /// What is promised of the memory.
+        reads: Reads,
         /// What the address is known to be a multiple of, in bytes: a power of two, at least an element's size. Promise
         /// more than that only where it holds: it decides how wide the accesses of a GPU are.
         align: u32,
@@ -414,6 +433,8 @@ pub enum Stmt {
         pointer: Handle<Value>,
         /// Of the pointee's type.
         value: Handle<Value>,
+        /// Nobody reads it again soon: a hint for caches, as [`Reads::Streamed`].
+        streamed: bool,
     },
     /// Writes a `u64` to eight bytes of global memory, its lowest byte first, at any address.
     StoreBytes {

@@ -62,7 +62,7 @@ impl Stmt {
             | Stmt::Return(None) => Vec::new(),
             Stmt::Assign { value, .. } | Stmt::Return(Some(value)) => vec![*value],
             Stmt::If { condition, .. } => vec![*condition],
-            Stmt::Store { pointer, value }
+            Stmt::Store { pointer, value, .. }
             | Stmt::StoreBytes { pointer, value }
             | Stmt::StoreVector { pointer, value, .. } => {
                 vec![*pointer, *value]

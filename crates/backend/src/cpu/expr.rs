@@ -59,7 +59,7 @@ impl Translator<'_, '_> {
             Expr::Bitcast(a, to) => return self.bitcast(a, to),
             Expr::Offset { pointer, index } => return self.offset_address(pointer, index),
             Expr::Field { pointer, field } => return self.field_address(pointer, field),
-            Expr::Load { pointer, read_only } => return self.load(pointer, ty, read_only),
+            Expr::Load { pointer, reads } => return self.load(pointer, ty, reads.is_read_only()),
             Expr::LoadBytes(pointer) => return self.load_bytes(pointer),
             Expr::LoadField { pointer, field } => return self.load_field(pointer, field, ty),
             // One lane: every lane operation sees only this thread.

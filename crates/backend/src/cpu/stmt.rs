@@ -60,7 +60,7 @@ impl<'m> Translator<'m, '_> {
                     None => self.fail("a variable does not exist"),
                 }
             }
-            Stmt::Store { pointer, value } => self.store(*pointer, *value),
+            Stmt::Store { pointer, value, .. } => self.store(*pointer, *value),
             Stmt::StoreBytes { pointer, value } => self.store_bytes(*pointer, *value),
             Stmt::StoreVector { pointer, value, align } => self.store_vector(*pointer, *value, *align),
             Stmt::Compress { pointer, value, mask, result } => {
@@ -339,7 +339,10 @@ fn while_loop<'m>(function: &Function, body: &'m Block) -> Option<WhileLoop<'m>>
     };
     let repeatable = |stmt: &Stmt| match stmt {
         Stmt::Let(value) => function.values.get(*value).is_some_and(|value| {
-            !matches!(value.expr, Expr::Load { read_only: false, .. } | Expr::LoadVector { .. })
+            !matches!(
+                value.expr,
+                Expr::Load { reads: kelpie_kir::Reads::Shared, .. } | Expr::LoadVector { .. }
+            )
         }),
         _ => false,
     };

@@ -1,9 +1,9 @@
 //! Vectors and masks: one C++ variable an element, which the compiler keeps in registers. What vectors are for on a GPU is
 //! the width of an access: where the address is known to be aligned, up to 16 bytes are loaded and stored at once.
 
-use kelpie_kir::{Expr, Handle, ReduceOp, Scalar, Space, Type, Value, Variable};
+use kelpie_kir::{Expr, Handle, Reads, ReduceOp, Scalar, Space, Type, Value, Variable};
 
-use super::expr::Text;
+use super::expr::{STREAMED_LOAD, Text};
 use super::function::FunctionPrinter;
 use super::types::{unsigned, wrapping};
 
@@ -91,9 +91,7 @@ impl FunctionPrinter<'_> {
                 self.vectors.insert(value.index(), (0..lanes).map(number).collect());
                 return;
             }
-            Expr::LoadVector { pointer, read_only, align, .. } => {
-                self.load_vector(value, pointer, read_only, align)
-            }
+            Expr::LoadVector { pointer, reads, align, .. } => self.load_vector(value, pointer, reads, align),
             Expr::BitsMask { bits, .. } => {
                 let bits = self.operand(bits);
                 (0..lanes).map(|lane| Text::compound(format!("({bits} >> {lane} & 1u) != 0"))).collect()
@@ -138,16 +136,22 @@ impl FunctionPrinter<'_> {
         &mut self,
         value: Handle<Value>,
         pointer: Handle<Value>,
-        read_only: bool,
+        reads: Reads,
         align: u32,
     ) -> Vec<Text> {
         let (lanes, scalar) = (u32::from(self.lanes(value)), self.ty(value).scalar().unwrap_or(Scalar::U8));
-        let cached = read_only && matches!(self.ty(pointer), Type::Ptr(Space::Global, _));
+        let is_global = matches!(self.ty(pointer), Type::Ptr(Space::Global, _));
+        let instruction = match reads {
+            _ if !is_global => None,
+            Reads::Shared => None,
+            Reads::ReadOnly => Some("::__ldg"),
+            Reads::Streamed => Some(STREAMED_LOAD),
+        };
         let address = self.operand(pointer);
         let Some(chunk) = Chunk::new(scalar, lanes, align) else {
-            let element = |lane| match cached {
-                true => format!("::__ldg({address} + {lane})"),
-                false => format!("{address}[{lane}]"),
+            let element = |lane| match instruction {
+                Some(load) => format!("{load}({address} + {lane})"),
+                None => format!("{address}[{lane}]"),
             };
             return (0..lanes).map(|lane| Text::atom(element(lane))).collect();
         };
@@ -155,9 +159,9 @@ impl FunctionPrinter<'_> {
         let mut elements = Vec::new();
         for index in 0..lanes / chunk.elements() {
             let name = format!("v{}_part{index}", value.index());
-            let load = match cached {
-                true => format!("::__ldg((const {ty}*){address} + {index})"),
-                false => format!("((const {ty}*){address})[{index}]"),
+            let load = match instruction {
+                Some(load) => format!("{load}((const {ty}*){address} + {index})"),
+                None => format!("((const {ty}*){address})[{index}]"),
             };
             self.line(&format!("const {ty} {name} = {load};"));
             elements.extend((0..chunk.elements()).map(|element| element_of(chunk, &name, element)));

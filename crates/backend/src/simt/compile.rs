@@ -409,9 +409,12 @@ fn operation(
         Expr::Field { pointer, field } => {
             Op::Field { to, pointer: slot(pointer), bytes: field_offset(pointer, field) }
         }
-        Expr::Load { pointer, read_only } => {
-            Op::Load { access: body.access(pointer), read_only, to, pointer: slot(pointer) }
-        }
+        Expr::Load { pointer, reads } => Op::Load {
+            access: body.access(pointer),
+            read_only: reads.is_read_only(),
+            to,
+            pointer: slot(pointer),
+        },
         Expr::LoadBytes(pointer) => Op::LoadBytes { to, pointer: slot(pointer) },
         Expr::LoadField { pointer, field } => Op::LoadField {
             access: Access { scalar: scalar_of(ty), space: pointee(pointer).0 },
@@ -425,9 +428,9 @@ fn operation(
         Expr::Shuffle { mode, value, lane } => {
             Op::Shuffle { mode, to, a: slot(value), lane: slot(lane), wide: slots_of(ty) == 2 }
         }
-        Expr::LoadVector { pointer, lanes, read_only, align } => Op::LoadVector {
+        Expr::LoadVector { pointer, lanes, reads, align } => Op::LoadVector {
             access: body.access(pointer),
-            read_only,
+            read_only: reads.is_read_only(),
             to,
             pointer: slot(pointer),
             lanes,
@@ -455,7 +458,7 @@ fn operation(
 fn effect(body: &Body<'_>, stmt: &Stmt) -> Op {
     let slot = |value: Handle<Value>| body.slot(value);
     match stmt {
-        Stmt::Store { pointer, value } => {
+        Stmt::Store { pointer, value, .. } => {
             Op::Store { access: body.access(*pointer), pointer: slot(*pointer), value: slot(*value) }
         }
         Stmt::StoreBytes { pointer, value } => {

@@ -52,7 +52,10 @@ impl Context<'_> {
         let argument = Argument::Column { scan, column, part: ColumnPart::Data };
         let codes = self.argument("codes", Type::global(code), argument);
         let held = self.held_value((scan, column, false));
-        let stored = held.unwrap_or_else(|| self.builder.element(codes, row));
+        let stored = held.unwrap_or_else(|| {
+            let pointer = self.builder.offset(codes, row);
+            self.load_column_element(pointer)
+        });
         let value = self.builder.convert(stored, Scalar::U32);
         DictionaryCode { value, entries, scan, column }
     }

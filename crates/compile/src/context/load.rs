@@ -153,7 +153,9 @@ impl Context<'_> {
         let b = &mut *self.builder;
         let (three, seven) = (b.i64(3), b.i64(7));
         let byte_index = b.binary(kelpie_kir::BinaryOp::Shr, row, three);
-        let byte = b.element(bitmap, byte_index);
+        let pointer = b.offset(bitmap, byte_index);
+        let byte = self.load_column_element(pointer);
+        let b = &mut *self.builder;
         let byte = b.convert(byte, Scalar::U32);
         if let Some(rows) = self.wide {
             return b.bits_mask(byte, rows);

@@ -8,6 +8,7 @@ use super::body::Body;
 use super::launches::shared_bytes;
 use super::memory::{CountMemory, Memory};
 use super::variants::ChunkVariants;
+use crate::calibration::Calibration;
 use crate::context::{Argument, Context, Unsupported};
 use crate::operator::count::CountRows;
 use crate::operator::queue::Queue;
@@ -29,6 +30,7 @@ pub(crate) struct Environment<'a> {
     pub asked: &'a ShapeChoices,
     pub micro_model: MicroModel,
     pub resolution: Resolution,
+    pub calibration: &'a Calibration,
     pub chooser: &'a Chooser<'a>,
 }
 
@@ -179,6 +181,7 @@ impl Generator<'_> {
         builder.begin_kernel(name);
         let shape = self.variants.shape.clone();
         let mut cx = Context::shaped(&mut builder, self.environment.target, shape.clone());
+        cx.set_cache_hints(self.variants.hints);
         let body = Body {
             pipeline: self.pipeline,
             variants: self.variants,

@@ -380,6 +380,9 @@ impl Body<'_> {
         }
         mark(cx, way.step, flow);
         let next = &mut |cx: &mut Context<'_>, flow| self.segment(cx, rest, flow, next);
+        if let Some(found) = cx.looked_up(way.step) {
+            return self.pipeline.look_ups(way.step)?.go_on(cx, &found, next);
+        }
         match way.found {
             Some(found) => step.consume_found(cx, found, next),
             None => step.consume(cx, flow, false, next),
@@ -387,7 +390,7 @@ impl Body<'_> {
     }
 
     /// The columns before a step that it, those behind it and the sink read.
-    fn read_behind(&self, step: usize) -> BTreeSet<usize> {
+    pub(super) fn read_behind(&self, step: usize) -> BTreeSet<usize> {
         let mut states = self.needed.clone();
         let mut columns = self.pipeline.sink.read(&mut states);
         for step in self.pipeline.steps[step..].iter().rev() {

@@ -11,6 +11,7 @@ mod init;
 mod kernel;
 mod lanes;
 mod launches;
+mod look_ups;
 mod memory;
 mod parts;
 mod points;
@@ -130,8 +131,9 @@ pub fn compile_with(
     let mut fitting = fitting::of_pipelines(&planned, &states, shape).into_iter();
     let &Choices { micro_model, resolution, .. } = choices;
     let asked = &choices.shape;
+    let calibration = &choices.calibration;
     let environment =
-        kernel::Environment { target, shape, asked, micro_model, resolution, chooser: &chooser };
+        kernel::Environment { target, shape, asked, micro_model, resolution, calibration, chooser: &chooser };
     let numbered = planned.iter().zip(&memory).enumerate();
     let pipelines = numbered.map(|(index, (pipeline, memory))| {
         let mut compiled = kernel::generate(&format!("p{index}"), pipeline, memory, &environment)?;

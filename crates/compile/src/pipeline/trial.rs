@@ -9,22 +9,24 @@
 use std::collections::BTreeSet;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Scalar, Target, UnaryOp};
+use kelpie_kir::{BinaryOp, Scalar, Target};
 
 use super::Pipeline;
 use super::body::Body;
 use super::lanes::Turn;
+use super::look_ups::KeptRows;
 use super::row::{Pass, clamp, for_range, mark};
 use super::speculation::Speculation;
 use super::wide::MOST_SIFTED;
 use crate::context::lanes::any;
-use crate::context::{Argument, Context, Unsupported, WIDE_ROWS};
+use crate::context::{Argument, Context, LookedUp, Unsupported, WIDE_ROWS};
 use crate::expr::{Expr, ExprKind, share_kept};
 use crate::layout::ColumnInfo;
 use crate::lower::{can_fail, supports_wide_rows};
 use crate::operator::Flow;
 use crate::operator::roles::{Emitter, Job};
 use crate::shape::LaunchShape;
+use crate::table::index::SlotOfRow;
 use crate::variant::axes::RowArrangement;
 
 /// Where filters leave a smaller share of the rows, another column is loaded only for those.
@@ -41,6 +43,8 @@ pub(super) struct Trial {
     pub share: f64,
     /// Where the rows of a thread lie.
     pub arrangement: RowArrangement,
+    /// The rows are looked up by the step behind those that lead, all at once.
+    looks_up: bool,
 }
 
 impl Trial {
@@ -50,8 +54,22 @@ impl Trial {
         speculation: &Speculation<'_>,
         with_sieves: bool,
     ) -> Result<Trial, String> {
+        let (trial, lacks) = Trial::of_leading(pipeline, speculation, with_sieves);
+        match trial.tried.is_empty() {
+            true => Err(lacks.unwrap_or("there is no filter before other steps").into()),
+            false => Ok(trial),
+        }
+    }
+
+    /// What a pipeline's rows are tried by, which may be nothing; and what is lacking.
+    fn of_leading(
+        pipeline: &Pipeline,
+        speculation: &Speculation<'_>,
+        with_sieves: bool,
+    ) -> (Trial, Option<&'static str>) {
         let arrangement = RowArrangement::Striped;
-        let mut trial = Trial { leading: 0, tried: BTreeSet::new(), share: 1.0, arrangement };
+        let mut trial =
+            Trial { leading: 0, tried: BTreeSet::new(), share: 1.0, arrangement, looks_up: false };
         let (mut columns, mut is_plain, mut lacks) = (pipeline.source.columns(), true, None);
         for (index, step) in pipeline.steps.iter().enumerate() {
             let range_of = |index: usize| columns.get(index).and_then(|info: &ColumnInfo| info.range);
@@ -78,9 +96,40 @@ impl Trial {
             columns = step.columns(&columns).unwrap_or(columns);
             trial.leading = index + 1;
         }
-        match trial.tried.is_empty() {
-            true => Err(lacks.unwrap_or("there is no filter before other steps").into()),
-            false => Ok(trial),
+        (trial, lacks)
+    }
+
+    /// The same where rows are looked up together before one goes on, whether anything is tried or not; or why they cannot be.
+    pub(super) fn with_look_ups(
+        pipeline: &Pipeline,
+        speculation: &Speculation<'_>,
+        with_sieves: bool,
+    ) -> Result<Trial, String> {
+        let (trial, _) = Trial::of_leading(pipeline, speculation, with_sieves);
+        pipeline.lacks_look_ups(trial.leading)?;
+        Ok(Trial { looks_up: true, ..trial })
+    }
+
+    /// How many steps come before the one that does something else.
+    pub(super) fn leading(&self) -> usize {
+        self.leading
+    }
+
+    /// The step by which rows are looked up together.
+    pub(super) fn looks_up(&self) -> Option<usize> {
+        self.looks_up.then_some(self.leading)
+    }
+
+    /// Where the row that is bound, or those that it stands for, are looked up, if they are.
+    fn slots(
+        &self,
+        cx: &mut Context<'_>,
+        pipeline: &Pipeline,
+        active: &[V],
+    ) -> Result<Vec<SlotOfRow>, Unsupported> {
+        match self.looks_up() {
+            Some(step) => pipeline.look_ups(step)?.slots(cx, active),
+            None => Ok(Vec::new()),
         }
     }
 
@@ -111,13 +160,13 @@ impl Trial {
         self.tried.contains(&step)
     }
 
-    /// Whether the row passes all that it is tried by (`bool`), if `active`.
+    /// Whether the row passes all that it is tried by (`bool`), if `active`; and where it is looked up.
     fn try_row(
         &self,
         cx: &mut Context<'_>,
         pipeline: &Pipeline,
         (row, active): (V, V),
-    ) -> Result<V, Unsupported> {
+    ) -> Result<(V, Option<SlotOfRow>), Unsupported> {
         pipeline.source.bind(cx, row)?;
         let mut active = active;
         for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
@@ -132,17 +181,23 @@ impl Trial {
                 })?;
             }
         }
+        let slot = self.slots(cx, pipeline, &[active])?.pop();
         cx.end_row();
-        Ok(active)
+        Ok((active, slot))
     }
 
     /// The same of the wide row that begins at `row`: a bit a row (`u32`).
-    fn try_wide(&self, cx: &mut Context<'_>, pipeline: &Pipeline, row: V) -> Result<V, Unsupported> {
+    fn try_wide(
+        &self,
+        cx: &mut Context<'_>,
+        pipeline: &Pipeline,
+        row: V,
+    ) -> Result<(V, Vec<SlotOfRow>), Unsupported> {
         pipeline.source.bind(cx, row)?;
         let (mut mask, mut each): (Option<V>, Option<Vec<V>>) = (None, None);
         for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
             if let (Some(sieve), true) = (step.sieve(), self.has(index)) {
-                let active = active_rows(cx, mask, each);
+                let active = active_rows(cx, mask, each.as_deref());
                 each = Some(sieve.pass_of(cx, &active)?);
             } else if step.projection().is_some() || self.has(index) {
                 step.consume(cx, Flow::Flag { active: mask }, true, &mut |_, behind| {
@@ -151,31 +206,33 @@ impl Trial {
                 })?;
             }
         }
+        let active = active_rows(cx, mask, each.as_deref());
+        let slots = self.slots(cx, pipeline, &active)?;
         let mut bits = cx.builder.u32(0);
-        match each {
-            None => {
-                let all = mask.ok_or_else(|| Unsupported::internal("rows that are tried have no flags"))?;
+        match (each, mask) {
+            (None, Some(all)) => {
                 let all = cx.each_row(all);
                 bits = cx.builder.mask_bits(all);
             }
-            Some(_) => {
-                for (row, active) in active_rows(cx, mask, each).into_iter().enumerate() {
+            (None, None) => bits = cx.builder.u32((1 << WIDE_ROWS) - 1),
+            (Some(_), _) => {
+                for (row, active) in active.into_iter().enumerate() {
                     bits = with_bit(cx, bits, (row as u32, active));
                 }
             }
         }
         cx.end_row();
-        Ok(bits)
+        Ok((bits, slots))
     }
 }
 
 /// Which rows of a wide row are active (`bool` each): by a mask of all, and by what was found out of each since.
-fn active_rows(cx: &mut Context<'_>, mask: Option<V>, each: Option<Vec<V>>) -> Vec<V> {
+fn active_rows(cx: &mut Context<'_>, mask: Option<V>, each: Option<&[V]>) -> Vec<V> {
     let mask = mask.map(|mask| cx.each_row(mask));
     let mut rows = Vec::new();
     for row in 0..WIDE_ROWS {
         let of_all = mask.map(|mask| cx.builder.lane(mask, row));
-        let own = each.as_ref().and_then(|each| each.get(usize::from(row)).copied());
+        let own = each.and_then(|each| each.get(usize::from(row)).copied());
         rows.push(match (of_all, own) {
             (Some(of_all), Some(own)) => cx.builder.and(of_all, own),
             (active, own) => active.or(own).unwrap_or_else(|| cx.builder.bool(true)),
@@ -203,12 +260,13 @@ impl Body<'_> {
         (threads, count): (V, i64),
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
-        let (passed, apart) = match trial.arrangement {
+        let ((passed, found), apart) = match trial.arrangement {
             RowArrangement::Striped => {
                 (self.try_striped(cx, trial, (first, job.rows), (threads, count))?, threads)
             }
             RowArrangement::Blocked => (self.try_blocked(cx, trial, (first, job.rows))?, cx.builder.i64(1)),
         };
+        let looks_up = trial.looks_up();
         let (none, no) = (cx.builder.u32(0), cx.builder.bool(false));
         let left = cx.builder.var_of("left", passed);
         // What waits where lanes exchange rows comes through in turns that bring none.
@@ -222,23 +280,31 @@ impl Body<'_> {
         let ends = cx.builder.not(goes_on);
         cx.builder.break_if(ends);
         emitter.begin_round(cx);
+        let number = cx.lowest_bit(bits);
         let b = &mut *cx.builder;
-        let (number, one) = (b.unary(UnaryOp::Ffs, bits), b.u32(1));
+        let one = b.u32(1);
         let below = b.sub(bits, one);
         let rest = b.binary(BinaryOp::And, bits, below);
         b.assign(left, rest);
-        let number = b.sub(number, one);
-        let number = b.convert(number, Scalar::I64);
-        let distance = b.mul(number, apart);
+        let distance = b.convert(number, Scalar::I64);
+        let distance = b.mul(distance, apart);
         let row = b.add(first, distance);
         match flushes {
             Some((is_last, flushes)) => {
                 cx.builder.assign(flushes, no);
-                self.row_by_points(cx, Turn { row, in_range: is_left, is_last }, emitter)?;
+                let found = LookedUp::of_row(cx, &found, number);
+                cx.take_looked_up(looks_up.zip(found));
+                let done = self.row_by_points(cx, Turn { row, in_range: is_left, is_last }, emitter);
+                cx.take_looked_up(None);
+                done?;
             }
             None => {
                 cx.begin_if(is_left);
-                self.row_in(cx, row, (Flow::Branch, Pass::Rest), emitter)?;
+                let found = LookedUp::of_row(cx, &found, number);
+                cx.take_looked_up(looks_up.zip(found));
+                let done = self.row_in(cx, row, (Flow::Branch, Pass::Rest), emitter);
+                cx.take_looked_up(None);
+                done?;
                 cx.end();
             }
         }
@@ -247,25 +313,31 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Which of the rows pass: a bit each (`u32`).
+    /// Which of the rows pass: a bit each (`u32`); and what was found of them, where they are looked up.
     fn try_striped(
         &self,
         cx: &mut Context<'_>,
         trial: &Trial,
         (first, rows): (V, V),
         (threads, count): (V, i64),
-    ) -> Result<V, Unsupported> {
+    ) -> Result<(V, Vec<LookedUp>), Unsupported> {
         let (mut row, mut passed) = (first, cx.builder.u32(0));
+        let mut slots = Vec::new();
         for index in 0..count {
             if index > 0 {
                 row = cx.builder.add(row, threads);
             }
             cx.begin_repetition(index == 0);
-            let passes = self.try_clamped(cx, trial, (row, rows))?;
+            let (passes, slot) = self.try_clamped(cx, trial, (row, rows))?;
             passed = with_bit(cx, passed, (index as u32, passes));
+            slots.extend(slot);
         }
         cx.end_repetition();
-        Ok(passed)
+        let found = match trial.looks_up() {
+            Some(step) => self.look_up(cx, step, &slots)?,
+            None => Vec::new(),
+        };
+        Ok((passed, found))
     }
 
     /// The same of rows side by side: as a wide row, but for one of which some rows are before the first that is worked on, or beyond
@@ -275,7 +347,7 @@ impl Body<'_> {
         cx: &mut Context<'_>,
         trial: &Trial,
         (first, rows): (V, V),
-    ) -> Result<V, Unsupported> {
+    ) -> Result<(V, Vec<LookedUp>), Unsupported> {
         let b = &mut *cx.builder;
         let none = b.u32(0);
         let passed = b.var_of("passed", none);
@@ -287,17 +359,30 @@ impl Body<'_> {
         let is_whole = b.and(begins, ends);
         cx.begin_if(is_whole);
         cx.begin_wide();
-        let bits = trial.try_wide(cx, self.pipeline, first);
+        let tried = trial.try_wide(cx, self.pipeline, first);
         cx.end_wide();
-        cx.builder.assign(passed, bits?);
+        let (bits, slots) = tried?;
+        cx.builder.assign(passed, bits);
+        let kept = match trial.looks_up() {
+            Some(step) => {
+                let found = self.look_up(cx, step, &slots)?;
+                KeptRows::keep(cx, &found)
+            }
+            None => None,
+        };
         cx.begin_else();
         let from = cx.builder.binary(BinaryOp::Max, first, least);
         let end = cx.builder.binary(BinaryOp::Min, end, rows);
         for_range(cx, "row", from, end, |cx, row| {
-            let passes = self.try_clamped(cx, trial, (row, rows))?;
+            let (passes, slot) = self.try_clamped(cx, trial, (row, rows))?;
             let b = &mut *cx.builder;
             let distance = b.sub(row, first);
             let distance = b.convert(distance, Scalar::U32);
+            if let (Some(kept), Some(slot), Some(step)) = (&kept, slot, trial.looks_up()) {
+                let found = self.look_up(cx, step, &[slot])?;
+                found.iter().for_each(|found| kept.replace(cx, distance, found));
+            }
+            let b = &mut *cx.builder;
             let one = b.u32(1);
             let bit = b.binary(BinaryOp::Shl, one, distance);
             let bit = b.select(passes, bit, none);
@@ -307,16 +392,17 @@ impl Body<'_> {
             Ok(())
         })?;
         cx.end();
-        Ok(cx.builder.read(passed))
+        let found = kept.map_or(Vec::new(), |kept| kept.read(cx));
+        Ok((cx.builder.read(passed), found))
     }
 
-    /// Whether a row passes; one beyond the end does not.
+    /// Whether a row passes, and where it is looked up; one beyond the end does not.
     fn try_clamped(
         &self,
         cx: &mut Context<'_>,
         trial: &Trial,
         (row, rows): (V, V),
-    ) -> Result<V, Unsupported> {
+    ) -> Result<(V, Option<SlotOfRow>), Unsupported> {
         let (row, flow) = clamp(cx, row, rows);
         let active =
             flow.active().ok_or_else(|| Unsupported::internal("a row that may be beyond the end"))?;

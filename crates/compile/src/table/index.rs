@@ -11,12 +11,14 @@
 
 mod build;
 mod filter;
+mod look_ups;
 mod parts;
 mod place;
 mod ranges;
 mod search;
 mod together;
 
+pub(crate) use self::look_ups::SlotOfRow;
 pub use self::place::BuildSide;
 pub use self::ranges::Positions;
 pub use self::search::Search;
@@ -39,7 +41,9 @@ use crate::lower::hashing::{HASH_RULE, is_wide};
 use crate::program::States;
 use crate::program::{Fill, Growth};
 use crate::types::{DataType, Range};
-use crate::variant::axes::{EmptySlots, HashFunction, IndexForm, IndexRows, KeyTextLanes, SlotFill};
+use crate::variant::axes::{
+    EmptySlots, HashFunction, IndexForm, IndexRows, KeyTextLanes, SlotClaims, SlotFill,
+};
 use crate::variant::{Site, estimate};
 
 /// Most slots of a direct-addressed index: 4 GiB, of which a bitmap's 128 MiB are all that searches in vain look at.
@@ -215,7 +219,8 @@ impl Index {
                     true => KeyTextLanes::Lane,
                     false => lanes_together::choose(&store.columns()[..keys.len()], site)?,
                 };
-                let table = OpenTable::plan(store, (fill, function, texts), states);
+                let claims = claims(unique || first_only, site)?;
+                let table = OpenTable::plan(store, (fill, function, texts), states).with_claims(claims);
                 let rows = match (unique || first_only, chained) {
                     (true, _) => SlotRows::One,
                     (false, true) => SlotRows::Chained(states.state("next", 4, store.class)),
@@ -366,6 +371,15 @@ fn clears((slots, rows): (u64, u64), wants: Wants, site: Site<'_>) -> Result<boo
         () => (EmptySlots::Cleared, "most slots have a row"),
     };
     Ok(site.choose(rule, |_| Ok(()))? == EmptySlots::Cleared)
+}
+
+/// Whether a slot of unique keys is looked at before it is claimed. Of keys that many rows have most slots are found taken.
+fn claims(is_one: bool, site: Site<'_>) -> Result<SlotClaims, Unsupported> {
+    if !is_one {
+        return Ok(SlotClaims::Look);
+    }
+    let rule = (SlotClaims::Look, "what it is worth to claim slots at once was not measured");
+    site.choose(rule, |_| Ok(()))
 }
 
 /// The range of a key whose values can be slots, and how many these are; or what it lacks.

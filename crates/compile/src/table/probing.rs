@@ -18,7 +18,7 @@ use crate::lower::hashing::{hash_keys, low_bits};
 use crate::program::Growth;
 use crate::program::{Fill, States};
 use crate::table::together::key_hash;
-use crate::variant::axes::{HashFunction, KeyTextLanes};
+use crate::variant::axes::{HashFunction, KeyTextLanes, SlotClaims};
 
 /// The slots.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +36,8 @@ pub struct OpenTable {
     in_parts: bool,
     /// What tells of most keys that they are in no slot, where there is such a filter.
     bloom: Option<Bloom>,
+    /// Whether a slot is looked at before it is claimed.
+    claims: SlotClaims,
 }
 
 /// Where a search begins.
@@ -106,7 +108,12 @@ impl OpenTable {
     ) -> OpenTable {
         let class = states.class(1, Growth::Sized(store.place_count(), fill));
         let words = states.state("slots", 4, class);
-        OpenTable { class, words, function, texts, in_parts: false, bloom: None }
+        OpenTable { class, words, function, texts, in_parts: false, bloom: None, claims: SlotClaims::Look }
+    }
+
+    /// The same where slots are claimed in a way.
+    pub(crate) fn with_claims(self, claims: SlotClaims) -> OpenTable {
+        OpenTable { claims, ..self }
     }
 
     /// The same with a Bloom filter of the keys of an index over a store.
@@ -235,17 +242,7 @@ impl OpenTable {
         cx.begin_loop();
         let slot = cx.builder.read(start.slot);
         let pointer = self.pointer(cx, slot);
-        let current = cx.builder.atomic_load(pointer, Scope::Device);
-        let seen = cx.builder.var_of("seen", current);
-        let zero = cx.builder.u32(0);
-        let empty = cx.builder.eq(current, zero);
-        cx.begin_if(empty);
-        let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, word, Scope::Device);
-        let won = cx.builder.eq(old, zero);
-        cx.builder.break_if(won);
-        cx.builder.assign(seen, old);
-        cx.end();
-        let current = cx.builder.read(seen);
+        let current = self.claim_or_see(cx, pointer, word);
         let (alike, number) = start.split(cx, current);
         cx.begin_if(alike);
         let same = is_hit(cx, number)?;
@@ -257,6 +254,28 @@ impl OpenTable {
         advance(cx, start, slot);
         cx.end();
         Ok(())
+    }
+
+    /// Puts a word into an empty slot and leaves the loop; or else what the slot has (`u32`).
+    fn claim_or_see(&self, cx: &mut Context<'_>, pointer: V, word: V) -> V {
+        let zero = cx.builder.u32(0);
+        let claim = |cx: &mut Context<'_>| {
+            let old = cx.builder.atomic(AtomicOp::CompareExchange(zero), pointer, word, Scope::Device);
+            let won = cx.builder.eq(old, zero);
+            cx.builder.break_if(won);
+            old
+        };
+        if self.claims == SlotClaims::Swap {
+            return claim(cx);
+        }
+        let current = cx.builder.atomic_load(pointer, Scope::Device);
+        let seen = cx.builder.var_of("seen", current);
+        let empty = cx.builder.eq(current, zero);
+        cx.begin_if(empty);
+        let old = claim(cx);
+        cx.builder.assign(seen, old);
+        cx.end();
+        cx.builder.read(seen)
     }
 
     /// Puts the bits of a hash into the Bloom filter, where there is one.

@@ -48,15 +48,17 @@ mod sorts;
 mod states;
 
 pub use self::joins::{
-    BucketEntries, BuildParts, EmptySlots, IndexForm, IndexRows, JoinParts, KeyFilter, KeyWindows, Pruning,
-    RowPlaces, SetOperations, Sieves, TextJoin,
+    BucketEntries, BuildParts, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts, KeyFilter,
+    KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, SlotClaims, TextJoin,
 };
 pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
 pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
 pub use self::parts::{GroupParts, PartMemory, PartRanks};
-pub use self::rows::{MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch};
+pub use self::rows::{
+    CacheHints, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch,
+};
 pub use self::sorts::{SortKeys, SortPasses, SortPlace, TopBound, TopRows};
 pub use self::states::InitForm;
 
@@ -426,6 +428,7 @@ pub const ALL: &[Axis] = &[
     RowPlaces::AXIS,
     SetOperations::AXIS,
     EmptySlots::AXIS,
+    SlotClaims::AXIS,
     Pruning::AXIS,
     KeyFilter::AXIS,
     SortPlace::AXIS,
@@ -454,6 +457,8 @@ pub const ALL: &[Axis] = &[
     KeyWindows::AXIS,
     Sieves::AXIS,
     RowArrangement::AXIS,
+    CacheHints::AXIS,
+    FirstLookUps::AXIS,
     MatchLanes::AXIS,
     QueueMatches::AXIS,
     TextLanes::AXIS,

@@ -53,7 +53,7 @@ impl Builder {
     /// Loads `lanes` elements that other threads may write.
     pub fn load_vector(&mut self, pointer: V, lanes: u8) -> V {
         let align = self.pointee_bytes(pointer);
-        self.value(Expr::LoadVector { pointer, lanes, read_only: false, align })
+        self.value(Expr::LoadVector { pointer, lanes, reads: Reads::Shared, align })
     }
 
     /// Loads `lanes` elements that nothing writes during the launch.
@@ -64,8 +64,13 @@ impl Builder {
 
     /// As [`Builder::load_vector_read_only`], from an address that is known to be a multiple of `align` bytes.
     pub fn load_vector_aligned(&mut self, pointer: V, lanes: u8, align: u32) -> V {
+        self.load_vector_reading(pointer, lanes, (Reads::ReadOnly, align))
+    }
+
+    /// As [`Builder::load_vector_aligned`], with what is promised of the memory.
+    pub fn load_vector_reading(&mut self, pointer: V, lanes: u8, (reads, align): (Reads, u32)) -> V {
         let align = align.max(self.pointee_bytes(pointer));
-        self.value(Expr::LoadVector { pointer, lanes, read_only: true, align })
+        self.value(Expr::LoadVector { pointer, lanes, reads, align })
     }
 
     /// Writes a vector to consecutive elements.

@@ -66,8 +66,8 @@ impl Generator {
             5..7 => self.narrow_value(),
             _ => match self.input_element() {
                 Some(element) => {
-                    let read_only = self.random.chance(50);
-                    self.builder.value(Expr::Load { pointer: element, read_only })
+                    let reads = self.random.pick(&[Reads::Shared, Reads::ReadOnly, Reads::Streamed]);
+                    self.builder.value(Expr::Load { pointer: element, reads })
                 }
                 None => self.any_value(),
             },

@@ -217,7 +217,7 @@ impl Generator {
         if self.random.chance(60)
             && let Some((pointer, align)) = self.place_in_area(lanes)
         {
-            return self.builder.value(Expr::LoadVector { pointer, lanes, read_only: false, align });
+            return self.builder.value(Expr::LoadVector { pointer, lanes, reads: Reads::Shared, align });
         }
         let Some(element) = self.input_element() else {
             let ty = self.vector_type();
@@ -228,8 +228,8 @@ impl Generator {
         let lanes = lanes.min((8 / scalar.bytes()) as u8);
         let pointer = self.builder.bitcast(element, Type::global(scalar));
         let align = self.random.pick(&[scalar.bytes(), 8]);
-        let read_only = self.random.chance(50);
-        self.builder.value(Expr::LoadVector { pointer, lanes, read_only, align })
+        let reads = self.random.pick(&[Reads::Shared, Reads::ReadOnly, Reads::Streamed]);
+        self.builder.value(Expr::LoadVector { pointer, lanes, reads, align })
     }
 
     /// A scalar made of a vector or mask.

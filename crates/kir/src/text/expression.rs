@@ -100,9 +100,10 @@ impl Parser<'_> {
                 let (pointer, field) = self.field()?;
                 Expr::LoadField { pointer, field }
             }
-            "load" => Expr::Load { pointer: self.value()?, read_only: false },
+            "load" => Expr::Load { pointer: self.value()?, reads: Reads::Shared },
             "load_bytes" => Expr::LoadBytes(self.value()?),
-            "load.ro" => Expr::Load { pointer: self.value()?, read_only: true },
+            "load.ro" => Expr::Load { pointer: self.value()?, reads: Reads::ReadOnly },
+            "load.stream" => Expr::Load { pointer: self.value()?, reads: Reads::Streamed },
             "splat" => {
                 let lanes = self.lanes()?;
                 Expr::Splat { value: self.value()?, lanes }
@@ -111,8 +112,9 @@ impl Parser<'_> {
                 Type::Vector(scalar, lanes) => Expr::Iota(scalar, lanes),
                 _ => return self.error_before("expected a vector type"),
             },
-            "load_vector" => self.load_vector(false)?,
-            "load_vector.ro" => self.load_vector(true)?,
+            "load_vector" => self.load_vector(Reads::Shared)?,
+            "load_vector.ro" => self.load_vector(Reads::ReadOnly)?,
+            "load_vector.stream" => self.load_vector(Reads::Streamed)?,
             "lane" => {
                 let vector = self.value()?;
                 self.mark(',')?;
@@ -140,10 +142,10 @@ impl Parser<'_> {
         self.parsed("a number of elements", |text| text.parse().ok())
     }
 
-    fn load_vector(&mut self, read_only: bool) -> Result<Expr> {
+    fn load_vector(&mut self, reads: Reads) -> Result<Expr> {
         let lanes = self.lanes()?;
         let pointer = self.value()?;
-        Ok(Expr::LoadVector { pointer, lanes, read_only, align: self.alignment(pointer)? })
+        Ok(Expr::LoadVector { pointer, lanes, reads, align: self.alignment(pointer)? })
     }
 
     fn param(&mut self) -> Result<Expr> {

@@ -324,9 +324,10 @@ impl<'a> Parser<'a> {
             "fence" => Stmt::Fence,
             "mark" => Stmt::Mark(self.parsed("a number", |text| text.parse().ok())?),
             "tally" => Stmt::Tally { counters: self.value()? },
-            "store" => {
+            "store" | "store.stream" => {
+                let streamed = word == "store.stream";
                 let (pointer, value) = self.two_values()?;
-                Stmt::Store { pointer, value }
+                Stmt::Store { pointer, value, streamed }
             }
             "store_bytes" => {
                 let (pointer, value) = self.two_values()?;

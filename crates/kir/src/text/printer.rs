@@ -150,7 +150,10 @@ impl<'a> Printer<'a> {
                 None => format!("{} = ?", v(*value)),
             },
             Stmt::Assign { var, value } => format!("{} = {}", var_name(function, *var), v(*value)),
-            Stmt::Store { pointer, value } => format!("store {}, {}", v(*pointer), v(*value)),
+            Stmt::Store { pointer, value, streamed } => {
+                let word = if *streamed { "store.stream" } else { "store" };
+                format!("{word} {}, {}", v(*pointer), v(*value))
+            }
             Stmt::StoreBytes { pointer, value } => format!("store_bytes {}, {}", v(*pointer), v(*value)),
             Stmt::StoreVector { pointer, value, align } => {
                 format!(
@@ -220,8 +223,7 @@ impl<'a> Printer<'a> {
             Expr::Field { pointer, field } => {
                 format!("field {}, {}", v(pointer), self.field(function, pointer, field))
             }
-            Expr::Load { pointer, read_only: false } => format!("load {}", v(pointer)),
-            Expr::Load { pointer, read_only: true } => format!("load.ro {}", v(pointer)),
+            Expr::Load { pointer, reads } => format!("load{} {}", suffix(reads), v(pointer)),
             Expr::LoadBytes(pointer) => format!("load_bytes {}", v(pointer)),
             Expr::LoadField { pointer, field } => {
                 format!("load_field {}, {}", v(pointer), self.field(function, pointer, field))
@@ -234,9 +236,13 @@ impl<'a> Printer<'a> {
             }
             Expr::Splat { value, lanes } => format!("splat {lanes} {}", v(value)),
             Expr::Iota(scalar, lanes) => format!("iota {}x{lanes}", scalar.name()),
-            Expr::LoadVector { pointer, lanes, read_only, align } => {
-                let word = if read_only { "load_vector.ro" } else { "load_vector" };
-                format!("{word} {lanes} {}{}", v(pointer), alignment(function, pointer, align))
+            Expr::LoadVector { pointer, lanes, reads, align } => {
+                format!(
+                    "load_vector{} {lanes} {}{}",
+                    suffix(reads),
+                    v(pointer),
+                    alignment(function, pointer, align)
+                )
             }
             Expr::Lane { vector, lane } => format!("lane {}, {lane}", v(vector)),
             Expr::Reduce(op, a) => format!("{} {}", names::reduce(op), v(a)),
@@ -315,5 +321,14 @@ fn literal_text(literal: Literal) -> String {
             nan if nan.is_nan() => format!("const f64 {bits:#018x}"),
             value => format!("const f64 {value:?}"),
         },
+    }
+}
+
+/// How a load ends that is promised something of its memory.
+fn suffix(reads: Reads) -> &'static str {
+    match reads {
+        Reads::Shared => "",
+        Reads::ReadOnly => ".ro",
+        Reads::Streamed => ".stream",
     }
 }

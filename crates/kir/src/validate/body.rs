@@ -228,7 +228,7 @@ impl Body<'_> {
                 Some(var) => self.expect("the value", *value, var.ty),
                 None => self.fail("the variable does not exist"),
             },
-            Stmt::Store { pointer, value } => {
+            Stmt::Store { pointer, value, .. } => {
                 let scalar = self.pointee(*pointer)?;
                 self.expect("the value", *value, scalar.into())
             }

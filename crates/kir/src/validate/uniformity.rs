@@ -239,8 +239,8 @@ impl Walk<'_> {
                 InBlock
             }
             Expr::Read(var) => self.vars[var.index()].level,
-            Expr::Load { read_only: false, .. }
-            | Expr::LoadVector { read_only: false, .. }
+            Expr::Load { reads: Reads::Shared, .. }
+            | Expr::LoadVector { reads: Reads::Shared, .. }
             | Expr::LoadBytes(_) => Divergent,
             Expr::Ballot(_) | Expr::Any(_) | Expr::All(_) => Warp,
             Expr::Shuffle { mode, value, lane } => {
@@ -262,8 +262,8 @@ impl Walk<'_> {
             | Expr::Bitcast(..)
             | Expr::Offset { .. }
             | Expr::Field { .. }
-            | Expr::Load { read_only: true, .. }
-            | Expr::LoadVector { read_only: true, .. }
+            | Expr::Load { reads: Reads::ReadOnly | Reads::Streamed, .. }
+            | Expr::LoadVector { reads: Reads::ReadOnly | Reads::Streamed, .. }
             | Expr::LoadField { .. }
             | Expr::Splat { .. }
             | Expr::Iota(..)

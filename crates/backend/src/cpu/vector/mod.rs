@@ -102,8 +102,8 @@ impl Translator<'_, '_> {
             }
             Expr::Splat { value, .. } => self.splat(value, element, lanes),
             Expr::Iota(..) => self.iota(element.bytes(), lanes),
-            Expr::LoadVector { pointer, read_only, align, .. } => {
-                self.load_vector(pointer, element, lanes, read_only, align)
+            Expr::LoadVector { pointer, reads, align, .. } => {
+                self.load_vector(pointer, element, lanes, reads.is_read_only(), align)
             }
             Expr::BitsMask { bits, .. } => self.bits_mask(bits, lanes),
             Expr::FirstLanes { count, .. } => self.first_lanes(count, lanes),

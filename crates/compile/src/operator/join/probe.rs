@@ -14,7 +14,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::{lower, lower_condition};
 use crate::operator::Flow;
 use crate::operator::key_texts::KeySearch;
-use crate::operator::roles::{Expansion, Next, Step};
+use crate::operator::roles::{Expansion, LookUps, Next, Step};
 use crate::plan::JoinKind;
 use crate::table::index::Search;
 use crate::table::joined::Joined;
@@ -91,6 +91,14 @@ impl Step for Probe {
         true
     }
 
+    fn look_ups(&self) -> Option<&dyn LookUps> {
+        Some(&*self.0)
+    }
+
+    fn bytes_searched(&self) -> u64 {
+        self.0.bytes_searched(self.0.build_bound)
+    }
+
     fn drops(&self) -> bool {
         use JoinKind::*;
         matches!(self.0.kind, Inner | BuildOuter | ProbeSemi | ProbeAnti)
@@ -108,7 +116,7 @@ impl Step for Probe {
 
 impl JoinOperator {
     /// The row becomes what a search for its keys finds.
-    fn matches_of(
+    pub(super) fn matches_of(
         &self,
         cx: &mut Context<'_>,
         search: Search,
@@ -126,6 +134,11 @@ impl JoinOperator {
                 Err(Unsupported::internal("the build side's rows inside a pipeline"))
             }
         }
+    }
+
+    /// Whether a pair goes on with the columns of its match, and a row without one goes nowhere.
+    pub(super) fn gives_matches_alone(&self) -> bool {
+        self.index.unique && matches!(self.kind, JoinKind::Inner | JoinKind::BuildOuter)
     }
 
     /// What a search reads: adds the states; the columns of the probe side.

@@ -8,7 +8,7 @@ use crate::pipeline::speculation::Speculation;
 use crate::pipeline::trial::Trial;
 use crate::pipeline::wide::WideFilters;
 use crate::shape::ShapeChoices;
-use crate::variant::axes::{RowArrangement, Sieves, TextSearch, WritePlaces};
+use crate::variant::axes::{FirstLookUps, RowArrangement, Sieves, TextSearch, WritePlaces};
 
 impl Facts<'_> {
     /// Whether rows are selected by runtime filters; `lacks`: why they cannot be.
@@ -115,7 +115,36 @@ impl Facts<'_> {
         };
         let possible = of(true);
         let sieves = self.sieves(possible.as_ref().err().map(String::as_str))?;
+        let looked_up = match lacks {
+            Some(lacks) => Err(lacks.to_string()),
+            None => {
+                Trial::with_look_ups(self.pipeline, speculation, sieves == Sieves::On).and_then(|trial| {
+                    match self.points.at.first() {
+                        Some((at, _)) if *at <= trial.leading() => {
+                            Err("lanes exchange rows before they are looked up".into())
+                        }
+                        _ => Ok(trial),
+                    }
+                })
+            }
+        };
+        if self.first_look_ups(looked_up.as_ref().err())? == FirstLookUps::Together {
+            return Ok(looked_up);
+        }
         Ok(if sieves == Sieves::On { possible } else { of(false) })
+    }
+
+    /// Whether rows that a thread holds are looked up at once in the table that they come to first; `lacks`: why they cannot be.
+    fn first_look_ups(&self, lacks: Option<&String>) -> Result<FirstLookUps, Unsupported> {
+        if !self.pipeline.steps.iter().any(|step| step.look_ups().is_some()) {
+            return Ok(FirstLookUps::Row);
+        }
+        // One line to change, once it is measured where that is worth its registers.
+        let rule = (FirstLookUps::Row, "what several look-ups in flight are worth was not measured");
+        self.environment.chooser.choose(self.site, rule, |value| match (value, lacks) {
+            (FirstLookUps::Together, Some(lacks)) => Err(lacks.clone()),
+            _ => Ok(()),
+        })
     }
 
     /// A trial of rows whose places are chosen.

@@ -174,7 +174,7 @@ fn only(keys: &[Lowered]) -> Result<&Lowered, Unsupported> {
 
 /// The slot of a value (`u32`), and whether the value is within the bounds of the slots, `None` where its own range says so. The slot of
 /// one that is not is anything.
-fn narrow_slot(
+pub(super) fn narrow_slot(
     cx: &mut Context<'_>,
     (value, range): (V, Option<Range>),
     (min, max): (i128, i128),

@@ -139,3 +139,25 @@ axis!(
         On = "on",
     }
 );
+
+axis!(
+    /// How many rows of a thread of a SIMT device are looked up at once: `pipeline/look_ups`.
+    FirstLookUps, "first_look_ups", Chunk, "whether rows that a thread holds are looked up one by one or all at once in the table that comes first",
+    {
+        /// One by one, each when it has come through all before.
+        Row = "row",
+        /// All at once, where keys are unique and slots; then they go on one by one.
+        Together = "together",
+    }
+);
+
+axis!(
+    /// How rows of a build side come to a slot of a hash table that has one row a key: `table/probing`.
+    SlotClaims, "slot_claims", Plan, "whether a slot of a join's hash table is looked at before a row claims it",
+    {
+        /// A slot is looked at first, and claimed where it is empty.
+        Look = "look",
+        /// It is claimed at once; who fails has seen what it has.
+        Swap = "swap",
+    }
+);

@@ -1,0 +1,191 @@
+//! Rows of a thread that are looked up at once, before they go on one by one, give the rows of a nested loop: every kind of join, keys that
+//! are NULL, beyond the range, or extremes, sides that are empty or have one row, filters that leave all or nothing; rows side by side or
+//! apart, warps of several widths, tables of any size around those of blocks. And cache hints change no answer beside them.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/sides.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod sides;
+
+use std::sync::Arc;
+
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
+use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, Forced, Query, QueryOptions, QueryOutput, TableSource,
+};
+use sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, table};
+
+/// Warps of several widths, and a CPU, where the axis is no choice.
+const DEVICES: [(DeviceChoice, u32); 3] =
+    [(DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32), (DeviceChoice::Cpu, 32)];
+
+/// In which ways rows are held, and what they are looked up in.
+const WAYS: [&[(&str, &str)]; 9] = [
+    &[("row_places", "slot")],
+    &[("row_places", "packed"), ("row_arrangement", "striped"), ("cache_hints", "all")],
+    &[("row_places", "packed"), ("empty_slots", "cleared"), ("sieves", "off")],
+    &[("row_places", "slot"), ("row_arrangement", "striped"), ("sieves", "off"), ("thread_rows", "2")],
+    &[("row_places", "packed"), ("row_loop", "selected"), ("cache_hints", "loads")],
+    &[
+        ("row_places", "slot"),
+        ("row_arrangement", "striped"),
+        ("thread_rows", "8"),
+        ("cache_hints", "stores"),
+    ],
+    &[("row_places", "packed"), ("lane_refill", "last"), ("carried", "values"), ("refill_threshold", "32")],
+    &[("row_places", "slot"), ("lane_refill", "all"), ("carried", "places"), ("refill_buffer", "shared")],
+    &[("row_places", "slot"), ("lane_refill", "off"), ("write_places", "atomic")],
+];
+
+fn options((device, simt_lanes): (DeviceChoice, u32), way: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = Forced::default();
+    let axes = [("first_look_ups", "together"), ("index_form", "direct")];
+    for (axis, value) in axes.iter().chain(way) {
+        variants.set(axis, value).expect("an axis and its value");
+    }
+    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
+}
+
+fn output(
+    engine: &Engine,
+    plan: Plan,
+    sources: &[Arc<dyn TableSource>],
+    options: &QueryOptions,
+) -> QueryOutput {
+    let query = Query { plan, sources: sources.to_vec(), options: options.clone() };
+    match engine.execute(&query, &CancelToken::default()) {
+        Ok(output) => output,
+        Err(error) => panic!("{:?}: {error}", options.variants),
+    }
+}
+
+/// Whether rows were looked up together.
+fn looks_up(output: &QueryOutput) -> bool {
+    output.metrics.choices().any(|choice| choice.axis.name == "first_look_ups" && choice.value == "together")
+}
+
+/// Rows whose number is below another one.
+fn below(input: Plan, limit: i32) -> Plan {
+    let limit = Expr::literal(Literal::Int(limit.into()), DataType::Int32);
+    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(limit));
+    Plan::Filter {
+        input: Box::new(input),
+        predicate: Expr { kind, data_type: DataType::Boolean, nullable: false },
+    }
+}
+
+/// The same join of the rows of either side whose numbers are below others.
+fn narrowed(plan: Plan, (build_below, probe_below): (i32, i32)) -> Plan {
+    let Plan::Join(join) = plan else { return plan };
+    let Join { build, probe, .. } = *join;
+    let (build, probe) = (below(build, build_below), below(probe, probe_below));
+    Plan::Join(Box::new(Join { build, probe, ..*join }))
+}
+
+/// How many rows there are, and the sum of the column of a number.
+fn counted(input: Plan, number: usize) -> Plan {
+    let aggregate = |function, argument| Aggregate {
+        function,
+        argument,
+        distinct: false,
+        field: Field { name: format!("{function:?}"), data_type: DataType::Int64, nullable: true },
+    };
+    let summed = Expr::column(number, DataType::Int32, true);
+    let aggregates =
+        vec![aggregate(AggregateFunction::Count, None), aggregate(AggregateFunction::Sum, Some(summed))];
+    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
+}
+
+/// So many rows with keys from `first` on, each its own.
+fn keys_from(first: i64, count: i64, step: i64) -> Vec<Row> {
+    (0..count).map(|row| (Some(first + row * step), None, (row % 10) as i32)).collect()
+}
+
+fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
+    let with_nulls = |rows: Vec<Row>| -> Vec<Row> {
+        let nulls = (0..5).map(|row| (None, None, row));
+        nulls.clone().chain(rows).chain(nulls).collect()
+    };
+    let extremes = [i64::MIN, i64::MAX, 0, -1, i64::MIN + 5, i64::MAX - 5, 1 << 32, -(1 << 32), 1 << 31];
+    let extremes: Vec<Row> = extremes.into_iter().map(|key| (Some(key), None, (key % 10) as i32)).collect();
+    vec![
+        (rows(0, Spread::Dense, 0), rows(70, Spread::Dense, 1)),
+        (rows(1, Spread::Dense, 0), rows(1, Spread::Dense, 0)),
+        (rows(1, Spread::One, 0), rows(70, Spread::One, 0)),
+        (rows(40, Spread::Dense, 3), rows(300, Spread::Dense, 1)),
+        (with_nulls(rows(40, Spread::Dense, 3)), with_nulls(rows(67, Spread::Dense, 1))),
+        (keys_from(-20, 30, 3), with_nulls(keys_from(-40, 259, 1))),
+        (keys_from(i64::MIN, 9, 1), extremes.clone()),
+        (keys_from(i64::MAX - 8, 9, 1), extremes.iter().cycle().take(40).cloned().collect()),
+        // The promise of unique keys is broken.
+        (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
+        (rows(25, Spread::Duplicates, 0), rows(60, Spread::Dense, 1)),
+    ]
+}
+
+#[test]
+fn every_kind_equals_a_nested_loop() {
+    let engine = Engine::new();
+    let (mut turn, mut together) = (0usize, 0);
+    for (build, probe) in &sides() {
+        let sources = [table(build), table(probe)];
+        for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
+            let condition = Condition { keys: &[0], residual, null_equal };
+            for kind in KINDS {
+                // All rows, most, and none.
+                let limits = [(100, 100), (7, 100), (100, 6), (100, -1), (-1, 100)][turn % 5];
+                let kept = |rows: &[Row], below| -> Vec<Row> {
+                    rows.iter().filter(|row| row.2 < below).cloned().collect()
+                };
+                let (kept_build, kept_probe) = (kept(build, limits.0), kept(probe, limits.1));
+                let expected = expected(kind, condition, &kept_build, &kept_probe);
+                let joined = match limits {
+                    (100, 100) => plan(kind, condition, false),
+                    limits => narrowed(plan(kind, condition, false), limits),
+                };
+                for shift in 0..3 {
+                    let options = options(DEVICES[(turn / 9 + shift) % 3], WAYS[(turn + 4 * shift) % 9]);
+                    let got = output(&engine, joined.clone(), &sources, &options);
+                    assert_eq!(
+                        rows_of(&got.batch),
+                        expected,
+                        "{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}"
+                    );
+                    together += usize::from(looks_up(&got));
+                }
+                turn += 1;
+            }
+        }
+    }
+    assert!(together > 100, "{together}");
+}
+
+/// Numbers of rows around those of blocks, of which threads hold several; what comes of a match is loaded with its look-up, or behind it.
+#[test]
+fn rows_of_any_number_are_looked_up_once_each() {
+    let engine = Engine::new();
+    let build = keys_from(5, 100, 1);
+    for (turn, count) in [1i64, 7, 8, 9, 31, 255, 256, 257, 1023, 2049, 5000].into_iter().enumerate() {
+        let probe = keys_from(-50, count, 1);
+        let sources = [table(&build), table(&probe)];
+        let found: Vec<i64> = (5..105).filter(|key| key + 50 < count).collect();
+        let sum: i64 = found.iter().map(|key| (key - 5) % 10).sum();
+        for way in 0..WAYS.len() {
+            let options = options(DEVICES[(turn + way) % 2], WAYS[way]);
+            let condition = Condition { keys: &[0], residual: false, null_equal: false };
+            let joined = plan(JoinKind::Inner, condition, false);
+            let got = output(&engine, counted(joined, 2), &sources, &options);
+            let cell = |column: usize| {
+                arrow::util::display::array_value_to_string(got.batch.column(column), 0).expect("a number")
+            };
+            assert_eq!(cell(0), found.len().to_string(), "{count} {options:?}");
+            let sum = if found.is_empty() { String::new() } else { sum.to_string() };
+            assert_eq!(cell(1), sum, "{count} {options:?}");
+            assert!(looks_up(&got), "{options:?}");
+        }
+    }
+}
