@@ -14,7 +14,7 @@ use crate::operator::count::CountRows;
 use crate::operator::queue::Queue;
 use crate::operator::roles::Sink;
 use crate::program::{
-    CompiledKernel, CompiledPipeline, Counting, HostAction, RangeQueue, Sketching, Task, When,
+    CompiledKernel, CompiledPipeline, Counting, HostAction, RangeQueue, RowCount, Sketching, Task, When,
 };
 use crate::shape::{LaunchShape, ShapeChoices};
 use crate::table::places::DenseTarget;
@@ -118,11 +118,15 @@ fn counting(name: &str, generator: &Generator<'_>) -> Result<Option<Counting>, U
     let Generator { pipeline, memory, .. } = generator;
     let (Some(_), Some(target)) = (pipeline.counts, pipeline.sink.target()) else { return Ok(None) };
     let DenseTarget { total, class, limit, .. } = target;
+    let is_counted = matches!(pipeline.source.rows(), RowCount::Counted(_));
+    let counts_every_row = !is_counted && pipeline.source.parts().is_none();
     let Some(CountMemory { counts, rows, morsels }) = memory.count else {
-        return Ok(Some(Counting { kernel: None, counts: None, rows: None, total, class, limit }));
+        let (kernel, counts, rows) = (None, None, None);
+        return Ok(Some(Counting { kernel, counts, counts_every_row, rows, total, class, limit }));
     };
     let kernel = generator.kernel(&format!("{name}_count"), &CountRows { counts, rows }, morsels, None)?;
-    Ok(Some(Counting { kernel: Some(kernel), counts: Some(counts), rows, total, class, limit }))
+    let (kernel, counts) = (Some(kernel), Some(counts));
+    Ok(Some(Counting { kernel, counts, counts_every_row, rows, total, class, limit }))
 }
 
 struct Generator<'a> {

@@ -160,6 +160,9 @@ pub struct Counting {
     pub kernel: Option<CompiledKernel>,
     /// State of one `u32` a row of the launch, and one more for their sum.
     pub counts: Option<usize>,
+    /// The kernel passes all rows of the launch. Where only the device knows how many there are, it is launched for as many as there may be;
+    /// and of parts it may leave out places that no row has. The counts of what it does not pass must be 0.
+    pub counts_every_row: bool,
     /// State of one `u64`: rows of the launch, where that may be more than a `u32` holds. Zero before the launch.
     pub rows: Option<usize>,
     /// State of one `u64`: rows that are written.

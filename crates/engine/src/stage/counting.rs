@@ -19,6 +19,10 @@ impl Run<'_> {
         let more = match (&counting.kernel, kernel, counting.counts) {
             (Some(declared), Some(kernel), Some(counts)) => {
                 self.counts_for(counts, rows);
+                if !counting.counts_every_row {
+                    let bytes = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(4);
+                    self.setting.stream.fill(&self.store.buffer(counts)?, 0, bytes, 0)?;
+                }
                 match self.launch_kernel((kernel.as_ref(), declared), at)? {
                     Verdict::Done => {}
                     other => return Ok(other),
