@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Scalar, Type};
+use kelpie_kir::{BinaryOp, Scalar, Type};
 
 use super::row::missing;
 use super::{
@@ -140,6 +140,14 @@ impl Context<'_> {
         Text { code: Some(code), ..self.load_text(bytes, offsets, value) }
     }
 
+    /// The text of an entry that a number (`u32`) out of a table is the code of: where a slot has no group, or a place no row, there is any
+    /// number, and what is computed of it is thrown away. `dictionary`: its scan, column and entries.
+    pub fn entry_of_any(&mut self, code: V, (scan, column, entries): (usize, usize, u32)) -> Text {
+        let last = self.builder.u32(entries.max(1) - 1);
+        let value = self.builder.binary(BinaryOp::Min, code, last);
+        self.dictionary_entry(DictionaryCode { value, entries, scan, column })
+    }
+
     pub(super) fn load_validity(&mut self, column: (usize, usize), row: V) -> V {
         self.once(column, true, |cx| cx.load_validity_bits(column, row))
     }
@@ -152,7 +160,7 @@ impl Context<'_> {
         );
         let b = &mut *self.builder;
         let (three, seven) = (b.i64(3), b.i64(7));
-        let byte_index = b.binary(kelpie_kir::BinaryOp::Shr, row, three);
+        let byte_index = b.binary(BinaryOp::Shr, row, three);
         let pointer = b.offset(bitmap, byte_index);
         let byte = self.load_column_element(pointer);
         let b = &mut *self.builder;
@@ -162,7 +170,7 @@ impl Context<'_> {
         }
         let bit = b.and(row, seven);
         let bit = b.convert(bit, Scalar::U32);
-        let shifted = b.binary(kelpie_kir::BinaryOp::Shr, byte, bit);
+        let shifted = b.binary(BinaryOp::Shr, byte, bit);
         let one = b.u32(1);
         let masked = b.and(shifted, one);
         b.eq(masked, one)

@@ -104,9 +104,8 @@ impl PackedKey {
         };
         let repr = match column.dictionary {
             Some((scan, column, entries)) => {
-                let value = cx.builder.convert(index, Scalar::U32);
-                let code = crate::context::DictionaryCode { value, entries, scan, column };
-                Repr::Text(cx.dictionary_entry(code))
+                let code = cx.builder.convert(index, Scalar::U32);
+                Repr::Text(cx.entry_of_any(code, (scan, column, entries)))
             }
             None => Repr::Scalar(self.value(cx, index, column)),
         };

@@ -5,7 +5,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar};
 
 use super::words::{WordField, WordPart, Words};
-use crate::context::{Constant, Context, DictionaryCode, Lowered, Repr, register_type};
+use crate::context::{Constant, Context, Lowered, Repr, register_type};
 use crate::layout::ColumnInfo;
 use crate::types::Range;
 
@@ -65,8 +65,8 @@ impl Words {
                 // What is under a NULL is no code.
                 let zero = cx.builder.u64(0);
                 let code = valid.map_or(bits, |valid| cx.builder.select(valid, bits, zero));
-                let value = cx.builder.convert(code, Scalar::U32);
-                Repr::Text(cx.dictionary_entry(DictionaryCode { value, entries, scan, column }))
+                let code = cx.builder.convert(code, Scalar::U32);
+                Repr::Text(cx.entry_of_any(code, (scan, column, entries)))
             }
             WordPart::Float => Repr::Scalar(float_of(cx, bits, register)),
             WordPart::Integer(range) => Repr::Scalar(integer_of(cx, bits, range, register)),

@@ -13,7 +13,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 
 use super::super::word_pointer;
 use super::{KeyCount, KeyTable, KeyWord, Probe};
-use crate::context::{Context, DictionaryCode, Lowered, Repr, Unsupported, register_type};
+use crate::context::{Context, Lowered, Repr, Unsupported, register_type};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::normalized;
@@ -212,8 +212,8 @@ fn value_of(cx: &mut Context<'_>, column: &ColumnInfo, bits: &[V]) -> Lowered {
         return Lowered { repr: Repr::Scalar(no), valid: Some(no), range: None };
     };
     if let Some((scan, own, entries)) = column.dictionary {
-        let value = cx.builder.convert(low, Scalar::U32);
-        let text = cx.dictionary_entry(DictionaryCode { value, entries, scan, column: own });
+        let code = cx.builder.convert(low, Scalar::U32);
+        let text = cx.entry_of_any(code, (scan, own, entries));
         return Lowered { repr: Repr::Text(text), valid, range };
     }
     let b = &mut *cx.builder;
