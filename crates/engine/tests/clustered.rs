@@ -173,7 +173,8 @@ fn the_rule_goes_by_the_order_of_rows_and_their_number() {
     };
     let ordered = rows(&|number| 59 * number / 20);
     let scattered = rows(&|number| mixed(number).rem_euclid(59 * ROWS / 20));
-    let sparse = rows(&|number| 100 * number);
+    // At distances that have no common divisor.
+    let sparse = rows(&|number| 100 * number + number % 2);
     for (what, rows, direct) in
         [("ordered", &ordered, true), ("scattered", &scattered, false), ("sparse", &sparse, false)]
     {
