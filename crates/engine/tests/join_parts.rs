@@ -338,6 +338,21 @@ fn an_empty_build_side() {
     }
 }
 
+/// Places that are counted before rows are written: of parts only the device knows how many rows there are.
+#[test]
+fn places_of_rows_in_parts_are_counted() {
+    let engine = Engine::new();
+    let (build, probe) = (rows(40, Spread::Dense, 0), rows(300, Spread::Dense, 1));
+    for kind in [JoinKind::ProbeAnti, JoinKind::ProbeSemi, JoinKind::Inner] {
+        let expected = expected(kind, on(&[0]), &build, &probe);
+        for device in DEVICES {
+            let options = options(device, ("16", "on"), &[("count_places", "on")]);
+            let got = output(&engine, plan(kind, on(&[0]), false), &[&build, &probe], options);
+            assert_eq!(rows_of(&got.batch), expected, "{kind:?} {device:?}");
+        }
+    }
+}
+
 /// `NOT IN` knows the NULLs of rows that came in parts.
 #[test]
 fn not_in_knows_nulls() {

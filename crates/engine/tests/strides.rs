@@ -287,6 +287,11 @@ fn strides_of_other_sources() {
     let counts = aggregate(scan(0), &[0, 2], &[(Count, None), (Sum, Some(4))]);
     compare(&aggregate(counts.clone(), &[2], &[(Count, None)]), &sources, &options("64"));
     compare(&plans::filter(counts, 2, CompareOp::Gt, 3), &sources, &options("64"));
+    // Where there is no group, nothing was written that a key could be decoded from.
+    let none = plans::filter(scan(0), 1, CompareOp::Lt, 0);
+    let none = plans::join(JoinKind::Inner, none, scan(1), &[(0, 0)], false);
+    let counts = aggregate(none, &[2, 12], &[(Count, None), (Sum, Some(4))]);
+    compare(&plans::filter(counts, 2, CompareOp::Gt, 3), &sources, &options("64"));
 }
 
 /// Under every micro and macro model: chains that are longer, places that are counted before, kernels one at a time.
