@@ -178,6 +178,12 @@ impl Spacing {
     }
 }
 
+/// The inverse of an odd number modulo 2^64, by which multiples of it are divided without a division (Granlund and Montgomery 1994, section 9).
+pub fn inverse(odd: u64) -> u64 {
+    // Each step of Newton's method doubles the bits that are right, of which there are three at first.
+    (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse))))
+}
+
 /// A calendar interval, as Arrow's `IntervalMonthDayNano`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Interval {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use kelpie_kir::Type;
+use kelpie_kir::builder::V;
 
 use super::roles::{Next, Step};
 use crate::context::{Context, Unsupported};
@@ -23,7 +24,6 @@ impl fmt::Display for Filter {
 }
 
 impl Step for Filter {
-    /// Under a flag, a predicate that may not be computed for a dead row is guarded by the flag.
     fn consume(
         &self,
         cx: &mut Context<'_>,
@@ -31,33 +31,7 @@ impl Step for Filter {
         speculative: bool,
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
-        let active = match flow {
-            Flow::Branch => {
-                let pass = lower_condition(cx, &self.0)?;
-                cx.begin_if(pass);
-                next(cx, Flow::Branch)?;
-                cx.end();
-                return Ok(());
-            }
-            Flow::Flag { active: Some(active) } if !speculative => {
-                let passed = cx.builder.var("pass", Type::BOOL);
-                let no = cx.builder.bool(false);
-                cx.builder.assign(passed, no);
-                cx.begin_if(active);
-                let pass = lower_condition(cx, &self.0)?;
-                cx.builder.assign(passed, pass);
-                cx.end();
-                cx.builder.read(passed)
-            }
-            Flow::Flag { active } => {
-                let pass = lower_condition(cx, &self.0)?;
-                match active {
-                    Some(active) => cx.builder.and(active, pass),
-                    None => pass,
-                }
-            }
-        };
-        next(cx, Flow::Flag { active: Some(active) })
+        keep_where(cx, (flow, speculative), &mut |cx| lower_condition(cx, &self.0), next)
     }
 
     fn columns(&self, _below: &[ColumnInfo]) -> Option<Vec<ColumnInfo>> {
@@ -75,4 +49,37 @@ impl Step for Filter {
     fn condition(&self) -> Option<&Expr> {
         Some(&self.0)
     }
+}
+
+/// The rows that pass a test (`bool`) go on. Under a flag, a test that may not be computed for a dead row is guarded by the flag.
+pub(super) fn keep_where(
+    cx: &mut Context<'_>,
+    (flow, speculative): (Flow, bool),
+    passes: &mut dyn FnMut(&mut Context<'_>) -> Result<V, Unsupported>,
+    next: &mut Next<'_>,
+) -> Result<(), Unsupported> {
+    let active = match flow {
+        Flow::Branch => {
+            let pass = passes(cx)?;
+            cx.begin_if(pass);
+            next(cx, Flow::Branch)?;
+            cx.end();
+            return Ok(());
+        }
+        Flow::Flag { active: Some(active) } if !speculative => {
+            let passed = cx.builder.var("pass", Type::BOOL);
+            let no = cx.builder.bool(false);
+            cx.builder.assign(passed, no);
+            cx.begin_if(active);
+            let pass = passes(cx)?;
+            cx.builder.assign(passed, pass);
+            cx.end();
+            cx.builder.read(passed)
+        }
+        Flow::Flag { active } => {
+            let pass = passes(cx)?;
+            active.map_or(pass, |active| cx.builder.and(active, pass))
+        }
+    };
+    next(cx, Flow::Flag { active: Some(active) })
 }

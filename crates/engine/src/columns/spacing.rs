@@ -1,7 +1,7 @@
 //! The distances of a column's values: where all of them are multiples of one, so many fewer values are possible between the least and the
 //! greatest. Times of whole days, decimals of whole units and numbers that are given out in tens are such.
 
-use kelpie_compile::types::{Range, Spacing};
+use kelpie_compile::types::{Range, Spacing, inverse};
 
 /// Tells multiples of a number by two multiplications less than a division: of an odd number those are multiples whose product with its
 /// inverse modulo 2^64 is small (Granlund and Montgomery 1994, section 9).
@@ -22,9 +22,7 @@ impl Divisor {
         }
         let shift = number.trailing_zeros();
         let odd = number >> shift;
-        // Each step of Newton's method doubles the bits that are right, of which there are three at first.
-        let inverse = (0..5)
-            .fold(odd, |inverse, _| inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse))));
+        let inverse = inverse(odd);
         Divisor { zeros: (1 << shift) - 1, shift, inverse, limit: u64::MAX / odd }
     }
 

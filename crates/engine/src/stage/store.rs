@@ -249,8 +249,7 @@ impl<'a> StateStore<'a> {
         if let Some(buffer) = &self.buffers[state] {
             return Ok((Arc::clone(buffer), 0));
         }
-        // Whoever makes several states empty at once writes whole words.
-        let buffer = self.allocate(self.bytes(state)?.next_multiple_of(8))?;
+        let buffer = self.allocate(self.bytes(state)?)?;
         self.buffers[state] = Some(Arc::clone(&buffer));
         Ok((buffer, 0))
     }
@@ -314,7 +313,11 @@ impl<'a> StateStore<'a> {
         let (page, bytes) = self.page.begin(self.device, self.cache)?;
         let mut arrays = vec![((page, 0), bytes as u64)];
         for &state in states {
-            arrays.push((self.place(state)?, self.bytes(state)? as u64));
+            // The kernel writes whole words.
+            let bytes = self.bytes(state)?;
+            let buffer = self.allocate(bytes.next_multiple_of(8))?;
+            self.buffers[state] = Some(Arc::clone(&buffer));
+            arrays.push(((buffer, 0), bytes as u64));
             self.fresh[state] = true;
         }
         Ok(arrays)

@@ -22,6 +22,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::lower;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
+use crate::types::inverse;
 
 /// Direct-addressed groups.
 #[derive(Debug, Clone)]
@@ -486,14 +487,10 @@ fn index_of(cx: &mut Context<'_>, value: V, key: &DenseKey) -> V {
     quotient(cx, distance, key)
 }
 
-/// A multiple of a key's step divided by it, without a division: modulo 2^n an odd number has an inverse (Granlund and Montgomery 1994,
-/// section 9).
+/// A multiple of a key's step divided by it, without a division: modulo 2^n an odd number has an [`inverse`].
 fn quotient(cx: &mut Context<'_>, distance: V, key: &DenseKey) -> V {
     let shift = key.step.trailing_zeros();
-    let odd = key.step >> shift;
-    // Each step of Newton's method doubles the bits that are right, of which there are three at first.
-    let inverse =
-        (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse))));
+    let inverse = inverse(key.step >> shift);
     let is_narrow = (key.values - 1).checked_mul(key.step).is_some_and(|most| most <= u32::MAX.into());
     let b = &mut *cx.builder;
     let (unsigned, shift, inverse) = match is_narrow {

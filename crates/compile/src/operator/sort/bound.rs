@@ -17,6 +17,7 @@ use super::{SortOperator, top};
 use crate::context::{Argument, Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::Flow;
+use crate::operator::filter::keep_where;
 use crate::operator::roles::{Next, Step};
 use crate::primitives::block_sort;
 use crate::program::{BlockRows, Bounding, States};
@@ -42,9 +43,7 @@ impl SortOperator {
         let few = wanted <= top::MAX_ROWS;
         let rule = match shape.is_serial() && few {
             true => (TopBound::Heap, "each worker knows the smallest words that it has seen"),
-            false if few => {
-                (TopBound::Off, "a launch more is not known to take less than what is not stored")
-            }
+            false if few => (TopBound::Off, "the first of rows that come in another order bound nothing"),
             false => (TopBound::Off, "many rows are wanted"),
         };
         let first = block_sort::most_rows(shape);
@@ -95,7 +94,6 @@ impl WithinBound {
 }
 
 impl Step for WithinBound {
-    /// Under a flag, the word of a dead row is not computed unless it may be.
     fn consume(
         &self,
         cx: &mut Context<'_>,
@@ -103,30 +101,7 @@ impl Step for WithinBound {
         speculative: bool,
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
-        let active = match flow {
-            Flow::Branch => {
-                let passes = self.passes(cx)?;
-                cx.begin_if(passes);
-                next(cx, Flow::Branch)?;
-                cx.end();
-                return Ok(());
-            }
-            Flow::Flag { active: Some(active) } if !speculative => {
-                let within = cx.builder.var("within", Type::BOOL);
-                let no = cx.builder.bool(false);
-                cx.builder.assign(within, no);
-                cx.begin_if(active);
-                let passes = self.passes(cx)?;
-                cx.builder.assign(within, passes);
-                cx.end();
-                cx.builder.read(within)
-            }
-            Flow::Flag { active } => {
-                let passes = self.passes(cx)?;
-                active.map_or(passes, |active| cx.builder.and(active, passes))
-            }
-        };
-        next(cx, Flow::Flag { active: Some(active) })
+        keep_where(cx, (flow, speculative), &mut |cx| self.passes(cx), next)
     }
 
     fn columns(&self, _below: &[ColumnInfo]) -> Option<Vec<ColumnInfo>> {
