@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
-use kelpie_compile::expr::Expr;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::pipeline::{self, BlockRows, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Range};
+use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::variant::Forced;
 use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
@@ -187,6 +187,35 @@ fn parts_where_groups_are_many_and_scattered() {
     {
         assert_eq!(chosen(target, 1 << 40, scattered), ("1", ""), "{scattered:?}");
     }
+}
+
+/// What brings rows into parts goes through all that filters see. Where a value is frequent, threads would wait for each other at its group.
+#[test]
+fn no_parts_where_filters_leave_few_rows() {
+    let gpu = Target::simt(32, 256, 227 << 10, 1056);
+    let chosen = |groups: u64, are_even: bool, below: i128| {
+        let (plan, info) = grouped(groups.into(), &[0]);
+        let Plan::Aggregate { input, keys, aggregates, names } = plan else { unreachable!() };
+        let constant = Expr {
+            kind: ExprKind::Literal(Literal::Int(below)),
+            data_type: DataType::Int64,
+            nullable: false,
+        };
+        let value = Box::new(Expr::column(1, DataType::Int64, false));
+        let kind = ExprKind::Compare(CompareOp::Lt, value, Box::new(constant));
+        let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
+        let input = Box::new(Plan::Filter { input, predicate });
+        let scattered = Some(Scattered { values: groups, are_even, text_bytes: 0 });
+        let info = ScanInfo { scattered: vec![scattered, None, None, None], ..info };
+        parts(&compile(&(Plan::Aggregate { input, keys, aggregates, names }, info), &gpu, Forced::none()))
+    };
+    // Values are up to a million, so that these are the millionths of the rows that are left.
+    let off = ("1", "filters leave few of the rows".to_string());
+    assert_eq!(chosen(1 << 20, true, 200_000), off);
+    assert_eq!(chosen(1 << 20, true, 500_000).0, "256");
+    assert_eq!(chosen(1 << 20, false, 200_000).0, "256");
+    assert_eq!(chosen(10_000_000, true, 170_000).0, "2048");
+    assert_eq!(chosen(10_000_000, true, 160_000), off);
 }
 
 /// By rule each row takes its rank, where a value is frequent too.

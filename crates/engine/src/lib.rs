@@ -88,7 +88,7 @@ pub enum Transfer {
     Auto,
     /// Blocks are copied to the device, the next beside the kernel of this one.
     Copy,
-    /// Kernels read host memory over the link.
+    /// Kernels read host memory over the link, and write results there.
     ZeroCopy,
 }
 

@@ -7,7 +7,7 @@ use kelpie_kir::text;
 
 use crate::error::EngineError;
 use crate::stage::PipelineKernels;
-use crate::{Engine, Query};
+use crate::{DeviceChoice, Engine, Query};
 
 /// Whether there is a GPU to test on.
 ///
@@ -21,6 +21,14 @@ pub fn has_cuda(engine: &Engine) -> bool {
         None => kelpie_device::testing::skip("cuda", &"the engine does not know it"),
     }
     false
+}
+
+/// A GPU, if there is one to test on, as [`has_cuda`] finds out.
+///
+/// # Panics
+/// As [`has_cuda`].
+pub fn gpu() -> Option<DeviceChoice> {
+    has_cuda(&Engine::new()).then_some(DeviceChoice::Cuda)
 }
 
 /// What an engine knows of a pipeline's kernels of one genome.

@@ -128,7 +128,8 @@ const STRATEGIES: &[Strategy] = &[
 /// How many atomics more a plan takes than one that only counts rows, in the memory where rows are added up.
 fn more(strategy: Strategy, more: &[Aggregate], lanes: u32) -> i64 {
     let (key, forced, is_near) = strategy;
-    let options = options(lanes, forced);
+    // Cells that share a word would take one atomic together.
+    let options = options(lanes, &[forced, &[("cell_packing", "off")]].concat());
     let [few, many] = [&[][..], more].map(|more| {
         let all = atomics(&plan(key, more), &options);
         if is_near { all.block } else { all.device }

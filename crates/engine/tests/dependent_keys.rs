@@ -18,6 +18,7 @@ use common::Table;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::testing::gpu;
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, TableSource};
 use plans::{aggregate, filter, rows_of, run, union};
 
@@ -184,6 +185,10 @@ fn options(device: DeviceChoice, forced: &[(&str, &str)]) -> QueryOptions {
 }
 
 /// What became of keys that follow from others in the last aggregation, and why.
+fn devices() -> impl Iterator<Item = DeviceChoice> {
+    [DeviceChoice::Cpu, DeviceChoice::Simt].into_iter().chain(gpu())
+}
+
 fn choice(output: &QueryOutput) -> (&'static str, String) {
     let choice = output.metrics.choices().filter(|choice| choice.axis.name == "dependent_keys").last();
     choice.map_or(("none", String::new()), |choice| (choice.value, choice.reason.clone()))
@@ -249,7 +254,7 @@ fn compare(
 #[test]
 fn a_column_without_equal_values_tells_the_others_of_its_table() {
     let (engine, mut random) = (Engine::new(), Random(1));
-    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+    for device in devices() {
         for keys in Keys::ALL {
             for batches in [1, 5] {
                 let sources = [table(keys, 120, batches, &mut random)];
@@ -276,7 +281,7 @@ fn all_keys_in_a_word_are_compared() {
 #[test]
 fn keys_follow_through_joins() {
     let (engine, mut random) = (Engine::new(), Random(3));
-    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+    for device in devices() {
         let sources = [Keys::Ascending; 3].map(|keys| table(keys, 60, 2, &mut random));
         let (customers, orders, nations) = (scan(0), scan(1), scan(2));
         // Customers, then orders; then nations before both.
@@ -302,7 +307,7 @@ fn keys_follow_through_joins() {
 #[test]
 fn a_broken_promise_tells_nothing() {
     let (engine, mut random) = (Engine::new(), Random(4));
-    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+    for device in devices() {
         let sources = [Keys::Twice, Keys::Mixed].map(|keys| table(keys, 60, 2, &mut random));
         // One key of the build side is there twice.
         let rows = join(JoinKind::Inner, (scan(0), 0), (scan(1), 1), false);
@@ -338,7 +343,7 @@ fn expressions_follow_from_what_they_read() {
         Expr { kind, ..ratio }
     };
     let amount = column(&rows, AMOUNT);
-    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+    for device in devices() {
         let exprs = vec![column(&rows, 2), upper(2), plus(0), column(&rows, 0), amount.clone()];
         let plan = project(rows.clone(), exprs);
         let (value, reason) = compare(&engine, (&plan, &[0, 1, 2, 3]), &sources, (device, &[]));
@@ -353,7 +358,7 @@ fn expressions_follow_from_what_they_read() {
 fn groups_are_told_apart_by_what_tells_groups_below() {
     let (engine, mut random) = (Engine::new(), Random(6));
     let sources = [table(Keys::Mixed, 90, 2, &mut random)];
-    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+    for device in devices() {
         // Groups by texts have each text once.
         let below = aggregate(scan(0), &[2], &[(Max, Some(3), false), (Count, None, false)]);
         let plan = aggregate(below, &[0, 1, 2], &[(Count, None, false)]);
@@ -374,7 +379,7 @@ fn missing_rows_are_no_group() {
     let sources = [Keys::Ascending; 2].map(|keys| table(keys, 50, 2, &mut random));
     let below =
         || aggregate(scan(0), &[1], &[(Count, None, false), (Max, Some(2), false), (Max, Some(5), false)]);
-    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+    for device in devices() {
         for kind in [JoinKind::FullOuter, JoinKind::BuildOuter, JoinKind::ProbeOuter, JoinKind::Inner] {
             for is_build in [true, false] {
                 let (rows, first) = match is_build {
@@ -400,7 +405,7 @@ fn inputs_of_a_union_have_their_own_keys() {
     let (engine, mut random) = (Engine::new(), Random(9));
     let sources = [Keys::Ascending; 2].map(|keys| table(keys, 50, 2, &mut random));
     let rows = union(vec![scan(0), scan(1)]);
-    for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
+    for device in devices() {
         assert_eq!(compare(&engine, (&rows, &[0, 2, 4]), &sources, (device, &[])).0, "compared");
         let alone = union(vec![scan(1)]);
         assert_eq!(compare(&engine, (&alone, &[0, 2, 4]), &sources, (device, &[])).0, "carried");
@@ -530,4 +535,9 @@ fn any_groups_on_the_cpu() {
 #[test]
 fn any_groups_on_the_interpreter() {
     any_groups(DeviceChoice::Simt, 1_000..1_050);
+}
+
+#[test]
+fn any_groups_on_a_gpu() {
+    gpu().into_iter().for_each(|device| any_groups(device, 2_000..2_025));
 }

@@ -672,7 +672,12 @@ fn pipelines_say_who_reduces() {
     let table = [
         (Some(3), MicroModel::Resolution, self::Resolution::Simd, "segments in warps"),
         (Some(3), MicroModel::Resolution, self::Resolution::WorkEfficient, "segments in blocks"),
-        (Some(3), MultiPass, self::Resolution::Simd, "sorted rows → aggregate (hash, stored keys, segments)"),
+        (
+            Some(3),
+            MultiPass,
+            self::Resolution::Simd,
+            "sorted rows → aggregate (hash, keys of words, segments)",
+        ),
         (
             Some(0),
             OperatorAtATime,

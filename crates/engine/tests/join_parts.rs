@@ -13,6 +13,7 @@ use common::Table;
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::DataType;
+use kelpie_engine::testing::gpu;
 use kelpie_engine::{
     Batches, CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions,
     QueryOutput,
@@ -64,9 +65,14 @@ fn on(keys: &'static [usize]) -> Condition {
 }
 
 /// Each set of sides, condition and kind on a CPU in all ways, and on one interpreter in one, which take turns.
+/// All of them, and a GPU where there is one.
+fn devices() -> impl Iterator<Item = (DeviceChoice, u32)> {
+    DEVICES.into_iter().chain(gpu().map(|device| (device, 32)))
+}
+
 #[test]
 fn every_kind_equals_a_nested_loop() {
-    let engine = Engine::new();
+    let (engine, gpu) = (Engine::new(), gpu());
     let sides: Vec<(Vec<Row>, Vec<Row>)> = vec![
         (rows(0, Spread::Dense, 0), rows(5, Spread::Dense, 1)),
         (rows(5, Spread::Dense, 0), rows(0, Spread::Dense, 1)),
@@ -92,6 +98,9 @@ fn every_kind_equals_a_nested_loop() {
                         PARTS[..3].iter().map(|parts| options(DEVICES[0], *parts, &[])).collect();
                     turn += 1;
                     all.push(options(DEVICES[1 + turn % 3], PARTS[turn % PARTS.len()], &[]));
+                    // A GPU compiles each kernel for a while.
+                    let gpu = gpu.filter(|_| turn % 5 == 0).map(|device| (device, 32));
+                    all.extend(gpu.map(|device| options(device, PARTS[turn / 5 % PARTS.len()], &[])));
                     for options in all {
                         let sizes = (build.len(), probe.len());
                         let got =
@@ -110,7 +119,7 @@ fn every_kind_equals_a_nested_loop() {
 fn forms_of_the_index() {
     let engine = Engine::new();
     let (dense, twice) = (rows(90, Spread::Dense, 0), rows(90, Spread::Duplicates, 0));
-    for device in DEVICES {
+    for device in devices() {
         for others in [
             &[("index_form", "direct"), ("row_places", "slot")][..],
             &[("index_form", "direct"), ("row_places", "packed"), ("empty_slots", "cleared")],
@@ -203,7 +212,7 @@ fn joins_in_one_pipeline() {
         let sides: [&[Row]; 3] = [&small, &middle, &large];
         let plain = output(&engine, twice(first, second), &sides, options(DEVICES[0], ("1", "off"), &[]));
         assert_eq!(times_in_parts_of_any(&plain), 0);
-        for device in DEVICES {
+        for device in devices() {
             for parts in PARTS {
                 let options = options(device, parts, &[]);
                 let got = output(&engine, twice(first, second), &sides, options.clone());
@@ -258,7 +267,7 @@ fn larger_sides() {
 #[test]
 fn a_key_on_all_rows() {
     let engine = Engine::new();
-    for device in DEVICES {
+    for device in devices() {
         let (build, probe) = (rows(9, Spread::One, 0), rows(700, Spread::One, 0));
         for (parts, kind) in PARTS.into_iter().zip([JoinKind::Inner, JoinKind::FullOuter].into_iter().cycle())
         {
@@ -345,7 +354,7 @@ fn places_of_rows_in_parts_are_counted() {
     let (build, probe) = (rows(40, Spread::Dense, 0), rows(300, Spread::Dense, 1));
     for kind in [JoinKind::ProbeAnti, JoinKind::ProbeSemi, JoinKind::Inner] {
         let expected = expected(kind, on(&[0]), &build, &probe);
-        for device in DEVICES {
+        for device in devices() {
             let options = options(device, ("16", "on"), &[("count_places", "on")]);
             let got = output(&engine, plan(kind, on(&[0]), false), &[&build, &probe], options);
             assert_eq!(rows_of(&got.batch), expected, "{kind:?} {device:?}");
@@ -361,7 +370,7 @@ fn not_in_knows_nulls() {
     for (inner, passes) in
         [(vec![], 7), (vec![(Some(0), None, 0)], 5), (vec![(Some(99), None, 0), (None, None, 0)], 0)]
     {
-        for device in DEVICES {
+        for device in devices() {
             let plan = plan(JoinKind::BuildAnti, on(&[0]), true);
             let got = output(&engine, plan, &[&outer, &inner], options(device, ("16", "on"), &[]));
             assert_eq!(got.batch.num_rows(), passes, "{inner:?} {device:?}");

@@ -17,6 +17,7 @@ use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::testing::gpu;
 use kelpie_engine::{
     DeviceChoice, Engine, Forced, LaneProfile, Profile, QueryOptions, QueryOutput, ShapeChoices, TableSource,
 };
@@ -100,7 +101,7 @@ fn forced(variants: &[(&str, &str)]) -> Forced {
 /// What is forced, and in warps of how many lanes.
 fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
     let mut ways = Vec::new();
-    for (number, refill) in ["filters", "all", "last"].into_iter().enumerate() {
+    for (number, refill) in ["filters", "all", "last", "estimated"].into_iter().enumerate() {
         for (index, threshold) in ["1", "8", "16", "24", "28", "32"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3][(index + number) % 4];
             ways.push((vec![("lane_refill", refill), ("refill_threshold", threshold)], lanes));
@@ -131,11 +132,31 @@ fn ways() -> Vec<(Vec<(&'static str, &'static str)>, u32)> {
         for (index, refill) in ["off", "filters", "all"].into_iter().enumerate() {
             let lanes = [4, 8, 32, 3][(index + number) % 4];
             let rows = [("index_rows", "buckets"), ("index_form", "hash")][index % 2];
-            let forced = [("carried", "values"), ("expansion", expansion), ("lane_refill", refill), rows];
+            let carried = ["values", "read"][(index + number) % 2];
+            let forced = [("carried", carried), ("expansion", expansion), ("lane_refill", refill), rows];
             ways.push((forced.into(), lanes));
         }
     }
     ways
+}
+
+/// What a filter has read moves with its row, and is not loaded again behind the exchange.
+#[test]
+fn columns_that_were_read_are_not_loaded_again() {
+    let (engine, sources) = (Engine::new(), [skewed(500)]);
+    let sum = [(AggregateFunction::Sum, Some(1), false)];
+    let plan = aggregate(few(0, 200), &[], &sum);
+    let run = |carried: &str| {
+        let variants = forced(&[("row_loop", "single"), ("lane_refill", "all"), ("carried", carried)]);
+        let device = DeviceChoice::Simt;
+        let options = QueryOptions { device, variants, meter: true, ..QueryOptions::default() };
+        let output = run(&engine, &plan, &sources, &options);
+        let read = output.metrics.traffic.expect("counts").input.read;
+        (rows_of(&output.batch, false), read)
+    };
+    let ((expected, places), (rows, read)) = (run("places"), run("read"));
+    assert_eq!(rows, expected);
+    assert!(read < places, "{read} of {places} bytes");
 }
 
 #[test]
@@ -180,6 +201,33 @@ fn exchanged_rows_are_the_same_rows() {
 }
 
 /// Runs a plan in one block of the interpreter, in warps of 32 lanes.
+/// The same on a GPU, of each plan in some ways, as each kernel is compiled for a while.
+#[test]
+fn a_gpu_exchanges_the_same_rows() {
+    let Some(device) = gpu() else { return };
+    let (engine, sources) = (Engine::new(), [700, 60].map(skewed));
+    let mut exchanged = 0;
+    for (number, (name, plan)) in plans().into_iter().enumerate() {
+        let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
+        let expected = rows_of(&run(&engine, &plan, &sources, &cpu).batch, false);
+        for (index, (variants, _)) in ways().into_iter().enumerate() {
+            if (index + number) % 17 != 0 {
+                continue;
+            }
+            let shape = ShapeChoices { blocks: Some(1 + index as u32 % 2), ..ShapeChoices::default() };
+            let options =
+                QueryOptions { device, shape, variants: forced(&variants), ..QueryOptions::default() };
+            let output = run(&engine, &plan, &sources, &options);
+            let has = |(axis, value): &(&str, &str)| {
+                output.metrics.choices().any(|choice| choice.axis.name == *axis && choice.value == *value)
+            };
+            exchanged += usize::from(variants.iter().all(has));
+            assert_eq!(rows_of(&output.batch, false), expected, "{name}: {variants:?}");
+        }
+    }
+    assert!(exchanged > 0);
+}
+
 fn profiled(plan: &Plan, sources: &[Arc<dyn TableSource>], variants: &[(&str, &str)]) -> QueryOutput {
     let options = QueryOptions {
         device: DeviceChoice::Simt,
@@ -202,7 +250,7 @@ fn refilled_warps_are_nearly_full() {
     let sources: [Arc<dyn TableSource>; 1] = [Arc::new(Table(vec![batch]))];
     let field = Field { name: "k".into(), data_type: DataType::Int64, nullable: true };
     let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0], fields: vec![field] });
-    let kept = filter(scan, 0, CompareOp::Lt, i128::from(rows as i64 * 9 / 100));
+    let kept = filter(scan.clone(), 0, CompareOp::Lt, i128::from(rows as i64 * 9 / 100));
     let plan = aggregate(kept, &[], &[(AggregateFunction::Sum, Some(0), false)]);
     let mean = |variants: &[(&str, &str)]| {
         let output = profiled(&plan, &sources, variants);
@@ -214,9 +262,16 @@ fn refilled_warps_are_nearly_full() {
     let off = [("row_loop", "single"), ("predication", "branches"), ("lane_refill", "off")];
     assert!(mean(&off) < 4.0, "{}", mean(&off));
     for (threshold, least) in [("16", 16.0), ("24", 24.0), ("28", 28.0), ("32", 31.0)] {
-        let on = [("row_loop", "single"), ("lane_refill", "filters"), ("refill_threshold", threshold)];
-        assert!(mean(&on) >= least, "{threshold}: {}", mean(&on));
+        for refill in ["filters", "estimated"] {
+            let on = [("row_loop", "single"), ("lane_refill", refill), ("refill_threshold", threshold)];
+            assert!(mean(&on) >= least, "{refill} {threshold}: {}", mean(&on));
+        }
     }
+    // Where most rows are kept lanes are not refilled by what is thought of them, and it is refused to force that.
+    let kept = filter(scan, 0, CompareOp::Lt, i128::from(rows as i64 * 9 / 10));
+    let plan = aggregate(kept, &[], &[(AggregateFunction::Sum, Some(0), false)]);
+    let output = profiled(&plan, &sources, &[("row_loop", "single"), ("lane_refill", "estimated")]);
+    assert!(!output.metrics.choices().any(|choice| choice.value == "estimated"));
 }
 
 /// A table of one column of keys.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
 use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::testing::gpu;
 use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, Forced, Query, QueryOptions, QueryOutput, TableSource,
 };
@@ -40,6 +41,11 @@ const WAYS: [&[(&str, &str)]; 9] = [
     &[("row_places", "slot"), ("lane_refill", "all"), ("carried", "places"), ("refill_buffer", "shared")],
     &[("row_places", "slot"), ("lane_refill", "off"), ("write_places", "atomic")],
 ];
+
+/// All of them, and a GPU where there is one.
+fn devices() -> Vec<(DeviceChoice, u32)> {
+    DEVICES.into_iter().chain(gpu().map(|device| (device, 32))).collect()
+}
 
 fn options((device, simt_lanes): (DeviceChoice, u32), way: &[(&str, &str)]) -> QueryOptions {
     let mut variants = Forced::default();
@@ -130,7 +136,7 @@ fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
 #[test]
 fn every_kind_equals_a_nested_loop() {
     let engine = Engine::new();
-    let (mut turn, mut together) = (0usize, 0);
+    let (devices, mut turn, mut together) = (devices(), 0usize, 0);
     for (build, probe) in &sides() {
         let sources = [table(build), table(probe)];
         for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
@@ -147,8 +153,8 @@ fn every_kind_equals_a_nested_loop() {
                     (100, 100) => plan(kind, condition, false),
                     limits => narrowed(plan(kind, condition, false), limits),
                 };
-                for shift in 0..3 {
-                    let options = options(DEVICES[(turn / 9 + shift) % 3], WAYS[(turn + 4 * shift) % 9]);
+                for (shift, device) in devices.iter().enumerate() {
+                    let options = options(*device, WAYS[(turn + 4 * shift) % 9]);
                     let got = output(&engine, joined.clone(), &sources, &options);
                     assert_eq!(
                         rows_of(&got.batch),
@@ -168,6 +174,7 @@ fn every_kind_equals_a_nested_loop() {
 #[test]
 fn rows_of_any_number_are_looked_up_once_each() {
     let engine = Engine::new();
+    let devices: Vec<_> = devices().into_iter().filter(|(device, _)| *device != DeviceChoice::Cpu).collect();
     let build = keys_from(5, 100, 1);
     for (turn, count) in [1i64, 7, 8, 9, 31, 255, 256, 257, 1023, 2049, 5000].into_iter().enumerate() {
         let probe = keys_from(-50, count, 1);
@@ -175,7 +182,7 @@ fn rows_of_any_number_are_looked_up_once_each() {
         let found: Vec<i64> = (5..105).filter(|key| key + 50 < count).collect();
         let sum: i64 = found.iter().map(|key| (key - 5) % 10).sum();
         for way in 0..WAYS.len() {
-            let options = options(DEVICES[(turn + way) % 2], WAYS[way]);
+            let options = options(devices[(turn + way) % devices.len()], WAYS[way]);
             let condition = Condition { keys: &[0], residual: false, null_equal: false };
             let joined = plan(JoinKind::Inner, condition, false);
             let got = output(&engine, counted(joined, 2), &sources, &options);

@@ -11,7 +11,7 @@ use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::AggregateFunction::Count;
 use kelpie_compile::plan::JoinKind::Inner;
 use kelpie_compile::plan::Plan;
-use kelpie_engine::{DeviceChoice, Engine, MacroModel, MicroModel, QueryOptions, Resolution};
+use kelpie_engine::{DeviceChoice, Engine, MacroModel, MicroModel, QueryOptions, Resolution, Transfer};
 use plans::{aggregate, filter, join, plans, project, rows_of, run, scan, table};
 
 /// The CPU, the interpreter with 32 lanes and with 4, and a GPU where there is one.
@@ -98,6 +98,30 @@ fn blocks() {
         }
     }
     compare_models([4_500, 200], &plans(), &all);
+}
+
+/// With zero-copy kernels write results of many rows to memory of the host: rows of a scan, of a join, and groups.
+#[test]
+fn results_that_are_written_to_the_host() {
+    let joined = join(Inner, scan(1), scan(0), &[(0, 0)], false);
+    let groups = aggregate(scan(0), &[1], &[(Count, None, false)]);
+    let plans = [("a scan", scan(0)), ("a join", joined), ("groups", groups)];
+    let plans = plans.map(|(name, plan)| (name.to_string(), plan, false));
+    let all: Vec<QueryOptions> = devices()
+        .into_iter()
+        .flat_map(|(device, simt_lanes)| {
+            [MacroModel::default(), MacroModel::RunToFinish, MacroModel::Batch].map(|macro_model| {
+                QueryOptions {
+                    device,
+                    simt_lanes,
+                    macro_model,
+                    transfer: Transfer::ZeroCopy,
+                    ..QueryOptions::default()
+                }
+            })
+        })
+        .collect();
+    compare_models([20_000, 50], &plans, &all);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::testing::gpu;
 use kelpie_engine::{
     DeviceChoice, Engine, EngineError, Forced, MacroModel, PipelineMetrics, QueryError, QueryOptions,
     QueryOutput, ShapeChoices, TableSource, Transfer,
@@ -188,6 +189,26 @@ fn queued_matches_are_the_same_matches() {
         }
     }
     assert!(with > 200 && without > 200, "{with} with a queue, {without} without");
+}
+
+/// On a GPU, whose warps are in as many blocks as share out the rows.
+#[test]
+fn a_gpu_queues_the_same_matches() {
+    let Some(device) = gpu() else { return };
+    let (engine, sources) = (Engine::new(), [skewed(2000), skewed(900)]);
+    let mut pieces = 0;
+    for (index, (name, plan)) in plans().into_iter().enumerate() {
+        let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+        for (number, expansion) in ["packed", "warp", "staged"].into_iter().enumerate() {
+            let refill = ["off", "last", "all"][(index + number) % 3];
+            let variants = [("queue_matches", "2"), ("expansion", expansion), ("lane_refill", refill)];
+            let options = QueryOptions { device, ..simt(32, 1 + index as u32 % 3, &variants) };
+            let output = run(&engine, &plan, &sources, &options);
+            assert_eq!(rows_of(&output.batch, false), expected, "{name}: {variants:?}");
+            pieces += queued(&output);
+        }
+    }
+    assert!(pieces > 0);
 }
 
 /// Warps of one lane have nobody to share with, and of two hardly anybody.

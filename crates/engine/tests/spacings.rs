@@ -15,9 +15,9 @@ use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
 use arrow::record_batch::RecordBatch;
 use common::Table;
-use kelpie_compile::expr::{Expr, ExprKind, Function, Granularity};
+use kelpie_compile::expr::{ArithmeticOp, Expr, ExprKind, Function, Granularity};
 use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, TimeUnit};
+use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
 use kelpie_engine::testing::has_cuda;
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, TableSource};
 use plans::{aggregate, rows_of, run, union};
@@ -95,7 +95,21 @@ fn scan(source: usize) -> Plan {
     Plan::Scan(Scan { source, table: format!("t{source}"), columns: (0..NAMES.len()).collect(), fields })
 }
 
-/// The columns, and behind them the moment truncated to an hour, a day, a week and a month, and the price with more digits.
+/// A number of 64 bits.
+fn number(value: i64) -> Expr {
+    let kind = ExprKind::Literal(Literal::Int(value.into()));
+    Expr { kind, data_type: DataType::Int64, nullable: false }
+}
+
+fn arithmetic(op: ArithmeticOp, a: Expr, b: Expr) -> Expr {
+    let nullable = a.nullable || b.nullable;
+    let kind = ExprKind::Arithmetic(op, Box::new(a), Box::new(b));
+    Expr { kind, data_type: DataType::Int64, nullable }
+}
+
+/// The columns, and behind them the moment truncated to an hour, a day, a week and a month, the price with more digits, and numbers that
+/// are computed of one column by constants: the amount in tens of thousands, from a million downwards in threes, and the tens times 3, which
+/// is beyond 64 bits.
 fn computed(input: Plan) -> Plan {
     let fields = input.fields();
     let column = |index: usize| Expr::column(index, fields[index].data_type.clone(), fields[index].nullable);
@@ -109,8 +123,15 @@ fn computed(input: Plan) -> Plan {
         nullable: true,
     };
     let granularities = [Granularity::Hour, Granularity::Day, Granularity::Week, Granularity::Month];
-    let exprs: Vec<Expr> =
-        (0..NAMES.len()).map(column).chain(granularities.map(truncated)).chain([finer]).collect();
+    let times = |expr, factor| arithmetic(ArithmeticOp::Multiply, expr, number(factor));
+    let downwards = arithmetic(ArithmeticOp::Subtract, number(1_000_000), times(column(4), 3));
+    let numbers = [times(column(4), 10_000), downwards, times(column(3), 3)];
+    let exprs: Vec<Expr> = (0..NAMES.len())
+        .map(column)
+        .chain(granularities.map(truncated))
+        .chain([finer])
+        .chain(numbers)
+        .collect();
     let names = (0..exprs.len()).map(|index| format!("c{index}")).collect();
     Plan::Project { input: Box::new(input), exprs, names }
 }
@@ -187,6 +208,22 @@ fn values_at_equal_distances_have_a_slot_each() {
         assert_eq!(slots(&[9]), Some(51));
         assert!(slots(&[7]).is_some_and(|weeks| weeks <= 9));
         assert!(slots(&[8, 6]).is_some_and(|slots| slots <= 72 * 41));
+    }
+}
+
+#[test]
+fn numbers_that_constants_make_of_others_have_a_slot_each() {
+    let engine = Engine::new();
+    for rows in [0, 1, 5000] {
+        let sources = [table(rows, 2, None)];
+        let slots = |keys: &[usize]| compare(&engine, &computed(scan(0)), keys, &sources);
+        let (tens_of_thousands, downwards) = (slots(&[10]), slots(&[11]));
+        if rows == 5000 {
+            assert_eq!((tens_of_thousands, downwards), (Some(17), Some(17)));
+            assert_eq!(slots(&[10, 3]), Some(17 * 4));
+        }
+        let beyond = slots(&[12]);
+        assert!(rows < 5000 || beyond.is_none(), "numbers begin anew beyond 64 bits: {beyond:?}");
     }
 }
 

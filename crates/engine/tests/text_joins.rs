@@ -15,6 +15,7 @@ use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_engine::testing::gpu;
 use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions, QueryOutput,
     TableSource,
@@ -23,7 +24,6 @@ use kelpie_engine::{
 /// Two texts and a number.
 type Row = (Option<String>, Option<String>, i32);
 
-const DEVICES: [DeviceChoice; 2] = [DeviceChoice::Cpu, DeviceChoice::Simt];
 const FORCED: [&str; 2] = ["texts", "codes"];
 
 const KINDS: [JoinKind; 10] = [
@@ -170,6 +170,10 @@ fn forced(value: &str) -> Forced {
     forced
 }
 
+fn devices() -> impl Iterator<Item = DeviceChoice> {
+    [DeviceChoice::Cpu, DeviceChoice::Simt].into_iter().chain(gpu())
+}
+
 fn options(device: DeviceChoice, value: &str) -> QueryOptions {
     let micro_model = MicroModel::Resolution;
     QueryOptions { device, threads: Some(2), micro_model, variants: forced(value), ..QueryOptions::default() }
@@ -247,7 +251,7 @@ fn every_kind_equals_a_nested_loop_by_texts_and_by_codes() {
                 for kind in KINDS {
                     let expected = expected(kind, condition, build, probe);
                     let plan = join(kind, (scan(0), scan(1)), condition);
-                    for (device, value) in DEVICES.iter().flat_map(|d| FORCED.map(|value| (*d, value))) {
+                    for (device, value) in devices().flat_map(|d| FORCED.map(|value| (d, value))) {
                         let output = run(&engine, &plan, &sources, &options(device, value));
                         let sizes = (build.len(), probe.len());
                         let what = format!("{kind:?} {condition:?} {device:?} {value} {sizes:?}");
@@ -284,7 +288,7 @@ fn dictionaries_of_many_entries() {
         for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildSemi, JoinKind::ProbeAnti] {
             let expected = expected(kind, condition, &build, &probe);
             let plan = join(kind, (scan(0), scan(1)), condition);
-            for (device, value) in DEVICES.iter().flat_map(|d| FORCED.map(|value| (*d, value))) {
+            for (device, value) in devices().flat_map(|d| FORCED.map(|value| (d, value))) {
                 let output = run(&engine, &plan, &sources, &options(device, value));
                 assert_eq!(rows_of(&output.batch), expected, "{kind:?} {device:?} {value}");
                 assert_eq!(chosen(&output)[0].0, value);
@@ -313,7 +317,7 @@ fn not_in_knows_nulls() {
             let expected = expected(JoinKind::BuildAnti, condition, &outer, &inner);
             let plan = join(JoinKind::BuildAnti, (scan(0), scan(1)), condition);
             let sources = [table(&outer), table(&inner)];
-            for (device, value) in DEVICES.iter().flat_map(|d| FORCED.map(|value| (*d, value))) {
+            for (device, value) in devices().flat_map(|d| FORCED.map(|value| (d, value))) {
                 let output = run(&engine, &plan, &sources, &options(device, value));
                 assert_eq!(rows_of(&output.batch), expected, "{device:?} {value} {}", inner.len());
             }
@@ -345,7 +349,7 @@ fn the_choice_and_its_reason() {
         (&few, &unique, "texts", "texts of the probe side have no dictionary"),
         (&unique, &unique, "texts", "texts have no dictionaries"),
     ] {
-        for device in DEVICES {
+        for device in devices() {
             let plan = join(JoinKind::Inner, (scan(0), scan(1)), condition);
             let options = options(device, "rule");
             let output = run(&engine, &plan, &[table(build), table(probe)], &options);
@@ -421,7 +425,7 @@ fn plans_around_the_join() {
     let sources = [table(&a), table(&b), table(&unique(70, true))];
     for (name, plan) in &plans {
         let mut all = Vec::new();
-        for (device, value) in DEVICES.iter().flat_map(|d| FORCED.map(|value| (*d, value))) {
+        for (device, value) in devices().flat_map(|d| FORCED.map(|value| (d, value))) {
             for _ in 0..3 {
                 let output = run(&engine, plan, &sources, &options(device, value));
                 assert!(
@@ -451,7 +455,7 @@ fn other_models_and_other_data() {
         let plan = join(kind, (scan(0), scan(1)), condition);
         for [build, probe] in &sides {
             let expected = expected(kind, condition, build, probe);
-            for (device, micro_model) in DEVICES.iter().flat_map(|d| micro.map(|model| (*d, model))) {
+            for (device, micro_model) in devices().flat_map(|d| micro.map(|model| (d, model))) {
                 for macro_model in moves {
                     let model = QueryOptions {
                         micro_model,

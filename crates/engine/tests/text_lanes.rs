@@ -16,7 +16,8 @@ use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
-use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, ShapeChoices, TableSource};
+use kelpie_engine::testing::gpu;
+use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, ShapeChoices, TableSource};
 use plans::{aggregate, join, rows_of, run};
 
 use crate::common::Table;
@@ -146,47 +147,53 @@ fn plans() -> Vec<(&'static str, Plan)> {
     ]
 }
 
+/// What is forced of who looks at texts, and of what else rows change lanes for.
+fn variants(texts: &'static str, number: usize) -> [(&'static str, &'static str); 4] {
+    [
+        ("text_lanes", texts),
+        ("lane_refill", ["off", "last", "all"][number % 3]),
+        ("expansion", ["packed", "lane", "refill"][number / 3 % 3]),
+        ("carried", ["places", "values", "read"][(number + number / 3) % 3]),
+    ]
+}
+
+fn is_forced(output: &QueryOutput, texts: &str) -> bool {
+    output.metrics.choices().any(|choice| choice.axis.name == "text_lanes" && choice.value == texts)
+}
+
 #[test]
 fn lanes_find_equal_what_one_lane_finds_equal() {
     let engine = Engine::new();
     let sources = [table(), table()];
+    let gpu = gpu();
     let mut together = 0;
-    for (name, plan) in plans() {
+    for (at, (name, plan)) in plans().into_iter().enumerate() {
         let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
         let expected = rows_of(&run(&engine, &plan, &sources, &cpu).batch, false);
         assert!(!expected.is_empty(), "{name}");
-        for (index, lanes) in [4, 8, 32, 3].into_iter().enumerate() {
+        let widths = [4, 8, 32, 3].into_iter().map(|lanes| (DeviceChoice::Simt, lanes));
+        for (index, (device, lanes)) in widths.chain(gpu.map(|device| (device, 32))).enumerate() {
             for texts in ["lane", "warp", "packed"] {
-                for (number, refill) in ["off", "last", "all"].into_iter().enumerate() {
+                for number in 0..3 {
+                    // A GPU compiles each kernel for a while.
+                    if device == DeviceChoice::Cuda && number != at % 3 {
+                        continue;
+                    }
                     let mut forced = Forced::default();
-                    let matches = ["packed", "lane", "refill"][(index + number) % 3];
-                    let carried = ["places", "values"][(index + number) % 2];
-                    for (axis, value) in [
-                        ("text_lanes", texts),
-                        ("lane_refill", refill),
-                        ("expansion", matches),
-                        ("carried", carried),
-                    ] {
+                    for (axis, value) in variants(texts, 3 * index + number) {
                         forced.set(axis, value).expect("an axis and its value");
                     }
                     let options = QueryOptions {
-                        device: DeviceChoice::Simt,
+                        device,
                         simt_lanes: lanes,
                         shape: ShapeChoices { blocks: Some(1), ..ShapeChoices::default() },
                         variants: forced,
                         ..QueryOptions::default()
                     };
                     let output = run(&engine, &plan, &sources, &options);
-                    let is_forced = output
-                        .metrics
-                        .choices()
-                        .any(|choice| choice.axis.name == "text_lanes" && choice.value == texts);
-                    together += usize::from(is_forced && texts != "lane");
-                    assert_eq!(
-                        rows_of(&output.batch, false),
-                        expected,
-                        "{name}: {texts}, {refill}, {lanes} lanes"
-                    );
+                    together += usize::from(texts != "lane" && is_forced(&output, texts));
+                    let rows = rows_of(&output.batch, false);
+                    assert_eq!(rows, expected, "{name}: {texts}, {number}, {device:?}, {lanes} lanes");
                 }
             }
         }

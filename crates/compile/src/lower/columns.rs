@@ -5,7 +5,7 @@ use super::datetime::ticks_of_day;
 use super::infer_range;
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Function};
 use crate::layout::{ColumnInfo, Scattered};
-use crate::types::{DataType, Range, Spacing};
+use crate::types::{DataType, Literal, Range, Spacing};
 
 /// The columns of a projection over `input`.
 pub(crate) fn of_projection(exprs: &[Expr], input: &[ColumnInfo]) -> Vec<ColumnInfo> {
@@ -20,6 +20,10 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         return column.clone();
     }
     let range = infer_range(expr, &|index| input.get(index).and_then(|column| column.range));
+    if let Some((below, line)) = Line::of(expr, input) {
+        let own = ColumnInfo { data_type: expr.data_type.clone(), nullable: expr.nullable, range, ..below };
+        return ColumnInfo { spacing: line.spacing(own.spacing), dictionary: None, origin: None, ..own };
+    }
     let scattered = scattered_values(expr, input);
     let spacing = spacing(expr, input).filter(|_| range.is_some());
     ColumnInfo {
@@ -31,6 +35,66 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         is_clustered: false,
         spacing,
         origin: None,
+    }
+}
+
+/// A whole number times another and plus a third: other numbers become other numbers, and their order stays or is turned round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Line {
+    factor: i128,
+    addend: i128,
+}
+
+impl Line {
+    /// What is known of the integers that an expression computes its own of by constants, where none of them is beyond its type: there
+    /// they would begin anew.
+    fn of(expr: &Expr, input: &[ColumnInfo]) -> Option<(ColumnInfo, Line)> {
+        let (below, line) = Line::split(expr)?;
+        let (below, bounds) = (of_expr(below, input), expr.data_type.full_range()?);
+        let ends = below.range.map(|range| [range.min, range.max])?;
+        let is_within =
+            |value: i128| line.at(value).is_some_and(|own| bounds.min <= own && own <= bounds.max);
+        ends.into_iter().all(is_within).then_some((below, line))
+    }
+
+    /// The operand, and what is done to it.
+    fn split(expr: &Expr) -> Option<(&Expr, Line)> {
+        if !expr.data_type.is_integer() {
+            return None;
+        }
+        let (op, a, b) = match &expr.kind {
+            ExprKind::Cast { input, .. } if input.data_type.is_integer() => {
+                return Some((input, Line { factor: 1, addend: 0 }));
+            }
+            ExprKind::Arithmetic(op, a, b) => (op, a, b),
+            _ => return None,
+        };
+        let constant = |expr: &Expr| match expr.kind {
+            ExprKind::Literal(Literal::Int(value)) => Some(value),
+            _ => None,
+        };
+        let line = |factor, addend| Some(Line { factor, addend });
+        let (below, line) = match (op, constant(a), constant(b)) {
+            (ArithmeticOp::Add, None, Some(value)) => (a, line(1, value)),
+            (ArithmeticOp::Add, Some(value), None) => (b, line(1, value)),
+            (ArithmeticOp::Subtract, None, Some(value)) => (a, line(1, value.checked_neg()?)),
+            (ArithmeticOp::Subtract, Some(value), None) => (b, line(-1, value)),
+            (ArithmeticOp::Multiply, None, Some(value)) => (a, line(value, 0)),
+            (ArithmeticOp::Multiply, Some(value), None) => (b, line(value, 0)),
+            _ => return None,
+        };
+        line.filter(|line| line.factor != 0 && below.data_type.is_integer()).map(|line| (&**below, line))
+    }
+
+    /// What a number becomes.
+    fn at(self, value: i128) -> Option<i128> {
+        value.checked_mul(self.factor)?.checked_add(self.addend)
+    }
+
+    /// The distances of what numbers at these distances become.
+    fn spacing(self, below: Option<Spacing>) -> Option<Spacing> {
+        let Spacing { first, step } = below.unwrap_or(Spacing { first: 0, step: 1 });
+        Spacing::new(self.at(first)?, step.checked_mul(self.factor.checked_abs()?)?)
     }
 }
 

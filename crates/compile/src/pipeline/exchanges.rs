@@ -226,7 +226,7 @@ impl Exchanges<'_> {
         if !points.is_empty() {
             let rule =
                 (CarriedRows::Places, "a row is one number, and only rows that come so far load columns");
-            points.loads_before = chooser.choose(self.site, rule, |_| Ok(()))? == CarriedRows::Values;
+            points.carried = chooser.choose(self.site, rule, |_| Ok(()))?;
         }
         Ok(points)
     }

@@ -27,7 +27,7 @@ use crate::operator::staged::Staged;
 use crate::operator::walk::Walk;
 use crate::table::index::Positions;
 use crate::table::together::Found;
-use crate::variant::axes::{MatchLanes, WritePlaces};
+use crate::variant::axes::{CarriedRows, MatchLanes, WritePlaces};
 
 /// What a point is given: whether there is a row, and the row.
 struct Arrived {
@@ -97,11 +97,15 @@ impl Body<'_> {
         turn: Turn,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
-        let (columns, loads_before) = (self.read_behind(0), self.variants.points.loads_before);
+        let columns = self.read_behind(0);
         let bind = &mut |cx: &mut Context<'_>, next: &mut Next<'_>| {
-            self.enter(cx, turn.row, Flow::Branch, Pass::None, &mut |cx, flow| match loads_before {
-                true => cx.with_loaded(&columns, |cx| next(cx, flow)),
-                false => next(cx, flow),
+            self.enter(cx, turn.row, Flow::Branch, Pass::None, &mut |cx, flow| match self
+                .variants
+                .points
+                .carried
+            {
+                CarriedRows::Values => cx.with_loaded(&columns, |cx| next(cx, flow)),
+                CarriedRows::Read | CarriedRows::Places => next(cx, flow),
             })
         };
         let active = match self.queue {
@@ -355,9 +359,12 @@ impl Body<'_> {
         columns: &BTreeSet<usize>,
         loads_before: bool,
     ) -> Result<(CarriedRow, Vec<Var>), Unsupported> {
-        let row = match loads_before || self.variants.points.loads_before {
-            true => cx.with_loaded(columns, |cx| cx.carried(columns))?,
-            false => cx.carried(columns)?,
+        let row = match self.variants.points.carried {
+            CarriedRows::Read if !loads_before => cx.with_read(columns, |cx| cx.carried(columns))?,
+            CarriedRows::Places if !loads_before => cx.carried(columns)?,
+            CarriedRows::Values | CarriedRows::Read | CarriedRows::Places => {
+                cx.with_loaded(columns, |cx| cx.carried(columns))?
+            }
         };
         let registers = row.registers().iter();
         let registers = registers.map(|register| cx.builder.var_of("carried", *register)).collect();

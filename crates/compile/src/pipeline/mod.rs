@@ -1,5 +1,6 @@
 //! From a plan to pipelines: each has one source, steps, and one sink, and becomes one kernel (HorseQC, section 4).
 
+mod activity;
 mod body;
 mod check;
 mod columns;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Pipeline;
+use super::activity::Activity;
 use super::launches::MoreRows;
 use crate::context::Unsupported;
 use crate::expr::ExprKind;
@@ -13,7 +14,7 @@ use crate::operator::roles::{Expansion, Step};
 use crate::operator::text_runs::TextRun;
 use crate::operator::texts::TextEquality;
 use crate::shape::LaunchShape;
-use crate::variant::axes::{LaneRefill, MatchLanes, TextLanes};
+use crate::variant::axes::{CarriedRows, LaneRefill, MatchLanes, TextLanes};
 use crate::variant::estimate;
 
 /// What lanes do at a point.
@@ -45,6 +46,9 @@ impl Point {
 /// Where filters are guessed to keep a larger share of the rows, lanes are not refilled behind them.
 const MOST_REFILLED: f64 = 0.7;
 
+/// Lanes are refilled where fewer of them than this are thought to have rows, if that decides.
+const LEAST_ACTIVE: f64 = 0.5;
+
 /// Turns of the row loop that a launch over all rows has, at least, for a refill to pay: what waits comes through in one more.
 const LEAST_TURNS: u64 = 8;
 
@@ -59,8 +63,8 @@ pub(super) struct Points {
     pub threshold: u64,
     /// Rows wait in the memory of a block where its threads are together.
     pub in_block: bool,
-    /// Columns are loaded before rows change lanes.
-    pub loads_before: bool,
+    /// As what rows change lanes.
+    pub carried: CarriedRows,
     /// The numbers of a range beyond which it waits for all warps at the first expansion, where it does.
     pub longest: Option<u64>,
 }
@@ -86,8 +90,10 @@ impl Points {
         // Where rows may have been dropped, up to which points reach.
         let mut last = None;
         let mut are_together = true;
+        let mut activity = Activity::at_source(pipeline);
         for (index, step) in pipeline.steps.iter().enumerate() {
             at.extend(texts.has_keys_at(index).then_some((index, Point::Keys)));
+            activity.pass(step);
             let mut drops = step.drops();
             let (expansion, lanes) = match texts.at(index) {
                 Some(equality) => (Ok(equality), texts.compare_lanes()),
@@ -100,8 +106,9 @@ impl Points {
                 at.push((index, Point::Match));
             } else if let Some(lanes) = expansion.ok().and_then(|expansion| sharing(expansion, lanes)) {
                 at.push((index, Point::Expand(lanes)));
-                // The last of a row's new rows leave lanes idle.
+                // The last of a row's new rows leave lanes idle, though few.
                 drops = true;
+                activity.fill();
             } else if step.expands() {
                 // Behind a step that makes several rows of one for its lane alone, lanes are in loops of their own.
                 are_together = false;
@@ -116,7 +123,11 @@ impl Points {
                 LaneRefill::All => at.push((index + 1, Point::Refill)),
                 LaneRefill::Filters if is_filter(step) => at.push((index + 1, Point::Refill)),
                 LaneRefill::Last => last = Some(index + 1),
-                LaneRefill::Off | LaneRefill::Filters => {}
+                LaneRefill::Estimated if activity.share() < LEAST_ACTIVE => {
+                    at.push((index + 1, Point::Refill));
+                    activity.fill();
+                }
+                LaneRefill::Off | LaneRefill::Filters | LaneRefill::Estimated => {}
             }
         }
         at.extend(last.map(|last| (last, Point::Refill)));
@@ -124,7 +135,14 @@ impl Points {
         at.extend((are_together && texts.has_keys_at(end)).then_some((end, Point::Keys)));
         // Lanes are refilled before they look for keys, and these are found before there are new rows.
         at.sort_by_key(|(at, point)| (*at, *point != Point::Refill, *point != Point::Keys));
-        Points { at, texts: texts.clone(), threshold: 0, in_block: false, loads_before: false, longest: None }
+        Points {
+            at,
+            texts: texts.clone(),
+            threshold: 0,
+            in_block: false,
+            carried: CarriedRows::Places,
+            longest: None,
+        }
     }
 
     /// Whether warps come with too few rows for what follows; or why not.

@@ -447,7 +447,7 @@ impl ColumnCache {
     }
 
     /// Allocates host memory of a device; where it is short, columns there that no query holds make room.
-    fn allocate_host(&self, device: &Arc<dyn Device>, bytes: usize) -> Result<Buffer, DeviceError> {
+    pub fn allocate_host(&self, device: &Arc<dyn Device>, bytes: usize) -> Result<Buffer, DeviceError> {
         loop {
             match device.allocate_host(bytes) {
                 Err(error @ DeviceError::OutOfMemory { .. }) => {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use arrow::buffer::MutableBuffer;
 use kelpie_compile::context::HeapPart;
-use kelpie_compile::pipeline::{CapacityClass, Growth, Program};
+use kelpie_compile::pipeline::{CapacityClass, Growth, Program, Purpose};
 use kelpie_device::{Buffer, Device, DeviceError, Download, KernelArgument, QueryStream};
 
 use super::Setting;
 use super::compaction::Move;
 use super::page::{Layout, Page};
+use crate::Transfer;
 use crate::columns::ColumnCache;
 use crate::delivery::reserve;
 use crate::error::EngineError;
@@ -27,6 +28,9 @@ const LEAST_SLOTS: u64 = 64;
 
 /// Places that may be taken beyond those that were taken before, beside an eighth of them.
 const MORE_PLACES: u64 = 64;
+
+/// Bytes of a state from which on kernels write it to memory of the host, with zero-copy: what is smaller comes with other small states.
+const LEAST_IN_PLACE: usize = 1 << 16;
 
 /// What is known of the capacities that fit.
 #[derive(Debug)]
@@ -58,6 +62,8 @@ pub(super) struct StateStore<'a> {
     /// The states that are small.
     pub page: Page<'a>,
     heap: TextHeap,
+    /// Kernels get at memory of the host themselves.
+    is_zero_copy: bool,
     /// No capacities are known to fit, and there is room for what tables are thought to need.
     is_new: bool,
     /// No capacities of this program are known to fit, and memory is not short.
@@ -96,6 +102,7 @@ impl<'a> StateStore<'a> {
             clears: 0,
             page: Page::new(layout, setting.stream),
             heap: TextHeap::new(most),
+            is_zero_copy: setting.movement.transfer == Transfer::ZeroCopy,
             is_new,
             is_unfitted,
         }
@@ -249,9 +256,23 @@ impl<'a> StateStore<'a> {
         if let Some(buffer) = &self.buffers[state] {
             return Ok((Arc::clone(buffer), 0));
         }
-        let buffer = self.allocate(self.bytes(state)?)?;
+        let buffer = self.allocate_state(state)?;
         self.buffers[state] = Some(Arc::clone(&buffer));
         Ok((buffer, 0))
+    }
+
+    /// Memory for a state. With zero-copy kernels write the result where the host reads it (Karnagel et al., section 3); where no such memory
+    /// is left, to the device's, from where it is copied.
+    fn allocate_state(&self, state: usize) -> Result<Buffer, EngineError> {
+        let bytes = self.bytes(state)?;
+        let is_result = self.program.states[state].purpose == Purpose::Output;
+        if self.is_zero_copy && is_result && bytes >= LEAST_IN_PLACE {
+            match self.cache.allocate_host(self.device, bytes) {
+                Err(DeviceError::OutOfMemory { .. }) => {}
+                found => return Ok(found?),
+            }
+        }
+        self.allocate(bytes)
     }
 
     /// As [`Self::place`], if the state has one.

@@ -52,6 +52,7 @@ pub(crate) fn scattered_table(
         .iter()
         .filter(|key| is_raw_text(key))
         .try_fold(0, |all: u64, key| Some(all + u64::from(key.scattered?.text_bytes)));
+    let are_even = keys.iter().all(|key| key.scattered.is_none_or(|own| own.are_even));
     let Some(slots) = domain.filter(|slots| *slots <= tables::dense_slots(groups, row_bound)) else {
         let layout = BlockLayout::plan(&cells, row_bound, CellForms::PLAIN, shape);
         let bytes = match is_packed {
@@ -62,7 +63,16 @@ pub(crate) fn scattered_table(
         };
         let bytes = bytes.saturating_mul(2);
         let words = cells.words();
-        return Some(TableSize { groups, bytes, dense: None, narrow: None, slots: 0, words, text_bytes });
+        return Some(TableSize {
+            groups,
+            bytes,
+            dense: None,
+            narrow: None,
+            slots: 0,
+            words,
+            are_even,
+            text_bytes,
+        });
     };
     cells.row_count();
     let layout = BlockLayout::plan(&cells, row_bound, CellForms::PLAIN, shape);
@@ -70,7 +80,7 @@ pub(crate) fn scattered_table(
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
     let dense = Some(layout.bytes(slots, 1));
     let narrow = Some(BlockLayout::plan(&cells, row_bound, CellForms::NARROW, shape).bytes(slots, 1));
-    Some(TableSize { groups, bytes, dense, narrow, slots, words: cells.words(), text_bytes })
+    Some(TableSize { groups, bytes, dense, narrow, slots, words: cells.words(), are_even, text_bytes })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.

@@ -217,7 +217,15 @@ impl AggregateOperator {
         let split = KeySplit::choose(keys, &all_columns, input)?;
         let KeySplit { keys, columns: key_columns, carried, stored } = split;
         let columns_only = are_columns(&keys);
-        cells.choose_packing(row_bound, !keys.is_empty(), input.site)?;
+        let are_far = !on.0.is_serial()
+            && !input.is_sorted
+            && input.parts.is_none()
+            && key_columns
+                .iter()
+                .map(key_values)
+                .try_fold(1u64, |all, own| Some(all.saturating_mul(own?)))
+                .is_none_or(|groups| groups > packing::BESIDE_BLOCKS);
+        cells.choose_packing(row_bound, (!keys.is_empty(), are_far), input.site)?;
         let table: Box<dyn GroupTable> = match keys.as_slice() {
             [] => Box::new(SingleGroup::plan(&cells, on, input.site, states)?),
             _ => tables::of_keys((&key_columns, &stored, columns_only), &mut cells, input, on, states)?,

@@ -62,6 +62,9 @@ fn width(total: Range) -> (u32, bool) {
     }
 }
 
+/// Groups up to which a block's memory may have them all, by the rule: there cells of 4 bytes are added to sooner than words of 8.
+pub(super) const BESIDE_BLOCKS: u64 = 1 << 20;
+
 impl Cells {
     /// The cells that share a word where so many rows come at most: of each word, their numbers.
     fn packable(&self, rows: u64) -> Vec<Vec<usize>> {
@@ -86,11 +89,12 @@ impl Cells {
         words.into_iter().map(|(_, cells)| cells).filter(|cells| cells.len() > 1).collect()
     }
 
-    /// Packs cells if that is chosen. `rows`: those of all groups at most.
+    /// Packs cells if that is chosen. `rows`: those of all groups at most. `are_far`: threads add them in the device's memory, most to groups
+    /// of their own.
     pub(super) fn choose_packing(
         &mut self,
         rows: u64,
-        has_keys: bool,
+        (has_keys, are_far): (bool, bool),
         site: Site<'_>,
     ) -> Result<(), Unsupported> {
         let words = self.packable(rows);
@@ -99,8 +103,12 @@ impl Cells {
             () if words.is_empty() => Some("no two cells are known to fit a word together"),
             () => None,
         };
-        let reason = lacks.unwrap_or("a word of 8 bytes is not known to be added to sooner than two cells");
-        let chosen = site.choose((CellPacking::Off, reason), |value| match (value, lacks) {
+        let rule = match lacks {
+            Some(lacks) => (CellPacking::Off, lacks),
+            None if are_far => (CellPacking::Packed, "an atomic in the device's memory less for each row"),
+            None => (CellPacking::Off, "rows may be added up in a block's memory, or by a worker"),
+        };
+        let chosen = site.choose(rule, |value| match (value, lacks) {
             (CellPacking::Packed, Some(lacks)) => Err(lacks.into()),
             _ => Ok(()),
         })?;

@@ -28,6 +28,11 @@ const LEAST_HASHED: u64 = 1 << 13;
 const ROWS_OF_TWO_GROUPS: u64 = 3;
 /// Parts at least: threads of a block that count rows of few parts wait for each other.
 const LEAST_PARTS: u64 = 64;
+/// Rows that are looked at for each that is left, at most. What brings rows into parts goes through all of them with all threads of a
+/// block, several rows at a time, where rows that are added as they come are first selected. Measured on an H200 with 180 million rows
+/// (`docs/performance.md`): parts pay where a third of the rows is left if the table lies in the last cache, and where a sixth is beyond it.
+const MOST_OF_ONE_CACHED: u64 = 3;
+const MOST_OF_ONE_BEYOND: u64 = 6;
 
 /// What is thought of a table of groups that lie anywhere in it.
 pub(crate) struct TableSize {
@@ -43,6 +48,8 @@ pub(crate) struct TableSize {
     pub slots: u64,
     /// Cells of a group: atomics of a row.
     pub words: u32,
+    /// No value of a key is known to be frequent: threads seldom meet at a group.
+    pub are_even: bool,
     /// Bytes of a row's keys that are texts without a dictionary, about, where that is known of all of them.
     pub text_bytes: Option<u64>,
 }
@@ -58,17 +65,21 @@ impl TableSize {
     }
 }
 
-/// Into how many parts rows are to be brought before they come to their groups; and why.
+/// Into how many parts rows are to be brought before they come to their groups; and why. `rows`: those that are thought to come to their
+/// groups; `looked_at`: those that filters see.
 pub(crate) fn rule_of_parts(
     table: &TableSize,
-    rows: u64,
+    (rows, looked_at): (u64, u64),
     (shape, choices): (&LaunchShape, &Choices<'_>),
 ) -> (GroupParts, Cow<'static, str>) {
     if shape.is_serial() {
         return rule_of_worker(table, rows, (shape, choices));
     }
     let off = GroupParts(1);
-    let least = choices.calibration.rows_in_parts(table.dense.unwrap_or(table.bytes), LEAST_ROWS);
+    let bytes = table.dense.unwrap_or(table.bytes);
+    let cache = choices.calibration.index_cache(false);
+    let most_of_one = if bytes <= cache.value { MOST_OF_ONE_CACHED } else { MOST_OF_ONE_BEYOND };
+    let least = choices.calibration.rows_in_parts(bytes, LEAST_ROWS);
     let fits = |parts: &&GroupParts| {
         let has_room = table.bytes / parts.0 <= window_bytes(shape, table.dense.is_none());
         parts.0 >= LEAST_PARTS && has_room && PartStore::admits(parts.0, shape).is_ok()
@@ -82,6 +93,9 @@ pub(crate) fn rule_of_parts(
         }
         _ if rows < least.value => return (off, least.reason("few rows")),
         _ if rows < (table.groups / 2).saturating_mul(ROWS_OF_TWO_GROUPS) => (off, "few rows a group"),
+        _ if table.are_even && rows < looked_at / most_of_one => {
+            return (off, cache.reason("filters leave few of the rows"));
+        }
         Some(parts) if rows < LEAST_ROWS => {
             let reason = "atomics beyond the last-level cache take so long that parts pay for fewer rows";
             return (*parts, least.reason(reason));

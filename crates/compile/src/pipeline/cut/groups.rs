@@ -185,7 +185,7 @@ impl Cut<'_> {
                 (off, "the micro model adds rows as they come".into())
             }
             None => (off, "not known to be many groups far from each other".into()),
-            Some(table) => rule_of_parts(table, rows.expected(), (self.shape, self.choices)),
+            Some(table) => rule_of_parts(table, (rows.expected(), rows.bound()), (self.shape, self.choices)),
         }
     }
 

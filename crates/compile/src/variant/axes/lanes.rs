@@ -14,6 +14,8 @@ axis!(
         Filters = "filters",
         /// Behind each step that drops rows.
         All = "all",
+        /// Behind steps from where on less than half of a warp's lanes are thought to have rows: `pipeline/activity`.
+        Estimated = "estimated",
     }
 );
 
@@ -73,8 +75,18 @@ axis!(
         Places = "places",
         /// As values: columns are loaded at the scan, or at the match, before rows change lanes (full scan).
         Values = "values",
+        /// Column by column: what steps before have read moves as its value, and is not loaded again; other columns are loaded where they
+        /// are read.
+        Read = "read",
     }
 );
+
+impl Default for CarriedRows {
+    /// As where no row changes lanes: nothing is loaded for it.
+    fn default() -> CarriedRows {
+        CarriedRows::Places
+    }
+}
 
 numbers!(
     /// Matches of a row from which on they wait in a queue that all warps drain, where a warp shares them; 0: its warp takes

@@ -44,6 +44,27 @@ const INITIAL: Values =
 /// Groups of most figures.
 const COARSE: [u32; 12] =
     [1, 8, 64, 512, 4096, 32_768, 262_144, 1_000_000, 4_000_000, 16_000_000, 64_000_000, 200_000_000];
+/// Groups of figure 7: beside those of most figures such that it depends on the fill whether a table has room in a cache: some 65,536 that of
+/// a CPU's core, and some 2 million the last one of a GPU.
+const FILLS: [u32; 17] = [
+    1,
+    8,
+    64,
+    512,
+    4096,
+    32_768,
+    65_536,
+    131_072,
+    262_144,
+    1_000_000,
+    1_400_000,
+    2_000_000,
+    2_800_000,
+    4_000_000,
+    16_000_000,
+    64_000_000,
+    200_000_000,
+];
 /// Groups of figure 11.
 const FEW: [u32; 13] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 1024, 8192];
 /// Groups of figure 8: one of each kind of behaviour that the paper found.
@@ -231,7 +252,8 @@ pub fn cases(figure: Figure, scale: f64) -> Vec<Case> {
             .filter(|groups| possible(groups))
             .flat_map(|groups| ["uniform", "sorted", "zipf", "heavy"].map(|keys| sums(keys, *groups)))
             .collect(),
-        Figure::Fill | Figure::BestGrids => over(&COARSE, 1),
+        Figure::Fill => over(&FILLS, 1),
+        Figure::BestGrids => over(&COARSE, 1),
     }
 }
 
