@@ -20,9 +20,10 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         return column.clone();
     }
     let range = infer_range(expr, &|index| input.get(index).and_then(|column| column.range));
-    if let Some((below, line)) = Line::of(expr, input) {
-        let own = ColumnInfo { data_type: expr.data_type.clone(), nullable: expr.nullable, range, ..below };
-        return ColumnInfo { spacing: line.spacing(own.spacing), dictionary: None, origin: None, ..own };
+    if let Some((below, line, range)) = Line::of(expr, input) {
+        let spacing = line.spacing(below.spacing);
+        let (data_type, nullable, range) = (expr.data_type.clone(), expr.nullable, Some(range));
+        return ColumnInfo { data_type, nullable, range, spacing, dictionary: None, origin: None, ..below };
     }
     let scattered = scattered_values(expr, input);
     let spacing = spacing(expr, input).filter(|_| range.is_some());
@@ -46,15 +47,15 @@ struct Line {
 }
 
 impl Line {
-    /// What is known of the integers that an expression computes its own of by constants, where none of them is beyond its type: there
-    /// they would begin anew.
-    fn of(expr: &Expr, input: &[ColumnInfo]) -> Option<(ColumnInfo, Line)> {
+    /// What is known of the integers that an expression computes its own of by constants, and the range of these, where none of them is
+    /// beyond its type: there they would begin anew.
+    fn of(expr: &Expr, input: &[ColumnInfo]) -> Option<(ColumnInfo, Line, Range)> {
         let (below, line) = Line::split(expr)?;
         let (below, bounds) = (of_expr(below, input), expr.data_type.full_range()?);
-        let ends = below.range.map(|range| [range.min, range.max])?;
-        let is_within =
-            |value: i128| line.at(value).is_some_and(|own| bounds.min <= own && own <= bounds.max);
-        ends.into_iter().all(is_within).then_some((below, line))
+        let Range { min, max } = below.range?;
+        let (a, b) = (line.at(min)?, line.at(max)?);
+        let range = Range { min: a.min(b), max: a.max(b) };
+        (bounds.min <= range.min && range.max <= bounds.max).then_some((below, line, range))
     }
 
     /// The operand, and what is done to it.

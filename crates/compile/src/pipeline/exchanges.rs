@@ -206,7 +206,10 @@ impl Exchanges<'_> {
             _ if environment.micro_model != MicroModel::Resolution => (LaneRefill::Off, OWN_ROWS),
             (Some(lacks), _) => (LaneRefill::Off, lacks.as_str()),
             (None, Err(why)) => (LaneRefill::Off, why),
-            (None, Ok(why)) => (LaneRefill::Last, why),
+            (None, Ok((wanted, _))) if possible(wanted).is_err() => {
+                (LaneRefill::Off, "most lanes are thought to have rows")
+            }
+            (None, Ok(wanted)) => wanted,
         };
         let text = lacks.is_none().then(|| Points::estimate_of_refill(pipeline, environment.shape));
         environment.chooser.choose_by(self.site, (rule, text), possible)

@@ -145,11 +145,11 @@ impl Points {
         }
     }
 
-    /// Whether warps come with too few rows for what follows; or why not.
+    /// Where warps come with too few rows for what follows; or why they do not.
     pub(super) fn want_refill(
         pipeline: &Pipeline,
         shape: &LaunchShape,
-    ) -> Result<&'static str, &'static str> {
+    ) -> Result<(LaneRefill, &'static str), &'static str> {
         let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
         if pipeline.shared_out.unwrap_or(pipeline.bound) < LEAST_TURNS.saturating_mul(threads) {
             return Err("warps have hardly any rows that could wait");
@@ -157,16 +157,18 @@ impl Points {
         let joins = pipeline.steps.iter().any(|step| step.drops() && step.diverges());
         // A step that diverges and leaves the columns alone.
         let is_runtime_filter = |step: &Arc<dyn Step>| step.diverges() && step.columns(&[]).is_none();
-        if pipeline.steps.iter().any(is_runtime_filter) {
-            return Err("a runtime filter leaves too few rows for a warp to wait for");
-        }
+        let has_runtime_filter = pipeline.steps.iter().any(is_runtime_filter);
         match pipeline.sink.target() {
+            Some(_) if has_runtime_filter => {
+                Ok((LaneRefill::Estimated, "a runtime filter leaves few of the rows that are written"))
+            }
+            None if has_runtime_filter => Err("a runtime filter leaves too few rows for a warp to wait for"),
             Some(_) if joins || share_of_filters(pipeline) <= MOST_REFILLED => {
-                Ok("rows that are written are few in a warp")
+                Ok((LaneRefill::Last, "rows that are written are few in a warp"))
             }
             Some(_) => Err("filters keep most rows"),
             None if joins && pipeline.sink.is_costly() => {
-                Ok("rows come to a hash table, and are few in a warp")
+                Ok((LaneRefill::Last, "rows come to a hash table, and are few in a warp"))
             }
             None => Err("a row costs little behind the steps that drop rows"),
         }

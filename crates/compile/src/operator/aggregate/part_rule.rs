@@ -29,10 +29,14 @@ const ROWS_OF_TWO_GROUPS: u64 = 3;
 /// Parts at least: threads of a block that count rows of few parts wait for each other.
 const LEAST_PARTS: u64 = 64;
 /// Rows that are looked at for each that is left, at most. What brings rows into parts goes through all of them with all threads of a
-/// block, several rows at a time, where rows that are added as they come are first selected. Measured on an H200 with 180 million rows
-/// (`docs/performance.md`): parts pay where a third of the rows is left if the table lies in the last cache, and where a sixth is beyond it.
+/// block, several rows at a time, where rows that are added as they come are first selected. Measured on an H200 with 180 and
+/// 600 million rows (`docs/performance.md`): parts pay where a third of the rows is left if the table lies in the last cache, a sixth if it
+/// is some times as large, and fewer if it is far larger.
 const MOST_OF_ONE_CACHED: u64 = 3;
 const MOST_OF_ONE_BEYOND: u64 = 6;
+const MOST_OF_ONE_FAR_BEYOND: u64 = 24;
+/// How many times as large as the last cache a table is that is far larger.
+const FAR_BEYOND: u64 = 4;
 
 /// What is thought of a table of groups that lie anywhere in it.
 pub(crate) struct TableSize {
@@ -78,7 +82,11 @@ pub(crate) fn rule_of_parts(
     let off = GroupParts(1);
     let bytes = table.dense.unwrap_or(table.bytes);
     let cache = choices.calibration.index_cache(false);
-    let most_of_one = if bytes <= cache.value { MOST_OF_ONE_CACHED } else { MOST_OF_ONE_BEYOND };
+    let most_of_one = match bytes / cache.value.max(1) {
+        0 => MOST_OF_ONE_CACHED,
+        ..FAR_BEYOND => MOST_OF_ONE_BEYOND,
+        FAR_BEYOND.. => MOST_OF_ONE_FAR_BEYOND,
+    };
     let least = choices.calibration.rows_in_parts(bytes, LEAST_ROWS);
     let fits = |parts: &&GroupParts| {
         let has_room = table.bytes / parts.0 <= window_bytes(shape, table.dense.is_none());
