@@ -225,7 +225,6 @@ fn joins_in_one_pipeline() {
         let plain = output(&engine, twice(first, second), &sides, options(DEVICES[0], ("1", "off"), &[]));
         assert_eq!(times_in_parts_of_any(&plain), 0);
         for ((device, parts), layout) in devices()
-            .into_iter()
             .flat_map(|device| PARTS.map(|parts| (device, parts)))
             .flat_map(|way| LAYOUTS.map(|layout| (way, layout)))
         {
