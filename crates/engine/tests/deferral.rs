@@ -18,7 +18,7 @@ use kelpie_compile::plan::AggregateFunction::{Count, Min, Sum};
 use kelpie_compile::plan::{JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, Query, QueryError, QueryOptions, TableSource,
+    CancelToken, DeviceChoice, Engine, EngineError, Forced, Query, QueryError, QueryOptions, TableSource,
 };
 use plans::{aggregate, filter, join, plans, rows_of, run, table, try_run};
 
@@ -97,6 +97,24 @@ fn scan(source: usize) -> Plan {
 /// Other data of the same layout under the same program: more rows, fewer, none at all.
 #[test]
 fn what_is_not_foreseen_is_noticed() {
+    devices().iter().for_each(other_data);
+}
+
+/// The same of rows that come in parts: places for them are as many as they were the last time.
+#[test]
+fn what_is_not_foreseen_of_parts_is_noticed() {
+    for options in devices() {
+        for layout in ["shares", "histogram"] {
+            let mut variants = Forced::default();
+            for (axis, value) in [("group_parts", "16"), ("join_parts", "16"), ("part_layout", layout)] {
+                variants.set(axis, value).expect("an axis and its value");
+            }
+            other_data(&QueryOptions { variants, ..options.clone() });
+        }
+    }
+}
+
+fn other_data(options: &QueryOptions) {
     let build = || filter(scan(0), 0, CompareOp::Gt, 8);
     let joined = || join(JoinKind::Inner, build(), filter(scan(1), 1, CompareOp::Lt, 9), &[(1, 0)], false);
     let plans = [
@@ -118,20 +136,18 @@ fn what_is_not_foreseen_is_noticed() {
             ),
         ),
     ];
-    for options in devices() {
-        let engine = Engine::new();
-        for (name, plan) in &plans {
-            let mut missed = false;
-            for seed in [1, 1, 2, 2, 5, 5, 1, 9, 4, 4] {
-                let sources = [numbers(700, seed, true), numbers(500, seed * seed, true)];
-                let expected = rows_of(&run(&engine, plan, &sources, &cpu()).batch, false);
-                let output = run(&engine, plan, &sources, &options);
-                assert_eq!(rows_of(&output.batch, false), expected, "{name}, {seed}: {options:?}");
-                missed |= seed != 1 && output.metrics.deferred == 0;
-            }
-            // Where no kernel works on what others have made, there is nothing to be wrong about.
-            assert!(missed || !name.contains("join"), "{name}: all of it was foreseen");
+    let engine = Engine::new();
+    for (name, plan) in &plans {
+        let mut missed = false;
+        for seed in [1, 1, 2, 2, 5, 5, 1, 9, 4, 4] {
+            let sources = [numbers(700, seed, true), numbers(500, seed * seed, true)];
+            let expected = rows_of(&run(&engine, plan, &sources, &cpu()).batch, false);
+            let output = run(&engine, plan, &sources, options);
+            assert_eq!(rows_of(&output.batch, false), expected, "{name}, {seed}: {options:?}");
+            missed |= seed != 1 && output.metrics.deferred == 0;
         }
+        // Where no kernel works on what others have made, there is nothing to be wrong about.
+        assert!(missed || !name.contains("join"), "{name}: all of it was foreseen");
     }
 }
 

@@ -405,14 +405,23 @@ fn near_copies_of_groups() {
 /// and in more groups than the first table has slots for.
 #[test]
 fn groups_in_parts() {
+    in_parts_laid_out("shares");
+}
+
+/// The same of parts that follow each other: of none, one and all of the rows.
+#[test]
+fn groups_in_parts_that_are_counted() {
+    in_parts_laid_out("histogram");
+}
+
+fn in_parts_laid_out(layout: &str) {
     let engine = Engine::new();
     let options = |devices: usize, parts: &str, table: &str| {
         let mut variants = kelpie_engine::Forced::default();
         // Warps take ranks for their lanes in every second number of parts.
         let ranks = if matches!(parts, "16" | "256" | "4") { "warp" } else { "row" };
-        let forms =
-            [("group_parts", parts), ("group_table", table), ("placement", "global"), ("part_ranks", ranks)];
-        for (axis, value) in forms {
+        let forms = [("group_parts", parts), ("group_table", table), ("placement", "global")];
+        for (axis, value) in forms.into_iter().chain([("part_ranks", ranks), ("part_layout", layout)]) {
             variants.set(axis, value).expect("an axis and its value");
         }
         let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
@@ -440,6 +449,8 @@ fn groups_in_parts() {
         let output = run(&engine, &plan(Some(1), true), &source, options);
         let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
         assert!(names.iter().any(|name| name.contains("into 16 parts")), "{names:?}, {options:?}");
+        let is_counted = names.iter().any(|name| name.contains("count of 16 parts"));
+        assert_eq!(is_counted, layout == "histogram", "{names:?}, {options:?}");
     }
     let nothing = run(&engine, &plan(Some(1), true), &self::table(&[]), &options(1, "16", "hash")[0]);
     assert_eq!(nothing.batch.num_rows(), 0);
@@ -496,10 +507,14 @@ fn parts_that_a_worker_has_alone() {
         ("64", [("part_memory", "alone"), ("batch_rows", "64"), ("near_groups", "256")]),
         ("64", [("part_memory", "global"), ("batch_rows", "0"), ("near_groups", "0")]),
     ] {
-        for (threads, layout) in [(1, "beside"), (3, "apart")] {
+        // Parts follow each other in every second way.
+        for ((threads, slots), layout) in [(1, "beside"), (3, "apart")].into_iter().zip(match parts {
+            "16" => ["shares", "histogram"],
+            _ => ["histogram", "shares"],
+        }) {
             let mut variants = kelpie_engine::Forced::default();
-            let table = [("group_parts", parts), ("group_table", "hash"), ("slot_layout", layout)];
-            for (axis, value) in table.into_iter().chain(forced) {
+            let table = [("group_parts", parts), ("group_table", "hash"), ("slot_layout", slots)];
+            for (axis, value) in table.into_iter().chain(forced).chain([("part_layout", layout)]) {
                 variants.set(axis, value).expect("an axis and its value");
             }
             let device = DeviceChoice::Cpu;
@@ -626,16 +641,21 @@ fn rows_in_blocks() {
 /// Parts fill up block by block, and where memory is short at first they have too few places.
 #[test]
 fn parts_of_blocks_and_with_little_memory() {
-    let mut variants = kelpie_engine::Forced::default();
-    variants.set("group_parts", "16").expect("an axis and its value");
     let resolving = |options: &QueryOptions| options.micro_model == MicroModel::Resolution;
     let local: Vec<QueryOptions> = configurations(&devices(2)).into_iter().filter(resolving).collect();
     let mut all = Vec::new();
-    for options in local {
+    let in_layouts = |options: QueryOptions| ["shares", "histogram"].map(|layout| (options.clone(), layout));
+    for (options, layout) in local.into_iter().flat_map(in_layouts) {
+        let mut variants = kelpie_engine::Forced::default();
+        for (axis, value) in [("group_parts", "16"), ("part_layout", layout)] {
+            variants.set(axis, value).expect("an axis and its value");
+        }
         let options = QueryOptions { variants: variants.clone(), ..options };
         let (macro_model, block_bytes) = (MacroModel::Batch, Some(16 << 10));
         all.push(QueryOptions { macro_model, block_bytes, ..options.clone() });
-        all.push(QueryOptions { memory_limit: Some(3 << 20), ..options });
+        for memory_limit in [3 << 20, 800 << 10] {
+            all.push(QueryOptions { memory_limit: Some(memory_limit), ..options.clone() });
+        }
     }
     compare_with(&rows(6_000, 700, false), &[0, 1], &all);
     compare_with(&rows(6_000, 50, true), &[1], &all);

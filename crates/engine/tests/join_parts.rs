@@ -38,6 +38,8 @@ fn options(
 /// A CPU, and warps of several widths.
 const DEVICES: [(DeviceChoice, u32); 4] =
     [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 8), (DeviceChoice::Simt, 32)];
+/// How parts lie.
+const LAYOUTS: [(&str, &str); 2] = [("part_layout", "shares"), ("part_layout", "histogram")];
 const PARTS: [(&str, &str); 5] = [("16", "on"), ("64", "off"), ("1024", "on"), ("64", "on"), ("16", "off")];
 
 fn output(engine: &Engine, plan: Plan, sides: &[&[Row]], options: QueryOptions) -> QueryOutput {
@@ -94,13 +96,15 @@ fn every_kind_equals_a_nested_loop() {
                 let condition = Condition { keys, residual, null_equal };
                 for kind in KINDS {
                     let expected = expected(kind, condition, build, probe);
-                    let mut all: Vec<QueryOptions> =
-                        PARTS[..3].iter().map(|parts| options(DEVICES[0], *parts, &[])).collect();
                     turn += 1;
-                    all.push(options(DEVICES[1 + turn % 3], PARTS[turn % PARTS.len()], &[]));
+                    let layout = LAYOUTS[turn / 3 % 2];
+                    let on_cpu = PARTS[..3].iter().map(|parts| options(DEVICES[0], *parts, &[layout]));
+                    let mut all: Vec<QueryOptions> = on_cpu.collect();
+                    all.push(options(DEVICES[1 + turn % 3], PARTS[turn % PARTS.len()], &[layout]));
                     // A GPU compiles each kernel for a while.
                     let gpu = gpu.filter(|_| turn % 5 == 0).map(|device| (device, 32));
-                    all.extend(gpu.map(|device| options(device, PARTS[turn / 5 % PARTS.len()], &[])));
+                    let of_gpu = |device| options(device, PARTS[turn / 5 % PARTS.len()], &[layout]);
+                    all.extend(gpu.map(of_gpu));
                     for options in all {
                         let sizes = (build.len(), probe.len());
                         let got =
@@ -119,6 +123,7 @@ fn every_kind_equals_a_nested_loop() {
 fn forms_of_the_index() {
     let engine = Engine::new();
     let (dense, twice) = (rows(90, Spread::Dense, 0), rows(90, Spread::Duplicates, 0));
+    let mut turn = 0;
     for device in devices() {
         for others in [
             &[("index_form", "direct"), ("row_places", "slot")][..],
@@ -133,7 +138,9 @@ fn forms_of_the_index() {
             for (build, probe) in [(&dense, &twice), (&twice, &dense)] {
                 for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::ProbeSemi] {
                     let expected = expected(kind, on(&[0]), build, probe);
-                    let options = options(device, ("16", "on"), others);
+                    turn += 1;
+                    let others = [others, &[LAYOUTS[turn % 2]]].concat();
+                    let options = options(device, ("16", "on"), &others);
                     let sides: [&[Row]; 2] = [build, probe];
                     let got = second_output(&engine, plan(kind, on(&[0]), false), &sides, options.clone());
                     assert_eq!(rows_of(&got.batch), expected, "{kind:?} {options:?}");
@@ -171,6 +178,11 @@ fn what_is_not_possible_has_a_reason() {
         assert_eq!(lacks, times == 2, "{reasons:?}");
         assert_eq!(times_in_parts_of_any(&got), times, "{device:?}");
     }
+}
+
+/// How often the rows of parts are counted before.
+fn times_counted(output: &QueryOutput) -> usize {
+    output.metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains("→ count of ")).count()
 }
 
 fn times_in_parts_of_any(output: &QueryOutput) -> usize {
@@ -212,14 +224,17 @@ fn joins_in_one_pipeline() {
         let sides: [&[Row]; 3] = [&small, &middle, &large];
         let plain = output(&engine, twice(first, second), &sides, options(DEVICES[0], ("1", "off"), &[]));
         assert_eq!(times_in_parts_of_any(&plain), 0);
-        for device in devices() {
-            for parts in PARTS {
-                let options = options(device, parts, &[]);
-                let got = output(&engine, twice(first, second), &sides, options.clone());
-                assert_eq!(rows_of(&got.batch), rows_of(&plain.batch), "{first:?} {second:?} {options:?}");
-                let times = if parts.1 == "on" { 4 } else { 2 };
-                assert_eq!(times_in_parts_of_any(&got), times, "{options:?}");
-            }
+        for ((device, parts), layout) in devices()
+            .flat_map(|device| PARTS.map(|parts| (device, parts)))
+            .flat_map(|way| LAYOUTS.map(|layout| (way, layout)))
+        {
+            let options = options(device, parts, &[layout]);
+            let got = output(&engine, twice(first, second), &sides, options.clone());
+            assert_eq!(rows_of(&got.batch), rows_of(&plain.batch), "{first:?} {second:?} {options:?}");
+            let times = if parts.1 == "on" { 4 } else { 2 };
+            assert_eq!(times_in_parts_of_any(&got), times, "{options:?}");
+            let counted = if layout == LAYOUTS[1] { times } else { 0 };
+            assert_eq!(times_counted(&got), counted, "{options:?}");
         }
     }
 }
@@ -251,8 +266,12 @@ fn larger_sides() {
                     rows_of(&got.batch)
                 };
                 let expected = run(&options(DEVICES[0], ("1", "off"), &[]));
-                for (parts, threads) in [(PARTS[0], 2), (PARTS[1], 3), (PARTS[2], 1)] {
-                    let options = QueryOptions { threads: Some(threads), ..options(DEVICES[0], parts, &[]) };
+                for ((parts, threads), layout) in [(PARTS[0], 2), (PARTS[1], 3), (PARTS[2], 1)]
+                    .into_iter()
+                    .zip([LAYOUTS[number % 2], LAYOUTS[(number + 1) % 2], LAYOUTS[1]])
+                {
+                    let base = options(DEVICES[0], parts, &[layout]);
+                    let options = QueryOptions { threads: Some(threads), ..base };
                     for _ in 0..2 {
                         let what = format!("{number} {kind:?} {condition:?} {options:?}");
                         assert!(run(&options) == expected, "{what}");
@@ -271,11 +290,13 @@ fn a_key_on_all_rows() {
         let (build, probe) = (rows(9, Spread::One, 0), rows(700, Spread::One, 0));
         for (parts, kind) in PARTS.into_iter().zip([JoinKind::Inner, JoinKind::FullOuter].into_iter().cycle())
         {
-            let options = options(device, parts, &[]);
-            let sides: [&[Row]; 2] = [&build, &probe];
-            let got = second_output(&engine, plan(kind, on(&[0, 1]), false), &sides, options.clone());
-            assert_eq!(rows_of(&got.batch), expected(kind, on(&[0, 1]), &build, &probe), "{options:?}");
-            assert_eq!(times_in_parts(&got, parts.0), if parts.1 == "on" { 2 } else { 1 });
+            for layout in LAYOUTS {
+                let options = options(device, parts, &[layout]);
+                let sides: [&[Row]; 2] = [&build, &probe];
+                let got = second_output(&engine, plan(kind, on(&[0, 1]), false), &sides, options.clone());
+                assert_eq!(rows_of(&got.batch), expected(kind, on(&[0, 1]), &build, &probe), "{options:?}");
+                assert_eq!(times_in_parts(&got, parts.0), if parts.1 == "on" { 2 } else { 1 });
+            }
         }
     }
 }
@@ -316,6 +337,34 @@ fn models_and_blocks() {
     }
 }
 
+/// Rows of parts that follow each other are counted before any is written, also where tables stream.
+#[test]
+fn counted_parts_of_blocks() {
+    let engine = Engine::new();
+    let (build, probe) = (rows(200, Spread::Sparse, 1), rows(1_100, Spread::Skewed, 2));
+    let on = on(&[1]);
+    for kind in [JoinKind::BuildAnti, JoinKind::FullOuter, JoinKind::ProbeSemi] {
+        let run = |options: QueryOptions| {
+            let got = output(&engine, plan(kind, on, false), &[&build, &probe], options);
+            (rows_of(&got.batch), times_in_parts(&got, "64"), times_counted(&got))
+        };
+        let (expected, ..) = run(options(DEVICES[0], ("1", "off"), &[]));
+        let devices =
+            MicroModel::ALL.into_iter().flat_map(|model| [(model, DEVICES[0]), (model, DEVICES[3])]);
+        for (micro_model, device) in devices {
+            for (macro_model, block_bytes) in [
+                (MacroModel::default(), None),
+                (MacroModel::Batch, Some(1 << 10)),
+                (MacroModel::KernelAtATime, Some(4 << 10)),
+            ] {
+                let base = options(device, ("64", "on"), &[LAYOUTS[1]]);
+                let options = QueryOptions { micro_model, macro_model, block_bytes, ..base };
+                assert_eq!(run(options.clone()), (expected.clone(), 2, 2), "{kind:?} {options:?}");
+            }
+        }
+    }
+}
+
 /// Where the build side is empty, kinds that need its rows do not look at the probe side, whose keys cannot be computed here.
 #[test]
 fn an_empty_build_side() {
@@ -339,7 +388,8 @@ fn an_empty_build_side() {
         }));
         for device in [DEVICES[0], DEVICES[2]] {
             let sources = [&none, &bad].map(|rows| table(rows)).to_vec();
-            let query = Query { plan: join.clone(), sources, options: options(device, ("16", "on"), &[]) };
+            let options = options(device, ("16", "on"), &[LAYOUTS[1]]);
+            let query = Query { plan: join.clone(), sources, options };
             let got = engine.execute(&query, &CancelToken::default());
             let fails = matches!(kind, ProbeOuter | FullOuter | ProbeAnti | ProbeMark);
             assert_eq!(got.is_err(), fails, "{kind:?} {device:?}");
@@ -355,9 +405,11 @@ fn places_of_rows_in_parts_are_counted() {
     for kind in [JoinKind::ProbeAnti, JoinKind::ProbeSemi, JoinKind::Inner] {
         let expected = expected(kind, on(&[0]), &build, &probe);
         for device in devices() {
-            let options = options(device, ("16", "on"), &[("count_places", "on")]);
-            let got = output(&engine, plan(kind, on(&[0]), false), &[&build, &probe], options);
-            assert_eq!(rows_of(&got.batch), expected, "{kind:?} {device:?}");
+            for layout in LAYOUTS {
+                let options = options(device, ("16", "on"), &[("count_places", "on"), layout]);
+                let got = output(&engine, plan(kind, on(&[0]), false), &[&build, &probe], options);
+                assert_eq!(rows_of(&got.batch), expected, "{kind:?} {device:?} {layout:?}");
+            }
         }
     }
 }
@@ -403,8 +455,8 @@ fn results_in_blocks_and_little_memory() {
                 all
             };
             let expected = rows(options(device, ("1", "off"), &[]), None);
-            for parts in [PARTS[0], PARTS[1]] {
-                let plain = options(device, parts, &[]);
+            for (parts, layout) in [(PARTS[0], LAYOUTS[0]), (PARTS[1], LAYOUTS[0]), (PARTS[0], LAYOUTS[1])] {
+                let plain = options(device, parts, &[layout]);
                 assert!(rows(plain.clone(), Some(1 << 14)) == expected, "{kind:?} {plain:?}");
                 let little = QueryOptions { memory_limit: Some(16 << 20), ..plain };
                 assert!(rows(little.clone(), None) == expected, "{kind:?} {little:?}");

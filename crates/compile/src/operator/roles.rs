@@ -108,25 +108,27 @@ pub(crate) trait Parts {
     fn piece(&self, cx: &mut Context<'_>, pieces: &Pieces, number: V) -> Piece;
 }
 
-/// The pieces of a launch: of each part so many, then those of rows that are of any part. All of it is the same in the grid.
+/// The pieces of a launch: of each part so many, then those of rows that these leave. All of it is the same in the grid.
 pub(crate) struct Pieces {
     /// How many there are, `u32`.
     pub count: V,
     /// Pieces of a part, `u32`.
     pub shares: V,
-    /// Pieces of rows of one part, `u32`.
+    /// Pieces of the rows of parts, `u32`: those of one after those of another.
     pub of_parts: V,
     /// Pieces of the others, `u32`.
     pub of_others: V,
+    /// Rows that are in the pieces of a part, at most, `u32`: more are among the others.
+    pub most: V,
 }
 
 /// Rows that a block takes together.
 pub(crate) struct Piece {
-    /// Their part, `u32`; the number of parts where they are of any.
+    /// Their part, `u32`; the number of parts where they may be of any.
     pub part: V,
     /// Whether no other piece has rows of the part, `bool`.
     pub is_alone: V,
-    /// Whether its rows are of a part that has more of them than places, or of any part, having found no place in their own; `bool`.
+    /// Whether its rows are of a part that has more of them than its pieces take, or are among those more; `bool`.
     pub is_crowded: V,
     /// The first place, `i64`.
     pub first: V,

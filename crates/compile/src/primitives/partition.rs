@@ -1,10 +1,13 @@
-//! Bringing rows into parts: what a kernel needs that writes each row into one of several parts of an array, in one pass.
+//! Bringing rows into parts: what a kernel needs that writes each row into one of several parts of an array.
 //!
-//! The array of `capacity` places is laid out as parts of equal size and, behind them, room that any part may use
-//! ([`Layout`]): so neither how many rows a part will have nor how they are distributed has to be known before. Rows that are
+//! In one pass, the array of `capacity` places is laid out as parts of equal size and, behind them, room that any part may use
+//! ([`Shares`]): so neither how many rows a part will have nor how they are distributed has to be known before. Rows that are
 //! spread by a hash fill their parts evenly; where one part has most of the rows, these flow over, and all that suffers is
 //! the order. Overflow has [`PLACES_OF_OVERFLOW`] of [`PLACES_OF`] places, so that a row finds a place whatever the others do,
 //! where there are [`PLACES_OF`] / [`PLACES_OF_OVERFLOW`] places for each row.
+//!
+//! Where a kernel before has counted the rows of each part, parts follow each other without gaps ([`Starts`]): there is a place for
+//! each row and no other.
 //!
 //! In a block ([`BlockParts`]) each thread counts its rows in a histogram in shared memory, which gives each row its rank among the
 //! block's rows of the part; then one thread a part takes places for all of them with one atomic, and neighbouring ranks are
@@ -26,9 +29,27 @@ pub const MOST_PLACES: u64 = (1 << 31) - 1;
 /// Words from one part's cursor to the next, so that they lie in different sectors of the cache.
 pub const CURSOR_STRIDE: u32 = 8;
 
-/// Where the parts are in an array. All values are `u32`.
+/// Where the parts are in an array.
 #[derive(Debug, Clone, Copy)]
-pub struct Layout {
+pub enum Layout {
+    /// Each has a share of the places.
+    Shares(Shares),
+    /// One begins where the one before ends.
+    Starts(Starts),
+}
+
+/// Parts that follow each other.
+#[derive(Debug, Clone, Copy)]
+pub struct Starts {
+    /// `ptr<global, u32>`: the first place of each part, and behind those the end of the last one.
+    pub starts: V,
+    /// How many places there are, `u32`.
+    pub places: V,
+}
+
+/// Parts of equal size. All values are `u32`.
+#[derive(Debug, Clone, Copy)]
+pub struct Shares {
     /// How many parts there are.
     pub parts: u32,
     /// Places of each part.
@@ -39,9 +60,17 @@ pub struct Layout {
     pub overflow_places: V,
 }
 
-impl Layout {
+impl Starts {
+    /// The first place (`u32`) of a part (`u32`); of the number of parts, the end of the last one.
+    pub fn start(&self, b: &mut Builder, part: V) -> V {
+        let pointer = b.offset(self.starts, part);
+        b.load_read_only(pointer)
+    }
+}
+
+impl Shares {
     /// The layout of an array of `capacity` (`i64`) places, all sizes multiples of `chunk`.
-    pub fn of(b: &mut Builder, capacity: V, parts: u32, chunk: u32) -> Layout {
+    pub fn of(b: &mut Builder, capacity: V, parts: u32, chunk: u32) -> Shares {
         let most = b.i64(MOST_PLACES as i64);
         let capacity = b.binary(BinaryOp::Min, capacity, most);
         let unit = b.i64(i64::from(parts) * PLACES_OF as i64);
@@ -55,7 +84,7 @@ impl Layout {
         let rest = b.sub(capacity, overflow);
         let rest = b.and(rest, whole);
         let mut narrow = |value| b.convert(value, Scalar::U32);
-        Layout {
+        Shares {
             parts,
             part_places: narrow(part_places),
             overflow: narrow(overflow),
@@ -79,7 +108,7 @@ pub struct BlockParts {
     /// Shared, `u32` a part: rows while they are counted; then the position of its first row among the block's rows in the order of
     /// their parts.
     counts: V,
-    /// Shared, `u32` a part: the number, among all rows of the part, of the block's first.
+    /// Shared, `u32` a part: the number, among all rows of the part, of the block's first; where parts follow each other, its place.
     firsts: V,
     /// Shared, `u32` a part: what makes such a number a place in the overflow.
     shifts: V,
@@ -142,39 +171,66 @@ impl BlockParts {
             let number = b.convert(part, Scalar::U32);
             let own = cursor(b, cursors, number);
             let first = b.atomic(AtomicOp::Add, own, rows, Scope::Device);
-            let pointer = b.offset(self.firsts, part);
-            b.store(pointer, first);
-            let after = b.add(first, rows);
-            let inside = b.binary(BinaryOp::Min, after, layout.part_places);
-            let start = b.mul(number, layout.part_places);
-            let end = b.add(start, inside);
-            let end = b.var_of("end", end);
-            let no = b.bool(false);
-            let is_first = b.var_of("is_first_beyond", no);
-            let flows_over = b.lt(layout.part_places, after);
-            b.begin_if(flows_over);
-            let from = b.binary(BinaryOp::Max, first, layout.part_places);
-            let count = b.sub(after, from);
-            let last = b.u32(self.parts);
-            let shared = cursor(b, cursors, last);
-            let taken = b.atomic(AtomicOp::Add, shared, count, Scope::Device);
-            let place = b.add(layout.overflow, taken);
-            let shift = b.sub(place, from);
-            let pointer = b.offset(self.shifts, part);
-            b.store(pointer, shift);
-            let after = b.add(taken, count);
-            let inside = b.binary(BinaryOp::Min, after, layout.overflow_places);
-            let overflow_end = b.add(layout.overflow, inside);
-            b.assign(end, overflow_end);
-            let beyond = b.lt(layout.overflow_places, after);
-            let had_room = b.ge(layout.overflow_places, taken);
-            let is_the_first = b.and(beyond, had_room);
-            b.assign(is_first, is_the_first);
-            b.end();
-            let (end, is_first_beyond) = (b.read(end), b.read(is_first));
-            each(b, Taken { rows, end, is_first_beyond });
+            let taken = match layout {
+                Layout::Shares(shares) => self.take_of_share(b, shares, cursors, (number, first, rows)),
+                Layout::Starts(starts) => self.take_from_start(b, starts, (number, first, rows)),
+            };
+            each(b, taken);
             b.end();
         });
+    }
+
+    /// Notes that so many rows of a part are numbers `first ..` of it (all `u32`), where it has a share of the places.
+    fn take_of_share(
+        &self,
+        b: &mut Builder,
+        shares: &Shares,
+        cursors: V,
+        (part, first, rows): (V, V, V),
+    ) -> Taken {
+        let pointer = b.offset(self.firsts, part);
+        b.store(pointer, first);
+        let after = b.add(first, rows);
+        let inside = b.binary(BinaryOp::Min, after, shares.part_places);
+        let start = b.mul(part, shares.part_places);
+        let end = b.add(start, inside);
+        let end = b.var_of("end", end);
+        let no = b.bool(false);
+        let is_first = b.var_of("is_first_beyond", no);
+        let flows_over = b.lt(shares.part_places, after);
+        b.begin_if(flows_over);
+        let from = b.binary(BinaryOp::Max, first, shares.part_places);
+        let count = b.sub(after, from);
+        let last = b.u32(self.parts);
+        let shared = cursor(b, cursors, last);
+        let taken = b.atomic(AtomicOp::Add, shared, count, Scope::Device);
+        let place = b.add(shares.overflow, taken);
+        let shift = b.sub(place, from);
+        let pointer = b.offset(self.shifts, part);
+        b.store(pointer, shift);
+        let after = b.add(taken, count);
+        let inside = b.binary(BinaryOp::Min, after, shares.overflow_places);
+        let overflow_end = b.add(shares.overflow, inside);
+        b.assign(end, overflow_end);
+        let beyond = b.lt(shares.overflow_places, after);
+        let had_room = b.ge(shares.overflow_places, taken);
+        let is_the_first = b.and(beyond, had_room);
+        b.assign(is_first, is_the_first);
+        b.end();
+        let (end, is_first_beyond) = (b.read(end), b.read(is_first));
+        Taken { rows, end, is_first_beyond }
+    }
+
+    /// The same where parts follow each other.
+    fn take_from_start(&self, b: &mut Builder, starts: &Starts, (part, first, rows): (V, V, V)) -> Taken {
+        let start = starts.start(b, part);
+        let place = b.add(start, first);
+        let pointer = b.offset(self.firsts, part);
+        b.store(pointer, place);
+        let after = b.add(place, rows);
+        let (beyond, had_room) = (b.lt(starts.places, after), b.ge(starts.places, place));
+        let end = b.binary(BinaryOp::Min, after, starts.places);
+        Taken { rows, end, is_first_beyond: b.and(beyond, had_room) }
     }
 
     /// The position (`u32`) of a row by its part and rank, once places were taken, among the block's rows in the order of their parts.
@@ -206,18 +262,25 @@ impl BlockParts {
         let pointer = b.offset(self.firsts, part);
         let first = b.load(pointer);
         let number = b.add(first, rank);
-        let start = b.mul(part, layout.part_places);
+        let shares = match layout {
+            Layout::Shares(shares) => shares,
+            Layout::Starts(starts) => {
+                let exists = b.lt(number, starts.places);
+                return (number, exists);
+            }
+        };
+        let start = b.mul(part, shares.part_places);
         let place = b.add(start, number);
         let place = b.var_of("place", place);
         let yes = b.bool(true);
         let exists = b.var_of("exists", yes);
-        let flows_over = b.ge(number, layout.part_places);
+        let flows_over = b.ge(number, shares.part_places);
         b.begin_if(flows_over);
         let pointer = b.offset(self.shifts, part);
         let shift = b.load(pointer);
         let elsewhere = b.add(number, shift);
         b.assign(place, elsewhere);
-        let end = b.add(layout.overflow, layout.overflow_places);
+        let end = b.add(shares.overflow, shares.overflow_places);
         let fits = b.lt(elsewhere, end);
         b.assign(exists, fits);
         b.end();

@@ -55,7 +55,7 @@ pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
 pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
-pub use self::parts::{GroupParts, PartMemory, PartRanks};
+pub use self::parts::{GroupParts, PartLayout, PartMemory, PartRanks};
 pub use self::rows::{
     CacheHints, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch,
 };
@@ -451,6 +451,7 @@ pub const ALL: &[Axis] = &[
     GroupParts::AXIS,
     PartMemory::AXIS,
     PartRanks::AXIS,
+    PartLayout::AXIS,
     JoinParts::AXIS,
     BuildParts::AXIS,
     CountPlaces::AXIS,

@@ -1,4 +1,4 @@
-//! Rows in parts, part after part, as a source.
+//! Rows in parts, part after part, as a source. Where parts follow each other, [`ranges`](super::ranges) has the pieces.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,16 +7,17 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
+use super::ranges::{Ranges, share_of};
 use super::{CHUNK, CHUNK_SHIFT, PartStore};
 use crate::context::{Context, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::operator::roles::{Parts, Piece, Pieces, Source};
-use crate::primitives::partition::{Layout, cursor};
+use crate::primitives::partition::{Shares, cursor};
 use crate::program::RowCount;
 use crate::table::joined::Joined;
 use crate::table::stored::StoredColumn;
 
-/// The rows, with places in between that have none.
+/// The rows, with places in between that have none, unless parts follow each other.
 #[derive(Debug)]
 pub(crate) struct PartRows {
     pub store: Arc<PartStore>,
@@ -35,18 +36,23 @@ impl Source for PartRows {
         RowCount::Counted(self.store.end)
     }
 
+    /// Whoever takes parts comes to all rows of one, in pieces.
+    fn has_every_row(&self) -> bool {
+        self.store.follows() && !self.in_blocks
+    }
+
     fn columns(&self) -> Vec<ColumnInfo> {
         self.store.infos()
     }
 
     /// A block comes to places with rows only; a worker to all of its chunks.
     fn is_speculative(&self) -> bool {
-        self.in_blocks && !self.store.has_chunks
+        self.store.follows() || self.in_blocks && !self.store.has_chunks
     }
 
     /// A CPU's chunk notes how many rows it has. Otherwise the rows of a part are those before its cursor.
     fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {
-        if cx.shape.is_serial() {
+        if self.store.has_chunks {
             let fills = self.store.fills(cx);
             let b = &mut *cx.builder;
             let (shift, mask) = (b.i64(CHUNK_SHIFT.into()), b.i64(i64::from(CHUNK) - 1));
@@ -56,10 +62,10 @@ impl Source for PartRows {
             let within = b.convert(within, Scalar::U8);
             return Some(b.lt(within, fill));
         }
-        if self.in_blocks {
+        if self.in_blocks || self.store.follows() {
             return None;
         }
-        let (layout, cursors) = (self.store.layout(cx), self.store.cursors(cx));
+        let (layout, cursors) = (self.store.shares(cx), self.store.cursors(cx));
         let b = &mut *cx.builder;
         let place = b.convert(row, Scalar::U32);
         let one = b.u32(1);
@@ -94,7 +100,10 @@ impl Source for PartRows {
 impl Parts for PartRows {
     /// Each block has as many pieces as another, where parts have as many rows: there are no more of them than blocks, or one a part.
     fn pieces(&self, cx: &mut Context<'_>) -> Pieces {
-        let layout = self.store.layout(cx);
+        if let Some(starts) = self.store.starts(cx) {
+            return Ranges { starts, parts: self.store.parts }.pieces(cx);
+        }
+        let layout = self.store.shares(cx);
         let overflow = cx.builder.u32(self.store.parts);
         let asked = self.asked(cx, overflow);
         let rows = self.within(cx, (&layout, overflow), asked);
@@ -105,11 +114,14 @@ impl Parts for PartRows {
         let of_parts = b.mul(shares, used);
         let of_others = b.binary(BinaryOp::Min, blocks, rows);
         let count = b.add(of_parts, of_others);
-        Pieces { count, shares, of_parts, of_others }
+        Pieces { count, shares, of_parts, of_others, most: layout.part_places }
     }
 
     fn piece(&self, cx: &mut Context<'_>, pieces: &Pieces, number: V) -> Piece {
-        let layout = self.store.layout(cx);
+        if let Some(starts) = self.store.starts(cx) {
+            return Ranges { starts, parts: self.store.parts }.piece(cx, pieces, number);
+        }
+        let layout = self.store.shares(cx);
         let b = &mut *cx.builder;
         let is_other = b.ge(number, pieces.of_parts);
         let part = b.div(number, pieces.shares);
@@ -124,16 +136,7 @@ impl Parts for PartRows {
         let b = &mut *cx.builder;
         // Only a part whose own rows have flown over has some elsewhere.
         let is_complete = b.ge(layout.part_places, asked);
-        let mut wide = |value| b.convert(value, Scalar::I64);
-        let (start, rows, share, shares) = (wide(start), wide(rows), wide(share), wide(shares));
-        let one = b.i64(1);
-        let (shares, next) = (b.binary(BinaryOp::Max, shares, one), b.add(share, one));
-        let mut place = |share| {
-            let before = b.mul(rows, share);
-            let before = b.div(before, shares);
-            b.add(start, before)
-        };
-        let (first, end) = (place(share), place(next));
+        let (first, end) = share_of(b, (start, rows), (share, shares));
         let one = b.u32(1);
         let is_whole = b.eq(pieces.shares, one);
         let is_part = b.not(is_other);
@@ -152,7 +155,7 @@ impl PartRows {
     }
 
     /// Those of them that there are.
-    fn within(&self, cx: &mut Context<'_>, (layout, part): (&Layout, V), asked: V) -> V {
+    fn within(&self, cx: &mut Context<'_>, (layout, part): (&Shares, V), asked: V) -> V {
         let b = &mut *cx.builder;
         let last = b.u32(self.store.parts);
         let is_overflow = b.ge(part, last);

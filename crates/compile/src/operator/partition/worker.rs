@@ -13,7 +13,7 @@ use crate::operator::Flow;
 use crate::operator::aggregate::threads::{clear, for_each};
 use crate::operator::aggregate::word_pointer;
 use crate::operator::roles::{Emitter, Job};
-use crate::primitives::partition::{Layout, cursor};
+use crate::primitives::partition::{Shares, Starts, cursor};
 use crate::table::stored::LINE_BYTES;
 
 /// Bytes that a part's texts take at a time.
@@ -23,11 +23,8 @@ const TEXT_CHUNK: u64 = 1 << 10;
 pub(super) struct WorkerEmitter<'s> {
     plan: &'s IntoParts,
     needed: &'s BTreeSet<usize>,
-    layout: Layout,
     cursors: V,
-    fills: V,
-    /// `ptr<shared, u32>`: the next place of each part; a multiple of [`CHUNK`] where the worker has none.
-    next: V,
+    places: Places,
     /// Rows, `u64`.
     rows: Var,
     /// The end of its places, `u32`.
@@ -41,27 +38,70 @@ pub(super) struct WorkerEmitter<'s> {
     texts: Option<V>,
 }
 
+/// Where a worker finds places.
+enum Places {
+    /// In chunks of each part's share.
+    Chunks(Chunks),
+    /// From where each part begins, one a row: what is left of chunks would be gaps.
+    Rows(Starts),
+}
+
+/// The chunks of a worker.
+#[derive(Clone, Copy)]
+struct Chunks {
+    shares: Shares,
+    fills: V,
+    /// `ptr<shared, u32>`: the next place of each part; a multiple of [`CHUNK`] where the worker has none.
+    next: V,
+}
+
+impl Chunks {
+    fn begin(store: &PartStore, cx: &mut Context<'_>) -> Chunks {
+        let next = cx.builder.shared("next_places", Pointee::Scalar(Scalar::U32), store.parts);
+        clear(cx, next, Scalar::U32, store.parts);
+        Chunks { shares: store.shares(cx), fills: store.fills(cx), next }
+    }
+
+    /// Notes how many rows the last chunk of each part has.
+    fn close(self, cx: &mut Context<'_>, parts: u32) {
+        for_each(cx, parts, |cx, part| {
+            let b = &mut *cx.builder;
+            let pointer = b.offset(self.next, part);
+            let next = b.load(pointer);
+            let (mask, shift, zero) = (b.u32(CHUNK - 1), b.u32(CHUNK_SHIFT), b.u32(0));
+            let rest = b.and(next, mask);
+            let is_open = b.ne(rest, zero);
+            b.begin_if(is_open);
+            let number = b.binary(BinaryOp::Shr, next, shift);
+            let pointer = b.offset(self.fills, number);
+            let rest = b.convert(rest, Scalar::U8);
+            b.store(pointer, rest);
+            b.end();
+        });
+    }
+}
+
 impl<'s> WorkerEmitter<'s> {
     pub(super) fn begin(plan: &'s IntoParts, cx: &mut Context<'_>, job: &Job<'s>) -> WorkerEmitter<'s> {
         let parts = plan.store.parts;
-        let next = cx.builder.shared("next_places", Pointee::Scalar(Scalar::U32), parts);
-        clear(cx, next, Scalar::U32, parts);
+        let places = match plan.store.starts(cx) {
+            Some(starts) => Places::Rows(starts),
+            None => Places::Chunks(Chunks::begin(&plan.store, cx)),
+        };
         let sight = cx.builder.shared("sight", Pointee::Scalar(Scalar::U64), 1);
         let texts = plan.store.hashes.map(|_| {
             let texts = cx.builder.shared("text_places", Pointee::Scalar(Scalar::U64), 2 * parts);
             clear(cx, texts, Scalar::U64, 2 * parts);
             texts
         });
-        let (layout, cursors, fills) = (plan.store.layout(cx), plan.store.cursors(cx), plan.store.fills(cx));
+        let cursors = plan.store.cursors(cx);
         let b = &mut *cx.builder;
         let (none, zero, no) = (b.u64(0), b.u32(0), b.bool(false));
         WorkerEmitter {
             plan,
             needed: job.needed,
-            layout,
             cursors,
-            fills,
-            next,
+            places,
             rows: b.var_of("part_rows", none),
             end: b.var_of("part_end", zero),
             lacks: b.var_of("lacks_places", no),
@@ -74,22 +114,23 @@ impl<'s> WorkerEmitter<'s> {
     /// Takes a chunk for a part: its first place into `place`, and into `fits` whether there was one. All of the chunk is looked at:
     /// rows of a part come one now and then, and a processor waits for the memory of each that is not in its cache, as stores are done in
     /// order; for loads it waits together.
-    fn take_chunk(&self, cx: &mut Context<'_>, part: V, (place, fits): (Var, Var)) {
+    fn take_chunk(&self, cx: &mut Context<'_>, (chunks, part): (Chunks, V), (place, fits): (Var, Var)) {
+        let Chunks { shares, fills, .. } = chunks;
         let b = &mut *cx.builder;
         let own = cursor(b, self.cursors, part);
         let chunk = b.u32(CHUNK);
         let first = b.atomic(AtomicOp::Add, own, chunk, Scope::Device);
-        let start = b.mul(part, self.layout.part_places);
+        let start = b.mul(part, shares.part_places);
         let start = b.add(start, first);
         b.assign(place, start);
-        let flows_over = b.ge(first, self.layout.part_places);
+        let flows_over = b.ge(first, shares.part_places);
         b.begin_if(flows_over);
-        let last = b.u32(self.layout.parts);
+        let last = b.u32(shares.parts);
         let shared = cursor(b, self.cursors, last);
         let taken = b.atomic(AtomicOp::Add, shared, chunk, Scope::Device);
-        let start = b.add(self.layout.overflow, taken);
+        let start = b.add(shares.overflow, taken);
         b.assign(place, start);
-        let has_room = b.lt(taken, self.layout.overflow_places);
+        let has_room = b.lt(taken, shares.overflow_places);
         b.assign(fits, has_room);
         b.end();
         let has_room = b.read(fits);
@@ -97,7 +138,7 @@ impl<'s> WorkerEmitter<'s> {
         let first = b.read(place);
         let shift = b.u32(CHUNK_SHIFT);
         let number = b.binary(BinaryOp::Shr, first, shift);
-        let pointer = b.offset(self.fills, number);
+        let pointer = b.offset(fills, number);
         let full = b.int(Scalar::U8, i128::from(CHUNK));
         b.store(pointer, full);
         let (after, end) = (b.add(first, chunk), b.read(self.end));
@@ -152,21 +193,54 @@ impl<'s> WorkerEmitter<'s> {
         })
     }
 
-    fn write(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
-        let IntoParts { store, by, .. } = self.plan;
-        let (part, hash) = by.part(cx, store.bits())?;
+    /// The worker's next place of a part (`u32`), or one of a new chunk: into `place`, and into `fits` whether there is one. Where the next
+    /// place is kept.
+    fn next_of_chunk(&self, cx: &mut Context<'_>, (chunks, part): (Chunks, V), to: (Var, Var)) -> V {
         let b = &mut *cx.builder;
-        let own = b.offset(self.next, part);
+        let own = b.offset(chunks.next, part);
         let current = b.load(own);
-        let place = b.var_of("place", current);
-        let yes = b.bool(true);
-        let fits = b.var_of("fits", yes);
+        b.assign(to.0, current);
         let (mask, zero) = (b.u32(CHUNK - 1), b.u32(0));
         let rest = b.and(current, mask);
         let is_at_end = b.eq(rest, zero);
         b.begin_if(is_at_end);
-        self.take_chunk(cx, part, (place, fits));
+        self.take_chunk(cx, (chunks, part), to);
         cx.builder.end();
+        own
+    }
+
+    /// The next place of a part that follows another (`u32`): likewise.
+    fn next_of_part(&self, cx: &mut Context<'_>, (starts, part): (&Starts, V), (place, fits): (Var, Var)) {
+        let b = &mut *cx.builder;
+        let (own, one) = (cursor(b, self.cursors, part), b.u32(1));
+        let before = b.atomic(AtomicOp::Add, own, one, Scope::Device);
+        let start = starts.start(b, part);
+        let next = b.add(start, before);
+        b.assign(place, next);
+        let has_room = b.lt(next, starts.places);
+        b.assign(fits, has_room);
+        b.begin_if(has_room);
+        let (after, end) = (b.add(next, one), b.read(self.end));
+        let end = b.binary(BinaryOp::Max, end, after);
+        b.assign(self.end, end);
+        b.begin_else();
+        b.report(Status::Grow as u32);
+        b.end();
+    }
+
+    fn write(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        let IntoParts { store, by, .. } = self.plan;
+        let (part, hash) = by.part(cx, store.bits())?;
+        let b = &mut *cx.builder;
+        let (zero, yes) = (b.u32(0), b.bool(true));
+        let (place, fits) = (b.var_of("place", zero), b.var_of("fits", yes));
+        let own = match &self.places {
+            Places::Chunks(chunks) => Some(self.next_of_chunk(cx, (*chunks, part), (place, fits))),
+            Places::Rows(starts) => {
+                self.next_of_part(cx, (starts, part), (place, fits));
+                None
+            }
+        };
         let fits = cx.builder.read(fits);
         cx.begin_if(fits);
         let place = cx.builder.read(place);
@@ -187,8 +261,10 @@ impl<'s> WorkerEmitter<'s> {
         }
         let b = &mut *cx.builder;
         let one = b.u32(1);
-        let after = b.add(place, one);
-        b.store(own, after);
+        if let Some(own) = own {
+            let after = b.add(place, one);
+            b.store(own, after);
+        }
         let (rows, one) = (b.read(self.rows), b.u64(1));
         let rows = b.add(rows, one);
         b.assign(self.rows, rows);
@@ -210,30 +286,21 @@ impl Emitter for WorkerEmitter<'_> {
         }
     }
 
-    /// Notes how many rows the last chunk of each part has.
     fn end(&mut self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         let store = &self.plan.store;
-        for_each(cx, store.parts, |cx, part| {
-            let b = &mut *cx.builder;
-            let pointer = b.offset(self.next, part);
-            let next = b.load(pointer);
-            let (mask, shift, zero) = (b.u32(CHUNK - 1), b.u32(CHUNK_SHIFT), b.u32(0));
-            let rest = b.and(next, mask);
-            let is_open = b.ne(rest, zero);
-            b.begin_if(is_open);
-            let number = b.binary(BinaryOp::Shr, next, shift);
-            let pointer = b.offset(self.fills, number);
-            let rest = b.convert(rest, Scalar::U8);
-            b.store(pointer, rest);
-            b.end();
-        });
+        if let Places::Chunks(chunks) = self.places {
+            chunks.close(cx, store.parts);
+        }
         let b = &mut *cx.builder;
         let seen = b.read(self.seen);
         b.store(self.sight, seen);
         let (rows, end) = (b.read(self.rows), b.read(self.end));
         store.count(cx, rows, end);
+        if store.follows() {
+            return Ok(());
+        }
         // Places that it leaves in chunks; and where there were too few, more than there are: it has not seen all of its rows.
-        let capacity = cx.argument("part_capacity", Scalar::I64, Argument::StateCapacity(store.fills));
+        let capacity = store.capacity(cx);
         let wanted = PartStore::counter(cx, store.wanted);
         let b = &mut *cx.builder;
         let slack = b.u64(super::places(u64::from(store.parts) * u64::from(CHUNK)));

@@ -44,9 +44,11 @@ impl Sink for IntoParts {
 
     fn needs(&self) -> Needs {
         let store = &*self.store;
-        let mut zeroed = vec![store.cursors, store.wanted, store.end, store.rows];
-        zeroed.extend(store.has_chunks.then_some(store.fills));
         let around = HostAction::each(When::OnGrow, vec![store.class], Task::Grow);
+        let mut zeroed = vec![store.cursors, store.end, store.rows];
+        zeroed.extend(store.has_chunks.then_some(store.fills));
+        // Where parts follow each other, the kernel before has counted them.
+        zeroed.extend((!store.follows()).then_some(store.wanted));
         Needs { zeroed, produced: Some(store.rows), around }
     }
 
@@ -102,14 +104,18 @@ impl PartStore {
 
     /// Adds what a thread has brought to what all have: `rows` (`u64`), and the end (`u32`) of the places that it took.
     pub(super) fn count(&self, cx: &mut Context<'_>, rows: V, end: V) {
-        let [all, wanted, last] = [self.rows, self.wanted, self.end].map(|state| Self::counter(cx, state));
+        let [all, last] = [self.rows, self.end].map(|state| Self::counter(cx, state));
+        cx.builder.atomic_discard(AtomicOp::Add, all, rows, Scope::Device);
+        if !self.follows() {
+            let wanted = Self::counter(cx, self.wanted);
+            let b = &mut *cx.builder;
+            let (places, of, one) = (b.u64(PLACES_OF), b.u64(PLACES_OF_OVERFLOW), b.u64(1));
+            let places = b.mul(rows, places);
+            let places = b.div(places, of);
+            let places = b.add(places, one);
+            b.atomic_discard(AtomicOp::Add, wanted, places, Scope::Device);
+        }
         let b = &mut *cx.builder;
-        b.atomic_discard(AtomicOp::Add, all, rows, Scope::Device);
-        let (places, of, one) = (b.u64(PLACES_OF), b.u64(PLACES_OF_OVERFLOW), b.u64(1));
-        let places = b.mul(rows, places);
-        let places = b.div(places, of);
-        let places = b.add(places, one);
-        b.atomic_discard(AtomicOp::Add, wanted, places, Scope::Device);
         let end = b.convert(end, Scalar::U64);
         b.atomic_discard(AtomicOp::Max, last, end, Scope::Device);
     }

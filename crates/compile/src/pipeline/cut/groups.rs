@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::dependence::Dependences;
+use super::partition::lacks_twice;
 use super::strides::Stored;
 use super::{Cut, Open, OpenRows, computes};
 use crate::MicroModel;
@@ -17,7 +18,7 @@ use crate::operator::aggregate::{
     AddToGroups, AggregateOperator, GroupCells, Groups, Input, KnownKeys, ReduceSums, TableSize, are_carried,
     lacks_strides, rule_of_parts, scattered_table, suits_slices,
 };
-use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, choose_ranks};
+use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, choose_layout, choose_ranks};
 use crate::operator::project::Project;
 use crate::operator::roles::Source;
 use crate::operator::sort::{SortOperator, SortRows, SortedRows};
@@ -198,10 +199,12 @@ impl Cut<'_> {
         (keys, aggregates): (&[Expr], &[Aggregate]),
     ) -> Result<Arc<AggregateOperator>, Unsupported> {
         let (size, bound) = (part_size(&rows), rows.bound());
-        let states = self.states.of(Purpose::Store);
-        let store = PartStore::plan(infos, size, parts.0, self.shape, states)?;
         let name = format!("aggregate{}", self.next_aggregate);
-        let ranks = choose_ranks(self.shape, Site { chooser: self.chooser, name: &name })?;
+        let site = Site { chooser: self.chooser, name: &name };
+        let ranks = choose_ranks(self.shape, site)?;
+        let layout = choose_layout(site, lacks_twice(&rows))?;
+        let states = self.states.of(Purpose::Store);
+        let store = PartStore::plan(infos, size, (parts.0, layout), self.shape, states)?;
         rows.project(exprs.to_vec());
         let dependences = rows.dependences.clone();
         let source = |store: Arc<PartStore>, in_blocks| {
@@ -221,7 +224,7 @@ impl Cut<'_> {
         let (store, hashes) = (Arc::new(store.clone()), store.hashes());
         let stored = source(Arc::clone(&store), groups.takes_parts());
         let sink = IntoParts { store, by: Arc::<AggregateOperator>::clone(&groups), ranks };
-        self.close(rows.branches, Arc::new(sink));
+        self.close_in_parts(rows.branches, sink);
         self.add_to_groups(stored, (&groups, hashes));
         Ok(groups)
     }

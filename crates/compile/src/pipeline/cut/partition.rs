@@ -11,10 +11,12 @@ use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
 use crate::operator::join::{BuildSideParts, JoinOperator, ProbeParts, Sides};
-use crate::operator::partition::{IntoParts, PartRows, PartSize, PartStore, RowParts, choose_ranks};
+use crate::operator::partition::{
+    CountParts, IntoParts, PartRows, PartSize, PartStore, RowParts, choose_layout, choose_ranks,
+};
 use crate::plan::JoinKind;
 use crate::program::Purpose;
-use crate::variant::axes::{BuildParts, JoinParts, PartRanks};
+use crate::variant::axes::{BuildParts, JoinParts, PartLayout, PartRanks};
 use crate::variant::{Site, Variant};
 
 /// A place where a pipeline is cut, and goes on with its rows in parts.
@@ -40,11 +42,14 @@ pub(super) struct SideParts {
     pub(super) probe: u64,
     /// Who gives rows their ranks in a part.
     ranks: PartRanks,
+    /// How parts lie.
+    layout: PartLayout,
 }
 
 impl SideParts {
     /// Rows come as they are.
-    const OFF: SideParts = SideParts { build: 1, probe: 1, ranks: PartRanks::Row };
+    const OFF: SideParts =
+        SideParts { build: 1, probe: 1, ranks: PartRanks::Row, layout: PartLayout::Shares };
 }
 
 /// What a join knows of those that its rows come to in the same pipeline.
@@ -125,7 +130,10 @@ impl Cut<'_> {
         })?;
         // Keys that may be frequent are looked up as they come.
         let ranks = choose_ranks(self.shape, *site)?;
-        Ok(SideParts { build: if of_build == BuildParts::On { parts.0 } else { 1 }, probe: parts.0, ranks })
+        let lacks = lacks_twice(probe).or_else(|| lacks_twice(build).filter(|_| of_build == BuildParts::On));
+        let layout = choose_layout(*site, lacks)?;
+        let build = if of_build == BuildParts::On { parts.0 } else { 1 };
+        Ok(SideParts { build, probe: parts.0, ranks, layout })
     }
 
     /// Has the rows of the probe side come in parts to what follows.
@@ -133,9 +141,9 @@ impl Cut<'_> {
         &mut self,
         rows: &mut OpenRows,
         operator: &Arc<JoinOperator>,
-        SideParts { probe, ranks, .. }: SideParts,
+        sides: SideParts,
     ) -> Result<(), Unsupported> {
-        self.come_in_parts(rows, operator, (probe, ranks, Arc::new(ProbeParts(Arc::clone(operator)))))
+        self.come_in_parts(rows, operator, (sides.probe, sides, Arc::new(ProbeParts(Arc::clone(operator)))))
     }
 
     /// The same of the build side.
@@ -143,22 +151,23 @@ impl Cut<'_> {
         &mut self,
         rows: &mut OpenRows,
         operator: &Arc<JoinOperator>,
-        SideParts { build, ranks, .. }: SideParts,
+        sides: SideParts,
     ) -> Result<(), Unsupported> {
-        self.come_in_parts(rows, operator, (build, ranks, Arc::new(BuildSideParts(Arc::clone(operator)))))
+        let by = Arc::new(BuildSideParts(Arc::clone(operator)));
+        self.come_in_parts(rows, operator, (sides.build, sides, by))
     }
 
     fn come_in_parts(
         &mut self,
         OpenRows { branches, columns, .. }: &mut OpenRows,
         operator: &JoinOperator,
-        (parts, ranks, by): (u64, PartRanks, Arc<dyn RowParts>),
+        (parts, SideParts { ranks, layout, .. }, by): (u64, SideParts, Arc<dyn RowParts>),
     ) -> Result<(), Unsupported> {
         if parts < 2 {
             return Ok(());
         }
         for open in branches {
-            let store = self.plan_parts(columns, open, parts)?;
+            let store = self.plan_parts(columns, open, (parts, layout))?;
             let used = operator.index().parts_used(store.bits());
             let store = Arc::new(store.of_parts(u32::try_from(used).map_err(Unsupported::internal)?));
             let (step, bound, shared_out) = (open.steps.len(), open.bound, open.shared_out);
@@ -173,7 +182,7 @@ impl Cut<'_> {
         &mut self,
         columns: &[ColumnInfo],
         open: &Open,
-        parts: u64,
+        parts: (u64, PartLayout),
     ) -> Result<PartStore, Unsupported> {
         let states = self.states.of(Purpose::Store);
         PartStore::plan(columns, part_size(open), parts, self.shape, states)
@@ -198,9 +207,26 @@ impl Cut<'_> {
             let mut front = std::mem::replace(open, rest);
             (front.bound, front.shared_out) = (cut.bound, cut.shared_out);
             let PartCut { store, by, ranks, .. } = cut;
-            self.close(vec![front], Arc::new(IntoParts { store, by, ranks }));
+            self.close_in_parts(vec![front], IntoParts { store, by, ranks });
         }
     }
+
+    /// Ends open pipelines in parts. Where these follow each other, their rows are counted before.
+    pub(super) fn close_in_parts(&mut self, mut branches: Vec<Open>, sink: IntoParts) {
+        branches.iter_mut().for_each(|open| self.cut_at_parts(open));
+        if sink.store.follows() {
+            let counted = branches.iter_mut().map(Open::once_before).collect();
+            let (store, by) = (Arc::clone(&sink.store), Arc::clone(&sink.by));
+            self.close(counted, Arc::new(CountParts { store, by }));
+        }
+        let around = sink.store.before_writing();
+        self.close_with(branches, Arc::new(sink), around);
+    }
+}
+
+/// Why rows cannot come twice, once to be counted, if they cannot.
+pub(super) fn lacks_twice(rows: &OpenRows) -> Option<&'static str> {
+    rows.branches.iter().find_map(Open::lacks_twice)
 }
 
 /// How many rows of a pipeline come into parts.

@@ -36,3 +36,14 @@ axis!(
         Warp = "warp",
     }
 );
+
+axis!(
+    /// How the rows of parts lie in their array: `operator/partition/layout`.
+    PartLayout, "part_layout", Plan, "how the parts that rows are brought into lie in their array",
+    {
+        /// Each has an equal share of the places, and rows that find none there go to places that are for any: rows are read once.
+        Shares = "shares",
+        /// One behind the other without gaps: a kernel before counts the rows of each.
+        Histogram = "histogram",
+    }
+);
