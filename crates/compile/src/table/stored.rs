@@ -1,18 +1,23 @@
 //! A column of values beside the slots of a table or the rows of a store: in arrays of its own, or in records with others.
 
+mod texts;
+
 use std::collections::BTreeSet;
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{BinaryOp, Pointee, Scalar, Space, Type};
+use kelpie_kir::{Pointee, Scalar, Space, Type};
 
 use crate::context::register_type;
-use crate::context::{Argument, Case, Context, DictionaryCode, Lowered, Repr, Text, Unsupported};
+use crate::context::{Argument, Context, DictionaryCode, Lowered, Repr, Text, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::normalized;
-use crate::lower::plain_text;
 use crate::lower::text_equal;
 use crate::program::States;
 use crate::types::{DataType, Range};
+use crate::variant::axes::TextForm;
+
+use self::texts::TextParts;
+pub(crate) use self::texts::{choose_texts, has_texts};
 
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: u32 = 64;
@@ -29,18 +34,21 @@ pub struct StoredColumn {
     memory: Memory,
 }
 
-/// How the values are stored, and the numbers of their parts. Text is stored by address: what it points to outlives the stage.
+/// How the values are stored, and the numbers of their parts.
 #[derive(Debug, Clone, Copy)]
 enum StoredForm {
     /// Always NULL: nothing is stored.
     Null,
     /// A scalar as narrow as the range allows.
     Scalar { scalar: Scalar, part: usize },
-    /// The address and the length of a text.
-    Text { addresses: usize, lengths: usize },
+    /// A text.
+    Text(TextParts),
     /// The code of a dictionary's entry.
     Code { scalar: Scalar, part: usize },
 }
+
+/// Declares a part of a column that has so many bytes, so many times a place: its number.
+type Declare<'d> = dyn FnMut(&str, (u32, u32)) -> usize + 'd;
 
 /// Where the parts of a column are.
 #[derive(Debug, Clone, Copy)]
@@ -67,10 +75,10 @@ impl RecordLayout {
         RecordLayout { bytes: 8 * words, widest: 8 }
     }
 
-    /// A place for a part of so many bytes, which are a power of two.
-    fn take(&mut self, bytes: u32) -> usize {
+    /// A place for so many values of so many bytes, which are a power of two.
+    fn take(&mut self, (bytes, count): (u32, u32)) -> usize {
         let place = self.bytes.next_multiple_of(bytes);
-        self.bytes = place + bytes;
+        self.bytes = place + bytes * count;
         self.widest = self.widest.max(bytes);
         place as usize
     }
@@ -93,16 +101,27 @@ impl StoredColumn {
         class: usize,
         states: &mut States,
     ) -> Result<StoredColumn, Unsupported> {
-        StoredColumn::declare(info, false, &mut |name, bytes| states.state(name, bytes, class))
+        StoredColumn::plan_texts((info, TextForm::Reference), class, states)
+    }
+
+    /// The same of a column whose texts are stored in a form.
+    pub(crate) fn plan_texts(
+        (info, texts): (&ColumnInfo, TextForm),
+        class: usize,
+        states: &mut States,
+    ) -> Result<StoredColumn, Unsupported> {
+        let mut part = |name: &str, (bytes, count)| states.state(name, bytes * count, class);
+        StoredColumn::declare(info, (false, texts), &mut part)
     }
 
     /// Declares the states of a column of keys: -0.0 is the same key as 0.0.
     pub(crate) fn plan_key(
-        info: &ColumnInfo,
+        (info, texts): (&ColumnInfo, TextForm),
         class: usize,
         states: &mut States,
     ) -> Result<StoredColumn, Unsupported> {
-        StoredColumn::declare(info, true, &mut |name, bytes| states.state(name, bytes, class))
+        let mut part = |name: &str, (bytes, count)| states.state(name, bytes * count, class);
+        StoredColumn::declare(info, (true, texts), &mut part)
     }
 
     /// A column in records, which [`StoredColumn::in_records`] or [`StoredColumn::at`] says where they are.
@@ -111,7 +130,15 @@ impl StoredColumn {
         is_key: bool,
         layout: &mut RecordLayout,
     ) -> Result<StoredColumn, Unsupported> {
-        StoredColumn::declare(info, is_key, &mut |_, bytes| layout.take(bytes))
+        StoredColumn::declare(info, (is_key, TextForm::Reference), &mut |_, values| layout.take(values))
+    }
+
+    /// A column of keys in records, which [`StoredColumn::in_records`] says where they are.
+    pub(crate) fn plan_key_record(
+        (info, texts): (&ColumnInfo, TextForm),
+        layout: &mut RecordLayout,
+    ) -> Result<StoredColumn, Unsupported> {
+        StoredColumn::declare(info, (true, texts), &mut |_, values| layout.take(values))
     }
 
     /// The column in records of so many words in a state.
@@ -124,39 +151,37 @@ impl StoredColumn {
         StoredColumn { memory: Memory::Own { base, words }, ..self.clone() }
     }
 
-    /// Bytes of a column a place, without those of the texts that it points to.
-    pub(crate) fn bytes_of(info: &ColumnInfo) -> u64 {
+    /// Bytes of a column of keys a place, without those of the texts that it points to.
+    pub(crate) fn bytes_of(info: &ColumnInfo, texts: TextForm) -> u64 {
         let mut all = 0;
-        let stored = StoredColumn::declare(info, true, &mut |_, bytes| {
-            all += u64::from(bytes);
+        let stored = StoredColumn::declare(info, (true, texts), &mut |_, (bytes, count)| {
+            all += u64::from(bytes * count);
             0
         });
         stored.map_or(0, |_| all)
     }
 
-    /// `part` declares a part of so many bytes a place and gives its number.
+    /// `part` declares a part that has so many bytes, so many times a place, and gives its number.
     fn declare(
         info: &ColumnInfo,
-        is_key: bool,
-        part: &mut dyn FnMut(&str, u32) -> usize,
+        (is_key, texts): (bool, TextForm),
+        part: &mut Declare<'_>,
     ) -> Result<StoredColumn, Unsupported> {
         let form = match (&info.data_type, info.dictionary) {
             (DataType::Null, _) => StoredForm::Null,
             (DataType::Interval, _) => return Err(Unsupported("intervals in a table".into())),
             (_, Some((_, _, entries))) => {
                 let scalar = unsigned_of(entries);
-                StoredForm::Code { scalar, part: part("codes", scalar.bytes()) }
+                StoredForm::Code { scalar, part: part("codes", (scalar.bytes(), 1)) }
             }
-            (DataType::Utf8, None) => {
-                StoredForm::Text { addresses: part("text", 8), lengths: part("text_lengths", 4) }
-            }
+            (DataType::Utf8, None) => StoredForm::Text(TextParts::declare(texts, part)),
             _ => {
                 let scalar = memory_type(&info.data_type, info.range);
-                StoredForm::Scalar { scalar, part: part("values", scalar.bytes()) }
+                StoredForm::Scalar { scalar, part: part("values", (scalar.bytes(), 1)) }
             }
         };
         let stores = !matches!(form, StoredForm::Null);
-        let validity = (info.nullable && stores).then(|| part("validity", 1));
+        let validity = (info.nullable && stores).then(|| part("validity", (1, 1)));
         Ok(StoredColumn { info: info.clone(), form, validity, is_key, memory: Memory::States })
     }
 
@@ -167,7 +192,15 @@ impl StoredColumn {
 
     /// Whether it has texts by address and length.
     pub(crate) fn is_text(&self) -> bool {
-        matches!(self.form, StoredForm::Text { .. })
+        matches!(self.form, StoredForm::Text(_))
+    }
+
+    /// How its texts are stored.
+    pub(crate) fn text_form(&self) -> TextForm {
+        match self.form {
+            StoredForm::Text(parts) => parts.form(),
+            _ => TextForm::Reference,
+        }
     }
 
     /// Bytes of a number in memory and of its validity, where it is one of at most 64 bits.
@@ -182,19 +215,22 @@ impl StoredColumn {
 
     /// Its states, where it has arrays of its own.
     pub fn states(&self) -> impl Iterator<Item = usize> + use<> {
-        let (first, second) = match self.form {
+        let (own, texts) = match self.form {
             StoredForm::Null => (None, None),
             StoredForm::Scalar { part, .. } | StoredForm::Code { part, .. } => (Some(part), None),
-            StoredForm::Text { addresses, lengths } => (Some(addresses), Some(lengths)),
+            StoredForm::Text(parts) => (None, Some(parts.all())),
         };
         let has_arrays = matches!(self.memory, Memory::States);
-        first.into_iter().chain(second).chain(self.validity).filter(move |_| has_arrays)
+        let parts = own.into_iter().chain(texts.into_iter().flatten().map(|(part, _)| part));
+        parts.chain(self.validity).filter(move |_| has_arrays)
     }
 
-    /// Where the addresses and lengths of texts are, where it has such.
+    /// Where the addresses and lengths of texts are, where it has such, and nothing beside them.
     pub fn text_states(&self) -> Option<(usize, usize)> {
         match (self.form, self.memory) {
-            (StoredForm::Text { addresses, lengths }, Memory::States) => Some((addresses, lengths)),
+            (StoredForm::Text(TextParts::Reference { addresses, lengths }), Memory::States) => {
+                Some((addresses, lengths))
+            }
             _ => None,
         }
     }
@@ -207,7 +243,7 @@ impl StoredColumn {
     /// Writes a value to a place (`i64`).
     pub fn store(&self, cx: &mut Context<'_>, value: &Lowered, place: V) -> Result<(), Unsupported> {
         // Who finds a text's address in a table that others write looks at its bytes.
-        if matches!((&value.repr, self.form), (Repr::Text(_), StoredForm::Text { .. })) {
+        if matches!((&value.repr, self.form), (Repr::Text(_), StoredForm::Text(_))) {
             cx.fence_text();
         }
         self.store_own(cx, value, place)
@@ -232,13 +268,8 @@ impl StoredColumn {
                 let value = cx.builder.convert(value, scalar);
                 cx.builder.store(pointer, value);
             }
-            (Repr::Text(text), StoredForm::Text { addresses, lengths }) => {
-                let text = plain_text(cx, text.clone(), value.valid);
-                let pointer = self.address(cx, addresses, Scalar::U64, place);
-                let data = cx.builder.bitcast(text.data, Scalar::U64);
-                cx.builder.store(pointer, data);
-                let pointer = self.address(cx, lengths, Scalar::U32, place);
-                cx.builder.store(pointer, text.length);
+            (Repr::Text(text), StoredForm::Text(parts)) => {
+                self.store_text(cx, parts, (text, value.valid), place);
             }
             (Repr::Text(text), StoredForm::Code { scalar, part }) => {
                 let code =
@@ -269,16 +300,7 @@ impl StoredColumn {
                 let value = cx.builder.load(pointer);
                 Repr::Scalar(self.register(cx, value))
             }
-            StoredForm::Text { addresses, lengths } => {
-                let pointer = self.address(cx, addresses, Scalar::U64, place);
-                let data = cx.builder.load(pointer);
-                let data = cx.builder.bitcast(data, Type::Ptr(Space::Global, Pointee::Scalar(Scalar::U8)));
-                let pointer = self.address(cx, lengths, Scalar::U32, place);
-                let length = cx.builder.load(pointer);
-                // What stands at a place that is not taken is no address.
-                let length = self.or_zero(cx, length, present);
-                Repr::Text(Text { data, length, case: Case::Keep, code: None })
-            }
+            StoredForm::Text(parts) => Repr::Text(self.load_text(cx, parts, place, present)),
             StoredForm::Code { scalar, part } => {
                 let pointer = self.address(cx, part, scalar, place);
                 let code = cx.builder.load(pointer);
@@ -295,45 +317,23 @@ impl StoredColumn {
         Lowered { repr, valid, range: range.or_else(|| self.info.data_type.full_range()) }
     }
 
-    /// Bytes (`u64`) of what the value at a place points to, where it points to something: the first and the last of a text. There is a
-    /// value at the place, which may be NULL.
-    pub(crate) fn look_ahead(&self, cx: &mut Context<'_>, place: V) -> Option<V> {
-        let StoredForm::Text { .. } = self.form else { return None };
-        let valid = self.load_valid(cx, place);
-        let loaded = self.load(cx, place, valid);
-        let Repr::Text(text) = loaded.repr else { return None };
-        let b = &mut *cx.builder;
-        let (zero, nothing) = (b.u32(0), b.u64(0));
-        let has_bytes = b.ne(text.length, zero);
-        let seen = b.var_of("ends", nothing);
-        cx.begin_if(has_bytes);
-        let b = &mut *cx.builder;
-        let one = b.u32(1);
-        let last = b.sub(text.length, one);
-        let last = b.offset(text.data, last);
-        let (first, last) = (b.load(text.data), b.load(last));
-        let ends = b.binary(BinaryOp::Xor, first, last);
-        let ends = b.convert(ends, Scalar::U64);
-        b.assign(seen, ends);
-        cx.end();
-        Some(cx.builder.read(seen))
-    }
-
     /// Looks at each cache line of so many places from `first` (`i64`, at the beginning of a line) on, in arrays of its own: what was
     /// seen, `u64`.
     pub(crate) fn look_at_lines(&self, cx: &mut Context<'_>, first: V, places: u32) -> Vec<V> {
         let parts = match self.form {
             StoredForm::Null => vec![],
-            StoredForm::Scalar { scalar, part } | StoredForm::Code { scalar, part } => vec![(part, scalar)],
-            StoredForm::Text { addresses, lengths } => vec![(addresses, Scalar::U64), (lengths, Scalar::U32)],
+            StoredForm::Scalar { scalar, part } | StoredForm::Code { scalar, part } => {
+                vec![(part, (scalar, 1))]
+            }
+            StoredForm::Text(parts) => parts.all().collect(),
         };
-        let parts = parts.into_iter().chain(self.validity.map(|part| (part, Scalar::U8)));
+        let parts = parts.into_iter().chain(self.validity.map(|part| (part, (Scalar::U8, 1))));
         let mut seen = Vec::new();
-        for (part, scalar) in parts {
-            let pointer = self.address(cx, part, scalar, first);
+        for (part, (scalar, count)) in parts {
+            let pointer = self.first_address(cx, (part, count), scalar, first);
             let b = &mut *cx.builder;
-            for place in (0..places).step_by((LINE_BYTES / scalar.bytes()).max(1) as usize) {
-                let distance = b.i64(place.into());
+            for place in (0..places).step_by((LINE_BYTES / (count * scalar.bytes())).max(1) as usize) {
+                let distance = b.i64((count * place).into());
                 let pointer = b.offset(pointer, distance);
                 let value = b.load(pointer);
                 seen.push(b.convert(value, Scalar::U64));
@@ -354,9 +354,27 @@ impl StoredColumn {
 
     /// The address of a part at a place (`i64`).
     fn address(&self, cx: &mut Context<'_>, part: usize, scalar: Scalar, place: V) -> V {
+        self.first_address(cx, (part, 1), scalar, place)
+    }
+
+    /// The address of the first of the values, so many a place, that a part has at a place (`i64`).
+    fn first_address(
+        &self,
+        cx: &mut Context<'_>,
+        (part, count): (usize, u32),
+        scalar: Scalar,
+        place: V,
+    ) -> V {
         let (base, words) = match self.memory {
             Memory::States => {
                 let array = cx.argument("stored", Type::global(scalar), Argument::State(part));
+                let place = match count {
+                    1 => place,
+                    count => {
+                        let count = cx.builder.i64(count.into());
+                        cx.builder.mul(place, count)
+                    }
+                };
                 return cx.builder.offset(array, place);
             }
             Memory::Records { state, words } => {
@@ -423,6 +441,11 @@ impl StoredColumn {
             let code = cx.builder.convert(*code, Scalar::U32);
             let same = cx.builder.eq(stored, code);
             let valid = self.load_valid(cx, place);
+            return Ok(equal_or_null(cx, same, key.valid, valid));
+        }
+        if let (Repr::Text(text), StoredForm::Text(parts)) = (&key.repr, self.form) {
+            let valid = self.load_valid(cx, place);
+            let same = self.has_text(cx, parts, (text, key.valid), (place, valid));
             return Ok(equal_or_null(cx, same, key.valid, valid));
         }
         let stored = self.load(cx, place, None);

@@ -108,12 +108,12 @@ pub(crate) struct Pairs<'k> {
     others: Vec<Option<Other>>,
 }
 
-/// A text of a slot that is as long as the row's.
+/// A text of a slot that may be the row's, which is as long.
 #[derive(Clone, Copy)]
 struct Other {
     /// `ptr<global, u8>`.
     data: Var,
-    /// Whether neither is NULL, `bool`.
+    /// Whether neither is NULL, and bytes are to be compared, `bool`.
     is_text: Var,
 }
 
@@ -137,17 +137,14 @@ impl Pairs<'_> {
         for ((key, column), other) in keys.iter().zip(columns).zip(&self.others) {
             let equal = match (other, &key.repr) {
                 (Some(other), Repr::Text(text)) => {
-                    let stored = column.load(cx, place, None);
-                    let Repr::Text(theirs) = &stored.repr else {
+                    let Some(theirs) = column.candidate(cx, (text, key.valid), place) else {
                         return Err(Unsupported::internal("a text that is stored as something else"));
                     };
-                    let as_long = cx.builder.eq(text.length, theirs.length);
-                    let valid = [key.valid, stored.valid].into_iter().flatten();
-                    let yes = cx.builder.bool(true);
-                    let is_text = valid.fold(yes, |all, valid| cx.builder.and(all, valid));
+                    let valid = [key.valid, theirs.valid].into_iter().flatten();
+                    let is_text = valid.fold(theirs.is_open, |all, valid| cx.builder.and(all, valid));
                     cx.builder.assign(other.data, theirs.data);
                     cx.builder.assign(other.is_text, is_text);
-                    equal_or_null(cx, as_long, key.valid, stored.valid)
+                    equal_or_null(cx, theirs.may_be, key.valid, theirs.valid)
                 }
                 _ => column.equals(cx, key, place)?,
             };

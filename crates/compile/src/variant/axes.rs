@@ -51,7 +51,7 @@ pub use self::joins::{
     BucketEntries, BuildParts, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts, KeyFilter,
     KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, SlotClaims, TextJoin,
 };
-pub use self::keys::{ComputedKeys, DependentKeys, TextKeys};
+pub use self::keys::{ComputedKeys, DependentKeys, TextForm, TextKeys};
 pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
@@ -473,6 +473,7 @@ pub const ALL: &[Axis] = &[
     SlotFill::AXIS,
     SlotLayout::AXIS,
     KeyClaims::AXIS,
+    TextForm::AXIS,
     SelectionRows::AXIS,
     MorselRows::AXIS,
     ThreadRows::AXIS,

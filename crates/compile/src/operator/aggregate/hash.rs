@@ -139,7 +139,13 @@ impl KeyTable {
         // A table that has to grow is filled anew: as many keys as a column alone has values are foreseen.
         let values = columns.iter().filter_map(|column| Some(column.scattered?.values)).max();
         let values = values.map(|values| values.min(input.expected_rows));
-        let stored = if packed.is_some() { 0 } else { columns.iter().map(StoredColumn::bytes_of).sum() };
+        let stored = match packed {
+            Some(_) => 0,
+            None => {
+                let texts = input.text_form(columns)?;
+                columns.iter().map(|column| StoredColumn::bytes_of(column, texts)).sum()
+            }
+        };
         let slot_bytes = 8 * u64::from(1 + words) + stored;
         let keys = input.groups.or(values).or_else(|| input.keys_foreseen(columns));
         let (row_bound, fill) = (input.row_bound, input.fill(&TableForm { keys, slot_bytes })?);
@@ -164,9 +170,10 @@ impl KeyTable {
             (None, Some(words)) => Keys::Words(words),
             (None, None) => {
                 let beside = input.slot_layout()? == SlotLayout::Beside;
+                let texts = input.text_form(columns)?;
                 let stored = columns.iter().map(|column| match beside {
-                    true => StoredColumn::plan_record(column, true, &mut layout),
-                    false => StoredColumn::plan_key(column, class, states),
+                    true => StoredColumn::plan_key_record((column, texts), &mut layout),
+                    false => StoredColumn::plan_key((column, texts), class, states),
                 });
                 Keys::Stored(stored.collect::<Result<_, _>>()?)
             }

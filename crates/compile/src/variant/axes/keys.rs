@@ -34,3 +34,16 @@ axis!(
         Compared = "compared",
     }
 );
+
+axis!(
+    /// What a hash table, of groups or of a join's rows, has of keys that are texts without a dictionary: `table/stored/texts`.
+    TextForm, "text_form", Plan, "what a hash table has of keys that are texts without a dictionary",
+    {
+        /// Where the text is, and its length.
+        Reference = "reference",
+        /// The same, and the first eight bytes.
+        Prefix = "prefix",
+        /// The length, and a text of at most twelve bytes itself; of others where it is, and the first four bytes.
+        Inline = "inline",
+    }
+);
