@@ -319,6 +319,29 @@ impl StoredColumn {
         Some(cx.builder.read(seen))
     }
 
+    /// Looks at what lies at a place (`i64`): what was seen, `u64` each.
+    pub(crate) fn look_at(&self, cx: &mut Context<'_>, place: V) -> Vec<V> {
+        let part = match self.form {
+            StoredForm::Null => None,
+            StoredForm::Scalar { scalar, part } | StoredForm::Code { scalar, part } => Some((part, scalar)),
+            StoredForm::Text { addresses, .. } => Some((addresses, Scalar::U64)),
+        };
+        let parts = part.into_iter().chain(self.validity.map(|part| (part, Scalar::U8)));
+        let mut seen = Vec::new();
+        for (part, scalar) in parts {
+            let pointer = self.address(cx, part, scalar, place);
+            let b = &mut *cx.builder;
+            let value = b.load(pointer);
+            let bits = match scalar {
+                Scalar::F64 => b.bitcast(value, Scalar::U64),
+                Scalar::F32 => b.bitcast(value, Scalar::U32),
+                _ => value,
+            };
+            seen.push(b.convert(bits, Scalar::U64));
+        }
+        seen
+    }
+
     /// Looks at each cache line of so many places from `first` (`i64`, at the beginning of a line) on, in arrays of its own: what was
     /// seen, `u64`.
     pub(crate) fn look_at_lines(&self, cx: &mut Context<'_>, first: V, places: u32) -> Vec<V> {
