@@ -171,8 +171,8 @@ impl Body<'_> {
         }
         let mut array = |name: &str| cx.builder.shared(name, Pointee::Scalar(Scalar::U32), rows);
         let rows = selection.unwrap_or_else(|| array("batch_rows"));
-        let numbers = (0..batched.tables.len()).map(|table| array(&format!("found_{table}"))).collect();
-        let begun = ["first_slots", "tags"];
+        let numbers = (0..batched.tables.len()).map(|table| array(&format!("batch_found_{table}"))).collect();
+        let begun = ["batch_slots", "batch_tags"];
         let is_begun = |table: &Table| {
             let look_ups = self.pipeline.steps.get(table.step).and_then(|step| step.batch_look_ups());
             look_ups.is_some_and(|look_ups| look_ups.has_begun_searches())

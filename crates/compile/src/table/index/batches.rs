@@ -84,9 +84,12 @@ impl Index {
         let (zero, one) = (b.u32(0), b.u32(1));
         let found = b.ne(number, zero);
         let number = b.select(found, number, one);
-        match self.buckets() {
+        let place = match self.buckets() {
             Some(buckets) => buckets.place_at(cx, number),
             None => place_of(cx, number),
-        }
+        };
+        // Where there are no rows, what a bucket has is no place.
+        let none = cx.builder.i64(0);
+        cx.builder.select(found, place, none)
     }
 }
