@@ -146,22 +146,20 @@ fn every_kind_equals_a_nested_loop() {
                 let left = kept(left, CompareOp::Lt, limits.0);
                 let right = kept(right, CompareOp::Lt, limits.1);
                 let joined = Plan::Join(Box::new(Join { build: left, probe: right, ..*join }));
-                for shift in 0..2 {
-                    let options = options("together", WAYS[(turn + 5 * shift) % WAYS.len()]);
-                    let got = execute(&engine, &joined, &sources, &options);
-                    let got = got.unwrap_or_else(|error| panic!("{:?}: {error}", options.variants));
-                    assert_eq!(
-                        rows_of(&got.batch),
-                        expected,
-                        "{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}"
-                    );
-                    together += usize::from(looks_up(&got));
-                }
+                let options = options("together", WAYS[(turn / 3) % WAYS.len()]);
+                let got = execute(&engine, &joined, &sources, &options);
+                let got = got.unwrap_or_else(|error| panic!("{:?}: {error}", options.variants));
+                assert_eq!(
+                    rows_of(&got.batch),
+                    expected,
+                    "{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}"
+                );
+                together += usize::from(looks_up(&got));
                 turn += 1;
             }
         }
     }
-    assert!(together > 300, "{together} of {turn}");
+    assert!(together > 150, "{together} of {turn}");
 }
 
 /// A join of the third source with what a join of the first two gives.
