@@ -9,15 +9,17 @@ mod common;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod sides;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::util::display::array_value_to_string;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
 use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_device::disk_cache::file_name;
 use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, EngineError, Forced, Query, QueryError, QueryOptions, QueryOutput,
-    TableSource,
+    CancelToken, DeviceChoice, DeviceKind, Engine, EngineError, Forced, Query, QueryError, QueryOptions,
+    QueryOutput, TableSource,
 };
 use sides::{Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 
@@ -334,5 +336,45 @@ fn batches_of_any_length_are_looked_up_once_each() {
                 "{count} {way:?}"
             );
         }
+    }
+}
+
+/// An engine whose CPU's last cache has room for hardly any hash table, as a file in a folder says.
+fn with_small_cache(folder: &Path) -> Engine {
+    let devices = Engine::new().devices();
+    let (_, cpu) = devices.into_iter().find(|(kind, _)| *kind == DeviceKind::Cpu).expect("a CPU");
+    let identity = cpu.expect("it is usable").identity();
+    let point = |bytes: u64, per_second: f64| serde_json::json!({"bytes": bytes, "per_second": per_second});
+    let measured = serde_json::json!({
+        "memory": 20.0, "link": 20.0, "reads": [], "page_reads": [], "took_ms": 1,
+        "atomics": [point(64, 1e8), point(16 << 10, 2e9), point(128 << 10, 5e8)],
+        "core_cache": 4 << 10, "last_cache": 32 << 10, "tlb_reach": null,
+    });
+    let content = serde_json::json!({"version": 1, "device": identity, "measured": measured});
+    let path = folder.join(format!("{}.json", file_name(&identity)));
+    std::fs::write(path, content.to_string()).expect("the folder is there");
+    Engine::calibrated_from(folder)
+}
+
+#[test]
+fn tables_that_are_far_are_looked_up_together_by_rule_behind_others_that_are_near() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = with_small_cache(folder.path());
+    let sides = [rows(90, Spread::Dense, 2), rows(700, Spread::Dense, 1), rows(2000, Spread::Dense, 3)];
+    let sources: Vec<Arc<dyn TableSource>> = sides.iter().map(|rows| table(rows)).collect();
+    let condition = |keys| Condition { keys, residual: false, null_equal: false };
+    for first in [JoinKind::Inner, JoinKind::ProbeSemi, JoinKind::ProbeOuter, JoinKind::ProbeAnti] {
+        // Keys of 64 bits are slots; those of 128 are hashed.
+        let joined = chain([first, JoinKind::Inner], [condition(&[0]), condition(&[3])]);
+        let number = if matches!(first, JoinKind::Inner | JoinKind::ProbeOuter) { 10 } else { 6 };
+        let plan = counted(joined, column(number));
+        let by_rule = QueryOptions { device: DeviceChoice::Cpu, ..QueryOptions::default() };
+        let got = execute(&engine, &plan, &sources, &by_rule).expect("rows");
+        let alone = execute(&engine, &plan, &sources, &options("row", &[])).expect("rows");
+        assert_eq!(cells(&got), cells(&alone), "{first:?}");
+        let choice = got.metrics.choices().find(|choice| choice.axis.name == "first_look_ups");
+        let choice = choice.expect("a choice");
+        assert_eq!(choice.value, "together", "{choice}");
+        assert!(choice.reason.contains("(measured)"), "{choice}");
     }
 }
