@@ -20,7 +20,7 @@ use kelpie_engine::{
 };
 use sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, table};
 
-/// Warps of several widths, and a CPU, where the axis is no choice.
+/// Warps of several widths, and a CPU, which has batches of rows (`batched_look_ups`).
 const DEVICES: [(DeviceChoice, u32); 3] =
     [(DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32), (DeviceChoice::Cpu, 32)];
 

@@ -21,6 +21,7 @@ use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::program::{Counting, HostAction, RowCount, SketchStates};
 use crate::shape::LaunchShape;
+use crate::table::index::Begun;
 use crate::table::index::Positions;
 use crate::table::index::SlotOfRow;
 use crate::table::places::{Dense, DenseTarget};
@@ -201,6 +202,11 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// Its look-ups of a batch of rows of a CPU's worker, where it looks rows up.
+    fn batch_look_ups(&self) -> Option<&dyn BatchLookUps> {
+        None
+    }
+
     /// Bytes, about, of the tables that it looks rows up in.
     fn bytes_searched(&self) -> u64 {
         0
@@ -235,6 +241,30 @@ pub(crate) trait LookUps {
 
     /// As [`Step::consume`], of the current row, which has been looked up.
     fn go_on(&self, cx: &mut Context<'_>, found: &LookedUp, next: &mut Next<'_>) -> Result<(), Unsupported>;
+}
+
+/// The look-ups of a batch of rows that a CPU's worker has in its memory, each of which does a part of it for all of them in a short loop.
+pub(crate) trait BatchLookUps {
+    /// What is lacking for that.
+    fn lacks(&self) -> Option<&'static str>;
+
+    /// Bytes, about, of a table whose look-ups in batches pay where it is larger than a cache; 0 where they do not, or it is unknown.
+    fn far_bytes(&self) -> u64;
+
+    /// Whether a search has a part of its own that begins it: it looks at a slot to know where the keys are that it compares.
+    fn has_begun_searches(&self) -> bool;
+
+    /// Begins the search for the current row; and what was seen (`u32`), which is to be used so that no compiler leaves it out.
+    fn begin(&self, cx: &mut Context<'_>) -> Result<(Begun, V), Unsupported>;
+
+    /// What the search for the current row finds: its cursor (`u32`), 0 where there is nothing.
+    fn find(&self, cx: &mut Context<'_>, begun: Option<Begun>) -> Result<V, Unsupported>;
+
+    /// Looks at those of the `columns` behind the step that lie where the first match is: what was seen (`u64` each).
+    fn look_at(&self, cx: &mut Context<'_>, number: V, columns: &BTreeSet<usize>) -> Vec<V>;
+
+    /// As [`Step::consume`], of the current row, for which something was found.
+    fn go_on_with(&self, cx: &mut Context<'_>, number: V, next: &mut Next<'_>) -> Result<(), Unsupported>;
 }
 
 /// A step that drops rows of the scan by a test that costs little, and can be made for any row.

@@ -302,6 +302,7 @@ impl Body<'_> {
             let rows = selection.0 as u32 + u32::from(WIDE_ROWS);
             cx.builder.shared("selection", Pointee::Scalar(Scalar::U32), rows)
         });
+        let memory = self.batch_memory(cx, selection);
         cx.begin_loop();
         Self::break_if_failed(cx);
         Self::break_if_enough(cx, emitter);
@@ -321,9 +322,17 @@ impl Body<'_> {
             (Some(selection), Some(array)) => {
                 self.batches(cx, (start, end), selection, &mut |cx, batch| self.write(cx, batch, array))?;
             }
-            (Some(selection), None) => self.batches(cx, (start, end), selection, &mut |cx, batch| {
-                batch.each(cx, |cx, _, row| self.row_in(cx, row, (flow, Pass::Rest), emitter))
-            })?,
+            (Some(selection), None) => {
+                self.batches(cx, (start, end), selection, &mut |cx, batch| match &memory {
+                    Some(memory) => self.selected_batch(cx, batch, memory, emitter),
+                    None => batch.each(cx, |cx, _, row| self.row_in(cx, row, (flow, Pass::Rest), emitter)),
+                })?
+            }
+            (None, _) if memory.is_some() => {
+                if let Some(memory) = &memory {
+                    self.range_in_batches(cx, (start, end), memory, emitter)?;
+                }
+            }
             (None, _) if job.wide => {
                 for_wide_range(cx, (start, end), &mut |cx, row, is_wide| match is_wide {
                     true => self.wide_row(cx, row, emitter),

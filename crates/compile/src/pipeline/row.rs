@@ -95,8 +95,20 @@ impl Body<'_> {
         pass: Pass,
         next: &mut Next<'_>,
     ) -> Result<(), Unsupported> {
+        self.steps_until(cx, (index, self.pipeline.steps.len()), flow, pass, next)
+    }
+
+    /// Those before number `end`.
+    pub(super) fn steps_until(
+        &self,
+        cx: &mut Context<'_>,
+        (index, end): (usize, usize),
+        flow: Flow,
+        pass: Pass,
+        next: &mut Next<'_>,
+    ) -> Result<(), Unsupported> {
         let steps = &self.pipeline.steps;
-        let Some(step) = steps.get(index) else { return next(cx, flow) };
+        let Some(step) = steps.get(index).filter(|_| index < end) else { return next(cx, flow) };
         let is_left_out = match pass {
             Pass::Whole => false,
             Pass::None => true,
@@ -109,14 +121,14 @@ impl Body<'_> {
             },
         };
         if is_left_out {
-            return self.steps(cx, index + 1, flow, pass, next);
+            return self.steps_until(cx, (index + 1, end), flow, pass, next);
         }
         if let (Pass::Rest, Some(found)) = (pass, cx.looked_up(index)) {
             mark(cx, index, flow);
             return self
                 .pipeline
                 .look_ups(index)?
-                .go_on(cx, &found, &mut |cx, flow| self.steps(cx, index + 1, flow, pass, next));
+                .go_on(cx, &found, &mut |cx, flow| self.steps_until(cx, (index + 1, end), flow, pass, next));
         }
         let rest = match pass {
             Pass::Rest => self.variants.rest(index).flatten(),
@@ -125,7 +137,7 @@ impl Body<'_> {
         let step = rest.map_or(&**step, |rest| rest as &dyn Step);
         mark(cx, index, flow);
         step.consume(cx, flow, self.variants.speculation.of_step(index), &mut |cx, flow| {
-            self.steps(cx, index + 1, flow, pass, next)
+            self.steps_until(cx, (index + 1, end), flow, pass, next)
         })
     }
 }

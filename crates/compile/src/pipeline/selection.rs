@@ -17,9 +17,9 @@ use crate::table::places::Dense;
 
 /// Rows that were selected: so many, as distances from a row, in a selection vector.
 pub(super) struct Batch {
-    from: V,
-    selection: V,
-    count: V,
+    pub(super) from: V,
+    pub(super) selection: V,
+    pub(super) count: V,
 }
 
 impl Batch {

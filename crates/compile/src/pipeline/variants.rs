@@ -6,6 +6,7 @@ mod selecting;
 use std::collections::BTreeSet;
 
 use super::Pipeline;
+use super::batches::BatchedSteps;
 use super::exchanges;
 use super::kernel::Environment;
 use super::launches::{self, MoreRows};
@@ -43,6 +44,8 @@ pub(super) struct ChunkVariants<'a> {
     pub wide_filters: Option<WideFilters>,
     /// By what several rows of a thread are tried before one goes on, on a SIMT device.
     pub trial: Option<Trial>,
+    /// By which steps batches of rows are looked up before one goes on, on a CPU.
+    pub batched: Option<BatchedSteps>,
     /// Several rows of a thread are loaded at once, and worked on one by one.
     pub holds_rows: bool,
     /// What caches are told of columns and results.
@@ -95,8 +98,10 @@ impl<'a> ChunkVariants<'a> {
         let (side_by_side, before) = (chosen.side_by_side(), chosen.rows_before());
         let Loop { row_loop, wide_filters, trial, holds_rows } = chosen;
         let windows = facts.windows(wide_filters.as_ref().is_some_and(|filters| filters.lacks.is_none()))?;
+        let batched = facts.batched(is_counted, places)?;
         let makes_selections = places == WritePlaces::Selection || wide_filters.is_some();
-        let (selection, morsel) = facts.batches(makes_selections)?;
+        let (selection, morsel) = facts.batches(makes_selections || batched.is_some())?;
+        let batched = batched.map(|batched| batched.of_rows(selection.0));
         let takes_several = match row_loop {
             RowLoop::Wide => false,
             RowLoop::Single => flags && pipeline.sink.target().is_none() && !holds_rows,
@@ -121,6 +126,7 @@ impl<'a> ChunkVariants<'a> {
             windows,
             wide_filters,
             trial,
+            batched,
             holds_rows,
             hints,
             selection,

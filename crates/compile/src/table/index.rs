@@ -9,6 +9,7 @@
 //! bucket (`Buckets`), which takes a second pass over the store ([`Index::fill`]), or, where [`Wants::chained`], each row has
 //! the number of the next. All rows that a search gives have its keys.
 
+mod batches;
 mod build;
 mod filter;
 mod look_ups;
@@ -22,6 +23,7 @@ pub(crate) use self::look_ups::SlotOfRow;
 pub use self::place::BuildSide;
 pub use self::ranges::Positions;
 pub use self::search::Search;
+pub(crate) use super::probing::Begun;
 
 use std::fmt;
 

@@ -6,7 +6,10 @@
 //! The last slot is never used: what is counted a slot ends where the next slot's begins (`table::buckets`). At most half of
 //! the slots are taken, so that a search always comes to an empty one.
 
+mod batches;
 mod together;
+
+pub(crate) use self::batches::Begun;
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
@@ -134,6 +137,11 @@ impl OpenTable {
     /// The same where rows come to the slots in parts.
     pub fn in_parts(self) -> OpenTable {
         OpenTable { in_parts: true, ..self }
+    }
+
+    /// Whether rows come to the slots in parts.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.in_parts
     }
 
     /// The highest `bits` bits (`u32`), at most 32, of where a search for keys begins.

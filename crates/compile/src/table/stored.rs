@@ -1,5 +1,6 @@
 //! A column of values beside the slots of a table or the rows of a store: in arrays of its own, or in records with others.
 
+mod looking;
 mod texts;
 
 use std::collections::BTreeSet;
@@ -315,31 +316,6 @@ impl StoredColumn {
         };
         let range = if self.info.data_type.is_float() { None } else { self.info.range };
         Lowered { repr, valid, range: range.or_else(|| self.info.data_type.full_range()) }
-    }
-
-    /// Looks at each cache line of so many places from `first` (`i64`, at the beginning of a line) on, in arrays of its own: what was
-    /// seen, `u64`.
-    pub(crate) fn look_at_lines(&self, cx: &mut Context<'_>, first: V, places: u32) -> Vec<V> {
-        let parts = match self.form {
-            StoredForm::Null => vec![],
-            StoredForm::Scalar { scalar, part } | StoredForm::Code { scalar, part } => {
-                vec![(part, (scalar, 1))]
-            }
-            StoredForm::Text(parts) => parts.all().collect(),
-        };
-        let parts = parts.into_iter().chain(self.validity.map(|part| (part, (Scalar::U8, 1))));
-        let mut seen = Vec::new();
-        for (part, (scalar, count)) in parts {
-            let pointer = self.first_address(cx, (part, count), scalar, first);
-            let b = &mut *cx.builder;
-            for place in (0..places).step_by((LINE_BYTES / (count * scalar.bytes())).max(1) as usize) {
-                let distance = b.i64((count * place).into());
-                let pointer = b.offset(pointer, distance);
-                let value = b.load(pointer);
-                seen.push(b.convert(value, Scalar::U64));
-            }
-        }
-        seen
     }
 
     /// Whether the value at a place is not NULL; `None` where it never is.

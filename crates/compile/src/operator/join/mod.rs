@@ -9,6 +9,7 @@
 //! unique, which shortens the probe and bounds the rows; building the index checks it ([`Status::Duplicate`](crate::context::Status::Duplicate)), and the
 //! engine compiles again without it.
 
+mod batches;
 mod bloom;
 mod buckets;
 mod build;
@@ -63,6 +64,8 @@ pub struct JoinOperator {
     kind: JoinKind,
     /// Rows of the build side, at most.
     build_bound: u64,
+    /// Those that are thought to come, where that is foreseen well.
+    build_rows: Option<u64>,
     /// The build side's rows: keys, then what of its columns is no key.
     store: RowStore,
     index: Index,
@@ -146,6 +149,7 @@ impl JoinOperator {
             ordinal,
             kind,
             build_bound: rows.bound,
+            build_rows: rows.expected,
             columns: columns(kind, build, probe),
             store,
             index,

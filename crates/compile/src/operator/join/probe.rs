@@ -14,7 +14,7 @@ use crate::layout::ColumnInfo;
 use crate::lower::{lower, lower_condition};
 use crate::operator::Flow;
 use crate::operator::key_texts::KeySearch;
-use crate::operator::roles::{Expansion, LookUps, Next, Step};
+use crate::operator::roles::{BatchLookUps, Expansion, LookUps, Next, Step};
 use crate::plan::JoinKind;
 use crate::table::index::Search;
 use crate::table::joined::Joined;
@@ -92,6 +92,10 @@ impl Step for Probe {
     }
 
     fn look_ups(&self) -> Option<&dyn LookUps> {
+        Some(&*self.0)
+    }
+
+    fn batch_look_ups(&self) -> Option<&dyn BatchLookUps> {
         Some(&*self.0)
     }
 

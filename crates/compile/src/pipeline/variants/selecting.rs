@@ -3,12 +3,15 @@
 use super::Facts;
 use crate::MicroModel;
 use crate::context::{Unsupported, WIDE_ROWS};
+use crate::pipeline::Pipeline;
+use crate::pipeline::batches::BatchedSteps;
 use crate::pipeline::kernel::Environment;
 use crate::pipeline::speculation::Speculation;
 use crate::pipeline::trial::Trial;
 use crate::pipeline::wide::WideFilters;
 use crate::shape::ShapeChoices;
 use crate::variant::axes::{FirstLookUps, RowArrangement, Sieves, TextSearch, WritePlaces};
+use crate::variant::estimate;
 
 impl Facts<'_> {
     /// Whether rows are selected by runtime filters; `lacks`: why they cannot be.
@@ -145,6 +148,44 @@ impl Facts<'_> {
             (FirstLookUps::Together, Some(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })
+    }
+
+    /// On a CPU: the steps by which batches of rows are looked up before one goes on, if they are.
+    pub(super) fn batched(
+        &self,
+        is_counted: bool,
+        places: WritePlaces,
+    ) -> Result<Option<BatchedSteps>, Unsupported> {
+        let Pipeline { source, sink, steps, .. } = self.pipeline;
+        if self.is_simt || !steps.iter().any(|step| step.batch_look_ups().is_some()) {
+            return Ok(None);
+        }
+        let cache = self.environment.calibration.index_cache(true);
+        let batched = match () {
+            () if is_counted => Err("places are counted a row of the table".to_string()),
+            () if sink.own_rows().is_some() || source.parts().is_some() => Err("rows come otherwise".into()),
+            () if places == WritePlaces::Selection => Err("the result is written from selections".into()),
+            () => BatchedSteps::of(self.pipeline, cache.value),
+        };
+        let bytes = batched.as_ref().map_or(0, |batched| batched.far_bytes(self.pipeline));
+        let (level, reason) = match &batched {
+            Err(lacks) => (FirstLookUps::Row, lacks.into()),
+            _ if self.environment.micro_model != MicroModel::Resolution => {
+                (FirstLookUps::Row, "the micro model takes one row at a time".into())
+            }
+            Ok(_) if bytes > cache.value => {
+                (FirstLookUps::Together, cache.reason("a hash table is larger than the last cache"))
+            }
+            Ok(_) => (FirstLookUps::Row, cache.reason("no hash table is known to be larger than a cache")),
+        };
+        let estimate = format!("hash tables of up to {}", estimate::bytes(bytes));
+        let rule = ((level, &*reason), Some(estimate));
+        let chosen =
+            self.environment.chooser.choose_by(self.site, rule, |value| match (value, &batched) {
+                (FirstLookUps::Together, Err(lacks)) => Err(lacks.clone()),
+                _ => Ok(()),
+            })?;
+        Ok(batched.ok().filter(|_| chosen == FirstLookUps::Together))
     }
 
     /// A trial of rows whose places are chosen.

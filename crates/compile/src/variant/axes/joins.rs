@@ -141,12 +141,13 @@ axis!(
 );
 
 axis!(
-    /// How many rows of a thread of a SIMT device are looked up at once: `pipeline/look_ups`.
-    FirstLookUps, "first_look_ups", Chunk, "whether rows that a thread holds are looked up one by one or all at once in the table that comes first",
+    /// How many rows are looked up at once: of a thread of a SIMT device in `pipeline/look_ups`, of a CPU's worker in `pipeline/batches`.
+    FirstLookUps, "first_look_ups", Chunk, "whether rows are looked up one by one, or those that a thread holds, or a batch of a CPU's worker, all at once before one goes on",
     {
         /// One by one, each when it has come through all before.
         Row = "row",
-        /// All at once, where keys are unique and slots; then they go on one by one.
+        /// All at once; then they go on one by one. On a SIMT device in the table that comes first, where keys are unique and slots; on a
+        /// CPU in each of the tables that come before rows become several.
         Together = "together",
     }
 );

@@ -1,0 +1,380 @@
+//! Batches of rows of a CPU's worker that are looked up before the first goes on give the rows of a nested loop: every kind of join, hashed
+//! and direct-addressed, unique keys and others, keys that are NULL or texts, residual conditions, sides that are empty, batches that are
+//! not full, several joins one after the other. And an expression fails for rows alone that come to it.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/sides.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod sides;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::util::display::array_value_to_string;
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
+use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_device::disk_cache::file_name;
+use kelpie_engine::{
+    CancelToken, DeviceChoice, DeviceKind, Engine, EngineError, Forced, Query, QueryError, QueryOptions,
+    QueryOutput, TableSource,
+};
+use sides::{Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
+
+/// What rows are looked up in, and how they come to it.
+const WAYS: [&[(&str, &str)]; 8] = [
+    &[("index_form", "hash"), ("selection_rows", "256")],
+    &[("index_form", "hash"), ("index_rows", "buckets"), ("selection_rows", "256")],
+    &[("index_form", "hash"), ("sieves", "off"), ("row_loop", "single"), ("pruning", "off")],
+    &[("index_form", "hash"), ("key_filter", "bloom"), ("row_loop", "selected"), ("selection_rows", "256")],
+    &[("index_form", "direct"), ("row_places", "packed"), ("selection_rows", "256")],
+    &[("index_form", "direct"), ("row_places", "slot"), ("sieves", "off")],
+    &[("index_form", "direct"), ("index_rows", "buckets"), ("row_loop", "single")],
+    &[
+        ("index_form", "direct"),
+        ("empty_slots", "cleared"),
+        ("row_loop", "selected"),
+        ("selection_rows", "256"),
+    ],
+];
+
+fn options(look_ups: &str, way: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = Forced::default();
+    for (axis, value) in [("first_look_ups", look_ups)].iter().chain(way) {
+        variants.set(axis, value).expect("an axis and its value");
+    }
+    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), variants, ..QueryOptions::default() }
+}
+
+fn execute(
+    engine: &Engine,
+    plan: &Plan,
+    sources: &[Arc<dyn TableSource>],
+    options: &QueryOptions,
+) -> Result<QueryOutput, EngineError> {
+    let query = Query { plan: plan.clone(), sources: sources.to_vec(), options: options.clone() };
+    engine.execute(&query, &CancelToken::default())
+}
+
+/// Whether rows were looked up together.
+fn looks_up(output: &QueryOutput) -> bool {
+    output.metrics.choices().any(|choice| choice.axis.name == "first_look_ups" && choice.value == "together")
+}
+
+fn compare(op: CompareOp, left: Expr, right: Expr) -> Expr {
+    let nullable = left.nullable || right.nullable;
+    Expr {
+        kind: ExprKind::Compare(op, Box::new(left), Box::new(right)),
+        data_type: DataType::Boolean,
+        nullable,
+    }
+}
+
+fn number(value: i32) -> Expr {
+    Expr::literal(Literal::Int(value.into()), DataType::Int32)
+}
+
+/// Rows whose number compares so with another one.
+fn kept(input: Plan, op: CompareOp, limit: i32) -> Plan {
+    Plan::Filter { input: Box::new(input), predicate: compare(op, column(2), number(limit)) }
+}
+
+/// How many rows there are, and a sum.
+fn counted(input: Plan, argument: Expr) -> Plan {
+    let aggregate = |function, argument| Aggregate {
+        function,
+        argument,
+        distinct: false,
+        field: Field { name: format!("{function:?}"), data_type: DataType::Int64, nullable: true },
+    };
+    let aggregates =
+        vec![aggregate(AggregateFunction::Count, None), aggregate(AggregateFunction::Sum, Some(argument))];
+    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
+}
+
+fn cells(output: &QueryOutput) -> Vec<String> {
+    let cell = |column| array_value_to_string(column, 0).expect("a number");
+    output.batch.columns().iter().map(|column| cell(column)).collect()
+}
+
+fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
+    let with_nulls = |rows: Vec<Row>| -> Vec<Row> {
+        let nulls = (0..5).map(|row| (None, None, row));
+        nulls.clone().chain(rows).chain(nulls).collect()
+    };
+    vec![
+        (rows(0, Spread::Dense, 0), rows(70, Spread::Dense, 1)),
+        (rows(40, Spread::Dense, 0), rows(0, Spread::Dense, 1)),
+        (rows(1, Spread::One, 0), rows(70, Spread::One, 0)),
+        // Several batches, the last of which is not full; and rows that find nothing.
+        (rows(40, Spread::Dense, 3), rows(600, Spread::Dense, 1)),
+        (rows(300, Spread::Sparse, 3), rows(513, Spread::Sparse, 1)),
+        (with_nulls(rows(40, Spread::Dense, 3)), with_nulls(rows(67, Spread::Dense, 1))),
+        (with_nulls(rows(60, Spread::Sparse, 3)), with_nulls(rows(256, Spread::Sparse, 1))),
+        // The promise of unique keys is broken.
+        (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
+        (rows(25, Spread::Duplicates, 0), rows(60, Spread::Dense, 1)),
+        (rows(30, Spread::SparseDuplicates, 0), rows(80, Spread::SparseDuplicates, 1)),
+        (rows(50, Spread::Skewed, 0), rows(90, Spread::Skewed, 1)),
+    ]
+}
+
+#[test]
+fn every_kind_equals_a_nested_loop() {
+    let engine = Engine::new();
+    let (mut turn, mut together) = (0usize, 0);
+    for (build, probe) in &sides() {
+        let sources = [table(build), table(probe)];
+        for (keys, residual, null_equal) in [
+            (&[0][..], false, false),
+            (&[0], true, false),
+            (&[0], false, true),
+            (&[1], false, false),
+            (&[0, 1], true, false),
+            (&[3], false, true),
+        ] {
+            let condition = Condition { keys, residual, null_equal };
+            for kind in KINDS {
+                // All rows, most, and none.
+                let limits = [(100, 100), (7, 100), (100, 6), (100, -1), (-1, 100)][(turn + turn / 10) % 5];
+                let below = |rows: &[Row], below| -> Vec<Row> {
+                    rows.iter().filter(|row| row.2 < below).cloned().collect()
+                };
+                let expected = expected(kind, condition, &below(build, limits.0), &below(probe, limits.1));
+                let Plan::Join(join) = plan(kind, condition, false) else { panic!("no join") };
+                let Join { build: left, probe: right, .. } = *join;
+                let left = kept(left, CompareOp::Lt, limits.0);
+                let right = kept(right, CompareOp::Lt, limits.1);
+                let joined = Plan::Join(Box::new(Join { build: left, probe: right, ..*join }));
+                let options = options("together", WAYS[(turn + turn / 10 * 3) % WAYS.len()]);
+                let got = execute(&engine, &joined, &sources, &options);
+                let got = got.unwrap_or_else(|error| panic!("{:?}: {error}", options.variants));
+                assert_eq!(
+                    rows_of(&got.batch),
+                    expected,
+                    "{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}"
+                );
+                together += usize::from(looks_up(&got));
+                turn += 1;
+            }
+        }
+    }
+    assert!(together > 150, "{together} of {turn}");
+}
+
+/// A join of the third source with what a join of the first two gives.
+fn chain(kinds: [JoinKind; 2], conditions: [Condition; 2]) -> Plan {
+    let first = plan(kinds[0], conditions[0], false);
+    let Plan::Join(second) = plan(kinds[1], conditions[1], false) else { panic!("no join") };
+    let Join { keys, .. } = *second;
+    // The probe side of the first comes behind its build side, where that is there.
+    let has_build = matches!(kinds[0], JoinKind::Inner | JoinKind::ProbeOuter);
+    let shifted = |key: Expr| match key.kind {
+        ExprKind::Column(index) if has_build => column(index + 4),
+        _ => key,
+    };
+    let keys = keys.into_iter().map(|(build, probe)| (build, shifted(probe))).collect();
+    Plan::Join(Box::new(Join { build: scan(2), probe: first, keys, ..*second }))
+}
+
+#[test]
+fn tables_one_after_the_other_equal_rows_one_by_one() {
+    let engine = Engine::new();
+    let tables = [rows(90, Spread::Sparse, 2), rows(700, Spread::Sparse, 1), rows(60, Spread::Duplicates, 3)];
+    let dense = [rows(90, Spread::Dense, 2), rows(700, Spread::Dense, 1), rows(60, Spread::NearlyDense, 3)];
+    let unique = [rows(300, Spread::Sparse, 2), rows(700, Spread::Sparse, 1), rows(200, Spread::Sparse, 3)];
+    let mut together = 0;
+    for sides in [&tables, &dense, &unique] {
+        let sources: Vec<Arc<dyn TableSource>> = sides.iter().map(|rows| table(rows)).collect();
+        for (turn, kinds) in [
+            [JoinKind::Inner, JoinKind::Inner],
+            [JoinKind::ProbeSemi, JoinKind::Inner],
+            [JoinKind::Inner, JoinKind::ProbeAnti],
+            [JoinKind::ProbeOuter, JoinKind::ProbeOuter],
+            [JoinKind::ProbeMark, JoinKind::ProbeSemi],
+            [JoinKind::ProbeAnti, JoinKind::Inner],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let condition = |keys, residual| Condition { keys, residual, null_equal: false };
+            let plan = chain(kinds, [condition(&[0], turn % 2 == 1), condition(&[1], false)]);
+            for way in WAYS {
+                let alone = execute(&engine, &plan, &sources, &options("row", way)).expect("rows");
+                let got = execute(&engine, &plan, &sources, &options("together", way)).expect("rows");
+                let lines = |output: &QueryOutput| {
+                    let shown = |row| {
+                        let cells =
+                            output.batch.columns().iter().map(|column| array_value_to_string(column, row));
+                        cells.collect::<Result<Vec<_>, _>>().expect("values").join("|")
+                    };
+                    let mut lines: Vec<String> = (0..output.batch.num_rows()).map(shown).collect();
+                    lines.sort();
+                    lines
+                };
+                assert_eq!(lines(&got), lines(&alone), "{kinds:?} {way:?}");
+                together += usize::from(looks_up(&got));
+            }
+        }
+    }
+    assert!(together > 100, "{together}");
+}
+
+/// `20 / v`: it fails where `v` is 0.
+fn quotient(index: usize) -> Expr {
+    let kind = ExprKind::Arithmetic(ArithmeticOp::Divide, Box::new(number(20)), Box::new(column(index)));
+    Expr { kind, data_type: DataType::Int32, nullable: false }
+}
+
+/// `Some` number of rows and sum, or the error, whether rows are looked up together or not.
+fn answer(plan: &Plan, sources: &[Arc<dyn TableSource>]) -> Option<Vec<String>> {
+    let engine = Engine::new();
+    let mut answers = Vec::new();
+    for look_ups in ["row", "together"] {
+        for way in WAYS {
+            answers.push(match execute(&engine, plan, sources, &options(look_ups, way)) {
+                Ok(output) => {
+                    assert_eq!(looks_up(&output), look_ups == "together", "{way:?}");
+                    Some(cells(&output))
+                }
+                Err(EngineError::Query(QueryError::DivideByZero)) => None,
+                Err(error) => panic!("{look_ups} {way:?}: {error}"),
+            });
+        }
+    }
+    let first = answers[0].clone();
+    assert!(answers.iter().all(|answer| *answer == first), "{answers:?}");
+    first
+}
+
+/// Numbers from 0 to 9 in turn.
+fn numbered(count: i64, key: impl Fn(i64) -> i64) -> Vec<Row> {
+    (0..count).map(|row| (Some(key(row)), None, (row % 10) as i32)).collect()
+}
+
+fn join(kind: JoinKind, (build, probe): (Plan, Plan), keys: (Expr, Expr), residual: Option<Expr>) -> Plan {
+    let (null_equal, null_aware) = (false, false);
+    Plan::Join(Box::new(Join { build, probe, kind, keys: vec![keys], residual, null_equal, null_aware }))
+}
+
+#[test]
+fn keys_fail_for_rows_alone_that_come_to_the_join() {
+    // Each number from 0 to 9 once, so that `20 / v` finds 4, 5, 6 and not 20 and 10.
+    let sources = [table(&numbered(10, |row| row)), table(&numbered(1000, |row| row))];
+    let keys = || (column(2), quotient(2));
+    let fails = join(JoinKind::Inner, (scan(0), scan(1)), keys(), None);
+    assert_eq!(answer(&counted(fails, column(6)), &sources), None);
+    let probe = kept(scan(1), CompareOp::Gt, 0);
+    let passes = join(JoinKind::Inner, (scan(0), probe), keys(), None);
+    // 3 → 6, 4 → 5, 5 → 4, 6 → 3, 7 → 2, 8 → 2, 9 → 2: a hundred rows each.
+    let expected = Some(vec!["700".to_string(), (100 * (3 + 4 + 5 + 6 + 7 + 8 + 9)).to_string()]);
+    assert_eq!(answer(&counted(passes, column(6)), &sources), expected);
+}
+
+#[test]
+fn what_comes_behind_a_join_fails_for_matches_alone() {
+    // Rows whose number is 0 have no match.
+    let build = numbered(500, |row| if row % 10 == 0 { -row - 1 } else { row });
+    let sources = [table(&build), table(&numbered(700, |row| row))];
+    let keys = || (column(0), column(0));
+    let sum: i64 = (0..500).map(|row| row % 10).filter(|v| *v > 0).map(|v| 20 / v).sum();
+    let expected = Some(vec!["450".to_string(), sum.to_string()]);
+    let inner = join(JoinKind::Inner, (scan(0), scan(1)), keys(), None);
+    assert_eq!(answer(&counted(inner, quotient(6)), &sources), expected);
+    let semi = join(JoinKind::ProbeSemi, (scan(0), scan(1)), keys(), None);
+    assert_eq!(answer(&counted(semi, quotient(2)), &sources), expected);
+    // Rows without a match go on.
+    let outer = join(JoinKind::ProbeOuter, (scan(0), scan(1)), keys(), None);
+    assert_eq!(answer(&counted(outer, quotient(6)), &sources), None);
+    let residual = || Some(compare(CompareOp::Gt, quotient(6), number(3)));
+    let some = join(JoinKind::Inner, (scan(0), scan(1)), keys(), residual());
+    // 20 / v > 3 of 1 to 5.
+    let expected = Some(vec!["250".to_string(), (50 * (1 + 2 + 3 + 4 + 5)).to_string()]);
+    assert_eq!(answer(&counted(some, column(6)), &sources), expected);
+    let all = [table(&numbered(500, |row| row)), table(&numbered(700, |row| row))];
+    let fails = join(JoinKind::Inner, (scan(0), scan(1)), keys(), residual());
+    assert_eq!(answer(&counted(fails, column(6)), &all), None);
+}
+
+#[test]
+fn keys_of_the_next_join_fail_for_rows_alone_that_the_first_leaves() {
+    let build = numbered(500, |row| if row % 10 == 0 { -row - 1 } else { row });
+    let third = numbered(10, |row| row);
+    let sources = [table(&build), table(&numbered(700, |row| row)), table(&third)];
+    for (kind, at) in [(JoinKind::ProbeSemi, 2), (JoinKind::Inner, 6)] {
+        let first = join(kind, (scan(0), scan(1)), (column(0), column(0)), None);
+        let second = join(JoinKind::Inner, (scan(2), first), (column(2), quotient(at)), None);
+        // The build side of the second comes first.
+        let expected = Some(vec!["350".to_string(), (50 * (3 + 4 + 5 + 6 + 7 + 8 + 9)).to_string()]);
+        assert_eq!(answer(&counted(second, column(at + 4)), &sources), expected);
+    }
+    let all = [table(&numbered(500, |row| row)), table(&numbered(700, |row| row)), table(&third)];
+    let first = join(JoinKind::ProbeSemi, (scan(0), scan(1)), (column(0), column(0)), None);
+    let second = join(JoinKind::Inner, (scan(2), first), (column(2), quotient(2)), None);
+    assert_eq!(answer(&counted(second, column(6)), &all), None);
+}
+
+#[test]
+fn batches_of_any_length_are_looked_up_once_each() {
+    let engine = Engine::new();
+    let build = numbered(100, |row| row * 1_000_003);
+    for count in [1i64, 2, 255, 256, 257, 511, 1024, 1025, 3000] {
+        let probe = numbered(count, |row| (row % 150) * 1_000_003);
+        let sources: [Arc<dyn TableSource>; 2] =
+            [table(&build), Arc::new(common::Table(vec![batch(&probe)]))];
+        let joined = join(JoinKind::Inner, (scan(0), scan(1)), (column(0), column(0)), None);
+        let found: Vec<i64> = (0..count).filter(|row| row % 150 < 100).collect();
+        let sum: i64 = found.iter().map(|row| row % 150 % 10).sum();
+        for way in WAYS {
+            let got =
+                execute(&engine, &counted(joined.clone(), column(2)), &sources, &options("together", way));
+            assert_eq!(
+                cells(&got.expect("rows")),
+                [found.len().to_string(), sum.to_string()],
+                "{count} {way:?}"
+            );
+        }
+    }
+}
+
+/// An engine whose CPU's last cache has room for hardly any hash table, as a file in a folder says.
+fn with_small_cache(folder: &Path) -> Engine {
+    let devices = Engine::new().devices();
+    let (_, cpu) = devices.into_iter().find(|(kind, _)| *kind == DeviceKind::Cpu).expect("a CPU");
+    let identity = cpu.expect("it is usable").identity();
+    let point = |bytes: u64, per_second: f64| serde_json::json!({"bytes": bytes, "per_second": per_second});
+    let measured = serde_json::json!({
+        "memory": 20.0, "link": 20.0, "reads": [], "page_reads": [], "took_ms": 1,
+        "atomics": [point(64, 1e8), point(16 << 10, 2e9), point(128 << 10, 5e8)],
+        "core_cache": 4 << 10, "last_cache": 32 << 10, "tlb_reach": null,
+    });
+    let content = serde_json::json!({"version": 1, "device": identity, "measured": measured});
+    let path = folder.join(format!("{}.json", file_name(&identity)));
+    std::fs::write(path, content.to_string()).expect("the folder is there");
+    Engine::calibrated_from(folder)
+}
+
+#[test]
+fn tables_that_are_far_are_looked_up_together_by_rule_behind_others_that_are_near() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = with_small_cache(folder.path());
+    let sides = [rows(90, Spread::Dense, 2), rows(700, Spread::Dense, 1), rows(2000, Spread::Dense, 3)];
+    let sources: Vec<Arc<dyn TableSource>> = sides.iter().map(|rows| table(rows)).collect();
+    let condition = |keys| Condition { keys, residual: false, null_equal: false };
+    for first in [JoinKind::Inner, JoinKind::ProbeSemi, JoinKind::ProbeOuter, JoinKind::ProbeAnti] {
+        // Keys of 64 bits are slots; those of 128 are hashed.
+        let joined = chain([first, JoinKind::Inner], [condition(&[0]), condition(&[3])]);
+        let number = if matches!(first, JoinKind::Inner | JoinKind::ProbeOuter) { 10 } else { 6 };
+        let plan = counted(joined, column(number));
+        let by_rule = QueryOptions { device: DeviceChoice::Cpu, ..QueryOptions::default() };
+        let got = execute(&engine, &plan, &sources, &by_rule).expect("rows");
+        let alone = execute(&engine, &plan, &sources, &options("row", &[])).expect("rows");
+        assert_eq!(cells(&got), cells(&alone), "{first:?}");
+        let choice = got.metrics.choices().find(|choice| choice.axis.name == "first_look_ups");
+        let choice = choice.expect("a choice");
+        assert_eq!(choice.value, "together", "{choice}");
+        assert!(choice.reason.contains("(measured)"), "{choice}");
+    }
+}
