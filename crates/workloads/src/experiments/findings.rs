@@ -177,7 +177,8 @@ impl Findings {
             let _ = write!(text, "{x:>12}");
             for name in &series {
                 let value = self.point(name, x).and_then(|point| point.value(self.measure));
-                let _ = write!(text, "  {:>25}", number(value));
+                let wide = name.len().max(25);
+                let _ = write!(text, "  {:>wide$}", number(value));
             }
             for form in &forms {
                 let link = number(self.floor((x, form), |point| point.link_ms));

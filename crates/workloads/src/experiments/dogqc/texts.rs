@@ -135,6 +135,7 @@ fn of_length(longest: u64) -> Vec<Case> {
     vec![
         of("like", ("text_lanes", &matched), "scan", counted(format!("{t} like '%zebra%'"))),
         of("like, two", ("text_lanes", &matched), "scan", counted(format!("{t} like '%th%zebra%'"))),
+        of("regex", ("text_lanes", &["lane", "refill"]), "scan", counted(format!("{t} ~ 'z[a-m]*bra'"))),
         of("equal", ("text_lanes", &shared), "scan", counted(format!("{t} = {u}"))),
         of(
             "join",
