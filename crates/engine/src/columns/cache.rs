@@ -9,11 +9,12 @@ use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use parking_lot::{Condvar, Mutex};
 
 use super::glance::{Seen, Watch};
+use super::key::{Key, Keyed, address};
 use super::placing::{PartitionRows, Promised};
-use super::read::{self, Kind, Wanted, source_error, too_large};
+use super::read::{self, Wanted, source_error, too_large};
 use super::{LoadReport, Placement, ResidentColumn, Wish, store};
 use crate::error::EngineError;
-use crate::source::{ColumnKey, Lease, TableSource};
+use crate::source::{Lease, TableSource};
 use crate::{Dictionaries, Phase, Split};
 
 /// Tables whose rows were counted that are remembered.
@@ -41,27 +42,6 @@ struct State {
     counted: VecDeque<(Arc<str>, u64)>,
 }
 
-/// A column of some data on a device.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    /// The device's address; entries hold the device weakly, so that no other can have it meanwhile.
-    device: usize,
-    identity: Arc<str>,
-    column: ColumnKey,
-    /// A column of texts that was asked for without a dictionary: it is no other query's, for which it has to have one if it can.
-    without_dictionary: bool,
-    on_host: bool,
-}
-
-/// A column of a source with what it is kept under beside the data.
-#[derive(Debug, Clone, Copy)]
-struct Keyed {
-    /// Position in the source.
-    position: usize,
-    column: ColumnKey,
-    without_dictionary: bool,
-}
-
 #[derive(Debug)]
 enum Entry {
     /// A query is reading it.
@@ -73,42 +53,6 @@ enum Entry {
         lease: Option<Lease>,
         used: u64,
     },
-}
-
-/// Distinct columns of a source with what they are kept under, and those that are not kept.
-fn by_key(
-    source: &dyn TableSource,
-    columns: &[usize],
-    dictionaries: Dictionaries,
-) -> (Vec<Keyed>, Vec<usize>) {
-    let mut distinct = columns.to_vec();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let (mut keyed, mut fresh) = (Vec::new(), Vec::new());
-    for position in distinct {
-        match source.column_key(position) {
-            Some(column) => {
-                let without_dictionary = is_without_dictionary(source, position, dictionaries);
-                keyed.push(Keyed { position, column, without_dictionary });
-            }
-            None => fresh.push(position),
-        }
-    }
-    (keyed, fresh)
-}
-
-/// Whether a column is of texts that shall have no dictionary. Other columns are the same whatever is asked of texts.
-fn is_without_dictionary(source: &dyn TableSource, position: usize, dictionaries: Dictionaries) -> bool {
-    let is_text = || {
-        let schema = source.schema();
-        let data_type = schema.fields().get(position).map(|field| field.data_type());
-        data_type.and_then(read::kind_of) == Some(Kind::Text)
-    };
-    dictionaries == Dictionaries::Off && is_text()
-}
-
-fn address(device: &Arc<dyn Device>) -> usize {
-    Arc::as_ptr(device).cast::<()>() as usize
 }
 
 impl State {
@@ -213,13 +157,8 @@ impl ColumnCache {
         column: usize,
         dictionaries: Dictionaries,
     ) -> Option<Arc<ResidentColumn>> {
-        let key = Key {
-            device: address(device),
-            identity: Arc::from(source.identity()?),
-            column: source.column_key(column)?,
-            without_dictionary: is_without_dictionary(source, column, dictionaries),
-            on_host: false,
-        };
+        let identity = Arc::from(source.identity()?);
+        let key = Keyed::of(source, column, dictionaries)?.on(device, &identity, false);
         let mut state = self.state.lock();
         let now = state.clock;
         state.ready(key, now)
@@ -253,7 +192,7 @@ impl ColumnCache {
             }
             Some(identity) => {
                 let identity = Arc::from(identity);
-                let (keyed, mut fresh) = by_key(source, columns, wish.dictionaries);
+                let (keyed, mut fresh) = Keyed::all(source, columns, wish.dictionaries);
                 while let Some(claim) =
                     self.claim(device, (&identity, &keyed, wish.placement), &mut found, watch.cancel)?
                 {
@@ -298,14 +237,8 @@ impl ColumnCache {
                 return Err(EngineError::Cancelled);
             }
             let (mut claim, mut waiting) = (Vec::new(), false);
-            for &Keyed { position, column, without_dictionary } in columns {
-                let key = |on_host| Key {
-                    device: address(device),
-                    identity: identity.clone(),
-                    column,
-                    without_dictionary,
-                    on_host,
-                };
+            for keyed in columns {
+                let (key, position) = (|on_host| keyed.on(device, identity, on_host), keyed.position);
                 let places: &[bool] = match placement {
                     Placement::Device => &[false],
                     Placement::Host => &[true],

@@ -3,6 +3,7 @@
 mod cache;
 mod glance;
 mod integers;
+mod key;
 mod placing;
 mod read;
 mod sample;

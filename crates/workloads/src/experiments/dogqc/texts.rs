@@ -74,7 +74,7 @@ fn column(part: &Range<u64>, text: impl Fn(u64) -> String) -> ArrayRef {
 /// The text of a number: letters, of which the first tell the number.
 fn text(number: u64, longest: u64) -> String {
     let (least, most) = SHORT;
-    let is_long = random(2, number) % LONG_EVERY == 0;
+    let is_long = random(2, number).is_multiple_of(LONG_EVERY);
     let length = if is_long { longest } else { least + below(most - least + 1, random(3, number)) };
     let letter = |bits: u64| char::from(b'a' + (bits % 26) as u8);
     let mut text = String::with_capacity(length as usize);
@@ -94,7 +94,7 @@ fn text(number: u64, longest: u64) -> String {
 
 /// What a row's text is compared with: itself, or itself but for the last letter.
 fn pair(mut text: String, row: u64) -> String {
-    if random(5, row) % DIFFERS_EVERY == 0 {
+    if random(5, row).is_multiple_of(DIFFERS_EVERY) {
         text.pop();
         text.push('-');
     }
