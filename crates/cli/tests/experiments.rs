@@ -150,7 +150,10 @@ fn divergence_is_measured_with_one_name_for_all() {
         ("dogqc-12", "refill behind each", 1, "pipeline_ms"),
         ("dogqc-13", "packed", 6, "pipeline_ms"),
         ("dogqc-14", "forced", 22, "kernel_ms"),
+        ("dogqc-14", "rules, no dictionaries", 22, "streamed_ms"),
         ("dogqc-15", "datafusion", 22, "total_ms"),
+        ("dogqc-text", "like, run", 5, "pipeline_ms"),
+        ("dogqc-text", "join, packed", 5, "pipeline_ms"),
     ] {
         let findings: Value = serde_json::from_str(&read(&format!("{name}.json"))).unwrap();
         assert_eq!(findings["notes"], Value::Array(Vec::new()), "{name}");

@@ -7,7 +7,9 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ex
 use datafusion::common::config_err;
 use datafusion::error::Result;
 use kelpie_engine::variant::axes;
-use kelpie_engine::{DeviceChoice, MacroModel, MicroModel, Profile, QueryOptions, Resolution, Transfer};
+use kelpie_engine::{
+    DeviceChoice, Dictionaries, MacroModel, MicroModel, Profile, QueryOptions, Resolution, Transfer,
+};
 
 /// `kelpie.fallback`: what happens to a plan that Kelpie does not compile as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,7 +84,7 @@ const INFERRED_ROWS: usize = 100_000;
 /// `kept_plans` by default: a plan takes some 100 KB, and few programs have more statements that come again and again.
 const KEPT_PLANS: usize = 256;
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "enabled",
     "device",
     "fallback",
@@ -90,6 +92,7 @@ const NAMES: [&str; 19] = [
     "resolution",
     "macro_model",
     "transfer",
+    "dictionaries",
     "block_bytes",
     "memory_limit",
     "threads",
@@ -155,6 +158,11 @@ impl KelpieOptions {
                 Transfer::ZeroCopy => "zero_copy",
             }
             .into(),
+            "dictionaries" => match self.query.dictionaries {
+                Dictionaries::Auto => "auto",
+                Dictionaries::Off => "off",
+            }
+            .into(),
             "block_bytes" => self.query.block_bytes.unwrap_or(0).to_string(),
             "memory_limit" => self.query.memory_limit.unwrap_or(0).to_string(),
             "threads" => self.query.threads.unwrap_or(0).to_string(),
@@ -191,6 +199,7 @@ fn description(name: &str) -> &'static str {
         "resolution" => "Where a reduction is resolved locally: simd (a warp) | work_efficient (a block)",
         "macro_model" => "How data moves to the device: auto | run_to_finish | kernel_at_a_time | batch",
         "transfer" => "How kernels get at data on the host: auto | copy | zero_copy",
+        "dictionaries" => "Whether a column of few texts is stored as codes of a dictionary: auto | off",
         "block_bytes" => "Bytes of a column of a block in batch, on average, such as 2MB; 0 is the default",
         "memory_limit" => "Budget of device memory, such as 512MB or 2GB; 0 is the device's default",
         "threads" => "Workers of the CPU device; 0 is one a core",
@@ -295,6 +304,13 @@ impl ExtensionOptions for KelpieOptions {
                     "copy" => Transfer::Copy,
                     "zero_copy" => Transfer::ZeroCopy,
                     _ => return bad("auto, copy, zero_copy"),
+                }
+            }
+            "dictionaries" => {
+                self.query.dictionaries = match lower.as_str() {
+                    "auto" => Dictionaries::Auto,
+                    "off" => Dictionaries::Off,
+                    _ => return bad("auto, off"),
                 }
             }
             "profile" => {
@@ -418,6 +434,7 @@ mod tests {
             ("resolution", "work_efficient", "work_efficient"),
             ("macro_model", "batch", "batch"),
             ("transfer", "zero_copy", "zero_copy"),
+            ("dictionaries", "OFF", "off"),
             ("block_bytes", "2MB", "2097152"),
             ("memory_limit", "2GB", "2147483648"),
             ("memory_limit", "1.5 kib", "1536"),
@@ -447,6 +464,7 @@ mod tests {
             ("resolution", "x", "simd, work_efficient"),
             ("macro_model", "x", "kernel_at_a_time, batch"),
             ("transfer", "x", "copy, zero_copy"),
+            ("dictionaries", "true", "auto, off"),
             ("block_bytes", "-1", "number of bytes"),
             ("memory_limit", "-3", "number of bytes"),
             ("memory_limit", "3 parsecs", "number of bytes"),

@@ -110,6 +110,16 @@ async fn relational_simt() {
     }
 }
 
+/// Texts of which there are few are keys, values and operands without codes too.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_dictionaries() {
+    let off = ("kelpie.dictionaries", "off");
+    agree(60, 6, &[("kelpie.device", "cpu"), off]).await;
+    agree(20, 7, &[("kelpie.device", "simt"), off]).await;
+    relational(61..64, Scale::Normal, &[("kelpie.device", "cpu"), off]).await;
+    relational(1006..1007, Scale::Small, &[("kelpie.device", "simt"), off]).await;
+}
+
 /// Where there is a GPU; `KELPIE_REQUIRE=cuda` makes its absence an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn cuda() {

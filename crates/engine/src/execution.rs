@@ -14,6 +14,7 @@ use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::{Plan, SortKey};
 use kelpie_device::{CancelToken, Device, DeviceError, DeviceKind, QueryStream};
 
+use crate::columns::Wish;
 use crate::delivery::{Collected, Mapped, RowReceiver, Undecided, Window, take_cut};
 use crate::effort::Effort;
 use crate::error::{EngineError, FallbackReason};
@@ -221,8 +222,9 @@ impl Execution<'_> {
     /// Compiles and runs a plan without sort and limit but on top. Where device memory is short, with more and more effort.
     /// Only until rows went out: then nothing may make them again.
     pub(crate) fn stage(&mut self, plan: &Plan, out: &mut dyn RowReceiver) -> Result<(), EngineError> {
-        let (device, model) = (Arc::clone(&self.device), self.options.macro_model);
-        let key = || identity::effort(plan, (&device.name(), device.memory().1), model);
+        let device = Arc::clone(&self.device);
+        let moved = (self.options.macro_model, self.options.dictionaries);
+        let key = || identity::effort(plan, (&device.name(), device.memory().1), moved);
         // Mostly nothing is known, and no plan is to be hashed for that.
         let nothing_known = self.engine.efforts.lock().is_empty();
         let known = if nothing_known { None } else { self.engine.efforts.lock().get(&key()).copied() };
@@ -324,7 +326,8 @@ impl Execution<'_> {
         movement: &Movement,
         foreseen: &(dyn Fn(Vec<ScanInfo>) + Sync),
     ) -> Result<Vec<Loaded>, EngineError> {
-        let columns = (&self.engine.columns, movement.placement);
+        let wish = Wish { placement: movement.placement, dictionaries: self.options.dictionaries };
+        let columns = (&self.engine.columns, wish);
         let (inputs, watch) = (&self.inputs, (foreseen, self.cancel));
         stage::load(plan, inputs, &self.device, columns, watch, &mut self.metrics)
     }

@@ -14,7 +14,6 @@ use crate::effort::Effort;
 use crate::error::EngineError;
 use crate::identity;
 use crate::query::{Engine, ends_a_stage, with_key_columns};
-use crate::source::TableSource;
 use crate::stage;
 
 /// The variants of a query's last stage, as far as they are known.
@@ -36,7 +35,7 @@ impl Engine {
         let device = self.devices.choose(&query.options)?;
         let mut infos = Vec::new();
         for scan in stage::scans(&plan) {
-            match self.scan_info(scan, &query.sources, &device) {
+            match self.scan_info(scan, query, &device) {
                 Ok(info) => infos.push(info),
                 Err(open) => return Ok(Foreseen::After(open)),
             }
@@ -62,7 +61,7 @@ impl Engine {
     fn scan_info(
         &self,
         scan: &Scan,
-        sources: &[Arc<dyn TableSource>],
+        Query { sources, options, .. }: &Query,
         device: &Arc<dyn Device>,
     ) -> Result<ScanInfo, String> {
         let missing = || format!("{} is opened", scan.table);
@@ -70,7 +69,7 @@ impl Engine {
         let mut rows = source.exact_rows();
         let mut layouts = Vec::new();
         for (column, field) in scan.columns.iter().zip(&scan.fields) {
-            let layout = match self.columns.resident(device, source, *column) {
+            let layout = match self.columns.resident(device, source, *column, options.dictionaries) {
                 Some(resident) => {
                     rows = Some(resident.rows);
                     Some(resident.layout.clone())

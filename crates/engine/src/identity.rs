@@ -15,7 +15,7 @@ use kelpie_compile::pipeline::ScanInfo;
 use kelpie_compile::plan::Plan;
 use kelpie_compile::variant::{Genome, Level};
 
-use crate::{MacroModel, QueryOptions};
+use crate::{Dictionaries, MacroModel, QueryOptions};
 
 /// The hash of a structure. Different structures have different ones for all practical purposes (`docs/decisions.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,8 +63,12 @@ pub(crate) fn data(plan: &Plan, infos: &[ScanInfo]) -> Digest {
 }
 
 /// What a stage's need of memory depends on.
-pub(crate) fn effort(plan: &Plan, device: (&str, u64), model: MacroModel) -> Digest {
-    Digest::of(&(plan.without_constants(), device, model))
+pub(crate) fn effort(
+    plan: &Plan,
+    device: (&str, u64),
+    (model, dictionaries): (MacroModel, Dictionaries),
+) -> Digest {
+    Digest::of(&(plan.without_constants(), device, model, dictionaries))
 }
 
 /// A program of a stage before its variants are chosen: everything that its code and its arguments follow from but what is forced.

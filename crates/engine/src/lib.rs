@@ -103,6 +103,16 @@ impl Transfer {
     }
 }
 
+/// `kelpie.dictionaries`: whether texts of a column become codes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Dictionaries {
+    /// Where the column has few of them.
+    #[default]
+    Auto,
+    /// Never: all are stored one behind the other.
+    Off,
+}
+
 /// Options of one query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryOptions {
@@ -116,6 +126,8 @@ pub struct QueryOptions {
     pub macro_model: MacroModel,
     /// How kernels get at data on the host.
     pub transfer: Transfer,
+    /// Whether texts of a column become codes of a dictionary.
+    pub dictionaries: Dictionaries,
     /// Bytes of a column of a block that streams through the device, on average; some megabytes where absent.
     pub block_bytes: Option<u64>,
     /// Budget of device memory in bytes; the device's default where absent.
@@ -146,6 +158,7 @@ impl Default for QueryOptions {
             resolution: Resolution::default(),
             macro_model: MacroModel::default(),
             transfer: Transfer::default(),
+            dictionaries: Dictionaries::default(),
             block_bytes: None,
             memory_limit: None,
             threads: None,

@@ -4,16 +4,18 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use kelpie_compile::layout::Storage;
 use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use parking_lot::{Condvar, Mutex};
 
 use super::glance::{Seen, Watch};
+use super::key::{Key, Keyed, address};
 use super::placing::{PartitionRows, Promised};
 use super::read::{self, Wanted, source_error, too_large};
-use super::{LoadReport, Placement, ResidentColumn, store};
+use super::{LoadReport, Placement, ResidentColumn, Wish, store};
 use crate::error::EngineError;
-use crate::source::{ColumnKey, Lease, TableSource};
-use crate::{Phase, Split};
+use crate::source::{Lease, TableSource};
+use crate::{Dictionaries, Phase, Split};
 
 /// Tables whose rows were counted that are remembered.
 const COUNTED_TABLES: usize = 64;
@@ -40,16 +42,6 @@ struct State {
     counted: VecDeque<(Arc<str>, u64)>,
 }
 
-/// A column of some data on a device.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    /// The device's address; entries hold the device weakly, so that no other can have it meanwhile.
-    device: usize,
-    identity: Arc<str>,
-    column: ColumnKey,
-    on_host: bool,
-}
-
 #[derive(Debug)]
 enum Entry {
     /// A query is reading it.
@@ -63,26 +55,24 @@ enum Entry {
     },
 }
 
-/// Distinct columns of a source with what they are kept under, and those that are not kept.
-fn by_key(source: &dyn TableSource, columns: &[usize]) -> (Vec<(usize, ColumnKey)>, Vec<usize>) {
-    let mut distinct = columns.to_vec();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let (mut keyed, mut fresh) = (Vec::new(), Vec::new());
-    for column in distinct {
-        match source.column_key(column) {
-            Some(key) => keyed.push((column, key)),
-            None => fresh.push(column),
-        }
-    }
-    (keyed, fresh)
-}
-
-fn address(device: &Arc<dyn Device>) -> usize {
-    Arc::as_ptr(device).cast::<()>() as usize
-}
-
 impl State {
+    /// A column that is there, which is used now. Of one with too many texts for a dictionary both forms are the same.
+    fn ready(&mut self, key: Key, now: u64) -> Option<Arc<ResidentColumn>> {
+        let with_dictionary =
+            key.without_dictionary.then(|| Key { without_dictionary: false, ..key.clone() });
+        for (key, may_have_one) in [(Some(key), true), (with_dictionary, false)] {
+            let Some(Entry::Ready { column, used, .. }) = key.and_then(|key| self.entries.get_mut(&key))
+            else {
+                continue;
+            };
+            if may_have_one || matches!(column.layout.storage, Storage::Text { .. }) {
+                *used = now;
+                return Some(Arc::clone(column));
+            }
+        }
+        None
+    }
+
     /// Bytes of a device's columns.
     fn cached_bytes(&self, device: usize) -> u64 {
         let entries = self.entries.iter().filter(|(key, _)| key.device == device && !key.on_host);
@@ -165,14 +155,13 @@ impl ColumnCache {
         device: &Arc<dyn Device>,
         source: &dyn TableSource,
         column: usize,
+        dictionaries: Dictionaries,
     ) -> Option<Arc<ResidentColumn>> {
         let identity = Arc::from(source.identity()?);
-        let key =
-            Key { device: address(device), identity, column: source.column_key(column)?, on_host: false };
-        match self.state.lock().entries.get(&key)? {
-            Entry::Ready { column, .. } => Some(Arc::clone(column)),
-            Entry::Loading => None,
-        }
+        let key = Keyed::of(source, column, dictionaries)?.on(device, &identity, false);
+        let mut state = self.state.lock();
+        let now = state.clock;
+        state.ready(key, now)
     }
 
     /// Columns (positions in the source) of every row, from the cache or the source. The missing ones are read in one
@@ -182,7 +171,7 @@ impl ColumnCache {
         device: &Arc<dyn Device>,
         source: &dyn TableSource,
         columns: &[usize],
-        placement: Placement,
+        wish: Wish,
         watch: &Watch<'_>,
     ) -> Result<(Vec<Arc<ResidentColumn>>, LoadReport), EngineError> {
         let started = Instant::now();
@@ -194,7 +183,7 @@ impl ColumnCache {
                 missing.sort_unstable();
                 missing.dedup();
                 let tell = |layouts| watch.tell(columns, &found, (&missing, layouts));
-                let held = (placement, 0);
+                let held = (wish, 0);
                 let loaded = self.read(device, source, &missing, held, (&tell, watch.cancel), &mut split)?;
                 for (column, resident) in loaded {
                     loaded_bytes += resident.stored_bytes();
@@ -203,25 +192,19 @@ impl ColumnCache {
             }
             Some(identity) => {
                 let identity = Arc::from(identity);
-                let (keyed, mut fresh) = by_key(source, columns);
+                let (keyed, mut fresh) = Keyed::all(source, columns, wish.dictionaries);
                 while let Some(claim) =
-                    self.claim(device, (&identity, &keyed, placement), &mut found, watch.cancel)?
+                    self.claim(device, (&identity, &keyed, wish.placement), &mut found, watch.cancel)?
                 {
                     // Columns that are not kept are read in the same pass.
                     let beside = std::mem::take(&mut fresh);
                     let read = (columns, beside.as_slice());
-                    loaded_bytes += self.fulfil(
-                        claim,
-                        read,
-                        device,
-                        (source, placement),
-                        (&mut found, &mut split),
-                        watch,
-                    )?;
+                    loaded_bytes +=
+                        self.fulfil(claim, read, device, (source, wish), (&mut found, &mut split), watch)?;
                 }
                 let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
                 let tell = |layouts| watch.tell(columns, &found, (&fresh, layouts));
-                let held = (placement, held_bytes);
+                let held = (wish, held_bytes);
                 let loaded = self.read(device, source, &fresh, held, (&tell, watch.cancel), &mut split)?;
                 for (column, resident) in loaded {
                     loaded_bytes += resident.stored_bytes();
@@ -243,7 +226,7 @@ impl ColumnCache {
     fn claim(
         &self,
         device: &Arc<dyn Device>,
-        (identity, columns, placement): (&Arc<str>, &[(usize, ColumnKey)], Placement),
+        (identity, columns, placement): (&Arc<str>, &[Keyed], Placement),
         found: &mut HashMap<usize, Arc<ResidentColumn>>,
         cancel: &CancelToken,
     ) -> Result<Option<Claim<'_>>, EngineError> {
@@ -254,13 +237,8 @@ impl ColumnCache {
                 return Err(EngineError::Cancelled);
             }
             let (mut claim, mut waiting) = (Vec::new(), false);
-            for &(column, column_key) in columns {
-                let key = |on_host| Key {
-                    device: address(device),
-                    identity: identity.clone(),
-                    column: column_key,
-                    on_host,
-                };
+            for keyed in columns {
+                let (key, position) = (|on_host| keyed.on(device, identity, on_host), keyed.position);
                 let places: &[bool] = match placement {
                     Placement::Device => &[false],
                     Placement::Host => &[true],
@@ -268,20 +246,14 @@ impl ColumnCache {
                 };
                 state.clock += 1;
                 let now = state.clock;
-                let resident = places.iter().find_map(|place| match state.entries.get_mut(&key(*place)) {
-                    Some(Entry::Ready { column, used, .. }) => {
-                        *used = now;
-                        Some(column.clone())
-                    }
-                    _ => None,
-                });
+                let resident = places.iter().find_map(|place| state.ready(key(*place), now));
                 let wanted = key(placement == Placement::Host);
                 match (resident, state.entries.get(&wanted)) {
                     (Some(resident), _) => {
-                        found.insert(column, resident);
+                        found.insert(position, resident);
                     }
                     // Evicted meanwhile, but held.
-                    _ if found.contains_key(&column) => {}
+                    _ if found.contains_key(&position) => {}
                     (None, Some(_)) => match claim.iter().find(|(key, _)| *key == wanted) {
                         // The same, or another name of it: found once it is there.
                         Some(_) => {}
@@ -289,7 +261,7 @@ impl ColumnCache {
                     },
                     (None, None) => {
                         state.entries.insert(wanted.clone(), Entry::Loading);
-                        claim.push((wanted, column));
+                        claim.push((wanted, position));
                     }
                 }
             }
@@ -309,7 +281,7 @@ impl ColumnCache {
         claim: Claim<'_>,
         (columns, fresh): (&[usize], &[usize]),
         device: &Arc<dyn Device>,
-        (source, placement): (&dyn TableSource, Placement),
+        (source, wish): (&dyn TableSource, Wish),
         (found, split): (&mut HashMap<usize, Arc<ResidentColumn>>, &mut Split),
         watch: &Watch<'_>,
     ) -> Result<u64, EngineError> {
@@ -317,7 +289,7 @@ impl ColumnCache {
         let missing: Vec<usize> = claimed.chain(fresh.iter().copied()).collect();
         let held_bytes = found.values().map(|column| column.stored_bytes()).sum();
         let tell = |layouts| watch.tell(columns, found, (&missing, layouts));
-        let held = (placement, held_bytes);
+        let held = (wish, held_bytes);
         let loaded = self.read(device, source, &missing, held, (&tell, watch.cancel), split)?;
         let bytes = loaded.iter().map(|(_, column)| column.stored_bytes()).sum();
         found.extend(loaded.iter().cloned());
@@ -342,15 +314,15 @@ impl ColumnCache {
         device: &Arc<dyn Device>,
         source: &dyn TableSource,
         columns: &[usize],
-        (placement, held_bytes): (Placement, u64),
+        (Wish { placement, dictionaries }, held_bytes): (Wish, u64),
         (tell, cancel): (&Seen<'_>, &CancelToken),
         split: &mut Split,
     ) -> Result<Vec<(usize, Arc<ResidentColumn>)>, EngineError> {
         if columns.is_empty() {
             return Ok(Vec::new());
         }
-        let mut wanted =
-            columns.iter().map(|column| Wanted::new(source, *column)).collect::<Result<Vec<_>, _>>()?;
+        let wanted = columns.iter().map(|column| Wanted::new(source, *column, dictionaries));
+        let mut wanted = wanted.collect::<Result<Vec<_>, _>>()?;
         self.give_places(device, source, &mut wanted, (placement, held_bytes));
         let budget = device.memory().1;
         let limit = if placement == Placement::Device { budget } else { u64::MAX };

@@ -3,6 +3,7 @@
 mod cache;
 mod glance;
 mod integers;
+mod key;
 mod placing;
 mod read;
 mod sample;
@@ -22,7 +23,7 @@ use kelpie_device::Buffer;
 pub(crate) use self::integers::Width;
 pub use self::sample::Sample;
 pub(crate) use self::spread::distinct;
-use crate::Split;
+use crate::{Dictionaries, Split};
 
 /// A column of every row of a table in device memory.
 #[derive(Debug, Clone)]
@@ -105,6 +106,15 @@ pub enum Placement {
     Host,
     /// To the device where they leave room for the state of a query, else to the host.
     Either,
+}
+
+/// How columns are wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish {
+    /// Where.
+    pub placement: Placement,
+    /// In which form texts are.
+    pub dictionaries: Dictionaries,
 }
 
 /// What a load did.

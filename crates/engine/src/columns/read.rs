@@ -20,7 +20,7 @@ use super::placing::{Place, Placing};
 use super::text::TextPartition;
 use crate::error::EngineError;
 use crate::source::{Expected, TableSource};
-use crate::{Phase, Split};
+use crate::{Dictionaries, Phase, Split};
 
 /// How a type is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,13 +41,17 @@ pub(super) struct Wanted {
     pub(super) expected: Option<Expected>,
     /// Where it will lie, if that is known before it is read.
     pub(super) place: Option<Place>,
-    /// Set once the column has too many distinct texts for a dictionary.
+    /// Set once the column has too many distinct texts for a dictionary, or from the start where none is wanted.
     raw_text: AtomicBool,
 }
 
 impl Wanted {
     /// Column `index` of a source.
-    pub(super) fn new(source: &dyn TableSource, index: usize) -> Result<Wanted, EngineError> {
+    pub(super) fn new(
+        source: &dyn TableSource,
+        index: usize,
+        dictionaries: Dictionaries,
+    ) -> Result<Wanted, EngineError> {
         let schema = source.schema();
         let Some(field) = schema.fields().get(index) else {
             return Err(source_error(source, format!("there is no column {index}")));
@@ -62,7 +66,7 @@ impl Wanted {
             kind,
             expected: source.expected(index),
             place: None,
-            raw_text: AtomicBool::new(false),
+            raw_text: AtomicBool::new(dictionaries == Dictionaries::Off),
         })
     }
 
@@ -71,7 +75,7 @@ impl Wanted {
         glance::expected_layout(self.kind, self.expected?)
     }
 
-    /// Whether it has too many distinct texts for a dictionary.
+    /// Whether it gets no dictionary: none is wanted, or it has too many distinct texts.
     pub(super) fn is_raw_text(&self) -> bool {
         self.raw_text.load(Ordering::Relaxed)
     }

@@ -87,7 +87,7 @@ pub(super) fn plan(
             let storage = Storage::Fixed { scalar, has_base: false };
             Planned::new(storage, rows, rows as u64 * width as u64, PlannedValues::Floats(floats, width))
         }
-        Kind::Text => plan_text(&wanted.name, texts, rows)?,
+        Kind::Text => plan_text(wanted, texts, rows)?,
     };
     planned.layout.has_nulls = has_nulls;
     planned.is_unique &= !has_nulls;
@@ -174,8 +174,10 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) 
     planned
 }
 
-fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<Planned, EngineError> {
-    if let Some((entries, remaps)) = merge(&partitions, rows) {
+fn plan_text(wanted: &Wanted, partitions: Vec<TextPartition>, rows: usize) -> Result<Planned, EngineError> {
+    // A column without rows has only codes too.
+    let merged = if wanted.is_raw_text() { None } else { merge(&partitions, rows) };
+    if let Some((entries, remaps)) = merged {
         let storage = dictionary_storage(entries.len());
         let code = if let Storage::Dictionary { code, .. } = storage { code } else { Scalar::U16 };
         let chunks = partitions.into_iter().map(|partition| partition.chunks);
@@ -196,6 +198,7 @@ fn plan_text(name: &str, partitions: Vec<TextPartition>, rows: usize) -> Result<
         for chunk in &partition.chunks {
             let more = chunk.text_bytes(&partition.entries);
             if more > u64::from(u32::MAX) && chunk.longest(&partition.entries) > u64::from(u32::MAX) {
+                let name = &wanted.name;
                 return Err(Unsupported(format!("column {name} has a text longer than 4 GiB")).into());
             }
             bytes += more;

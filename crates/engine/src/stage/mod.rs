@@ -60,7 +60,7 @@ use self::launcher::Constants;
 use self::page::Layout;
 use self::run::Run;
 use self::store::Known;
-use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, expected_layouts};
+use crate::columns::{ColumnCache, Placement, ResidentColumn, Watch, Wish, expected_layouts};
 use crate::delivery::RowReceiver;
 use crate::error::EngineError;
 use crate::identity::{self, Digest};
@@ -168,7 +168,7 @@ pub fn load(
     plan: &Plan,
     inputs: &[Input],
     device: &Arc<dyn Device>,
-    (cache, placement): (&ColumnCache, Placement),
+    (cache, wish): (&ColumnCache, Wish),
     (foreseen, cancel): (&(dyn Fn(Vec<ScanInfo>) + Sync), &CancelToken),
     metrics: &mut QueryMetrics,
 ) -> Result<Vec<Loaded>, EngineError> {
@@ -210,7 +210,7 @@ pub fn load(
             }
         };
         let watch = Watch { cancel, seen: &seen };
-        let (resident, report) = cache.load(device, source.as_ref(), &scan.columns, placement, &watch)?;
+        let (resident, report) = cache.load(device, source.as_ref(), &scan.columns, wish, &watch)?;
         metrics.transfer_ns += report.time_ns;
         metrics.split += report.split;
         metrics.transfer_bytes += report.loaded_bytes;

@@ -1,6 +1,6 @@
 //! The queries of the experiments.
 
-use super::lab::Data;
+use super::lab::{Data, Model};
 use super::{Divergence, Experiment, Point, dogqc, grouping};
 use crate::Workload;
 
@@ -17,6 +17,8 @@ pub struct Case {
     pub settings: Vec<(String, String)>,
     /// What tells it apart from other cases at its position.
     pub series: Option<String>,
+    /// What is compared of it, where that is not what the experiment compares everywhere.
+    pub models: Vec<Model>,
     /// The pipeline that is measured, where not all are: what its name has, and no other's.
     pub pipeline: Option<&'static str>,
 }
@@ -24,7 +26,15 @@ pub struct Case {
 impl Case {
     /// A query without settings.
     pub fn new(label: impl ToString, position: Option<f64>, sql: String) -> Case {
-        Case { label: label.to_string(), position, sql, settings: Vec::new(), series: None, pipeline: None }
+        Case {
+            label: label.to_string(),
+            position,
+            sql,
+            settings: Vec::new(),
+            series: None,
+            models: Vec::new(),
+            pipeline: None,
+        }
     }
 }
 
@@ -77,7 +87,7 @@ pub fn of(experiment: Experiment, data: Data, scale: f64, only: &[String]) -> Ve
         }
         (Experiment::Divergence(figure), _) => dogqc::cases(figure),
         (_, Data::Workload(workload)) => of_workload(experiment, workload, scale),
-        (_, Data::Grouping | Data::Joins) => Vec::new(),
+        (_, Data::Grouping | Data::Joins | Data::Texts) => Vec::new(),
     };
     all.into_iter().filter(|case| only.is_empty() || only.contains(&case.label)).collect()
 }

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use anyhow::{Context, Result};
-use kelpie_datafusion::{LaneProfile, QueryTiming};
+use kelpie_datafusion::QueryTiming;
 use serde::Serialize;
 
 use super::panels;
 use super::plot::{Chart, Line};
+use super::point::{Point, StepLanes};
 use super::{Experiment, Measure};
+
+/// The positions of texts by their length.
+pub(super) const TEXT_BYTES: &str = "longest text, bytes";
 
 /// What an experiment found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,167 +70,6 @@ pub struct DataReport {
     pub scale: f64,
     /// Rows of the tables.
     pub tables: BTreeMap<String, u64>,
-}
-
-/// Bytes accessed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Bytes {
-    /// Loaded.
-    pub read: u64,
-    /// Stored, or updated by atomics.
-    pub written: u64,
-}
-
-/// The lanes of warps that had rows where a step of a pipeline, or its sink, begins (DogQC, section 2.1).
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StepLanes {
-    /// The pipeline.
-    pub pipeline: String,
-    /// The step, or the sink.
-    pub step: String,
-    /// Rows that came.
-    pub rows: u64,
-    /// How often a warp came with rows: its iterations.
-    pub warps: u64,
-    /// The lanes that had rows, on average.
-    pub mean: f64,
-    /// Of each number of lanes, from one on, the iterations of warps with rows in so many.
-    pub by_lanes: Vec<u64>,
-}
-
-/// A query under a model. What was not measured is absent.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Point {
-    /// The model, or another engine.
-    pub series: String,
-    /// The position.
-    pub x: String,
-    /// The position on a numeric axis.
-    pub position: Option<f64>,
-    /// Rows of the answer.
-    pub rows: Option<usize>,
-    /// Pipelines, each a kernel (or several, under multi_pass and operator_at_a_time).
-    pub kernels: Option<usize>,
-    /// Time of all kernels.
-    pub kernel_ms: Option<f64>,
-    /// Time from SQL to rows.
-    pub total_ms: Option<f64>,
-    /// Kernel time of every run.
-    pub kernel_runs_ms: Vec<f64>,
-    /// Time from SQL to rows of every run.
-    pub total_runs_ms: Vec<f64>,
-    /// Time of the kernel of the pipeline that the experiment is about.
-    pub pipeline_ms: Option<f64>,
-    /// The same of every run.
-    pub pipeline_runs_ms: Vec<f64>,
-    /// The lanes that had rows, step by step, where the experiment looks at them and the device counts them.
-    pub lanes: Vec<StepLanes>,
-    /// Bytes of the input's columns, as stored.
-    pub input_bytes: Option<u64>,
-    /// Bytes of the result.
-    pub output_bytes: Option<u64>,
-    /// Bytes that kernels accessed, by what the memory is for.
-    pub accessed: BTreeMap<&'static str, Bytes>,
-    /// Bytes accessed in device memory, to bytes of input and output.
-    pub passes: Option<f64>,
-    /// Time in which input and output go over the link.
-    pub link_ms: Option<f64>,
-    /// Time in which input and output are read from the device's memory once.
-    pub memory_bound_ms: Option<f64>,
-    /// Input in 10⁹ bytes a second of kernel time.
-    pub throughput_gb_per_s: Option<f64>,
-    /// Memory accessed in 10⁹ bytes a second of kernel time.
-    pub memory_gb_per_s: Option<f64>,
-    /// Why something is missing.
-    pub note: Option<String>,
-}
-
-impl Point {
-    pub(super) fn new(series: &str, x: &str, position: Option<f64>) -> Point {
-        Point { series: series.into(), x: x.into(), position, ..Point::default() }
-    }
-
-    /// The times of runs without the meter.
-    pub(super) fn set_runs(&mut self, runs: &[QueryTiming]) {
-        self.kernel_runs_ms = runs.iter().map(|run| run.kernel_ns as f64 / 1e6).collect();
-        self.kernel_ms = median(&self.kernel_runs_ms);
-        let totals: Vec<f64> = runs.iter().map(|run| run.total_ns as f64 / 1e6).collect();
-        self.set_totals(&totals);
-    }
-
-    pub(super) fn set_totals(&mut self, totals_ms: &[f64]) {
-        self.total_runs_ms = totals_ms.to_vec();
-        self.total_ms = median(totals_ms);
-    }
-
-    /// The time of the one pipeline of each run whose name has `name` in it.
-    pub(super) fn set_pipeline(&mut self, name: &str, runs: &[QueryTiming]) -> Result<()> {
-        let time = |run: &QueryTiming| {
-            let mut named =
-                run.parts.iter().flat_map(|part| &part.pipelines).filter(|p| p.name.contains(name));
-            let found = named.next().filter(|_| named.next().is_none());
-            found.map(|pipeline| pipeline.run_ns as f64 / 1e6)
-        };
-        let times: Option<Vec<f64>> = runs.iter().map(time).collect();
-        self.pipeline_runs_ms = times.with_context(|| format!("no pipeline, or several, with {name:?}"))?;
-        self.pipeline_ms = median(&self.pipeline_runs_ms);
-        Ok(())
-    }
-
-    /// The lanes that had rows in a run, in the pipeline whose name has `name` in it.
-    pub(super) fn set_lanes(&mut self, name: &str, run: &QueryTiming) {
-        let pipelines = run.parts.iter().flat_map(|part| &part.pipelines);
-        let mut named = pipelines.filter(|pipeline| pipeline.name.contains(name));
-        let Some(pipeline) = named.next_back() else { return };
-        let step = |lanes: &LaneProfile| StepLanes {
-            pipeline: pipeline.name.clone(),
-            step: lanes.step.clone(),
-            rows: lanes.rows(),
-            warps: lanes.warps(),
-            mean: lanes.mean(),
-            by_lanes: lanes.by_lanes.clone(),
-        };
-        self.lanes = pipeline.lanes.iter().map(step).collect();
-    }
-
-    /// The bytes of a run with the meter.
-    pub(super) fn set_traffic(&mut self, timing: &QueryTiming) {
-        let parts = &timing.parts;
-        let (mut link_ns, mut memory_ns, mut device_bytes) = (0.0, 0.0, 0);
-        for part in parts {
-            link_ns += part.link_time_ns().unwrap_or_default();
-            memory_ns += part.memory_time_ns().unwrap_or_default();
-            let Some(traffic) = &part.traffic else { continue };
-            device_bytes += part.memory_bytes().unwrap_or_default();
-            for (name, accessed) in traffic.parts() {
-                let known = self.accessed.entry(name).or_default();
-                known.read += accessed.read;
-                known.written += accessed.written;
-            }
-        }
-        let input: u64 = parts.iter().map(|part| part.input_bytes).sum();
-        let output: u64 = parts.iter().map(|part| part.output_bytes).sum();
-        (self.input_bytes, self.output_bytes) = (Some(input), Some(output));
-        (self.link_ms, self.memory_bound_ms) = (Some(link_ns / 1e6), Some(memory_ns / 1e6));
-        self.passes = (input + output > 0).then(|| device_bytes as f64 / (input + output) as f64);
-        let rate = |bytes: u64| self.kernel_ms.filter(|ms| *ms > 0.0).map(|ms| bytes as f64 / ms / 1e6);
-        (self.throughput_gb_per_s, self.memory_gb_per_s) = (rate(input), rate(device_bytes));
-    }
-
-    fn value(&self, measure: Measure) -> Option<f64> {
-        match measure {
-            Measure::Kernels => self.kernel_ms,
-            Measure::Pipeline => self.pipeline_ms,
-            Measure::Total => self.total_ms,
-            Measure::Passes => self.passes,
-        }
-    }
-}
-
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }
 
 impl Findings {
@@ -293,9 +135,21 @@ impl Findings {
         self.points.iter().find(|point| point.series == series && point.x == x)
     }
 
-    /// The floor at a position: of whichever model was measured first.
-    fn floor(&self, x: &str, floor: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
-        self.points.iter().filter(|point| point.x == x).find_map(floor)
+    /// The forms of columns for which floors are known: what is told of them behind the floors' names.
+    fn forms(&self) -> Vec<&'static str> {
+        let mut forms = Vec::new();
+        for point in self.points.iter().filter(|point| point.link_ms.or(point.memory_bound_ms).is_some()) {
+            if !forms.contains(&point.columns) {
+                forms.push(point.columns);
+            }
+        }
+        forms
+    }
+
+    /// The floor at a position for columns of a form: of whichever model was measured first.
+    fn floor(&self, (x, form): (&str, &str), floor: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+        let of_form = |point: &&Point| point.x == x && point.columns == form;
+        self.points.iter().filter(of_form).find_map(floor)
     }
 
     /// A line a position, a column a series.
@@ -309,31 +163,37 @@ impl Findings {
             let _ = writeln!(text, "{} at scale {}", data.workload, data.scale);
         }
         let series = self.series();
-        let has_floors = self.points.iter().any(|point| point.link_ms.or(point.memory_bound_ms).is_some())
-            && self.measure != Measure::Passes;
+        let forms = if self.measure == Measure::Passes { Vec::new() } else { self.forms() };
         let _ = write!(text, "{:>12}", self.x);
         series.iter().for_each(|name| {
             let _ = write!(text, "  {name:>25}");
         });
-        if has_floors {
-            let _ = write!(text, "  {:>10}  {:>12}", "link", "memory bound");
+        for form in &forms {
+            let (link, memory) = (of_form("link", form), of_form("memory bound", form));
+            let _ = write!(text, "  {link:>10}  {memory:>12}");
         }
         let _ = writeln!(text, "   {}", self.y);
         for (x, _) in self.positions() {
             let _ = write!(text, "{x:>12}");
             for name in &series {
                 let value = self.point(name, x).and_then(|point| point.value(self.measure));
-                let _ = write!(text, "  {:>25}", number(value));
+                let wide = name.len().max(25);
+                let _ = write!(text, "  {:>wide$}", number(value));
             }
-            if has_floors {
-                let (link, memory) = (self.floor(x, |p| p.link_ms), self.floor(x, |p| p.memory_bound_ms));
-                let _ = write!(text, "  {:>10}  {:>12}", number(link), number(memory));
+            for form in &forms {
+                let link = number(self.floor((x, form), |point| point.link_ms));
+                let memory = number(self.floor((x, form), |point| point.memory_bound_ms));
+                // As wide as what stands above.
+                let wide = |least: usize, name| least.max(of_form(name, form).len());
+                let _ =
+                    write!(text, "  {link:>0$}  {memory:>1$}", wide(10, "link"), wide(12, "memory bound"));
             }
             text.push('\n');
         }
         if self.experiment == Experiment::SsbMetrics.name() {
             self.push_rates(&mut text);
         }
+        self.push_transfers(&mut text);
         self.push_lanes(&mut text);
         for note in &self.notes {
             let _ = writeln!(text, "left out: {note}");
@@ -341,10 +201,41 @@ impl Findings {
         text
     }
 
+    /// What transfers take by themselves and beside kernels, of the points that know it.
+    fn push_transfers(&self, text: &mut String) {
+        let known: Vec<&Point> = self.points.iter().filter(|point| point.streamed_ms.is_some()).collect();
+        if known.is_empty() {
+            return;
+        }
+        let _ = writeln!(
+            text,
+            "\n{:>12}  {:>12}  {:>10}  {:>12}  {:>14}   columns over the link",
+            self.x, "link, MB", "link, ms", "kernels, ms", "beside, ms"
+        );
+        for point in known {
+            let megabytes = number(point.link_bytes.map(|bytes| bytes as f64 / 1e6));
+            let (link, kernels) = (number(point.link_ms), number(point.kernel_ms));
+            let _ = writeln!(
+                text,
+                "{:>12}  {megabytes:>12}  {link:>10}  {kernels:>12}  {:>14}   {}",
+                point.x,
+                number(point.streamed_ms),
+                point.series
+            );
+        }
+    }
+
     /// The lanes that had rows at each step, of the points that know them.
     fn push_lanes(&self, text: &mut String) {
         for point in self.points.iter().filter(|point| !point.lanes.is_empty()) {
             let _ = writeln!(text, "\nlanes with rows, {} {}, {}", self.x, point.x, point.series);
+            if let (Some(steps), Some(activity)) = (point.warp_steps, point.lane_activity) {
+                let share = activity * 100.0;
+                let _ = writeln!(
+                    text,
+                    "the longest warp executes {steps} statements; of the lanes {share:.1} % are active"
+                );
+            }
             let _ = writeln!(text, "{:>14}  {:>14}  {:>14}   of", "rows", "warps", "mean lanes");
             for StepLanes { step, rows, warps, mean, .. } in shown(&point.lanes) {
                 let _ = writeln!(text, "{rows:>14}  {warps:>14}  {mean:>14.1}   {step}");
@@ -400,8 +291,11 @@ impl Findings {
             .map(|name| line(name, false, &|x| self.point(name, x)?.value(self.measure)))
             .collect();
         if self.measure != Measure::Passes {
-            lines.push(line("link", true, &|x| self.floor(x, |point| point.link_ms)));
-            lines.push(line("memory bound", true, &|x| self.floor(x, |point| point.memory_bound_ms)));
+            for form in self.forms() {
+                let (link, memory) = (of_form("link", form), of_form("memory bound", form));
+                lines.push(line(&link, true, &|x| self.floor((x, form), |point| point.link_ms)));
+                lines.push(line(&memory, true, &|x| self.floor((x, form), |point| point.memory_bound_ms)));
+            }
         }
         lines.retain(|line| !line.points.is_empty());
         Chart {
@@ -412,7 +306,7 @@ impl Findings {
                 true => Vec::new(),
                 false => positions.iter().map(|(x, _)| (*x).to_string()).collect(),
             },
-            is_log_x: matches!(self.x, "groups" | "warps a multiprocessor"),
+            is_log_x: matches!(self.x, "groups" | "warps a multiprocessor" | TEXT_BYTES),
             lines,
         }
         .to_svg()
@@ -424,6 +318,11 @@ fn shown(steps: &[StepLanes]) -> impl Iterator<Item = &StepLanes> {
     let last = steps.len().saturating_sub(1);
     let counts = move |(index, step): &(usize, &StepLanes)| *index == last || step.step != "project";
     steps.iter().enumerate().filter(counts).map(|(_, step)| step)
+}
+
+/// The name of a floor for columns of a form.
+fn of_form(floor: &str, form: &str) -> String {
+    if form.is_empty() { floor.into() } else { format!("{floor}, {form}") }
 }
 
 fn number(value: Option<f64>) -> String {

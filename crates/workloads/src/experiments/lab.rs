@@ -23,6 +23,8 @@ pub enum Data {
     Grouping,
     /// The tables of [`dogqc::tables`], in memory.
     Joins,
+    /// Those of [`dogqc::text_tables`].
+    Texts,
 }
 
 impl Data {
@@ -42,8 +44,18 @@ const VARIANT: &str = "kelpie.variant.";
 #[derive(Debug, Clone)]
 pub struct Model {
     pub name: String,
-    settings: Vec<(String, String)>,
+    pub settings: Vec<(String, String)>,
+    /// In which form it has columns, where others of the experiment have them in another.
+    columns: &'static str,
+    /// Whether its transfers are measured too: the bytes of its columns, and a run in which they stream.
+    transfers: bool,
 }
+
+/// The option of texts without codes, and how columns without are called.
+const NO_DICTIONARIES: (&str, &str) = ("kelpie.dictionaries", "off");
+const AS_TEXTS: &str = "no dictionaries";
+/// Columns come over the link in each run.
+const STREAMED: [(&str, &str); 2] = [("kelpie.macro_model", "batch"), ("kelpie.transfer", "copy")];
 
 impl Model {
     /// `resolution:simd`, or a micro model without a resolution.
@@ -56,12 +68,26 @@ impl Model {
     /// Values of axes.
     pub fn variants(name: &str, values: &[(&str, &str)]) -> Model {
         let settings = values.iter().map(|(axis, value)| (format!("{VARIANT}{axis}"), (*value).into()));
-        Model { name: name.into(), settings: settings.collect() }
+        Model { name: name.into(), settings: settings.collect(), columns: "", transfers: false }
+    }
+
+    /// The same over texts that are no codes.
+    pub fn without_dictionaries(mut self) -> Model {
+        let (option, value) = NO_DICTIONARIES;
+        self.settings.push((option.into(), value.into()));
+        self.columns = AS_TEXTS;
+        self.name = format!("{}, {AS_TEXTS}", self.name);
+        self
+    }
+
+    /// The same with transfers apart.
+    pub fn with_transfers(self) -> Model {
+        Model { transfers: true, ..self }
     }
 
     fn new(name: &str, settings: &[(&str, &str)]) -> Model {
         let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-        Model { name: name.into(), settings: settings.collect() }
+        Model { name: name.into(), settings: settings.collect(), columns: "", transfers: false }
     }
 
     /// The batch macro model with blocks of a size.
@@ -121,6 +147,12 @@ impl<'a> Lab<'a> {
                 let table = grouping::table(grouping::rows(scale), options.threads)?;
                 session.context().register_table(grouping::TABLE, table)?;
             }
+            Data::Texts => {
+                listener.step(&format!("{} rows of texts", dogqc::text_rows(scale)));
+                for (name, table) in dogqc::text_tables(dogqc::text_rows(scale), options.threads)? {
+                    session.context().register_table(name, table)?;
+                }
+            }
             Data::Joins => {
                 listener.step(&format!("{} rows", dogqc::rows(scale)));
                 for (name, table) in dogqc::tables(dogqc::rows(scale), options.threads)? {
@@ -143,6 +175,7 @@ impl<'a> Lab<'a> {
             Data::Workload(workload) => (workload.name(), workload.tables()),
             Data::Grouping => ("groupby", [grouping::TABLE].as_slice()),
             Data::Joins => ("dogqc", dogqc::TABLES.as_slice()),
+            Data::Texts => ("dogqc-text", dogqc::TEXT_TABLES.as_slice()),
         };
         let mut report = DataReport { workload, scale, tables: Default::default() };
         for table in tables {
@@ -165,6 +198,7 @@ impl<'a> Lab<'a> {
         let series =
             case.series.iter().chain([&model.name]).map(String::as_str).collect::<Vec<_>>().join(", ");
         let mut point = Point::new(&series, &case.label, case.position);
+        point.columns = model.columns;
         if let Err(error) = self.try_measure(experiment, case, model, &mut point).await {
             point.note = Some(format!("{error:#}"));
         }
@@ -202,16 +236,23 @@ impl<'a> Lab<'a> {
             }
         }
         // The device and its rates are known from a run with the meter only.
-        if experiment.counts_bytes() || self.device.is_none() {
+        let counts_bytes = experiment.counts_bytes() || model.transfers;
+        if counts_bytes || self.device.is_none() {
             self.session.set("kelpie.meter", "true")?;
             let metered = self.run(&case.sql).await;
             self.session.set("kelpie.meter", "false")?;
             let (metered, batches) = metered.context("with the meter")?;
             point.rows = Some(batches.iter().map(RecordBatch::num_rows).sum());
-            if experiment.counts_bytes() {
+            if counts_bytes {
                 point.set_traffic(&metered);
             }
             self.device = DeviceReport::of(&metered).or(self.device.take());
+        }
+        if model.transfers {
+            self.change(STREAMED)?;
+            // The first brings columns to the host's memory.
+            self.run(&case.sql).await.context("with columns that stream")?;
+            point.set_streamed(&self.run(&case.sql).await.context("with columns that stream")?.0);
         }
         Ok(())
     }
@@ -237,10 +278,16 @@ impl<'a> Lab<'a> {
         for (name, value) in std::mem::take(&mut self.changed).into_iter().rev() {
             self.session.set(&name, &value)?;
         }
-        for (name, value) in model.settings.iter().chain(&case.settings) {
+        let settings = model.settings.iter().chain(&case.settings);
+        self.change(settings.map(|(name, value)| (name.as_str(), value.as_str())))
+    }
+
+    /// Sets options until the next point.
+    fn change<'s>(&mut self, settings: impl IntoIterator<Item = (&'s str, &'s str)>) -> Result<()> {
+        for (name, value) in settings {
             let before = self.value(name).with_context(|| format!("there is no option {name}"))?;
             self.session.set(name, value)?;
-            self.changed.push((name.clone(), before));
+            self.changed.push((name.into(), before));
         }
         Ok(())
     }

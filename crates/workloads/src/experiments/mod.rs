@@ -12,6 +12,7 @@ mod lab;
 mod memory;
 mod panels;
 mod plot;
+mod point;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,9 +20,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 pub use self::dogqc::Figure as Divergence;
-pub use self::findings::{DataReport, DeviceReport, Findings, Point, StepLanes};
+pub use self::findings::{DataReport, DeviceReport, Findings};
 pub use self::grouping::Figure;
 use self::lab::{Data, Lab, Model};
+pub use self::point::{Bytes, Point, StepLanes};
 use crate::bench::PeerKind;
 use crate::{Progress, Workload};
 
@@ -300,7 +302,8 @@ async fn measure(
     findings.data.push(lab.describe(scale).await?);
     lab.start_peers(experiment, findings).await;
     for case in cases::of(experiment, data, scale, lab.only()) {
-        for model in experiment.models() {
+        let models = if case.models.is_empty() { experiment.models() } else { case.models.clone() };
+        for model in models {
             listener.step(&format!("{} {}, {}", experiment.positions(), case.label, model.name));
             let point = lab.measure(experiment, &case, &model).await;
             findings.add(point, lab.device());

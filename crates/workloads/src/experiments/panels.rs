@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::findings::StepLanes;
 use super::plot::text;
+use super::point::StepLanes;
 
 /// Of a panel, without what stands around it.
 const WIDTH: f64 = 190.0;

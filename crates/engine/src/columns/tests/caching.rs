@@ -1,4 +1,5 @@
 use arrow::array::*;
+use arrow::datatypes::DataType;
 use kelpie_device::DeviceError;
 
 use super::*;
@@ -229,4 +230,86 @@ fn rows_are_counted_once_without_a_column() {
     cache.clear();
     assert_eq!(cache.count_rows(&table, &no_cancel()).unwrap(), 1001);
     assert_eq!(table.reads(), 2);
+}
+
+/// Columns of 100 rows in two partitions: few texts, texts that are all different, only NULLs, only empty texts, texts that
+/// Arrow has as a dictionary; and a number.
+fn text_table(rows: usize) -> TestTable {
+    let half = rows / 2;
+    let column = |array: ArrayRef| vec![vec![array.slice(0, half)], vec![array.slice(half, rows - half)]];
+    let texts = |text: &dyn Fn(usize) -> Option<String>| -> ArrayRef {
+        Arc::new((0..rows).map(text).collect::<StringArray>())
+    };
+    let few = texts(&|row| (row % 7 > 0).then(|| ["é", "", "abc"][row % 3].into()));
+    let arrow =
+        arrow::compute::cast(&few, &DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8)));
+    TestTable::new(&[
+        ("few", column(few)),
+        ("many", column(texts(&|row| Some(format!("text {row}"))))),
+        ("nulls", column(texts(&|_| None))),
+        ("empty", column(texts(&|_| Some(String::new())))),
+        ("arrow", column(arrow.unwrap())),
+        ("number", column(Arc::new(Int64Array::from_iter_values(0..rows as i64)))),
+    ])
+}
+
+/// The columns of a table in a form, and how often it was read then.
+fn in_form(
+    cache: &ColumnCache,
+    device: &Arc<dyn Device>,
+    table: &TestTable,
+    (columns, dictionaries): (&[usize], Dictionaries),
+) -> (Vec<Arc<ResidentColumn>>, usize) {
+    let cancel = no_cancel();
+    let wish = Wish { placement: Placement::Device, dictionaries };
+    let watch = Watch { cancel: &cancel, seen: &|_| () };
+    (cache.load(device, table, columns, wish, &watch).unwrap().0, table.reads())
+}
+
+#[test]
+fn texts_without_a_dictionary_are_kept_beside_those_with_one() {
+    use Dictionaries::{Auto, Off};
+    let (cache, device, table) = (ColumnCache::default(), device(), text_table(100));
+    let in_form = |columns: &[usize], dictionaries| in_form(&cache, &device, &table, (columns, dictionaries));
+    let has_dictionary = |column: &Arc<ResidentColumn>| match column.layout.storage {
+        Storage::Dictionary { .. } => column.dictionary.is_some() && column.offsets.is_none(),
+        Storage::Text { .. } => !(column.dictionary.is_none() && column.offsets.is_some()),
+        Storage::Fixed { .. } => false,
+    };
+    let all = [0, 1, 2, 3, 4, 5];
+    let (codes, reads) = in_form(&all, Auto);
+    assert_eq!(reads, 1);
+    assert_eq!(codes.iter().map(has_dictionary).collect::<Vec<_>>(), [true, false, true, true, true, false]);
+    assert!(cache.resident(&device, &table, 0, Off).is_none());
+    let (plain, reads) = in_form(&all, Off);
+    assert_eq!(reads, 2);
+    assert!(!plain.iter().any(has_dictionary));
+    for column in 0..5 {
+        assert_eq!(texts(&device, &codes[column]), texts(&device, &plain[column]), "{column}");
+        let resident = |dictionaries| cache.resident(&device, &table, column, dictionaries).unwrap();
+        assert!(Arc::ptr_eq(&resident(Auto), &codes[column]), "{column}");
+        assert!(Arc::ptr_eq(&resident(Off), &plain[column]), "{column}");
+    }
+    // What has one form alone is there once.
+    for column in [1, 5] {
+        assert!(Arc::ptr_eq(&codes[column], &plain[column]), "{column}");
+    }
+    // Both are found again.
+    for (dictionaries, columns) in [(Auto, &codes), (Off, &plain)] {
+        let (again, reads) = in_form(&all, dictionaries);
+        assert_eq!(reads, 2);
+        assert!(again.iter().zip(columns).all(|(a, b)| Arc::ptr_eq(a, b)), "{dictionaries:?}");
+    }
+}
+
+#[test]
+fn a_table_without_rows_has_texts_of_either_form() {
+    let (cache, device, table) = (ColumnCache::default(), device(), text_table(0));
+    for (dictionaries, has_dictionary) in [(Dictionaries::Off, false), (Dictionaries::Auto, true)] {
+        let (columns, _) = in_form(&cache, &device, &table, (&[0, 1, 4], dictionaries));
+        for column in columns {
+            assert_eq!(column.dictionary.is_some(), has_dictionary, "{column:?}");
+            assert_eq!(texts(&device, &column), []);
+        }
+    }
 }

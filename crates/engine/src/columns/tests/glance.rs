@@ -8,6 +8,7 @@ use kelpie_compile::types::Range;
 
 use super::*;
 
+const WISH: Wish = Wish { placement: Placement::Device, dictionaries: Dictionaries::Auto };
 const PARTITIONS: usize = 3;
 const BATCHES: usize = 40;
 const BATCH_ROWS: usize = 10_000;
@@ -46,7 +47,7 @@ fn loaded(
     let told = Mutex::new(Vec::new());
     let (seen, cancel) = (|layouts| told.lock().unwrap().push(layouts), CancelToken::default());
     let watch = Watch { cancel: &cancel, seen: &seen };
-    let (columns, _) = cache.load(&device(), table, columns, Placement::Device, &watch).unwrap();
+    let (columns, _) = cache.load(&device(), table, columns, WISH, &watch).unwrap();
     let layouts = columns.iter().map(|column| column.layout.clone()).collect();
     (layouts, told.into_inner().unwrap())
 }
@@ -69,9 +70,9 @@ fn columns_that_are_cached_are_told_of_with_the_others() {
     let told = Mutex::new(Vec::new());
     let seen = |layouts| told.lock().unwrap().push(layouts);
     let watch = Watch { cancel: &cancel, seen: &seen };
-    let (first, _) = cache.load(&device, &table, &[1], Placement::Device, &watch).unwrap();
-    let (both, _) = cache.load(&device, &table, &[2, 1], Placement::Device, &watch).unwrap();
-    cache.load(&device, &table, &[2, 1], Placement::Device, &watch).unwrap();
+    let (first, _) = cache.load(&device, &table, &[1], WISH, &watch).unwrap();
+    let (both, _) = cache.load(&device, &table, &[2, 1], WISH, &watch).unwrap();
+    cache.load(&device, &table, &[2, 1], WISH, &watch).unwrap();
     let layouts = |columns: &[Arc<ResidentColumn>]| -> Vec<_> {
         columns.iter().map(|column| column.layout.clone()).collect()
     };
@@ -92,7 +93,7 @@ fn columns_of_which_something_is_expected_are_told_of_before_any_is_read() {
         told.lock().unwrap().push(layouts);
     };
     let watch = Watch { cancel: &cancel, seen: &seen };
-    let (columns, _) = cache.load(&device(), &table, &[4, 3, 2], Placement::Device, &watch).unwrap();
+    let (columns, _) = cache.load(&device(), &table, &[4, 3, 2], WISH, &watch).unwrap();
     let layouts: Vec<_> = columns.iter().map(|column| column.layout.clone()).collect();
     assert_eq!(told.into_inner().unwrap(), [layouts]);
     // With one that has to be seen, what is expected of the others holds all the same.

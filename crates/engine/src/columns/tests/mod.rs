@@ -29,7 +29,8 @@ impl ColumnCache {
         placement: Placement,
         cancel: &CancelToken,
     ) -> Result<(Vec<Arc<ResidentColumn>>, LoadReport), EngineError> {
-        self.load(device, source, columns, placement, &Watch { cancel, seen: &|_| () })
+        let wish = Wish { placement, dictionaries: Dictionaries::Auto };
+        self.load(device, source, columns, wish, &Watch { cancel, seen: &|_| () })
     }
 }
 

@@ -5,9 +5,12 @@
 //! Schema Benchmark and of TPC-H. Where the paper shows a pipeline, that pipeline is measured, not the ones that build its tables.
 
 mod data;
+mod texts;
 
 pub use self::data::{TABLES, rows, tables};
+pub use self::texts::{TABLES as TEXT_TABLES, rows as text_rows, tables as text_tables};
 use super::cases::Case;
+use super::findings::TEXT_BYTES;
 use super::lab::{Data, Model};
 use super::{Experiment, Measure};
 use crate::{Workload, ssb};
@@ -31,6 +34,8 @@ pub enum Figure {
     Tpch,
     /// 15: TPC-H from SQL to rows, beside other engines.
     EndToEnd,
+    /// Not in the paper: characters of texts across lanes, and lane refill between the steps of a match (sections 3.4, 4 and 5.3).
+    Texts,
 }
 
 /// Axes and values.
@@ -52,6 +57,9 @@ const FULL_SCAN: (&str, &str) = ("carried", "values");
 const REFILLED: Values = &[("expansion", "packed"), ("lane_refill", "all")];
 /// The rows of a key lie side by side in the bucket of their index, as the paper's hash table has them; else their numbers do.
 const IN_BUCKETS: (&str, &str) = ("bucket_entries", "rows");
+/// A lane looks at the texts of its own rows, or lanes share those of a warp's rows.
+const OWN_TEXTS: Values = &[("text_lanes", "lane"), ("key_text_lanes", "lane")];
+const SHARED_TEXTS: Values = &[("text_lanes", "run"), ("key_text_lanes", "packed")];
 /// The paper has no runtime filters, and a thread has one row at a time: all rows of a scan come to the steps.
 const ALL_ROWS: Values = &[("pruning", "off"), ("row_loop", "single")];
 /// Joins stay in the order of the query: the left side is built, the right side probes.
@@ -85,7 +93,7 @@ const CASE_2: &str = "nation join customer on n_nationkey = c_nationkey
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Figure; 8] = [
+    pub const ALL: [Figure; 9] = [
         Figure::Joins,
         Figure::Matches,
         Figure::Filters,
@@ -94,6 +102,7 @@ impl Figure {
         Figure::MatchesWarps,
         Figure::Tpch,
         Figure::EndToEnd,
+        Figure::Texts,
     ];
 
     /// Its name, as users write it.
@@ -107,6 +116,7 @@ impl Figure {
             Figure::MatchesWarps => "dogqc-13",
             Figure::Tpch => "dogqc-14",
             Figure::EndToEnd => "dogqc-15",
+            Figure::Texts => "dogqc-text",
         }
     }
 
@@ -121,8 +131,11 @@ impl Figure {
             }
             Figure::Sparse => "TPC-H 10, lineitem joins orders: lane refill",
             Figure::MatchesWarps => "A join of Zipf's keys: push-down parallelism and lane refill",
-            Figure::Tpch => "TPC-H: kernels with and without balanced lanes",
+            Figure::Tpch => {
+                "TPC-H: kernels with and without balanced lanes and dictionaries, transfers apart"
+            }
             Figure::EndToEnd => "TPC-H from SQL to rows",
+            Figure::Texts => "Texts of which a few are long: which lanes match, compare and hash them",
         }
     }
 
@@ -137,6 +150,7 @@ impl Figure {
             Figure::MatchesWarps => "DogQC, section 5.3, figure 13",
             Figure::Tpch => "DogQC, section 5.4, figure 14",
             Figure::EndToEnd => "DogQC, section 5.4, figure 15",
+            Figure::Texts => "no figure of DogQC, sections 3.4, 4 and 5.3",
         }
     }
 
@@ -146,6 +160,7 @@ impl Figure {
             Figure::Joins => "foreign keys",
             Figure::Filters | Figure::FiltersWarps => "selectivity",
             Figure::MatchesWarps => "warps a multiprocessor",
+            Figure::Texts => TEXT_BYTES,
             Figure::Matches | Figure::Sparse | Figure::Tpch | Figure::EndToEnd => "query",
         }
     }
@@ -163,6 +178,7 @@ impl Figure {
     pub(super) fn data(self) -> &'static [Data] {
         match self {
             Figure::Joins | Figure::MatchesWarps => &[Data::Joins],
+            Figure::Texts => &[Data::Texts],
             Figure::Filters | Figure::FiltersWarps => &[Data::Workload(Workload::Ssb)],
             _ => &[Data::Workload(Workload::Tpch)],
         }
@@ -170,7 +186,7 @@ impl Figure {
 
     /// Whether the lanes that have rows at each step are looked at.
     pub(super) fn profiles_lanes(self) -> bool {
-        matches!(self, Figure::Matches | Figure::Sparse | Figure::MatchesWarps)
+        matches!(self, Figure::Matches | Figure::Sparse | Figure::MatchesWarps | Figure::Texts)
     }
 
     /// What it compares at each position.
@@ -210,8 +226,22 @@ impl Figure {
                 rules(),
             ],
             Figure::Tpch => {
-                vec![Model::variants("naive", NAIVE), rules(), Model::variants("forced", REFILLED)]
+                let naive = || Model::variants("naive", &[NAIVE, OWN_TEXTS].concat());
+                let forced = || Model::variants("forced", REFILLED);
+                let of_texts =
+                    Model::variants("forced, lanes share texts", &[REFILLED, SHARED_TEXTS].concat());
+                vec![
+                    naive(),
+                    rules().with_transfers(),
+                    forced(),
+                    naive().without_dictionaries(),
+                    rules().with_transfers().without_dictionaries(),
+                    forced().without_dictionaries(),
+                    of_texts.without_dictionaries(),
+                ]
             }
+            // Each case has its own.
+            Figure::Texts => Vec::new(),
             Figure::EndToEnd => Experiment::EndToEnd.models(),
         }
     }
@@ -239,6 +269,7 @@ pub fn cases(figure: Figure) -> Vec<Case> {
                 Case { label: warps.to_string(), position: Some((*warps).into()), ..in_blocks(case, blocks) }
             })
             .collect(),
+        Figure::Texts => texts::cases(),
         Figure::Tpch | Figure::EndToEnd => Vec::new(),
     }
 }

@@ -16,11 +16,16 @@ impl Listener for Silent {
 
 /// A figure on a little data.
 async fn found(figure: Figure, data: &Path, scale: f64, device: &str) -> Findings {
+    found_only(figure, (data, scale), device, &[]).await
+}
+
+/// The same at some positions.
+async fn found_only(figure: Figure, (data, scale): (&Path, f64), device: &str, only: &[&str]) -> Findings {
     let options = ExperimentOptions {
         experiments: vec![Experiment::Divergence(figure)],
         data: data.into(),
         scales: vec![scale],
-        only: Vec::new(),
+        only: only.iter().map(|name| (*name).into()).collect(),
         runs: 1,
         time_limit: Duration::from_secs(60),
         threads: 2,
@@ -47,7 +52,9 @@ fn figures_have_cases_and_each_has_a_name_of_its_own() {
         let models = figure.models();
         let mut names: Vec<_> = models.iter().map(|model| &model.name).collect();
         names.dedup();
-        assert!(names.len() == models.len() && !models.is_empty(), "{figure:?}");
+        assert_eq!(names.len(), models.len(), "{figure:?}");
+        let of_cases = |case: &Case| !case.models.is_empty();
+        assert!(cases.iter().all(|case| of_cases(case) == models.is_empty()), "{figure:?}");
     }
     let joins = cases(Figure::Joins);
     assert_eq!(joins.len(), 8);
@@ -132,5 +139,100 @@ async fn grids_and_selectivities_are_measured() {
         assert!(findings.notes.is_empty(), "{figure:?}: {:?}", findings.notes);
         assert_eq!(findings.points.len(), points, "{figure:?}");
         assert!(findings.points.iter().all(|point| point.pipeline_ms.unwrap() > 0.0), "{figure:?}");
+    }
+}
+
+/// Texts are matched, compared and looked up by each level, with the same answers, and lanes are counted where there are some.
+#[tokio::test(flavor = "multi_thread")]
+async fn lanes_look_at_texts_in_each_way() {
+    let folder = tempfile::tempdir().unwrap();
+    for (device, scale) in [("cpu", 0.001), ("simt", 0.0005)] {
+        let findings = found_only(Figure::Texts, (folder.path(), scale), device, &["16", "1024"]).await;
+        assert!(findings.notes.is_empty(), "{device}: {:?}", findings.notes);
+        assert_eq!(findings.points.len(), 2 * (5 * 3 + 2), "{device}");
+        assert!(findings.points.iter().all(|point| point.pipeline_ms.unwrap() > 0.0), "{device}");
+        assert_eq!(findings.lanes_to_svg().is_some(), device == "simt");
+        if device == "cpu" {
+            continue;
+        }
+        let point = |series: &str, x: &str| {
+            let mut points = findings.points.iter();
+            points.find(|point| point.series == series && point.x == x).unwrap().clone()
+        };
+        // With a few long texts, a warp that shares them executes less.
+        for (alone, shared) in [
+            ("like, lane", "like, run"),
+            ("regex, lane", "regex, refill"),
+            ("equal, lane", "equal, packed"),
+            ("join, lane", "join, packed"),
+            ("group, lane", "group, packed"),
+        ] {
+            let (alone, shared) = (point(alone, "1024"), point(shared, "1024"));
+            assert!(alone.warp_steps.unwrap() > shared.warp_steps.unwrap(), "{alone:?} {shared:?}");
+            assert!(alone.lane_activity.unwrap() < shared.lane_activity.unwrap(), "{alone:?} {shared:?}");
+        }
+        let refilled = point("like, refill", "1024");
+        assert!(refilled.lanes.iter().any(|step| step.step == "matching"), "{refilled:?}");
+    }
+}
+
+/// The levels that are compared are those that run: a filter, a join and a grouping have what they are forced to.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_level_of_lanes_over_texts_is_possible() {
+    let options = [("kelpie.device", "simt"), ("kelpie.fallback", "deny")];
+    let options =
+        options.iter().fold(SessionOptions::default(), |all, (name, value)| all.with(*name, *value));
+    let session = KelpieSession::new(options).unwrap();
+    for (name, table) in text_tables(text_rows(0.0005), 1).unwrap() {
+        session.context().register_table(name, table).unwrap();
+    }
+    for case in cases(Figure::Texts).into_iter().filter(|case| case.label == "64") {
+        for model in &case.models {
+            for (name, value) in model.settings.iter().chain(&case.settings) {
+                session.set(name, value).unwrap();
+            }
+            let timing = session.sql(&case.sql).await.unwrap().timing;
+            let mut choices = timing.parts.iter().flat_map(|part| part.choices());
+            let wanted = |name: &str| name == "text_lanes" || name == "key_text_lanes";
+            let found = choices.any(|choice| wanted(choice.axis.name) && choice.value == model.name);
+            assert!(found, "{:?}, {}", case.series, model.name);
+            for (name, _) in &model.settings {
+                session.set(name, "rule").unwrap();
+            }
+        }
+    }
+}
+
+/// TPC-H with and without dictionaries: the same answers, and what comes over the link beside.
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_stand_apart_for_both_forms_of_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    for device in ["cpu", "simt"] {
+        let findings = found_only(Figure::Tpch, (folder.path(), 0.001), device, &["1", "12", "13"]).await;
+        assert!(findings.notes.is_empty(), "{device}: {:?}", findings.notes);
+        assert_eq!(findings.points.len(), 3 * Figure::Tpch.models().len());
+        for query in ["1", "12", "13"] {
+            let point = |series: &str| {
+                let mut points = findings.points.iter();
+                points.find(|point| point.series == series && point.x == query).unwrap().clone()
+            };
+            let (codes, texts) = (point("rules"), point("rules, no dictionaries"));
+            for point in [&codes, &texts] {
+                assert!(point.streamed_ms.unwrap() > 0.0 && point.link_ms.unwrap() > 0.0, "{point:?}");
+                assert!(point.kernel_ms.unwrap() > 0.0 && point.link_bytes.unwrap() > 0, "{point:?}");
+            }
+            // The comments of orders have no dictionary anyway.
+            if query != "13" {
+                assert!(texts.input_bytes > codes.input_bytes, "{codes:?} {texts:?}");
+                assert!(texts.link_bytes > codes.link_bytes, "{codes:?} {texts:?}");
+            }
+            assert_eq!(point("naive").streamed_ms, None);
+        }
+        let text = findings.to_text();
+        for part in ["link, no dictionaries", "memory bound, no dictionaries", "columns over the link"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let plot = findings.to_svg();
+        assert!(plot.contains(">link<") && plot.contains(">link, no dictionaries<"), "{plot}");
     }
 }
