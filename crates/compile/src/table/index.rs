@@ -44,8 +44,7 @@ use crate::calibration::Limit;
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{HASH_RULE, is_wide};
-use crate::program::States;
-use crate::program::{Fill, Growth};
+use crate::program::{Fill, Growth, States, WordRanks};
 use crate::types::{DataType, Range};
 use crate::variant::Site;
 use crate::variant::axes::{HashFunction, KeyTextLanes, SlotFill};
@@ -313,10 +312,11 @@ impl Index {
         self
     }
 
-    /// How keys have ranks, where they do: then two more passes follow [`Index::insert`], over the bitmap's words and over the rows.
-    pub(crate) fn ranks(&self) -> Option<Ranks> {
+    /// Where keys have ranks: what is to be made of the bitmap between [`Index::insert`] and a second pass over the rows
+    /// ([`Index::number`]).
+    pub(crate) fn word_ranks(&self) -> Option<WordRanks> {
         match self.kind {
-            Kind::Direct { slots: Slots::Ranked(ranks), .. } => Some(ranks),
+            Kind::Direct { slots: Slots::Ranked(ranks), .. } => Some(ranks.words()),
             Kind::All | Kind::Direct { .. } | Kind::Hashed { .. } => None,
         }
     }

@@ -11,7 +11,7 @@ pub(crate) mod joined;
 pub mod packed;
 pub(crate) mod places;
 mod probing;
-pub(crate) mod ranks;
+mod ranks;
 pub mod rows;
 mod slots;
 pub mod stored;

@@ -6,8 +6,8 @@
 //! bytes a row, and not four a value of the range. Where few values of a large range have rows, the bits and the counts, two bits
 //! a value, lie in a cache in which a slot a value has no room.
 //!
-//! It is made in passes: the rows set their bits; the bits of each word are counted, and replaced by their exclusive prefix sum; the rows
-//! put themselves at their ranks. Where a key may have several rows, its rank leads to a chain of them, or to their bucket.
+//! It is made in passes: the rows set their bits; the engine makes the exclusive prefix sum of the bits of words, counted as they are read
+//! (`primitives/chained_scan`); the rows put themselves at their ranks. Where a key may have several rows, its rank leads to a chain of them, or to their bucket.
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, UnaryOp};
@@ -18,17 +18,15 @@ use super::probing::{number_of, set_next};
 use super::rows::RowStore;
 use super::slots::{bitmap, take};
 use crate::context::Context;
-use crate::program::{Fill, Growth, States};
+use crate::program::{Fill, Growth, States, WordRanks};
 
 /// An index by the ranks of keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Ranks {
     /// State of the bitmap, in words of 32.
     bits: usize,
-    /// State of one `u32` a word: its bits, then those of all words before it.
+    /// State of one `u32` a word: the bits of all words before it.
     ranks: usize,
-    /// The class of `ranks`, and how many words there are.
-    words: (usize, u64),
     pub(super) rows: RowsOfRank,
 }
 
@@ -61,8 +59,7 @@ impl Ranks {
         (is_one, chained): (bool, bool),
         states: &mut States,
     ) -> Ranks {
-        let count = values.div_ceil(32);
-        let words = states.class(count, Growth::Fixed);
+        let words = states.class(values.div_ceil(32), Growth::Fixed);
         let (bits, ranks) = (bitmap(values, states), states.state("ranks", 4, words));
         let rows = if is_one || chained {
             let numbers = states.state("ranked_rows", 4, store.class);
@@ -76,7 +73,7 @@ impl Ranks {
             let class = states.class(1, all);
             RowsOfRank::Buckets(Buckets::plan(class, store, true, states), class)
         };
-        Ranks { bits, ranks, words: (words, count), rows }
+        Ranks { bits, ranks, rows }
     }
 
     /// The buckets, where there are.
@@ -101,19 +98,9 @@ impl Ranks {
         self.bits
     }
 
-    /// The state of the counts, to be replaced by their exclusive prefix sum between the second and the third pass.
-    pub fn counts(&self) -> usize {
-        self.ranks
-    }
-
-    /// The class of the words: those of the second pass.
-    pub fn words(&self) -> usize {
-        self.words.0
-    }
-
-    /// How many words there are.
-    pub fn word_count(&self) -> u64 {
-        self.words.1
+    /// What is to be made of the bitmap between the passes.
+    pub(crate) fn words(&self) -> WordRanks {
+        WordRanks { bits: self.bits, ranks: self.ranks }
     }
 
     /// States to clear before the first pass, without those of buckets.
@@ -129,17 +116,7 @@ impl Ranks {
         take(cx, self.bits, slot)
     }
 
-    /// Second pass: counts the bits of a word (`i64`).
-    pub fn count_word(&self, cx: &mut Context<'_>, word: V) {
-        let (bits, ranks) = (array(cx, "taken", self.bits), array(cx, "ranks", self.ranks));
-        let b = &mut *cx.builder;
-        let bits = b.element(bits, word);
-        let count = b.unary(UnaryOp::Popcount, bits);
-        let pointer = b.offset(ranks, word);
-        b.store(pointer, count);
-    }
-
-    /// Third pass: puts the row at `place` (`i64`) at the rank of its slot (`i64`), or counts it into its bucket.
+    /// Second pass: puts the row at `place` (`i64`) at the rank of its slot (`i64`), or counts it into its bucket.
     pub fn number(&self, cx: &mut Context<'_>, slot: V, place: V) {
         let bit = self.bit(cx, slot);
         let rank = self.rank(cx, bit);

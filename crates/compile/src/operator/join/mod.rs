@@ -38,7 +38,7 @@ pub(crate) use self::parts::{BuildSideParts, ProbeParts, Sides};
 pub(crate) use self::place::PlaceBuildSide;
 pub(crate) use self::prefilter::Prefilter;
 pub(crate) use self::probe::Probe;
-pub(crate) use self::ranks::{BitmapWords, CountBits, NumberRows};
+pub(crate) use self::ranks::NumberRows;
 pub(crate) use self::rows::{KeptRows, StoredRows};
 use crate::MicroModel;
 use crate::choices::Choices;

@@ -9,8 +9,8 @@ use super::partition::{Behind, SideParts};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
-    BitmapWords, CountBits, FillBuckets, IndexRows, JoinOperator, KeptRows, MapEntries, MarkMatches,
-    NumberRows, PlaceBuildSide, Probe, Sides, StoreBuildSide, StoredRows,
+    FillBuckets, IndexRows, JoinOperator, KeptRows, MapEntries, MarkMatches, NumberRows, PlaceBuildSide,
+    Probe, Sides, StoreBuildSide, StoredRows,
 };
 use crate::operator::project::Project;
 use crate::plan::{Join, JoinKind};
@@ -31,11 +31,9 @@ impl Cut<'_> {
         if operator.index().is_built() {
             self.close(vec![stored()], Arc::new(IndexRows(Arc::clone(operator))));
         }
-        // Ranks are made, and buckets filled, in the group in which bits are set and rows are counted.
+        // Rows come to ranks, and into buckets, in the group in which bits are set and rows are counted.
         let group = self.next_group.saturating_sub(1);
-        if let Some(ranks) = operator.index().ranks() {
-            let words = Open::new(BitmapWords(ranks), ranks.word_count());
-            self.end(words, Arc::new(CountBits(ranks)), (group, false), Vec::new());
+        if operator.index().word_ranks().is_some() {
             self.end(stored(), Arc::new(NumberRows(Arc::clone(operator))), (group, false), Vec::new());
         }
         if operator.index().prefix_sum().is_some() {
