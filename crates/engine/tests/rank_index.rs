@@ -16,8 +16,7 @@ use kelpie_compile::expr::Expr;
 use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{
-    Accessed, CancelToken, DeviceChoice, Engine, ExplainStage, Forced, Query, QueryOptions, QueryOutput,
-    TableSource,
+    CancelToken, DeviceChoice, Engine, ExplainStage, Forced, Query, QueryOptions, QueryOutput, TableSource,
 };
 use sides::{Condition, KINDS, Row, Spread, expected, plan, rows, rows_of, table};
 
@@ -166,6 +165,32 @@ fn morsels_and_blocks_make_the_ranks_together() {
             }
         }
     }
+}
+
+/// Texts that have dictionaries are told by codes, which have ranks as any numbers of a range; those of one side alone are in no range.
+#[test]
+fn codes_of_texts_have_ranks() {
+    let engine = Engine::new();
+    let sides = [
+        (rows(30, Spread::Duplicates, 2), rows(30, Spread::Duplicates, 1)),
+        (rows(12, Spread::Dense, 0), rows(70, Spread::DenseSkewed, 1)),
+    ];
+    let mut ranked = 0;
+    for (build, probe) in &sides {
+        let sources = [table(build), table(probe)];
+        let condition = Condition { keys: &[1], residual: false, null_equal: false };
+        for kind in KINDS {
+            let expected = expected(kind, condition, build, probe);
+            for (number, device) in DEVICES.into_iter().enumerate() {
+                let way = [("text_join", "codes"), ("index_form", "rank"), WAYS[1 + number % 2][1]];
+                let options = options(device, &way);
+                let got = output(&engine, plan(kind, condition, false), &sources, &options);
+                assert_eq!(rows_of(&got.batch), expected, "{kind:?} {build:?} {probe:?} {options:?}");
+                ranked += usize::from(has_ranks(&got));
+            }
+        }
+    }
+    assert!(ranked >= 21, "{ranked}");
 }
 
 /// `NOT IN`: a NULL of the probe side, and one of the build side.
