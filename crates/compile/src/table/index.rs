@@ -6,7 +6,7 @@
 //! candidate.
 //!
 //! *Ranked*: a bitmap of such a range, by which each key that there is has a rank, and what the slots would have stands at the ranks
-//! ([`Ranks`](super::ranks::Ranks)): no more than there are rows.
+//! (`table/ranks`): no more than there are rows.
 //!
 //! Where keys are unique, or one row of those with a key is enough, a slot has the row's number. Else its rows stand in a
 //! bucket (`Buckets`), which takes a second pass over the store ([`Index::fill`]), or, where [`Wants::chained`], each row has
