@@ -91,14 +91,17 @@ pub(super) fn choose(
     })
 }
 
-/// Whether few values of a range have rows, and the last cache has room for the bits, the counts and the rows' numbers, but not for a slot
-/// a value.
+/// Whether the rule has ranks for so many values.
 fn ranks_pay(slots: u64, build: &BuildSide, wants: Wants) -> bool {
     let rows = build.expected.unwrap_or(build.bound);
+    RANKED_VALUES_PER_ROW.is_some_and(|least| spares_misses((slots, rows), least, wants.cache.value))
+}
+
+/// Whether there are `least` values of a range for each row, and a cache has room for the bits, the counts and the rows' numbers, but not for
+/// a slot a value.
+fn spares_misses((slots, rows): (u64, u64), least: u64, cache: u64) -> bool {
     let bytes = (slots / RANKED_VALUES_PER_BYTE).saturating_add(rows.saturating_mul(SLOT_BYTES));
-    RANKED_VALUES_PER_ROW.is_some_and(|least| slots / rows.max(1) >= least)
-        && slots.saturating_mul(SLOT_BYTES) > wants.cache.value
-        && bytes <= wants.cache.value
+    slots / rows.max(1) >= least && slots.saturating_mul(SLOT_BYTES) > cache && bytes <= cache
 }
 
 /// Whether rows with equal keys are chained.
@@ -160,6 +163,24 @@ mod tests {
         assert_eq!(direct_range(&key(DataType::Date32, Some(days))), Ok((days, 729_529)));
         let widest = Range { min: i128::from(i64::MIN), max: i128::from(i64::MIN) + 9 };
         assert_eq!(direct_range(&key(DataType::Int64, Some(widest))), Ok((widest, 10)));
+    }
+
+    /// Slots of 240 MB, of which bits and counts are 15, beside a cache of 50.
+    #[test]
+    fn ranks_spare_misses_where_bits_alone_fit_a_cache() {
+        let cache = 50 << 20;
+        for (slots, rows, spares) in [
+            (60_000_000, 1_000_000, true),
+            (60_000_000, 0, true),
+            // Many rows, whose numbers fit no cache, or are too many for the range.
+            (60_000_000, 10_000_000, false),
+            (120_000_000, 14_000_000, false),
+            // Slots that fit themselves, and bits that do not.
+            (12_000_000, 1_000, false),
+            (400_000_000, 1_000, false),
+        ] {
+            assert_eq!(spares_misses((slots, rows), 8, cache), spares, "{slots} {rows}");
+        }
     }
 
     #[test]
