@@ -484,6 +484,8 @@ fn kernels_in_blocks_of_every_size_pass_nvrtc() {
             merge::module(&shape).expect("valid"),
             runs::module().expect("valid"),
             chained_scan::module(&shape).expect("valid"),
+            scan::bits_module(&shape).expect("valid"),
+            chained_scan::bits_module(&shape).expect("valid"),
             reduce::module(&shape, Scalar::U64, Reduction::Sum).expect("valid"),
             segments::module(&shape, Scalar::F64, Reduction::Sum).expect("valid"),
         ];

@@ -71,6 +71,8 @@ pub(crate) fn modules(shape: &LaunchShape) -> Result<Vec<Module>, TypeError> {
         bound::module()?,
         init_kernels::module(init_kernels::ARRAYS[0])?,
         chained_scan::module(shape)?,
+        scan::bits_module(shape)?,
+        chained_scan::bits_module(shape)?,
         reduce::module(shape, Scalar::U64, Reduction::Greatest)?,
         segments::module(shape, Scalar::F64, Reduction::Sum)?,
     ]);
@@ -94,7 +96,9 @@ fn valid(module: Result<Module, TypeError>) -> Result<ValidModule, EngineError> 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Family {
     Scan,
+    ScanBits,
     ChainedScan,
+    ChainedScanBits,
     Radix,
     Keys,
     Sweep,
@@ -121,7 +125,9 @@ fn module(shape: &LaunchShape, family: Family) -> Result<Arc<ValidModule>, Engin
     }
     let module = Arc::new(valid(match family {
         Family::Scan => scan::module(shape, Scalar::U32),
+        Family::ScanBits => scan::bits_module(shape),
         Family::ChainedScan => chained_scan::module(shape),
+        Family::ChainedScanBits => chained_scan::bits_module(shape),
         Family::Radix => radix::module(shape),
         Family::Keys => keys::module(shape),
         Family::Sweep => sweep::module(shape),
@@ -195,7 +201,9 @@ impl<'a> Primitives<'a> {
     fn kernel(&mut self, name: &'static str) -> Result<Arc<dyn Kernel>, EngineError> {
         let family = match name {
             scan::SUMS | scan::APPLY => Family::Scan,
+            scan::BIT_SUMS | scan::BIT_APPLY => Family::ScanBits,
             chained_scan::SCAN => Family::ChainedScan,
+            chained_scan::BIT_SCAN => Family::ChainedScanBits,
             select::COUNTS
             | select::COLLECT
             | select::GATHER_LISTED
@@ -236,41 +244,67 @@ impl<'a> Primitives<'a> {
 
     /// Replaces each of `rows` `u32`s by the sum of those before it.
     pub(crate) fn exclusive_scan(&mut self, data: &Buffer, rows: u64) -> Result<(), EngineError> {
+        self.scan((data, None), rows)
+    }
+
+    /// Sets each of `rows` `u32`s to how many bits of a bitmap's words before it are set.
+    pub(crate) fn rank_words(&mut self, ranks: &Buffer, bits: &Buffer, rows: u64) -> Result<(), EngineError> {
+        self.scan((ranks, Some(bits)), rows)
+    }
+
+    /// Replaces an array by its prefix sum, or by that of the bits in each word of another.
+    fn scan(&mut self, arrays: (&Buffer, Option<&Buffer>), rows: u64) -> Result<(), EngineError> {
         let tile_rows = chained_scan::tile_rows(&self.shape);
         match self.shape.is_serial() {
-            true => self.scan_tiles(data, rows, CPU_TILE),
+            true => self.scan_tiles(arrays, rows, CPU_TILE),
             // A block alone needs to know of no other.
-            false if rows <= tile_rows => self.scan_tiles(data, rows, tile_rows),
-            false => self.scan_at_once(data, rows),
+            false if rows <= tile_rows => self.scan_tiles(arrays, rows, tile_rows),
+            false => self.scan_at_once(arrays, rows),
         }
     }
 
     /// The same in one launch, on a SIMT device.
-    fn scan_at_once(&mut self, data: &Buffer, rows: u64) -> Result<(), EngineError> {
+    fn scan_at_once(
+        &mut self,
+        (data, bits): (&Buffer, Option<&Buffer>),
+        rows: u64,
+    ) -> Result<(), EngineError> {
         let tiles = rows.div_ceil(chained_scan::tile_rows(&self.shape));
         let bytes = look_back::words(tiles, 1) * 8;
         let states = self.allocate(bytes)?;
         self.stream.fill(&states, 0, usize::try_from(bytes).unwrap_or(usize::MAX), 0)?;
-        let kernel = self.kernel(chained_scan::SCAN)?;
-        self.launch(kernel.as_ref(), tiles, &[integer(Scalar::I64, rows), whole(data), whole(&states)])
+        let kernel = self.kernel(bits.map_or(chained_scan::SCAN, |_| chained_scan::BIT_SCAN))?;
+        let mut arguments = vec![integer(Scalar::I64, rows), whole(data), whole(&states)];
+        arguments.extend(bits.map(whole));
+        self.launch(kernel.as_ref(), tiles, &arguments)
     }
 
-    fn scan_tiles(&mut self, data: &Buffer, rows: u64, tile_rows: u64) -> Result<(), EngineError> {
+    fn scan_tiles(
+        &mut self,
+        (data, bits): (&Buffer, Option<&Buffer>),
+        rows: u64,
+        tile_rows: u64,
+    ) -> Result<(), EngineError> {
         if rows == 0 {
             return Ok(());
         }
         let tiles = rows.div_ceil(tile_rows);
         let sums = self.allocate(tiles * 4)?;
-        let arguments =
-            [whole(data), integer(Scalar::I64, rows), integer(Scalar::I64, tile_rows), whole(&sums)];
+        let mut arguments =
+            vec![whole(data), integer(Scalar::I64, rows), integer(Scalar::I64, tile_rows), whole(&sums)];
+        arguments.extend(bits.map(whole));
+        let (add_up, apply) = match bits {
+            None => (scan::SUMS, scan::APPLY),
+            Some(_) => (scan::BIT_SUMS, scan::BIT_APPLY),
+        };
         if tiles == 1 {
             self.stream.fill(&sums, 0, 4, 0)?;
         } else {
-            let kernel = self.kernel(scan::SUMS)?;
+            let kernel = self.kernel(add_up)?;
             self.launch(kernel.as_ref(), tiles, &arguments)?;
-            self.scan_tiles(&sums, tiles, tile_rows)?;
+            self.scan_tiles((&sums, None), tiles, tile_rows)?;
         }
-        let kernel = self.kernel(scan::APPLY)?;
+        let kernel = self.kernel(apply)?;
         self.launch(kernel.as_ref(), tiles, &arguments)
     }
 

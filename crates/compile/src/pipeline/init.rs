@@ -34,7 +34,7 @@ pub(super) fn choose(
 /// runs before.
 fn candidates(pipelines: &[CompiledPipeline], states: &States) -> Vec<usize> {
     // What actions take as a whole has a buffer of its own.
-    let mut used: BTreeSet<usize> = tasks(pipelines).filter_map(summed).collect();
+    let mut used: BTreeSet<usize> = tasks(pipelines).flat_map(taken).collect();
     let mut found = Vec::new();
     let moved = moved_classes(pipelines);
     for group in pipelines.chunk_by(|a, b| a.group == b.group) {
@@ -58,10 +58,12 @@ fn tasks(pipelines: &[CompiledPipeline]) -> impl Iterator<Item = &Task> {
     pipelines.iter().flat_map(|pipeline| &pipeline.around).map(|action| &action.task)
 }
 
-fn summed(task: &Task) -> Option<usize> {
+/// The states that an action takes as a whole.
+fn taken(task: &Task) -> Vec<usize> {
     match task {
-        Task::PrefixSum(state) => Some(*state),
-        _ => None,
+        Task::PrefixSum(state) => vec![*state],
+        Task::Rank(words) => vec![words.bits, words.ranks],
+        _ => Vec::new(),
     }
 }
 
@@ -85,10 +87,10 @@ fn states_of(pipeline: &CompiledPipeline) -> Vec<usize> {
         Argument::State(state) => Some(*state),
         _ => None,
     });
-    let of_actions = pipeline.around.iter().filter_map(|action| match (&action.task, action.when) {
-        (Task::Clear(_), When::BeforeRun) => None,
-        (Task::Clear(state) | Task::PrefixSum(state), _) => Some(*state),
-        _ => None,
+    let of_actions = pipeline.around.iter().flat_map(|action| match (&action.task, action.when) {
+        (Task::Clear(_), When::BeforeRun) => Vec::new(),
+        (Task::Clear(state), _) => vec![*state],
+        (task, _) => taken(task),
     });
     of_kernels.chain(of_actions).collect()
 }

@@ -36,6 +36,7 @@ pub use crate::program::{
     Fitting, Growth, HostAction, InitStates, JointValues, OutputColumn, OutputLayout, OutputStorage,
     PlacedGroups, Program, Prune, Purpose, RangeQueue, RowCount, ScanInfo, SketchStates, SketchedTable,
     Sketching, SlotCount, SortForm, SortedText, Sorting, State, StrideStep, Strides, TableGrowth, Task, When,
+    WordRanks,
 };
 
 use std::collections::BTreeSet;

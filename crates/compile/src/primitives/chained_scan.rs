@@ -4,6 +4,7 @@
 //! | kernel | parameters |
 //! |---|---|
 //! | [`SCAN`] | `rows: i64`, `data: u32[]` (replaced), `states: u64[1 + tiles]`, zero before the launch |
+//! | [`BIT_SCAN`] | the same, `bits: u32[]`: `data` becomes the prefix sum of how many bits of each word of it are set |
 //!
 //! A tile has [`tile_rows`] elements, which its threads hold in registers: each is read once and written once. A warp has elements that
 //! follow each other, of which its lanes take neighbours at a time, and adds them up by shuffles; the threads of a block are together only
@@ -14,12 +15,14 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{Builder, Builtin, Expr, Module, Pointee, Scalar, ShuffleMode, TypeError};
 
 use super::look_back::Chain;
-use super::scan::{block_scan, warp_scan};
+use super::scan::{Summed, block_scan, warp_scan};
 use super::{array, param};
 use crate::shape::LaunchShape;
 
 /// Scans.
 pub const SCAN: &str = "chained_scan";
+/// Gives the words of a bitmap their ranks.
+pub const BIT_SCAN: &str = "chained_bit_scan";
 
 /// Elements of a thread.
 const ITEMS: u32 = 16;
@@ -32,14 +35,22 @@ pub fn tile_rows(shape: &LaunchShape) -> u64 {
 /// The kernel.
 pub fn module(shape: &LaunchShape) -> Result<Module, TypeError> {
     let mut b = Builder::new();
-    scan(&mut b, shape);
+    scan(&mut b, shape, (SCAN, Summed::Elements));
     b.finish()
 }
 
-fn scan(b: &mut Builder, shape: &LaunchShape) {
-    b.begin_kernel(SCAN);
+/// The kernel for a bitmap in words of 32.
+pub fn bits_module(shape: &LaunchShape) -> Result<Module, TypeError> {
+    let mut b = Builder::new();
+    scan(&mut b, shape, (BIT_SCAN, Summed::Bits));
+    b.finish()
+}
+
+fn scan(b: &mut Builder, shape: &LaunchShape, (name, summed): (&str, Summed)) {
+    b.begin_kernel(name);
     let rows = param(b, "rows", Scalar::I64);
     let (data, states) = (array(b, "data", Scalar::U32), array(b, "states", Scalar::U64));
+    let bits = summed.bits(b);
     let totals = b.shared("totals", Pointee::Scalar(Scalar::U32), shape.warps());
     let chain = Chain::begin(b, states, 1);
     // The sum of all tiles before.
@@ -50,7 +61,7 @@ fn scan(b: &mut Builder, shape: &LaunchShape) {
     let from = b.mul(tile, tile_rows);
     let done = b.ge(from, rows);
     b.break_if(done);
-    let (items, total) = sums(b, shape, (data, rows, from));
+    let (items, total) = sums(b, shape, (rows, from), &|b, element| summed.load(b, (data, bits), element));
     // One lane of each warp has the warp's sum.
     let (lane, first, none) = (b.builtin(Builtin::LaneId), b.u32(0), b.u32(0));
     let is_first = b.eq(lane, first);
@@ -86,8 +97,13 @@ struct Item {
     before: V,
 }
 
-/// The elements of a thread in the tile that begins with `from`, and the sum of its warp's.
-fn sums(b: &mut Builder, shape: &LaunchShape, (data, rows, from): (V, V, V)) -> (Vec<Item>, V) {
+/// The elements of a thread in the tile that begins with `from`, and the sum of its warp's. `value_of`: what an element adds.
+fn sums(
+    b: &mut Builder,
+    shape: &LaunchShape,
+    (rows, from): (V, V),
+    value_of: &dyn Fn(&mut Builder, V) -> V,
+) -> (Vec<Item>, V) {
     let (thread, lane, lanes) =
         (b.builtin(Builtin::ThreadId), b.builtin(Builtin::LaneId), b.u32(shape.lanes));
     let (warp, of_warp) = (b.div(thread, lanes), b.u32(ITEMS * shape.lanes));
@@ -102,8 +118,7 @@ fn sums(b: &mut Builder, shape: &LaunchShape, (data, rows, from): (V, V, V)) -> 
         let none = b.u32(0);
         let value = b.var_of("value", none);
         b.begin_if(live);
-        let pointer = b.offset(data, element);
-        let loaded = b.load(pointer);
+        let loaded = value_of(b, element);
         b.assign(value, loaded);
         b.end();
         (element, live, value)

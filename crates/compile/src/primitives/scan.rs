@@ -5,11 +5,14 @@
 //! |---|---|---|
 //! | [`SUMS`] | `data`, `rows`, `tile_rows`, `sums` | `sums[t]` = sum of tile t |
 //! | [`APPLY`] | `data`, `rows`, `tile_rows`, `sums` | `data[i]` = `sums[t]` + the elements of tile t before i |
+//! | [`BIT_SUMS`] | `data`, `rows`, `tile_rows`, `sums`, `bits` | `sums[t]` = the bits of `bits` in tile t that are set |
+//! | [`BIT_APPLY`] | `data`, `rows`, `tile_rows`, `sums`, `bits` | `data[i]` = `sums[t]` + the bits of tile t that are set before word i |
 //!
-//! `sums` is scanned in between; where it is one tile itself, [`APPLY`] does that over a single sum of 0.
+//! `sums` is scanned in between; where it is one tile itself, [`APPLY`] does that over a single sum of 0. The last two give the ranks of a
+//! bitmap's words, which are counted as they are read.
 
 use kelpie_kir::builder::V;
-use kelpie_kir::{Builder, Builtin, Expr, Module, Pointee, Scalar, ShuffleMode, Type, TypeError};
+use kelpie_kir::{Builder, Builtin, Expr, Module, Pointee, Scalar, ShuffleMode, Type, TypeError, UnaryOp};
 
 use super::{for_chunks, for_tiles, param};
 use crate::shape::LaunchShape;
@@ -19,11 +22,50 @@ pub const SUMS: &str = "scan_sums";
 /// The kernel that scans tiles.
 pub const APPLY: &str = "scan_apply";
 
+/// The kernel that adds up the bits of tiles of a bitmap.
+pub const BIT_SUMS: &str = "scan_bit_sums";
+/// The kernel that gives the words of a bitmap their ranks.
+pub const BIT_APPLY: &str = "scan_bits";
+
+/// What is added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Summed {
+    /// The elements of the array that becomes their prefix sum.
+    Elements,
+    /// The bits that are set in each word of another array, of `u32`.
+    Bits,
+}
+
+impl Summed {
+    /// What an element adds: `data` is the array that becomes the prefix sum.
+    pub(super) fn load(self, b: &mut Builder, (data, bits): (V, Option<V>), element: V) -> V {
+        let pointer = b.offset(bits.unwrap_or(data), element);
+        let value = b.load(pointer);
+        match self {
+            Summed::Elements => value,
+            Summed::Bits => b.unary(UnaryOp::Popcount, value),
+        }
+    }
+
+    /// The parameter with the bitmap, where there is one.
+    pub(super) fn bits(self, b: &mut Builder) -> Option<V> {
+        (self == Summed::Bits).then(|| param(b, "bits", Type::global(Scalar::U32)))
+    }
+}
+
 /// Both kernels, for elements of an unsigned integer type.
 pub fn module(shape: &LaunchShape, scalar: Scalar) -> Result<Module, TypeError> {
     let mut b = Builder::new();
-    sums(&mut b, shape, scalar);
-    apply(&mut b, shape, scalar);
+    sums(&mut b, shape, (SUMS, Summed::Elements, scalar));
+    apply(&mut b, shape, (APPLY, Summed::Elements, scalar));
+    b.finish()
+}
+
+/// Both kernels for a bitmap in words of 32.
+pub fn bits_module(shape: &LaunchShape) -> Result<Module, TypeError> {
+    let mut b = Builder::new();
+    sums(&mut b, shape, (BIT_SUMS, Summed::Bits, Scalar::U32));
+    apply(&mut b, shape, (BIT_APPLY, Summed::Bits, Scalar::U32));
     b.finish()
 }
 
@@ -32,30 +74,31 @@ struct Parameters {
     rows: V,
     tile_rows: V,
     sums: V,
+    bits: Option<V>,
     /// Shared: one element a warp.
     totals: V,
 }
 
-fn begin(b: &mut Builder, name: &str, shape: &LaunchShape, scalar: Scalar) -> Parameters {
+fn begin(b: &mut Builder, shape: &LaunchShape, (name, summed, scalar): (&str, Summed, Scalar)) -> Parameters {
     b.begin_kernel(name);
     Parameters {
         data: param(b, "data", Type::global(scalar)),
         rows: param(b, "rows", Scalar::I64),
         tile_rows: param(b, "tile_rows", Scalar::I64),
         sums: param(b, "sums", Type::global(scalar)),
+        bits: summed.bits(b),
         totals: b.shared("totals", Pointee::Scalar(scalar), shape.warps()),
     }
 }
 
-fn sums(b: &mut Builder, shape: &LaunchShape, scalar: Scalar) {
-    let p = begin(b, SUMS, shape, scalar);
+fn sums(b: &mut Builder, shape: &LaunchShape, (name, summed, scalar): (&str, Summed, Scalar)) {
+    let p = begin(b, shape, (name, summed, scalar));
     for_tiles(b, p.rows, p.tile_rows, |b, tile, from, to| {
         let zero = b.zero(scalar);
         let sum = b.var_of("sum", zero);
         for_chunks(b, from, to, |b, element, live| {
             b.begin_if(live);
-            let pointer = b.offset(p.data, element);
-            let value = b.load(pointer);
+            let value = summed.load(b, (p.data, p.bits), element);
             let old = b.read(sum);
             let new = b.add(old, value);
             b.assign(sum, new);
@@ -74,8 +117,8 @@ fn sums(b: &mut Builder, shape: &LaunchShape, scalar: Scalar) {
     b.end_kernel();
 }
 
-fn apply(b: &mut Builder, shape: &LaunchShape, scalar: Scalar) {
-    let p = begin(b, APPLY, shape, scalar);
+fn apply(b: &mut Builder, shape: &LaunchShape, (name, summed, scalar): (&str, Summed, Scalar)) {
+    let p = begin(b, shape, (name, summed, scalar));
     for_tiles(b, p.rows, p.tile_rows, |b, tile, from, to| {
         let before = b.element(p.sums, tile);
         let carry = b.var_of("carry", before);
@@ -85,7 +128,7 @@ fn apply(b: &mut Builder, shape: &LaunchShape, scalar: Scalar) {
             let zero = b.zero(scalar);
             b.assign(value, zero);
             b.begin_if(live);
-            let stored = b.load(pointer);
+            let stored = summed.load(b, (p.data, p.bits), element);
             b.assign(value, stored);
             b.end();
             let own = b.read(value);

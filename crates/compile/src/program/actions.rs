@@ -59,6 +59,8 @@ pub enum Task {
     Size(usize),
     /// Replaces the elements of a state of `u32` by their exclusive prefix sum, over its whole capacity.
     PrefixSum(usize),
+    /// Sets the elements of a state of `u32` to how many bits are set in the words of a bitmap before them, over its whole capacity.
+    Rank(WordRanks),
     /// Gives the arrays that a pipeline is to write the size that follows from how many rows come to it, where it is not known what
     /// fits.
     Fit(Fitting),
@@ -88,6 +90,15 @@ pub enum Task {
     GrowHeap,
     /// Ends the stage, to compile it again without the promise that this join's keys are unique.
     BreakPromise(usize),
+}
+
+/// The ranks of the words of a bitmap (`table/ranks`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WordRanks {
+    /// State of one `u32` a word: the bitmap.
+    pub bits: usize,
+    /// State of as many `u32`: the bits in all words before.
+    pub ranks: usize,
 }
 
 /// How many elements arrays are to have, of which a state has counted those of the source.

@@ -5,7 +5,7 @@ mod argument;
 
 pub use self::actions::{
     Bounding, Compaction, Counting, Fitting, HostAction, PlacedGroups, RangeQueue, SketchStates,
-    SketchedTable, Sketching, StrideStep, Strides, Task, When,
+    SketchedTable, Sketching, StrideStep, Strides, Task, When, WordRanks,
 };
 pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 

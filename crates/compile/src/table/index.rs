@@ -5,6 +5,9 @@
 //! the numbers need no clearing. *Hashed*: any keys, by open addressing (`OpenTable`). *All*: no keys, every row is a
 //! candidate.
 //!
+//! *Ranked*: a bitmap of such a range, by which each key that there is has a rank, and what the slots would have stands at the ranks
+//! (`table/ranks`): no more than there are rows.
+//!
 //! Where keys are unique, or one row of those with a key is enough, a slot has the row's number. Else its rows stand in a
 //! bucket (`Buckets`), which takes a second pass over the store ([`Index::fill`]), or, where [`Wants::chained`], each row has
 //! the number of the next. All rows that a search gives have its keys.
@@ -12,6 +15,7 @@
 mod batches;
 mod build;
 mod filter;
+mod form;
 mod look_ups;
 mod parts;
 mod place;
@@ -19,6 +23,7 @@ mod ranges;
 mod search;
 mod together;
 
+use self::form::Dense;
 pub(crate) use self::look_ups::SlotOfRow;
 pub use self::place::BuildSide;
 pub use self::ranges::Positions;
@@ -33,6 +38,7 @@ use kelpie_kir::{CompareOp, Scalar, Type};
 use super::bounds::KeyBounds;
 use super::buckets::Buckets;
 use super::probing::OpenTable;
+use super::ranks::{Ranks, RowsOfRank};
 use super::rows::RowStore;
 use super::slots::Slots;
 use super::together as lanes_together;
@@ -40,23 +46,13 @@ use crate::calibration::Limit;
 use crate::context::{Argument, Constant, Context, Lowered, Repr, Unsupported};
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{HASH_RULE, is_wide};
-use crate::program::States;
-use crate::program::{Fill, Growth};
+use crate::program::{Fill, Growth, States, WordRanks};
 use crate::types::{DataType, Range};
-use crate::variant::axes::{
-    EmptySlots, HashFunction, IndexForm, IndexRows, KeyTextLanes, SlotClaims, SlotFill,
-};
-use crate::variant::{Site, estimate};
+use crate::variant::Site;
+use crate::variant::axes::{HashFunction, KeyTextLanes, SlotFill};
 
-/// Most slots of a direct-addressed index: 4 GiB, of which a bitmap's 128 MiB are all that searches in vain look at.
-const DIRECT_LIMIT: u64 = 1 << 30;
 /// Bytes of a slot.
 const SLOT_BYTES: u64 = 4;
-/// Slots a row that a direct-addressed index may have, at most.
-const DIRECT_SLOTS_PER_ROW: u64 = 8;
-
-/// Slots a row, at most, that are cleared so that a lookup is one load.
-const CLEARED_SLOTS_PER_ROW: u64 = 2;
 
 /// An index over the first columns of a store, which are its keys.
 #[derive(Debug, Clone)]
@@ -110,6 +106,8 @@ pub struct Wants {
     pub(crate) least_slots: Limit,
     /// Bytes that a direct-addressed index may take.
     pub direct_bytes: Option<u64>,
+    /// Bytes of the last cache, beyond which slots are looked at in memory.
+    pub(crate) cache: Limit,
     /// Why rows are not to lie at their slots, where that is so for the join's kind.
     pub not_placed: Option<&'static str>,
     /// Whether the micro model leaves it open where rows lie.
@@ -138,6 +136,11 @@ impl fmt::Display for Index {
             (Kind::All, _) => "every pair",
             (Kind::Direct { slots: Slots::Placed { full: true, .. }, .. }, _) => "rows at their keys, all",
             (Kind::Direct { slots: Slots::Placed { .. }, .. }, _) => "rows at their keys",
+            (Kind::Direct { slots: Slots::Ranked(ranks), .. }, _) => match ranks.rows {
+                RowsOfRank::One(_) => "ranks, unique",
+                RowsOfRank::Chained(..) => "ranks, chains",
+                RowsOfRank::Buckets(..) => "ranks, buckets",
+            },
             (Kind::Direct { .. }, true) => "direct, unique",
             (Kind::Direct { slots: Slots::Many(_), .. }, _) => "direct, buckets",
             (Kind::Direct { slots: Slots::Chained { .. }, .. }, _) => "direct, chains",
@@ -153,8 +156,8 @@ impl fmt::Display for Index {
 /// How keys are found, which is chosen before there is a store.
 #[derive(Debug)]
 pub(crate) struct KeyForm {
-    /// Where they are addressed directly: their range, and how many slots there are.
-    dense: Option<(Range, u64)>,
+    /// Where they are addressed directly, or by their ranks.
+    dense: Option<Dense>,
     /// NULLs of both sides equal each other.
     nullable_pair: bool,
     /// As what each key is told.
@@ -175,7 +178,7 @@ impl KeyForm {
         let nullable_pair = wants.null_equal && keys.iter().zip(probe).any(|(a, b)| a.nullable && b.nullable);
         let dense = match keys.is_empty() {
             true => None,
-            false => form(&keys, nullable_pair, build.bound, (wants, site))?,
+            false => form::choose(&keys, nullable_pair, build, (wants, site))?,
         };
         let has_all = told.iter().all(|told| !matches!(told, Told::LookedUp(_)));
         let placed = place::choose(columns, (probe.len(), has_all), dense, build, (wants, site))?;
@@ -184,7 +187,7 @@ impl KeyForm {
 
     /// Places of the store where rows lie at their slots.
     pub(crate) fn slots(&self) -> Option<u64> {
-        self.dense.filter(|_| self.placed.is_some()).map(|(_, slots)| slots)
+        self.dense.filter(|_| self.placed.is_some()).map(|dense| dense.slots)
     }
 }
 
@@ -202,16 +205,20 @@ impl Index {
         let infos = store.infos();
         let keys = &infos[..probe.len()];
         let wide = keys.iter().zip(probe).map(|(a, b)| is_wide(a) || is_wide(b)).collect();
-        let chained = keys.is_empty() || unique || first_only || chains(wants, site)?;
+        let chained = keys.is_empty() || unique || first_only || form::chains(wants, site)?;
         let wants = Wants { chained, ..wants };
         let kind = match (keys, dense) {
             ([], _) => Kind::All,
-            (_, Some((Range { min, max }, slots))) if placed.is_some() && !first_only => {
-                Kind::Direct { min, max, slots: Slots::placed(slots, placed == Some(true), states) }
-            }
-            (_, Some((Range { min, max }, slots))) => {
-                let cleared = unique && !first_only && clears((slots, row_bound), wants, site)?;
-                Kind::Direct { min, max, slots: Slots::plan(slots, store, (wants, cleared), states) }
+            (_, Some(Dense { range: Range { min, max }, slots, is_ranked })) => {
+                let slots = if is_ranked {
+                    Slots::Ranked(Ranks::plan(slots, store, (unique, chained), states))
+                } else if placed.is_some() && !first_only {
+                    Slots::placed(slots, placed == Some(true), states)
+                } else {
+                    let cleared = unique && !first_only && form::clears((slots, row_bound), wants, site)?;
+                    Slots::plan(slots, store, (wants, cleared), states)
+                };
+                Kind::Direct { min, max, slots }
             }
             (_, None) => {
                 let half = (SlotFill(50), "short searches, in twice the slots");
@@ -221,7 +228,7 @@ impl Index {
                     true => KeyTextLanes::Lane,
                     false => lanes_together::choose(&store.columns()[..keys.len()], site)?,
                 };
-                let claims = claims(unique || first_only, site)?;
+                let claims = form::claims(unique || first_only, site)?;
                 let table = OpenTable::plan(store, (fill, function, texts), states).with_claims(claims);
                 let rows = match (unique || first_only, chained) {
                     (true, _) => SlotRows::One,
@@ -267,6 +274,7 @@ impl Index {
                 states.push(bits)
             }
             Kind::Direct { slots: Slots::Chained { heads, .. }, .. } => states.push(heads),
+            Kind::Direct { slots: Slots::Ranked(ranks), .. } => states.extend(ranks.zeroed()),
             Kind::Hashed { table, .. } => {
                 states.push(table.words());
                 states.extend(table.bloom().map(|bloom| bloom.words));
@@ -287,6 +295,10 @@ impl Index {
             Kind::Hashed { table, .. } => {
                 [table.class].into_iter().chain(table.bloom().map(|bloom| bloom.class)).collect()
             }
+            Kind::Direct { slots: Slots::Ranked(ranks), .. } => match ranks.rows {
+                RowsOfRank::Buckets(_, class) => vec![class],
+                RowsOfRank::One(_) | RowsOfRank::Chained(..) => Vec::new(),
+            },
             Kind::All | Kind::Direct { .. } => Vec::new(),
         }
     }
@@ -296,15 +308,26 @@ impl Index {
         match &mut self.kind {
             Kind::Direct { slots: Slots::Many(buckets), .. }
             | Kind::Hashed { rows: SlotRows::Buckets(buckets), .. } => *buckets = buckets.with_rows(),
+            Kind::Direct { slots: Slots::Ranked(ranks), .. } => *ranks = ranks.with_rows_in_buckets(),
             Kind::All | Kind::Direct { .. } | Kind::Hashed { .. } => {}
         }
         self
+    }
+
+    /// Where keys have ranks: what is to be made of the bitmap between [`Index::insert`] and a second pass over the rows
+    /// ([`Index::number`]).
+    pub(crate) fn word_ranks(&self) -> Option<WordRanks> {
+        match self.kind {
+            Kind::Direct { slots: Slots::Ranked(ranks), .. } => Some(ranks.words()),
+            Kind::All | Kind::Direct { .. } | Kind::Hashed { .. } => None,
+        }
     }
 
     fn buckets(&self) -> Option<Buckets> {
         match self.kind {
             Kind::Direct { slots: Slots::Many(buckets), .. } => Some(buckets),
             Kind::Hashed { rows: SlotRows::Buckets(buckets), .. } => Some(buckets),
+            Kind::Direct { slots: Slots::Ranked(ranks), .. } => ranks.buckets(),
             Kind::All | Kind::Direct { .. } | Kind::Hashed { .. } => None,
         }
     }
@@ -313,89 +336,6 @@ impl Index {
     /// sum before that.
     pub fn prefix_sum(&self) -> Option<usize> {
         self.buckets().map(|buckets| buckets.offsets())
-    }
-}
-
-/// The range and the slots of a direct-addressed index, where that is chosen.
-fn form(
-    keys: &[ColumnInfo],
-    nullable_pair: bool,
-    row_bound: u64,
-    (wants, site): (Wants, Site<'_>),
-) -> Result<Option<(Range, u64)>, Unsupported> {
-    let direct = match keys {
-        [key] if nullable_pair => Err(format!("NULLs of {} are keys", key.data_type)),
-        [key] => direct_range(key),
-        _ => Err("several keys".into()),
-    };
-    let direct = direct.and_then(|(range, slots)| match wants.direct_bytes {
-        Some(most) if slots * SLOT_BYTES > most => Err(format!("memory for {slots} slots")),
-        _ => Ok((range, slots)),
-    });
-    let (most, least) = (row_bound.saturating_mul(DIRECT_SLOTS_PER_ROW), wants.least_slots);
-    // Many rows decide by themselves.
-    let limit = if most >= least.value { Limit::fixed(most) } else { least };
-    let (form, reason) = match &direct {
-        Ok((_, slots)) if *slots <= most => (IndexForm::Direct, "a dense range of keys".into()),
-        Ok((_, slots)) if *slots <= limit.value => (IndexForm::Direct, limit.reason("a dense range of keys")),
-        Ok(_) => (IndexForm::Hash, limit.reason("a sparse range of keys")),
-        Err(_) => (IndexForm::Hash, "keys have no range".into()),
-    };
-    let (kind, slots) = match &direct {
-        Ok((_, slots)) => ("direct", *slots),
-        Err(_) => ("hash", row_bound.saturating_mul(2).checked_next_power_of_two().unwrap_or(u64::MAX)),
-    };
-    let table = estimate::table(slots, slots.saturating_mul(SLOT_BYTES));
-    let rule = ((form, &*reason), Some(format!("at most {row_bound} rows, {kind} {table}")));
-    let chosen = site.choose_by(rule, |value| match (value, &direct) {
-        (IndexForm::Direct, Err(lacks)) => Err(lacks.clone()),
-        _ => Ok(()),
-    })?;
-    Ok(direct.ok().filter(|_| chosen == IndexForm::Direct))
-}
-
-/// Whether rows with equal keys are chained.
-fn chains(wants: Wants, site: Site<'_>) -> Result<bool, Unsupported> {
-    let rule = match wants.chained {
-        true => (IndexRows::Chains, "a CPU's caches hold chains as well as buckets"),
-        false => (IndexRows::Buckets, "each step of a chain is a transaction"),
-    };
-    Ok(site.choose(rule, |_| Ok(()))? == IndexRows::Chains)
-}
-
-/// Whether the slots of unique keys are cleared, so that a search needs no bitmap.
-fn clears((slots, rows): (u64, u64), wants: Wants, site: Site<'_>) -> Result<bool, Unsupported> {
-    let rule = match () {
-        () if !wants.serial => (EmptySlots::Bitmap, "a lookup that finds nothing costs no transaction more"),
-        () if slots > rows.saturating_mul(CLEARED_SLOTS_PER_ROW) => {
-            (EmptySlots::Bitmap, "there may be many more slots than rows")
-        }
-        () => (EmptySlots::Cleared, "most slots have a row"),
-    };
-    Ok(site.choose(rule, |_| Ok(()))? == EmptySlots::Cleared)
-}
-
-/// Whether a slot of unique keys is looked at before it is claimed. Of keys that many rows have most slots are found taken.
-fn claims(is_one: bool, site: Site<'_>) -> Result<SlotClaims, Unsupported> {
-    if !is_one {
-        return Ok(SlotClaims::Look);
-    }
-    let rule = (SlotClaims::Look, "what it is worth to claim slots at once was not measured");
-    site.choose(rule, |_| Ok(()))
-}
-
-/// The range of a key whose values can be slots, and how many these are; or what it lacks.
-fn direct_range(key: &ColumnInfo) -> Result<(Range, u64), String> {
-    let data_type = &key.data_type;
-    if data_type.is_float() || matches!(data_type, DataType::Utf8 | DataType::Boolean) {
-        return Err(format!("keys of {data_type} are no slots"));
-    }
-    let range = key.range.filter(|range| range.within(Range::new(i64::MIN, i64::MAX)));
-    let range = range.ok_or("the range of the keys is not known")?;
-    let slots = range.max.checked_sub(range.min).and_then(|span| u64::try_from(span.checked_add(1)?).ok());
-    match slots {
-        Some(slots) if slots <= DIRECT_LIMIT => Ok((range, slots)),
-        _ => Err(format!("the range of the keys has more than {DIRECT_LIMIT} values")),
     }
 }
 
@@ -467,40 +407,5 @@ fn wide_type(cx: &mut Context<'_>, value: V) -> Scalar {
     match cx.builder.scalar(value) {
         Scalar::I128 => Scalar::I128,
         _ => Scalar::I64,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(data_type: DataType, range: Option<Range>) -> ColumnInfo {
-        ColumnInfo::new(data_type, false, range)
-    }
-
-    #[test]
-    fn an_integer_of_a_small_range_is_a_slot() {
-        let days = Range { min: -719_528, max: 10_000 };
-        assert_eq!(direct_range(&key(DataType::Date32, Some(days))), Ok((days, 729_529)));
-        let widest = Range { min: i128::from(i64::MIN), max: i128::from(i64::MIN) + 9 };
-        assert_eq!(direct_range(&key(DataType::Int64, Some(widest))), Ok((widest, 10)));
-    }
-
-    #[test]
-    fn what_is_no_slot_has_a_reason() {
-        let most = Some(Range { min: i64::MIN.into(), max: i64::MAX.into() });
-        let beyond = Some(Range { min: i128::MIN, max: i128::MAX });
-        for (key, reason) in [
-            (key(DataType::Float64, None), "keys of Float64 are no slots"),
-            (key(DataType::Int64, None), "the range of the keys is not known"),
-            (key(DataType::Int64, most), "the range of the keys has more than 1073741824 values"),
-            (
-                key(DataType::Decimal128 { precision: 38, scale: 0 }, beyond),
-                "the range of the keys is not known",
-            ),
-        ] {
-            let lacks = direct_range(&key).expect_err("no slot");
-            assert_eq!(lacks.to_lowercase(), reason.to_lowercase());
-        }
     }
 }

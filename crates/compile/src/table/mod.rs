@@ -11,6 +11,7 @@ pub(crate) mod joined;
 pub mod packed;
 pub(crate) mod places;
 mod probing;
+mod ranks;
 pub mod rows;
 mod slots;
 pub mod stored;

@@ -6,6 +6,7 @@ use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 use super::buckets::Buckets;
 use super::index::{Wants, array};
 use super::probing::{number_of, report_broken, set_next};
+use super::ranks::Ranks;
 use super::rows::RowStore;
 use crate::context::Context;
 use crate::program::Growth;
@@ -25,6 +26,8 @@ pub enum Slots {
     Placed { bits: usize, full: bool },
     /// Only whether there is a row.
     Exists { bits: usize },
+    /// A bitmap, by which a slot that is taken has a rank: what leads to rows is found by that.
+    Ranked(Ranks),
 }
 
 impl Slots {
@@ -59,11 +62,11 @@ impl Slots {
     pub fn take(self, cx: &mut Context<'_>, slot: V) -> Option<V> {
         match self {
             Slots::Placed { bits, .. } | Slots::Exists { bits } => Some(take(cx, bits, slot)),
-            Slots::Single { .. } | Slots::Chained { .. } | Slots::Many(_) => None,
+            Slots::Single { .. } | Slots::Chained { .. } | Slots::Many(_) | Slots::Ranked(_) => None,
         }
     }
 
-    /// Puts the row at `place` into a slot, or counts it into the slot's bucket. `broken`: the state that notes that two rows
+    /// Puts the row at `place` into a slot, or counts it into the slot's bucket; of slots that have ranks it sets the bit. `broken`: the state that notes that two rows
     /// have one key, where that is to be reported.
     pub fn insert(self, cx: &mut Context<'_>, slot: V, place: V, broken: Option<usize>) {
         match self {
@@ -80,6 +83,15 @@ impl Slots {
             }
             Slots::Placed { .. } => {
                 cx.impossible("rows that lie at their slots are put in with their columns")
+            }
+            Slots::Ranked(ranks) => {
+                let was_free = ranks.take(cx, slot);
+                if let Some(broken) = broken {
+                    let is_second = cx.builder.not(was_free);
+                    cx.begin_if(is_second);
+                    report_broken(cx, broken);
+                    cx.end();
+                }
             }
             Slots::Single { bits, heads, .. } => {
                 let was_free = take(cx, bits, slot);
@@ -106,6 +118,7 @@ impl Slots {
                 cx.builder.assign(cursor, head);
             }
             Slots::Many(buckets) => buckets.open(cx, slot, cursor),
+            Slots::Ranked(ranks) => ranks.search(cx, slot, cursor),
             Slots::Exists { bits } => {
                 let taken = is_taken(cx, bits, slot);
                 let taken = cx.builder.convert(taken, Scalar::U32);
@@ -134,7 +147,7 @@ impl Slots {
 }
 
 /// Declares a bitmap of so many slots.
-fn bitmap(slots: u64, states: &mut States) -> usize {
+pub(super) fn bitmap(slots: u64, states: &mut States) -> usize {
     let words = states.class(slots.div_ceil(32), Growth::Fixed);
     states.state("taken", 4, words)
 }
@@ -190,7 +203,7 @@ pub fn is_taken_for_good(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
 }
 
 /// Takes a slot: whether it was free.
-fn take(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
+pub(super) fn take(cx: &mut Context<'_>, bits: usize, slot: V) -> V {
     let (pointer, bit) = bit_of(cx, bits, slot);
     let old = cx.builder.atomic(AtomicOp::Or, pointer, bit, Scope::Device);
     let before = cx.builder.and(old, bit);

@@ -62,10 +62,10 @@ fn prefix_sums() {
             let buffer = upload(stream.as_ref(), &bytes);
             let tile_rows = if tile_rows == 1 { 2 } else { tile_rows };
             let again = upload(stream.as_ref(), &bytes);
-            primitives.scan_tiles(&buffer, rows as u64, tile_rows).unwrap();
+            primitives.scan_tiles((&buffer, None), rows as u64, tile_rows).unwrap();
             match primitives.shape.is_serial() || rows == 0 {
                 true => primitives.exclusive_scan(&again, rows as u64).unwrap(),
-                false => primitives.scan_at_once(&again, rows as u64).unwrap(),
+                false => primitives.scan_at_once((&again, None), rows as u64).unwrap(),
             }
             let mut sum = 0u32;
             let mut before = |value: &u32| {
@@ -78,6 +78,48 @@ fn prefix_sums() {
             assert_eq!(found, expected, "{} rows {rows} tile {tile_rows}", device.name());
             let found = words_of(stream.as_ref(), &again, rows);
             assert_eq!(found, expected, "{} rows {rows} tile {tile_rows}, chained", device.name());
+        }
+    }
+}
+
+/// The bits of a bitmap are counted as they are read: what the words' ranks are written to has anything before.
+#[test]
+fn ranks_of_words() {
+    for device in devices() {
+        let (cache, cancel) = (ColumnCache::default(), CancelToken::default());
+        let stream = Arc::clone(&device).begin_query().unwrap();
+        let mut primitives = Primitives::new(stream.as_ref(), &cache, &cancel);
+        for (rows, tile_rows) in [(0usize, 8), (1, 8), (8, 8), (9, 8), (500, 8), (777, 64), (5000, 64)] {
+            let mut next = random(rows as u64 + 1);
+            // No bit, one bit, all bits, and any.
+            let words: Vec<u32> = (0..rows)
+                .map(|row| match row % 5 {
+                    0 => 0,
+                    1 => 1 << (row % 32),
+                    2 => u32::MAX,
+                    _ => next() as u32,
+                })
+                .collect();
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let bits = upload(stream.as_ref(), &bytes);
+            let [first, second] = [(); 2].map(|()| upload(stream.as_ref(), &vec![0xa5; bytes.len()]));
+            primitives.scan_tiles((&first, Some(&bits)), rows as u64, tile_rows).unwrap();
+            match primitives.shape.is_serial() || rows == 0 {
+                true => primitives.rank_words(&second, &bits, rows as u64).unwrap(),
+                false => primitives.scan_at_once((&second, Some(&bits)), rows as u64).unwrap(),
+            }
+            let mut sum = 0;
+            let mut before = |word: &u32| {
+                let before = sum;
+                sum += word.count_ones();
+                before
+            };
+            let expected: Vec<u32> = words.iter().map(&mut before).collect();
+            for ranks in [first, second] {
+                let found = words_of(stream.as_ref(), &ranks, rows);
+                assert_eq!(found, expected, "{} rows {rows} tile {tile_rows}", device.name());
+            }
+            assert_eq!(words_of(stream.as_ref(), &bits, rows), words);
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use kelpie_compile::pipeline::{CompiledPipeline, Fitting, Sorting, Task, When};
+use kelpie_compile::pipeline::{CompiledPipeline, Fitting, Sorting, Task, When, WordRanks};
 
 use super::Setting;
 use super::run::{Run, Verdict};
@@ -66,6 +66,7 @@ impl Run<'_> {
             Task::Clear(state) => self.store.clear(*state)?,
             Task::Size(class) => self.store.size(*class)?,
             Task::PrefixSum(state) => at.metrics.run_ns += self.sum_up(*state)?,
+            Task::Rank(words) => at.metrics.run_ns += self.rank(words)?,
             Task::Fit(fitting) => self.fit(fitting)?,
             Task::Bound(bounding) => at.metrics.run_ns += self.bound(bounding, at)?,
             Task::Sort(sorting) if self.order_unseen(sorting)? => {}
@@ -124,6 +125,14 @@ impl Run<'_> {
         let (buffer, rows) = (self.store.buffer(state)?, self.store.capacity_of(state));
         let mut primitives = self.primitives();
         primitives.exclusive_scan(&buffer, rows)?;
+        Ok(primitives.time_ns)
+    }
+
+    /// Gives the words of a bitmap their ranks; the time on the device, in nanoseconds.
+    fn rank(&mut self, words: &WordRanks) -> Result<u64, EngineError> {
+        let (bits, ranks) = (self.store.buffer(words.bits)?, self.store.buffer(words.ranks)?);
+        let mut primitives = self.primitives();
+        primitives.rank_words(&ranks, &bits, self.store.capacity_of(words.ranks))?;
         Ok(primitives.time_ns)
     }
 

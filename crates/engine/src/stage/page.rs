@@ -52,6 +52,7 @@ fn apart(pipeline: &CompiledPipeline) -> Vec<usize> {
     for action in &pipeline.around {
         match &action.task {
             Task::PrefixSum(state) => apart.push(*state),
+            Task::Rank(words) => apart.extend([words.bits, words.ranks]),
             Task::Sort(sorting) => apart.extend(sorting.words.iter().chain([&sorting.order])),
             Task::Count(counting) => apart.extend(counting.counts),
             Task::Stride(_, strides) => apart.extend([strides.words, strides.order, strides.places]),

@@ -21,6 +21,7 @@ mod parts;
 mod place;
 mod prefilter;
 mod probe;
+mod ranks;
 mod rows;
 mod together;
 
@@ -38,6 +39,7 @@ pub(crate) use self::parts::{BuildSideParts, ProbeParts, Sides};
 pub(crate) use self::place::PlaceBuildSide;
 pub(crate) use self::prefilter::Prefilter;
 pub(crate) use self::probe::Probe;
+pub(crate) use self::ranks::NumberRows;
 pub(crate) use self::rows::{KeptRows, StoredRows};
 use crate::MicroModel;
 use crate::choices::Choices;
@@ -122,6 +124,7 @@ impl JoinOperator {
             serial,
             least_slots: choices.calibration.index_slots(serial),
             direct_bytes: choices.direct_bytes,
+            cache: choices.calibration.index_cache(serial),
             not_placed: not_placed(join),
             places_by_rule: choices.micro_model == MicroModel::Resolution,
         };

@@ -9,8 +9,8 @@ use super::partition::{Behind, SideParts};
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind};
 use crate::operator::join::{
-    FillBuckets, IndexRows, JoinOperator, KeptRows, MapEntries, MarkMatches, PlaceBuildSide, Probe, Sides,
-    StoreBuildSide, StoredRows,
+    FillBuckets, IndexRows, JoinOperator, KeptRows, MapEntries, MarkMatches, NumberRows, PlaceBuildSide,
+    Probe, Sides, StoreBuildSide, StoredRows,
 };
 use crate::operator::project::Project;
 use crate::plan::{Join, JoinKind};
@@ -31,9 +31,12 @@ impl Cut<'_> {
         if operator.index().is_built() {
             self.close(vec![stored()], Arc::new(IndexRows(Arc::clone(operator))));
         }
+        // Rows come to ranks, and into buckets, in the group in which bits are set and rows are counted.
+        let group = self.next_group.saturating_sub(1);
+        if operator.index().word_ranks().is_some() {
+            self.end(stored(), Arc::new(NumberRows(Arc::clone(operator))), (group, false), Vec::new());
+        }
         if operator.index().prefix_sum().is_some() {
-            // Buckets are filled in the group in which they are counted.
-            let group = self.next_group.saturating_sub(1);
             self.end(stored(), Arc::new(FillBuckets(Arc::clone(operator))), (group, false), Vec::new());
         }
     }

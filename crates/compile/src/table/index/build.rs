@@ -8,6 +8,7 @@ use crate::context::{Constant, Context, Lowered, Unsupported};
 use crate::table::bounds::Bounds;
 use crate::table::probing::Known;
 use crate::table::rows::RowStore;
+use crate::table::slots::Slots;
 
 impl Index {
     /// Before the row loop.
@@ -67,6 +68,23 @@ impl Index {
         }
     }
 
+    /// Puts the row at `place` (`i64`), which is the current row, at the rank of its key, once all ranks are known; or counts it into its
+    /// bucket.
+    pub fn number(&self, cx: &mut Context<'_>, place: V) -> Result<(), Unsupported> {
+        let Kind::Direct { min, slots: Slots::Ranked(ranks), .. } = self.kind else {
+            return Err(Unsupported::internal("an index without ranks"));
+        };
+        let keys = self.keys_of_row(cx)?;
+        let opened = self.leave_out(cx, &keys)?;
+        let value = scalar_of(&keys[0])?;
+        let slot = offset_from(cx, value, min);
+        ranks.number(cx, slot, place);
+        if opened {
+            cx.end();
+        }
+        Ok(())
+    }
+
     /// Puts the row at `place` (`i64`), which is the current row and is counted, into its bucket; `each` is told its position there
     /// (`i64`).
     pub fn fill(
@@ -80,8 +98,13 @@ impl Index {
         let opened = self.leave_out(cx, &keys)?;
         match self.kind {
             Kind::Direct { min, .. } => {
-                let value = scalar_of(&keys[0])?;
-                let slot = offset_from(cx, value, min);
+                let slot = match buckets.noted_slot(cx, place) {
+                    Some(rank) => rank,
+                    None => {
+                        let value = scalar_of(&keys[0])?;
+                        offset_from(cx, value, min)
+                    }
+                };
                 let (_, _, position) = buckets.put(cx, slot, place);
                 each(cx, position)?;
             }

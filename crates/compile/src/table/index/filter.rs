@@ -139,6 +139,7 @@ impl Index {
                 Slots::Single { bits, .. } | Slots::Placed { bits, .. } | Slots::Exists { bits } => {
                     Some(Filter::Bitmap(bits, (min, max)))
                 }
+                Slots::Ranked(ranks) => Some(Filter::Bitmap(ranks.bits(), (min, max))),
                 Slots::Chained { .. } | Slots::Many(_) => None,
             },
             Kind::Hashed { table, .. } => table.bloom().map(|_| Filter::Bloom(table)),

@@ -8,6 +8,7 @@ use super::filter::narrow_slot;
 use super::search::Search;
 use super::{Index, Kind, array, scalar_of};
 use crate::context::{Context, Lowered, Unsupported};
+use crate::table::ranks::{Ranks, RowsOfRank};
 use crate::table::slots::{Slots, is_taken_for_good};
 
 /// Where a row is looked up.
@@ -24,6 +25,7 @@ impl Index {
     pub(crate) fn lacks_look_ups(&self) -> Option<&'static str> {
         match self.kind {
             Kind::Direct { slots: Slots::Single { .. } | Slots::Placed { .. }, .. } => None,
+            Kind::Direct { slots: Slots::Ranked(Ranks { rows: RowsOfRank::One(_), .. }), .. } => None,
             Kind::Direct { slots: Slots::Exists { .. }, .. } => Some("only a bit is looked at"),
             Kind::Direct { .. } | Kind::All => Some("a key may have several rows"),
             Kind::Hashed { .. } => Some("a search goes from slot to slot"),
@@ -58,6 +60,7 @@ impl Index {
         let (bits, heads) = match slots {
             Slots::Single { bits, heads, cleared } => ((!cleared).then_some(bits), Some(heads)),
             Slots::Placed { bits, full } => ((!full).then_some(bits), None),
+            Slots::Ranked(ranks) => return by_ranks(cx, ranks, rows),
             _ => return Err(Unsupported::internal("several rows are looked up by keys that have many")),
         };
         let zero = cx.builder.u32(0);
@@ -105,4 +108,25 @@ impl Index {
         let cursor: Var = cx.builder.var_of("cursor", number);
         Search { cursor }
     }
+}
+
+/// The same where keys have ranks: all rows look at the bits, then all at the counts, then all at the numbers.
+fn by_ranks(cx: &mut Context<'_>, ranks: Ranks, rows: &[SlotOfRow]) -> Result<Vec<V>, Unsupported> {
+    let RowsOfRank::One(numbers) = ranks.rows else {
+        return Err(Unsupported::internal("several rows are looked up by keys that have many"));
+    };
+    let bits: Vec<_> = rows.iter().map(|row| ranks.bit(cx, row.slot)).collect();
+    let mut at_ranks = Vec::new();
+    for (row, bit) in rows.iter().zip(bits) {
+        let taken = bit.is_set(cx);
+        let found = cx.builder.and(row.live, taken);
+        at_ranks.push((ranks.rank_if(cx, bit, found), found));
+    }
+    let zero = cx.builder.u32(0);
+    let load = |(rank, found)| {
+        let numbers = array(cx, "ranked_rows", numbers);
+        let number = cx.builder.element(numbers, rank);
+        cx.builder.select(found, number, zero)
+    };
+    Ok(at_ranks.into_iter().map(load).collect())
 }

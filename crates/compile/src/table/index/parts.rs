@@ -68,6 +68,8 @@ impl Index {
                 let count = u64::try_from(max.saturating_sub(min)).unwrap_or(u64::MAX).saturating_add(1);
                 match slots {
                     Slots::Exists { .. } => count / BYTE,
+                    // The bits and the counts of words, and the rows' numbers.
+                    Slots::Ranked(_) => (count / BYTE * 2).saturating_add(rows.saturating_mul(SLOT_BYTES)),
                     _ => count.saturating_mul(SLOT_BYTES),
                 }
             }

@@ -6,12 +6,13 @@
 
 use kelpie_kir::builder::V;
 
+use super::form::Dense;
 use super::{Index, Kind, SLOT_BYTES, Told, Wants, code_of, in_range, offset_from, scalar_of};
 use crate::context::{Context, Lowered, Unsupported, register_type};
 use crate::layout::ColumnInfo;
 use crate::table::bounds::Bounds;
 use crate::table::probing::report_broken;
-use crate::types::{DataType, Range};
+use crate::types::DataType;
 use crate::variant::Site;
 use crate::variant::axes::RowPlaces;
 
@@ -37,15 +38,16 @@ pub struct BuildSide {
 pub(super) fn choose(
     columns: &[ColumnInfo],
     (keys, has_all): (usize, bool),
-    dense: Option<(Range, u64)>,
+    dense: Option<Dense>,
     build: &BuildSide,
     (wants, site): (Wants, Site<'_>),
 ) -> Result<Option<bool>, Unsupported> {
     let payload = &columns[keys..];
-    let slots = dense.map_or(0, |(_, slots)| slots);
+    let slots = dense.map_or(0, |dense| dense.slots);
     let bytes = slots.saturating_mul(payload.iter().map(bytes_of).sum::<u64>().max(SLOT_BYTES));
     let lacks = match () {
         () if dense.is_none() => Some("keys are no slots".to_string()),
+        () if dense.is_some_and(|dense| dense.is_ranked) => Some("rows are found by ranks".into()),
         () if !wants.unique && !wants.first_only => Some("several rows may have a key".into()),
         () if wants.direct_bytes.is_some_and(|most| bytes > most && !wants.first_only) => {
             Some(format!("memory for {bytes} bytes"))

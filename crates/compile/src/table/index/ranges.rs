@@ -59,6 +59,23 @@ impl Index {
                     cx.end();
                 }
             }
+            Kind::Direct { min, max, slots: Slots::Ranked(ranks) } => {
+                let buckets = self.buckets();
+                let buckets = buckets.ok_or_else(|| Unsupported::internal("ranks that lead to no bucket"))?;
+                let value = scalar_of(&keys[0])?;
+                let live = live(cx, &keys[0], value, (min, max));
+                if let Some(live) = live {
+                    cx.begin_if(live);
+                }
+                let slot = offset_from(cx, value, min);
+                ranks.if_taken(cx, slot, |cx, rank| {
+                    let rank = cx.builder.convert(rank, Scalar::I64);
+                    set_bounds(cx, buckets, rank, positions);
+                });
+                if live.is_some() {
+                    cx.end();
+                }
+            }
             Kind::Hashed { table, rows: SlotRows::Buckets(buckets) } => {
                 let valid = if self.null_equal { None } else { self.all_valid(cx, keys) };
                 if let Some(valid) = valid {

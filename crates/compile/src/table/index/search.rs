@@ -6,6 +6,7 @@ use kelpie_kir::{Scalar, Type};
 use super::{Index, Kind, SlotRows, array, in_range, offset_from, scalar_of};
 use crate::context::{Argument, Context, Lowered, Unsupported};
 use crate::table::probing::place_of;
+use crate::table::ranks::{Ranks, RowsOfRank};
 use crate::table::rows::RowStore;
 use crate::table::slots::Slots;
 
@@ -81,7 +82,12 @@ impl Index {
             }
             (
                 Kind::Hashed { rows: SlotRows::Chained(next), .. }
-                | Kind::Direct { slots: Slots::Chained { next, .. }, .. },
+                | Kind::Direct {
+                    slots:
+                        Slots::Chained { next, .. }
+                        | Slots::Ranked(Ranks { rows: RowsOfRank::Chained(_, next), .. }),
+                    ..
+                },
                 None,
             ) => {
                 let place = place_of(cx, current);
@@ -97,6 +103,7 @@ impl Index {
     /// Whether several rows may have a key.
     fn has_several(&self) -> bool {
         match self.kind {
+            Kind::Direct { slots: Slots::Ranked(ranks), .. } => !matches!(ranks.rows, RowsOfRank::One(_)),
             Kind::Direct { slots, .. } => matches!(slots, Slots::Many(_) | Slots::Chained { .. }),
             Kind::Hashed { rows, .. } => !matches!(rows, SlotRows::One),
             Kind::All => true,

@@ -10,6 +10,8 @@ axis!(
         Direct = "direct",
         /// By open addressing.
         Hash = "hash",
+        /// At the rank that the key has among those that there are, by a bitmap of its range.
+        Rank = "rank",
     }
 );
 

@@ -1,0 +1,181 @@
+//! An index by the ranks of keys: what searches look at, and what is gone through before each run, is two bits a value of the range and a
+//! few bytes a row, where slots take four bytes a value and more; the rule has slots still; rows of a thread that are looked up at once
+//! load before the first goes on; and NVRTC accepts the kernels.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+use std::collections::BTreeSet;
+
+use kelpie_backend::cuda;
+use kelpie_compile::MicroModel;
+use kelpie_compile::context::Argument;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo, Task};
+use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Range};
+use kelpie_compile::variant::Forced;
+use kelpie_device::nvrtc;
+use kelpie_kir::{Scalar, Target, validate};
+
+/// Values of the keys' range.
+const VALUES: u64 = 60_000_000;
+/// Rows of the build side.
+const ROWS: u64 = 1_000_000;
+
+/// A table of a key of a large range, which may be NULL, and a number.
+fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let fields = vec![field("k", DataType::Int64, true), field("n", DataType::Int32, false)];
+    let fixed = |has_nulls, max| ColumnLayout {
+        storage: Storage::Fixed { scalar: Scalar::U32, has_base: false },
+        has_nulls,
+        range: Some(Range { min: 0, max }),
+    };
+    let layouts = vec![fixed(true, i128::from(VALUES) - 1), fixed(false, 99)];
+    let scan = Scan { source, table: "t".into(), columns: vec![0, 1], fields };
+    (Plan::Scan(scan), ScanInfo::new(rows, layouts))
+}
+
+fn compile(kind: JoinKind, residual: bool, target: &Target, variants: &[(&str, &str)]) -> Program {
+    let mut forced = Forced::default();
+    for (axis, value) in variants {
+        forced.set(axis, value).expect("an axis and its value");
+    }
+    let ((build, build_info), (probe, probe_info)) = (table(0, ROWS), table(1, 100_000_000));
+    let key = |plan: &Plan| Expr::column(0, plan.fields()[0].data_type.clone(), true);
+    let keys = vec![(key(&build), key(&probe))];
+    let number = |index| Box::new(Expr::column(index, DataType::Int32, false));
+    let less = ExprKind::Compare(CompareOp::Lt, number(1), number(3));
+    let residual = residual.then_some(Expr { kind: less, data_type: DataType::Boolean, nullable: false });
+    let (null_equal, null_aware) = (false, false);
+    let plan = Plan::Join(Box::new(Join { build, probe, kind, keys, residual, null_equal, null_aware }));
+    let none = BTreeSet::new();
+    let choices = Choices { forced: &forced, ..Choices::new(MicroModel::Resolution, &none) };
+    pipeline::compile_with(&plan, &[build_info, probe_info], target, &choices).expect("the plan compiles")
+}
+
+fn gpu() -> Target {
+    Target::simt(32, 256, 227 << 10, 1056)
+}
+
+/// Bytes of a state at first.
+fn bytes_of(program: &Program, state: usize) -> u64 {
+    let state = &program.states[state];
+    program.classes[state.class].initial * u64::from(state.element_bytes)
+}
+
+/// Bytes that are written or read in each run whatever the rows: cleared, or made a prefix sum.
+fn bytes_gone_through(program: &Program) -> u64 {
+    let tasks = program.pipelines.iter().flat_map(|pipeline| &pipeline.around).map(|action| &action.task);
+    let bytes = tasks.map(|task| match task {
+        Task::Clear(state) => bytes_of(program, *state),
+        Task::PrefixSum(state) => 2 * bytes_of(program, *state),
+        Task::Rank(words) => bytes_of(program, words.bits) + bytes_of(program, words.ranks),
+        _ => 0,
+    });
+    bytes.sum()
+}
+
+/// Bytes of the states that the probe side's kernel is given of the index.
+fn bytes_searched(program: &Program) -> u64 {
+    let mut probing = program.pipelines.iter().filter(|pipeline| pipeline.name.contains("→ join"));
+    let kernel = &probing.next().expect("a pipeline that joins").kernel;
+    let states: BTreeSet<usize> = kernel
+        .arguments
+        .iter()
+        .filter_map(|argument| match argument {
+            Argument::State(state) => Some(*state),
+            _ => None,
+        })
+        .collect();
+    let of_index = ["taken", "heads", "ranks", "ranked_rows", "next", "bucket_offsets", "bucket_rows"];
+    let is_index = |state: &usize| of_index.contains(&program.states[*state].name.as_str());
+    states.into_iter().filter(is_index).map(|state| bytes_of(program, state)).sum()
+}
+
+#[test]
+fn ranks_take_bits_where_slots_take_words() {
+    for target in [gpu(), Target::cpu(2)] {
+        for (kind, rows, gone_through) in [
+            (JoinKind::Inner, ("row_places", "packed"), VALUES / 2),
+            (JoinKind::BuildSemi, ("index_rows", "chains"), VALUES * 4),
+            (JoinKind::BuildSemi, ("index_rows", "buckets"), VALUES * 12),
+        ] {
+            let [ranks, slots] =
+                ["rank", "direct"].map(|form| compile(kind, true, &target, &[("index_form", form), rows]));
+            // The bits are cleared and counted, and the counts written; of rows there are a few words.
+            let gone = bytes_gone_through(&ranks);
+            assert!(gone <= VALUES / 32 * 12 + ROWS * 16, "{kind:?} {rows:?}: {gone}");
+            let slots_gone = bytes_gone_through(&slots);
+            let is_many = kind == JoinKind::BuildSemi;
+            assert_eq!(slots_gone >= gone_through, is_many, "{kind:?} {rows:?}: {slots_gone}");
+            let (ranks, slots) = (bytes_searched(&ranks), bytes_searched(&slots));
+            assert!(ranks <= VALUES / 4 + 8 + ROWS * 12, "{kind:?} {rows:?}: {ranks}");
+            assert!(slots >= VALUES * 4, "{kind:?} {rows:?}: {slots}");
+        }
+    }
+}
+
+/// What it is worth was not measured.
+#[test]
+fn the_rule_has_no_ranks() {
+    for kind in [JoinKind::Inner, JoinKind::BuildSemi, JoinKind::ProbeSemi] {
+        let program = compile(kind, false, &gpu(), &[]);
+        let mut choices = program.genome.0.iter().filter(|choice| choice.axis.name == "index_form");
+        let choice = choices.next().expect("a choice");
+        assert_ne!(choice.value, "rank", "{kind:?}");
+        // Where only the bits are asked for, there is nothing to be ranked.
+        let is_possible = choice.possible().any(|value| value == "rank");
+        assert_eq!(is_possible, kind != JoinKind::ProbeSemi, "{kind:?}");
+    }
+}
+
+/// The CUDA code of all kernels, each of which compiles.
+fn code(program: Program) -> Vec<String> {
+    let mut sources = Vec::new();
+    for module in program.pipelines.into_iter().flat_map(|pipeline| pipeline.into_modules()) {
+        let source = cuda::print(&validate(module).expect("a valid kernel")).expect("code");
+        match nvrtc::get() {
+            Err(error) => eprintln!("skipped: {error}"),
+            Ok(nvrtc) => {
+                let compiled = nvrtc.compile(&source, "sm_90", "ranks");
+                assert!(compiled.is_ok(), "{:?}: {source}", compiled.err());
+            }
+        }
+        sources.push(source);
+    }
+    sources
+}
+
+#[test]
+fn kernels_pass_nvrtc() {
+    for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildMark, JoinKind::ProbeSemi] {
+        for rows in ["chains", "buckets"] {
+            let variants = [("index_form", "rank"), ("index_rows", rows), ("expansion", "warp")];
+            let sources = code(compile(kind, true, &gpu(), &variants));
+            assert!(sources.iter().any(|source| source.contains("::__popc(")), "{kind:?} {rows}");
+        }
+    }
+}
+
+/// The longest run of lines without a branch, by how many of them read an array.
+fn loads_together(code: &str, array: &str) -> usize {
+    let runs = code.split(['{', '}']);
+    runs.map(|run| run.lines().filter(|line| line.contains(array)).count()).max().unwrap_or(0)
+}
+
+#[test]
+fn rows_that_are_looked_up_at_once_load_together() {
+    let way = [
+        ("index_form", "rank"),
+        ("first_look_ups", "together"),
+        ("row_arrangement", "striped"),
+        ("thread_rows", "8"),
+    ];
+    let sources = code(compile(JoinKind::Inner, false, &gpu(), &way));
+    for array in ["ldg(taken", "ldg(ranks", "ldg(ranked_rows"] {
+        let most = sources.iter().map(|source| loads_together(source, array)).max();
+        assert_eq!(most, Some(8), "{array}: {sources:#?}");
+    }
+}

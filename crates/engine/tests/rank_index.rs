@@ -1,0 +1,261 @@
+//! An index by the ranks of keys gives the rows of a nested loop, as slots and a hash table do: every kind of join, residual conditions,
+//! keys that are NULL, negative, twice there, the first and the last of their range, at the ends of words; sides that are empty or have
+//! one row; chains and buckets; morsels of several workers, warps of several widths. And where few of many values have rows, less memory
+//! is gone through than with a slot a value.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/sides.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod sides;
+
+use std::sync::Arc;
+
+use kelpie_compile::expr::Expr;
+use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, ExplainStage, Forced, Query, QueryOptions, QueryOutput, TableSource,
+};
+use sides::{Condition, KINDS, Row, Spread, expected, plan, rows, rows_of, table};
+
+/// A CPU, and warps of several widths.
+const DEVICES: [(DeviceChoice, u32); 3] =
+    [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)];
+
+/// What an index by ranks goes with, and the forms beside it.
+const WAYS: [&[(&str, &str)]; 9] = [
+    &[("index_form", "rank")],
+    &[("index_form", "rank"), ("index_rows", "chains"), ("row_places", "packed")],
+    &[("index_form", "rank"), ("index_rows", "buckets")],
+    &[("index_form", "rank"), ("first_look_ups", "together"), ("row_arrangement", "striped")],
+    &[("index_form", "rank"), ("index_rows", "buckets"), ("bucket_entries", "rows"), ("pruning", "off")],
+    &[("index_form", "rank"), ("join_parts", "16"), ("build_parts", "on"), ("sieves", "off")],
+    &[("index_form", "rank"), ("row_loop", "selected"), ("init", "together"), ("index_rows", "chains")],
+    &[("index_form", "direct")],
+    &[("index_form", "hash")],
+];
+
+fn options((device, simt_lanes): (DeviceChoice, u32), way: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = Forced::default();
+    for (axis, value) in way {
+        variants.set(axis, value).expect("an axis and its value");
+    }
+    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
+}
+
+fn query(plan: Plan, sources: &[Arc<dyn TableSource>], options: &QueryOptions) -> Query {
+    Query { plan, sources: sources.to_vec(), options: options.clone() }
+}
+
+fn output(
+    engine: &Engine,
+    plan: Plan,
+    sources: &[Arc<dyn TableSource>],
+    options: &QueryOptions,
+) -> QueryOutput {
+    match engine.execute(&query(plan, sources, options), &CancelToken::default()) {
+        Ok(output) => output,
+        Err(error) => panic!("{:?}: {error}", options.variants),
+    }
+}
+
+/// Whether keys were found by their ranks.
+fn has_ranks(output: &QueryOutput) -> bool {
+    output.metrics.choices().any(|choice| choice.axis.name == "index_form" && choice.value == "rank")
+}
+
+/// Rows of these keys, each with a number.
+fn keyed(keys: impl IntoIterator<Item = i64>) -> Vec<Row> {
+    keys.into_iter().map(|key| (Some(key), None, (key.rem_euclid(10)) as i32)).collect()
+}
+
+fn with_nulls(rows: Vec<Row>) -> Vec<Row> {
+    let nulls = (0..5).map(|row| (None, None, row));
+    nulls.clone().chain(rows).chain(nulls).collect()
+}
+
+fn all_sides() -> Vec<(Vec<Row>, Vec<Row>)> {
+    let sparse = || (0..40i64).map(|row| -20_000 + row * 1013);
+    let ends = [i64::MIN, i64::MAX, 0, -1, i64::MIN + 5, i64::MAX - 5, 1 << 32, -(1 << 32), 1 << 31];
+    vec![
+        (rows(0, Spread::Dense, 0), rows(70, Spread::Dense, 1)),
+        (rows(5, Spread::Dense, 0), rows(0, Spread::Dense, 1)),
+        (rows(1, Spread::One, 0), rows(70, Spread::One, 0)),
+        (with_nulls(Vec::new()), with_nulls(keyed(0..3))),
+        // All values of the range, then few of them.
+        (keyed(-50..50), keyed(-70..70)),
+        (
+            with_nulls(keyed(sparse())),
+            with_nulls(keyed(sparse().flat_map(|key| [key - 1, key, key, key + 1]))),
+        ),
+        // The first and the last bit of words, and of the range.
+        (keyed([0, 31, 32, 63, 64, 95, 1000, 1023]), keyed((-2..1030).filter(|key| key % 31 < 3))),
+        (keyed((0..9).map(|row| i64::MIN + row)), keyed(ends)),
+        (keyed((0..9).map(|row| i64::MAX - row)), keyed(ends.into_iter().cycle().take(40))),
+        // One key twice, and few keys on many rows.
+        (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
+        (keyed(sparse().chain([-20_000])), keyed(sparse().chain([20_000]))),
+        (rows(25, Spread::Duplicates, 0), rows(60, Spread::Dense, 1)),
+        (rows(70, Spread::DenseSkewed, 1), rows(40, Spread::DenseSkewed, 1)),
+    ]
+}
+
+#[test]
+fn every_kind_equals_a_nested_loop() {
+    let engine = Engine::new();
+    let mut devices = DEVICES.to_vec();
+    if kelpie_engine::testing::has_cuda(&engine) {
+        devices.push((DeviceChoice::Cuda, 32));
+    }
+    let (mut turn, mut ranked) = (0usize, 0);
+    for (build, probe) in &all_sides() {
+        let sources = [table(build), table(probe)];
+        for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
+            let condition = Condition { keys: &[0], residual, null_equal };
+            for kind in KINDS {
+                let expected = expected(kind, condition, build, probe);
+                // Each device, and each way in turn.
+                for (number, device) in devices.iter().enumerate() {
+                    let options = options(*device, WAYS[(turn + 2 * number) % WAYS.len()]);
+                    let got = output(&engine, plan(kind, condition, false), &sources, &options);
+                    assert_eq!(
+                        rows_of(&got.batch),
+                        expected,
+                        "{kind:?} {condition:?} {build:?} {probe:?} {options:?}"
+                    );
+                    ranked += usize::from(has_ranks(&got));
+                }
+                turn += 1;
+            }
+        }
+    }
+    assert!(ranked > 400, "{ranked}");
+}
+
+/// Keys far apart in a range of a million, more of them than a morsel has rows; then some of them twice. The answer says what form the
+/// index has had.
+#[test]
+fn morsels_and_blocks_make_the_ranks_together() {
+    let engine = Engine::new();
+    let unique = keyed((0..20_000i64).map(|row| (row * 7_919) % 20_000 * 53 - 500_000));
+    let twice: Vec<Row> = unique.iter().chain(unique.iter().step_by(3)).cloned().collect();
+    let probe = keyed((0..30_000i64).map(|row| (row * 1_048_573) % 1_100_000 - 520_000));
+    for (build, form) in [(&unique, "ranks, unique"), (&twice, "ranks, chains"), (&twice, "ranks, buckets")] {
+        let sources = [table(build), table(&probe)];
+        let rows = form.rsplit(' ').next().filter(|rows| *rows != "unique").unwrap_or("chains");
+        for device in [DEVICES[0], DEVICES[2]] {
+            let ranks =
+                options(device, &[("index_form", "rank"), ("index_rows", rows), ("morsel_rows", "4096")]);
+            let hashed = options(device, &[("index_form", "hash")]);
+            for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::BuildMark] {
+                let condition = Condition { keys: &[0], residual: false, null_equal: false };
+                let joined = || plan(kind, condition, false);
+                let got = output(&engine, joined(), &sources, &ranks);
+                let expected = output(&engine, joined(), &sources, &hashed);
+                assert!(rows_of(&got.batch) == rows_of(&expected.batch), "{kind:?} {form} {device:?}");
+                assert!(has_ranks(&got));
+                let names = engine.explain(&query(joined(), &sources, &ranks), ExplainStage::Pipelines);
+                let names = names.expect("an explanation");
+                // What keeps the build side is not promised unique keys.
+                let is_promised = matches!(kind, JoinKind::Inner | JoinKind::FullOuter);
+                let form = if is_promised { form } else { &format!("ranks, {rows}") };
+                assert!(names.contains(&format!("→ index ({form})\n")), "{kind:?} {form}: {names}");
+            }
+        }
+    }
+}
+
+/// Texts that have dictionaries are told by codes, which have ranks as any numbers of a range; those of one side alone are in no range.
+#[test]
+fn codes_of_texts_have_ranks() {
+    let engine = Engine::new();
+    let sides = [
+        (rows(30, Spread::Duplicates, 2), rows(30, Spread::Duplicates, 1)),
+        (rows(12, Spread::Dense, 0), rows(70, Spread::DenseSkewed, 1)),
+    ];
+    let mut ranked = 0;
+    for (build, probe) in &sides {
+        let sources = [table(build), table(probe)];
+        let condition = Condition { keys: &[1], residual: false, null_equal: false };
+        for kind in KINDS {
+            let expected = expected(kind, condition, build, probe);
+            for (number, device) in DEVICES.into_iter().enumerate() {
+                let way = [("text_join", "codes"), ("index_form", "rank"), WAYS[1 + number % 2][1]];
+                let options = options(device, &way);
+                let got = output(&engine, plan(kind, condition, false), &sources, &options);
+                assert_eq!(rows_of(&got.batch), expected, "{kind:?} {build:?} {probe:?} {options:?}");
+                ranked += usize::from(has_ranks(&got));
+            }
+        }
+    }
+    assert!(ranked >= 21, "{ranked}");
+}
+
+/// `NOT IN`: a NULL of the probe side, and one of the build side.
+#[test]
+fn not_in_knows_nulls() {
+    let engine = Engine::new();
+    let condition = Condition { keys: &[0], residual: false, null_equal: false };
+    let outer: Vec<Row> = keyed([-5, 0, 70]).into_iter().chain([(None, None, 1)]).collect();
+    for (inner, passes) in [
+        (vec![], 4),
+        (keyed([0]), 2),
+        (keyed([99]), 3),
+        (keyed([99]).into_iter().chain([(None, None, 0)]).collect(), 0),
+    ] {
+        for device in DEVICES {
+            for way in &WAYS[..3] {
+                let sources = [table(&outer), table(&inner)];
+                let joined = plan(JoinKind::BuildAnti, condition, true);
+                let got = output(&engine, joined, &sources, &options(device, way));
+                assert_eq!(got.batch.num_rows(), passes, "{inner:?} {device:?} {way:?}");
+                assert!(has_ranks(&got));
+            }
+        }
+    }
+}
+
+/// The number of rows.
+fn counted(input: Plan) -> Plan {
+    let field = Field { name: "count".into(), data_type: DataType::Int64, nullable: false };
+    let argument: Option<Expr> = None;
+    let count = Aggregate { function: AggregateFunction::Count, argument, distinct: false, field };
+    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates: vec![count], names: Vec::new() }
+}
+
+/// Where a key may have several rows, its bucket's bounds are found at its rank alone, where there is one, and not at each slot that is
+/// asked for; where it has one row, a match takes one word more, and a row without one takes none.
+#[test]
+fn few_of_many_values_take_fewer_bytes_than_slots() {
+    let engine = Engine::new();
+    let unique = keyed((0..500).map(|row| row * 997));
+    let twice: Vec<Row> = unique.iter().chain(&unique[..9]).cloned().collect();
+    let probe = keyed((0..2_000).map(|row| row * 251));
+    let matches = unique.iter().filter(|row| row.0.is_some_and(|key| key % 251 == 0 && key < 502_000));
+    let matches = matches.count() as u64;
+    let condition = Condition { keys: &[0], residual: false, null_equal: false };
+    let packed = [("row_places", "packed"), ("empty_slots", "bitmap"), ("pruning", "off"), ("sieves", "off")];
+    for (build, rows) in [(&twice, ("index_rows", "buckets")), (&unique, ("index_rows", "chains"))] {
+        let sources = [table(build), table(&probe)];
+        for device in DEVICES {
+            let [ranks, slots] = ["rank", "direct"].map(|form| {
+                let way: Vec<_> = [rows, ("index_form", form)].into_iter().chain(packed).collect();
+                let options = QueryOptions { meter: true, ..options(device, &way) };
+                let joined = counted(plan(JoinKind::Inner, condition, false));
+                let got = output(&engine, joined, &sources, &options);
+                assert_eq!(has_ranks(&got), form == "rank", "{way:?}");
+                let is_probe = |name: &str| name.contains("→ join Inner");
+                let mut pipelines = got.metrics.pipelines.iter();
+                let probing = pipelines.rfind(|pipeline| is_probe(&pipeline.name)).expect("a probe side");
+                probing.traffic.expect("counts").table.read
+            });
+            let is_unique = build.len() == unique.len();
+            match is_unique {
+                true => assert!(ranks <= slots + 4 * matches, "{device:?}: {ranks}, {slots}, {matches}"),
+                false => assert!(ranks < slots * 3 / 4, "{device:?}: {ranks} of {slots}"),
+            }
+        }
+    }
+}
