@@ -84,7 +84,7 @@ pub(crate) fn rule_of_parts(
     let cache = choices.calibration.index_cache(false);
     let most_of_one = match bytes / cache.value.max(1) {
         0 => MOST_OF_ONE_CACHED,
-        ..FAR_BEYOND => MOST_OF_ONE_BEYOND,
+        1..FAR_BEYOND => MOST_OF_ONE_BEYOND,
         FAR_BEYOND.. => MOST_OF_ONE_FAR_BEYOND,
     };
     let least = choices.calibration.rows_in_parts(bytes, LEAST_ROWS);
