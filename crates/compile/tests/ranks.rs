@@ -1,6 +1,6 @@
 //! An index by the ranks of keys: what searches look at, and what is gone through before each run, is two bits a value of the range and a
-//! few bytes a row, where slots take four bytes a value and more; the rule has slots still; rows of a thread that are looked up at once
-//! load before the first goes on; and NVRTC accepts the kernels.
+//! few bytes a row, where slots take four bytes a value and more; the rule has ranks where several rows may have a key; rows of a thread
+//! that are looked up at once load before the first goes on; and NVRTC accepts the kernels.
 
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
@@ -13,7 +13,7 @@ use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo, Task};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Range};
+use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::variant::Forced;
 use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
@@ -38,11 +38,20 @@ fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
 }
 
 fn compile(kind: JoinKind, residual: bool, target: &Target, variants: &[(&str, &str)]) -> Program {
+    compile_join(table(0, ROWS), (kind, residual), target, variants)
+}
+
+fn compile_join(
+    (build, build_info): (Plan, ScanInfo),
+    (kind, residual): (JoinKind, bool),
+    target: &Target,
+    variants: &[(&str, &str)],
+) -> Program {
     let mut forced = Forced::default();
     for (axis, value) in variants {
         forced.set(axis, value).expect("an axis and its value");
     }
-    let ((build, build_info), (probe, probe_info)) = (table(0, ROWS), table(1, 100_000_000));
+    let (probe, probe_info) = table(1, 100_000_000);
     let key = |plan: &Plan| Expr::column(0, plan.fields()[0].data_type.clone(), true);
     let keys = vec![(key(&build), key(&probe))];
     let number = |index| Box::new(Expr::column(index, DataType::Int32, false));
@@ -117,17 +126,31 @@ fn ranks_take_bits_where_slots_take_words() {
     }
 }
 
-/// What it is worth was not measured.
+/// Fifteen million rows, of which a filter leaves a tenth: with so many slots are direct.
+fn filtered() -> (Plan, ScanInfo) {
+    let (input, info) = table(0, 15 * ROWS);
+    let ten = Expr { kind: ExprKind::Literal(Literal::Int(10)), data_type: DataType::Int32, nullable: false };
+    let number = Box::new(Expr::column(1, DataType::Int32, false));
+    let kind = ExprKind::Compare(CompareOp::Lt, number, Box::new(ten));
+    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
+    (Plan::Filter { input: Box::new(input), predicate }, info)
+}
+
+/// Where several rows may have a key, slots are cleared and summed up; what ranks are worth to a CPU was not measured.
 #[test]
-fn the_rule_has_no_ranks() {
-    for kind in [JoinKind::Inner, JoinKind::BuildSemi, JoinKind::ProbeSemi] {
-        let program = compile(kind, false, &gpu(), &[]);
-        let mut choices = program.genome.0.iter().filter(|choice| choice.axis.name == "index_form");
-        let choice = choices.next().expect("a choice");
-        assert_ne!(choice.value, "rank", "{kind:?}");
-        // Where only the bits are asked for, there is nothing to be ranked.
-        let is_possible = choice.possible().any(|value| value == "rank");
-        assert_eq!(is_possible, kind != JoinKind::ProbeSemi, "{kind:?}");
+fn the_rule_has_ranks_where_several_rows_may_have_a_key() {
+    for (kind, on_gpu) in
+        [(JoinKind::Inner, "direct"), (JoinKind::BuildSemi, "rank"), (JoinKind::ProbeSemi, "direct")]
+    {
+        for (target, expected) in [(gpu(), on_gpu), (Target::cpu(2), "direct")] {
+            let program = compile_join(filtered(), (kind, false), &target, &[]);
+            let mut choices = program.genome.0.iter().filter(|choice| choice.axis.name == "index_form");
+            let choice = choices.next().expect("a choice");
+            assert_eq!(choice.value, expected, "{kind:?}");
+            // Where only the bits are asked for, there is nothing to be ranked.
+            let is_possible = choice.possible().any(|value| value == "rank");
+            assert_eq!(is_possible, kind != JoinKind::ProbeSemi, "{kind:?}");
+        }
     }
 }
 

@@ -4,18 +4,19 @@
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
 mod common;
+#[path = "common/grouped_rows.rs"]
+mod grouped_rows;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use AggregateFunction::*;
 use arrow::array::*;
-use arrow::datatypes::{
-    DataType as ArrowType, Decimal128Type, Field as ArrowField, Float64Type, Int64Type, Schema,
-};
+use arrow::datatypes::{DataType as ArrowType, Decimal128Type, Float64Type, Int64Type};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
 use common::Table;
+use grouped_rows::{KEYS, Row, rows, table, wide};
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
@@ -25,105 +26,6 @@ use kelpie_engine::{
 };
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
-/// A decimal of so many digits that nothing proves sums of it to be within 128 bits; with either sign they are.
-const LARGE: i128 = 99_999_999_999_999_999_999_999_999_999_999_999;
-
-/// A row: its group, and the values.
-#[derive(Clone)]
-struct Row {
-    group: usize,
-    /// Which of the two zeros.
-    odd: bool,
-    number: Option<i64>,
-    decimal: i128,
-    float: f64,
-    text: String,
-}
-
-fn random(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    }
-}
-
-/// `rows` rows in `groups` groups; under `skew` nine of ten are in group 2.
-fn rows(rows: usize, groups: usize, skew: bool) -> Vec<Row> {
-    let mut next = random(groups as u64 + 11);
-    let mut row = |index: usize| {
-        let (pick, value) = (next() as usize, next());
-        let number = match value % 11 {
-            0 => None,
-            1 => Some(i64::MIN),
-            2 => Some(i64::MAX),
-            _ => Some(value as i64 % 50 - 20),
-        };
-        let float = match value % 97 {
-            0 => f64::NAN,
-            1 => -0.0,
-            2 => f64::NEG_INFINITY,
-            _ => (value % 4096) as f64 / 4.0,
-        };
-        Row {
-            group: if skew && pick % 10 > 0 { 2 } else { (pick + index) % groups },
-            odd: value % 2 == 1,
-            number,
-            decimal: match value % 6 {
-                0 => LARGE,
-                3 => -LARGE,
-                _ => i128::from(value) - 1_000_000,
-            },
-            float,
-            text: format!("text é {}", value % 30),
-        }
-    };
-    (0..rows).map(&mut row).collect()
-}
-
-/// The keys of a group, each of another kind: dense, hashed, text with a NULL, a float with NaN and both zeros.
-const KEYS: [&str; 4] = ["dense", "wide", "text", "float"];
-
-fn wide(group: usize) -> i64 {
-    match group {
-        0 => i64::MIN,
-        1 => i64::MAX,
-        _ => (group as i64).wrapping_mul(0x5851_f42d_4c95_7f2d),
-    }
-}
-
-fn table(rows: &[Row]) -> Arc<Table> {
-    let field = |name: &str, data_type, nullable| ArrowField::new(name, data_type, nullable);
-    let schema = Schema::new(vec![
-        field("dense", ArrowType::Int32, false),
-        field("wide", ArrowType::Int64, false),
-        field("text", ArrowType::Utf8, true),
-        field("float", ArrowType::Float64, false),
-        field("number", ArrowType::Int64, true),
-        field("decimal", ArrowType::Decimal128(38, 2), false),
-        field("value", ArrowType::Float64, false),
-        field("string", ArrowType::Utf8, false),
-    ]);
-    let float = |row: &Row| match (row.group, row.odd) {
-        (0, _) => f64::NAN,
-        (1, true) => -0.0,
-        (1, false) => 0.0,
-        (group, _) => group as f64,
-    };
-    let text = |row: &Row| (row.group != 0).then(|| format!("key ß {}", row.group));
-    let decimals = Decimal128Array::from_iter_values(rows.iter().map(|row| row.decimal));
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.group as i32))),
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| wide(row.group)))),
-        Arc::new(StringArray::from_iter(rows.iter().map(text))),
-        Arc::new(Float64Array::from_iter_values(rows.iter().map(float))),
-        Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.number))),
-        Arc::new(decimals.with_precision_and_scale(38, 2).expect("a decimal")),
-        Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.float))),
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| &row.text))),
-    ];
-    Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
-}
 
 fn scan() -> Plan {
     let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };

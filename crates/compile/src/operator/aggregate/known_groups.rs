@@ -16,9 +16,8 @@ use crate::types::DataType;
 /// About how many groups of rows there are that are far from each other, where that is known: at least one key has many values, and
 /// of the others it is known how many they have.
 pub(super) fn scattered_groups(keys: &[ColumnInfo]) -> Option<u64> {
-    let values = |key: &ColumnInfo| key.scattered.map(|own| own.values).or_else(|| domain::values_of(key));
     let some = keys.iter().any(|key| key.scattered.is_some());
-    let all = keys.iter().map(values).reduce(|all, own| Some(all?.saturating_mul(own?)));
+    let all = keys.iter().map(key_values).reduce(|all, own| Some(all?.saturating_mul(own?)));
     all.flatten().filter(|_| some)
 }
 
