@@ -20,9 +20,11 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         return column.clone();
     }
     let range = infer_range(expr, &|index| input.get(index).and_then(|column| column.range));
-    if let Some((below, line, range)) = Line::of(expr, input) {
+    if let Some((below, line, exact)) = Line::of(expr, input) {
         let spacing = line.spacing(below.spacing);
-        let (data_type, nullable, range) = (expr.data_type.clone(), expr.nullable, Some(range));
+        // Only where there are distances is code made for these very constants; elsewhere others have the same kernel.
+        let range = if spacing.is_some() { Some(exact) } else { range };
+        let (data_type, nullable) = (expr.data_type.clone(), expr.nullable);
         return ColumnInfo { data_type, nullable, range, spacing, dictionary: None, origin: None, ..below };
     }
     let scattered = scattered_values(expr, input);
