@@ -1,6 +1,6 @@
 //! What tests share that run wherever there is a GPU.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use kelpie_device::{CancelToken, DeviceKind};
 use kelpie_kir::text;
@@ -23,12 +23,14 @@ pub fn has_cuda(engine: &Engine) -> bool {
     false
 }
 
-/// A GPU, if there is one to test on, as [`has_cuda`] finds out.
+/// A GPU, if there is one to test on, as [`has_cuda`] finds out once for all tests of a process.
 ///
 /// # Panics
 /// As [`has_cuda`].
 pub fn gpu() -> Option<DeviceChoice> {
-    has_cuda(&Engine::new()).then_some(DeviceChoice::Cuda)
+    static GPU: LazyLock<Option<DeviceChoice>> =
+        LazyLock::new(|| has_cuda(&Engine::new()).then_some(DeviceChoice::Cuda));
+    *GPU
 }
 
 /// What an engine knows of a pipeline's kernels of one genome.
