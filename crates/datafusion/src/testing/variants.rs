@@ -90,13 +90,14 @@ impl Subject<'_> {
             }
             observe(&forcing.before(&self.query.sql));
             match self.under(forcing).await {
-                (Outcome::Different(how), forcing) => {
-                    let (forcing, how) = self.fewer(forcing, how).await;
-                    return (Outcome::Different(how), forcing);
-                }
+                // Also what differed was an error that said so: some values turn out to be impossible while the query runs.
                 (_, forcing) if forcing.0.is_empty() => {
                     report.impossible += 1;
                     continue;
+                }
+                (Outcome::Different(how), forcing) => {
+                    let (forcing, how) = self.fewer(forcing, how).await;
+                    return (Outcome::Different(how), forcing);
                 }
                 (Outcome::Equal { .. }, _) if notes => self.add_choices(&mut choices),
                 _ => {}
