@@ -5,7 +5,7 @@ use kelpie_kir::builder::V;
 
 use super::Begun;
 use super::search::Search;
-use super::{Index, Kind, SlotRows};
+use super::{Index, Kind};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::table::probing::place_of;
 use crate::table::rows::RowStore;
@@ -68,10 +68,7 @@ impl Index {
         if let Some(valid) = valid {
             cx.begin_if(valid);
         }
-        table.find_from(cx, store, (keys, begun), cursor, |cx, number| match rows {
-            SlotRows::Buckets(buckets) => buckets.place_at(cx, number),
-            SlotRows::One | SlotRows::Chained(_) => place_of(cx, number),
-        })?;
+        table.find_from(cx, store, (keys, begun), cursor, |cx, number| rows.first_place(cx, number))?;
         if valid.is_some() {
             cx.end();
         }

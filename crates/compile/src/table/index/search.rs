@@ -18,6 +18,16 @@ pub struct Search {
     pub cursor: Var,
 }
 
+impl SlotRows {
+    /// The place (`i64`) of the first row of a slot that has a number.
+    pub(super) fn first_place(self, cx: &mut Context<'_>, number: V) -> V {
+        match self {
+            SlotRows::Buckets(buckets) => buckets.place_at(cx, number),
+            SlotRows::One | SlotRows::Chained(_) => place_of(cx, number),
+        }
+    }
+}
+
 impl Index {
     /// Begins the search for rows whose keys equal `keys`.
     pub fn search(
@@ -56,10 +66,8 @@ impl Index {
                 if let Some(valid) = valid {
                     cx.begin_if(valid);
                 }
-                table.find(cx, store, (keys, &self.wide), cursor, |cx, number| match rows {
-                    SlotRows::Buckets(buckets) => buckets.place_at(cx, number),
-                    SlotRows::One | SlotRows::Chained(_) => place_of(cx, number),
-                })?;
+                table
+                    .find(cx, store, (keys, &self.wide), cursor, |cx, number| rows.first_place(cx, number))?;
                 if valid.is_some() {
                     cx.end();
                 }

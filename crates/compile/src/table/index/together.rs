@@ -5,7 +5,6 @@ use kelpie_kir::builder::V;
 use super::search::Search;
 use super::{Index, Kind, SlotRows, Told};
 use crate::context::{Context, Lowered, Unsupported};
-use crate::table::probing::place_of;
 use crate::table::rows::RowStore;
 use crate::table::together::{Found, SharedKeys, Together};
 use crate::variant::axes::KeyTextLanes;
@@ -38,10 +37,7 @@ impl Index {
         let valid = if self.null_equal { None } else { self.all_valid(cx, keys) };
         let live = valid.map_or(live, |valid| cx.builder.and(live, valid));
         let columns = store.columns().get(..keys.len()).unwrap_or_default();
-        let place = |cx: &mut Context<'_>, number| match rows {
-            SlotRows::Buckets(buckets) => buckets.place_at(cx, number),
-            SlotRows::One | SlotRows::Chained(_) => place_of(cx, number),
-        };
+        let place = |cx: &mut Context<'_>, number| rows.first_place(cx, number);
         table.find_together(cx, (SharedKeys { columns, keys }, &self.wide), live, place, together)
     }
 
