@@ -509,7 +509,17 @@ impl Builder {
 
     /// Orders this thread's memory accesses.
     pub fn fence(&mut self) {
-        self.push(Stmt::Fence);
+        self.push(Stmt::Fence(Scope::Device));
+    }
+
+    /// Orders this thread's memory accesses, as the threads of a scope see them.
+    pub fn fence_in(&mut self, scope: Scope) {
+        self.push(Stmt::Fence(scope));
+    }
+
+    /// Waits for about so many nanoseconds (`u32`), if the device can.
+    pub fn pause(&mut self, nanoseconds: V) {
+        self.push(Stmt::Pause(nanoseconds));
     }
 
     /// Does nothing: who profiles a kernel counts the threads that come by.

@@ -507,8 +507,12 @@ pub enum Stmt {
     /// Every lane of the warp waits, and sees what the others wrote. Needs uniform control flow in the warp.
     WarpBarrier,
     /// Orders this thread's memory accesses before those after it, as others on the device see them: all that publication
-    /// needs. A store before and a load after it may still change places.
-    Fence,
+    /// needs. A store before and a load after it may still change places. Of the scope of a block: as the threads of the block see
+    /// them.
+    Fence(Scope),
+    /// Tells the device that the thread waits for others, and need not run for about so many nanoseconds (`u32`). Changes nothing
+    /// that a kernel computes.
+    Pause(Handle<Value>),
     /// Does nothing: who profiles a kernel ([`profile`](crate::profile)) counts the threads that come by together, by this number.
     Mark(u32),
     /// Counts the threads that come by together, as a [`Stmt::Mark`] lets others do it: of those threads of a warp one adds 1 to

@@ -57,7 +57,7 @@ impl Stmt {
             | Stmt::Continue
             | Stmt::Barrier
             | Stmt::WarpBarrier
-            | Stmt::Fence
+            | Stmt::Fence(_)
             | Stmt::Mark(_)
             | Stmt::Return(None) => Vec::new(),
             Stmt::Assign { value, .. } | Stmt::Return(Some(value)) => vec![*value],
@@ -74,6 +74,7 @@ impl Stmt {
             Stmt::Atomic { pointer, value, .. } => vec![*pointer, *value],
             Stmt::AtomicLoad { pointer, .. } | Stmt::UniformLoad { pointer, .. } => vec![*pointer],
             Stmt::Tally { counters } => vec![*counters],
+            Stmt::Pause(nanoseconds) => vec![*nanoseconds],
             Stmt::Call { args, .. } => args.clone(),
             Stmt::Report { code } | Stmt::Trap { code } => vec![*code],
         }
@@ -97,7 +98,8 @@ impl Stmt {
             | Stmt::Continue
             | Stmt::Barrier
             | Stmt::WarpBarrier
-            | Stmt::Fence
+            | Stmt::Fence(_)
+            | Stmt::Pause(_)
             | Stmt::Mark(_)
             | Stmt::Tally { .. }
             | Stmt::Return(_)

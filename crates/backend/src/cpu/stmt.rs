@@ -89,15 +89,15 @@ impl<'m> Translator<'m, '_> {
                 self.set(*result, Operand::Value(value));
             }
             Stmt::Tally { counters } => self.tally(*counters),
-            // A block has one thread: it waits for nobody, and sees what it wrote.
-            Stmt::Barrier | Stmt::WarpBarrier | Stmt::Mark(_) => {}
+            // A block has one thread: it waits for nobody, and sees what it wrote. Its worker has a core, and nothing better to do.
+            Stmt::Barrier | Stmt::WarpBarrier | Stmt::Mark(_) | Stmt::Pause(_) => {}
             // Loads stay in order among themselves on x86-64, so do stores, and an atomic that writes is a full fence: that
             // is all that publications and locks rely on. (MFENCE would keep the loads of the rows that follow waiting.) The
             // compiler must keep the order too: what it knows of memory ends at a sequence point.
-            Stmt::Fence if cfg!(target_arch = "x86_64") => {
+            Stmt::Fence(_) if cfg!(target_arch = "x86_64") => {
                 self.builder.ins().sequence_point();
             }
-            Stmt::Fence => {
+            Stmt::Fence(_) => {
                 self.builder.ins().fence();
             }
             Stmt::UniformLoad { pointer, result } => {

@@ -1,6 +1,6 @@
 //! Statements.
 
-use kelpie_kir::{Block, Builtin, Expr, Handle, Stmt, Value};
+use kelpie_kir::{Block, Builtin, Expr, Handle, Scope, Stmt, Value};
 
 use super::expr::Text;
 use super::function::{FunctionPrinter, STATUS};
@@ -64,7 +64,12 @@ impl FunctionPrinter<'_> {
             Stmt::AtomicLoad { pointer, result, .. } => self.atomic_load(*pointer, *result),
             Stmt::Barrier => self.line("__syncthreads();"),
             Stmt::WarpBarrier => self.line("__syncwarp();"),
-            Stmt::Fence => self.line("__threadfence();"),
+            Stmt::Fence(Scope::Device) => self.line("__threadfence();"),
+            Stmt::Fence(Scope::Block) => self.line("__threadfence_block();"),
+            Stmt::Pause(nanoseconds) => {
+                let line = format!("__nanosleep({});", self.text(*nanoseconds));
+                self.line(&line);
+            }
             Stmt::Mark(_) => {}
             Stmt::Tally { counters } => {
                 let line = format!("{}({});", self.helpers.tally(), self.text(*counters));

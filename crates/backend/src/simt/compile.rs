@@ -506,7 +506,8 @@ fn effect(body: &Body<'_>, stmt: &Stmt) -> Op {
         Stmt::Tally { counters } => Op::Tally { counters: slot(*counters) },
         Stmt::Report { code } => Op::Report { code: slot(*code), leave: false },
         Stmt::Trap { code } => Op::Report { code: slot(*code), leave: true },
-        Stmt::Fence
+        Stmt::Fence(scope) => Op::Fence(*scope),
+        Stmt::Pause(_)
         | Stmt::Let(_)
         | Stmt::Assign { .. }
         | Stmt::If { .. }
@@ -514,6 +515,6 @@ fn effect(body: &Body<'_>, stmt: &Stmt) -> Op {
         | Stmt::Break
         | Stmt::Continue
         | Stmt::Call { .. }
-        | Stmt::Return(_) => Op::Fence,
+        | Stmt::Return(_) => Op::Pause,
     }
 }

@@ -272,7 +272,9 @@ pub(super) enum Op {
     /// Waits for the warp.
     WarpBarrier,
     /// Orders memory accesses.
-    Fence,
+    Fence(Scope),
+    /// Nothing: other warps go on.
+    Pause,
     /// Counts the active lanes.
     Mark(u32),
     /// Adds 1 to the word of the number of active lanes.

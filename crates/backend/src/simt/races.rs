@@ -5,7 +5,8 @@
 //! - a barrier, inside its block or its warp;
 //! - a fence before an atomic write (release) and an atomic access to the same address after it that reads
 //!   (acquire): a flag, a lock, a counter. The first plain store after a fence counts as such an atomic write, so that
-//!   a protocol may publish by a plain store. A fence also orders the lanes of its warp.
+//!   a protocol may publish by a plain store. A fence for the block does so by atomics of shared memory alone. Either also orders the
+//!   lanes of its warp.
 //!
 //! An atomic load, and a compare-exchange that fails, race with no store in their scope.
 //!
@@ -122,6 +123,8 @@ struct Clocks {
     seen: Vec<u32>,
     /// `seen` at the last fence: what an atomic write releases. Empty before the first fence.
     fenced: Vec<u32>,
+    /// The same with fences for the block: what an atomic write of shared memory releases.
+    fenced_in_block: Vec<u32>,
     /// A fence was executed, and no store or atomic since.
     publishes: bool,
 }
@@ -163,7 +166,7 @@ impl Races {
         for warp in self.warps_of(block) {
             let mut seen = vec![0; warps];
             seen[warp] = 1;
-            self.clocks[warp] = Clocks { seen, fenced: Vec::new(), publishes: false };
+            self.clocks[warp] = Clocks { seen, ..Clocks::default() };
         }
     }
 
@@ -196,11 +199,14 @@ impl Races {
         self.clocks[warp as usize].seen[warp as usize] += 1;
     }
 
-    pub(super) fn fence(&mut self, warp: u32) {
+    pub(super) fn fence(&mut self, warp: u32, scope: Scope) {
         let clocks = &mut self.clocks[warp as usize];
-        clocks.fenced.clone_from(&clocks.seen);
+        if scope == Scope::Device {
+            clocks.fenced.clone_from(&clocks.seen);
+        }
+        clocks.fenced_in_block.clone_from(&clocks.seen);
         clocks.seen[warp as usize] += 1;
-        clocks.publishes = true;
+        clocks.publishes = scope == Scope::Device;
     }
 
     /// Whether a store of this warp now publishes; it does not any more after that.
@@ -217,7 +223,8 @@ impl Races {
     }
 
     pub(super) fn release(&mut self, warp: u32, location: Location) {
-        let fenced = &self.clocks[warp as usize].fenced;
+        let clocks = &self.clocks[warp as usize];
+        let fenced = if location.0.is_some() { &clocks.fenced_in_block } else { &clocks.fenced };
         if !fenced.is_empty() {
             join(self.released.entry(location).or_default(), fenced);
         }

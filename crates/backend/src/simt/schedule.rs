@@ -127,7 +127,7 @@ fn is_observable(op: Op) -> bool {
         | Op::Atomic { .. }
         | Op::AtomicLoad { .. }
         | Op::UniformLoad { .. }
-        | Op::Fence
+        | Op::Fence(_)
         | Op::Report { .. } => true,
         _ => false,
     }
@@ -325,9 +325,10 @@ impl Grid<'_> {
                     races.warp_barrier(*block * self.warps_per_block + index as u32);
                 }
             }
-            Op::Fence => {
+            Op::Pause => {}
+            Op::Fence(scope) => {
                 if let Some(races) = &mut self.races {
-                    races.fence(*block * self.warps_per_block + index as u32);
+                    races.fence(*block * self.warps_per_block + index as u32, scope);
                 }
             }
             Op::Mark(number) => {

@@ -7,6 +7,9 @@ use crate::expr::{ArithmeticOp, Expr, ExprKind, Function};
 use crate::layout::{ColumnInfo, Scattered};
 use crate::types::{DataType, Literal, Range, Spacing};
 
+/// Numbers of a CASE up to which it is looked at which ones they are.
+const MOST_OF_CASES: i128 = 127;
+
 /// The columns of a projection over `input`.
 pub(crate) fn of_projection(exprs: &[Expr], input: &[ColumnInfo]) -> Vec<ColumnInfo> {
     exprs.iter().map(|expr| of_expr(expr, input)).collect()
@@ -20,6 +23,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         return column.clone();
     }
     let range = infer_range(expr, &|index| input.get(index).and_then(|column| column.range));
+    let range = numbers_of_cases(expr).or(range);
     if let Some((below, line, exact)) = Line::of(expr, input) {
         let spacing = line.spacing(below.spacing);
         // Only where there are distances is code made for these very constants; elsewhere others have the same kernel.
@@ -39,6 +43,24 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         spacing,
         origin: None,
     }
+}
+
+/// The range of CASE where each result is a small number of the statement: up to a power of two, so that few constants make code of their
+/// own, but finer than a literal's class, as it says how many groups there may be.
+fn numbers_of_cases(expr: &Expr) -> Option<Range> {
+    let ExprKind::Case { branches, otherwise } = &expr.kind else { return None };
+    let mut most = None;
+    for result in branches.iter().map(|(_, result)| result).chain(otherwise.as_deref()) {
+        match result.kind {
+            ExprKind::Literal(Literal::Int(value @ 0..=MOST_OF_CASES)) if result.data_type.is_integer() => {
+                most = most.max(Some(value));
+            }
+            ExprKind::Literal(Literal::Null) => {}
+            _ => return None,
+        }
+    }
+    let bits = i128::BITS - most?.leading_zeros();
+    Some(Range { min: 0, max: (1 << bits) - 1 })
 }
 
 /// A whole number times another and plus a third: other numbers become other numbers, and their order stays or is turned round.

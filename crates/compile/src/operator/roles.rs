@@ -394,6 +394,11 @@ pub(crate) trait Sink: fmt::Debug + fmt::Display + Send + Sync {
         false
     }
 
+    /// Whether blocks, once they have no more rows, change the same few places of the device's memory under locks.
+    fn waits_at_the_end(&self) -> bool {
+        false
+    }
+
     /// Bytes of a block's memory that all of its threads work on, whatever their number.
     fn block_bytes(&self) -> u64 {
         0

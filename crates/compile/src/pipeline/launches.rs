@@ -81,7 +81,12 @@ pub(super) fn choose(
         let with = |threads: BlockThreads| ShapeChoices { block_threads: Some(threads.0 as u32), ..*asked };
         let fits = |threads: &BlockThreads| pipeline.admits(target, &with(*threads), more_rows).is_ok();
         let largest = BlockThreads(LARGEST_BLOCK);
+        let few = pipeline.sink.waits_at_the_end();
+        let few = few.then(|| BlockThreads::ALL.iter().rev().copied().find(fits)).flatten();
         let rule = match sharing(base, pipeline.sink.block_bytes(), threads).into_iter().rev().find(fits) {
+            _ if let Some(most) = few.filter(|most| most.0 > threads.0) => {
+                (most, "blocks wait for each other's locks at the end: there are few")
+            }
             Some(more) => {
                 (more, "as few blocks as a multiprocessor has the memory for have all of its threads")
             }

@@ -321,7 +321,9 @@ impl<'a> Parser<'a> {
             "continue" => Stmt::Continue,
             "barrier" => Stmt::Barrier,
             "warp_barrier" => Stmt::WarpBarrier,
-            "fence" => Stmt::Fence,
+            "fence" => Stmt::Fence(Scope::Device),
+            "block_fence" => Stmt::Fence(Scope::Block),
+            "pause" => Stmt::Pause(self.value()?),
             "mark" => Stmt::Mark(self.parsed("a number", |text| text.parse().ok())?),
             "tally" => Stmt::Tally { counters: self.value()? },
             "store" | "store.stream" => {

@@ -181,7 +181,9 @@ impl<'a> Printer<'a> {
             }
             Stmt::Barrier => "barrier".to_string(),
             Stmt::WarpBarrier => "warp_barrier".to_string(),
-            Stmt::Fence => "fence".to_string(),
+            Stmt::Fence(Scope::Device) => "fence".to_string(),
+            Stmt::Fence(Scope::Block) => "block_fence".to_string(),
+            Stmt::Pause(nanoseconds) => format!("pause {}", v(*nanoseconds)),
             Stmt::Mark(number) => format!("mark {number}"),
             Stmt::Tally { counters } => format!("tally {}", v(*counters)),
             Stmt::UniformLoad { pointer, result } => format!("{} = uniform_load {}", v(*result), v(*pointer)),

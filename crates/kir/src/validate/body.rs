@@ -288,6 +288,7 @@ impl Body<'_> {
                     _ => Ok(()),
                 }
             }
+            Stmt::Pause(nanoseconds) => self.expect("the time", *nanoseconds, Type::U32),
             Stmt::Let(_)
             | Stmt::If { .. }
             | Stmt::Loop(_)
@@ -295,7 +296,7 @@ impl Body<'_> {
             | Stmt::Continue
             | Stmt::Barrier
             | Stmt::WarpBarrier
-            | Stmt::Fence
+            | Stmt::Fence(_)
             | Stmt::Mark(_) => Ok(()),
         }
     }

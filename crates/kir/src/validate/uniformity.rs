@@ -185,7 +185,8 @@ impl Walk<'_> {
             | Stmt::StoreVector { .. }
             | Stmt::Barrier
             | Stmt::WarpBarrier
-            | Stmt::Fence
+            | Stmt::Fence(_)
+            | Stmt::Pause(_)
             | Stmt::Mark(_)
             | Stmt::Tally { .. }
             | Stmt::Report { .. } => {}

@@ -224,6 +224,10 @@ impl GroupTable for DirectTable {
         self.place.block_bytes()
     }
 
+    fn is_near(&self) -> bool {
+        self.place.is_local()
+    }
+
     fn passes(&self) -> u32 {
         self.place.slices()
     }

@@ -99,6 +99,11 @@ pub trait GroupTable: fmt::Debug + fmt::Display + Send + Sync {
         0
     }
 
+    /// Whether a block adds rows up near it, and adds what comes of that to the device's cells in the end.
+    fn is_near(&self) -> bool {
+        false
+    }
+
     /// How many times it is brought all rows: each time it takes those of another slice of its groups.
     fn passes(&self) -> u32 {
         1

@@ -84,6 +84,11 @@ impl Sink for AddToGroups {
         self.0.table.block_bytes() + self.0.parts.as_ref().map_or(0, PartPlace::bytes)
     }
 
+    fn waits_at_the_end(&self) -> bool {
+        let AggregateOperator { cells, table, near, .. } = &*self.0;
+        (near.is_some() || table.is_near()) && cells.cells.iter().any(|cell| cell.op.is_locked())
+    }
+
     fn passes(&self) -> u32 {
         self.0.table.passes()
     }

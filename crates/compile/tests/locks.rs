@@ -1,0 +1,115 @@
+//! Sums under locks (deviations of floats): where a GPU's threads have few groups, copies and large blocks keep them from waiting for each
+//! other, threads outside a block pause before they try again, and NVRTC accepts the kernels.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+use std::collections::BTreeSet;
+
+use kelpie_backend::cuda;
+use kelpie_compile::MicroModel;
+use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Literal, Range};
+use kelpie_compile::variant::Forced;
+use kelpie_device::nvrtc;
+use kelpie_kir::{Scalar, Target, validate};
+
+fn field(name: &str, data_type: DataType) -> Field {
+    Field { name: name.into(), data_type, nullable: false }
+}
+
+/// Deviations of a float by a text of the statement, of which there are so many.
+fn by_texts(texts: i128) -> (Plan, ScanInfo) {
+    let fields = vec![field("x", DataType::Int64), field("f", DataType::Float64)];
+    let fixed = |scalar, range| ColumnLayout {
+        storage: Storage::Fixed { scalar, has_base: false },
+        has_nulls: false,
+        range,
+    };
+    let layouts = vec![fixed(Scalar::U32, Some(Range { min: 0, max: 100_000 })), fixed(Scalar::F64, None)];
+    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns: vec![0, 1], fields });
+    let x = Expr::column(0, DataType::Int64, false);
+    let is_less = |number: i128| {
+        let most = Expr::literal(Literal::Int(number * 1000), DataType::Int64);
+        let kind = ExprKind::Compare(CompareOp::Lt, Box::new(x.clone()), Box::new(most));
+        Expr { kind, data_type: DataType::Boolean, nullable: false }
+    };
+    let text = |number: i128| Expr::literal(Literal::Utf8(format!("text {number}").into()), DataType::Utf8);
+    let branches = (1..texts).map(|number| (is_less(number), text(number))).collect();
+    let kind = ExprKind::Case { branches, otherwise: Some(Box::new(text(0))) };
+    let key = Expr { kind, data_type: DataType::Utf8, nullable: false };
+    let deviation = Aggregate {
+        function: AggregateFunction::StddevSample,
+        argument: Some(Expr::column(1, DataType::Float64, false)),
+        distinct: false,
+        field: Field { name: "s".into(), data_type: DataType::Float64, nullable: true },
+    };
+    let plan = Plan::Aggregate {
+        input: Box::new(scan),
+        keys: vec![key],
+        aggregates: vec![deviation],
+        names: vec!["key".into()],
+    };
+    (plan, ScanInfo::new(20_000_000, layouts))
+}
+
+fn compile(query: &(Plan, ScanInfo), forced: &[(&str, &str)]) -> Program {
+    let mut all = Forced::default();
+    for (axis, value) in forced {
+        all.set(axis, value).expect("an axis and a value of it");
+    }
+    let duplicates = BTreeSet::new();
+    let choices = Choices { forced: &all, ..Choices::new(MicroModel::Resolution, &duplicates) };
+    pipeline::compile_with(
+        &query.0,
+        std::slice::from_ref(&query.1),
+        &Target::simt(32, 256, 227 << 10, 1056),
+        &choices,
+    )
+    .expect("the plan compiles")
+}
+
+fn chosen(program: &Program, site: &str, axis: &str) -> String {
+    let mut choices = program.genome.of(site);
+    choices.find(|choice| choice.axis.name == axis).map_or(String::new(), |choice| choice.value.to_string())
+}
+
+/// CUDA of all kernels; NVRTC has accepted it, where there is one.
+fn code(program: Program) -> String {
+    let mut all = String::new();
+    for pipeline in program.pipelines {
+        for module in pipeline.into_modules() {
+            let module = validate(module).expect("a module that validates");
+            let source = cuda::print(&module).expect("CUDA");
+            match nvrtc::get() {
+                Err(error) => eprintln!("skipped: {error}"),
+                Ok(nvrtc) => assert!(nvrtc.compile(&source, "sm_90", "locks").is_ok(), "{source}"),
+            }
+            all.push_str(&source);
+        }
+    }
+    all
+}
+
+#[test]
+fn a_table_of_texts_has_as_many_slots_as_there_are_texts() {
+    for (texts, placement, copies) in
+        [(3, "thread", ""), (4, "thread", ""), (6, "block", "32"), (60, "block", "32")]
+    {
+        let program = compile(&by_texts(texts), &[]);
+        assert_eq!(chosen(&program, "aggregate0", "placement"), placement, "{texts}");
+        assert_eq!(chosen(&program, "aggregate0", "table_copies"), copies, "{texts}");
+        assert_eq!(chosen(&program, "p0", "block_threads"), "1024", "{texts}");
+    }
+}
+
+#[test]
+fn threads_of_the_device_pause_before_they_try_again_and_those_of_a_block_do_not() {
+    let program = compile(&by_texts(6), &[("placement", "block")]);
+    let code = code(program);
+    assert!(code.contains("__nanosleep(") && code.contains("__threadfence_block();"), "{code}");
+    let program = compile(&by_texts(6), &[("placement", "global")]);
+    assert!(self::code(program).contains("__nanosleep("));
+}
