@@ -1,6 +1,7 @@
 //! Rows of a thread that are looked up at once, before they go on one by one, give the rows of a nested loop: every kind of join, keys that
 //! are NULL, beyond the range, or extremes, sides that are empty or have one row, filters that leave all or nothing; rows side by side or
-//! apart, warps of several widths, tables of any size around those of blocks. And cache hints change no answer beside them.
+//! apart, warps of several widths, tables of any size around those of blocks; keys that are slots, have ranks, or are hashed, one or several,
+//! also of 128 bits, of one row or of many. And cache hints change no answer beside them.
 
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
@@ -21,8 +22,8 @@ use kelpie_engine::{
 use sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, table};
 
 /// Warps of several widths, and a CPU, which has batches of rows (`batched_look_ups`).
-const DEVICES: [(DeviceChoice, u32); 3] =
-    [(DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32), (DeviceChoice::Cpu, 32)];
+const DEVICES: [(DeviceChoice, u32); 4] =
+    [(DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32), (DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 8)];
 
 /// In which ways rows are held, and what they are looked up in.
 const WAYS: [&[(&str, &str)]; 9] = [
@@ -42,15 +43,39 @@ const WAYS: [&[(&str, &str)]; 9] = [
     &[("row_places", "slot"), ("lane_refill", "off"), ("write_places", "atomic")],
 ];
 
+/// The same for hash tables, whose searches may go on behind their first slots.
+const HASHED: [&[(&str, &str)]; 9] = [
+    &[("row_arrangement", "blocked")],
+    &[("row_arrangement", "striped"), ("slot_fill", "75"), ("cache_hints", "all")],
+    &[("index_rows", "chains"), ("expansion", "lane"), ("lane_refill", "off")],
+    &[("index_rows", "buckets"), ("expansion", "lane"), ("lane_refill", "off")],
+    &[("index_rows", "buckets"), ("bucket_entries", "rows"), ("expansion", "lane"), ("lane_refill", "off")],
+    &[("key_filter", "bloom"), ("sieves", "off"), ("expansion", "lane"), ("lane_refill", "last")],
+    &[("hash_function", "multiply_shift"), ("slot_fill", "75"), ("thread_rows", "4"), ("expansion", "lane")],
+    &[("hash_function", "fnv1a"), ("slot_claims", "swap"), ("carried", "values"), ("lane_refill", "all")],
+    &[("index_rows", "chains"), ("row_arrangement", "striped"), ("thread_rows", "2"), ("expansion", "lane")],
+];
+
+/// The same where several rows may have a key that is a slot, or has a rank.
+const SEVERAL: [&[(&str, &str)]; 7] = [
+    &[("index_form", "direct"), ("index_rows", "chains")],
+    &[("index_form", "direct"), ("index_rows", "buckets")],
+    &[("index_form", "direct"), ("index_rows", "buckets"), ("bucket_entries", "rows")],
+    &[("index_form", "rank"), ("index_rows", "chains"), ("row_arrangement", "striped")],
+    &[("index_form", "rank"), ("index_rows", "buckets")],
+    &[("index_form", "rank"), ("index_rows", "buckets"), ("bucket_entries", "rows")],
+    &[("index_form", "rank"), ("index_rows", "chains"), ("row_arrangement", "blocked")],
+];
+
 /// All of them, and a GPU where there is one.
 fn devices() -> Vec<(DeviceChoice, u32)> {
     DEVICES.into_iter().chain(gpu().map(|device| (device, 32))).collect()
 }
 
-fn options((device, simt_lanes): (DeviceChoice, u32), way: &[(&str, &str)]) -> QueryOptions {
+/// Options for a way, and what all ways have.
+fn options((device, simt_lanes): (DeviceChoice, u32), ways: [&[(&str, &str)]; 2]) -> QueryOptions {
     let mut variants = Forced::default();
-    let axes = [("first_look_ups", "together"), ("index_form", "direct")];
-    for (axis, value) in axes.iter().chain(way) {
+    for (axis, value) in [("first_look_ups", "together")].iter().chain(ways.into_iter().flatten()) {
         variants.set(axis, value).expect("an axis and its value");
     }
     QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
@@ -133,14 +158,18 @@ fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
     ]
 }
 
-#[test]
-fn every_kind_equals_a_nested_loop() {
+/// Joins of every kind with some conditions, each on so many devices in some ways in turn: how many times rows were looked up together.
+fn check(
+    sides: &[(Vec<Row>, Vec<Row>)],
+    conditions: &[Condition],
+    (all, ways): (&[(&str, &str)], &[&[(&str, &str)]]),
+    times: usize,
+) -> usize {
     let engine = Engine::new();
     let (devices, mut turn, mut together) = (devices(), 0usize, 0);
-    for (build, probe) in &sides() {
+    for (build, probe) in sides {
         let sources = [table(build), table(probe)];
-        for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
-            let condition = Condition { keys: &[0], residual, null_equal };
+        for condition in conditions.iter().copied() {
             for kind in KINDS {
                 // All rows, most, and none.
                 let limits = [(100, 100), (7, 100), (100, 6), (100, -1), (-1, 100)][turn % 5];
@@ -153,8 +182,9 @@ fn every_kind_equals_a_nested_loop() {
                     (100, 100) => plan(kind, condition, false),
                     limits => narrowed(plan(kind, condition, false), limits),
                 };
-                for (shift, device) in devices.iter().enumerate() {
-                    let options = options(*device, WAYS[(turn + 4 * shift) % 9]);
+                for shift in 0..times {
+                    let device = devices[(turn + shift) % devices.len()];
+                    let options = options(device, [all, ways[(turn + 4 * shift) % ways.len()]]);
                     let got = output(&engine, joined.clone(), &sources, &options);
                     assert_eq!(
                         rows_of(&got.batch),
@@ -167,7 +197,61 @@ fn every_kind_equals_a_nested_loop() {
             }
         }
     }
+    together
+}
+
+const DIRECT: &[(&str, &str)] = &[("index_form", "direct")];
+
+fn conditions(keys: &'static [usize]) -> [Condition; 3] {
+    [(false, false), (true, false), (false, true)].map(|(residual, null_equal)| Condition {
+        keys,
+        residual,
+        null_equal,
+    })
+}
+
+#[test]
+fn every_kind_equals_a_nested_loop() {
+    let together = check(&sides(), &conditions(&[0]), (DIRECT, &WAYS), 3);
     assert!(together > 100, "{together}");
+}
+
+/// Sides with keys far apart too, of which several may have a slot before their own.
+fn hashed_sides() -> Vec<(Vec<Row>, Vec<Row>)> {
+    let mut all = sides();
+    all.extend([
+        (rows(60, Spread::Sparse, 3), rows(300, Spread::Sparse, 1)),
+        (rows(300, Spread::Sparse, 3), rows(67, Spread::Sparse, 1)),
+        (rows(30, Spread::SparseDuplicates, 0), rows(80, Spread::SparseDuplicates, 1)),
+        (rows(50, Spread::Skewed, 0), rows(90, Spread::Skewed, 1)),
+    ]);
+    all
+}
+
+#[test]
+fn hashed_keys_equal_a_nested_loop() {
+    let hash = ("index_form", "hash");
+    let together = check(&hashed_sides(), &conditions(&[0]), (&[hash], &HASHED), 1);
+    assert!(together > 150, "{together}");
+}
+
+/// 128 bits, several columns, and texts, which are looked up together where they are codes.
+#[test]
+fn hashed_keys_of_any_type_equal_a_nested_loop() {
+    let hash = [("index_form", "hash"), ("text_join", "codes")];
+    let sides = [&hashed_sides()[4..5], &hashed_sides()[10..]].concat();
+    for (keys, least) in [(&[3][..], 50), (&[0, 3], 50), (&[1, 0], 10)] {
+        let together = check(&sides, &conditions(keys), (&hash, &HASHED), 1);
+        assert!(together > least, "{keys:?}: {together}");
+    }
+}
+
+#[test]
+fn several_rows_of_slots_and_ranks_equal_a_nested_loop() {
+    let lanes = [("expansion", "lane"), ("lane_refill", "off")];
+    let sides = &sides()[3..];
+    let together = check(sides, &conditions(&[0]), (&lanes, &SEVERAL), 1);
+    assert!(together > 50, "{together}");
 }
 
 /// Numbers of rows around those of blocks, of which threads hold several; what comes of a match is loaded with its look-up, or behind it.
@@ -182,7 +266,7 @@ fn rows_of_any_number_are_looked_up_once_each() {
         let found: Vec<i64> = (5..105).filter(|key| key + 50 < count).collect();
         let sum: i64 = found.iter().map(|key| (key - 5) % 10).sum();
         for way in 0..WAYS.len() {
-            let options = options(devices[(turn + way) % devices.len()], WAYS[way]);
+            let options = options(devices[(turn + way) % devices.len()], [DIRECT, WAYS[way]]);
             let condition = Condition { keys: &[0], residual: false, null_equal: false };
             let joined = plan(JoinKind::Inner, condition, false);
             let got = output(&engine, counted(joined, 2), &sources, &options);

@@ -21,18 +21,7 @@ impl KeptRows {
     /// Keeps what was found of all rows.
     pub fn keep(cx: &mut Context<'_>, found: &[LookedUp]) -> Option<KeptRows> {
         let form = found.first()?.clone();
-        let mut rows = Vec::new();
-        for row in found {
-            let mut vars = Vec::new();
-            for register in row.registers() {
-                let ty = cx.builder.ty(register);
-                let var = cx.builder.var("looked_up", ty);
-                cx.builder.assign(var, register);
-                vars.push(var);
-            }
-            rows.push(vars);
-        }
-        Some(KeptRows { rows, form })
+        Some(KeptRows { rows: found.iter().map(|row| row.keep(cx)).collect(), form })
     }
 
     /// Keeps what was found of the row of a number (`u32`).
@@ -50,12 +39,7 @@ impl KeptRows {
 
     /// What is kept.
     pub fn read(&self, cx: &mut Context<'_>) -> Vec<LookedUp> {
-        let mut rows = Vec::new();
-        for vars in &self.rows {
-            let registers: Vec<V> = vars.iter().map(|var| cx.builder.read(*var)).collect();
-            rows.push(self.form.in_registers(&registers));
-        }
-        rows
+        self.rows.iter().map(|vars| self.form.kept_in(cx, vars)).collect()
     }
 }
 
@@ -71,10 +55,12 @@ impl Pipeline {
         let Some(look_ups) = self.steps.get(leading).and_then(|step| step.look_ups()) else {
             return Err("rows come to no look-up next".into());
         };
-        let key = look_ups.lacks()?;
-        let mut before = self.steps.iter().take(leading).rev();
-        let column = before.try_fold(key, |column, step| step.below(column));
-        column.map(drop).ok_or_else(|| "keys are computed".into())
+        for key in look_ups.lacks()? {
+            let mut before = self.steps.iter().take(leading).rev();
+            let column = before.try_fold(key, |column, step| step.below(column));
+            column.ok_or("keys are computed")?;
+        }
+        Ok(())
     }
 }
 
