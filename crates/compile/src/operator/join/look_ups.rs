@@ -98,7 +98,8 @@ impl JoinOperator {
         let mut columns = Vec::new();
         if !wanted.is_empty() {
             let place = self.index.place_found(cx, number);
-            let load = |loaded: &Loaded| Some((loaded.column, stored.get(loaded.stored)?.load(cx, place, None)));
+            let load =
+                |loaded: &Loaded| Some((loaded.column, stored.get(loaded.stored)?.load(cx, place, None)));
             columns.extend(wanted.iter().filter_map(load));
         }
         LookedUp { number, columns }
@@ -130,8 +131,11 @@ impl JoinOperator {
         if !self.gives_matches_alone() {
             return Vec::new();
         }
+        // Keys that were compared are in the nearest cache.
+        let compared = if self.index.reads_keys() { self.probe_keys.len() } else { 0 };
         let (mut left, mut chosen) = (MOST_BYTES, Vec::new());
-        for (column, stored) in self.places.iter().enumerate().filter(|(column, _)| wanted.contains(column)) {
+        let places = self.places.iter().enumerate().filter(|(_, stored)| **stored >= compared);
+        for (column, stored) in places.filter(|(column, _)| wanted.contains(column)) {
             let bytes = self.matches().columns().get(*stored).and_then(|column| column.number_bytes());
             if let Some(bytes) = bytes.filter(|bytes| *bytes <= left) {
                 left -= bytes;

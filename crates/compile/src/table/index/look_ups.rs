@@ -114,7 +114,8 @@ impl Index {
             let goes_on = cx.builder.and(row.live, taken);
             seen.push((sought, is_candidate, candidate, goes_on));
         }
-        let places: Vec<V> = seen.iter().map(|(_, _, candidate, _)| self.first_place(cx, *candidate)).collect();
+        let places: Vec<V> =
+            seen.iter().map(|(_, _, candidate, _)| self.first_place(cx, *candidate)).collect();
         let mut numbers = Vec::new();
         for ((sought, is_candidate, candidate, goes_on), place) in seen.into_iter().zip(places) {
             let same = table.has_keys(cx, store, &sought.keys, place)?;
@@ -186,24 +187,23 @@ fn by_slots(cx: &mut Context<'_>, slots: Slots, rows: &[SlotOfRow]) -> Result<Ve
         }
         Slots::Exists { .. } => return Err(Unsupported::internal("several rows are looked up among bits")),
     };
-    let mut at_slots = Vec::new();
-    for row in rows {
-        let found = match bits {
-            Some(bits) => {
-                let taken = is_taken_for_good(cx, bits, row.slot);
-                cx.builder.and(row.live, taken)
-            }
-            None => row.live,
-        };
-        at_slots.push((row.slot, found));
-    }
     let zero = cx.builder.u32(0);
+    let mut at_slots = Vec::new();
+    for SlotOfRow { slot, live, .. } in rows {
+        at_slots.push(match bits {
+            Some(bits) => {
+                let taken = is_taken_for_good(cx, bits, *slot);
+                let found = cx.builder.and(*live, taken);
+                // Rows that find nothing look at the same word: what costs memory is where there is a row.
+                (cx.builder.select(found, *slot, zero), found)
+            }
+            None => (*slot, *live),
+        });
+    }
     let number = |(slot, found): (V, V)| {
         let number = match heads {
             Some(heads) => {
                 let heads = array(cx, "heads", heads);
-                // Rows that find nothing look at the same word: what costs memory is where there is a row.
-                let slot = cx.builder.select(found, slot, zero);
                 cx.builder.element(heads, slot)
             }
             None => {
