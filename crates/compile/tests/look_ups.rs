@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
-use kelpie_compile::expr::Expr;
+use kelpie_compile::expr::{ArithmeticOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Storage};
 use kelpie_compile::pipeline::Program;
 use kelpie_compile::pipeline::{self, Choices, ScanInfo};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
-use kelpie_compile::types::{DataType, Field, Range};
+use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::variant::Forced;
 use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
@@ -42,22 +42,40 @@ fn table(source: usize, rows: u64) -> (Plan, ScanInfo) {
 
 /// A join by columns of the same numbers, whether keys are unique or not.
 fn program(kind: JoinKind, (keys, unique): (&[usize], bool), variants: &[(&str, &str)]) -> Program {
+    let column = |plan: &Plan, key: usize| {
+        let Field { data_type, nullable, .. } = plan.fields()[key].clone();
+        Expr::column(key, data_type, nullable)
+    };
+    let keys: Vec<Key> = keys.iter().map(|index| (*index, column(&table(1, 0).0, *index))).collect();
+    let target = Target::simt(32, 256, 227 << 10, 1056);
+    compiled(kind, (&keys, unique), variants, &target)
+}
+
+/// A column of the build side, and what of the probe side equals it.
+type Key = (usize, Expr);
+
+/// The same by any keys of the probe side, for a device.
+fn compiled(
+    kind: JoinKind,
+    (keys, unique): (&[Key], bool),
+    variants: &[(&str, &str)],
+    target: &Target,
+) -> Program {
     let mut forced = Forced::default();
     for (axis, value) in variants {
         forced.set(axis, value).expect("an axis and its value");
     }
     let ((build, build_info), (probe, probe_info)) = (table(0, 1 << 19), table(1, 100_000_000));
-    let key = |plan: &Plan, key: usize| {
-        let Field { data_type, nullable, .. } = plan.fields()[key].clone();
+    let own = |key: usize| {
+        let Field { data_type, nullable, .. } = build.fields()[key].clone();
         Expr::column(key, data_type, nullable)
     };
-    let keys = keys.iter().map(|index| (key(&build, *index), key(&probe, *index))).collect();
+    let keys = keys.iter().map(|(key, probe)| (own(*key), probe.clone())).collect();
     let (residual, null_equal, null_aware) = (None, false, false);
     let plan = Plan::Join(Box::new(Join { build, probe, kind, keys, residual, null_equal, null_aware }));
     let duplicates = if unique { BTreeSet::new() } else { BTreeSet::from([0]) };
     let choices = Choices { forced: &forced, ..Choices::new(MicroModel::Resolution, &duplicates) };
-    let target = Target::simt(32, 256, 227 << 10, 1056);
-    let program = pipeline::compile_with(&plan, &[build_info, probe_info], &target, &choices);
+    let program = pipeline::compile_with(&plan, &[build_info, probe_info], target, &choices);
     program.expect("the plan compiles")
 }
 
@@ -184,4 +202,31 @@ fn texts_and_bits_are_looked_up_row_by_row() {
         let together = choice.values.iter().find(|(value, _)| *value == "together").expect("a level");
         assert_eq!(together.1.as_deref(), Some(reason), "{keys:?}");
     }
+}
+
+/// On a CPU a key that costs much is computed where the search of a row of a batch begins, and known where it ends; what takes few
+/// instructions is computed twice.
+#[test]
+fn keys_of_batches_that_cost_much_are_computed_once() {
+    let all = [("index_form", "hash"), ("selection_rows", "256")];
+    let thousand = || Expr::literal(Literal::Int(1000), DataType::Int64);
+    let of_key = |op| {
+        let key = Expr::column(0, DataType::Int64, true);
+        let kind = ExprKind::Arithmetic(op, Box::new(thousand()), Box::new(key));
+        Expr { kind, data_type: DataType::Int64, nullable: true }
+    };
+    let count = |keys: &[Key], look_ups: &'static str, operation: &str| {
+        let variants = [&all[..], &[("first_look_ups", look_ups)]].concat();
+        let program = compiled(JoinKind::Inner, (keys, true), &variants, &Target::cpu(2));
+        let probing = program.pipelines.into_iter().find(|pipeline| pipeline.name.contains("→ join"));
+        let module = probing.expect("a pipeline that joins").into_modules().next();
+        format!("{:?}", module.expect("a kernel")).matches(operation).count()
+    };
+    let quotient = [(0, of_key(ArithmeticOp::Divide))];
+    let [alone, together] = ["row", "together"].map(|look_ups| count(&quotient, look_ups, "(Div,"));
+    assert!(alone > 0 && alone == together, "{alone}, {together}");
+    let difference = [(0, of_key(ArithmeticOp::Subtract))];
+    let [alone, together] = ["row", "together"].map(|look_ups| count(&difference, look_ups, "batch_keys"));
+    assert_eq!((alone, together), (0, 0));
+    assert_eq!(count(&quotient, "together", "batch_keys"), 1);
 }

@@ -316,6 +316,41 @@ fn keys_of_the_next_join_fail_for_rows_alone_that_the_first_leaves() {
     assert_eq!(answer(&counted(second, column(6)), &all), None);
 }
 
+/// Keys that cost much are computed where searches begin, and known where they end: also doubles, and those that are NULL.
+#[test]
+fn keys_that_cost_much_are_kept_as_what_they_are() {
+    let with_nulls = |count: i64| -> Vec<Row> {
+        let key = |row: i64| (row % 7 != 3).then_some(row % 100 + 1);
+        (0..count).map(|row| (key(row), None, (row % 10) as i32)).collect()
+    };
+    let wide = |value: i64| Expr::literal(Literal::Int(value.into()), DataType::Int64);
+    let int = |op, left: Expr, right: Expr| {
+        let nullable = left.nullable || right.nullable;
+        let kind = ExprKind::Arithmetic(op, Box::new(left), Box::new(right));
+        Expr { kind, data_type: DataType::Int64, nullable }
+    };
+    let double = |expr: Expr| {
+        let nullable = expr.nullable;
+        let kind = ExprKind::Cast { input: Box::new(expr), safe: false };
+        Expr { kind, data_type: DataType::Float64, nullable }
+    };
+    let own = || column(0);
+    let inverse = || int(ArithmeticOp::Divide, wide(1000), column(0));
+    let sources = [table(&with_nulls(60)), table(&with_nulls(900))];
+    let mut rows = Vec::new();
+    for kind in [JoinKind::Inner, JoinKind::ProbeOuter, JoinKind::ProbeSemi, JoinKind::ProbeAnti] {
+        for (build, probe) in [(own(), inverse()), (double(own()), double(inverse()))] {
+            let joined = join(kind, (scan(0), scan(1)), (build, probe), None);
+            rows.push(answer(&counted(joined, column(2)), &sources).expect("no key is 0"));
+        }
+    }
+    // Integers and doubles of them agree, and some have matches.
+    for pair in rows.chunks(2) {
+        assert_eq!(pair[0], pair[1]);
+    }
+    assert_ne!(rows[4], rows[6]);
+}
+
 #[test]
 fn batches_of_any_length_are_looked_up_once_each() {
     let engine = Engine::new();

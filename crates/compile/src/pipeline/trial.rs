@@ -167,14 +167,8 @@ impl Trial {
         pipeline: &Pipeline,
         (row, active): (V, V),
     ) -> Result<(V, Option<SlotOfRow>), Unsupported> {
-        let mut active = active;
-        // What stands where a source has no row may be a key out of its column's range, which is no slot.
-        if self.looks_up
-            && let Some(live) = pipeline.source.live(cx, row)
-        {
-            active = cx.builder.and(active, live);
-        }
         pipeline.source.bind(cx, row)?;
+        let mut active = active;
         for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
             mark(cx, index, Flow::Flag { active: Some(active) });
             if let (Some(sieve), true) = (step.sieve(), self.has(index)) {
@@ -199,9 +193,6 @@ impl Trial {
         pipeline: &Pipeline,
         row: V,
     ) -> Result<(V, Vec<SlotOfRow>), Unsupported> {
-        if self.looks_up && pipeline.source.live(cx, row).is_some() {
-            return Err(Unsupported("places of the source without a row".into()));
-        }
         pipeline.source.bind(cx, row)?;
         let (mut mask, mut each): (Option<V>, Option<Vec<V>>) = (None, None);
         for (index, step) in pipeline.steps.iter().take(self.leading).enumerate() {
