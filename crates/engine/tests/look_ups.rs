@@ -12,7 +12,8 @@ mod sides;
 
 use std::sync::Arc;
 
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
+use arrow::util::display::array_value_to_string;
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::testing::gpu;
@@ -129,6 +130,12 @@ fn counted(input: Plan, number: usize) -> Plan {
     let aggregates =
         vec![aggregate(AggregateFunction::Count, None), aggregate(AggregateFunction::Sum, Some(summed))];
     Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
+}
+
+/// The cells of a result's only row.
+fn cells(output: &QueryOutput) -> Vec<String> {
+    let cell = |column| array_value_to_string(column, 0).expect("a number");
+    output.batch.columns().iter().map(|column| cell(column)).collect()
 }
 
 /// So many rows with keys from `first` on, each its own.
@@ -254,6 +261,47 @@ fn several_rows_of_slots_and_ranks_equal_a_nested_loop() {
     assert!(together > 50, "{together}");
 }
 
+/// Keys that are computed in a few instructions and cannot fail are computed for all rows of a thread; others for those alone that come.
+#[test]
+fn computed_keys_fail_for_rows_alone_that_come_to_the_join() {
+    let engine = Engine::new();
+    let sources = [table(&keys_from(5, 60, 1)), table(&keys_from(-50, 900, 1))];
+    let number = |value: i64| Expr::literal(Literal::Int(value.into()), DataType::Int64);
+    let of_key = |op| {
+        let kind = ExprKind::Arithmetic(op, Box::new(number(100)), Box::new(column(0)));
+        Expr { kind, data_type: DataType::Int64, nullable: true }
+    };
+    let positive = |input: Plan| {
+        let kind = ExprKind::Compare(CompareOp::Gt, Box::new(column(0)), Box::new(number(0)));
+        let predicate = Expr { kind, data_type: DataType::Boolean, nullable: true };
+        Plan::Filter { input: Box::new(input), predicate }
+    };
+    let condition = Condition { keys: &[0], residual: false, null_equal: false };
+    let (mut together, mut alone) = (0, 0);
+    for device in devices() {
+        for (turn, form) in ["direct", "hash", "rank"].into_iter().enumerate() {
+            let ways: [&[_]; 2] = [&[("index_form", form)], HASHED[turn]];
+            for (op, fails) in [(ArithmeticOp::Subtract, false), (ArithmeticOp::Divide, true)] {
+                let Plan::Join(join) = plan(JoinKind::Inner, condition, false) else { panic!("no join") };
+                let keys = vec![(column(0), of_key(op))];
+                let probe = if fails { positive(join.probe.clone()) } else { join.probe.clone() };
+                let joined = counted(Plan::Join(Box::new(Join { probe, keys, ..*join })), 2);
+                let options = options(device, ways);
+                let got = output(&engine, joined, &sources, &options);
+                let keys = (-50..850i64).filter(|key| !fails || *key > 0);
+                let keys = keys.map(|key| if fails { 100 / key } else { 100 - key });
+                let found: Vec<i64> = keys.filter(|key| (5..65).contains(key)).collect();
+                let sum: i64 = found.iter().map(|key| (key - 5) % 10).sum();
+                assert_eq!(cells(&got), [found.len().to_string(), sum.to_string()], "{op:?} {options:?}");
+                if device.0 != DeviceChoice::Cpu {
+                    *(if fails { &mut alone } else { &mut together }) += usize::from(looks_up(&got));
+                }
+            }
+        }
+    }
+    assert!(together >= 9 && alone == 0, "{together} {alone}");
+}
+
 /// Numbers of rows around those of blocks, of which threads hold several; what comes of a match is loaded with its look-up, or behind it.
 #[test]
 fn rows_of_any_number_are_looked_up_once_each() {
@@ -270,12 +318,8 @@ fn rows_of_any_number_are_looked_up_once_each() {
             let condition = Condition { keys: &[0], residual: false, null_equal: false };
             let joined = plan(JoinKind::Inner, condition, false);
             let got = output(&engine, counted(joined, 2), &sources, &options);
-            let cell = |column: usize| {
-                arrow::util::display::array_value_to_string(got.batch.column(column), 0).expect("a number")
-            };
-            assert_eq!(cell(0), found.len().to_string(), "{count} {options:?}");
             let sum = if found.is_empty() { String::new() } else { sum.to_string() };
-            assert_eq!(cell(1), sum, "{count} {options:?}");
+            assert_eq!(cells(&got), [found.len().to_string(), sum], "{count} {options:?}");
             assert!(looks_up(&got), "{options:?}");
         }
     }

@@ -225,8 +225,8 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
 
 /// The first look-ups of several rows of a thread, whose loads are in flight together; the rows go on one by one.
 pub(crate) trait LookUps {
-    /// The columns before the step that are the keys; or what is lacking for rows to be looked up together.
-    fn lacks(&self) -> Result<Vec<usize>, String>;
+    /// The keys, over the columns before the step; or what is lacking for rows to be looked up together by numbers.
+    fn keys(&self) -> Result<&[Expr], &'static str>;
 
     /// Where rows are looked up that are `active` (`bool` each): the current one, or those that it stands for.
     fn slots(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<SlotOfRow>, Unsupported>;

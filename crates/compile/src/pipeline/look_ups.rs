@@ -6,7 +6,9 @@ use kelpie_kir::builder::{V, Var};
 
 use super::Pipeline;
 use super::body::Body;
+use super::speculation::Speculation;
 use crate::context::{Context, LookedUp, Unsupported};
+use crate::expr::{Expr, ExprKind};
 use crate::operator::roles::LookUps;
 use crate::table::index::SlotOfRow;
 
@@ -51,16 +53,26 @@ impl Pipeline {
     }
 
     /// What the rows lack, which have come through `leading` steps, to be looked up by the next step together.
-    pub(super) fn lacks_look_ups(&self, leading: usize) -> Result<(), String> {
+    pub(super) fn lacks_look_ups(
+        &self,
+        leading: usize,
+        speculation: &Speculation<'_>,
+    ) -> Result<(), &'static str> {
         let Some(look_ups) = self.steps.get(leading).and_then(|step| step.look_ups()) else {
-            return Err("rows come to no look-up next".into());
+            return Err("rows come to no look-up next");
         };
-        for key in look_ups.lacks()? {
+        let is_stored = |key: &Expr| {
+            let ExprKind::Column(column) = key.kind else { return false };
             let mut before = self.steps.iter().take(leading).rev();
-            let column = before.try_fold(key, |column, step| step.below(column));
-            column.ok_or("keys are computed")?;
+            before.try_fold(column, |column, step| step.below(column)).is_some()
+        };
+        // Keys are made of rows too that do not come to the step.
+        let is_costly =
+            |(number, key): (usize, &Expr)| !is_stored(key) && speculation.is_costly_key((leading, number));
+        match look_ups.keys()?.iter().enumerate().any(is_costly) {
+            true => Err("keys take more than a few instructions, or can fail"),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 

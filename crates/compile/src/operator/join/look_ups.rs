@@ -7,7 +7,7 @@ use kelpie_kir::builder::V;
 
 use super::JoinOperator;
 use crate::context::{Context, LookedUp, Lowered, Repr, Unsupported};
-use crate::expr::{Expr, ExprKind};
+use crate::expr::Expr;
 use crate::operator::roles::{LookUps, Next};
 use crate::table::index::SlotOfRow;
 use crate::types::DataType;
@@ -22,18 +22,17 @@ struct Loaded {
 }
 
 impl LookUps for JoinOperator {
-    fn lacks(&self) -> Result<Vec<usize>, String> {
-        if let Some(lacks) = self.index.lacks_look_ups() {
-            return Err(lacks.into());
-        }
-        let column = |(number, key): (usize, &Expr)| match (&key.kind, self.codes.get(number)) {
-            (_, Some(None) | None) if key.data_type == DataType::Utf8 => {
-                Err("texts are hashed and compared in loops".into())
-            }
-            (ExprKind::Column(column), _) => Ok(*column),
-            _ => Err("keys are computed".into()),
+    fn keys(&self) -> Result<&[Expr], &'static str> {
+        let is_told_by_text = |(number, key): (usize, &Expr)| {
+            key.data_type == DataType::Utf8 && matches!(self.codes.get(number), Some(None) | None)
         };
-        self.probe_keys.iter().enumerate().map(column).collect()
+        match self.index.lacks_look_ups() {
+            Some(lacks) => Err(lacks),
+            None if self.probe_keys.iter().enumerate().any(is_told_by_text) => {
+                Err("texts are hashed and compared in loops")
+            }
+            None => Ok(&self.probe_keys),
+        }
     }
 
     fn slots(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<SlotOfRow>, Unsupported> {
