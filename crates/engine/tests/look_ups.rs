@@ -6,20 +6,18 @@
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
 mod common;
+#[path = "common/joined.rs"]
+mod joined;
 #[path = "common/sides.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod sides;
 
-use std::sync::Arc;
-
-use arrow::util::display::array_value_to_string;
+use joined::{Choice, ENDS, LIMITS, cells, counted, has, narrowed, numbered, options, output, with_nulls};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
-use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_compile::plan::{Join, JoinKind, Plan};
+use kelpie_compile::types::{DataType, Literal};
 use kelpie_engine::testing::gpu;
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, Forced, Query, QueryOptions, QueryOutput, TableSource,
-};
+use kelpie_engine::{DeviceChoice, Engine, QueryOutput};
 use sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, table};
 
 /// Warps of several widths, and a CPU, which has batches of rows (`batched_look_ups`).
@@ -73,92 +71,29 @@ fn devices() -> Vec<(DeviceChoice, u32)> {
     DEVICES.into_iter().chain(gpu().map(|device| (device, 32))).collect()
 }
 
-/// Options for a way, and what all ways have.
-fn options((device, simt_lanes): (DeviceChoice, u32), ways: [&[(&str, &str)]; 2]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in [("first_look_ups", "together")].iter().chain(ways.into_iter().flatten()) {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
-}
-
-fn output(
-    engine: &Engine,
-    plan: Plan,
-    sources: &[Arc<dyn TableSource>],
-    options: &QueryOptions,
-) -> QueryOutput {
-    let query = Query { plan, sources: sources.to_vec(), options: options.clone() };
-    match engine.execute(&query, &CancelToken::default()) {
-        Ok(output) => output,
-        Err(error) => panic!("{:?}: {error}", options.variants),
-    }
-}
+/// What is forced in all ways.
+const TOGETHER: Choice = ("first_look_ups", "together");
 
 /// Whether rows were looked up together.
 fn looks_up(output: &QueryOutput) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == "first_look_ups" && choice.value == "together")
-}
-
-/// Rows whose number is below another one.
-fn below(input: Plan, limit: i32) -> Plan {
-    let limit = Expr::literal(Literal::Int(limit.into()), DataType::Int32);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(limit));
-    Plan::Filter {
-        input: Box::new(input),
-        predicate: Expr { kind, data_type: DataType::Boolean, nullable: false },
-    }
-}
-
-/// The same join of the rows of either side whose numbers are below others.
-fn narrowed(plan: Plan, (build_below, probe_below): (i32, i32)) -> Plan {
-    let Plan::Join(join) = plan else { return plan };
-    let Join { build, probe, .. } = *join;
-    let (build, probe) = (below(build, build_below), below(probe, probe_below));
-    Plan::Join(Box::new(Join { build, probe, ..*join }))
-}
-
-/// How many rows there are, and the sum of the column of a number.
-fn counted(input: Plan, number: usize) -> Plan {
-    let aggregate = |function, argument| Aggregate {
-        function,
-        argument,
-        distinct: false,
-        field: Field { name: format!("{function:?}"), data_type: DataType::Int64, nullable: true },
-    };
-    let summed = Expr::column(number, DataType::Int32, true);
-    let aggregates =
-        vec![aggregate(AggregateFunction::Count, None), aggregate(AggregateFunction::Sum, Some(summed))];
-    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
-}
-
-/// The cells of a result's only row.
-fn cells(output: &QueryOutput) -> Vec<String> {
-    let cell = |column| array_value_to_string(column, 0).expect("a number");
-    output.batch.columns().iter().map(|column| cell(column)).collect()
+    has(TOGETHER, output)
 }
 
 /// So many rows with keys from `first` on, each its own.
-fn keys_from(first: i64, count: i64, step: i64) -> Vec<Row> {
-    (0..count).map(|row| (Some(first + row * step), None, (row % 10) as i32)).collect()
+fn keys_from(first: i64, count: i64) -> Vec<Row> {
+    numbered((0..count).map(|row| first + row))
 }
 
 fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
-    let with_nulls = |rows: Vec<Row>| -> Vec<Row> {
-        let nulls = (0..5).map(|row| (None, None, row));
-        nulls.clone().chain(rows).chain(nulls).collect()
-    };
-    let extremes = [i64::MIN, i64::MAX, 0, -1, i64::MIN + 5, i64::MAX - 5, 1 << 32, -(1 << 32), 1 << 31];
-    let extremes: Vec<Row> = extremes.into_iter().map(|key| (Some(key), None, (key % 10) as i32)).collect();
     vec![
         (rows(0, Spread::Dense, 0), rows(70, Spread::Dense, 1)),
         (rows(1, Spread::Dense, 0), rows(1, Spread::Dense, 0)),
         (rows(1, Spread::One, 0), rows(70, Spread::One, 0)),
         (rows(40, Spread::Dense, 3), rows(300, Spread::Dense, 1)),
         (with_nulls(rows(40, Spread::Dense, 3)), with_nulls(rows(67, Spread::Dense, 1))),
-        (keys_from(-20, 30, 3), with_nulls(keys_from(-40, 259, 1))),
-        (keys_from(i64::MIN, 9, 1), extremes.clone()),
-        (keys_from(i64::MAX - 8, 9, 1), extremes.iter().cycle().take(40).cloned().collect()),
+        (numbered((0..30).map(|row| 3 * row - 20)), with_nulls(keys_from(-40, 259))),
+        (keys_from(i64::MIN, 9), numbered(ENDS)),
+        (keys_from(i64::MAX - 8, 9), numbered(ENDS.into_iter().cycle().take(40))),
         // The promise of unique keys is broken.
         (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
         (rows(25, Spread::Duplicates, 0), rows(60, Spread::Dense, 1)),
@@ -169,7 +104,7 @@ fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
 fn check(
     sides: &[(Vec<Row>, Vec<Row>)],
     conditions: &[Condition],
-    (all, ways): (&[(&str, &str)], &[&[(&str, &str)]]),
+    (forced, ways): (&[Choice], &[&[Choice]]),
     times: usize,
 ) -> usize {
     let engine = Engine::new();
@@ -178,20 +113,14 @@ fn check(
         let sources = [table(build), table(probe)];
         for condition in conditions.iter().copied() {
             for kind in KINDS {
-                // All rows, most, and none.
-                let limits = [(100, 100), (7, 100), (100, 6), (100, -1), (-1, 100)][turn % 5];
-                let kept = |rows: &[Row], below| -> Vec<Row> {
-                    rows.iter().filter(|row| row.2 < below).cloned().collect()
-                };
-                let (kept_build, kept_probe) = (kept(build, limits.0), kept(probe, limits.1));
+                let (limits, all) = (LIMITS[turn % LIMITS.len()], plan(kind, condition, false));
+                let (narrow, kept_build, kept_probe) = narrowed(all.clone(), (build, probe), limits);
                 let expected = expected(kind, condition, &kept_build, &kept_probe);
-                let joined = match limits {
-                    (100, 100) => plan(kind, condition, false),
-                    limits => narrowed(plan(kind, condition, false), limits),
-                };
+                let joined = if limits == (100, 100) { all } else { narrow };
                 for shift in 0..times {
                     let device = devices[(turn + shift) % devices.len()];
-                    let options = options(device, [all, ways[(turn + 4 * shift) % ways.len()]]);
+                    let way = ways[(turn + 4 * shift) % ways.len()];
+                    let options = options(device, &[&[TOGETHER], forced, way]);
                     let got = output(&engine, joined.clone(), &sources, &options);
                     assert_eq!(
                         rows_of(&got.batch),
@@ -207,7 +136,7 @@ fn check(
     together
 }
 
-const DIRECT: &[(&str, &str)] = &[("index_form", "direct")];
+const DIRECT: &[Choice] = &[("index_form", "direct")];
 
 fn conditions(keys: &'static [usize]) -> [Condition; 3] {
     [(false, false), (true, false), (false, true)].map(|(residual, null_equal)| Condition {
@@ -265,7 +194,7 @@ fn several_rows_of_slots_and_ranks_equal_a_nested_loop() {
 #[test]
 fn computed_keys_fail_for_rows_alone_that_come_to_the_join() {
     let engine = Engine::new();
-    let sources = [table(&keys_from(5, 60, 1)), table(&keys_from(-50, 900, 1))];
+    let sources = [table(&keys_from(5, 60)), table(&keys_from(-50, 900))];
     let number = |value: i64| Expr::literal(Literal::Int(value.into()), DataType::Int64);
     let of_key = |op| {
         let kind = ExprKind::Arithmetic(op, Box::new(number(100)), Box::new(column(0)));
@@ -280,13 +209,13 @@ fn computed_keys_fail_for_rows_alone_that_come_to_the_join() {
     let (mut together, mut alone) = (0, 0);
     for device in devices() {
         for (turn, form) in ["direct", "hash", "rank"].into_iter().enumerate() {
-            let ways: [&[_]; 2] = [&[("index_form", form)], HASHED[turn]];
             for (op, fails) in [(ArithmeticOp::Subtract, false), (ArithmeticOp::Divide, true)] {
                 let Plan::Join(join) = plan(JoinKind::Inner, condition, false) else { panic!("no join") };
                 let keys = vec![(column(0), of_key(op))];
                 let probe = if fails { positive(join.probe.clone()) } else { join.probe.clone() };
-                let joined = counted(Plan::Join(Box::new(Join { probe, keys, ..*join })), 2);
-                let options = options(device, ways);
+                let joined = Plan::Join(Box::new(Join { probe, keys, ..*join }));
+                let joined = counted(joined, Some(column(2)));
+                let options = options(device, &[&[TOGETHER, ("index_form", form)], HASHED[turn]]);
                 let got = output(&engine, joined, &sources, &options);
                 let keys = (-50..850i64).filter(|key| !fails || *key > 0);
                 let keys = keys.map(|key| if fails { 100 / key } else { 100 - key });
@@ -307,17 +236,17 @@ fn computed_keys_fail_for_rows_alone_that_come_to_the_join() {
 fn rows_of_any_number_are_looked_up_once_each() {
     let engine = Engine::new();
     let devices: Vec<_> = devices().into_iter().filter(|(device, _)| *device != DeviceChoice::Cpu).collect();
-    let build = keys_from(5, 100, 1);
+    let build = keys_from(5, 100);
     for (turn, count) in [1i64, 7, 8, 9, 31, 255, 256, 257, 1023, 2049, 5000].into_iter().enumerate() {
-        let probe = keys_from(-50, count, 1);
+        let probe = keys_from(-50, count);
         let sources = [table(&build), table(&probe)];
         let found: Vec<i64> = (5..105).filter(|key| key + 50 < count).collect();
         let sum: i64 = found.iter().map(|key| (key - 5) % 10).sum();
         for way in 0..WAYS.len() {
-            let options = options(devices[(turn + way) % devices.len()], [DIRECT, WAYS[way]]);
+            let options = options(devices[(turn + way) % devices.len()], &[&[TOGETHER], DIRECT, WAYS[way]]);
             let condition = Condition { keys: &[0], residual: false, null_equal: false };
             let joined = plan(JoinKind::Inner, condition, false);
-            let got = output(&engine, counted(joined, 2), &sources, &options);
+            let got = output(&engine, counted(joined, Some(column(2))), &sources, &options);
             let sum = if found.is_empty() { String::new() } else { sum.to_string() };
             assert_eq!(cells(&got), [found.len().to_string(), sum], "{count} {options:?}");
             assert!(looks_up(&got), "{options:?}");
