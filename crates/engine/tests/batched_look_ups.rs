@@ -5,6 +5,9 @@
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
 mod common;
+#[path = "common/joined.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod joined;
 #[path = "common/sides.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod sides;
@@ -13,13 +16,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::util::display::array_value_to_string;
+use joined::{Choice, LIMITS, cells, counted, execute, has, kept, narrowed, numbered, output, with_nulls};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
-use kelpie_compile::types::{DataType, Field, Literal};
+use kelpie_compile::plan::{Join, JoinKind, Plan};
+use kelpie_compile::types::{DataType, Literal};
 use kelpie_device::disk_cache::file_name;
 use kelpie_engine::{
-    CancelToken, DeviceChoice, DeviceKind, Engine, EngineError, Forced, Query, QueryError, QueryOptions,
-    QueryOutput, TableSource,
+    DeviceChoice, DeviceKind, Engine, EngineError, QueryError, QueryOptions, QueryOutput, TableSource,
 };
 use sides::{Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 
@@ -40,70 +43,31 @@ const WAYS: [&[(&str, &str)]; 8] = [
     ],
 ];
 
-fn options(look_ups: &str, way: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in [("first_look_ups", look_ups)].iter().chain(way) {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), variants, ..QueryOptions::default() }
-}
-
-fn execute(
-    engine: &Engine,
-    plan: &Plan,
-    sources: &[Arc<dyn TableSource>],
-    options: &QueryOptions,
-) -> Result<QueryOutput, EngineError> {
-    let query = Query { plan: plan.clone(), sources: sources.to_vec(), options: options.clone() };
-    engine.execute(&query, &CancelToken::default())
+fn options(look_ups: &'static str, way: &[Choice]) -> QueryOptions {
+    joined::options((DeviceChoice::Cpu, 32), &[&[("first_look_ups", look_ups)], way])
 }
 
 /// Whether rows were looked up together.
 fn looks_up(output: &QueryOutput) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == "first_look_ups" && choice.value == "together")
+    has(("first_look_ups", "together"), output)
 }
 
 fn compare(op: CompareOp, left: Expr, right: Expr) -> Expr {
     let nullable = left.nullable || right.nullable;
-    Expr {
-        kind: ExprKind::Compare(op, Box::new(left), Box::new(right)),
-        data_type: DataType::Boolean,
-        nullable,
-    }
+    let kind = ExprKind::Compare(op, Box::new(left), Box::new(right));
+    Expr { kind, data_type: DataType::Boolean, nullable }
 }
 
 fn number(value: i32) -> Expr {
     Expr::literal(Literal::Int(value.into()), DataType::Int32)
 }
 
-/// Rows whose number compares so with another one.
-fn kept(input: Plan, op: CompareOp, limit: i32) -> Plan {
-    Plan::Filter { input: Box::new(input), predicate: compare(op, column(2), number(limit)) }
-}
-
 /// How many rows there are, and a sum.
-fn counted(input: Plan, argument: Expr) -> Plan {
-    let aggregate = |function, argument| Aggregate {
-        function,
-        argument,
-        distinct: false,
-        field: Field { name: format!("{function:?}"), data_type: DataType::Int64, nullable: true },
-    };
-    let aggregates =
-        vec![aggregate(AggregateFunction::Count, None), aggregate(AggregateFunction::Sum, Some(argument))];
-    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
-}
-
-fn cells(output: &QueryOutput) -> Vec<String> {
-    let cell = |column| array_value_to_string(column, 0).expect("a number");
-    output.batch.columns().iter().map(|column| cell(column)).collect()
+fn summed(input: Plan, argument: Expr) -> Plan {
+    counted(input, Some(argument))
 }
 
 fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
-    let with_nulls = |rows: Vec<Row>| -> Vec<Row> {
-        let nulls = (0..5).map(|row| (None, None, row));
-        nulls.clone().chain(rows).chain(nulls).collect()
-    };
     vec![
         (rows(0, Spread::Dense, 0), rows(70, Spread::Dense, 1)),
         (rows(40, Spread::Dense, 0), rows(0, Spread::Dense, 1)),
@@ -137,20 +101,11 @@ fn every_kind_equals_a_nested_loop() {
         ] {
             let condition = Condition { keys, residual, null_equal };
             for kind in KINDS {
-                // All rows, most, and none.
-                let limits = [(100, 100), (7, 100), (100, 6), (100, -1), (-1, 100)][(turn + turn / 10) % 5];
-                let below = |rows: &[Row], below| -> Vec<Row> {
-                    rows.iter().filter(|row| row.2 < below).cloned().collect()
-                };
-                let expected = expected(kind, condition, &below(build, limits.0), &below(probe, limits.1));
-                let Plan::Join(join) = plan(kind, condition, false) else { panic!("no join") };
-                let Join { build: left, probe: right, .. } = *join;
-                let left = kept(left, CompareOp::Lt, limits.0);
-                let right = kept(right, CompareOp::Lt, limits.1);
-                let joined = Plan::Join(Box::new(Join { build: left, probe: right, ..*join }));
+                let limits = LIMITS[(turn + turn / 10) % LIMITS.len()];
+                let (joined, left, right) = narrowed(plan(kind, condition, false), (build, probe), limits);
+                let expected = expected(kind, condition, &left, &right);
                 let options = options("together", WAYS[(turn + turn / 10 * 3) % WAYS.len()]);
-                let got = execute(&engine, &joined, &sources, &options);
-                let got = got.unwrap_or_else(|error| panic!("{:?}: {error}", options.variants));
+                let got = output(&engine, joined, &sources, &options);
                 assert_eq!(
                     rows_of(&got.batch),
                     expected,
@@ -202,8 +157,8 @@ fn tables_one_after_the_other_equal_rows_one_by_one() {
             let condition = |keys, residual| Condition { keys, residual, null_equal: false };
             let plan = chain(kinds, [condition(&[0], turn % 2 == 1), condition(&[1], false)]);
             for way in WAYS {
-                let alone = execute(&engine, &plan, &sources, &options("row", way)).expect("rows");
-                let got = execute(&engine, &plan, &sources, &options("together", way)).expect("rows");
+                let alone = output(&engine, plan.clone(), &sources, &options("row", way));
+                let got = output(&engine, plan.clone(), &sources, &options("together", way));
                 let lines = |output: &QueryOutput| {
                     let shown = |row| {
                         let cells =
@@ -234,7 +189,7 @@ fn answer(plan: &Plan, sources: &[Arc<dyn TableSource>]) -> Option<Vec<String>> 
     let mut answers = Vec::new();
     for look_ups in ["row", "together"] {
         for way in WAYS {
-            answers.push(match execute(&engine, plan, sources, &options(look_ups, way)) {
+            answers.push(match execute(&engine, plan.clone(), sources, &options(look_ups, way)) {
                 Ok(output) => {
                     assert_eq!(looks_up(&output), look_ups == "together", "{way:?}");
                     Some(cells(&output))
@@ -249,11 +204,6 @@ fn answer(plan: &Plan, sources: &[Arc<dyn TableSource>]) -> Option<Vec<String>> 
     first
 }
 
-/// Numbers from 0 to 9 in turn.
-fn numbered(count: i64, key: impl Fn(i64) -> i64) -> Vec<Row> {
-    (0..count).map(|row| (Some(key(row)), None, (row % 10) as i32)).collect()
-}
-
 fn join(kind: JoinKind, (build, probe): (Plan, Plan), keys: (Expr, Expr), residual: Option<Expr>) -> Plan {
     let (null_equal, null_aware) = (false, false);
     Plan::Join(Box::new(Join { build, probe, kind, keys: vec![keys], residual, null_equal, null_aware }))
@@ -262,79 +212,110 @@ fn join(kind: JoinKind, (build, probe): (Plan, Plan), keys: (Expr, Expr), residu
 #[test]
 fn keys_fail_for_rows_alone_that_come_to_the_join() {
     // Each number from 0 to 9 once, so that `20 / v` finds 4, 5, 6 and not 20 and 10.
-    let sources = [table(&numbered(10, |row| row)), table(&numbered(1000, |row| row))];
+    let sources = [table(&numbered(0..10)), table(&numbered(0..1000))];
     let keys = || (column(2), quotient(2));
     let fails = join(JoinKind::Inner, (scan(0), scan(1)), keys(), None);
-    assert_eq!(answer(&counted(fails, column(6)), &sources), None);
+    assert_eq!(answer(&summed(fails, column(6)), &sources), None);
     let probe = kept(scan(1), CompareOp::Gt, 0);
     let passes = join(JoinKind::Inner, (scan(0), probe), keys(), None);
     // 3 → 6, 4 → 5, 5 → 4, 6 → 3, 7 → 2, 8 → 2, 9 → 2: a hundred rows each.
     let expected = Some(vec!["700".to_string(), (100 * (3 + 4 + 5 + 6 + 7 + 8 + 9)).to_string()]);
-    assert_eq!(answer(&counted(passes, column(6)), &sources), expected);
+    assert_eq!(answer(&summed(passes, column(6)), &sources), expected);
 }
 
 #[test]
 fn what_comes_behind_a_join_fails_for_matches_alone() {
     // Rows whose number is 0 have no match.
-    let build = numbered(500, |row| if row % 10 == 0 { -row - 1 } else { row });
-    let sources = [table(&build), table(&numbered(700, |row| row))];
+    let build = numbered((0..500).map(|row| if row % 10 == 0 { -row - 1 } else { row }));
+    let sources = [table(&build), table(&numbered(0..700))];
     let keys = || (column(0), column(0));
     let sum: i64 = (0..500).map(|row| row % 10).filter(|v| *v > 0).map(|v| 20 / v).sum();
     let expected = Some(vec!["450".to_string(), sum.to_string()]);
     let inner = join(JoinKind::Inner, (scan(0), scan(1)), keys(), None);
-    assert_eq!(answer(&counted(inner, quotient(6)), &sources), expected);
+    assert_eq!(answer(&summed(inner, quotient(6)), &sources), expected);
     let semi = join(JoinKind::ProbeSemi, (scan(0), scan(1)), keys(), None);
-    assert_eq!(answer(&counted(semi, quotient(2)), &sources), expected);
+    assert_eq!(answer(&summed(semi, quotient(2)), &sources), expected);
     // Rows without a match go on.
     let outer = join(JoinKind::ProbeOuter, (scan(0), scan(1)), keys(), None);
-    assert_eq!(answer(&counted(outer, quotient(6)), &sources), None);
+    assert_eq!(answer(&summed(outer, quotient(6)), &sources), None);
     let residual = || Some(compare(CompareOp::Gt, quotient(6), number(3)));
     let some = join(JoinKind::Inner, (scan(0), scan(1)), keys(), residual());
     // 20 / v > 3 of 1 to 5.
     let expected = Some(vec!["250".to_string(), (50 * (1 + 2 + 3 + 4 + 5)).to_string()]);
-    assert_eq!(answer(&counted(some, column(6)), &sources), expected);
-    let all = [table(&numbered(500, |row| row)), table(&numbered(700, |row| row))];
+    assert_eq!(answer(&summed(some, column(6)), &sources), expected);
+    let all = [table(&numbered(0..500)), table(&numbered(0..700))];
     let fails = join(JoinKind::Inner, (scan(0), scan(1)), keys(), residual());
-    assert_eq!(answer(&counted(fails, column(6)), &all), None);
+    assert_eq!(answer(&summed(fails, column(6)), &all), None);
 }
 
 #[test]
 fn keys_of_the_next_join_fail_for_rows_alone_that_the_first_leaves() {
-    let build = numbered(500, |row| if row % 10 == 0 { -row - 1 } else { row });
-    let third = numbered(10, |row| row);
-    let sources = [table(&build), table(&numbered(700, |row| row)), table(&third)];
+    let build = numbered((0..500).map(|row| if row % 10 == 0 { -row - 1 } else { row }));
+    let third = numbered(0..10);
+    let sources = [table(&build), table(&numbered(0..700)), table(&third)];
     for (kind, at) in [(JoinKind::ProbeSemi, 2), (JoinKind::Inner, 6)] {
         let first = join(kind, (scan(0), scan(1)), (column(0), column(0)), None);
         let second = join(JoinKind::Inner, (scan(2), first), (column(2), quotient(at)), None);
         // The build side of the second comes first.
         let expected = Some(vec!["350".to_string(), (50 * (3 + 4 + 5 + 6 + 7 + 8 + 9)).to_string()]);
-        assert_eq!(answer(&counted(second, column(at + 4)), &sources), expected);
+        assert_eq!(answer(&summed(second, column(at + 4)), &sources), expected);
     }
-    let all = [table(&numbered(500, |row| row)), table(&numbered(700, |row| row)), table(&third)];
+    let all = [table(&numbered(0..500)), table(&numbered(0..700)), table(&third)];
     let first = join(JoinKind::ProbeSemi, (scan(0), scan(1)), (column(0), column(0)), None);
     let second = join(JoinKind::Inner, (scan(2), first), (column(2), quotient(2)), None);
-    assert_eq!(answer(&counted(second, column(6)), &all), None);
+    assert_eq!(answer(&summed(second, column(6)), &all), None);
+}
+
+/// Keys that cost much are computed where searches begin, and known where they end: also doubles, and those that are NULL.
+#[test]
+fn keys_that_cost_much_are_kept_as_what_they_are() {
+    let with_nulls = |count: i64| -> Vec<Row> {
+        let key = |row: i64| (row % 7 != 3).then_some(row % 100 + 1);
+        (0..count).map(|row| (key(row), None, (row % 10) as i32)).collect()
+    };
+    let wide = |value: i64| Expr::literal(Literal::Int(value.into()), DataType::Int64);
+    let int = |op, left: Expr, right: Expr| {
+        let nullable = left.nullable || right.nullable;
+        let kind = ExprKind::Arithmetic(op, Box::new(left), Box::new(right));
+        Expr { kind, data_type: DataType::Int64, nullable }
+    };
+    let double = |expr: Expr| {
+        let nullable = expr.nullable;
+        let kind = ExprKind::Cast { input: Box::new(expr), safe: false };
+        Expr { kind, data_type: DataType::Float64, nullable }
+    };
+    let own = || column(0);
+    let inverse = || int(ArithmeticOp::Divide, wide(1000), column(0));
+    let sources = [table(&with_nulls(60)), table(&with_nulls(900))];
+    let mut rows = Vec::new();
+    for kind in [JoinKind::Inner, JoinKind::ProbeOuter, JoinKind::ProbeSemi, JoinKind::ProbeAnti] {
+        for (build, probe) in [(own(), inverse()), (double(own()), double(inverse()))] {
+            let joined = join(kind, (scan(0), scan(1)), (build, probe), None);
+            rows.push(answer(&summed(joined, column(2)), &sources).expect("no key is 0"));
+        }
+    }
+    // Integers and doubles of them agree, and some have matches.
+    for pair in rows.chunks(2) {
+        assert_eq!(pair[0], pair[1]);
+    }
+    assert_ne!(rows[4], rows[6]);
 }
 
 #[test]
 fn batches_of_any_length_are_looked_up_once_each() {
     let engine = Engine::new();
-    let build = numbered(100, |row| row * 1_000_003);
+    let build = numbered((0..100).map(|row| row * 1_000_003));
     for count in [1i64, 2, 255, 256, 257, 511, 1024, 1025, 3000] {
-        let probe = numbered(count, |row| (row % 150) * 1_000_003);
+        let probe = numbered((0..count).map(|row| (row % 150) * 1_000_003));
         let sources: [Arc<dyn TableSource>; 2] =
             [table(&build), Arc::new(common::Table(vec![batch(&probe)]))];
         let joined = join(JoinKind::Inner, (scan(0), scan(1)), (column(0), column(0)), None);
         let found: Vec<i64> = (0..count).filter(|row| row % 150 < 100).collect();
         let sum: i64 = found.iter().map(|row| row % 150 % 10).sum();
         for way in WAYS {
-            let got =
-                execute(&engine, &counted(joined.clone(), column(2)), &sources, &options("together", way));
-            assert_eq!(
-                cells(&got.expect("rows")),
-                [found.len().to_string(), sum.to_string()],
-                "{count} {way:?}"
-            );
+            let plan = summed(joined.clone(), column(2));
+            let got = output(&engine, plan, &sources, &options("together", way));
+            assert_eq!(cells(&got), [found.len().to_string(), sum.to_string()], "{count} {way:?}");
         }
     }
 }
@@ -367,10 +348,10 @@ fn tables_that_are_far_are_looked_up_together_by_rule_behind_others_that_are_nea
         // Keys of 64 bits are slots; those of 128 are hashed.
         let joined = chain([first, JoinKind::Inner], [condition(&[0]), condition(&[3])]);
         let number = if matches!(first, JoinKind::Inner | JoinKind::ProbeOuter) { 10 } else { 6 };
-        let plan = counted(joined, column(number));
+        let plan = summed(joined, column(number));
         let by_rule = QueryOptions { device: DeviceChoice::Cpu, ..QueryOptions::default() };
-        let got = execute(&engine, &plan, &sources, &by_rule).expect("rows");
-        let alone = execute(&engine, &plan, &sources, &options("row", &[])).expect("rows");
+        let got = output(&engine, plan.clone(), &sources, &by_rule);
+        let alone = output(&engine, plan, &sources, &options("row", &[]));
         assert_eq!(cells(&got), cells(&alone), "{first:?}");
         let choice = got.metrics.choices().find(|choice| choice.axis.name == "first_look_ups");
         let choice = choice.expect("a choice");

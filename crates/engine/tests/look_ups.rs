@@ -1,28 +1,28 @@
 //! Rows of a thread that are looked up at once, before they go on one by one, give the rows of a nested loop: every kind of join, keys that
 //! are NULL, beyond the range, or extremes, sides that are empty or have one row, filters that leave all or nothing; rows side by side or
-//! apart, warps of several widths, tables of any size around those of blocks. And cache hints change no answer beside them.
+//! apart, warps of several widths, tables of any size around those of blocks; keys that are slots, have ranks, or are hashed, one or several,
+//! also of 128 bits, of one row or of many. And cache hints change no answer beside them.
 
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
 mod common;
+#[path = "common/joined.rs"]
+mod joined;
 #[path = "common/sides.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod sides;
 
-use std::sync::Arc;
-
-use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan};
-use kelpie_compile::types::{DataType, Field, Literal};
+use joined::{Choice, ENDS, LIMITS, cells, counted, has, narrowed, numbered, options, output, with_nulls};
+use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use kelpie_compile::plan::{Join, JoinKind, Plan};
+use kelpie_compile::types::{DataType, Literal};
 use kelpie_engine::testing::gpu;
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, Forced, Query, QueryOptions, QueryOutput, TableSource,
-};
+use kelpie_engine::{DeviceChoice, Engine, QueryOutput};
 use sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, table};
 
 /// Warps of several widths, and a CPU, which has batches of rows (`batched_look_ups`).
-const DEVICES: [(DeviceChoice, u32); 3] =
-    [(DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32), (DeviceChoice::Cpu, 32)];
+const DEVICES: [(DeviceChoice, u32); 4] =
+    [(DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32), (DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 8)];
 
 /// In which ways rows are held, and what they are looked up in.
 const WAYS: [&[(&str, &str)]; 9] = [
@@ -42,119 +42,85 @@ const WAYS: [&[(&str, &str)]; 9] = [
     &[("row_places", "slot"), ("lane_refill", "off"), ("write_places", "atomic")],
 ];
 
+/// The same for hash tables, whose searches may go on behind their first slots.
+const HASHED: [&[(&str, &str)]; 9] = [
+    &[("row_arrangement", "blocked")],
+    &[("row_arrangement", "striped"), ("slot_fill", "75"), ("cache_hints", "all")],
+    &[("index_rows", "chains"), ("expansion", "lane"), ("lane_refill", "off")],
+    &[("index_rows", "buckets"), ("expansion", "lane"), ("lane_refill", "off")],
+    &[("index_rows", "buckets"), ("bucket_entries", "rows"), ("expansion", "lane"), ("lane_refill", "off")],
+    &[("key_filter", "bloom"), ("sieves", "off"), ("expansion", "lane"), ("lane_refill", "last")],
+    &[("hash_function", "multiply_shift"), ("slot_fill", "75"), ("thread_rows", "4"), ("expansion", "lane")],
+    &[("hash_function", "fnv1a"), ("slot_claims", "swap"), ("carried", "values"), ("lane_refill", "all")],
+    &[("index_rows", "chains"), ("row_arrangement", "striped"), ("thread_rows", "2"), ("expansion", "lane")],
+];
+
+/// The same where several rows may have a key that is a slot, or has a rank.
+const SEVERAL: [&[(&str, &str)]; 7] = [
+    &[("index_form", "direct"), ("index_rows", "chains")],
+    &[("index_form", "direct"), ("index_rows", "buckets")],
+    &[("index_form", "direct"), ("index_rows", "buckets"), ("bucket_entries", "rows")],
+    &[("index_form", "rank"), ("index_rows", "chains"), ("row_arrangement", "striped")],
+    &[("index_form", "rank"), ("index_rows", "buckets")],
+    &[("index_form", "rank"), ("index_rows", "buckets"), ("bucket_entries", "rows")],
+    &[("index_form", "rank"), ("index_rows", "chains"), ("row_arrangement", "blocked")],
+];
+
 /// All of them, and a GPU where there is one.
 fn devices() -> Vec<(DeviceChoice, u32)> {
     DEVICES.into_iter().chain(gpu().map(|device| (device, 32))).collect()
 }
 
-fn options((device, simt_lanes): (DeviceChoice, u32), way: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    let axes = [("first_look_ups", "together"), ("index_form", "direct")];
-    for (axis, value) in axes.iter().chain(way) {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
-}
-
-fn output(
-    engine: &Engine,
-    plan: Plan,
-    sources: &[Arc<dyn TableSource>],
-    options: &QueryOptions,
-) -> QueryOutput {
-    let query = Query { plan, sources: sources.to_vec(), options: options.clone() };
-    match engine.execute(&query, &CancelToken::default()) {
-        Ok(output) => output,
-        Err(error) => panic!("{:?}: {error}", options.variants),
-    }
-}
+/// What is forced in all ways.
+const TOGETHER: Choice = ("first_look_ups", "together");
 
 /// Whether rows were looked up together.
 fn looks_up(output: &QueryOutput) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == "first_look_ups" && choice.value == "together")
-}
-
-/// Rows whose number is below another one.
-fn below(input: Plan, limit: i32) -> Plan {
-    let limit = Expr::literal(Literal::Int(limit.into()), DataType::Int32);
-    let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(2)), Box::new(limit));
-    Plan::Filter {
-        input: Box::new(input),
-        predicate: Expr { kind, data_type: DataType::Boolean, nullable: false },
-    }
-}
-
-/// The same join of the rows of either side whose numbers are below others.
-fn narrowed(plan: Plan, (build_below, probe_below): (i32, i32)) -> Plan {
-    let Plan::Join(join) = plan else { return plan };
-    let Join { build, probe, .. } = *join;
-    let (build, probe) = (below(build, build_below), below(probe, probe_below));
-    Plan::Join(Box::new(Join { build, probe, ..*join }))
-}
-
-/// How many rows there are, and the sum of the column of a number.
-fn counted(input: Plan, number: usize) -> Plan {
-    let aggregate = |function, argument| Aggregate {
-        function,
-        argument,
-        distinct: false,
-        field: Field { name: format!("{function:?}"), data_type: DataType::Int64, nullable: true },
-    };
-    let summed = Expr::column(number, DataType::Int32, true);
-    let aggregates =
-        vec![aggregate(AggregateFunction::Count, None), aggregate(AggregateFunction::Sum, Some(summed))];
-    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates, names: Vec::new() }
+    has(TOGETHER, output)
 }
 
 /// So many rows with keys from `first` on, each its own.
-fn keys_from(first: i64, count: i64, step: i64) -> Vec<Row> {
-    (0..count).map(|row| (Some(first + row * step), None, (row % 10) as i32)).collect()
+fn keys_from(first: i64, count: i64) -> Vec<Row> {
+    numbered((0..count).map(|row| first + row))
 }
 
 fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
-    let with_nulls = |rows: Vec<Row>| -> Vec<Row> {
-        let nulls = (0..5).map(|row| (None, None, row));
-        nulls.clone().chain(rows).chain(nulls).collect()
-    };
-    let extremes = [i64::MIN, i64::MAX, 0, -1, i64::MIN + 5, i64::MAX - 5, 1 << 32, -(1 << 32), 1 << 31];
-    let extremes: Vec<Row> = extremes.into_iter().map(|key| (Some(key), None, (key % 10) as i32)).collect();
     vec![
         (rows(0, Spread::Dense, 0), rows(70, Spread::Dense, 1)),
         (rows(1, Spread::Dense, 0), rows(1, Spread::Dense, 0)),
         (rows(1, Spread::One, 0), rows(70, Spread::One, 0)),
         (rows(40, Spread::Dense, 3), rows(300, Spread::Dense, 1)),
         (with_nulls(rows(40, Spread::Dense, 3)), with_nulls(rows(67, Spread::Dense, 1))),
-        (keys_from(-20, 30, 3), with_nulls(keys_from(-40, 259, 1))),
-        (keys_from(i64::MIN, 9, 1), extremes.clone()),
-        (keys_from(i64::MAX - 8, 9, 1), extremes.iter().cycle().take(40).cloned().collect()),
+        (numbered((0..30).map(|row| 3 * row - 20)), with_nulls(keys_from(-40, 259))),
+        (keys_from(i64::MIN, 9), numbered(ENDS)),
+        (keys_from(i64::MAX - 8, 9), numbered(ENDS.into_iter().cycle().take(40))),
         // The promise of unique keys is broken.
         (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
         (rows(25, Spread::Duplicates, 0), rows(60, Spread::Dense, 1)),
     ]
 }
 
-#[test]
-fn every_kind_equals_a_nested_loop() {
+/// Joins of every kind with some conditions, each on so many devices in some ways in turn: how many times rows were looked up together.
+fn check(
+    sides: &[(Vec<Row>, Vec<Row>)],
+    conditions: &[Condition],
+    (forced, ways): (&[Choice], &[&[Choice]]),
+    times: usize,
+) -> usize {
     let engine = Engine::new();
     let (devices, mut turn, mut together) = (devices(), 0usize, 0);
-    for (build, probe) in &sides() {
+    for (build, probe) in sides {
         let sources = [table(build), table(probe)];
-        for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
-            let condition = Condition { keys: &[0], residual, null_equal };
+        for condition in conditions.iter().copied() {
             for kind in KINDS {
-                // All rows, most, and none.
-                let limits = [(100, 100), (7, 100), (100, 6), (100, -1), (-1, 100)][turn % 5];
-                let kept = |rows: &[Row], below| -> Vec<Row> {
-                    rows.iter().filter(|row| row.2 < below).cloned().collect()
-                };
-                let (kept_build, kept_probe) = (kept(build, limits.0), kept(probe, limits.1));
+                let (limits, all) = (LIMITS[turn % LIMITS.len()], plan(kind, condition, false));
+                let (narrow, kept_build, kept_probe) = narrowed(all.clone(), (build, probe), limits);
                 let expected = expected(kind, condition, &kept_build, &kept_probe);
-                let joined = match limits {
-                    (100, 100) => plan(kind, condition, false),
-                    limits => narrowed(plan(kind, condition, false), limits),
-                };
-                for (shift, device) in devices.iter().enumerate() {
-                    let options = options(*device, WAYS[(turn + 4 * shift) % 9]);
+                let joined = if limits == (100, 100) { all } else { narrow };
+                for shift in 0..times {
+                    let device = devices[(turn + shift) % devices.len()];
+                    let way = ways[(turn + 4 * shift) % ways.len()];
+                    let options = options(device, &[&[TOGETHER], forced, way]);
                     let got = output(&engine, joined.clone(), &sources, &options);
                     assert_eq!(
                         rows_of(&got.batch),
@@ -167,7 +133,102 @@ fn every_kind_equals_a_nested_loop() {
             }
         }
     }
+    together
+}
+
+const DIRECT: &[Choice] = &[("index_form", "direct")];
+
+fn conditions(keys: &'static [usize]) -> [Condition; 3] {
+    [(false, false), (true, false), (false, true)].map(|(residual, null_equal)| Condition {
+        keys,
+        residual,
+        null_equal,
+    })
+}
+
+#[test]
+fn every_kind_equals_a_nested_loop() {
+    let together = check(&sides(), &conditions(&[0]), (DIRECT, &WAYS), 3);
     assert!(together > 100, "{together}");
+}
+
+/// Sides with keys far apart too, of which several may have a slot before their own.
+fn hashed_sides() -> Vec<(Vec<Row>, Vec<Row>)> {
+    let mut all = sides();
+    all.extend([
+        (rows(60, Spread::Sparse, 3), rows(300, Spread::Sparse, 1)),
+        (rows(300, Spread::Sparse, 3), rows(67, Spread::Sparse, 1)),
+        (rows(30, Spread::SparseDuplicates, 0), rows(80, Spread::SparseDuplicates, 1)),
+        (rows(50, Spread::Skewed, 0), rows(90, Spread::Skewed, 1)),
+    ]);
+    all
+}
+
+#[test]
+fn hashed_keys_equal_a_nested_loop() {
+    let hash = ("index_form", "hash");
+    let together = check(&hashed_sides(), &conditions(&[0]), (&[hash], &HASHED), 1);
+    assert!(together > 150, "{together}");
+}
+
+/// 128 bits, several columns, and texts, which are looked up together where they are codes.
+#[test]
+fn hashed_keys_of_any_type_equal_a_nested_loop() {
+    let hash = [("index_form", "hash"), ("text_join", "codes")];
+    let sides = [&hashed_sides()[4..5], &hashed_sides()[10..]].concat();
+    for (keys, least) in [(&[3][..], 50), (&[0, 3], 50), (&[1, 0], 10)] {
+        let together = check(&sides, &conditions(keys), (&hash, &HASHED), 1);
+        assert!(together > least, "{keys:?}: {together}");
+    }
+}
+
+#[test]
+fn several_rows_of_slots_and_ranks_equal_a_nested_loop() {
+    let lanes = [("expansion", "lane"), ("lane_refill", "off")];
+    let sides = &sides()[3..];
+    let together = check(sides, &conditions(&[0]), (&lanes, &SEVERAL), 1);
+    assert!(together > 50, "{together}");
+}
+
+/// Keys that are computed in a few instructions and cannot fail are computed for all rows of a thread; others for those alone that come.
+#[test]
+fn computed_keys_fail_for_rows_alone_that_come_to_the_join() {
+    let engine = Engine::new();
+    let sources = [table(&keys_from(5, 60)), table(&keys_from(-50, 900))];
+    let number = |value: i64| Expr::literal(Literal::Int(value.into()), DataType::Int64);
+    let of_key = |op| {
+        let kind = ExprKind::Arithmetic(op, Box::new(number(100)), Box::new(column(0)));
+        Expr { kind, data_type: DataType::Int64, nullable: true }
+    };
+    let positive = |input: Plan| {
+        let kind = ExprKind::Compare(CompareOp::Gt, Box::new(column(0)), Box::new(number(0)));
+        let predicate = Expr { kind, data_type: DataType::Boolean, nullable: true };
+        Plan::Filter { input: Box::new(input), predicate }
+    };
+    let condition = Condition { keys: &[0], residual: false, null_equal: false };
+    let (mut together, mut alone) = (0, 0);
+    for device in devices() {
+        for (turn, form) in ["direct", "hash", "rank"].into_iter().enumerate() {
+            for (op, fails) in [(ArithmeticOp::Subtract, false), (ArithmeticOp::Divide, true)] {
+                let Plan::Join(join) = plan(JoinKind::Inner, condition, false) else { panic!("no join") };
+                let keys = vec![(column(0), of_key(op))];
+                let probe = if fails { positive(join.probe.clone()) } else { join.probe.clone() };
+                let joined = Plan::Join(Box::new(Join { probe, keys, ..*join }));
+                let joined = counted(joined, Some(column(2)));
+                let options = options(device, &[&[TOGETHER, ("index_form", form)], HASHED[turn]]);
+                let got = output(&engine, joined, &sources, &options);
+                let keys = (-50..850i64).filter(|key| !fails || *key > 0);
+                let keys = keys.map(|key| if fails { 100 / key } else { 100 - key });
+                let found: Vec<i64> = keys.filter(|key| (5..65).contains(key)).collect();
+                let sum: i64 = found.iter().map(|key| (key - 5) % 10).sum();
+                assert_eq!(cells(&got), [found.len().to_string(), sum.to_string()], "{op:?} {options:?}");
+                if device.0 != DeviceChoice::Cpu {
+                    *(if fails { &mut alone } else { &mut together }) += usize::from(looks_up(&got));
+                }
+            }
+        }
+    }
+    assert!(together >= 9 && alone == 0, "{together} {alone}");
 }
 
 /// Numbers of rows around those of blocks, of which threads hold several; what comes of a match is loaded with its look-up, or behind it.
@@ -175,23 +236,19 @@ fn every_kind_equals_a_nested_loop() {
 fn rows_of_any_number_are_looked_up_once_each() {
     let engine = Engine::new();
     let devices: Vec<_> = devices().into_iter().filter(|(device, _)| *device != DeviceChoice::Cpu).collect();
-    let build = keys_from(5, 100, 1);
+    let build = keys_from(5, 100);
     for (turn, count) in [1i64, 7, 8, 9, 31, 255, 256, 257, 1023, 2049, 5000].into_iter().enumerate() {
-        let probe = keys_from(-50, count, 1);
+        let probe = keys_from(-50, count);
         let sources = [table(&build), table(&probe)];
         let found: Vec<i64> = (5..105).filter(|key| key + 50 < count).collect();
         let sum: i64 = found.iter().map(|key| (key - 5) % 10).sum();
         for way in 0..WAYS.len() {
-            let options = options(devices[(turn + way) % devices.len()], WAYS[way]);
+            let options = options(devices[(turn + way) % devices.len()], &[&[TOGETHER], DIRECT, WAYS[way]]);
             let condition = Condition { keys: &[0], residual: false, null_equal: false };
             let joined = plan(JoinKind::Inner, condition, false);
-            let got = output(&engine, counted(joined, 2), &sources, &options);
-            let cell = |column: usize| {
-                arrow::util::display::array_value_to_string(got.batch.column(column), 0).expect("a number")
-            };
-            assert_eq!(cell(0), found.len().to_string(), "{count} {options:?}");
+            let got = output(&engine, counted(joined, Some(column(2))), &sources, &options);
             let sum = if found.is_empty() { String::new() } else { sum.to_string() };
-            assert_eq!(cell(1), sum, "{count} {options:?}");
+            assert_eq!(cells(&got), [found.len().to_string(), sum], "{count} {options:?}");
             assert!(looks_up(&got), "{options:?}");
         }
     }

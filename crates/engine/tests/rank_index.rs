@@ -6,18 +6,16 @@
 #![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
 
 mod common;
+#[path = "common/joined.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod joined;
 #[path = "common/sides.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod sides;
 
-use std::sync::Arc;
-
-use kelpie_compile::expr::Expr;
-use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan};
-use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{
-    CancelToken, DeviceChoice, Engine, ExplainStage, Forced, Query, QueryOptions, QueryOutput, TableSource,
-};
+use joined::{Choice, ENDS, counted, has, numbered, output, query, with_nulls};
+use kelpie_compile::plan::JoinKind;
+use kelpie_engine::{DeviceChoice, Engine, ExplainStage, QueryOptions, QueryOutput};
 use sides::{Condition, KINDS, Row, Spread, expected, plan, rows, rows_of, table};
 
 /// A CPU, and warps of several widths.
@@ -37,66 +35,35 @@ const WAYS: [&[(&str, &str)]; 9] = [
     &[("index_form", "hash")],
 ];
 
-fn options((device, simt_lanes): (DeviceChoice, u32), way: &[(&str, &str)]) -> QueryOptions {
-    let mut variants = Forced::default();
-    for (axis, value) in way {
-        variants.set(axis, value).expect("an axis and its value");
-    }
-    QueryOptions { device, simt_lanes, threads: Some(2), variants, ..QueryOptions::default() }
-}
-
-fn query(plan: Plan, sources: &[Arc<dyn TableSource>], options: &QueryOptions) -> Query {
-    Query { plan, sources: sources.to_vec(), options: options.clone() }
-}
-
-fn output(
-    engine: &Engine,
-    plan: Plan,
-    sources: &[Arc<dyn TableSource>],
-    options: &QueryOptions,
-) -> QueryOutput {
-    match engine.execute(&query(plan, sources, options), &CancelToken::default()) {
-        Ok(output) => output,
-        Err(error) => panic!("{:?}: {error}", options.variants),
-    }
+fn options(device: (DeviceChoice, u32), way: &[Choice]) -> QueryOptions {
+    joined::options(device, &[way])
 }
 
 /// Whether keys were found by their ranks.
 fn has_ranks(output: &QueryOutput) -> bool {
-    output.metrics.choices().any(|choice| choice.axis.name == "index_form" && choice.value == "rank")
-}
-
-/// Rows of these keys, each with a number.
-fn keyed(keys: impl IntoIterator<Item = i64>) -> Vec<Row> {
-    keys.into_iter().map(|key| (Some(key), None, (key.rem_euclid(10)) as i32)).collect()
-}
-
-fn with_nulls(rows: Vec<Row>) -> Vec<Row> {
-    let nulls = (0..5).map(|row| (None, None, row));
-    nulls.clone().chain(rows).chain(nulls).collect()
+    has(("index_form", "rank"), output)
 }
 
 fn all_sides() -> Vec<(Vec<Row>, Vec<Row>)> {
     let sparse = || (0..40i64).map(|row| -20_000 + row * 1013);
-    let ends = [i64::MIN, i64::MAX, 0, -1, i64::MIN + 5, i64::MAX - 5, 1 << 32, -(1 << 32), 1 << 31];
     vec![
         (rows(0, Spread::Dense, 0), rows(70, Spread::Dense, 1)),
         (rows(5, Spread::Dense, 0), rows(0, Spread::Dense, 1)),
         (rows(1, Spread::One, 0), rows(70, Spread::One, 0)),
-        (with_nulls(Vec::new()), with_nulls(keyed(0..3))),
+        (with_nulls(Vec::new()), with_nulls(numbered(0..3))),
         // All values of the range, then few of them.
-        (keyed(-50..50), keyed(-70..70)),
+        (numbered(-50..50), numbered(-70..70)),
         (
-            with_nulls(keyed(sparse())),
-            with_nulls(keyed(sparse().flat_map(|key| [key - 1, key, key, key + 1]))),
+            with_nulls(numbered(sparse())),
+            with_nulls(numbered(sparse().flat_map(|key| [key - 1, key, key, key + 1]))),
         ),
         // The first and the last bit of words, and of the range.
-        (keyed([0, 31, 32, 63, 64, 95, 1000, 1023]), keyed((-2..1030).filter(|key| key % 31 < 3))),
-        (keyed((0..9).map(|row| i64::MIN + row)), keyed(ends)),
-        (keyed((0..9).map(|row| i64::MAX - row)), keyed(ends.into_iter().cycle().take(40))),
+        (numbered([0, 31, 32, 63, 64, 95, 1000, 1023]), numbered((-2..1030).filter(|key| key % 31 < 3))),
+        (numbered((0..9).map(|row| i64::MIN + row)), numbered(ENDS)),
+        (numbered((0..9).map(|row| i64::MAX - row)), numbered(ENDS.into_iter().cycle().take(40))),
         // One key twice, and few keys on many rows.
         (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
-        (keyed(sparse().chain([-20_000])), keyed(sparse().chain([20_000]))),
+        (numbered(sparse().chain([-20_000])), numbered(sparse().chain([20_000]))),
         (rows(25, Spread::Duplicates, 0), rows(60, Spread::Dense, 1)),
         (rows(70, Spread::DenseSkewed, 1), rows(40, Spread::DenseSkewed, 1)),
     ]
@@ -139,9 +106,9 @@ fn every_kind_equals_a_nested_loop() {
 #[test]
 fn morsels_and_blocks_make_the_ranks_together() {
     let engine = Engine::new();
-    let unique = keyed((0..20_000i64).map(|row| (row * 7_919) % 20_000 * 53 - 500_000));
+    let unique = numbered((0..20_000i64).map(|row| (row * 7_919) % 20_000 * 53 - 500_000));
     let twice: Vec<Row> = unique.iter().chain(unique.iter().step_by(3)).cloned().collect();
-    let probe = keyed((0..30_000i64).map(|row| (row * 1_048_573) % 1_100_000 - 520_000));
+    let probe = numbered((0..30_000i64).map(|row| (row * 1_048_573) % 1_100_000 - 520_000));
     for (build, form) in [(&unique, "ranks, unique"), (&twice, "ranks, chains"), (&twice, "ranks, buckets")] {
         let sources = [table(build), table(&probe)];
         let rows = form.rsplit(' ').next().filter(|rows| *rows != "unique").unwrap_or("chains");
@@ -198,12 +165,12 @@ fn codes_of_texts_have_ranks() {
 fn not_in_knows_nulls() {
     let engine = Engine::new();
     let condition = Condition { keys: &[0], residual: false, null_equal: false };
-    let outer: Vec<Row> = keyed([-5, 0, 70]).into_iter().chain([(None, None, 1)]).collect();
+    let outer: Vec<Row> = numbered([-5, 0, 70]).into_iter().chain([(None, None, 1)]).collect();
     for (inner, passes) in [
         (vec![], 4),
-        (keyed([0]), 2),
-        (keyed([99]), 3),
-        (keyed([99]).into_iter().chain([(None, None, 0)]).collect(), 0),
+        (numbered([0]), 2),
+        (numbered([99]), 3),
+        (numbered([99]).into_iter().chain([(None, None, 0)]).collect(), 0),
     ] {
         for device in DEVICES {
             for way in &WAYS[..3] {
@@ -217,22 +184,14 @@ fn not_in_knows_nulls() {
     }
 }
 
-/// The number of rows.
-fn counted(input: Plan) -> Plan {
-    let field = Field { name: "count".into(), data_type: DataType::Int64, nullable: false };
-    let argument: Option<Expr> = None;
-    let count = Aggregate { function: AggregateFunction::Count, argument, distinct: false, field };
-    Plan::Aggregate { input: Box::new(input), keys: Vec::new(), aggregates: vec![count], names: Vec::new() }
-}
-
 /// Where a key may have several rows, its bucket's bounds are found at its rank alone, where there is one, and not at each slot that is
 /// asked for; where it has one row, a match takes one word more, and a row without one takes none.
 #[test]
 fn few_of_many_values_take_fewer_bytes_than_slots() {
     let engine = Engine::new();
-    let unique = keyed((0..500).map(|row| row * 997));
+    let unique = numbered((0..500).map(|row| row * 997));
     let twice: Vec<Row> = unique.iter().chain(&unique[..9]).cloned().collect();
-    let probe = keyed((0..2_000).map(|row| row * 251));
+    let probe = numbered((0..2_000).map(|row| row * 251));
     let matches = unique.iter().filter(|row| row.0.is_some_and(|key| key % 251 == 0 && key < 502_000));
     let matches = matches.count() as u64;
     let condition = Condition { keys: &[0], residual: false, null_equal: false };
@@ -243,7 +202,7 @@ fn few_of_many_values_take_fewer_bytes_than_slots() {
             let [ranks, slots] = ["rank", "direct"].map(|form| {
                 let way: Vec<_> = [rows, ("index_form", form)].into_iter().chain(packed).collect();
                 let options = QueryOptions { meter: true, ..options(device, &way) };
-                let joined = counted(plan(JoinKind::Inner, condition, false));
+                let joined = counted(plan(JoinKind::Inner, condition, false), None);
                 let got = output(&engine, joined, &sources, &options);
                 assert_eq!(has_ranks(&got), form == "rank", "{way:?}");
                 let is_probe = |name: &str| name.contains("→ join Inner");

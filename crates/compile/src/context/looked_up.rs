@@ -1,14 +1,14 @@
 //! What was looked up for several rows of a thread before they go on one by one.
 
 use kelpie_kir::UnaryOp;
-use kelpie_kir::builder::V;
+use kelpie_kir::builder::{V, Var};
 
 use super::{Context, Lowered, Repr};
 
 /// What the first look-up of a row has found.
 #[derive(Debug, Clone)]
 pub(crate) struct LookedUp {
-    /// The place of the match + 1, or 0 (`u32`).
+    /// What the search has found (`u32`): the place of the match + 1 or its position in a bucket + 1; 0 for nothing; or that it goes on.
     pub number: V,
     /// Columns of the joined row that were loaded of it: numbers.
     pub columns: Vec<(usize, Lowered)>,
@@ -19,6 +19,17 @@ impl LookedUp {
     pub(crate) fn registers(&self) -> Vec<V> {
         let columns = self.columns.iter().flat_map(|(_, value)| value.registers());
         [self.number].into_iter().chain(columns).collect()
+    }
+
+    /// Variables that it is in: it may become another in a branch.
+    pub(crate) fn keep(&self, cx: &mut Context<'_>) -> Vec<Var> {
+        self.registers().into_iter().map(|register| cx.builder.var_of("looked_up", register)).collect()
+    }
+
+    /// What stands in variables ([`LookedUp::keep`]).
+    pub(crate) fn kept_in(&self, cx: &mut Context<'_>, vars: &[Var]) -> LookedUp {
+        let registers: Vec<V> = vars.iter().map(|var| cx.builder.read(*var)).collect();
+        self.in_registers(&registers)
     }
 
     /// The same in other registers, as many as [`LookedUp::registers`] gives.

@@ -16,7 +16,7 @@ use kelpie_kir::builder::V;
 
 use super::Flow;
 use super::key_texts::KeySearch;
-use crate::context::{Context, LookedUp, RawTexts, Unsupported};
+use crate::context::{Context, LookedUp, Lowered, RawTexts, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::program::{Counting, HostAction, RowCount, SketchStates};
@@ -225,8 +225,8 @@ pub(crate) trait Step: fmt::Debug + fmt::Display + Send + Sync {
 
 /// The first look-ups of several rows of a thread, whose loads are in flight together; the rows go on one by one.
 pub(crate) trait LookUps {
-    /// The column before the step that is the key; or what is lacking for rows to be looked up together.
-    fn lacks(&self) -> Result<usize, String>;
+    /// The keys, over the columns before the step; or what is lacking for rows to be looked up together by numbers.
+    fn keys(&self) -> Result<&[Expr], &'static str>;
 
     /// Where rows are looked up that are `active` (`bool` each): the current one, or those that it stands for.
     fn slots(&self, cx: &mut Context<'_>, active: &[V]) -> Result<Vec<SlotOfRow>, Unsupported>;
@@ -243,6 +243,14 @@ pub(crate) trait LookUps {
     fn go_on(&self, cx: &mut Context<'_>, found: &LookedUp, next: &mut Next<'_>) -> Result<(), Unsupported>;
 }
 
+/// The search for a row of a batch, when it has begun.
+pub(crate) struct BegunSearch {
+    pub begun: Begun,
+    /// What was seen (`u32`), which is to be used so that no compiler leaves it out.
+    pub seen: V,
+    pub keys: Vec<Lowered>,
+}
+
 /// The look-ups of a batch of rows that a CPU's worker has in its memory, each of which does a part of it for all of them in a short loop.
 pub(crate) trait BatchLookUps {
     /// What is lacking for that.
@@ -254,11 +262,19 @@ pub(crate) trait BatchLookUps {
     /// Whether a search has a part of its own that begins it: it looks at a slot to know where the keys are that it compares.
     fn has_begun_searches(&self) -> bool;
 
-    /// Begins the search for the current row; and what was seen (`u32`), which is to be used so that no compiler leaves it out.
-    fn begin(&self, cx: &mut Context<'_>) -> Result<(Begun, V), Unsupported>;
+    /// The keys, over the columns before the step.
+    fn keys(&self) -> &[Expr];
 
-    /// What the search for the current row finds: its cursor (`u32`), 0 where there is nothing.
-    fn find(&self, cx: &mut Context<'_>, begun: Option<Begun>) -> Result<V, Unsupported>;
+    /// Begins the search for the current row.
+    fn begin(&self, cx: &mut Context<'_>) -> Result<BegunSearch, Unsupported>;
+
+    /// What the search for the current row finds, of which some keys may be known by their numbers: its cursor (`u32`), 0 where there is
+    /// nothing.
+    fn find(
+        &self,
+        cx: &mut Context<'_>,
+        begun: Option<(Begun, Vec<(usize, Lowered)>)>,
+    ) -> Result<V, Unsupported>;
 
     /// Looks at those of the `columns` behind the step that lie where the first match is: what was seen (`u64` each).
     fn look_at(&self, cx: &mut Context<'_>, number: V, columns: &BTreeSet<usize>) -> Vec<V>;

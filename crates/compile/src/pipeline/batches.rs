@@ -12,10 +12,11 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Pointee, Scalar};
 
 use super::Pipeline;
+use super::batch_keys::{KeptKey, KeyForm, keep_keys, kept_keys};
 use super::body::Body;
 use super::row::{Pass, for_range, mark};
 use super::selection::Batch;
-use crate::context::{Context, Unsupported};
+use crate::context::{Context, Lowered, Unsupported};
 use crate::operator::Flow;
 use crate::operator::roles::{BatchLookUps, Emitter};
 use crate::table::index::Begun;
@@ -99,6 +100,8 @@ pub(super) struct BatchMemory {
     numbers: Vec<V>,
     /// Where a search has begun: slots and tags.
     begun: Option<[V; 2]>,
+    /// Keys that are not computed once more where their searches end.
+    keys: Vec<KeptKey>,
     /// Where what was looked at goes, so that no compiler leaves out the look.
     sight: V,
     seen: Var,
@@ -162,14 +165,14 @@ impl Body<'_> {
     /// Memory for batches, if rows are looked up in such and there is enough: `selection` is the selection vector, where there is one.
     pub(super) fn batch_memory(&self, cx: &mut Context<'_>, selection: Option<V>) -> Option<BatchMemory> {
         let batched = self.variants.batched.as_ref()?;
-        let rows = u32::try_from(batched.rows).ok()?;
+        let count = u32::try_from(batched.rows).ok()?;
         let arrays = batched.tables.len() as u32 + 3;
         let (taken, room) = (cx.builder.shared_bytes(), cx.shape.shared_bytes);
         // Beside an operator that has taken all of it for a table of its own, rows go one by one.
-        if taken.saturating_add(rows.saturating_mul(arrays * 4)).saturating_add(64) > room {
+        if taken.saturating_add(count.saturating_mul(arrays * 4)).saturating_add(64) > room {
             return None;
         }
-        let mut array = |name: &str| cx.builder.shared(name, Pointee::Scalar(Scalar::U32), rows);
+        let mut array = |name: &str| cx.builder.shared(name, Pointee::Scalar(Scalar::U32), count);
         let rows = selection.unwrap_or_else(|| array("batch_rows"));
         let numbers = (0..batched.tables.len()).map(|table| array(&format!("batch_found_{table}"))).collect();
         let begun = ["batch_slots", "batch_tags"];
@@ -179,9 +182,12 @@ impl Body<'_> {
         };
         let begun = batched.tables.iter().any(is_begun).then(|| begun.map(&mut array));
         let sight = cx.builder.shared("batch_sight", Pointee::Scalar(Scalar::U64), 1);
+        let far: Vec<usize> =
+            batched.tables.iter().filter(|table| table.is_far).map(|table| table.step).collect();
+        let keys = self.key_memory(cx, &far, count);
         let nothing = cx.builder.u64(0);
         let seen = cx.builder.var_of("seen", nothing);
-        Some(BatchMemory { rows, numbers, begun, sight, seen })
+        Some(BatchMemory { rows, numbers, begun, keys, sight, seen })
     }
 
     /// The rows of a range in batches, none of which was selected.
@@ -267,15 +273,17 @@ impl Body<'_> {
         let columns = self.read_behind(way.end + 1);
         let zero = cx.builder.i64(0);
         let count = cx.builder.var_of("batched", zero);
-        let come = |cx: &mut Context<'_>, row: V, from: V, found: &[V]| {
+        let mut forms = Vec::new();
+        let mut come = |cx: &mut Context<'_>, row: V, from: V, found: &[V]| {
             let at_table = &mut |cx: &mut Context<'_>, _: Flow, found: &[V]| {
                 let place = cx.builder.read(count);
                 match memory.begun.filter(|_| look_ups.has_begun_searches()) {
                     Some([slots, tags]) => {
-                        let (begun, seen) = look_ups.begin(cx)?;
-                        put(cx, slots, place, begun.slot);
-                        put(cx, tags, place, begun.tag);
-                        let seen = cx.builder.convert(seen, Scalar::U64);
+                        let search = look_ups.begin(cx)?;
+                        put(cx, slots, place, search.begun.slot);
+                        put(cx, tags, place, search.begun.tag);
+                        forms = keep_keys(cx, &memory.keys, (way.end, &search.keys), place);
+                        let seen = cx.builder.convert(search.seen, Scalar::U64);
                         memory.see(cx, seen);
                     }
                     None => self.find(cx, (look_ups, &columns), None, (table, place), memory)?,
@@ -321,7 +329,7 @@ impl Body<'_> {
         let left = Batch { from, selection: memory.rows, count: cx.builder.read(count) };
         if let Some(begun) = memory.begun.filter(|_| look_ups.has_begun_searches()) {
             let way = Way { fresh: way.end, ..way };
-            self.end_searches(cx, (&left, begun), (look_ups, &columns), (table, way), memory)?;
+            self.end_searches(cx, (&left, begun, &forms), (look_ups, &columns), (table, way), memory)?;
         }
         Ok(left)
     }
@@ -330,7 +338,7 @@ impl Body<'_> {
     fn end_searches(
         &self,
         cx: &mut Context<'_>,
-        (left, [slots, tags]): (&Batch, [V; 2]),
+        (left, [slots, tags], forms): (&Batch, [V; 2], &[KeyForm]),
         (look_ups, columns): (&dyn BatchLookUps, &BTreeSet<usize>),
         (table, way): (usize, Way),
         memory: &BatchMemory,
@@ -340,7 +348,7 @@ impl Body<'_> {
             let (slot, tag) = (cx.builder.element(slots, place), cx.builder.element(tags, place));
             self.pipeline.source.bind(cx, row)?;
             self.walk(cx, 0, way, &found, &mut |cx, _, _| {
-                let begun = Some(Begun { slot, tag });
+                let begun = Some((Begun { slot, tag }, kept_keys(cx, forms, place)));
                 self.find(cx, (look_ups, columns), begun, (table, place), memory)
             })?;
             cx.end_row();
@@ -354,7 +362,7 @@ impl Body<'_> {
         &self,
         cx: &mut Context<'_>,
         (look_ups, columns): (&dyn BatchLookUps, &BTreeSet<usize>),
-        begun: Option<Begun>,
+        begun: Option<(Begun, Vec<(usize, Lowered)>)>,
         (table, place): (usize, V),
         memory: &BatchMemory,
     ) -> Result<(), Unsupported> {

@@ -6,7 +6,9 @@ use kelpie_kir::builder::{V, Var};
 
 use super::Pipeline;
 use super::body::Body;
+use super::speculation::Speculation;
 use crate::context::{Context, LookedUp, Unsupported};
+use crate::expr::{Expr, ExprKind};
 use crate::operator::roles::LookUps;
 use crate::table::index::SlotOfRow;
 
@@ -21,18 +23,7 @@ impl KeptRows {
     /// Keeps what was found of all rows.
     pub fn keep(cx: &mut Context<'_>, found: &[LookedUp]) -> Option<KeptRows> {
         let form = found.first()?.clone();
-        let mut rows = Vec::new();
-        for row in found {
-            let mut vars = Vec::new();
-            for register in row.registers() {
-                let ty = cx.builder.ty(register);
-                let var = cx.builder.var("looked_up", ty);
-                cx.builder.assign(var, register);
-                vars.push(var);
-            }
-            rows.push(vars);
-        }
-        Some(KeptRows { rows, form })
+        Some(KeptRows { rows: found.iter().map(|row| row.keep(cx)).collect(), form })
     }
 
     /// Keeps what was found of the row of a number (`u32`).
@@ -50,12 +41,7 @@ impl KeptRows {
 
     /// What is kept.
     pub fn read(&self, cx: &mut Context<'_>) -> Vec<LookedUp> {
-        let mut rows = Vec::new();
-        for vars in &self.rows {
-            let registers: Vec<V> = vars.iter().map(|var| cx.builder.read(*var)).collect();
-            rows.push(self.form.in_registers(&registers));
-        }
-        rows
+        self.rows.iter().map(|vars| self.form.kept_in(cx, vars)).collect()
     }
 }
 
@@ -67,14 +53,26 @@ impl Pipeline {
     }
 
     /// What the rows lack, which have come through `leading` steps, to be looked up by the next step together.
-    pub(super) fn lacks_look_ups(&self, leading: usize) -> Result<(), String> {
+    pub(super) fn lacks_look_ups(
+        &self,
+        leading: usize,
+        speculation: &Speculation<'_>,
+    ) -> Result<(), &'static str> {
         let Some(look_ups) = self.steps.get(leading).and_then(|step| step.look_ups()) else {
-            return Err("rows come to no look-up next".into());
+            return Err("rows come to no look-up next");
         };
-        let key = look_ups.lacks()?;
-        let mut before = self.steps.iter().take(leading).rev();
-        let column = before.try_fold(key, |column, step| step.below(column));
-        column.map(drop).ok_or_else(|| "keys are computed".into())
+        let is_stored = |key: &Expr| {
+            let ExprKind::Column(column) = key.kind else { return false };
+            let mut before = self.steps.iter().take(leading).rev();
+            before.try_fold(column, |column, step| step.below(column)).is_some()
+        };
+        // Keys are made of rows too that do not come to the step.
+        let is_costly =
+            |(number, key): (usize, &Expr)| !is_stored(key) && speculation.is_costly_key((leading, number));
+        match look_ups.keys()?.iter().enumerate().any(is_costly) {
+            true => Err("keys take more than a few instructions, or can fail"),
+            false => Ok(()),
+        }
     }
 }
 

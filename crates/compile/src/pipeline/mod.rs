@@ -1,6 +1,7 @@
 //! From a plan to pipelines: each has one source, steps, and one sink, and becomes one kernel (HorseQC, section 4).
 
 mod activity;
+mod batch_keys;
 mod batches;
 mod body;
 mod check;

@@ -16,13 +16,20 @@ pub(super) struct Speculation<'a> {
     steps: Vec<bool>,
     /// All of them may, and the source's rows.
     all: bool,
+    /// Keys that are computed where rows are looked up and may not: the step, and the number of the key.
+    costly_keys: BTreeSet<(usize, usize)>,
 }
 
 impl<'a> Speculation<'a> {
     pub(super) fn of(pipeline: &'a Pipeline) -> Speculation<'a> {
+        let layers = vec![(None, pipeline.source.columns())];
         let mut speculation =
-            Speculation { layers: vec![(None, pipeline.source.columns())], steps: Vec::new(), all: false };
-        for step in &pipeline.steps {
+            Speculation { layers, steps: Vec::new(), all: false, costly_keys: BTreeSet::new() };
+        for (index, step) in pipeline.steps.iter().enumerate() {
+            let keys = step.batch_look_ups().map_or(&[][..], |look_ups| look_ups.keys());
+            let costly = keys.iter().enumerate().filter(|(_, key)| !speculation.may(key));
+            let costly: Vec<_> = costly.map(|(number, _)| (index, number)).collect();
+            speculation.costly_keys.extend(costly);
             let may = match step.condition() {
                 Some(condition) => speculation.may(condition),
                 None => step.projection().is_some(),
@@ -40,6 +47,11 @@ impl<'a> Speculation<'a> {
     /// Whether a step may be carried out for rows that are not live.
     pub(super) fn of_step(&self, index: usize) -> bool {
         self.steps.get(index).copied().unwrap_or(false)
+    }
+
+    /// Whether a key of a step that looks rows up costs more than a few instructions, or can fail.
+    pub(super) fn is_costly_key(&self, key: (usize, usize)) -> bool {
+        self.costly_keys.contains(&key)
     }
 
     /// Whether all steps may.

@@ -106,7 +106,7 @@ impl Trial {
         with_sieves: bool,
     ) -> Result<Trial, String> {
         let (trial, _) = Trial::of_leading(pipeline, speculation, with_sieves);
-        pipeline.lacks_look_ups(trial.leading)?;
+        pipeline.lacks_look_ups(trial.leading, speculation)?;
         Ok(Trial { looks_up: true, ..trial })
     }
 

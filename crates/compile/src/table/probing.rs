@@ -7,6 +7,7 @@
 //! the slots are taken, so that a search always comes to an empty one.
 
 mod batches;
+mod look_ups;
 mod together;
 
 pub(crate) use self::batches::Begun;
@@ -95,11 +96,16 @@ impl Known {
 impl Start {
     /// Whether a word that is not empty has the tag, and its number (`u32`).
     fn split(&self, cx: &mut Context<'_>, word: V) -> (V, V) {
-        let b = &mut *cx.builder;
-        let number = b.and(word, self.mask);
-        let tag = b.binary(BinaryOp::Xor, word, number);
-        (b.eq(tag, self.tag), number)
+        split(cx, (self.tag, self.mask), word)
     }
+}
+
+/// Whether a word that is not empty has a tag, and its number (`u32`), whose bits are those of a mask.
+fn split(cx: &mut Context<'_>, (own, mask): (V, V), word: V) -> (V, V) {
+    let b = &mut *cx.builder;
+    let number = b.and(word, mask);
+    let tag = b.binary(BinaryOp::Xor, word, number);
+    (b.eq(tag, own), number)
 }
 
 impl OpenTable {

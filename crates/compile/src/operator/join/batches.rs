@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use kelpie_kir::builder::V;
 
 use super::JoinOperator;
-use crate::context::{Context, Unsupported};
-use crate::operator::roles::{BatchLookUps, Next};
+use crate::context::{Context, Lowered, Unsupported};
+use crate::expr::Expr;
+use crate::operator::roles::{BatchLookUps, BegunSearch, Next};
 use crate::plan::JoinKind;
 use crate::table::index::Begun;
 
@@ -30,16 +31,30 @@ impl BatchLookUps for JoinOperator {
         self.index.has_begun_searches()
     }
 
-    fn begin(&self, cx: &mut Context<'_>) -> Result<(Begun, V), Unsupported> {
-        let keys = self.keys_of_probe(cx)?;
-        self.index.begin_search(cx, &keys)
+    fn keys(&self) -> &[Expr] {
+        &self.probe_keys
     }
 
-    fn find(&self, cx: &mut Context<'_>, begun: Option<Begun>) -> Result<V, Unsupported> {
+    fn begin(&self, cx: &mut Context<'_>) -> Result<BegunSearch, Unsupported> {
         let keys = self.keys_of_probe(cx)?;
+        let (begun, seen) = self.index.begin_search(cx, &keys)?;
+        Ok(BegunSearch { begun, seen, keys })
+    }
+
+    fn find(
+        &self,
+        cx: &mut Context<'_>,
+        begun: Option<(Begun, Vec<(usize, Lowered)>)>,
+    ) -> Result<V, Unsupported> {
         let search = match begun {
-            Some(begun) => self.index.end_search(cx, self.matches(), (&keys, begun))?,
-            None => self.index.search(cx, self.matches(), &keys)?,
+            Some((begun, known)) => {
+                let keys = self.keys_beside(cx, &known)?;
+                self.index.end_search(cx, self.matches(), (&keys, begun))?
+            }
+            None => {
+                let keys = self.keys_of_probe(cx)?;
+                self.index.search(cx, self.matches(), &keys)?
+            }
         };
         Ok(cx.builder.read(search.cursor))
     }

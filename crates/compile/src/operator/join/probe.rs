@@ -178,7 +178,19 @@ impl JoinOperator {
     }
 
     pub(super) fn keys_of_probe(&self, cx: &mut Context<'_>) -> Result<Vec<Lowered>, Unsupported> {
+        self.keys_beside(cx, &[])
+    }
+
+    /// The keys of the current row, of which some are known by their numbers.
+    pub(super) fn keys_beside(
+        &self,
+        cx: &mut Context<'_>,
+        known: &[(usize, Lowered)],
+    ) -> Result<Vec<Lowered>, Unsupported> {
         let lower_key = |(number, key)| {
+            if let Some((_, value)) = known.iter().find(|(of, _)| *of == number) {
+                return Ok(value.clone());
+            }
             if let Some(code) = self.code_of_probe(cx, (number, key))? {
                 return Ok(code);
             }

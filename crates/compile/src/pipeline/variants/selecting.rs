@@ -142,9 +142,14 @@ impl Facts<'_> {
         if !self.pipeline.steps.iter().any(|step| step.look_ups().is_some()) {
             return Ok(FirstLookUps::Row);
         }
-        // One line to change, once it is measured where that is worth its registers.
-        let rule = (FirstLookUps::Row, "what several look-ups in flight are worth was not measured");
-        self.environment.chooser.choose(self.site, rule, |value| match (value, lacks) {
+        let first = self.pipeline.steps.iter().find(|step| step.look_ups().is_some());
+        let bytes = first.map_or(0, |step| step.bytes_searched());
+        // The level to change, once it is measured where that is worth its registers: by `bytes` beside
+        // `calibration.index_cache(false)`, where it is for tables beyond a cache.
+        let level = FirstLookUps::Row;
+        let reason = "what several look-ups in flight are worth was not measured";
+        let rule = ((level, reason), Some(format!("look-ups in about {}", estimate::bytes(bytes))));
+        self.environment.chooser.choose_by(self.site, rule, |value| match (value, lacks) {
             (FirstLookUps::Together, Some(lacks)) => Err(lacks.clone()),
             _ => Ok(()),
         })

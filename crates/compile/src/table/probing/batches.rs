@@ -19,14 +19,9 @@ pub(crate) struct Begun {
 impl OpenTable {
     /// Begins the search for keys; and what is in the first slot (`u32`).
     pub(crate) fn begin(&self, cx: &mut Context<'_>, keys: &[Lowered], wide: &[bool]) -> (Begun, V) {
-        let hash = self.hash(cx, keys, wide);
-        let start = self.start(cx, hash);
-        let slot = cx.builder.read(start.slot);
-        let pointer = self.pointer(cx, slot);
-        let word = cx.builder.load(pointer);
-        // A slot's number has fewer bits than a word, as a row's has.
-        let slot = cx.builder.convert(slot, Scalar::U32);
-        (Begun { slot, tag: start.tag }, word)
+        let begun = self.first_slot(cx, keys, wide);
+        let word = self.word_at(cx, begun.slot);
+        (begun, word)
     }
 
     /// As [`OpenTable::find`], from where the search has begun.

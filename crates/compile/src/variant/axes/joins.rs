@@ -148,8 +148,8 @@ axis!(
     {
         /// One by one, each when it has come through all before.
         Row = "row",
-        /// All at once; then they go on one by one. On a SIMT device in the table that comes first, where keys are unique and slots; on a
-        /// CPU in each of the tables that come before rows become several.
+        /// All at once; then they go on one by one. On a SIMT device in the table that comes first, where keys are numbers, in a hash
+        /// table at their first slots; on a CPU in each of the tables that come before rows become several.
         Together = "together",
     }
 );
