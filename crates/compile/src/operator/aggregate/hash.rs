@@ -346,6 +346,20 @@ impl KeyTable {
         Ok(same)
     }
 
+    /// The same in a kernel whose threads may put keys in.
+    pub(super) fn has_published_keys(
+        &self,
+        cx: &mut Context<'_>,
+        values: &[Lowered],
+        slot: V,
+    ) -> Result<V, Unsupported> {
+        // Words are read as they were put in, each by an atomic.
+        if matches!(self.keys, Keys::Stored(_)) {
+            cx.builder.fence();
+        }
+        self.has_keys(cx, values, slot)
+    }
+
     /// The address of a slot's entry.
     fn entry(&self, cx: &mut Context<'_>, slot: V) -> V {
         group_pointer(cx, self.slots, self.stride, slot)

@@ -7,10 +7,11 @@ use kelpie_kir::Scope;
 use kelpie_kir::builder::{V, Var};
 
 use super::groups::{AtGroup, AtSlot, EachWord, GroupEmitter, GroupTable, Located, See};
-use super::hash::{KeyTable, KeyWord};
+use super::hash::{KeyTable, KeyWord, Probe};
 use super::key_count::KeyCount;
 use super::key_window::KeyWindow;
 use super::near::NearTable;
+use super::near_block::{may_have_entry, slot_of_tag, tag_of_slot};
 use super::near_keys::{KeyArrays, Spot};
 use super::tables::Strategy;
 use super::{Cells, Input, declare, update_group, word_pointer};
@@ -155,7 +156,7 @@ impl GroupTable for HashGroups {
     }
 }
 
-/// The groups in one kernel. A slot below zero is a near copy, or a place in a window: -1 is the first one.
+/// The groups in one kernel. A slot below zero is a near copy ([`NearTable::below_slots`]), or a place in a window: -1 is the first one.
 struct HashEmitter<'s> {
     table: &'s KeyTable,
     count: KeyCount,
@@ -177,6 +178,11 @@ impl HashEmitter<'_> {
         (values, word, carried): (Vec<Lowered>, KeyWord, &[Expr]),
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
+        if near.keys.is_none() {
+            let spot = self.find_in_block(cx, near, (&values, word))?;
+            let found = (spot.copy, spot.is_near);
+            return self.go_on_near(cx, found, Some((near, spot)), (values, word, carried), next);
+        }
         let same = |cx: &mut Context<'_>, keys: &KeyArrays, copy: V| match self.table.is_packed() {
             true => Ok(cx.builder.bool(true)),
             false => {
@@ -186,6 +192,77 @@ impl HashEmitter<'_> {
         };
         let spot = near.find_keys(cx, word, &same)?;
         self.go_on_near(cx, (spot.copy, spot.is_near), Some((near, spot)), (values, word, carried), next)
+    }
+
+    /// Looks for the copy of keys among those of a block.
+    fn find_in_block(
+        &self,
+        cx: &mut Context<'_>,
+        near: &NearTable,
+        (values, word): (&[Lowered], KeyWord),
+    ) -> Result<Spot, Unsupported> {
+        let table = self.table;
+        if table.is_packed() && !table.has_carried() {
+            return Ok(near.find_or_claim(cx, self.cells, word.entry));
+        }
+        near.find_in_block(cx, (self.cells, word.entry), &|cx, tag| {
+            if table.is_packed() {
+                return Ok(cx.builder.eq(tag, word.entry));
+            }
+            let no = cx.builder.bool(false);
+            let same = cx.builder.var_of("same", no);
+            let may_be = may_have_entry(cx, tag, word.entry);
+            cx.begin_if(may_be);
+            let slot = slot_of_tag(cx, tag);
+            let is_same = table.has_published_keys(cx, values, slot)?;
+            cx.builder.assign(same, is_same);
+            cx.end();
+            Ok(cx.builder.read(same))
+        })
+    }
+
+    /// Makes the copy of the group in a slot (`i64`) where a search has found a place for one.
+    fn take_copy(&self, cx: &mut Context<'_>, near: &NearTable, spot: Spot, (word, slot): (KeyWord, V)) {
+        if near.keys.is_some() {
+            return near.take(cx, spot, (word, slot));
+        }
+        // Who finds a copy before it has a slot has claimed it.
+        if !self.table.is_packed() {
+            let tag = tag_of_slot(cx, word.entry, slot);
+            near.claim(cx, self.cells, spot, tag);
+        } else if self.table.has_carried() {
+            near.claim(cx, self.cells, spot, word.entry);
+        }
+    }
+
+    /// Merges a block's copies that were found by keys: each looks for its slot where it has none.
+    fn merge_block(&self, cx: &mut Context<'_>, near: &NearTable) -> Result<(), Unsupported> {
+        let mut merged = Ok(());
+        near.each(cx, self.cells, |cx, (_, tag), values| {
+            if !self.table.is_packed() {
+                let slot = slot_of_tag(cx, tag);
+                return self.add_far(cx, slot, values);
+            }
+            let add = &mut |cx: &mut Context<'_>, slot| self.add_far(cx, slot, values);
+            merged = match self.table.has_carried() {
+                false => self.at_entry(cx, tag, add),
+                true => {
+                    let probe = self.table.find_word(cx, &self.count, tag);
+                    self.at_found(cx, &probe, add);
+                    Ok(())
+                }
+            };
+        });
+        merged
+    }
+
+    /// Goes on where a probe has found its keys.
+    fn at_found(&self, cx: &mut Context<'_>, probe: &Probe, next: &mut AtSlot<'_>) {
+        let found = cx.builder.read(probe.found);
+        cx.begin_if(found);
+        let slot = cx.builder.read(probe.slot);
+        next(cx, slot);
+        cx.end();
     }
 
     /// Goes on with the copy, or the place in a window, where there `is_near` one; else with the slot in the table of all, of which a copy
@@ -210,20 +287,26 @@ impl HashEmitter<'_> {
         cx.builder.assign(live, found);
         let far = cx.builder.read(probe.slot);
         cx.builder.assign(slot, far);
-        if let Some((table, spot)) = copies {
-            table.take(cx, spot, (word, far));
+        if let Some((copies, spot)) = copies {
+            self.take_copy(cx, copies, spot, (word, far));
         }
         cx.end();
-        if let Some((table, spot)) = copies {
-            table.lose_credit(cx, spot);
+        if let Some((copies, spot)) = copies.filter(|(copies, _)| copies.keys.is_some()) {
+            copies.lose_credit(cx, spot);
         }
         cx.end();
+        if let Some((copies, spot)) = copies.filter(|(copies, _)| copies.keys.is_none()) {
+            copies.settle_search(cx, spot);
+        }
         let live = cx.builder.read(live);
         cx.begin_if(live);
         let b = &mut *cx.builder;
         let (place, is_near, slot) = (b.read(place), b.read(is_near), b.read(slot));
-        let place = b.not(place);
-        let slot = b.select(is_near, place, slot);
+        let place = match copies {
+            Some((copies, _)) => copies.below_slots(cx, place),
+            None => cx.builder.not(place),
+        };
+        let slot = cx.builder.select(is_near, place, slot);
         next(cx, Located { slot: Some(slot), active: None, keys: Some(values) })?;
         cx.end();
         Ok(())
@@ -261,11 +344,7 @@ impl GroupEmitter for HashEmitter<'_> {
     fn at_entry(&self, cx: &mut Context<'_>, entry: V, next: &mut AtSlot<'_>) -> Result<(), Unsupported> {
         let word = self.table.word_of(cx, entry);
         let probe = self.table.insert_word(cx, &self.count, (&[], word), &[])?;
-        let found = cx.builder.read(probe.found);
-        cx.begin_if(found);
-        let slot = cx.builder.read(probe.slot);
-        next(cx, slot);
-        cx.end();
+        self.at_found(cx, &probe, next);
         Ok(())
     }
 
@@ -356,9 +435,11 @@ impl GroupEmitter for HashEmitter<'_> {
         let zero = cx.builder.i64(0);
         let is_near = cx.builder.lt(slot, zero);
         cx.begin_if(is_near);
-        let copy = cx.builder.not(slot);
+        let copy = near.below_slots(cx, slot);
         near.add_to_copy(cx, self.cells, copy, values);
-        near.gain_credit(cx);
+        if near.keys.is_some() {
+            near.gain_credit(cx);
+        }
         cx.begin_else();
         self.add_far(cx, slot, values);
         cx.end();
@@ -374,10 +455,13 @@ impl GroupEmitter for HashEmitter<'_> {
         Some(self.count.is_full(cx))
     }
 
-    fn end(&self, cx: &mut Context<'_>) {
-        if let Some(near) = &self.near {
-            near.end(cx, self.cells, &|cx, slot, values| self.add_far(cx, slot, values));
+    fn end(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        match &self.near {
+            Some(near) if near.keys.is_none() => self.merge_block(cx, near)?,
+            Some(near) => near.end(cx, self.cells, &|cx, slot, values| self.add_far(cx, slot, values)),
+            None => {}
         }
         self.count.end(cx);
+        Ok(())
     }
 }

@@ -251,7 +251,18 @@ impl KeyTable {
         keys: WordKeys,
         (values, slot): (&[Lowered], V),
     ) -> Result<V, Unsupported> {
-        let (own, stored) = (keys.encode(cx, &self.columns, values)?, self.load_words(cx, keys, slot));
+        let own = keys.encode(cx, &self.columns, values)?;
+        // Others may put keys in while a kernel's threads compare some.
+        let is_serial = cx.shape.is_serial();
+        let first = self.entry(cx, slot);
+        let load = |word| {
+            let pointer = word_pointer(cx, first, word);
+            match is_serial {
+                true => cx.builder.load(pointer),
+                false => cx.builder.atomic_load(pointer, Scope::Device),
+            }
+        };
+        let stored: Vec<V> = (0..keys.words).map(load).collect();
         let mut same = cx.builder.bool(true);
         for (own, stored) in own.into_iter().zip(stored) {
             let equal = cx.builder.eq(own, stored);
