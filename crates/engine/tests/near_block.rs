@@ -223,10 +223,9 @@ fn no_groups_are_looked_for_more_often() {
         let source = table(groups);
         for shape in [(4, 8, 3), (32, 64, 2)] {
             let [key, slot] = ["key", "slot"].map(|search| of_table(&[PACKED], &source, shape, search));
-            eprintln!("{number} {shape:?}: {key:?} {slot:?}");
             // Other groups have copies, where not all have, and keys that come in another order lie elsewhere.
             assert!(key.read <= slot.read + slot.read / 20, "{number} {shape:?}: {key:?} {slot:?}");
-            assert!(key.written <= slot.written + slot.written / 8, "{number} {shape:?}: {key:?} {slot:?}");
+            assert!(key.written <= slot.written + slot.written / 20, "{number} {shape:?}: {key:?} {slot:?}");
         }
     }
 }

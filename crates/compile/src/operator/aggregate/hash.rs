@@ -402,6 +402,16 @@ impl KeyTable {
         b.bitcast(start, Scalar::I64)
     }
 
+    /// Where the search for keys among so many other places, a power of two, begins (`i64`): not by the bits that the keys of a part have
+    /// in common, nor by those that [`near_block`](super::near_block) has in a tag.
+    pub(super) fn first_of_places(&self, cx: &mut Context<'_>, word: KeyWord, places: u32) -> V {
+        let hash = low_bits(cx, self.hashing.function, word.hash);
+        let b = &mut *cx.builder;
+        let mask = b.u64(u64::from(places) - 1);
+        let place = b.and(hash, mask);
+        b.bitcast(place, Scalar::I64)
+    }
+
     /// The highest `bits` bits of a key's hash (`u32`), and so, where it is mapped by its highest bits, of its slot.
     /// With the hash.
     pub(super) fn part(

@@ -202,10 +202,11 @@ impl HashEmitter<'_> {
         (values, word): (&[Lowered], KeyWord),
     ) -> Result<Spot, Unsupported> {
         let table = self.table;
+        let first = table.first_of_places(cx, word, near.copies);
         if table.is_packed() && !table.has_carried() {
-            return Ok(near.find_or_claim(cx, self.cells, word.entry));
+            return Ok(near.find_or_claim(cx, self.cells, (word.entry, first)));
         }
-        near.find_in_block(cx, (self.cells, word.entry), &|cx, tag| {
+        near.find_in_block(cx, (self.cells, first), &|cx, tag| {
             if table.is_packed() {
                 return Ok(cx.builder.eq(tag, word.entry));
             }

@@ -275,7 +275,7 @@ pub(super) struct NearTable {
     most: i32,
 }
 
-/// Where the search for bits (`u64`) among so many places, a power of two, begins: `i64`.
+/// Where the search for bits (`u64`) among so many places, a power of two, begins (`i64`).
 pub(super) fn first_place(cx: &mut Context<'_>, bits: V, places: u32) -> V {
     let b = &mut *cx.builder;
     let spread = b.u64(GOLDEN);

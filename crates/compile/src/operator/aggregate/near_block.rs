@@ -16,7 +16,7 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
 
 use super::functions::Cells;
-use super::near::{GAIN, NearTable, STEPS, first_place, search};
+use super::near::{GAIN, NearTable, STEPS, search};
 use super::near_keys::Spot;
 use crate::context::{Context, Unsupported};
 
@@ -64,11 +64,11 @@ impl NearTable {
         cx.builder.sub(first, copy)
     }
 
-    /// The copy of the group of keys with an entry (`u64`), where looking for it pays: it is made where there is a place.
-    pub fn find_or_claim(&self, cx: &mut Context<'_>, cells: &Cells, entry: V) -> Spot {
+    /// The copy of the group of keys with an entry (`u64`), where looking for it pays: it is made where there is a place. `first`: the
+    /// place where the search begins (`i64`).
+    pub fn find_or_claim(&self, cx: &mut Context<'_>, cells: &Cells, (entry, first): (V, V)) -> Spot {
         let (spot, looks) = self.begin_search(cx);
         cx.begin_if(looks);
-        let first = first_place(cx, entry, self.copies);
         cx.builder.assign(spot.copy, first);
         let place = &|cx: &mut Context<'_>, copy| self.entry(cx, cells, copy);
         search(cx, (self.copies, STEPS), entry, (spot.copy, spot.is_near), place);
@@ -80,12 +80,11 @@ impl NearTable {
     pub fn find_in_block(
         &self,
         cx: &mut Context<'_>,
-        (cells, entry): (&Cells, V),
+        (cells, first): (&Cells, V),
         has_tag: &HasTag<'_>,
     ) -> Result<Spot, Unsupported> {
         let (spot, looks) = self.begin_search(cx);
         cx.begin_if(looks);
-        let first = first_place(cx, entry, self.copies);
         cx.builder.assign(spot.copy, first);
         let zero = cx.builder.i32(0);
         let steps = cx.builder.var_of("steps", zero);
