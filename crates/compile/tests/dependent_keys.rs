@@ -138,10 +138,9 @@ fn what_follows_is_what_is_certain() {
 fn kernels_that_carry_keys_pass_nvrtc() {
     let (none, infos) = (BTreeSet::new(), [info(true), info(true)]);
     let mut seen = BTreeSet::new();
-    let variants: [&[(&str, &str)]; 6] = [
+    let variants: [&[(&str, &str)]; 5] = [
         &[],
         &[("near_groups", "256")],
-        &[("near_groups", "256"), ("near_search", "key")],
         &[("group_order", "sorted"), ("segments", "warp")],
         &[("hash_mapping", "mask"), ("last_group", "on")],
         &[("group_estimate", "sketch")],

@@ -85,19 +85,17 @@ fn gpu() -> Target {
 #[test]
 fn kernels_of_copies_by_keys_pass_nvrtc() {
     let near = [("group_table", "hash"), ("near_groups", "1024"), ("near_search", "key")];
-    let ways: [&[(&str, &str)]; 8] = [
+    let ways: [&[(&str, &str)]; 6] = [
         &[],
         &[("segments", "warp")],
         &[("segments", "block"), ("block_threads", "128")],
         &[("last_group", "majority")],
-        &[("key_claims", "latch")],
-        &[("key_claims", "words"), ("cell_packing", "packed")],
+        &[("slot_layout", "beside"), ("cell_packing", "packed")],
         &[("group_parts", "64"), ("part_memory", "global")],
-        &[("slot_layout", "beside"), ("text_keys", "texts")],
     ];
-    for keys in [&[PACKED][..], &[WIDE], &[WIDE, PACKED], &[TEXT], &[TEXT, WIDE, DENSE]] {
+    for keys in [&[PACKED][..], &[WIDE], &[WIDE, PACKED, DENSE]] {
         for way in ways {
-            let forced = [&near, way].concat();
+            let forced = [&near, &[("key_claims", "words")], way].concat();
             for is_set in [false, true] {
                 for target in [gpu(), Target::simt(4, 8, 200 << 10, 4)] {
                     let program = compile(&grouped(keys, is_set), &target, &forced);
@@ -150,8 +148,13 @@ fn how_copies_are_found() {
         ),
         (
             &[TEXT],
-            &[("key_text_lanes", "warp"), ("text_keys", "texts")],
-            "lanes look for groups by texts together",
+            &[("text_keys", "texts")],
+            "keys that are no words are compared in the table of all groups",
+        ),
+        (
+            &[WIDE],
+            &[("key_claims", "latch")],
+            "keys that are no words are compared in the table of all groups",
         ),
     ] {
         let forced = [&near, more, &[("near_search", "key")]].concat();

@@ -304,21 +304,6 @@ fn keys_follow_through_joins() {
     }
 }
 
-/// A block's copies are found by the keys that tell, and have a slot of a row that had the others.
-#[test]
-fn copies_of_blocks_whose_groups_have_more_keys() {
-    let (engine, mut random) = (Engine::new(), Random(11));
-    let sources = [Keys::Ascending; 2].map(|keys| table(keys, 90, 2, &mut random));
-    let rows = join(JoinKind::Inner, (scan(0), 0), (scan(1), 1), false);
-    for keys in [&[0, 2, 3, 6][..], &[2, WIDTH + 1, 4]] {
-        for more in [("segments", "off"), ("segments", "warp"), ("last_group", "on"), ("group_parts", "4")] {
-            let near = [("group_table", "hash"), ("near_groups", "256"), ("near_search", "key"), more];
-            let found = compare(&engine, (&rows, keys), &sources, (DeviceChoice::Simt, &near));
-            assert_eq!(found.0, "carried", "{keys:?} {more:?}: {}", found.1);
-        }
-    }
-}
-
 #[test]
 fn a_broken_promise_tells_nothing() {
     let (engine, mut random) = (Engine::new(), Random(4));

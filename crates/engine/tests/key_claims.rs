@@ -202,11 +202,9 @@ fn texts_are_latched() {
     let plan = plan(&[8, 0], false);
     let expected = expected(&table.0[0], &[8, 0], false);
     for (device, lanes) in DEVICES {
-        for near in [&[][..], &[("near_groups", "256"), ("near_search", "key")]] {
-            let forced = [("group_table", "hash"), ("key_claims", "words"), ("text_keys", "texts")];
-            let (rows, _) = run(&plan, &table, &options(device, lanes, &[&forced, near].concat()));
-            assert_eq!(rows, expected, "{device:?} {lanes} {near:?}");
-        }
+        let forced = [("group_table", "hash"), ("key_claims", "words"), ("text_keys", "texts")];
+        let (rows, _) = run(&plan, &table, &options(device, lanes, &forced));
+        assert_eq!(rows, expected, "{device:?} {lanes}");
     }
 }
 

@@ -158,7 +158,7 @@ fn groups_are_those_of_a_plain_evaluation() {
         &[("segments", "off")],
         &[("segments", "warp")],
         &[("segments", "block")],
-        &[("last_group", "on"), ("segments", "off"), ("key_claims", "latch")],
+        &[("last_group", "on"), ("segments", "off"), ("slot_layout", "beside")],
         &[("last_group", "majority"), ("cell_packing", "packed"), ("hash_function", "multiply_shift")],
     ];
     for (number, groups) in spreads(1_500).iter().enumerate() {
@@ -169,13 +169,17 @@ fn groups_are_those_of_a_plain_evaluation() {
             let is_set = (number + turn) % 4 == 3;
             let (plan, expected) = (plan(keys, is_set), expected(&source.0[0], keys, is_set));
             for (way, shape) in ways.iter().zip((0..).map(|way| shapes[(number + turn + way) % 5])) {
-                let forced = [*way, &[("text_keys", "texts"), ("key_text_lanes", "lane")]].concat();
-                let options = options(shape, "key", &forced);
+                let options = options(shape, "key", way);
                 let output = run(&plan, &source, &options);
                 assert!(rows_of(&output.batch) == expected, "{number} {keys:?} {options:?}");
                 let mut choices = output.metrics.choices();
                 let search = choices.find(|choice| choice.axis.name == "near_search");
-                assert_eq!(search.map(|choice| choice.value), Some("key"), "{keys:?} {options:?}");
+                // Many texts have no codes.
+                let search = search.map_or("", |choice| choice.value);
+                assert!(
+                    search == "key" || keys.contains(&TEXT) && expected.len() > 100,
+                    "{keys:?} {options:?}"
+                );
             }
         }
     }
@@ -183,8 +187,8 @@ fn groups_are_those_of_a_plain_evaluation() {
 
 /// What is accessed of the table of all groups while rows come to them.
 fn of_table(keys: &[usize], source: &Arc<Table>, shape: Shape, search: &str) -> Accessed {
-    let forced = [("segments", "off"), ("group_parts", "1"), ("text_keys", "texts"), ("key_claims", "words")];
-    let options = QueryOptions { meter: true, ..options(shape, search, &forced) };
+    let options =
+        QueryOptions { meter: true, ..options(shape, search, &[("segments", "off"), ("group_parts", "1")]) };
     let output = run(&plan(keys, false), source, &options);
     let fills = output.metrics.pipelines.iter().find(|pipeline| pipeline.name.contains("near copies"));
     fills.and_then(|pipeline| pipeline.traffic).expect("counts").table
@@ -199,18 +203,15 @@ fn rows_with_a_copy_do_not_touch_the_table_of_all_groups() {
         table(&groups)
     });
     for shape in [(4, 8, 3), (32, 64, 2)] {
-        let [few, many] = tables.each_ref().map(|source| of_table(&[PACKED], source, shape, "key"));
-        // A key is searched for, and put in by one block; cells are added. Who comes first differs.
-        let most = u64::from(shape.2) * GROUPS as u64 * 8 * 12;
-        assert!(few.bytes() < most && many.bytes() < most, "{few:?} {many:?} {most}");
-        let by_slot = of_table(&[PACKED], &tables[1], shape, "slot");
-        assert!(by_slot.read > 8 * 8_000, "{by_slot:?}");
-        // Of keys of two words these are compared, where the slot is known: no one writes, and no one searches.
-        for keys in [&[WIDE, PACKED][..], &[TEXT]] {
-            let [key, slot] = ["key", "slot"].map(|search| of_table(keys, &tables[1], shape, search));
-            assert!(key.written < 2 * most, "{keys:?} {key:?}");
-            assert!(keys[0] == WIDE || key.read + 7 * 8_000 < slot.read, "{keys:?} {key:?} {slot:?}");
-            assert!(key.read <= slot.read + most, "{keys:?} {key:?} {slot:?}");
+        for (keys, words) in [(&[PACKED][..], 1), (&[WIDE], 2), (&[WIDE, PACKED], 2)] {
+            // A key is searched for, and put in by one block; cells are added. Who comes first differs.
+            let most = u64::from(shape.2) * GROUPS as u64 * 8 * (10 + 2 * words);
+            for source in &tables {
+                let by_key = of_table(keys, source, shape, "key");
+                assert!(by_key.bytes() < most, "{keys:?} {shape:?}: {by_key:?}, {most}");
+            }
+            let by_slot = of_table(keys, &tables[1], shape, "slot");
+            assert!(by_slot.read >= 8 * words * 8_000, "{keys:?} {shape:?}: {by_slot:?}");
         }
     }
 }
@@ -221,8 +222,10 @@ fn rows_with_a_copy_do_not_touch_the_table_of_all_groups() {
 fn no_groups_are_looked_for_more_often() {
     for (number, groups) in spreads(6_000).iter().enumerate() {
         let source = table(groups);
-        for shape in [(4, 8, 3), (32, 64, 2)] {
-            let [key, slot] = ["key", "slot"].map(|search| of_table(&[PACKED], &source, shape, search));
+        for (keys, shape) in
+            [(&[PACKED][..], (4, 8, 3)), (&[PACKED], (32, 64, 2)), (&[WIDE, PACKED], (32, 64, 2))]
+        {
+            let [key, slot] = ["key", "slot"].map(|search| of_table(keys, &source, shape, search));
             // Other groups have copies, where not all have, and keys that come in another order lie elsewhere.
             assert!(key.read <= slot.read + slot.read / 20, "{number} {shape:?}: {key:?} {slot:?}");
             assert!(key.written <= slot.written + slot.written / 20, "{number} {shape:?}: {key:?} {slot:?}");

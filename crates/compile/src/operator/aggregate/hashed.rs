@@ -11,7 +11,6 @@ use super::hash::{KeyTable, KeyWord, Probe};
 use super::key_count::KeyCount;
 use super::key_window::KeyWindow;
 use super::near::NearTable;
-use super::near_block::{may_have_entry, slot_of_tag, tag_of_slot};
 use super::near_keys::{KeyArrays, Spot};
 use super::tables::Strategy;
 use super::{Cells, Input, declare, update_group, word_pointer};
@@ -169,6 +168,16 @@ struct HashEmitter<'s> {
     alone: Option<Var>,
 }
 
+/// Where a row's group was looked for before the table of all.
+#[derive(Clone, Copy)]
+enum NearPlace<'n> {
+    /// Among the copies of a worker.
+    OfWorker(&'n NearTable, Spot),
+    /// Among those of a block, by the words of its keys.
+    InBlock(&'n NearTable, &'n [V]),
+    InWindow,
+}
+
 impl HashEmitter<'_> {
     /// The copy or the slot of keys, of which a copy is made where there is a place for one.
     fn locate_near(
@@ -179,9 +188,12 @@ impl HashEmitter<'_> {
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
         if near.keys.is_none() {
-            let spot = self.find_in_block(cx, near, (&values, word))?;
-            let found = (spot.copy, spot.is_near);
-            return self.go_on_near(cx, found, Some((near, spot)), (values, word, carried), next);
+            let own = self.table.own_words(cx, (&values, word))?;
+            let first = self.table.first_of_places(cx, word, near.copies);
+            let spot = near.find_in_block(cx, self.cells, (&own, word.hash), first);
+            near.settle_search(cx, spot);
+            let (found, place) = ((spot.copy, spot.is_near), NearPlace::InBlock(near, &own));
+            return self.go_on_near(cx, found, place, (values, word, carried), next);
         }
         let same = |cx: &mut Context<'_>, keys: &KeyArrays, copy: V| match self.table.is_packed() {
             true => Ok(cx.builder.bool(true)),
@@ -191,68 +203,19 @@ impl HashEmitter<'_> {
             }
         };
         let spot = near.find_keys(cx, word, &same)?;
-        self.go_on_near(cx, (spot.copy, spot.is_near), Some((near, spot)), (values, word, carried), next)
+        let (found, place) = ((spot.copy, spot.is_near), NearPlace::OfWorker(near, spot));
+        self.go_on_near(cx, found, place, (values, word, carried), next)
     }
 
-    /// Looks for the copy of keys among those of a block.
-    fn find_in_block(
-        &self,
-        cx: &mut Context<'_>,
-        near: &NearTable,
-        (values, word): (&[Lowered], KeyWord),
-    ) -> Result<Spot, Unsupported> {
-        let table = self.table;
-        let first = table.first_of_places(cx, word, near.copies);
-        if table.is_packed() && !table.has_carried() {
-            return Ok(near.find_or_claim(cx, self.cells, (word.entry, first)));
-        }
-        near.find_in_block(cx, (self.cells, first), &|cx, tag| {
-            if table.is_packed() {
-                return Ok(cx.builder.eq(tag, word.entry));
-            }
-            let no = cx.builder.bool(false);
-            let same = cx.builder.var_of("same", no);
-            let may_be = may_have_entry(cx, tag, word.entry);
-            cx.begin_if(may_be);
-            let slot = slot_of_tag(cx, tag);
-            let is_same = table.has_published_keys(cx, values, slot)?;
-            cx.builder.assign(same, is_same);
-            cx.end();
-            Ok(cx.builder.read(same))
-        })
-    }
-
-    /// Makes the copy of the group in a slot (`i64`) where a search has found a place for one.
-    fn take_copy(&self, cx: &mut Context<'_>, near: &NearTable, spot: Spot, (word, slot): (KeyWord, V)) {
-        if near.keys.is_some() {
-            return near.take(cx, spot, (word, slot));
-        }
-        // Who finds a copy before it has a slot has claimed it.
-        if !self.table.is_packed() {
-            let tag = tag_of_slot(cx, word.entry, slot);
-            near.claim(cx, self.cells, spot, tag);
-        } else if self.table.has_carried() {
-            near.claim(cx, self.cells, spot, word.entry);
-        }
-    }
-
-    /// Merges a block's copies that were found by keys: each looks for its slot where it has none.
+    /// Merges a block's copies that were found by keys: each group looks for its slot now.
     fn merge_block(&self, cx: &mut Context<'_>, near: &NearTable) -> Result<(), Unsupported> {
         let mut merged = Ok(());
-        near.each(cx, self.cells, |cx, (_, tag), values| {
-            if !self.table.is_packed() {
-                let slot = slot_of_tag(cx, tag);
-                return self.add_far(cx, slot, values);
-            }
-            let add = &mut |cx: &mut Context<'_>, slot| self.add_far(cx, slot, values);
-            merged = match self.table.has_carried() {
-                false => self.at_entry(cx, tag, add),
-                true => {
-                    let probe = self.table.find_word(cx, &self.count, tag);
-                    self.at_found(cx, &probe, add);
-                    Ok(())
-                }
-            };
+        near.each(cx, self.cells, |cx, taken, values| {
+            let own = near.key_words(cx, taken.place);
+            let probe = self.table.word_in_block(cx, own);
+            let probe = probe.and_then(|(own, word)| self.table.insert_words(cx, &self.count, (&own, word)));
+            merged =
+                probe.map(|probe| self.at_found(cx, &probe, &mut |cx, slot| self.add_far(cx, slot, values)));
         });
         merged
     }
@@ -267,12 +230,12 @@ impl HashEmitter<'_> {
     }
 
     /// Goes on with the copy, or the place in a window, where there `is_near` one; else with the slot in the table of all, of which a copy
-    /// is made where `copies` have a place for one.
+    /// is made where a worker has a place for one.
     fn go_on_near(
         &self,
         cx: &mut Context<'_>,
         (place, is_near): (Var, Var),
-        copies: Option<(&NearTable, Spot)>,
+        at: NearPlace<'_>,
         (values, word, carried): (Vec<Lowered>, KeyWord, &[Expr]),
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
@@ -282,30 +245,30 @@ impl HashEmitter<'_> {
         let slot = cx.builder.var_of("group", zero);
         let is_far = cx.builder.not(near);
         cx.begin_if(is_far);
-        let probe = self.table.insert_word(cx, &self.count, (&values, word), carried)?;
+        let probe = match at {
+            NearPlace::InBlock(_, own) => self.table.insert_words(cx, &self.count, (own, word))?,
+            _ => self.table.insert_word(cx, &self.count, (&values, word), carried)?,
+        };
         let found = cx.builder.read(probe.found);
         cx.begin_if(found);
         cx.builder.assign(live, found);
         let far = cx.builder.read(probe.slot);
         cx.builder.assign(slot, far);
-        if let Some((copies, spot)) = copies {
-            self.take_copy(cx, copies, spot, (word, far));
+        if let NearPlace::OfWorker(table, spot) = at {
+            table.take(cx, spot, (word, far));
         }
         cx.end();
-        if let Some((copies, spot)) = copies.filter(|(copies, _)| copies.keys.is_some()) {
-            copies.lose_credit(cx, spot);
+        if let NearPlace::OfWorker(table, spot) = at {
+            table.lose_credit(cx, spot);
         }
         cx.end();
-        if let Some((copies, spot)) = copies.filter(|(copies, _)| copies.keys.is_none()) {
-            copies.settle_search(cx, spot);
-        }
         let live = cx.builder.read(live);
         cx.begin_if(live);
         let b = &mut *cx.builder;
         let (place, is_near, slot) = (b.read(place), b.read(is_near), b.read(slot));
-        let place = match copies {
-            Some((copies, _)) => copies.below_slots(cx, place),
-            None => cx.builder.not(place),
+        let place = match at {
+            NearPlace::InBlock(near, _) => near.below_slots(cx, place),
+            NearPlace::OfWorker(..) | NearPlace::InWindow => cx.builder.not(place),
         };
         let slot = cx.builder.select(is_near, place, slot);
         next(cx, Located { slot: Some(slot), active: None, keys: Some(values) })?;
@@ -421,7 +384,7 @@ impl GroupEmitter for HashEmitter<'_> {
         }
         if let Some(window) = self.window {
             let found = window.find(cx, word);
-            return self.go_on_near(cx, found, None, (values, word, carried), next);
+            return self.go_on_near(cx, found, NearPlace::InWindow, (values, word, carried), next);
         }
         let probe = self.table.insert_word(cx, &self.count, (&values, word), carried)?;
         let found = Found { slot: probe.slot, hit: probe.found };

@@ -65,6 +65,8 @@ pub(super) const WORKER_GAIN: i32 = 1;
 pub(super) struct NearCopies {
     copies: u32,
     search: NearSearch,
+    /// Words of a copy before its cells.
+    head: u32,
 }
 
 /// What is known of an aggregation that may keep copies.
@@ -77,8 +79,10 @@ pub(super) struct Known {
     pub has_words: bool,
     /// Keys are compared with what a slot points to.
     pub are_stored: bool,
-    /// The lanes of a warp find groups together.
-    pub are_found_together: bool,
+    /// Words of a block's memory that tell a group's keys, where some do.
+    pub key_words: Option<u32>,
+    /// Keys are stored with a group that follow from its others.
+    pub has_carried: bool,
     /// Nothing is added up: all that counts is which groups there are.
     pub is_set: bool,
     /// So many values a column of the keys has, about, where its sample shows many.
@@ -89,6 +93,27 @@ pub(super) struct Known {
     pub follows: bool,
     /// Bytes of a window over a part's groups, where there is one: copies are for rows beyond it.
     pub window: Option<u64>,
+}
+
+impl Known {
+    /// Whether groups are found by a word of their keys.
+    fn lacks_word(&self) -> Result<(), &'static str> {
+        if self.has_words { Ok(()) } else { Err("groups have no word of their keys") }
+    }
+
+    /// Whether all that is known of a group's keys can be in a block's memory.
+    fn lacks_own_keys(&self) -> Result<(), &'static str> {
+        match () {
+            () if self.window.is_some() => Err("rows beyond their part have looked for their slot"),
+            () if self.has_carried => {
+                Err("keys that follow from others are stored in the table of all groups")
+            }
+            () if self.has_words && self.key_words.is_none() => {
+                Err("keys that are no words are compared in the table of all groups")
+            }
+            () => self.lacks_word(),
+        }
+    }
 }
 
 impl NearCopies {
@@ -107,9 +132,10 @@ impl NearCopies {
         site: Site<'_>,
         (shape, choices): (&LaunchShape, &Choices<'_>),
     ) -> Result<Option<NearCopies>, Unsupported> {
-        // A worker keeps the entry of a group's keys and its slot, a block a tag.
+        // A worker keeps the entry of a group's keys and its slot.
         let head = if known.has_words && shape.is_serial() { 2 } else { 1 };
-        let bytes = |copies: u64| copies * u64::from(head + cells.words()) * 8;
+        let bytes_of = |copies: u64, head: u32| copies * u64::from(head + cells.words()) * 8;
+        let bytes = |copies: u64| bytes_of(copies, head);
         let most = match shape.is_serial() {
             true => u64::from(shape.table_bytes()),
             false => {
@@ -143,23 +169,26 @@ impl NearCopies {
         if copies == 0 {
             return Ok(None);
         }
-        let key_lacks = match () {
-            () if !known.has_words => Some("groups have no word of their keys"),
-            () if shape.is_serial() => None,
-            () if known.window.is_some() => Some("rows beyond their part have looked for their slot"),
-            () if known.are_found_together => Some("lanes look for groups by texts together"),
-            () => None,
+        let (is_serial, words) = (shape.is_serial(), known.key_words.unwrap_or(0));
+        let room = |head| {
+            (bytes_of(copies.into(), head) <= most).then_some(()).ok_or("a block's memory has no room")
         };
+        let key_lacks = if is_serial { known.lacks_word() } else { known.lacks_own_keys().and(room(words)) };
         let search = match key_lacks {
-            None if shape.is_serial() => (NearSearch::Key, "the table of all groups is not looked at"),
-            None => BLOCK_SEARCH,
-            Some(lacks) => (NearSearch::Slot, lacks),
+            Ok(()) if is_serial => (NearSearch::Key, "the table of all groups is not looked at"),
+            Ok(()) => BLOCK_SEARCH,
+            Err(lacks) => (NearSearch::Slot, lacks),
         };
-        let search = site.choose(search, |value| match (value, key_lacks) {
-            (NearSearch::Key, Some(lacks)) => Err(lacks.into()),
-            _ => Ok(()),
+        let search = site.choose(search, |value| match value {
+            NearSearch::Slot => Ok(()),
+            NearSearch::Key => key_lacks.map_err(String::from),
         })?;
-        Ok(Some(NearCopies { copies, search }))
+        let head = match search {
+            NearSearch::Slot => 1,
+            NearSearch::Key if is_serial => 0,
+            NearSearch::Key => words,
+        };
+        Ok(Some(NearCopies { copies, search, head }))
     }
 
     /// How many copies there should be, of the numbers that fit; how many bytes they may have, where that decides; and why.
@@ -237,8 +266,7 @@ impl NearCopies {
     pub fn begin(self, cx: &mut Context<'_>, cells: &Cells) -> NearTable {
         let is_by_key = self.search == NearSearch::Key;
         let keys = (is_by_key && cx.shape.is_serial()).then(|| KeyArrays::begin(cx, self.copies));
-        let head = u32::from(keys.is_none());
-        let words = (self.copies * (head + cells.words())).max(1);
+        let words = (self.copies * (self.head + cells.words())).max(1);
         let table = cx.builder.shared("near_groups", Pointee::Scalar(Scalar::U64), words);
         clear(cx, table, Scalar::U64, words);
         cx.builder.barrier();
@@ -247,7 +275,7 @@ impl NearCopies {
         let credit = if keys.is_some() { cx.builder.i64(most.into()) } else { cx.builder.i32(most) };
         NearTable {
             copies: self.copies,
-            head,
+            head: self.head,
             table,
             is_by_key,
             keys,
@@ -261,9 +289,9 @@ impl NearCopies {
 #[derive(Debug)]
 pub(super) struct NearTable {
     pub(super) copies: u32,
-    /// Words of a copy before its cells: a tag, or 0 where the place is free. It is the group's slot + 1, or where a block finds it by
-    /// keys what tells these. None where a worker does.
-    head: u32,
+    /// Words of a copy before its cells, of which the first is 0 where the place is free: the group's slot + 1, or the words of its keys
+    /// where a block finds it by these. None where a worker does.
+    pub(super) head: u32,
     /// `ptr<shared, u64>`.
     table: V,
     /// Copies are found by keys, by whoever finds the groups.
@@ -299,7 +327,7 @@ pub(super) fn search(
     cx.begin_loop();
     let current = cx.builder.read(place);
     let entry = entry(cx, current);
-    let seen = claim(cx, entry, tag);
+    let seen = claim(cx, (entry, tag), None);
     let b = &mut *cx.builder;
     let same = b.eq(seen, tag);
     b.assign(found, same);
@@ -317,8 +345,8 @@ pub(super) fn search(
     cx.end();
 }
 
-/// What an entry is, once it was claimed where it was free.
-fn claim(cx: &mut Context<'_>, entry: V, tag: V) -> V {
+/// What an entry is, once it was claimed for a tag where it was free. `won`: what the one thread does that has claimed it.
+pub(super) fn claim(cx: &mut Context<'_>, (entry, tag): (V, V), won: Option<&dyn Fn(&mut Context<'_>)>) -> V {
     let is_own = cx.shape.is_serial();
     let b = &mut *cx.builder;
     let current = if is_own { b.load(entry) } else { b.atomic_load(entry, Scope::Block) };
@@ -332,12 +360,27 @@ fn claim(cx: &mut Context<'_>, entry: V, tag: V) -> V {
         b.assign(seen, tag);
     } else {
         let old = b.atomic(AtomicOp::CompareExchange(zero), entry, tag, Scope::Block);
-        let won = b.eq(old, zero);
-        let now = b.select(won, tag, old);
+        let has_won = b.eq(old, zero);
+        let now = b.select(has_won, tag, old);
         b.assign(seen, now);
+        if let Some(won) = won {
+            cx.begin_if(has_won);
+            won(cx);
+            cx.end();
+        }
     }
     cx.end();
     cx.builder.read(seen)
+}
+
+/// A copy that a group has.
+pub(super) struct TakenCopy {
+    /// `i64`.
+    copy: V,
+    /// Where it begins: `ptr<shared, u64>`.
+    pub(super) place: V,
+    /// Its first word (`u64`), or the entry of its keys.
+    first: V,
 }
 
 /// Adds contributions to the group in a slot of the table of all.
@@ -412,12 +455,12 @@ impl NearTable {
 
     /// Merges the copies into the table of all groups by `far`, after the row loop: one thread a copy.
     pub fn end(&self, cx: &mut Context<'_>, cells: &Cells, far: &AddFar<'_>) {
-        self.each(cx, cells, |cx, (copy, tag), values| {
+        self.each(cx, cells, |cx, taken, values| {
             let slot = match &self.keys {
-                Some(keys) => keys.slot(cx, copy),
+                Some(keys) => keys.slot(cx, taken.copy),
                 None => {
                     let one = cx.builder.u64(1);
-                    let slot = cx.builder.sub(tag, one);
+                    let slot = cx.builder.sub(taken.first, one);
                     cx.builder.bitcast(slot, Scalar::I64)
                 }
             };
@@ -425,22 +468,22 @@ impl NearTable {
         });
     }
 
-    /// Takes each copy that there is (`i64`) with its tag (`u64`) and what was added up in it, after the row loop: one thread a copy.
+    /// Takes each copy that there is with what was added up in it, after the row loop: one thread a copy.
     pub(super) fn each(
         &self,
         cx: &mut Context<'_>,
         cells: &Cells,
-        take: impl FnOnce(&mut Context<'_>, (V, V), &[Vec<V>]),
+        take: impl FnOnce(&mut Context<'_>, &TakenCopy, &[Vec<V>]),
     ) {
         cx.builder.barrier();
         for_each(cx, self.copies, |cx, copy| {
             let entry = self.entry(cx, cells, copy);
-            let tag = match &self.keys {
+            let first = match &self.keys {
                 Some(keys) => keys.entry(cx, copy),
                 None => cx.builder.load(entry),
             };
             let zero = cx.builder.u64(0);
-            let taken = cx.builder.ne(tag, zero);
+            let taken = cx.builder.ne(first, zero);
             cx.begin_if(taken);
             let base = word_pointer(cx, entry, self.head);
             let values: Vec<Vec<V>> = cells
@@ -451,7 +494,7 @@ impl NearTable {
                     read_cell(cx, cell.op, pointer)
                 })
                 .collect();
-            take(cx, (copy, tag), &values);
+            take(cx, &TakenCopy { copy, place: entry, first }, &values);
             cx.end();
         });
     }

@@ -1,61 +1,25 @@
 //! Near copies of a block of a SIMT device that are found by the keys of their group, without a look into the table of all groups:
-//! a hash table in the block's memory, of which each copy has a tag that is claimed by one compare-and-swap (Karnagel et al., section
-//! 5.1: private tables in shared memory).
+//! a hash table in the block's memory (Karnagel et al., section 5.1: private tables in shared memory).
 //!
-//! A tag says at once whose copy it is, so that no thread ever waits for another to write the rest: lanes of a warp that wait for each
-//! other may never go on. Keys of one word are their own tag. A new group has a copy before it has a slot in the table of all: it is
-//! looked for there when the block's copies are merged, once a group and not once a row. Other keys are compared where the table of all
-//! has them: the tag is the group's slot, and some bits of the hash that spare most comparisons with other groups' keys. It is
-//! claimed by who has found the slot, whose keys are published by then. So it is, too, where keys are stored with a group that follow
-//! from its others: only a row has them.
+//! A copy's first words are its keys, each claimed by one compare-and-swap ([`WordKeys`](super::hash::WordKeys), or the one word of packed
+//! keys). So a copy is never taken and not yet told whose it is: no thread waits for another, which lanes of a warp could not.
+//! A new group has a copy before it has a slot in the table of all: it is looked for there when the block's copies are merged, once a
+//! group and not once a row. Behind several words is the keys' hash, by which that search begins.
 //!
-//! Two threads may give a group two copies where both look before either claims. Both are merged, as is what rows have added to the
-//! group in the table of all.
+//! Keys that are compared where the table of all has them gain nothing: a row would look there in any case, and lanes that find their
+//! copies after more or fewer steps compare them one after the other.
 
-use kelpie_kir::builder::{V, Var};
-use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope};
+use kelpie_kir::builder::V;
 
 use super::functions::Cells;
-use super::near::{GAIN, NearTable, STEPS, search};
+use super::near::{GAIN, NearTable, STEPS, claim};
 use super::near_keys::Spot;
-use crate::context::{Context, Unsupported};
-
-/// Bits of a tag that are a slot's number and one: a slot has some bytes, of which no memory has so many.
-const SLOT_BITS: u32 = 48;
-
-/// Whether a copy with a tag (`u64`, not 0) is of the row's group (`bool`).
-pub(super) type HasTag<'f> = dyn Fn(&mut Context<'_>, V) -> Result<V, Unsupported> + 'f;
-
-/// The tag of the group in a slot (`i64`) whose keys have an entry (`u64`).
-pub(super) fn tag_of_slot(cx: &mut Context<'_>, entry: V, slot: V) -> V {
-    let b = &mut *cx.builder;
-    let (slot, one) = (b.bitcast(slot, Scalar::U64), b.u64(1));
-    let slot = b.add(slot, one);
-    let above = b.u64(u64::MAX << SLOT_BITS);
-    let bits = b.and(entry, above);
-    b.or(bits, slot)
-}
-
-/// The slot (`i64`) of such a tag.
-pub(super) fn slot_of_tag(cx: &mut Context<'_>, tag: V) -> V {
-    let b = &mut *cx.builder;
-    let (mask, one) = (b.u64((1 << SLOT_BITS) - 1), b.u64(1));
-    let slot = b.and(tag, mask);
-    let slot = b.sub(slot, one);
-    b.bitcast(slot, Scalar::I64)
-}
-
-/// Whether such a tag may be that of keys with an entry (`bool`).
-pub(super) fn may_have_entry(cx: &mut Context<'_>, tag: V, entry: V) -> V {
-    let b = &mut *cx.builder;
-    let shift = b.u64(SLOT_BITS.into());
-    let (own, wanted) = (b.binary(BinaryOp::Shr, tag, shift), b.binary(BinaryOp::Shr, entry, shift));
-    b.eq(own, wanted)
-}
+use super::word_pointer;
+use crate::context::Context;
 
 impl NearTable {
-    /// Where the slot of a group is expected (`i64`), a number for a copy of a block that is found by keys: below zero, and below what
-    /// says that a thread has no row (`segments`). Its own inverse.
+    /// The number that stands for a block's copy (`i64`) among slots, or the copy of such a number: below zero, and below what says that a
+    /// thread has no row ([`segments`](super::segments)).
     pub fn below_slots(&self, cx: &mut Context<'_>, copy: V) -> V {
         if self.keys.is_some() {
             return cx.builder.not(copy);
@@ -64,43 +28,45 @@ impl NearTable {
         cx.builder.sub(first, copy)
     }
 
-    /// The copy of the group of keys with an entry (`u64`), where looking for it pays: it is made where there is a place. `first`: the
-    /// place where the search begins (`i64`).
-    pub fn find_or_claim(&self, cx: &mut Context<'_>, cells: &Cells, (entry, first): (V, V)) -> Spot {
-        let (spot, looks) = self.begin_search(cx);
-        cx.begin_if(looks);
-        cx.builder.assign(spot.copy, first);
-        let place = &|cx: &mut Context<'_>, copy| self.entry(cx, cells, copy);
-        search(cx, (self.copies, STEPS), entry, (spot.copy, spot.is_near), place);
-        cx.end();
-        spot
-    }
-
-    /// The same without making it, or a free place for one.
+    /// The copy of the group whose keys have such words, none of which is 0, where looking for it pays: it is made where there is a place,
+    /// with the keys' `hash` (`u64`) behind them where they are several. `first`: where the search begins (`i64`).
     pub fn find_in_block(
         &self,
         cx: &mut Context<'_>,
-        (cells, first): (&Cells, V),
-        has_tag: &HasTag<'_>,
-    ) -> Result<Spot, Unsupported> {
-        let (spot, looks) = self.begin_search(cx);
+        cells: &Cells,
+        (words, hash): (&[V], V),
+        first: V,
+    ) -> Spot {
+        let b = &mut *cx.builder;
+        let (copy, no, none) = (b.var_of("copy", first), b.bool(false), b.i32(0));
+        let spot = Spot { copy, is_near: b.var_of("is_near", no), is_free: b.var_of("is_free", no) };
+        let (credit, steps) = (b.read(self.credit), b.var_of("steps", none));
+        let looks = b.ge(credit, none);
         cx.begin_if(looks);
-        cx.builder.assign(spot.copy, first);
-        let zero = cx.builder.i32(0);
-        let steps = cx.builder.var_of("steps", zero);
         cx.begin_loop();
         let copy = cx.builder.read(spot.copy);
         let place = self.entry(cx, cells, copy);
+        // Who has claimed a copy's first word goes on to the last, unless others with the same words so far were there before.
+        let store_hash = |cx: &mut Context<'_>| {
+            let pointer = word_pointer(cx, place, words.len() as u32);
+            cx.builder.store(pointer, hash);
+        };
+        let last = words.len().saturating_sub(1);
+        for (index, word) in words.iter().enumerate() {
+            let pointer = word_pointer(cx, place, index as u32);
+            let is_told = index == last && last > 0;
+            let seen = claim(cx, (pointer, *word), is_told.then_some(&store_hash));
+            let same = cx.builder.eq(seen, *word);
+            if index == last {
+                cx.builder.assign(spot.is_near, same);
+            } else {
+                cx.begin_if(same);
+            }
+        }
+        (0..last).for_each(|_| cx.end());
         let b = &mut *cx.builder;
-        let (tag, zero) = (b.atomic_load(place, Scope::Block), b.u64(0));
-        // Behind a free place there is none of this group: places are taken in this order, and none is given back.
-        let is_free = b.eq(tag, zero);
-        b.assign(spot.is_free, is_free);
-        b.break_if(is_free);
-        let has_tag = has_tag(cx, tag)?;
-        let b = &mut *cx.builder;
-        b.assign(spot.is_near, has_tag);
-        b.break_if(has_tag);
+        let found = b.read(spot.is_near);
+        b.break_if(found);
         let (taken, one, most) = (b.read(steps), b.i32(1), b.i32(STEPS));
         let taken = b.add(taken, one);
         b.assign(steps, taken);
@@ -112,36 +78,19 @@ impl NearTable {
         b.assign(spot.copy, next);
         cx.end();
         cx.end();
-        Ok(spot)
+        spot
     }
 
-    /// Nothing found, and whether to look (`bool`).
-    fn begin_search(&self, cx: &mut Context<'_>) -> (Spot, V) {
-        let b = &mut *cx.builder;
-        let (zero, no) = (b.i64(0), b.bool(false));
-        let copy = b.var_of("copy", zero);
-        let [is_near, is_free]: [Var; 2] = ["is_near", "is_free"].map(|name| b.var_of(name, no));
-        let (credit, none) = (b.read(self.credit), b.i32(0));
-        (Spot { copy, is_near, is_free }, b.ge(credit, none))
+    /// What a copy has of its keys, which begins at `place`, once no more rows come.
+    pub fn key_words(&self, cx: &mut Context<'_>, place: V) -> Vec<V> {
+        let load = |word| {
+            let pointer = word_pointer(cx, place, word);
+            cx.builder.load(pointer)
+        };
+        (0..self.head).map(load).collect()
     }
 
-    /// Makes the copy of a group by its tag where the search has found a place for one. Another thread may have been there before: for
-    /// the same group, whose copy it is then, or for another, and the row has none.
-    pub fn claim(&self, cx: &mut Context<'_>, cells: &Cells, spot: Spot, tag: V) {
-        let free = cx.builder.read(spot.is_free);
-        cx.begin_if(free);
-        let copy = cx.builder.read(spot.copy);
-        let place = self.entry(cx, cells, copy);
-        let b = &mut *cx.builder;
-        let zero = b.u64(0);
-        let old = b.atomic(AtomicOp::CompareExchange(zero), place, tag, Scope::Block);
-        let (won, is_own) = (b.eq(old, zero), b.eq(old, tag));
-        let is_near = b.or(won, is_own);
-        b.assign(spot.is_near, is_near);
-        cx.end();
-    }
-
-    /// The thread's credit after a search.
+    /// The thread's credit after such a search.
     pub fn settle_search(&self, cx: &mut Context<'_>, spot: Spot) {
         let b = &mut *cx.builder;
         let (is_near, gain, loss) = (b.read(spot.is_near), b.i32(GAIN), b.i32(-1));

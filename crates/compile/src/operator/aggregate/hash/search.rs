@@ -101,28 +101,6 @@ impl KeyTable {
         Ok(probe)
     }
 
-    /// Finds the slot of packed keys, which the table has, by their entry.
-    pub(in crate::operator::aggregate) fn find_word(
-        &self,
-        cx: &mut Context<'_>,
-        count: &KeyCount,
-        entry: V,
-    ) -> Probe {
-        let word = self.word_of(cx, entry);
-        let probe = self.begin_probe(cx, word.hash, count.capacity);
-        cx.begin_loop();
-        let slot = cx.builder.read(probe.slot);
-        let pointer = self.entry(cx, slot);
-        let current = cx.builder.atomic_load(pointer, Scope::Device);
-        let same = cx.builder.eq(current, entry);
-        cx.begin_if(same);
-        self.succeed(cx, &probe);
-        cx.end();
-        self.advance(cx, &probe, count);
-        cx.end();
-        probe
-    }
-
     pub(super) fn probe_stored(
         &self,
         cx: &mut Context<'_>,

@@ -251,18 +251,7 @@ impl KeyTable {
         keys: WordKeys,
         (values, slot): (&[Lowered], V),
     ) -> Result<V, Unsupported> {
-        let own = keys.encode(cx, &self.columns, values)?;
-        // Others may put keys in while a kernel's threads compare some.
-        let is_serial = cx.shape.is_serial();
-        let first = self.entry(cx, slot);
-        let load = |word| {
-            let pointer = word_pointer(cx, first, word);
-            match is_serial {
-                true => cx.builder.load(pointer),
-                false => cx.builder.atomic_load(pointer, Scope::Device),
-            }
-        };
-        let stored: Vec<V> = (0..keys.words).map(load).collect();
+        let (own, stored) = (keys.encode(cx, &self.columns, values)?, self.load_words(cx, keys, slot));
         let mut same = cx.builder.bool(true);
         for (own, stored) in own.into_iter().zip(stored) {
             let equal = cx.builder.eq(own, stored);
@@ -280,6 +269,17 @@ impl KeyTable {
         word: KeyWord,
     ) -> Result<Probe, Unsupported> {
         let words = keys.encode(cx, &self.columns, values)?;
+        self.claim_words(cx, count, (&words, carried), word)
+    }
+
+    /// The same by these words, none of which is 0.
+    pub(super) fn claim_words(
+        &self,
+        cx: &mut Context<'_>,
+        count: &KeyCount,
+        (words, carried): (&[V], &[Expr]),
+        word: KeyWord,
+    ) -> Result<Probe, Unsupported> {
         let probe = self.begin_probe(cx, word.hash, count.capacity);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);
