@@ -95,7 +95,7 @@ fn kernels_of_copies_by_keys_pass_nvrtc() {
     ];
     for keys in [&[PACKED][..], &[WIDE], &[WIDE, PACKED, DENSE]] {
         for way in ways {
-            let forced = [&near, &[("key_claims", "words")], way].concat();
+            let forced = [&near[..], &[("key_claims", "words")], way].concat();
             for is_set in [false, true] {
                 for target in [gpu(), Target::simt(4, 8, 200 << 10, 4)] {
                     let program = compile(&grouped(keys, is_set), &target, &forced);

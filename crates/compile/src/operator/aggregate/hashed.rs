@@ -191,7 +191,6 @@ impl HashEmitter<'_> {
             let own = self.table.own_words(cx, (&values, word))?;
             let first = self.table.first_of_places(cx, word, near.copies);
             let spot = near.find_in_block(cx, self.cells, (&own, word.hash), first);
-            near.settle_search(cx, spot);
             let (found, place) = ((spot.copy, spot.is_near), NearPlace::InBlock(near, &own));
             return self.go_on_near(cx, found, place, (values, word, carried), next);
         }

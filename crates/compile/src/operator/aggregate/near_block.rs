@@ -77,6 +77,7 @@ impl NearTable {
         let next = b.and(next, mask);
         b.assign(spot.copy, next);
         cx.end();
+        self.settle_search(cx, spot);
         cx.end();
         spot
     }
@@ -91,7 +92,7 @@ impl NearTable {
     }
 
     /// The thread's credit after such a search.
-    pub fn settle_search(&self, cx: &mut Context<'_>, spot: Spot) {
+    fn settle_search(&self, cx: &mut Context<'_>, spot: Spot) {
         let b = &mut *cx.builder;
         let (is_near, gain, loss) = (b.read(spot.is_near), b.i32(GAIN), b.i32(-1));
         let change = b.select(is_near, gain, loss);
