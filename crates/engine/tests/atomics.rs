@@ -122,7 +122,8 @@ const STRATEGIES: &[Strategy] = &[
     (Some(0), &[("placement", "block"), ("table_copies", "1")], true),
     (Some(0), &[("placement", "block"), ("table_copies", "4"), ("block_sums", "digits")], true),
     (Some(0), &[("placement", "block"), ("count_bytes", "2")], true),
-    (Some(1), &[("group_table", "hash"), ("near_groups", "256")], true),
+    (Some(1), &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "slot")], true),
+    (Some(1), &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "key")], true),
 ];
 
 /// How many atomics more a plan takes than one that only counts rows, in the memory where rows are added up.
@@ -239,7 +240,7 @@ fn packed_cells_are_the_cells() {
         &[("group_table", "direct"), ("placement", "block"), ("table_copies", "8"), ("block_sums", "digits")],
         &[("group_table", "direct"), ("placement", "block"), ("table_slices", "2")],
         &[("group_table", "hash")],
-        &[("group_table", "hash"), ("near_groups", "256")],
+        &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "key")],
         &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "slot")],
         &[("group_table", "hash"), ("last_group", "on")],
         &[("group_table", "hash"), ("last_group", "majority")],

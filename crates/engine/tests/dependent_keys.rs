@@ -427,12 +427,13 @@ fn tables_grow() {
 }
 
 /// Everything else that may be chosen for an aggregation.
-const FORCED: [(&str, &str); 14] = [
+const FORCED: [(&str, &str); 15] = [
     ("slot_layout", "beside"),
     ("slot_layout", "apart"),
     ("group_order", "sorted"),
     ("group_parts", "4"),
     ("near_groups", "256"),
+    ("near_search", "key"),
     ("batch_rows", "256"),
     ("segments", "warp"),
     ("segments", "block"),

@@ -282,9 +282,12 @@ fn twenty_thousand_groups() {
 fn near_copies_of_groups() {
     let engine = Engine::new();
     let mut all = Vec::new();
-    for (copies, table) in [("256", "hash"), ("256", "direct"), ("0", "hash")] {
+    for (copies, table, search) in
+        [("256", "hash", "slot"), ("256", "hash", "key"), ("256", "direct", "slot"), ("0", "hash", "slot")]
+    {
         let mut variants = kelpie_engine::Forced::default();
-        for (axis, value) in [("near_groups", copies), ("group_table", table), ("placement", "global")] {
+        let forms = [("near_groups", copies), ("group_table", table), ("placement", "global")];
+        for (axis, value) in forms.into_iter().chain([("near_search", search)]) {
             variants.set(axis, value).expect("an axis and its value");
         }
         let with = |options: QueryOptions| QueryOptions { variants: variants.clone(), ..options };
@@ -292,7 +295,7 @@ fn near_copies_of_groups() {
         all.extend(resolving.filter(|options| options.micro_model == MicroModel::Resolution).map(with));
     }
     for (count, groups, skew) in [(400, 3, false), (700, 200, true), (1_500, 1_100, false)] {
-        compare_with(&rows(count, groups, skew), &[0, 1], &all);
+        compare_with(&rows(count, groups, skew), &[0, 1, 2, 3], &all);
     }
     let source = table(&rows(300, 7, false));
     for options in &all {

@@ -165,7 +165,9 @@ fn keys_of_several_words() {
         &[&[0], &[1], &[2], &[3], &[4], &[0, 1], &[2, 3], &[0, 5, 6], &[5, 2, 6], &[4, 1, 5], &[6, 0, 4]];
     let ways: &[&[(&str, &str)]] = &[
         &[],
-        &[("near_groups", "256")],
+        &[("near_groups", "256"), ("near_search", "slot")],
+        &[("near_groups", "256"), ("near_search", "key")],
+        &[("near_groups", "256"), ("near_search", "key"), ("segments", "warp")],
         &[("batch_rows", "64"), ("near_groups", "0")],
         &[("segments", "warp")],
         &[("last_group", "majority"), ("slot_fill", "75")],
@@ -211,12 +213,17 @@ fn sums_beside_keys_of_one_word_or_apart() {
     let table = table();
     for keys in [&[5][..], &[6, 5]] {
         let (plan, expected) = (plan(keys, true), expected(&table.0[0], keys, true));
-        for way in [("near_groups", "0"), ("near_groups", "256"), ("batch_rows", "64"), ("group_parts", "16")]
-        {
+        for way in [
+            &[("near_groups", "0")][..],
+            &[("near_groups", "256"), ("near_search", "slot")],
+            &[("near_groups", "256"), ("near_search", "key")],
+            &[("batch_rows", "64")],
+            &[("group_parts", "16")],
+        ] {
             for layout in ["apart", "beside"] {
                 for (device, lanes) in DEVICES {
                     for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
-                        let forced = [("group_table", "hash"), ("slot_layout", layout), way];
+                        let forced = [&[("group_table", "hash"), ("slot_layout", layout)], way].concat();
                         let options = QueryOptions { micro_model, ..options(device, lanes, &forced) };
                         let (rows, choices) = run(&plan, &table, &options);
                         assert_eq!(rows, expected, "{keys:?} {options:?}");

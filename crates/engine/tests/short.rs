@@ -153,6 +153,7 @@ const WAYS: &[Way] = &[
     Way(&[WIDE, FLOAT], false, &[HASH, ("slot_layout", "beside"), ALONE], true),
     Way(&[WIDE, FLOAT], false, &[HASH, ("key_claims", "words")], true),
     Way(&[FLOAT], false, &[HASH, ("key_claims", "words"), ("group_parts", "16")], true),
+    Way(&[WIDE, FLOAT], false, &[HASH, ("near_groups", "256"), ("near_search", "key")], true),
     Way(&[TEXT], false, &[HASH, ("text_keys", "texts")], true),
     Way(&[TEXT, PACKED], false, &[HASH, ("text_keys", "texts"), ("group_parts", "16")], true),
     Way(&[PACKED], true, &[HASH, ("distinct_values", "set")], true),

@@ -355,7 +355,7 @@ axis!(
     {
         /// By the group's slot in the table of all groups, which is found before.
         Slot = "slot",
-        /// By the hash of its keys.
+        /// By its keys, before anyone looks into the table of all groups: only a group that has no copy is looked for there.
         Key = "key",
     }
 );

@@ -418,7 +418,7 @@ impl GroupEmitter for DirectEmitter<'_> {
         cx.builder.barrier();
     }
 
-    fn end(&self, cx: &mut Context<'_>) {
+    fn end(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         if self.slice.is_none() {
             self.merge(cx);
         }
@@ -430,6 +430,7 @@ impl GroupEmitter for DirectEmitter<'_> {
             self.table.count_groups(cx, count, counted);
             cx.end();
         }
+        Ok(())
     }
 }
 

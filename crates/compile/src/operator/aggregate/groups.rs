@@ -262,5 +262,5 @@ pub trait GroupEmitter {
     fn end_pass(&self, _cx: &mut Context<'_>) {}
 
     /// After the row loop.
-    fn end(&self, cx: &mut Context<'_>);
+    fn end(&self, cx: &mut Context<'_>) -> Result<(), Unsupported>;
 }

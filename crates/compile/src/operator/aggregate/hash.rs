@@ -231,6 +231,56 @@ impl KeyTable {
         matches!(self.keys, Keys::Packed(_))
     }
 
+    /// How many words a block needs to have keys: those that they are, and of several their hash.
+    pub(super) fn words_in_block(&self) -> Option<u32> {
+        match &self.keys {
+            Keys::Packed(_) => Some(1),
+            Keys::Words(own) => Some(own.words + 1),
+            Keys::Stored(_) => None,
+        }
+    }
+
+    /// The words that keys are, none of them 0.
+    pub(super) fn own_words(
+        &self,
+        cx: &mut Context<'_>,
+        (values, word): (&[Lowered], KeyWord),
+    ) -> Result<Vec<V>, Unsupported> {
+        match &self.keys {
+            Keys::Packed(_) => Ok(vec![word.entry]),
+            Keys::Words(own) => own.encode(cx, &self.columns, values),
+            Keys::Stored(_) => Err(Unsupported::internal("keys that are no words")),
+        }
+    }
+
+    /// The words of keys, and their word, by what a block has of them.
+    pub(super) fn word_in_block(
+        &self,
+        cx: &mut Context<'_>,
+        mut own: Vec<V>,
+    ) -> Result<(Vec<V>, KeyWord), Unsupported> {
+        let last = own.last().copied().ok_or_else(|| Unsupported::internal("keys of no words"))?;
+        if self.is_packed() {
+            return Ok((own, self.word_of(cx, last)));
+        }
+        own.pop();
+        Ok((own, self.word_of_hash(cx, last)))
+    }
+
+    /// Finds the slot of keys by their words, or puts them into a free one. Not where keys are carried.
+    pub(super) fn insert_words(
+        &self,
+        cx: &mut Context<'_>,
+        count: &KeyCount,
+        (own, word): (&[V], KeyWord),
+    ) -> Result<Probe, Unsupported> {
+        match &self.keys {
+            Keys::Packed(_) => self.probe_packed(cx, count, word, &[]),
+            Keys::Words(_) => self.claim_words(cx, count, (own, &[]), word),
+            Keys::Stored(_) => Err(Unsupported::internal("keys that are no words")),
+        }
+    }
+
     /// Whether keys are stored that tell none apart.
     pub(super) fn has_carried(&self) -> bool {
         !self.carried.is_empty()
@@ -386,6 +436,16 @@ impl KeyTable {
             HashMapping::Modulo => b.binary(BinaryOp::Rem, hash, slots),
         };
         b.bitcast(start, Scalar::I64)
+    }
+
+    /// Where the search for keys among so many other places, a power of two, begins (`i64`): not by the bits that the keys of a part have
+    /// in common.
+    pub(super) fn first_of_places(&self, cx: &mut Context<'_>, word: KeyWord, places: u32) -> V {
+        let hash = low_bits(cx, self.hashing.function, word.hash);
+        let b = &mut *cx.builder;
+        let mask = b.u64(u64::from(places) - 1);
+        let place = b.and(hash, mask);
+        b.bitcast(place, Scalar::I64)
     }
 
     /// The highest `bits` bits of a key's hash (`u32`), and so, where it is mapped by its highest bits, of its slot.

@@ -7,7 +7,7 @@ use kelpie_kir::Scope;
 use kelpie_kir::builder::{V, Var};
 
 use super::groups::{AtGroup, AtSlot, EachWord, GroupEmitter, GroupTable, Located, See};
-use super::hash::{KeyTable, KeyWord};
+use super::hash::{KeyTable, KeyWord, Probe};
 use super::key_count::KeyCount;
 use super::key_window::KeyWindow;
 use super::near::NearTable;
@@ -155,7 +155,7 @@ impl GroupTable for HashGroups {
     }
 }
 
-/// The groups in one kernel. A slot below zero is a near copy, or a place in a window: -1 is the first one.
+/// The groups in one kernel. A slot below zero is a near copy ([`NearTable::below_slots`]), or a place in a window: -1 is the first one.
 struct HashEmitter<'s> {
     table: &'s KeyTable,
     count: KeyCount,
@@ -168,6 +168,16 @@ struct HashEmitter<'s> {
     alone: Option<Var>,
 }
 
+/// Where a row's group was looked for before the table of all.
+#[derive(Clone, Copy)]
+enum NearPlace<'n> {
+    /// Among the copies of a worker.
+    OfWorker(&'n NearTable, Spot),
+    /// Among those of a block, by the words of its keys.
+    InBlock(&'n NearTable, &'n [V]),
+    InWindow,
+}
+
 impl HashEmitter<'_> {
     /// The copy or the slot of keys, of which a copy is made where there is a place for one.
     fn locate_near(
@@ -177,6 +187,13 @@ impl HashEmitter<'_> {
         (values, word, carried): (Vec<Lowered>, KeyWord, &[Expr]),
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
+        if near.keys.is_none() {
+            let own = self.table.own_words(cx, (&values, word))?;
+            let first = self.table.first_of_places(cx, word, near.copies);
+            let spot = near.find_in_block(cx, self.cells, (&own, word.hash), first);
+            let (found, place) = ((spot.copy, spot.is_near), NearPlace::InBlock(near, &own));
+            return self.go_on_near(cx, found, place, (values, word, carried), next);
+        }
         let same = |cx: &mut Context<'_>, keys: &KeyArrays, copy: V| match self.table.is_packed() {
             true => Ok(cx.builder.bool(true)),
             false => {
@@ -185,16 +202,39 @@ impl HashEmitter<'_> {
             }
         };
         let spot = near.find_keys(cx, word, &same)?;
-        self.go_on_near(cx, (spot.copy, spot.is_near), Some((near, spot)), (values, word, carried), next)
+        let (found, place) = ((spot.copy, spot.is_near), NearPlace::OfWorker(near, spot));
+        self.go_on_near(cx, found, place, (values, word, carried), next)
+    }
+
+    /// Merges a block's copies that were found by keys: each group looks for its slot now.
+    fn merge_block(&self, cx: &mut Context<'_>, near: &NearTable) -> Result<(), Unsupported> {
+        let mut merged = Ok(());
+        near.each(cx, self.cells, |cx, taken, values| {
+            let own = near.key_words(cx, taken.place);
+            let probe = self.table.word_in_block(cx, own);
+            let probe = probe.and_then(|(own, word)| self.table.insert_words(cx, &self.count, (&own, word)));
+            merged =
+                probe.map(|probe| self.at_found(cx, &probe, &mut |cx, slot| self.add_far(cx, slot, values)));
+        });
+        merged
+    }
+
+    /// Goes on where a probe has found its keys.
+    fn at_found(&self, cx: &mut Context<'_>, probe: &Probe, next: &mut AtSlot<'_>) {
+        let found = cx.builder.read(probe.found);
+        cx.begin_if(found);
+        let slot = cx.builder.read(probe.slot);
+        next(cx, slot);
+        cx.end();
     }
 
     /// Goes on with the copy, or the place in a window, where there `is_near` one; else with the slot in the table of all, of which a copy
-    /// is made where `copies` have a place for one.
+    /// is made where a worker has a place for one.
     fn go_on_near(
         &self,
         cx: &mut Context<'_>,
         (place, is_near): (Var, Var),
-        copies: Option<(&NearTable, Spot)>,
+        at: NearPlace<'_>,
         (values, word, carried): (Vec<Lowered>, KeyWord, &[Expr]),
         next: &mut AtGroup<'_>,
     ) -> Result<(), Unsupported> {
@@ -204,17 +244,20 @@ impl HashEmitter<'_> {
         let slot = cx.builder.var_of("group", zero);
         let is_far = cx.builder.not(near);
         cx.begin_if(is_far);
-        let probe = self.table.insert_word(cx, &self.count, (&values, word), carried)?;
+        let probe = match at {
+            NearPlace::InBlock(_, own) => self.table.insert_words(cx, &self.count, (own, word))?,
+            _ => self.table.insert_word(cx, &self.count, (&values, word), carried)?,
+        };
         let found = cx.builder.read(probe.found);
         cx.begin_if(found);
         cx.builder.assign(live, found);
         let far = cx.builder.read(probe.slot);
         cx.builder.assign(slot, far);
-        if let Some((table, spot)) = copies {
+        if let NearPlace::OfWorker(table, spot) = at {
             table.take(cx, spot, (word, far));
         }
         cx.end();
-        if let Some((table, spot)) = copies {
+        if let NearPlace::OfWorker(table, spot) = at {
             table.lose_credit(cx, spot);
         }
         cx.end();
@@ -222,8 +265,11 @@ impl HashEmitter<'_> {
         cx.begin_if(live);
         let b = &mut *cx.builder;
         let (place, is_near, slot) = (b.read(place), b.read(is_near), b.read(slot));
-        let place = b.not(place);
-        let slot = b.select(is_near, place, slot);
+        let place = match at {
+            NearPlace::InBlock(near, _) => near.below_slots(cx, place),
+            NearPlace::OfWorker(..) | NearPlace::InWindow => cx.builder.not(place),
+        };
+        let slot = cx.builder.select(is_near, place, slot);
         next(cx, Located { slot: Some(slot), active: None, keys: Some(values) })?;
         cx.end();
         Ok(())
@@ -261,11 +307,7 @@ impl GroupEmitter for HashEmitter<'_> {
     fn at_entry(&self, cx: &mut Context<'_>, entry: V, next: &mut AtSlot<'_>) -> Result<(), Unsupported> {
         let word = self.table.word_of(cx, entry);
         let probe = self.table.insert_word(cx, &self.count, (&[], word), &[])?;
-        let found = cx.builder.read(probe.found);
-        cx.begin_if(found);
-        let slot = cx.builder.read(probe.slot);
-        next(cx, slot);
-        cx.end();
+        self.at_found(cx, &probe, next);
         Ok(())
     }
 
@@ -341,7 +383,7 @@ impl GroupEmitter for HashEmitter<'_> {
         }
         if let Some(window) = self.window {
             let found = window.find(cx, word);
-            return self.go_on_near(cx, found, None, (values, word, carried), next);
+            return self.go_on_near(cx, found, NearPlace::InWindow, (values, word, carried), next);
         }
         let probe = self.table.insert_word(cx, &self.count, (&values, word), carried)?;
         let found = Found { slot: probe.slot, hit: probe.found };
@@ -356,9 +398,11 @@ impl GroupEmitter for HashEmitter<'_> {
         let zero = cx.builder.i64(0);
         let is_near = cx.builder.lt(slot, zero);
         cx.begin_if(is_near);
-        let copy = cx.builder.not(slot);
+        let copy = near.below_slots(cx, slot);
         near.add_to_copy(cx, self.cells, copy, values);
-        near.gain_credit(cx);
+        if near.keys.is_some() {
+            near.gain_credit(cx);
+        }
         cx.begin_else();
         self.add_far(cx, slot, values);
         cx.end();
@@ -374,10 +418,13 @@ impl GroupEmitter for HashEmitter<'_> {
         Some(self.count.is_full(cx))
     }
 
-    fn end(&self, cx: &mut Context<'_>) {
-        if let Some(near) = &self.near {
-            near.end(cx, self.cells, &|cx, slot, values| self.add_far(cx, slot, values));
+    fn end(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        match &self.near {
+            Some(near) if near.keys.is_none() => self.merge_block(cx, near)?,
+            Some(near) => near.end(cx, self.cells, &|cx, slot, values| self.add_far(cx, slot, values)),
+            None => {}
         }
         self.count.end(cx);
+        Ok(())
     }
 }

@@ -37,6 +37,7 @@ mod known_groups;
 mod last_group;
 mod levels;
 mod near;
+mod near_block;
 mod near_keys;
 mod packing;
 mod part_groups;
@@ -69,6 +70,7 @@ use self::distinct::DistinctSet;
 pub(crate) use self::end_rows::{EndRow, EndRows};
 use self::functions::Cells;
 use self::groups::GroupTable;
+use self::hash::KeyTable;
 pub(crate) use self::input::Input;
 use self::known_groups::groups_known;
 pub(crate) use self::known_groups::{key_values, scattered_table};
@@ -256,6 +258,8 @@ impl AggregateOperator {
             groups,
             has_words: table.has_words(),
             are_stored: table.has_pointers(),
+            key_words: table.key_table().and_then(KeyTable::words_in_block),
+            has_carried: table.has_carried(),
             is_set: cells.words() == 0,
             at_least: key_columns.iter().filter_map(|key| Some(key.scattered?.values)).max(),
             window: part_place.as_ref().map(PartPlace::bytes).filter(|_| !on.0.is_serial()),

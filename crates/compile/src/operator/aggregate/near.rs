@@ -10,8 +10,9 @@
 //!
 //! Rows that a warp or block has added up before ([`segments`](super::segments)) come here too.
 //!
-//! A CPU's worker finds the copies of a hash table's groups by their keys' entry instead, before it looks into the table of all:
-//! a row whose group has a copy touches nothing that other workers write, and waits for one look-up less.
+//! The copies of a hash table's groups can be found by their keys' entry instead, before anyone looks into the table of all: a row
+//! whose group has a copy touches nothing that others write, and waits for one look-up less. So does a CPU's worker
+//! ([`near_keys`](super::near_keys)), and a block may ([`near_block`](super::near_block)).
 
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope};
@@ -32,7 +33,10 @@ use crate::variant::estimate::{self, Rows};
 use crate::variant::{Site, Variant};
 
 /// Places that a copy may be at.
-const STEPS: i32 = 4;
+pub(super) const STEPS: i32 = 4;
+/// How the threads of a block find copies where both ways are possible, and why.
+const BLOCK_SEARCH: (NearSearch, &str) =
+    (NearSearch::Slot, "how long a block takes to find groups by their keys was not measured");
 /// Rows from which on copies pay, at least: they are cleared and merged whatever comes.
 const LEAST_ROWS: u64 = 1 << 16;
 /// Groups for each copy, at most, where it is known how many there are: each copy is merged at the end, which costs as much as a
@@ -52,7 +56,7 @@ const THREAD_CREDIT: i32 = 48;
 /// The same of a CPU's worker.
 pub(super) const WORKER_CREDIT: i32 = 1 << 12;
 /// Credit for a row whose group has a copy; one that has none costs one.
-const GAIN: i32 = 16;
+pub(super) const GAIN: i32 = 16;
 /// The same of a CPU's worker. What it loses by a search in vain is about what it gains by a copy: few workers wait for each other.
 pub(super) const WORKER_GAIN: i32 = 1;
 
@@ -61,6 +65,8 @@ pub(super) const WORKER_GAIN: i32 = 1;
 pub(super) struct NearCopies {
     copies: u32,
     search: NearSearch,
+    /// Words of a copy before its cells.
+    head: u32,
 }
 
 /// What is known of an aggregation that may keep copies.
@@ -73,6 +79,10 @@ pub(super) struct Known {
     pub has_words: bool,
     /// Keys are compared with what a slot points to.
     pub are_stored: bool,
+    /// Words of a block's memory that tell a group's keys, where some do.
+    pub key_words: Option<u32>,
+    /// Keys are stored with a group that follow from its others.
+    pub has_carried: bool,
     /// Nothing is added up: all that counts is which groups there are.
     pub is_set: bool,
     /// So many values a column of the keys has, about, where its sample shows many.
@@ -83,6 +93,27 @@ pub(super) struct Known {
     pub follows: bool,
     /// Bytes of a window over a part's groups, where there is one: copies are for rows beyond it.
     pub window: Option<u64>,
+}
+
+impl Known {
+    /// Whether groups are found by a word of their keys.
+    fn lacks_word(&self) -> Result<(), &'static str> {
+        if self.has_words { Ok(()) } else { Err("groups have no word of their keys") }
+    }
+
+    /// Whether all that is known of a group's keys can be in a block's memory.
+    fn lacks_own_keys(&self) -> Result<(), &'static str> {
+        match () {
+            () if self.window.is_some() => Err("rows beyond their part have looked for their slot"),
+            () if self.has_carried => {
+                Err("keys that follow from others are stored in the table of all groups")
+            }
+            () if self.has_words && self.key_words.is_none() => {
+                Err("keys that are no words are compared in the table of all groups")
+            }
+            () => self.lacks_word(),
+        }
+    }
 }
 
 impl NearCopies {
@@ -101,9 +132,10 @@ impl NearCopies {
         site: Site<'_>,
         (shape, choices): (&LaunchShape, &Choices<'_>),
     ) -> Result<Option<NearCopies>, Unsupported> {
-        let by_key = known.has_words && shape.is_serial();
-        let head = if by_key { 2 } else { 1 };
-        let bytes = |copies: u64| copies * u64::from(head + cells.words()) * 8;
+        // A worker keeps the entry of a group's keys and its slot.
+        let head = if known.has_words && shape.is_serial() { 2 } else { 1 };
+        let bytes_of = |copies: u64, head: u32| copies * u64::from(head + cells.words()) * 8;
+        let bytes = |copies: u64| bytes_of(copies, head);
         let most = match shape.is_serial() {
             true => u64::from(shape.table_bytes()),
             false => {
@@ -137,20 +169,26 @@ impl NearCopies {
         if copies == 0 {
             return Ok(None);
         }
-        let key_lacks = match () {
-            () if !known.has_words => Some("groups have no word of their keys"),
-            () if !shape.is_serial() => Some("threads of a block would wait for each other's keys"),
-            () => None,
+        let (is_serial, words) = (shape.is_serial(), known.key_words.unwrap_or(0));
+        let room = |head| {
+            (bytes_of(copies.into(), head) <= most).then_some(()).ok_or("a block's memory has no room")
         };
+        let key_lacks = if is_serial { known.lacks_word() } else { known.lacks_own_keys().and(room(words)) };
         let search = match key_lacks {
-            None => (NearSearch::Key, "the table of all groups is not looked at"),
-            Some(lacks) => (NearSearch::Slot, lacks),
+            Ok(()) if is_serial => (NearSearch::Key, "the table of all groups is not looked at"),
+            Ok(()) => BLOCK_SEARCH,
+            Err(lacks) => (NearSearch::Slot, lacks),
         };
-        let search = site.choose(search, |value| match (value, key_lacks) {
-            (NearSearch::Key, Some(lacks)) => Err(lacks.into()),
-            _ => Ok(()),
+        let search = site.choose(search, |value| match value {
+            NearSearch::Slot => Ok(()),
+            NearSearch::Key => key_lacks.map_err(String::from),
         })?;
-        Ok(Some(NearCopies { copies, search }))
+        let head = match search {
+            NearSearch::Slot => 1,
+            NearSearch::Key if is_serial => 0,
+            NearSearch::Key => words,
+        };
+        Ok(Some(NearCopies { copies, search, head }))
     }
 
     /// How many copies there should be, of the numbers that fit; how many bytes they may have, where that decides; and why.
@@ -226,9 +264,9 @@ impl NearCopies {
 
     /// Clears them, before the row loop.
     pub fn begin(self, cx: &mut Context<'_>, cells: &Cells) -> NearTable {
-        let keys = (self.search == NearSearch::Key).then(|| KeyArrays::begin(cx, self.copies));
-        let head = u32::from(keys.is_none());
-        let words = (self.copies * (head + cells.words())).max(1);
+        let is_by_key = self.search == NearSearch::Key;
+        let keys = (is_by_key && cx.shape.is_serial()).then(|| KeyArrays::begin(cx, self.copies));
+        let words = (self.copies * (self.head + cells.words())).max(1);
         let table = cx.builder.shared("near_groups", Pointee::Scalar(Scalar::U64), words);
         clear(cx, table, Scalar::U64, words);
         cx.builder.barrier();
@@ -237,8 +275,9 @@ impl NearCopies {
         let credit = if keys.is_some() { cx.builder.i64(most.into()) } else { cx.builder.i32(most) };
         NearTable {
             copies: self.copies,
-            head,
+            head: self.head,
             table,
+            is_by_key,
             keys,
             credit: cx.builder.var_of("credit", credit),
             most,
@@ -250,15 +289,28 @@ impl NearCopies {
 #[derive(Debug)]
 pub(super) struct NearTable {
     pub(super) copies: u32,
-    /// Words of a copy before its cells: the group's slot + 1, or 0 where the place is free; none where it is found by keys.
-    head: u32,
+    /// Words of a copy before its cells, of which the first is 0 where the place is free: the group's slot + 1, or the words of its keys
+    /// where a block finds it by these. None where a worker does.
+    pub(super) head: u32,
     /// `ptr<shared, u64>`.
     table: V,
-    /// Where copies are found by keys: what is known of these.
+    /// Copies are found by keys, by whoever finds the groups.
+    pub(super) is_by_key: bool,
+    /// Where a worker finds copies by keys: what is known of these.
     pub(super) keys: Option<KeyArrays>,
     pub(super) credit: Var,
     /// The most credit.
     most: i32,
+}
+
+/// Where the search for bits (`u64`) among so many places, a power of two, begins (`i64`).
+pub(super) fn first_place(cx: &mut Context<'_>, bits: V, places: u32) -> V {
+    let b = &mut *cx.builder;
+    let spread = b.u64(GOLDEN);
+    let hash = b.mul(bits, spread);
+    let shift = b.u64(u64::from(u64::BITS - places.ilog2()));
+    let first = b.binary(BinaryOp::Shr, hash, shift);
+    b.bitcast(first, Scalar::I64)
 }
 
 /// Looks for a tag, which is not 0, from the place in `place` (`i64`) on, at so many of all `places`, a power of two: a free one takes the
@@ -275,7 +327,7 @@ pub(super) fn search(
     cx.begin_loop();
     let current = cx.builder.read(place);
     let entry = entry(cx, current);
-    let seen = claim(cx, entry, tag);
+    let seen = claim(cx, (entry, tag), None);
     let b = &mut *cx.builder;
     let same = b.eq(seen, tag);
     b.assign(found, same);
@@ -293,8 +345,8 @@ pub(super) fn search(
     cx.end();
 }
 
-/// What an entry is, once it was claimed where it was free.
-fn claim(cx: &mut Context<'_>, entry: V, tag: V) -> V {
+/// What an entry is, once it was claimed for a tag where it was free. `won`: what the one thread does that has claimed it.
+pub(super) fn claim(cx: &mut Context<'_>, (entry, tag): (V, V), won: Option<&dyn Fn(&mut Context<'_>)>) -> V {
     let is_own = cx.shape.is_serial();
     let b = &mut *cx.builder;
     let current = if is_own { b.load(entry) } else { b.atomic_load(entry, Scope::Block) };
@@ -308,23 +360,33 @@ fn claim(cx: &mut Context<'_>, entry: V, tag: V) -> V {
         b.assign(seen, tag);
     } else {
         let old = b.atomic(AtomicOp::CompareExchange(zero), entry, tag, Scope::Block);
-        let won = b.eq(old, zero);
-        let now = b.select(won, tag, old);
+        let has_won = b.eq(old, zero);
+        let now = b.select(has_won, tag, old);
         b.assign(seen, now);
+        if let Some(won) = won {
+            cx.begin_if(has_won);
+            won(cx);
+            cx.end();
+        }
     }
     cx.end();
     cx.builder.read(seen)
+}
+
+/// A copy that a group has.
+pub(super) struct TakenCopy {
+    /// `i64`.
+    copy: V,
+    /// Where it begins: `ptr<shared, u64>`.
+    pub(super) place: V,
+    /// Its first word (`u64`), or the entry of its keys.
+    first: V,
 }
 
 /// Adds contributions to the group in a slot of the table of all.
 pub(super) type AddFar<'f> = dyn Fn(&mut Context<'_>, V, &[Vec<V>]) + 'f;
 
 impl NearTable {
-    /// Whether copies are found by keys, by whoever finds the groups.
-    pub fn is_by_key(&self) -> bool {
-        self.keys.is_some()
-    }
-
     /// Adds contributions to the copy of the group in `slot` (`i64`), or where there is none and no place for one, by `far`.
     pub fn add(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, values: &[Vec<V>], far: &AddFar<'_>) {
         let zero = cx.builder.i64(0);
@@ -360,20 +422,23 @@ impl NearTable {
     fn find(&self, cx: &mut Context<'_>, cells: &Cells, slot: V, (copy, found): (Var, Var)) {
         let b = &mut *cx.builder;
         let bits = b.bitcast(slot, Scalar::U64);
-        let (one, spread) = (b.u64(1), b.u64(GOLDEN));
+        let one = b.u64(1);
         let tag = b.add(bits, one);
-        let hash = b.mul(bits, spread);
-        let shift = b.u64(u64::from(u64::BITS - self.copies.ilog2()));
-        let start = b.binary(BinaryOp::Shr, hash, shift);
-        let start = b.bitcast(start, Scalar::I64);
-        b.assign(copy, start);
+        let start = first_place(cx, bits, self.copies);
+        cx.builder.assign(copy, start);
         search(cx, (self.copies, STEPS), tag, (copy, found), &|cx, place| self.entry(cx, cells, place));
     }
 
     /// The thread's credit after a row.
     fn settle(&self, cx: &mut Context<'_>, change: i32) {
+        let change = cx.builder.i32(change);
+        self.change_credit(cx, change);
+    }
+
+    /// The same of a SIMT block's thread, or where copies are not found by keys. `change`: `i32`.
+    pub(super) fn change_credit(&self, cx: &mut Context<'_>, change: V) {
         let b = &mut *cx.builder;
-        let (credit, change) = (b.read(self.credit), b.i32(change));
+        let credit = b.read(self.credit);
         let (least, most) = (b.i32(-1), b.i32(self.most));
         let credit = b.add(credit, change);
         let credit = b.binary(BinaryOp::Max, credit, least);
@@ -381,8 +446,8 @@ impl NearTable {
         b.assign(self.credit, credit);
     }
 
-    /// The first word of a copy.
-    fn entry(&self, cx: &mut Context<'_>, cells: &Cells, copy: V) -> V {
+    /// The first word of a copy (`i64`).
+    pub(super) fn entry(&self, cx: &mut Context<'_>, cells: &Cells, copy: V) -> V {
         let stride = cx.builder.i64(i64::from(self.head + cells.words()));
         let index = cx.builder.mul(copy, stride);
         cx.builder.offset(self.table, index)
@@ -390,24 +455,36 @@ impl NearTable {
 
     /// Merges the copies into the table of all groups by `far`, after the row loop: one thread a copy.
     pub fn end(&self, cx: &mut Context<'_>, cells: &Cells, far: &AddFar<'_>) {
+        self.each(cx, cells, |cx, taken, values| {
+            let slot = match &self.keys {
+                Some(keys) => keys.slot(cx, taken.copy),
+                None => {
+                    let one = cx.builder.u64(1);
+                    let slot = cx.builder.sub(taken.first, one);
+                    cx.builder.bitcast(slot, Scalar::I64)
+                }
+            };
+            far(cx, slot, values);
+        });
+    }
+
+    /// Takes each copy that there is with what was added up in it, after the row loop: one thread a copy.
+    pub(super) fn each(
+        &self,
+        cx: &mut Context<'_>,
+        cells: &Cells,
+        take: impl FnOnce(&mut Context<'_>, &TakenCopy, &[Vec<V>]),
+    ) {
         cx.builder.barrier();
         for_each(cx, self.copies, |cx, copy| {
             let entry = self.entry(cx, cells, copy);
-            let tag = match &self.keys {
+            let first = match &self.keys {
                 Some(keys) => keys.entry(cx, copy),
                 None => cx.builder.load(entry),
             };
             let zero = cx.builder.u64(0);
-            let taken = cx.builder.ne(tag, zero);
+            let taken = cx.builder.ne(first, zero);
             cx.begin_if(taken);
-            let slot = match &self.keys {
-                Some(keys) => keys.slot(cx, copy),
-                None => {
-                    let one = cx.builder.u64(1);
-                    let slot = cx.builder.sub(tag, one);
-                    cx.builder.bitcast(slot, Scalar::I64)
-                }
-            };
             let base = word_pointer(cx, entry, self.head);
             let values: Vec<Vec<V>> = cells
                 .cells
@@ -417,7 +494,7 @@ impl NearTable {
                     read_cell(cx, cell.op, pointer)
                 })
                 .collect();
-            far(cx, slot, &values);
+            take(cx, &TakenCopy { copy, place: entry, first }, &values);
             cx.end();
         });
     }

@@ -12,10 +12,9 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Pointee, Scalar, UnaryOp};
 
 use super::hash::KeyWord;
-use super::near::{NearTable, WORKER_CREDIT, WORKER_GAIN};
+use super::near::{NearTable, WORKER_CREDIT, WORKER_GAIN, first_place};
 use super::threads::clear;
 use crate::context::{Context, Unsupported};
-use crate::lower::hashing::GOLDEN;
 
 /// Places of a bucket, a power of two.
 const WAYS: u8 = 4;
@@ -30,7 +29,7 @@ pub(super) struct Spot {
     /// There is a copy (`bool`).
     pub is_near: Var,
     /// There is a place for one (`bool`).
-    is_free: Var,
+    pub is_free: Var,
 }
 
 /// Whether keys with a copy's (`i64`) entry are those of its group.
@@ -81,13 +80,9 @@ impl NearTable {
         let (credit, none) = (b.read(self.credit), b.i64(0));
         let looks = b.ge(credit, none);
         cx.begin_if(looks);
-        let b = &mut *cx.builder;
-        let spread = b.u64(GOLDEN);
-        let hash = b.mul(word.entry, spread);
         let buckets = self.copies / u32::from(WAYS);
-        let shift = b.u64(u64::from(u64::BITS - buckets.ilog2()));
-        let first = b.binary(BinaryOp::Shr, hash, shift);
-        let first = b.bitcast(first, Scalar::I64);
+        let first = first_place(cx, word.entry, buckets);
+        let b = &mut *cx.builder;
         let (bucket, steps) = (b.var_of("bucket", first), b.i32(0));
         let steps = b.var_of("steps", steps);
         cx.begin_loop();

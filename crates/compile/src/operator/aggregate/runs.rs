@@ -153,7 +153,9 @@ impl GroupEmitter for RunEmitter<'_> {
         Some(cx.builder.atomic_load(pointer, Scope::Device))
     }
 
-    fn end(&self, _cx: &mut Context<'_>) {}
+    fn end(&self, _cx: &mut Context<'_>) -> Result<(), Unsupported> {
+        Ok(())
+    }
 }
 
 /// What rows bring to groups at places.

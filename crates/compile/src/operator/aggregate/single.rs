@@ -275,7 +275,7 @@ impl GroupEmitter for SingleEmitter<'_> {
         Some(cx.builder.atomic_load(pointer, Scope::Device))
     }
 
-    fn end(&self, cx: &mut Context<'_>) {
+    fn end(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         self.end_wide_rows(cx);
         match self.group.method {
             Method::Atomic => {}
@@ -300,6 +300,7 @@ impl GroupEmitter for SingleEmitter<'_> {
                 });
             }
         }
+        Ok(())
     }
 }
 

@@ -146,7 +146,7 @@ impl Sink for AddToGroups {
         let mut groups = table.begin(cx, cells, job.thread_rows);
         let counts = self.0.sets.iter().map(|set| set.begin(cx)).collect();
         let near = match near.map(|near| near.begin(cx, cells)) {
-            Some(near) if near.is_by_key() => {
+            Some(near) if near.is_by_key => {
                 groups.take_near(near);
                 None
             }
@@ -247,12 +247,12 @@ impl Adder<'_> {
     }
 
     /// After the last row.
-    fn end(&self, cx: &mut Context<'_>) {
+    fn end(&self, cx: &mut Context<'_>) -> Result<(), Unsupported> {
         self.hand_over_last(cx);
         if let Some(near) = &self.near {
             near.end(cx, self.cells, &self.far());
         }
-        self.groups.end(cx);
+        self.groups.end(cx)
     }
 
     /// Adds what the thread has of its last group, where all add.
@@ -372,7 +372,7 @@ impl Emitter for AggregateEmitter<'_> {
         if let Some(round) = &self.round {
             round.end(cx, |cx, slot, values| groups.add(cx, Some(slot), values));
         }
-        groups.end(cx);
+        groups.end(cx)?;
         self.counts.iter().for_each(|count| count.end(cx));
         Ok(())
     }

@@ -269,6 +269,17 @@ impl KeyTable {
         word: KeyWord,
     ) -> Result<Probe, Unsupported> {
         let words = keys.encode(cx, &self.columns, values)?;
+        self.claim_words(cx, count, (&words, carried), word)
+    }
+
+    /// The same by these words, none of which is 0.
+    pub(super) fn claim_words(
+        &self,
+        cx: &mut Context<'_>,
+        count: &KeyCount,
+        (words, carried): (&[V], &[Expr]),
+        word: KeyWord,
+    ) -> Result<Probe, Unsupported> {
         let probe = self.begin_probe(cx, word.hash, count.capacity);
         cx.begin_loop();
         let slot = cx.builder.read(probe.slot);

@@ -1,0 +1,165 @@
+//! Near copies of groups that are found by keys: kernels are valid, NVRTC accepts those of a GPU, and what has no such copies says why.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+use std::collections::BTreeSet;
+
+use kelpie_backend::cuda;
+use kelpie_compile::MicroModel;
+use kelpie_compile::expr::Expr;
+use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, Range};
+use kelpie_compile::variant::Forced;
+use kelpie_device::nvrtc;
+use kelpie_kir::{Scalar, Target, validate};
+
+const PACKED: usize = 0;
+const WIDE: usize = 1;
+const TEXT: usize = 2;
+const DENSE: usize = 3;
+
+/// A count and a sum of the last column by `keys`, or which keys there are.
+fn grouped(keys: &[usize], is_set: bool) -> (Plan, ScanInfo) {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let fields = vec![
+        field("packed", DataType::Int64, true),
+        field("wide", DataType::Int64, true),
+        field("text", DataType::Utf8, true),
+        field("dense", DataType::Int32, false),
+        field("value", DataType::Int64, true),
+    ];
+    let fixed = |scalar, max: Option<i128>| ColumnLayout {
+        storage: Storage::Fixed { scalar, has_base: false },
+        has_nulls: true,
+        range: max.map(|max| Range { min: 0, max }),
+    };
+    let text = ColumnLayout { storage: Storage::Text { offset: Scalar::U32 }, has_nulls: true, range: None };
+    let dense = ColumnLayout { has_nulls: false, ..fixed(Scalar::U8, Some(200)) };
+    let value = fixed(Scalar::U32, Some(1 << 30));
+    let packed = fixed(Scalar::I64, Some(1 << 50));
+    let info = ScanInfo::new(10_000_000, vec![packed, fixed(Scalar::I64, None), text, dense, value]);
+    let column = |index: usize| Expr::column(index, fields[index].data_type.clone(), fields[index].nullable);
+    let aggregate = |function, argument| Aggregate {
+        function,
+        argument,
+        distinct: false,
+        field: field("a", DataType::Int64, true),
+    };
+    let aggregates = match is_set {
+        true => Vec::new(),
+        false => vec![
+            aggregate(AggregateFunction::Count, None),
+            aggregate(AggregateFunction::Sum, Some(column(4))),
+        ],
+    };
+    let names = vec![String::new(); keys.len() + aggregates.len()];
+    let scan = Scan { source: 0, table: "t".into(), columns: (0..5).collect(), fields: fields.clone() };
+    let keys = keys.iter().copied().map(column).collect();
+    (Plan::Aggregate { input: Box::new(Plan::Scan(scan)), keys, aggregates, names }, info)
+}
+
+fn compile(query: &(Plan, ScanInfo), target: &Target, forced: &[(&str, &str)]) -> Program {
+    let mut values = Forced::default();
+    for (axis, value) in forced {
+        values.set(axis, value).expect("an axis and its value");
+    }
+    let duplicates = BTreeSet::new();
+    let choices = Choices { forced: &values, ..Choices::new(MicroModel::Resolution, &duplicates) };
+    pipeline::compile_with(&query.0, std::slice::from_ref(&query.1), target, &choices)
+        .expect("the plan compiles")
+}
+
+/// How copies are found, and why.
+fn search(program: &Program) -> (&'static str, String) {
+    let mut choices = program.genome.of("aggregate0");
+    let choice = choices.find(|choice| choice.axis.name == "near_search").expect("copies");
+    (choice.value, choice.reason.clone())
+}
+
+fn gpu() -> Target {
+    Target::simt(32, 256, 227 << 10, 1056)
+}
+
+#[test]
+fn kernels_of_copies_by_keys_pass_nvrtc() {
+    let near = [("group_table", "hash"), ("near_groups", "1024"), ("near_search", "key")];
+    let ways: [&[(&str, &str)]; 6] = [
+        &[],
+        &[("segments", "warp")],
+        &[("segments", "block"), ("block_threads", "128")],
+        &[("last_group", "majority")],
+        &[("slot_layout", "beside"), ("cell_packing", "packed")],
+        &[("group_parts", "64"), ("part_memory", "global")],
+    ];
+    for keys in [&[PACKED][..], &[WIDE], &[WIDE, PACKED, DENSE]] {
+        for way in ways {
+            let forced = [&near[..], &[("key_claims", "words")], way].concat();
+            for is_set in [false, true] {
+                for target in [gpu(), Target::simt(4, 8, 200 << 10, 4)] {
+                    let program = compile(&grouped(keys, is_set), &target, &forced);
+                    assert_eq!(search(&program).0, "key", "{keys:?} {forced:?}: {:?}", search(&program));
+                    accepts(program, &target);
+                }
+            }
+        }
+    }
+}
+
+/// Every kernel validates, and NVRTC accepts those of an NVIDIA GPU.
+fn accepts(program: Program, target: &Target) {
+    for pipeline in program.pipelines {
+        let name = pipeline.name.clone();
+        for module in pipeline.into_modules() {
+            let module = validate(module).unwrap_or_else(|error| panic!("{name}: {error}"));
+            if target.lanes != 32 || !name.contains("near copies") {
+                continue;
+            }
+            let source = cuda::print(&module).unwrap_or_else(|error| panic!("{name}: {error}"));
+            match nvrtc::get() {
+                Err(error) => kelpie_device::testing::skip("nvrtc", &error),
+                Ok(nvrtc) => {
+                    let compiled = nvrtc.compile(&source, "sm_90", "near_copies");
+                    assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
+                }
+            }
+        }
+    }
+}
+
+/// By keys on a CPU; on a GPU by slots, unless it is said otherwise.
+#[test]
+fn how_copies_are_found() {
+    let near = [("group_table", "hash"), ("near_groups", "256")];
+    let by_rule = |target| search(&compile(&grouped(&[PACKED], false), &target, &near));
+    assert_eq!(by_rule(Target::cpu(2)).0, "key");
+    assert_eq!(by_rule(gpu()).0, "slot");
+    for (keys, more, lacks) in [
+        (
+            &[DENSE][..],
+            &[("group_table", "direct"), ("placement", "global")][..],
+            "groups have no word of their keys",
+        ),
+        (
+            &[PACKED],
+            &[("group_parts", "64"), ("part_memory", "keys")],
+            "rows beyond their part have looked for their slot",
+        ),
+        (
+            &[TEXT],
+            &[("text_keys", "texts")],
+            "keys that are no words are compared in the table of all groups",
+        ),
+        (
+            &[WIDE],
+            &[("key_claims", "latch")],
+            "keys that are no words are compared in the table of all groups",
+        ),
+    ] {
+        let forced = [&near, more, &[("near_search", "key")]].concat();
+        let (value, reason) = search(&compile(&grouped(keys, false), &gpu(), &forced));
+        assert_eq!(value, "slot", "{keys:?}");
+        assert!(reason.ends_with(&format!("key is not possible: {lacks}")), "{reason}");
+    }
+}
