@@ -24,6 +24,11 @@ const MOST_GROUP_SLOTS: u64 = 1 << 24;
 /// Part of the rows that bringing them into parts may be worth by measured rates, at least: below, the launches themselves count.
 const MOST_GAIN: u64 = 4;
 
+/// Bytes of a page, columns of rows that come into parts, and parts that there may be however few pages are translated at once.
+const PAGE_BYTES: u64 = 4 << 10;
+const COLUMNS_OF_PARTS: u64 = 2;
+const LEAST_PARTS: u64 = 16;
+
 /// What was measured of a device. The default is that nothing was.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Calibration {
@@ -31,6 +36,8 @@ pub struct Calibration {
     pub core_cache: Option<u64>,
     /// Bytes of the last cache before memory.
     pub last_cache: Option<u64>,
+    /// Bytes whose pages are translated without a search, where that is less than the memory that there is.
+    pub tlb_reach: Option<u64>,
     /// Atomic additions to addresses all over a table, of all threads together.
     pub atomics: Option<AtomicRates>,
 }
@@ -100,9 +107,24 @@ impl Calibration {
         Limit { value: slots.value.min(MOST_SLOTS), ..slots }
     }
 
-    /// Bytes of the last cache before memory, which the index of a join may have for itself at best.
+    /// Bytes of the last cache before memory, which a table that rows come to anywhere may have for itself at best. A table beyond the pages
+    /// that are translated at once is not to be had at the cache's rate either (Karnagel et al., section 4: regions IV and V).
     pub(crate) fn index_cache(&self, is_serial: bool) -> Limit {
-        Limit::of(self.last_cache, if is_serial { ASSUMED_SHARED } else { ASSUMED_DEVICE }, |cache| cache)
+        let assumed = if is_serial { ASSUMED_SHARED } else { ASSUMED_DEVICE };
+        let cache = Limit::of(self.last_cache, assumed, |cache| cache);
+        match self.tlb_reach.filter(|reach| *reach < cache.value) {
+            Some(reach) => Limit { value: reach, is_measured: true },
+            None => cache,
+        }
+    }
+
+    /// Parts that a CPU's worker writes to in turn, of which there should be `most`: each has a page of its own in each of some columns.
+    /// (The number of places that a pass of a radix partition may have: Manegold et al. 2002.)
+    pub(crate) fn worker_parts(&self, most: u64) -> Limit {
+        match self.tlb_reach.map(|reach| (reach / PAGE_BYTES / COLUMNS_OF_PARTS).max(LEAST_PARTS)) {
+            Some(pages) if pages < most => Limit { value: pages, is_measured: true },
+            _ => Limit::fixed(most),
+        }
     }
 
     /// Bytes of a cache that holds a Bloom filter where it does not hold the hash table: a CPU's core's, or the last one of a GPU.
@@ -149,7 +171,8 @@ impl Calibration {
 mod tests {
     use super::*;
 
-    const NOTHING: Calibration = Calibration { core_cache: None, last_cache: None, atomics: None };
+    const NOTHING: Calibration =
+        Calibration { core_cache: None, last_cache: None, tlb_reach: None, atomics: None };
 
     #[test]
     fn where_nothing_is_measured_the_rules_have_the_numbers_that_they_were_written_with() {
@@ -170,7 +193,8 @@ mod tests {
     fn numbers_follow_what_was_measured() {
         let measured = |value| Limit { value, is_measured: true };
         let atomics = Some(AtomicRates { cached: 100, beyond: 50 });
-        let large = Calibration { core_cache: Some(2 << 20), last_cache: Some(256 << 20), atomics };
+        let large =
+            Calibration { core_cache: Some(2 << 20), last_cache: Some(256 << 20), tlb_reach: None, atomics };
         assert_eq!(large.worker_table(), measured(1 << 20));
         // What a worker has room for is the limit then, not its cache.
         assert_eq!(large.worker_copies(1 << 20), Limit::fixed(768 << 10));
@@ -181,7 +205,12 @@ mod tests {
         assert_eq!(large.group_slots(16, 1 << 20), measured(1 << 23));
         assert_eq!(large.rows_in_parts(1 << 30, 4 << 20), measured(2 << 20));
         assert_eq!(large.rows_in_parts(1 << 20, 4 << 20), Limit::fixed(4 << 20));
-        let small = Calibration { core_cache: Some(256 << 10), last_cache: Some(4 << 20), atomics: None };
+        let small = Calibration {
+            core_cache: Some(256 << 10),
+            last_cache: Some(4 << 20),
+            tlb_reach: None,
+            atomics: None,
+        };
         assert_eq!(small.worker_table(), measured(128 << 10));
         assert_eq!(small.worker_copies(1 << 20), measured(192 << 10));
         assert_eq!(small.index_slots(true), measured(1 << 15));
@@ -193,7 +222,8 @@ mod tests {
     fn numbers_stay_within_bounds_whatever_is_said_to_be_measured() {
         for value in [0, 1, u64::MAX] {
             let atomics = Some(AtomicRates { cached: value, beyond: value / 2 });
-            let all = Calibration { core_cache: Some(value), last_cache: Some(value), atomics };
+            let all =
+                Calibration { core_cache: Some(value), last_cache: Some(value), tlb_reach: None, atomics };
             assert!(all.index_slots(true).value <= MOST_SLOTS && all.index_slots(false).value <= MOST_SLOTS);
             assert!((1 << 20..=MOST_GROUP_SLOTS).contains(&all.group_slots(0, 1 << 20).value));
             assert!(all.rows_in_parts(u64::MAX, 4 << 20).value >= 1 << 20);
@@ -204,10 +234,24 @@ mod tests {
     #[test]
     fn the_time_of_atomics_is_that_of_the_memory_where_they_are() {
         let atomics = Some(AtomicRates { cached: 1_000_000_000, beyond: 500_000_000 });
-        let measured = Calibration { core_cache: None, last_cache: Some(1 << 20), atomics };
+        let measured = Calibration { core_cache: None, last_cache: Some(1 << 20), tlb_reach: None, atomics };
         assert_eq!(measured.atomics_ms(3_000_000, 1 << 20), Some(3.0));
         assert_eq!(measured.atomics_ms(3_000_000, 2 << 20), Some(6.0));
         assert_eq!(NOTHING.atomics_ms(3_000_000, 1), None);
+    }
+
+    #[test]
+    fn translation_bounds_tables_and_parts_where_it_reaches_less_far_than_the_cache() {
+        let measured = |value| Limit { value, is_measured: true };
+        let reach = |reach| Calibration { tlb_reach: Some(reach), last_cache: Some(64 << 20), ..NOTHING };
+        assert_eq!(reach(8 << 20).index_cache(true), measured(8 << 20));
+        assert_eq!(reach(8 << 20).index_cache(false), measured(8 << 20));
+        assert_eq!(reach(1 << 30).index_cache(true), measured(64 << 20));
+        assert_eq!(Calibration { tlb_reach: Some(8 << 20), ..NOTHING }.index_cache(true), measured(8 << 20));
+        assert_eq!(NOTHING.worker_parts(1024), Limit::fixed(1024));
+        assert_eq!(reach(6 << 20).worker_parts(1024), measured(768));
+        assert_eq!(reach(1 << 30).worker_parts(1024), Limit::fixed(1024));
+        assert_eq!(reach(0).worker_parts(1024), measured(16));
     }
 
     #[test]

@@ -16,7 +16,8 @@ use kelpie_compile::types::{DataType, Field, Range};
 use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
 
-const NOTHING: Calibration = Calibration { core_cache: None, last_cache: None, atomics: None };
+const NOTHING: Calibration =
+    Calibration { core_cache: None, last_cache: None, tlb_reach: None, atomics: None };
 
 fn field(name: &str) -> Field {
     Field { name: name.into(), data_type: DataType::Int64, nullable: false }
@@ -158,6 +159,7 @@ fn parts_pay_for_fewer_rows_where_atomics_beyond_the_last_cache_are_slow() {
     let of = |cached, beyond, last_cache| Calibration {
         core_cache: None,
         last_cache: Some(last_cache),
+        tlb_reach: None,
         atomics: Some(AtomicRates { cached, beyond }),
     };
     let (before, after) = changes(&query, "group_parts", &gpu(), of(100, 30, 32 << 20));
@@ -178,4 +180,15 @@ fn nvrtc_takes_the_kernels_that_measure() {
     };
     let compiled = nvrtc.compile(&source, "sm_90", "random");
     assert!(compiled.is_ok(), "{:?}\n{source}", compiled.err());
+}
+
+/// A CPU's worker writes rows to no more parts than it has pages at hand for.
+#[test]
+fn translation_bounds_the_parts_that_a_worker_writes_to() {
+    let query = groups(400_000_000, 100_000_000, Some(100_000_000));
+    let reach = Calibration { tlb_reach: Some(1 << 20), ..NOTHING };
+    let (before, after) = changes(&query, "group_parts", &Target::cpu(2), reach);
+    assert_eq!((before, after), ("1024", "64"));
+    let (_, reason) = chosen(&query, "group_parts", &Target::cpu(2), reach);
+    assert_eq!(reason, "as many parts as a worker can write to (measured)");
 }

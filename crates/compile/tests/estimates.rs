@@ -18,6 +18,7 @@ use kelpie_kir::{Scalar, Target};
 const MEASURED: Calibration = Calibration {
     core_cache: None,
     last_cache: Some(32 << 20),
+    tlb_reach: None,
     atomics: Some(AtomicRates { cached: 1_000_000_000, beyond: 500_000_000 }),
 };
 

@@ -84,7 +84,12 @@ mod tests {
     #[test]
     fn time_is_told_where_rates_were_measured() {
         let rates = AtomicRates { cached: 1_000_000_000, beyond: 500_000_000 };
-        let measured = Calibration { core_cache: None, last_cache: Some(1 << 20), atomics: Some(rates) };
+        let measured = Calibration {
+            core_cache: None,
+            last_cache: Some(1 << 20),
+            tlb_reach: None,
+            atomics: Some(rates),
+        };
         assert_eq!(atomics(&measured, (3_000_000, 1 << 20)), ", 3.00 ms of atomics if added as they come");
         assert_eq!(atomics(&measured, (3_000_000, 2 << 20)), ", 6.00 ms of atomics if added as they come");
         assert_eq!(atomics(&measured, (0, 1 << 20)), "");

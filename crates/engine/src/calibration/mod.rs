@@ -64,6 +64,7 @@ impl Measured {
         Calibration {
             core_cache: self.core_cache,
             last_cache: self.last_cache,
+            tlb_reach: self.tlb_reach,
             atomics: self.last_cache.and_then(|cache| atomic_rates(&self.atomics, cache)),
         }
     }

@@ -122,7 +122,9 @@ fn rule_of_worker(
 ) -> (GroupParts, Cow<'static, str>) {
     let room = choices.calibration.worker_table();
     let fits = |parts: &&GroupParts| parts.0 >= LEAST_WORKER_PARTS && table.bytes / parts.0 <= room.value;
-    let fewest = GroupParts::ALL.iter().filter(|parts| parts.0 <= MOST_WORKER_PARTS).find(fits);
+    let most = choices.calibration.worker_parts(MOST_WORKER_PARTS);
+    let written = GroupParts::ALL.iter().filter(|parts| parts.0 <= most.value);
+    let fewest = written.clone().find(fits);
     let off = |reason: &'static str| (GroupParts(1), reason.into());
     match fewest {
         _ if table.dense.is_some_and(|bytes| bytes <= shape.table_bytes().into()) => {
@@ -135,7 +137,10 @@ fn rule_of_worker(
         _ if table.groups <= NearCopies::MOST => off("a worker keeps copies of so few groups"),
         _ if rows < LEAST_WORKER_ROWS => off("few rows"),
         Some(parts) => (*parts, room.reason("a worker adds up a part without atomics, in its cache")),
-        None => (GroupParts(MOST_WORKER_PARTS), "as many parts as a worker can write to".into()),
+        None => {
+            let parts = written.copied().max_by_key(|parts| parts.0).unwrap_or(GroupParts(1));
+            (parts, most.reason("as many parts as a worker can write to"))
+        }
     }
 }
 
