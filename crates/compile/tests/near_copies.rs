@@ -128,13 +128,13 @@ fn accepts(program: Program, target: &Target) {
     }
 }
 
-/// By keys on a CPU; on a GPU by slots, unless it is said otherwise.
+/// By keys, where a block's memory can tell them.
 #[test]
 fn how_copies_are_found() {
     let near = [("group_table", "hash"), ("near_groups", "256")];
     let by_rule = |target| search(&compile(&grouped(&[PACKED], false), &target, &near));
     assert_eq!(by_rule(Target::cpu(2)).0, "key");
-    assert_eq!(by_rule(gpu()).0, "slot");
+    assert_eq!(by_rule(gpu()).0, "key");
     for (keys, more, lacks) in [
         (
             &[DENSE][..],

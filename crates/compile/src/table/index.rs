@@ -49,7 +49,7 @@ use crate::lower::hashing::{HASH_RULE, is_wide};
 use crate::program::{Fill, Growth, States, WordRanks};
 use crate::types::{DataType, Range};
 use crate::variant::Site;
-use crate::variant::axes::{HashFunction, KeyTextLanes, SlotFill};
+use crate::variant::axes::{HashFunction, KeyTextLanes};
 
 /// Bytes of a slot.
 const SLOT_BYTES: u64 = 4;
@@ -221,8 +221,7 @@ impl Index {
                 Kind::Direct { min, max, slots }
             }
             (_, None) => {
-                let half = (SlotFill(50), "short searches, in twice the slots");
-                let fill = Fill::of(site.choose(half, |_| Ok(()))?);
+                let fill = Fill::of(site.choose(form::fill(wants, row_bound), |_| Ok(()))?);
                 let function = site.choose((HashFunction::Murmur3, HASH_RULE), |_| Ok(()))?;
                 let texts = match wants.serial {
                     true => KeyTextLanes::Lane,

@@ -249,8 +249,13 @@ impl AggregateOperator {
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
         // What is computed, here or for another step before, has a range, which says little of how many values there are.
         let are_stored = columns_only && key_columns.iter().all(|key| key.origin.is_some());
+        // A range as large as the rows says nothing either; columns of many values are known by their samples.
+        let says_nothing = !on.0.is_serial() && groups >= row_bound;
         // Copies of the first part's groups are of no use to the next.
-        let groups = if input.parts.is_some() { Some(row_bound) } else { are_stored.then_some(groups) };
+        let groups = match input.parts {
+            Some(_) => Some(row_bound),
+            None => (are_stored && !says_nothing).then_some(groups),
+        };
 
         let follows = input.is_serial && are_clustered;
         let known = near::Known {

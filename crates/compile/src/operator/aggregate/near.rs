@@ -36,7 +36,7 @@ use crate::variant::{Site, Variant};
 pub(super) const STEPS: i32 = 4;
 /// How the threads of a block find copies where both ways are possible, and why.
 const BLOCK_SEARCH: (NearSearch, &str) =
-    (NearSearch::Slot, "how long a block takes to find groups by their keys was not measured");
+    (NearSearch::Key, "a row whose group has a copy does not look at the table of all groups");
 /// Rows from which on copies pay, at least: they are cleared and merged whatever comes.
 const LEAST_ROWS: u64 = 1 << 16;
 /// Groups for each copy, at most, where it is known how many there are: each copy is merged at the end, which costs as much as a
@@ -227,8 +227,8 @@ impl NearCopies {
                 && (!is_serial || copies.0 * WORKER_ROWS_A_COPY <= known.rows)
         };
         let most = fitting.iter().copied().filter(suits).max_by_key(|copies| copies.0);
-        let is_vain =
-            |copies: NearGroups| known.groups.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY);
+        let many = known.groups.max(known.at_least.filter(|_| !is_serial));
+        let is_vain = |copies: NearGroups| many.is_some_and(|groups| groups > copies.0 * GROUPS_A_COPY);
         match most {
             Some(copies) if is_serial => {
                 let (copies, reason) = NearCopies::of_worker(copies, known, is_vain(copies));
