@@ -117,11 +117,14 @@ fn waiting(program: Program, case: &str) -> Vec<String> {
     sources
 }
 
+/// A name, a plan, what is forced, and whether blocks vote.
+type Case = (&'static str, Plan, &'static [(&'static str, &'static str)], bool);
+
 /// Where a table may be full a block votes whether it leaves the loop, and nowhere else.
 #[test]
 fn blocks_have_the_buffer_in_front_of_every_sink() {
     let limited = Plan::Limit { input: Box::new(few(0)), skip: 0, fetch: Some(10) };
-    let cases: [(&str, Plan, &[(&str, &str)], bool); 12] = [
+    let cases: [Case; 12] = [
         ("result", few(0), &[], false),
         ("a limit", limited, &[], true),
         ("sums", sums(&[], false), &[], false),
