@@ -267,12 +267,15 @@ fn keys_of(rows: usize, group: impl Fn(usize) -> Option<f64>) -> Arc<Table> {
     Arc::new(Table(vec![RecordBatch::try_new(schema, columns.collect()).expect("a batch")]))
 }
 
+/// The group of a row; `None`: NULL.
+type Group = fn(usize) -> Option<usize>;
+
 /// Threads of all warps that put the same keys, or keys of the same buckets, into a table at the same time: one group and NULL, each
 /// row a group, most rows in one, all in turn. Of a table with a free half, and of one that is a thousand times too small. The interpreter's order
 /// of warps is another in each launch.
 #[test]
 fn threads_meet_in_buckets() {
-    let patterns: [(&str, fn(usize) -> Option<usize>); 6] = [
+    let patterns: [(&str, Group); 6] = [
         ("nothing but NULL", |_| None),
         ("one group", |row| (row % 5 > 0).then_some(7)),
         ("each a group", Some),

@@ -98,6 +98,18 @@ enum Keys {
     Words(WordKeys),
 }
 
+impl Keys {
+    /// The same where stored keys are in records of so many words in a state.
+    fn in_records(self, (state, words): (usize, u32)) -> Keys {
+        match self {
+            Keys::Stored(stored) => {
+                Keys::Stored(stored.into_iter().map(|key| key.in_records(state, words)).collect())
+            }
+            keys => keys,
+        }
+    }
+}
+
 impl fmt::Display for KeyTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.keys {
@@ -127,6 +139,16 @@ pub(super) struct KeyWord {
 pub(crate) struct Hashing {
     pub function: HashFunction,
     pub mapping: HashMapping,
+}
+
+impl HashMapping {
+    /// How many slots a table may have.
+    fn slot_count(self) -> SlotCount {
+        match self {
+            HashMapping::Mask => SlotCount::PowerOfTwo,
+            HashMapping::MultiplyHigh | HashMapping::Modulo => SlotCount::Any,
+        }
+    }
 }
 
 /// What a probe works on.
@@ -167,25 +189,22 @@ impl KeyTable {
         let slots = fill.slots(row_bound).clamp(LEAST_SLOTS, foreseen).next_power_of_two();
         let count = states.counter("group_count");
         let hashing = input.hashing(packed.is_some())?;
-        let slot_count = match hashing.mapping {
-            HashMapping::Mask => SlotCount::PowerOfTwo,
-            HashMapping::MultiplyHigh | HashMapping::Modulo => SlotCount::Any,
-        };
-        let least = if input.is_serial { LEAST_SLOTS } else { LEAST_SHARED_SLOTS };
         let claims = match packed {
             Some(_) => None,
             None => Some(input.claims(columns)?),
         };
         let in_buckets = matches!(claims, Some(Claims::Bucket));
         let bucket = if in_buckets { BUCKET_SLOTS.into() } else { 1 };
-        let growth = TableGrowth { count, fill, slots: slot_count, least, bucket };
+        let least = if input.is_serial { LEAST_SLOTS } else { LEAST_SHARED_SLOTS };
+        let growth = TableGrowth { count, fill, slots: hashing.mapping.slot_count(), least, bucket };
         let class = states.class(slots, Growth::Table(growth));
         let mut layout = RecordLayout::behind(if in_buckets { 0 } else { 1 });
+        let mut beside = false;
         let keys = match (packed, claims) {
             (Some(packed), _) => Keys::Packed(packed),
             (None, Some(Claims::Words(words))) => Keys::Words(words),
             (None, _) => {
-                let beside = input.slot_layout(in_buckets)? == SlotLayout::Beside;
+                beside = input.slot_layout(in_buckets)? == SlotLayout::Beside;
                 let texts = input.text_form(columns)?;
                 let stored = columns.iter().map(|column| match beside {
                     true => StoredColumn::plan_key_record((column, texts), &mut layout),
@@ -194,31 +213,24 @@ impl KeyTable {
                 Keys::Stored(stored.collect::<Result<_, _>>()?)
             }
         };
-        let record = match &keys {
+        let apart = match &keys {
             Keys::Packed(_) if words > 0 && input.packed_layout()? == SlotLayout::Apart => Some((0, words)),
             Keys::Stored(_) if in_buckets => Some((layout.words(), layout.stride(words))),
             Keys::Packed(_) | Keys::Stored(_) | Keys::Words(_) => None,
         };
         let (head, stride) = match &keys {
-            _ if record.is_some() => (1, 1),
+            _ if apart.is_some() => (1, 1),
             Keys::Words(own) => (own.words, own.words + words),
             Keys::Packed(_) | Keys::Stored(_) => (layout.words(), layout.stride(words)),
         };
         let slots = states.state("groups", 8 * stride, class);
         // A slot may have nothing but its entry.
-        let apart = record.filter(|(_, stride)| *stride > 0).map(|(head, stride)| {
+        let apart = apart.filter(|(_, stride)| *stride > 0).map(|(head, stride)| {
             let state = states.state("group_cells", 8 * stride, class);
             Apart { state, stride, head }
         });
-        let (records, stride_of_records) = apart.map_or((slots, stride), |apart| (apart.state, apart.stride));
-        let keys = match keys {
-            // Else nothing was laid out: the columns have arrays of their own.
-            Keys::Stored(stored) if layout.words() > if in_buckets { 0 } else { 1 } => {
-                let stored = stored.into_iter().map(|key| key.in_records(records, stride_of_records));
-                Keys::Stored(stored.collect())
-            }
-            keys => keys,
-        };
+        let records = apart.map_or((slots, stride), |apart| (apart.state, apart.stride));
+        let keys = if beside { keys.in_records(records) } else { keys };
         let most_slots = fill.slots(row_bound).saturating_mul(MOST_OVER_ROWS);
         let most_slots = i64::try_from(most_slots).unwrap_or(i64::MAX);
         let columns = columns.to_vec();
