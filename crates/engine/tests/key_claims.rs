@@ -16,7 +16,9 @@ use common::Table;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, MicroModel, Query, QueryOptions};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, Forced, MicroModel, Query, QueryOptions, ShapeChoices,
+};
 
 const ROWS: usize = 3_000;
 
@@ -137,8 +139,17 @@ fn run(
     source: &Arc<Table>,
     options: &QueryOptions,
 ) -> (Vec<String>, Vec<(&'static str, &'static str)>) {
+    run_on(&Engine::new(), plan, source, options)
+}
+
+fn run_on(
+    engine: &Engine,
+    plan: &Plan,
+    source: &Arc<Table>,
+    options: &QueryOptions,
+) -> (Vec<String>, Vec<(&'static str, &'static str)>) {
     let query = Query { plan: plan.clone(), sources: vec![source.clone() as _], options: options.clone() };
-    let output = Engine::new().execute(&query, &CancelToken::default()).expect("an answer");
+    let output = engine.execute(&query, &CancelToken::default()).expect("an answer");
     let batch = output.batch;
     let row = |row| batch.columns().iter().map(|column| text(column, row)).collect::<Vec<_>>().join(" ");
     let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
@@ -170,14 +181,14 @@ fn keys_of_several_words() {
         &[("near_groups", "256"), ("near_search", "key"), ("segments", "warp")],
         &[("batch_rows", "64"), ("near_groups", "0")],
         &[("segments", "warp")],
-        &[("last_group", "majority"), ("slot_fill", "75")],
+        &[("last_group", "majority"), ("slot_fill", "75"), ("slot_layout", "apart")],
         &[("group_parts", "16")],
         &[("hash_function", "fnv1a"), ("hash_mapping", "modulo")],
     ];
     for (number, keys) in keys.iter().enumerate() {
         let (plan, expected) = (plan(keys, number % 3 == 0), expected(&table.0[0], keys, number % 3 == 0));
         for way in ways {
-            for claims in ["latch", "words"] {
+            for claims in ["latch", "words", "bucket"] {
                 for (device, lanes) in DEVICES {
                     let forced =
                         [("group_table", "hash"), ("distinct_values", "set"), ("key_claims", claims)];
@@ -195,16 +206,26 @@ fn keys_of_several_words() {
     }
 }
 
-/// Texts have no words: they are written under a latch.
+/// Texts have no words: they are written under a latch, of a slot or a bucket.
 #[test]
 fn texts_are_latched() {
     let table = table();
     let plan = plan(&[8, 0], false);
     let expected = expected(&table.0[0], &[8, 0], false);
     for (device, lanes) in DEVICES {
-        let forced = [("group_table", "hash"), ("key_claims", "words"), ("text_keys", "texts")];
-        let (rows, _) = run(&plan, &table, &options(device, lanes, &forced));
-        assert_eq!(rows, expected, "{device:?} {lanes}");
+        for claims in ["words", "bucket"] {
+            for layout in ["apart", "beside"] {
+                let forced = [
+                    ("group_table", "hash"),
+                    ("key_claims", claims),
+                    ("text_keys", "texts"),
+                    ("slot_layout", layout),
+                ];
+                let (rows, choices) = run(&plan, &table, &options(device, lanes, &forced));
+                assert_eq!(rows, expected, "{device:?} {lanes}");
+                assert_eq!(choices.contains(&("key_claims", "bucket")), claims == "bucket");
+            }
+        }
     }
 }
 
@@ -229,6 +250,69 @@ fn sums_beside_keys_of_one_word_or_apart() {
                         assert_eq!(rows, expected, "{keys:?} {options:?}");
                         assert!(choices.contains(&("slot_layout", layout)), "{choices:?}");
                     }
+                }
+            }
+        }
+    }
+}
+
+/// So many rows whose keys are NULL, or doubles: 65 bits.
+fn keys_of(rows: usize, group: impl Fn(usize) -> Option<f64>) -> Arc<Table> {
+    let whole = table();
+    let columns = whole.0[0].columns().iter().enumerate().map(|(index, column)| match index {
+        2 => Arc::new(Float64Array::from_iter((0..rows).map(&group))) as ArrayRef,
+        _ => column.slice(0, rows),
+    });
+    let schema = whole.0[0].schema();
+    Arc::new(Table(vec![RecordBatch::try_new(schema, columns.collect()).expect("a batch")]))
+}
+
+/// The group of a row; `None`: NULL.
+type Group = fn(usize) -> Option<usize>;
+
+/// Threads of all warps that put the same keys, or keys of the same buckets, into a table at the same time: one group and NULL, each
+/// row a group, most rows in one, all in turn. Of a table with a free half, and of one that is a thousand times too small. The interpreter's order
+/// of warps is another in each launch.
+#[test]
+fn threads_meet_in_buckets() {
+    let patterns: [(&str, Group); 6] = [
+        ("nothing but NULL", |_| None),
+        ("one group", |row| (row % 5 > 0).then_some(7)),
+        ("each a group", Some),
+        ("most in one", |row| (row % 4 == 0).then_some(row)),
+        ("groups in turn", |row| Some(row % 23)),
+        ("groups that come together", |row| Some(row / 40)),
+    ];
+    let engine = Engine::new();
+    for (number, (pattern, group)) in patterns.into_iter().enumerate() {
+        for (index, rows) in [1, 40, 130, 1_000].into_iter().enumerate() {
+            let table = keys_of(rows, |row| group(row).map(|group| group as f64 / 3.0));
+            let (plan, expected) = (plan(&[2], index % 2 == 0), expected(&table.0[0], &[2], index % 2 == 0));
+            for (turn, lanes) in [4, 8, 32, 4, 32].into_iter().enumerate() {
+                for (device, fill) in
+                    [(DeviceChoice::Simt, "75"), (DeviceChoice::Cpu, "50"), (DeviceChoice::Simt, "25")]
+                {
+                    let shape = ShapeChoices {
+                        blocks: Some(1 + (turn as u32 + number as u32) % 3),
+                        ..ShapeChoices::default()
+                    };
+                    let forced = [
+                        ("group_table", "hash"),
+                        ("key_claims", "bucket"),
+                        ("distinct_values", "set"),
+                        ("near_groups", "0"),
+                        ("segments", "off"),
+                        ("slot_fill", fill),
+                        ("slot_layout", ["beside", "apart"][turn % 2]),
+                        ("hash_mapping", ["multiply_high", "mask", "modulo"][turn % 3]),
+                    ];
+                    let options = QueryOptions { shape, ..options(device, lanes, &forced) };
+                    let what = format!("{pattern}, {rows} rows: {options:?}");
+                    let (rows, choices) = run_on(&engine, &plan, &table, &options);
+                    assert_eq!(rows, expected, "{what}");
+                    assert!(choices.contains(&("key_claims", "bucket")), "{what}");
+                    kelpie_engine::testing::shrink_tables(&engine, 1000);
+                    assert_eq!(run_on(&engine, &plan, &table, &options).0, expected, "too small: {what}");
                 }
             }
         }

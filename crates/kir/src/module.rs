@@ -522,7 +522,7 @@ pub enum Stmt {
         /// words of more follow it, up to that of the whole warp.
         counters: Handle<Value>,
     },
-    /// Reads shared memory at an address uniform in the block, between two barriers: the result is uniform in the block.
+    /// Reads shared memory at an address uniform in the block, between two barriers of its own: the result is uniform in the block.
     UniformLoad {
         /// A pointer to a scalar in shared memory.
         pointer: Handle<Value>,

@@ -219,6 +219,12 @@ impl Compiler<'_> {
             Stmt::Continue => {
                 self.emit(body, Op::Continue { depth: self.depth(Open::Loop) }, false);
             }
+            // Nobody reads before all have come, or goes on to overwrite it before all have read.
+            Stmt::UniformLoad { .. } => {
+                for op in [Op::Barrier, effect(body, stmt), Op::Barrier] {
+                    self.emit(body, op, false);
+                }
+            }
             other => {
                 let op = effect(body, other);
                 self.emit(body, op, false);

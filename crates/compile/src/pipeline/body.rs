@@ -10,6 +10,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope, Type};
 
 use super::Pipeline;
+use super::block_vote::BlockVote;
 use super::lanes::Turn;
 use super::row::{Pass, clamp, for_range};
 use super::variants::ChunkVariants;
@@ -172,11 +173,15 @@ impl Body<'_> {
                 b.select(some, with_last, job.rows)
             }
         };
+        let together = points.in_block.then(|| BlockVote::begin(cx));
         cx.begin_loop();
         let current = cx.builder.read(base);
         let done = cx.builder.ge(current, end);
         cx.builder.break_if(done);
-        Self::break_if_enough(cx, emitter);
+        match together {
+            Some(vote) => vote.break_if_enough(cx, emitter),
+            None => Self::break_if_enough(cx, emitter),
+        }
         let thread = if is_aligned { cx.builder.mul(thread, count) } else { thread };
         let row = cx.builder.add(current, thread);
         match &self.variants.trial {

@@ -236,17 +236,9 @@ impl Exchanges<'_> {
 
     /// Where rows wait between steps.
     fn buffer(&self, points: &Points) -> Result<RefillBuffer, Unsupported> {
-        let lacks = match self.pipeline.sink.target() {
-            // A warp leaves the row loop once there are enough rows.
-            Some(DenseTarget { limit: Some(_), .. }) => Some("a block is not together under a limit"),
-            // What is said of all sinks that do not write densely, though sums without keys are never full.
-            None => {
-                Some("warps leave the row loop when a table of groups is full, and a block is not together")
-            }
-            _ if !points.refill_in_block() => {
-                Some("warps are in loops of their own where lanes are refilled")
-            }
-            _ => None,
+        let lacks = match points.refill_in_block() {
+            true => None,
+            false => Some("warps are in loops of their own where lanes are refilled"),
         };
         let rule = (RefillBuffer::Registers, "it takes no memory of a block and no barrier");
         self.environment.chooser.choose(self.site, rule, |buffer| match (buffer, lacks) {

@@ -3,6 +3,7 @@
 mod activity;
 mod batch_keys;
 mod batches;
+mod block_vote;
 mod body;
 mod check;
 mod columns;

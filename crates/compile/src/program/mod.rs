@@ -360,6 +360,8 @@ pub struct TableGrowth {
     pub slots: SlotCount,
     /// Slots that are left to a table that was larger, at least, however few entries it had.
     pub least: u64,
+    /// Slots that a bucket has, a power of two: a table has whole buckets. 1 where slots are in none.
+    pub bucket: u64,
 }
 
 impl TableGrowth {
@@ -369,7 +371,9 @@ impl TableGrowth {
     pub fn fitting(self, entries: u64) -> Option<u64> {
         let needed = self.fill.slots(entries);
         match self.slots {
-            SlotCount::Any => Some(needed.saturating_add(needed / 4).max(self.least)),
+            SlotCount::Any => {
+                needed.saturating_add(needed / 4).max(self.least).checked_next_multiple_of(self.bucket)
+            }
             SlotCount::PowerOfTwo => needed.saturating_mul(2).max(self.least).checked_next_power_of_two(),
         }
     }

@@ -263,13 +263,15 @@ axis!(
 );
 
 axis!(
-    /// How a slot of a hash table of groups is claimed for keys that no single word has: `operator/aggregate/hash/words`.
+    /// How a slot of a hash table of groups is claimed for keys that no single word has: `operator/aggregate/hash/{search,words,buckets}`.
     KeyClaims, "key_claims", Plan, "how a slot of a hash table of groups is claimed for keys that are too wide for a word",
     {
         /// Its entry is busy while one thread writes the keys: others look again.
         Latch = "latch",
         /// Word by word, so that nobody waits.
         Words = "words",
+        /// Its bucket, of several slots that are looked at together, has a latch: only who puts keys in waits.
+        Bucket = "bucket",
     }
 );
 

@@ -110,8 +110,11 @@ impl Prepared {
         for (class, capacity) in self.program.classes.iter().zip(learned.iter_mut().flatten()) {
             let less = (*capacity / part.max(1)).max(1);
             *capacity = match class.growth {
-                Growth::Table(table) if table.slots == SlotCount::PowerOfTwo => 1 << less.ilog2(),
-                Growth::Table(_) | Growth::Counted(_) => less,
+                Growth::Table(table) if table.slots == SlotCount::PowerOfTwo => {
+                    1 << less.max(table.bucket).ilog2()
+                }
+                Growth::Table(table) => less.next_multiple_of(table.bucket),
+                Growth::Counted(_) => less,
                 Growth::Fixed | Growth::Sized(..) => *capacity,
             };
         }

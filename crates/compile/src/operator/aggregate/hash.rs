@@ -1,8 +1,9 @@
 //! Hash grouping by open addressing with linear probing (Karnagel et al.; design, section 3). Keys of up to 63 bits are
 //! packed with an occupied bit into one word that a single compare-and-swap claims; other keys are published by a
-//! state word: empty, busy, ready. The keys are counted by [`KeyCount`], which asks for a larger table where this one is full: the
+//! state word (empty, busy, ready), claimed word by word, or put in under the latch of a bucket of slots. The keys are counted by [`KeyCount`], which asks for a larger table where this one is full: the
 //! engine then runs the pipeline again.
 
+mod buckets;
 mod reading;
 mod search;
 mod together;
@@ -13,10 +14,11 @@ use std::fmt;
 use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar};
 
+use self::buckets::BUCKET_SLOTS;
 pub(super) use self::words::WordKeys;
 use super::dependent::CarriedKeys;
 use super::groups::See;
-use super::input::{TableForm, with_room};
+use super::input::{Claims, TableForm, with_room};
 use super::key_count::KeyCount;
 use super::{Input, declare, group_pointer, word_pointer};
 use crate::context::{Argument, Context, Lowered, Unsupported};
@@ -61,8 +63,10 @@ pub struct KeyTable {
     /// Words of a slot, and those before the key's own.
     stride: u32,
     head: u32,
-    /// State of the words behind the keys, and how many a slot has, where they are not in the slots.
-    apart: Option<(usize, u32)>,
+    /// What a slot has where its entry is not.
+    apart: Option<Apart>,
+    /// Slots are in buckets, each with a latch.
+    in_buckets: bool,
     /// State that counts the keys.
     pub count: usize,
     /// How many of the slots may be taken.
@@ -78,6 +82,15 @@ pub struct KeyTable {
     carried: CarriedKeys,
 }
 
+/// Records of a table in a state of their own, one a slot.
+#[derive(Debug, Clone, Copy)]
+struct Apart {
+    state: usize,
+    /// Words of a record, and those before the key's own.
+    stride: u32,
+    head: u32,
+}
+
 #[derive(Debug, Clone)]
 enum Keys {
     Packed(Vec<PackedKey>),
@@ -85,10 +98,23 @@ enum Keys {
     Words(WordKeys),
 }
 
+impl Keys {
+    /// The same where stored keys are in records of so many words in a state.
+    fn in_records(self, (state, words): (usize, u32)) -> Keys {
+        match self {
+            Keys::Stored(stored) => {
+                Keys::Stored(stored.into_iter().map(|key| key.in_records(state, words)).collect())
+            }
+            keys => keys,
+        }
+    }
+}
+
 impl fmt::Display for KeyTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.keys {
             Keys::Packed(_) => "hash, packed keys",
+            Keys::Stored(_) if self.in_buckets => "hash, stored keys in buckets",
             Keys::Stored(_) => "hash, stored keys",
             Keys::Words(_) => "hash, keys of words",
         })?;
@@ -113,6 +139,16 @@ pub(super) struct KeyWord {
 pub(crate) struct Hashing {
     pub function: HashFunction,
     pub mapping: HashMapping,
+}
+
+impl HashMapping {
+    /// How many slots a table may have.
+    fn slot_count(self) -> SlotCount {
+        match self {
+            HashMapping::Mask => SlotCount::PowerOfTwo,
+            HashMapping::MultiplyHigh | HashMapping::Modulo => SlotCount::Any,
+        }
+    }
 }
 
 /// What a probe works on.
@@ -153,23 +189,22 @@ impl KeyTable {
         let slots = fill.slots(row_bound).clamp(LEAST_SLOTS, foreseen).next_power_of_two();
         let count = states.counter("group_count");
         let hashing = input.hashing(packed.is_some())?;
-        let slot_count = match hashing.mapping {
-            HashMapping::Mask => SlotCount::PowerOfTwo,
-            HashMapping::MultiplyHigh | HashMapping::Modulo => SlotCount::Any,
-        };
-        let least = if input.is_serial { LEAST_SLOTS } else { LEAST_SHARED_SLOTS };
-        let growth = TableGrowth { count, fill, slots: slot_count, least };
-        let class = states.class(slots, Growth::Table(growth));
-        let mut layout = RecordLayout::behind(1);
-        let words_of_keys = match packed {
+        let claims = match packed {
             Some(_) => None,
-            None => input.claimed_words(columns)?,
+            None => Some(input.claims(columns)?),
         };
-        let keys = match (packed, words_of_keys) {
+        let in_buckets = matches!(claims, Some(Claims::Bucket));
+        let bucket = if in_buckets { BUCKET_SLOTS.into() } else { 1 };
+        let least = if input.is_serial { LEAST_SLOTS } else { LEAST_SHARED_SLOTS };
+        let growth = TableGrowth { count, fill, slots: hashing.mapping.slot_count(), least, bucket };
+        let class = states.class(slots, Growth::Table(growth));
+        let mut layout = RecordLayout::behind(if in_buckets { 0 } else { 1 });
+        let mut beside = false;
+        let keys = match (packed, claims) {
             (Some(packed), _) => Keys::Packed(packed),
-            (None, Some(words)) => Keys::Words(words),
-            (None, None) => {
-                let beside = input.slot_layout()? == SlotLayout::Beside;
+            (None, Some(Claims::Words(words))) => Keys::Words(words),
+            (None, _) => {
+                beside = input.slot_layout(in_buckets)? == SlotLayout::Beside;
                 let texts = input.text_form(columns)?;
                 let stored = columns.iter().map(|column| match beside {
                     true => StoredColumn::plan_key_record((column, texts), &mut layout),
@@ -178,22 +213,24 @@ impl KeyTable {
                 Keys::Stored(stored.collect::<Result<_, _>>()?)
             }
         };
-        let is_apart =
-            matches!(keys, Keys::Packed(_)) && words > 0 && input.packed_layout()? == SlotLayout::Apart;
+        let apart = match &keys {
+            Keys::Packed(_) if words > 0 && input.packed_layout()? == SlotLayout::Apart => Some((0, words)),
+            Keys::Stored(_) if in_buckets => Some((layout.words(), layout.stride(words))),
+            Keys::Packed(_) | Keys::Stored(_) | Keys::Words(_) => None,
+        };
         let (head, stride) = match &keys {
-            Keys::Packed(_) if is_apart => (1, 1),
+            _ if apart.is_some() => (1, 1),
             Keys::Words(own) => (own.words, own.words + words),
             Keys::Packed(_) | Keys::Stored(_) => (layout.words(), layout.stride(words)),
         };
         let slots = states.state("groups", 8 * stride, class);
-        let apart = is_apart.then(|| (states.state("group_cells", 8 * words, class), words));
-        let keys = match keys {
-            // Nothing was laid out: the columns have arrays of their own.
-            Keys::Stored(stored) if head > 1 => {
-                Keys::Stored(stored.into_iter().map(|key| key.in_records(slots, stride)).collect())
-            }
-            keys => keys,
-        };
+        // A slot may have nothing but its entry.
+        let apart = apart.filter(|(_, stride)| *stride > 0).map(|(head, stride)| {
+            let state = states.state("group_cells", 8 * stride, class);
+            Apart { state, stride, head }
+        });
+        let records = apart.map_or((slots, stride), |apart| (apart.state, apart.stride));
+        let keys = if beside { keys.in_records(records) } else { keys };
         let most_slots = fill.slots(row_bound).saturating_mul(MOST_OVER_ROWS);
         let most_slots = i64::try_from(most_slots).unwrap_or(i64::MAX);
         let columns = columns.to_vec();
@@ -205,6 +242,7 @@ impl KeyTable {
             stride,
             head,
             apart,
+            in_buckets,
             count,
             fill,
             hashing,
@@ -217,7 +255,7 @@ impl KeyTable {
     }
 
     pub fn zeroed(&self) -> Vec<usize> {
-        let apart = self.apart.map(|(state, _)| state);
+        let apart = self.apart.map(|apart| apart.state);
         [self.slots, self.count].into_iter().chain(apart).collect()
     }
 
@@ -332,7 +370,10 @@ impl KeyTable {
         again: bool,
         see: &mut See<'_>,
     ) {
-        let slot = self.first_slot(cx, word.hash, capacity);
+        if self.in_buckets && again {
+            return self.look_ahead_in_bucket(cx, (word, capacity), see);
+        }
+        let slot = self.home(cx, word.hash, capacity);
         let pointer = self.entry(cx, slot);
         let entry = cx.builder.load(pointer);
         if !again {
@@ -371,6 +412,9 @@ impl KeyTable {
     ) -> Result<Probe, Unsupported> {
         match &self.keys {
             Keys::Packed(_) => self.probe_packed(cx, count, word, carried),
+            Keys::Stored(stored) if self.in_buckets => {
+                self.probe_buckets(cx, count, (stored, values, carried), word)
+            }
             Keys::Stored(stored) => self.probe_stored(cx, count, (stored, values, carried), word),
             Keys::Words(words) => self.probe_words(cx, count, (*words, values, carried), word),
         }
@@ -403,14 +447,25 @@ impl KeyTable {
 
     /// The address of a slot's words.
     pub fn words(&self, cx: &mut Context<'_>, slot: V) -> V {
-        if let Some((state, words)) = self.apart {
-            return group_pointer(cx, state, words, slot);
+        if let Some(Apart { state, stride, head }) = self.apart {
+            let record = group_pointer(cx, state, stride, slot);
+            return if head > 0 { word_pointer(cx, record, head) } else { record };
         }
         let entry = self.entry(cx, slot);
         word_pointer(cx, entry, self.head)
     }
 
-    /// The slot (`i64`) where the search for a hash begins in a table of so many. By [`HashMapping::MultiplyHigh`] its number is the same
+    /// The slot (`i64`) where the search for a hash begins in a table of so many: in buckets the first one of a bucket.
+    fn home(&self, cx: &mut Context<'_>, hash: V, capacity: V) -> V {
+        let slot = self.first_slot(cx, hash, capacity);
+        if !self.in_buckets {
+            return slot;
+        }
+        let mask = cx.builder.i64(-i64::from(BUCKET_SLOTS));
+        cx.builder.and(slot, mask)
+    }
+
+    /// The slot (`i64`) that a hash belongs to among so many. By [`HashMapping::MultiplyHigh`] its number is the same
     /// share of all slots as the hash is of all hashes (Lemire 2016). So keys that agree in the highest bits of their hashes are
     /// neighbours in a table of any size ([`KeyTable::part`]).
     fn first_slot(&self, cx: &mut Context<'_>, hash: V, capacity: V) -> V {

@@ -119,9 +119,8 @@ impl Input<'_> {
         Ok(*self.hashing.get_or_init(|| Hashing { function, mapping }))
     }
 
-    /// How keys that no word has are cut into words by which a slot is claimed for them, where that is chosen of the aggregation's hash
-    /// tables and they are such keys.
-    pub(super) fn claimed_words(&self, columns: &[ColumnInfo]) -> Result<Option<WordKeys>, Unsupported> {
+    /// How slots of the aggregation's hash tables are claimed for keys that no word has.
+    pub(super) fn claims(&self, columns: &[ColumnInfo]) -> Result<Claims, Unsupported> {
         let words = WordKeys::of(columns);
         let claims = match self.key_claims.get() {
             Some(claims) => *claims,
@@ -139,7 +138,12 @@ impl Input<'_> {
                 *self.key_claims.get_or_init(|| claims)
             }
         };
-        Ok(words.filter(|_| claims == KeyClaims::Words))
+        Ok(match (claims, words) {
+            (KeyClaims::Bucket, _) => Claims::Bucket,
+            (KeyClaims::Words, Some(words)) => Claims::Words(words),
+            // What one table has words for may be too wide in another.
+            (KeyClaims::Words | KeyClaims::Latch, _) => Claims::Latch,
+        })
     }
 
     /// What the aggregation's hash tables have of keys that are texts, where there are texts without a dictionary among these.
@@ -162,17 +166,32 @@ impl Input<'_> {
     }
 
     /// Where the slots of the aggregation's hash tables have keys that are stored.
-    pub(super) fn slot_layout(&self) -> Result<SlotLayout, Unsupported> {
+    pub(super) fn slot_layout(&self, is_of_buckets: bool) -> Result<SlotLayout, Unsupported> {
         if let Some(layout) = self.slot_layout.get() {
             return Ok(*layout);
         }
         let rule = match self.is_serial {
+            _ if is_of_buckets => (
+                SlotLayout::Beside,
+                "the entries of a bucket are apart, and what has an entry is looked at as a whole",
+            ),
             true => (SlotLayout::Beside, "a key that is compared lies in the cache line that was looked at"),
             false => (SlotLayout::Apart, "threads of a warp look at entries only"),
         };
         let layout = self.site.choose(rule, |_| Ok(()))?;
         Ok(*self.slot_layout.get_or_init(|| layout))
     }
+}
+
+/// How slots are claimed for keys that no word has.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Claims {
+    /// Under a latch of the slot.
+    Latch,
+    /// Word by word.
+    Words(WordKeys),
+    /// Under a latch of the slot's bucket.
+    Bucket,
 }
 
 /// A hash table before its slots.

@@ -3,7 +3,7 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, Scope};
 
-use super::{BUSY, EMPTY, KeyCount, KeyTable, KeyWord, LONG_PROBE, LONGEST_PROBE, Probe};
+use super::{BUCKET_SLOTS, BUSY, EMPTY, KeyCount, KeyTable, KeyWord, LONG_PROBE, LONGEST_PROBE, Probe};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::expr::Expr;
 use crate::lower::lasting;
@@ -11,7 +11,7 @@ use crate::table::stored::StoredColumn;
 
 impl KeyTable {
     pub(super) fn begin_probe(&self, cx: &mut Context<'_>, hash: V, capacity: V) -> Probe {
-        let start = self.first_slot(cx, hash, capacity);
+        let start = self.home(cx, hash, capacity);
         let b = &mut *cx.builder;
         let slot = b.var_of("slot", start);
         let no = b.bool(false);
@@ -28,17 +28,18 @@ impl KeyTable {
         cx.builder.break_loop();
     }
 
-    /// To the next slot. A long probe looks whether the table is full: the threads of a GPU that put in a key at the same time
+    /// To the next slot, or bucket. A long probe looks whether the table is full: the threads of a GPU that put in a key at the same time
     /// are more than a small table has slots, so that it may have no free one, at which the others would look. A probe that has
     /// seen every slot ends.
     pub(super) fn advance(&self, cx: &mut Context<'_>, probe: &Probe, count: &KeyCount) {
         let b = &mut *cx.builder;
-        let (one, slot, steps) = (b.i64(1), b.read(probe.slot), b.read(probe.steps));
-        let (next, first) = (b.add(slot, one), b.i64(0));
+        let seen = b.i64(if self.in_buckets { BUCKET_SLOTS.into() } else { 1 });
+        let (slot, steps) = (b.read(probe.slot), b.read(probe.steps));
+        let (next, first) = (b.add(slot, seen), b.i64(0));
         let is_behind = b.ge(next, probe.capacity);
         let next = b.select(is_behind, first, next);
         b.assign(probe.slot, next);
-        let steps = b.add(steps, one);
+        let steps = b.add(steps, seen);
         b.assign(probe.steps, steps);
         let everywhere = b.ge(steps, probe.capacity);
         b.break_if(everywhere);
