@@ -104,6 +104,9 @@ use crate::variant::axes::LastGroup as KeptGroup;
 
 pub(crate) use crate::program as declare;
 
+/// Values of a key's range for each row from which on it says nothing of how many groups there are.
+const VALUES_A_ROW: u64 = 16;
+
 /// An aggregation, planned.
 #[derive(Debug)]
 pub struct AggregateOperator {
@@ -240,7 +243,14 @@ impl AggregateOperator {
         let are_clustered = !table.has_words() && domain::are_clustered(&key_columns);
         let segments = match table.is_local() {
             true => None,
-            false => Segments::plan(&cells, (groups, are_clustered), input, on)?,
+            false => {
+                let words = table.key_table().and_then(KeyTable::words_in_block);
+                let has_own_table = !on.0.is_serial()
+                    && words.is_some()
+                    && !table.has_carried()
+                    && row_bound >= near::LEAST_ROWS;
+                Segments::plan(&cells, (groups, are_clustered, has_own_table), input, on)?
+            }
         };
         let parts = input
             .parts
@@ -249,8 +259,9 @@ impl AggregateOperator {
         let has_near = !keys.is_empty() && !table.is_local() && !input.is_sorted;
         // What is computed, here or for another step before, has a range, which says little of how many values there are.
         let are_stored = columns_only && key_columns.iter().all(|key| key.origin.is_some());
-        // A range as large as the rows says nothing either; columns of many values are known by their samples.
-        let says_nothing = !on.0.is_serial() && groups >= row_bound;
+        // Nor has a range that is far larger than the rows; columns of many values are known by their samples.
+        let widest = key_columns.iter().filter_map(domain::values_of).max().unwrap_or(0);
+        let says_nothing = !on.0.is_serial() && !are_clustered && widest / VALUES_A_ROW >= row_bound;
         // Copies of the first part's groups are of no use to the next.
         let groups = match input.parts {
             Some(_) => Some(row_bound),

@@ -12,7 +12,7 @@
 use kelpie_kir::builder::V;
 
 use super::functions::Cells;
-use super::near::{GAIN, NearTable, STEPS, claim};
+use super::near::{GAIN, NearTable, claim};
 use super::near_keys::Spot;
 use super::word_pointer;
 use crate::context::Context;
@@ -67,7 +67,7 @@ impl NearTable {
         let b = &mut *cx.builder;
         let found = b.read(spot.is_near);
         b.break_if(found);
-        let (taken, one, most) = (b.read(steps), b.i32(1), b.i32(STEPS));
+        let (taken, one, most) = (b.read(steps), b.i32(1), b.i32(self.steps));
         let taken = b.add(taken, one);
         b.assign(steps, taken);
         let done = b.ge(taken, most);

@@ -209,7 +209,7 @@ impl AggregateOperator {
         };
         let table = RunTable::plan(key_columns, &cells, (input.row_bound, initial), states)?;
         let places = table.places;
-        let segments = Segments::plan(&cells, (input.row_bound, false), input, on)?;
+        let segments = Segments::plan(&cells, (input.row_bound, false, false), input, on)?;
         let operator = AggregateOperator {
             keys: vec![place.clone()],
             group_keys: vec![place],

@@ -86,10 +86,10 @@ pub struct Round {
 
 impl Segments {
     /// Whether and where rows are resolved. `groups`: how many there can be, as far as that is known; `follows`: rows that follow each
-    /// other have keys near each other.
+    /// other have keys near each other; `has_own_table`: a block is thought to find its groups by keys in a table of its own.
     pub fn plan(
         cells: &Cells,
-        (groups, follows): (u64, bool),
+        (groups, follows, has_own_table): (u64, bool, bool),
         input: &Input<'_>,
         (shape, choices): (&LaunchShape, &Choices<'_>),
     ) -> Result<Option<Segments>, Unsupported> {
@@ -120,6 +120,10 @@ impl Segments {
                 (SegmentSum::Off, "groups of a part are many and far from each other")
             }
             _ if warp.is_err() => (SegmentSum::Off, "threads cannot add up"),
+            // On an H200 1 to 100 groups of 20 million rows take 0.35 to 0.37 ms so, and 0.21 to 0.28 as they come.
+            _ if has_own_table && !cells.cells.iter().any(|cell| cell.op.is_locked()) => {
+                (SegmentSum::Off, "a block adds rows to a table of its own")
+            }
             _ if !follows && groups > GROUPS_PER_THREAD * u64::from(threads) => {
                 (SegmentSum::Off, "neighbours among so many groups share none")
             }
