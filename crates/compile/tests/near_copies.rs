@@ -128,6 +128,18 @@ fn accepts(program: Program, target: &Target) {
     }
 }
 
+/// A worker whose column of keys shows no many values does not let rows wait for slots that its copies spare it; of two columns nobody knows
+/// how many values there are together.
+#[test]
+fn rows_do_not_wait_for_groups_that_a_worker_has() {
+    for (keys, rows) in [(&[PACKED][..], "0"), (&[PACKED, DENSE], "256")] {
+        let program = compile(&grouped(keys, false), &Target::cpu(2), &[("group_table", "hash")]);
+        let mut choices = program.genome.of("aggregate0");
+        let choice = choices.find(|choice| choice.axis.name == "batch_rows").expect("rows that may wait");
+        assert_eq!(choice.value, rows, "{keys:?}: {}", choice.reason);
+    }
+}
+
 /// By keys, where a block's memory can tell them.
 #[test]
 fn how_copies_are_found() {

@@ -295,7 +295,14 @@ impl AggregateOperator {
         let tables = u32::from(table.has_words()) + sets.len() as u32;
         // What rows look for lies in the cache where it is a part of the table of all groups or a copy, but for texts that stay where they
         // are.
-        let is_near = part_place.is_some() || follows || near.is_some_and(|near| near.holds(known.at_least));
+        // A column of no order whose sample does not show many values far from each other has few, or frequent ones.
+        let is_one_column =
+            are_stored && key_columns.len() == 1 && on.0.is_serial() && !domain::are_clustered(&key_columns);
+        let is_near = part_place.is_some()
+            || follows
+            || near.is_some_and(|near| {
+                near.holds(known.at_least) || (is_one_column && known.at_least.is_none())
+            });
         let has_texts = table.has_pointers() && !known.is_alone;
         let is_near = is_near && !has_texts && sets.is_empty();
         let distinct = sets.iter_mut().map(DistinctSet::argument_mut).collect();
