@@ -249,7 +249,9 @@ fn rows_of_any_number_are_looked_up_once_each() {
             let got = output(&engine, counted(joined, Some(column(2))), &sources, &options);
             let sum = if found.is_empty() { String::new() } else { sum.to_string() };
             assert_eq!(cells(&got), [found.len().to_string(), sum], "{count} {options:?}");
-            assert!(looks_up(&got), "{options:?}");
+            // Threads that wait for their block in each turn have one row at a time.
+            let waits = WAYS[way].contains(&("refill_buffer", "shared"));
+            assert_eq!(looks_up(&got), !waits, "{options:?}");
         }
     }
 }
