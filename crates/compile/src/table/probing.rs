@@ -208,12 +208,24 @@ impl OpenTable {
     ) -> Result<Var, Unsupported> {
         let hash = self.hash(cx, keys, wide);
         let start = self.start(cx, hash);
+        self.find_at(cx, store, (keys, start), cursor, place)?;
+        Ok(start.slot)
+    }
+
+    /// As [`OpenTable::find`], from where a search stands.
+    fn find_at(
+        &self,
+        cx: &mut Context<'_>,
+        store: &RowStore,
+        (keys, start): (&[Lowered], Start),
+        cursor: Var,
+        place: impl FnOnce(&mut Context<'_>, V) -> V,
+    ) -> Result<(), Unsupported> {
         let equal = |cx: &mut Context<'_>, number| {
             let place = place(cx, number);
             keys_equal(cx, store, keys, place)
         };
-        self.walk(cx, start, equal, |cx, number| cx.builder.assign(cursor, number))?;
-        Ok(start.slot)
+        self.walk(cx, start, equal, |cx, number| cx.builder.assign(cursor, number))
     }
 
     /// Goes from slot to slot up to an empty one, or to one that `is_hit` (`bool`), asked by the number (`u32`) of each slot with the keys' tag:

@@ -165,6 +165,11 @@ pub(super) struct CellPlan<'a> {
 }
 
 impl Cells {
+    /// Whether threads that add to some of them wait for a lock.
+    pub(super) fn have_locks(&self) -> bool {
+        self.cells.iter().any(|cell| cell.op.is_locked())
+    }
+
     /// Plans the cells. `row_bound`: an upper bound of the rows, which decides how wide sums must be. `grouped`: a
     /// group exists only where a row made it.
     pub fn plan(

@@ -159,7 +159,7 @@ impl NearCopies {
         let all = NearGroups::ALL.iter().copied();
         let fitting = all.filter(|copies| copies.0 > 0 && lacks(*copies).is_ok());
         let rule = if choices.micro_model == MicroModel::Resolution {
-            let has_locks = cells.cells.iter().any(|cell| cell.op.is_locked());
+            let has_locks = cells.have_locks();
             let block_bytes = if has_locks { LOCKED_BLOCK_BYTES } else { BLOCK_BYTES };
             NearCopies::rule(fitting.collect(), (&bytes, block_bytes), known, (shape, choices))
         } else {
@@ -280,7 +280,7 @@ impl NearCopies {
         let most = if cx.shape.is_serial() { WORKER_CREDIT } else { THREAD_CREDIT };
         // A worker's may rise with every row.
         let credit = if keys.is_some() { cx.builder.i64(most.into()) } else { cx.builder.i32(most) };
-        let has_locks = cells.cells.iter().any(|cell| cell.op.is_locked());
+        let has_locks = cells.have_locks();
         NearTable {
             copies: self.copies,
             steps: if has_locks && !cx.shape.is_serial() { LOCKED_STEPS } else { STEPS },

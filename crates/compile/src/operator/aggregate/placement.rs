@@ -239,7 +239,7 @@ impl CellMemory {
             true => slots <= LOOPED_SLOTS,
             false => slots <= CONTENDED_SLOTS && cells.words() >= CONTENDED_WORDS,
         };
-        let has_locks = cells.cells.iter().any(|cell| cell.op.is_locked());
+        let has_locks = cells.have_locks();
         let most = if has_locks { LOCKED_COPIES_BYTES } else { COPIES_BYTES };
         let fitting = TableCopies::ALL.iter().copied();
         let fitting = fitting.filter(|copies| bytes(*copies) <= most && lacks(*copies).is_ok());

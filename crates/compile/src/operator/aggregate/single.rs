@@ -69,7 +69,7 @@ impl SingleGroup {
         let state = states.state("group", 8 * cells.words(), class);
         let has_blocks = shape.block_threads > shape.lanes;
         // On an H200 thousands of warps take 37 ms to take the lock of the one group in turn.
-        let is_locked = !shape.is_serial() && cells.cells.iter().any(|cell| cell.op.is_locked());
+        let is_locked = !shape.is_serial() && cells.have_locks();
         let rule = match (choices.micro_model, choices.resolution) {
             (MicroModel::OperatorAtATime | MicroModel::MultiPass, _) => {
                 (SingleSum::Passes, "the micro model reduces in kernels of their own")

@@ -86,7 +86,7 @@ impl Sink for AddToGroups {
 
     fn waits_at_the_end(&self) -> bool {
         let AggregateOperator { cells, table, near, .. } = &*self.0;
-        (near.is_some() || table.is_near()) && cells.cells.iter().any(|cell| cell.op.is_locked())
+        (near.is_some() || table.is_near()) && cells.have_locks()
     }
 
     fn passes(&self) -> u32 {

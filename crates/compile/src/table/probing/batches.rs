@@ -3,7 +3,7 @@
 use kelpie_kir::Scalar;
 use kelpie_kir::builder::{V, Var};
 
-use super::{OpenTable, Start, keys_equal};
+use super::{OpenTable, Start};
 use crate::context::{Context, Lowered, Unsupported};
 use crate::table::rows::RowStore;
 
@@ -37,10 +37,6 @@ impl OpenTable {
         let b = &mut *cx.builder;
         let (slot, mask) = (b.convert(begun.slot, Scalar::I64), b.convert(last, Scalar::U32));
         let start = Start { tag: begun.tag, slot: b.var_of("slot", slot), last, mask };
-        let equal = |cx: &mut Context<'_>, number| {
-            let place = place(cx, number);
-            keys_equal(cx, store, keys, place)
-        };
-        self.walk(cx, start, equal, |cx, number| cx.builder.assign(cursor, number))
+        self.find_at(cx, store, (keys, start), cursor, place)
     }
 }

@@ -71,10 +71,6 @@ impl OpenTable {
         let start = self.start(cx, hash);
         let first = cx.builder.read(start.slot);
         advance(cx, start, first);
-        let equal = |cx: &mut Context<'_>, number| {
-            let place = place(cx, number);
-            keys_equal(cx, store, keys, place)
-        };
-        self.walk(cx, start, equal, |cx, number| cx.builder.assign(cursor, number))
+        self.find_at(cx, store, (keys, start), cursor, place)
     }
 }
