@@ -381,6 +381,7 @@ impl Cut<'_> {
                     table: node.table.clone(),
                     types: node.fields.iter().map(|field| field.data_type.clone()).collect(),
                     layouts: info.layouts.clone(),
+                    codes: info.codes.clone(),
                     columns: columns.clone(),
                 };
                 let dependences = Dependences::of_scan(&columns, &info.unique);

@@ -41,6 +41,24 @@ pub(crate) fn scattered_table(
         _ => key.clone(),
     };
     let keys: &[ColumnInfo] = &keys.iter().map(of_codes).collect::<Vec<_>>();
+    let known = KnownKeys { keys, joint, are_carried };
+    let table = table_of(known, aggregates, columns, (row_bound, shape))?;
+    // Rows that were brought into parts have their values, and no codes.
+    let is_near = table.dense.is_some_and(|bytes| bytes <= shape.table_bytes().into());
+    if is_near || keys.iter().all(|key| key.coded.is_none()) {
+        return Some(table);
+    }
+    let keys: &[ColumnInfo] = &keys.iter().map(ColumnInfo::stored).collect::<Vec<_>>();
+    table_of(KnownKeys { keys, joint, are_carried }, aggregates, columns, (row_bound, shape))
+}
+
+/// The same of keys as they are.
+fn table_of(
+    KnownKeys { keys, joint, are_carried }: KnownKeys<'_>,
+    aggregates: &[Aggregate],
+    columns: &[ColumnInfo],
+    (row_bound, shape): (u64, &LaunchShape),
+) -> Option<TableSize> {
     // Columns may depend on each other: there are no more groups than there are combinations.
     let groups = scattered_groups(keys).into_iter().chain(joint).min()?.min(row_bound);
     let is_packed = pack(keys).is_some();

@@ -20,6 +20,7 @@ pub mod cells;
 mod dependent;
 mod deviations;
 mod direct;
+mod direct_keys;
 mod distinct;
 mod domain;
 mod end_rows;
@@ -331,7 +332,7 @@ impl AggregateOperator {
 
     /// What is known of the result's columns: keys, then aggregates.
     pub fn columns(&self) -> Vec<ColumnInfo> {
-        self.key_columns.iter().cloned().chain(self.cells.columns()).collect()
+        self.key_columns.iter().map(ColumnInfo::stored).chain(self.cells.columns()).collect()
     }
 
     /// The places of keys of which no two groups have the same.

@@ -321,10 +321,10 @@ fn columns(kind: JoinKind, build: &[ColumnInfo], probe: &[ColumnInfo]) -> Vec<Co
     use JoinKind::*;
     let mark = ColumnInfo::new(DataType::Boolean, false, None);
     // A build side's rows come in the order of their matches.
-    let of_matches = |info: &ColumnInfo| ColumnInfo { is_clustered: false, ..info.clone() };
+    let of_matches = |info: &ColumnInfo| ColumnInfo { is_clustered: false, ..info.stored() };
     let build = &build.iter().map(of_matches).collect::<Vec<_>>();
     // A NULL that stands for a missing row has no code in a dictionary; a build column's place has one to read.
-    let absent = |info: &ColumnInfo| ColumnInfo { nullable: true, dictionary: None, ..info.clone() };
+    let absent = |info: &ColumnInfo| ColumnInfo { nullable: true, dictionary: None, ..info.stored() };
     let nullable = |info: &ColumnInfo| ColumnInfo { nullable: true, ..info.clone() };
     match kind {
         Inner => build.iter().chain(probe).cloned().collect(),
