@@ -67,12 +67,15 @@ fn counts_come_out_whatever_goes_round() {
         (1, (32, 64), 10_000, 3..8),
         (1, (4, 8), 5_000, 8..16),
         (1, (1, 16), 5_000, 16..32),
+        (1, (32, 256), 300_000, 32..33),
         (2, (32, 64), 40_000, 0..1),
     ] {
         let kernel = kernel(bytes, shape, rows);
         let mut all_taken = 0;
         for seed in seeds {
-            for (name, groups) in orders((BLOCKS * rows) as usize, GROUPS.into(), seed) {
+            let orders = orders((BLOCKS * rows) as usize, GROUPS.into(), seed);
+            let is_long = rows > 100_000;
+            for (name, groups) in orders.into_iter().filter(|(name, _)| !is_long || name.starts_with("one")) {
                 let second = |row: usize| if (row * 7 + row / 50) % 5 < 3 { SECOND } else { 0 };
                 let all = groups.iter().enumerate().map(|(row, group)| group | second(row));
                 let mut expected = vec![0; (CELLS * GROUPS) as usize];
