@@ -316,9 +316,9 @@ axis!(
 );
 
 numbers!(
-    /// Bytes of a count of rows in a block's table: `operator/aggregate/block_table`.
+    /// Bytes of a count of rows in a block's table: `operator/aggregate/block_counts`.
     CountBytes, "count_bytes", Plan, "bytes of a count of rows in a block's table of groups",
-    [2 = "2", 4 = "4"]
+    [1 = "1", 2 = "2", 4 = "4"]
 );
 
 axis!(

@@ -84,6 +84,9 @@ impl DirectTable {
 
     /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table, to which all of `scope` add. Whoever
     /// adds a group's first row counts the group: among `own`, where threads count for themselves.
+    ///
+    /// Where rows may be taken back, a group may be empty again, or have fewer rows than none: whoever takes it to no rows takes it out of the
+    /// count. So the groups that were counted are those that have rows, at each moment and however additions follow each other.
     fn add(
         &self,
         cx: &mut Context<'_>,
@@ -103,9 +106,18 @@ impl DirectTable {
             let counted = cx.builder.add(counted, first);
             return cx.builder.assign(own, counted);
         }
-        cx.begin_if(first);
         let one = cx.builder.u64(1);
-        self.count_groups(cx, count, one);
+        let (changes, more) = match self.place.takes_rows_back() {
+            false => (first, one),
+            true => {
+                let b = &mut *cx.builder;
+                let (now, less) = (b.add(old, rows), b.u64(1_u64.wrapping_neg()));
+                let last = b.eq(now, zero);
+                (b.or(first, last), b.select(first, one, less))
+            }
+        };
+        cx.begin_if(changes);
+        self.count_groups(cx, count, more);
         cx.end();
     }
 
@@ -296,19 +308,24 @@ struct DirectEmitter<'s> {
 }
 
 impl DirectEmitter<'_> {
-    /// Adds so many rows (`u64`) to a cell of the group that has a slot of the block's table; not those that are dead.
+    /// Adds so many rows (`u64`, modulo 2^64) to a cell of the group that has a slot of the block's table; not those that are dead, nor
+    /// what carries bring to slots behind the groups.
     fn add_rows(&self, cx: &mut Context<'_>, (own, index): (V, usize), rows: V) {
         let Some(cell) = self.cells.cells.get(index) else { return cx.impossible("a count without a cell") };
         let slots = cx.builder.i64(self.table.slice_slots() as i64);
-        let is_group = cx.builder.lt(own, slots);
-        cx.begin_if(is_group);
-        let slot = match self.slice {
+        let is_within = cx.builder.lt(own, slots);
+        let (slot, is_group) = match self.slice {
             Some(first) => {
                 let first = cx.builder.read(first);
-                cx.builder.add(first, own)
+                let slot = cx.builder.add(first, own);
+                // The last slice may have slots behind those that there are.
+                let slots = cx.builder.i64(self.table.slots as i64);
+                let is_there = cx.builder.lt(slot, slots);
+                (slot, cx.builder.and(is_within, is_there))
             }
-            None => own,
+            None => (own, is_within),
         };
+        cx.begin_if(is_group);
         let base = self.table.words(cx, self.cells, slot);
         let pointer = word_pointer(cx, base, cell.word);
         self.table.add(cx, (index, cell.op), pointer, &[rows], (Scope::Device, None));
@@ -455,3 +472,6 @@ impl DirectEmitter<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use super::dependent::KnownKeys;
 use super::functions::Cells;
 use super::key_window::KeyWindow;
 use super::part_rule::TableSize;
+use super::table_slices::least_slots;
 use super::{domain, tables};
 use crate::layout::ColumnInfo;
 use crate::plan::Aggregate;
@@ -84,7 +85,7 @@ fn table_of(
             groups,
             bytes,
             dense: None,
-            narrow: None,
+            slice: None,
             slots: 0,
             words,
             are_even,
@@ -96,8 +97,9 @@ fn table_of(
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
     let dense = Some(layout.bytes(slots, 1));
-    let narrow = Some(BlockLayout::plan(&cells, row_bound, CellForms::NARROW, shape).bytes(slots, 1));
-    Some(TableSize { groups, bytes, dense, narrow, slots, words: cells.words(), are_even, text_bytes })
+    let narrow = BlockLayout::plan(&cells, row_bound, CellForms::NARROW, shape);
+    let slice = Some(narrow.bytes(least_slots(slots), 1));
+    Some(TableSize { groups, bytes, dense, slice, slots, words: cells.words(), are_even, text_bytes })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.
