@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
+use kelpie_compile::context::{Argument, ColumnPart};
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::layout::{ColumnLayout, Scattered, Storage, ValueCodes};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
-use kelpie_compile::program::{Argument, ColumnPart};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
 use kelpie_compile::variant::Forced;
 use kelpie_device::nvrtc;
