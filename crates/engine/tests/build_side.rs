@@ -187,7 +187,7 @@ fn any_of_several_joins_may_change_its_sides() {
 #[test]
 fn what_may_fail_keeps_its_side() {
     let engine = Engine::new();
-    let (some, bad) = (rows(3, Spread::Dense, 0), vec![(Some(1), Some("ключ".to_string()), 1)]);
+    let (some, bad) = (rows(3, Spread::Dense, 0), vec![(Some(-2), Some("ключ".to_string()), 1)]);
     let projected = |input: Plan| Plan::Project {
         input: Box::new(input),
         exprs: vec![cast(column(1)), column(1), column(2), column(3)],
