@@ -5,8 +5,10 @@
 
 mod common;
 #[path = "common/joined.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod joined;
 #[path = "common/sides.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod sides;
 
 use std::sync::Arc;
