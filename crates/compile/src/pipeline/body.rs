@@ -90,7 +90,8 @@ impl Body<'_> {
         cx.builder.binary(BinaryOp::Min, rows, stored)
     }
 
-    /// All rows, as often as the sink wants to see them.
+    /// All rows, as often as the sink wants to see them: each time by another team of blocks, where there are as many blocks. Teams go over the
+    /// rows side by side, so that what one has read is in the last cache for the others, and a block ends one pass instead of all.
     fn passes(
         &self,
         cx: &mut Context<'_>,
@@ -98,13 +99,14 @@ impl Body<'_> {
         passes: u32,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
+        let team = Team::of_grid(cx);
         if passes == 1 {
-            return self.grid_stride(cx, job, emitter);
+            return self.grid_stride(cx, (team, job), emitter);
         }
         if !self.variants.points.is_empty() {
             return Err(Unsupported::internal("lanes exchange rows that come several times"));
         }
-        let first = cx.builder.i64(0);
+        let (teams, first, team) = team.split(cx, passes);
         let pass = cx.builder.var_of("pass", first);
         cx.begin_loop();
         let current = cx.builder.read(pass);
@@ -112,29 +114,22 @@ impl Body<'_> {
         let done = cx.builder.ge(current, end);
         cx.builder.break_if(done);
         emitter.begin_pass(cx, current);
-        self.grid_stride(cx, job, emitter)?;
+        self.grid_stride(cx, (team, job), emitter)?;
         emitter.end_pass(cx);
-        let one = cx.builder.i64(1);
-        let next = cx.builder.add(current, one);
+        let next = cx.builder.add(current, teams);
         cx.builder.assign(pass, next);
         cx.end();
         Ok(())
     }
 
-    /// `for base in (block * threads ..).step_by(grid * threads)`: the loop is uniform in the block, the row is not.
+    /// `for base in (block * threads ..).step_by(blocks * threads)`: the loop is uniform in the block, the row is not.
     fn grid_stride(
         &self,
         cx: &mut Context<'_>,
-        job: &Job<'_>,
+        (Team { block, blocks }, job): (Team, &Job<'_>),
         emitter: &mut dyn Emitter,
     ) -> Result<(), Unsupported> {
-        let b = &mut *cx.builder;
-        let mut wide = |builtin| {
-            let value = b.builtin(builtin);
-            b.convert(value, Scalar::I64)
-        };
-        let (thread, block) = (wide(Builtin::ThreadId), wide(Builtin::BlockId));
-        let (threads, blocks) = (wide(Builtin::BlockDim), wide(Builtin::GridDim));
+        let (thread, threads) = (wide(cx, Builtin::ThreadId), wide(cx, Builtin::BlockDim));
         if emitter.rows_at_once() > cx.shape.rows_per_thread.into() {
             return Err(Unsupported::internal("more rows of a thread at once than launches are made for"));
         }
@@ -349,4 +344,39 @@ impl Body<'_> {
         cx.end();
         Ok(())
     }
+}
+
+/// The blocks that go over the rows together.
+#[derive(Clone, Copy)]
+struct Team {
+    /// The number of this block among them, `i64`.
+    block: V,
+    /// How many they are, `i64`.
+    blocks: V,
+}
+
+impl Team {
+    /// All of the grid.
+    fn of_grid(cx: &mut Context<'_>) -> Team {
+        Team { block: wide(cx, Builtin::BlockId), blocks: wide(cx, Builtin::GridDim) }
+    }
+
+    /// How many teams there are, up to so many and no more than blocks; the number of this block's, which takes every block whose number has
+    /// the same remainder; and that team.
+    fn split(self, cx: &mut Context<'_>, most: u32) -> (V, V, Team) {
+        let b = &mut *cx.builder;
+        let (most, one) = (b.i64(most.into()), b.i64(1));
+        let teams = b.binary(BinaryOp::Min, most, self.blocks);
+        let (number, block) = (b.rem(self.block, teams), b.div(self.block, teams));
+        let behind = b.sub(self.blocks, number);
+        let last = b.sub(behind, one);
+        let full = b.div(last, teams);
+        let blocks = b.add(full, one);
+        (teams, number, Team { block, blocks })
+    }
+}
+
+fn wide(cx: &mut Context<'_>, builtin: Builtin) -> V {
+    let value = cx.builder.builtin(builtin);
+    cx.builder.convert(value, Scalar::I64)
 }

@@ -300,7 +300,7 @@ numbers!(
 
 numbers!(
     /// Slices of a table of direct-addressed groups, of which a block has one at a time: `operator/aggregate/placement`.
-    TableSlices, "table_slices", Plan, "slices of a table of groups that a block has one after the other, each in a pass over its rows",
+    TableSlices, "table_slices", Plan, "slices of a table of groups, of which a block has one at a time, each for a pass over the rows",
     [1 = "1", 2 = "2", 4 = "4", 8 = "8"]
 );
 

@@ -83,13 +83,16 @@ pub(super) fn tables_fit(bytes: u64, shape: &LaunchShape) -> Result<(), String> 
     }
 }
 
-/// How a block keeps cells in so many copies, whose threads see so many rows each.
+/// How a block keeps cells in so many copies, whose threads see so many rows each where all blocks share them. Where teams of blocks have a
+/// slice each, a team is more than half of its share of the blocks.
 fn block_layout(
     (cells, row_bound): (&Cells, u64),
-    (copies, forms): (u32, CellForms),
+    ((copies, slices), forms): ((u32, u64), CellForms),
     (shape, thread_rows): (&LaunchShape, u64),
 ) -> BlockLayout {
+    let share = if slices > 1 { slices.saturating_mul(2) } else { 1 };
     let rows = thread_rows.saturating_mul(shape.block_threads.div_ceil(copies.max(1)).into());
+    let rows = rows.saturating_mul(share);
     BlockLayout::plan(cells, rows.min(row_bound), forms, shape)
 }
 
@@ -145,13 +148,14 @@ impl CellMemory {
         let (fits, fits_not) = ("the table fits near memory", "the table does not fit near memory");
         let (fits, fits_not) = (limit.reason(fits), limit.reason(fits_not));
         let threads = ThreadTables::plan(slots + 1, cells, input.thread_rows, shape);
-        let layout =
-            |copies, forms| block_layout((cells, row_bound), (copies, forms), (shape, input.thread_rows));
+        let layout = |slices: TableSlices, copies, forms| {
+            block_layout((cells, row_bound), ((copies, slices.0), forms), (shape, input.thread_rows))
+        };
         let bytes_of = |slices: TableSlices, copies, forms| {
-            layout(copies, forms).bytes(slice_slots(slots, slices), copies)
+            layout(slices, copies, forms).bytes(slice_slots(slots, slices), copies)
         };
         let bytes_counting = |counts, slices| bytes_of(slices, 1, CellForms::counting(counts));
-        let has_counts = layout(1, CellForms::NARROW).has_counts();
+        let has_counts = layout(TableSlices(1), 1, CellForms::NARROW).has_counts();
         let sizes = (&bytes_counting as &dyn Fn(_, _) -> _, limit.value);
         let counts = Counts::plan((cells, slots, has_counts), sizes, (input, shape));
         // Threads that count in the same group do so in one addition of a block's memory.
@@ -264,7 +268,7 @@ impl CellMemory {
         matches!(self, CellMemory::Block { forms: CellForms { counts: CountBytes(1), .. }, .. })
     }
 
-    /// How many slices of the groups a block has one after the other.
+    /// How many slices of the groups blocks have, one at a time.
     pub fn slices(&self) -> u32 {
         match self {
             CellMemory::Block { slices, .. } => *slices,
@@ -285,8 +289,10 @@ impl CellMemory {
                 tables_fit(ThreadTables::plan(slots + 1, cells, thread_rows, shape).bytes(), shape)
             }
             CellMemory::Block { copies, forms, slices, .. } => {
-                let layout = block_layout((cells, row_bound), (*copies, *forms), (shape, thread_rows));
-                let slots = slice_slots(slots, TableSlices((*slices).into()));
+                let slices = TableSlices((*slices).into());
+                let of = ((*copies, slices.0), *forms);
+                let layout = block_layout((cells, row_bound), of, (shape, thread_rows));
+                let slots = slice_slots(slots, slices);
                 tables_fit(layout.bytes(slots, *copies), shape)
             }
         }
@@ -307,8 +313,10 @@ impl CellMemory {
                 Local::Threads(tables.begin(cx))
             }
             CellMemory::Block { copies, forms, slices, .. } => {
-                let layout = block_layout((cells, row_bound), (*copies, *forms), (&cx.shape, thread_rows));
-                let slots = slice_slots(slots, TableSlices((*slices).into()));
+                let slices = TableSlices((*slices).into());
+                let of = ((*copies, slices.0), *forms);
+                let layout = block_layout((cells, row_bound), of, (&cx.shape, thread_rows));
+                let slots = slice_slots(slots, slices);
                 Local::Block(BlockTable::begin(cx, layout, (slots, *copies)))
             }
         };
