@@ -1,6 +1,7 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
 mod codes;
+mod delivery;
 mod dependence;
 mod distinct;
 mod groups;
@@ -18,7 +19,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::dependence::Dependences;
-use self::groups::groups_of;
 use self::open::{Open, OpenRows};
 use self::partition::Behind;
 use super::columns;
@@ -403,7 +403,7 @@ impl Cut<'_> {
             Plan::Aggregate { input, keys, aggregates, names } => {
                 match self.coded((input, keys), aggregates, names)? {
                     Some(coded) => self.open_coded(&coded),
-                    None => Ok(groups_of(self.aggregate_values((input, keys), aggregates)?)),
+                    None => Ok(self.aggregate_values((input, keys), aggregates)?.rows()),
                 }
             }
             Plan::GroupingSets(sets) => self.grouping_sets(sets),
