@@ -14,7 +14,8 @@ pub struct Choices<'a> {
     pub micro_model: MicroModel,
     /// How they are resolved locally.
     pub resolution: Resolution,
-    /// The joins, by number, whose build side is known to have a key twice.
+    /// The joins, by number, whose build side is known to have a key twice; that of one whose sides change places has the number of its
+    /// join behind those of all joins.
     pub duplicates: &'a BTreeSet<usize>,
     /// A sort on top of no more rows than this is left to the host; the default where absent.
     pub host_sort_rows: Option<u64>,

@@ -42,6 +42,27 @@ pub enum Storage {
     },
 }
 
+/// Codes that lie beside the integers of a column which has few values, far from each other: the value of row i is entry `codes[i]` of these
+/// values in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ValueCodes {
+    /// `U8` or `U16`. A code under a NULL is that of some entry.
+    pub code: Scalar,
+    /// Entries, each of 64 bits; at least 1.
+    pub entries: u32,
+}
+
+/// A column of a scan that has [`ValueCodes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CodedColumn {
+    /// The scan.
+    pub scan: usize,
+    /// The column's place there.
+    pub column: usize,
+    /// Its values; at least 1.
+    pub entries: u32,
+}
+
 /// What is known of a column that has many values, equal ones far from each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Scattered {
@@ -79,6 +100,8 @@ pub struct ColumnInfo {
     pub spacing: Option<Spacing>,
     /// The scan and column whose values these are, where they are those of one, unchanged.
     pub origin: Option<(usize, usize)>,
+    /// Where it is a column of the scan that the pipeline goes over, unchanged, whose few values have codes.
+    pub coded: Option<CodedColumn>,
 }
 
 impl ColumnInfo {
@@ -93,6 +116,12 @@ impl ColumnInfo {
             is_clustered: false,
             spacing: None,
             origin: None,
+            coded: None,
         }
+    }
+
+    /// The same of values that were stored, so that the row of the scan is not at hand.
+    pub(crate) fn stored(&self) -> ColumnInfo {
+        ColumnInfo { coded: None, ..self.clone() }
     }
 }

@@ -121,7 +121,9 @@ fn what_follows_is_what_is_certain() {
         let infos =
             if customers_are_built { [info(unique), info(false)] } else { [info(false), info(unique)] };
         for target in [gpu(), Target::cpu(2)] {
-            let program = compile(&plan, (&infos, duplicates), (&target, MicroModel::Resolution), &[]);
+            let as_written = [("build_side", "written")];
+            let program =
+                compile(&plan, (&infos, duplicates), (&target, MicroModel::Resolution), &as_written);
             let choice = program.genome.of("aggregate0").find(|choice| choice.axis.name == "dependent_keys");
             let choice = choice.expect("several keys");
             let expected = match carried {

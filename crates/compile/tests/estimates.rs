@@ -117,7 +117,10 @@ fn dense_groups_have_the_sizes_of_their_tables() {
             "about 6000000 rows to a block's table of 100 slots in 808 bytes, 60000 a slot, 12.00 ms of atomics if \
              added as they come",
         ),
-        ("count_bytes", "a block's table in 608 bytes with counts of 2 bytes, 808 bytes with 4"),
+        (
+            "count_bytes",
+            "a block's table in 508 bytes with counts of 1 byte, 608 bytes with 2, 808 bytes with 4",
+        ),
         ("table_slices", "all groups of a block in 808 bytes"),
     ];
     assert_estimates(&few, &expected);

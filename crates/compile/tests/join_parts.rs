@@ -145,7 +145,9 @@ fn chosen(
     let (probe, info) = table(builds.len(), 1 << 40, (rows, scattered));
     scans.push(info);
     let plan = tables.into_iter().rev().fold(probe, |probe, build| join(JoinKind::Inner, &[0], build, probe));
-    let program = compile((&plan, &scans), target, (Forced::none(), calibration));
+    let mut as_written = Forced::default();
+    as_written.set("build_side", "written").expect("an axis and its value");
+    let program = compile((&plan, &scans), target, (&as_written, calibration));
     let choices = program.genome.0.iter().filter(|choice| choice.axis.name == "join_parts");
     let mut choices: Vec<_> = choices.map(|choice| (choice.site.clone(), choice)).collect();
     choices.sort_by_key(|(site, _)| site.clone());

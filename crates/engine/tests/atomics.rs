@@ -122,6 +122,7 @@ const STRATEGIES: &[Strategy] = &[
     (Some(0), &[("placement", "block"), ("table_copies", "1")], true),
     (Some(0), &[("placement", "block"), ("table_copies", "4"), ("block_sums", "digits")], true),
     (Some(0), &[("placement", "block"), ("count_bytes", "2")], true),
+    (Some(0), &[("placement", "block"), ("count_bytes", "1")], true),
     (Some(1), &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "slot")], true),
     (Some(1), &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "key")], true),
 ];
@@ -239,6 +240,7 @@ fn packed_cells_are_the_cells() {
         &[("group_table", "direct"), ("placement", "block")],
         &[("group_table", "direct"), ("placement", "block"), ("table_copies", "8"), ("block_sums", "digits")],
         &[("group_table", "direct"), ("placement", "block"), ("table_slices", "2")],
+        &[("group_table", "direct"), ("placement", "block"), ("count_bytes", "1")],
         &[("group_table", "hash")],
         &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "key")],
         &[("group_table", "hash"), ("near_groups", "256"), ("near_search", "slot")],

@@ -446,15 +446,13 @@ fn parts_that_a_worker_has_alone() {
     }
 }
 
-/// Counts of 2 bytes give what they have no room for to the device's table: more rows than they hold in one group, in two that share
-/// four bytes, and in slices; dead rows too, which are in no group.
-#[test]
-fn counts_of_two_bytes() {
+/// Interpreters, and a GPU where there is one, with counts of so many bytes in blocks.
+fn counting(bytes: &str, shapes: &[(&str, &str)]) -> Vec<QueryOptions> {
     let mut all = Vec::new();
-    for (slices, threads) in [("1", "256"), ("2", "32")] {
+    for (slices, threads) in shapes {
         let mut variants = kelpie_engine::Forced::default();
-        let forced = [("placement", "block"), ("group_table", "direct"), ("count_bytes", "2")];
-        let shape = [("table_slices", slices), ("block_threads", threads), ("blocks", "one")];
+        let forced = [("placement", "block"), ("group_table", "direct"), ("count_bytes", bytes)];
+        let shape = [("table_slices", *slices), ("block_threads", *threads), ("blocks", "one")];
         for (axis, value) in forced.into_iter().chain(shape) {
             variants.set(axis, value).expect("an axis and its value");
         }
@@ -468,9 +466,46 @@ fn counts_of_two_bytes() {
         };
         all.extend(devices.map(with));
     }
+    all
+}
+
+/// Counts of 2 bytes give what they have no room for to the device's table: more rows than they hold in one group, in two that share
+/// four bytes, and in slices; dead rows too, which are in no group.
+#[test]
+fn counts_of_two_bytes() {
+    let all = counting("2", &[("1", "256"), ("2", "32")]);
     compare_with(&rows(150_000, 3, true), &[0], &all[..1]);
     compare_with(&rows(100_000, 2, false), &[0], &all);
     compare_with(&rows(700, 90, false), &[0], &all);
+}
+
+/// Counts of a byte do so at every 256th row, and undo what carries bring to the bytes above: a group goes round hundreds of times, its
+/// neighbours with it or beside it, rows come in turn so that all bytes of a word go round together; in slices of which the last is not
+/// whole, with dead rows, a key that is NULL, blocks of few and of many threads, and sums beside.
+#[test]
+fn counts_of_a_byte() {
+    let all = counting("1", &[("1", "1024"), ("4", "64")]);
+    compare_with(&rows(60_000, 3, true), &[0], &all[..1]);
+    compare_with(&rows(3_000, 2, false), &[0], &all);
+    compare_with(&rows(3_000, 11, true), &[0, 2], &all);
+    compare_with(&rows(700, 90, false), &[0, 2], &all);
+    let in_turn = |count: usize, groups: usize| {
+        let mut all = rows(count, groups, false);
+        all.iter_mut().enumerate().for_each(|(row, own)| own.group = row % groups);
+        all
+    };
+    compare_with(&in_turn(2_500, 4), &[0], &all);
+    compare_with(&in_turn(2_500, 9), &[0], &all);
+    // A CPU's worker adds words.
+    let worker = QueryOptions { device: DeviceChoice::Cpu, ..all[0].clone() };
+    compare_with(&rows(3_000, 11, true), &[0], std::slice::from_ref(&worker));
+    let few = table(&rows(90, 7, false));
+    for (options, bytes) in all.iter().map(|options| (options, "1")).chain([(&worker, "4")]) {
+        let output = run(&Engine::new(), &plan(Some(0), true), &few, options);
+        let choices = output.metrics.variants.iter().flat_map(|genome| &genome.0);
+        let chosen = choices.filter(|choice| choice.axis.name == "count_bytes").map(|choice| choice.value);
+        assert!(chosen.eq([bytes]), "{options:?}");
+    }
 }
 
 /// Rows of a CPU's worker wait for each other: fewer than a batch, as many, one more, several batches; in one group, in few, all in

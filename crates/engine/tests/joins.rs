@@ -14,11 +14,17 @@ use common::Table;
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::DataType;
-use kelpie_engine::{CancelToken, DeviceChoice, Engine, ExplainStage, MicroModel, Query, QueryOptions};
+use kelpie_engine::{
+    CancelToken, DeviceChoice, Engine, ExplainStage, Forced, MicroModel, Query, QueryOptions,
+};
 use sides::{Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 
+/// The sides of joins stay as they are written.
 fn options(device: DeviceChoice) -> QueryOptions {
-    QueryOptions { device, threads: Some(2), micro_model: MicroModel::Resolution, ..QueryOptions::default() }
+    let mut variants = Forced::default();
+    variants.set("build_side", "written").expect("an axis and its value");
+    let micro_model = MicroModel::Resolution;
+    QueryOptions { device, threads: Some(2), micro_model, variants, ..QueryOptions::default() }
 }
 
 fn run(engine: &Engine, plan: Plan, sides: [&[Row]; 2], device: DeviceChoice) -> Vec<String> {

@@ -8,13 +8,15 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{Scalar, Type};
 
 use super::{Argument, ColumnPart, Context, WIDE_ROWS};
-use crate::layout::{ColumnLayout, Storage};
+use crate::layout::{ColumnLayout, Storage, ValueCodes};
 
 /// What is held of consecutive rows.
 #[derive(Debug)]
 pub(super) struct Held {
     /// Vectors of what is stored, and masks of validities: by scan and position, and whether it is the validity.
     columns: HashMap<(usize, usize, bool), V>,
+    /// Vectors of the codes beside values, by scan and position.
+    codes: HashMap<(usize, usize), V>,
     /// Which of the rows is worked on.
     row: u8,
 }
@@ -29,15 +31,21 @@ fn element(layout: &ColumnLayout) -> Option<Scalar> {
     .filter(|scalar| *scalar != Scalar::I128)
 }
 
-/// Bytes that are held of a row of such columns.
-pub(crate) fn held_bytes(layouts: &[ColumnLayout]) -> u32 {
-    layouts.iter().filter_map(element).map(Scalar::bytes).sum()
+/// Bytes that are held of a row of such columns, and of the codes beside their values.
+pub(crate) fn held_bytes(layouts: &[ColumnLayout], codes: &[Option<ValueCodes>]) -> u32 {
+    let codes = codes.iter().flatten().map(|codes| codes.code);
+    layouts.iter().filter_map(element).chain(codes).map(Scalar::bytes).sum()
 }
 
 impl Context<'_> {
     /// Loads the columns of [`WIDE_ROWS`] rows of a scan, from `row` (`i64`, a multiple of their number) on.
-    pub(crate) fn hold(&mut self, scan: usize, layouts: &[ColumnLayout], row: V) {
-        let mut columns = HashMap::new();
+    pub(crate) fn hold(
+        &mut self,
+        scan: usize,
+        (layouts, codes): (&[ColumnLayout], &[Option<ValueCodes>]),
+        row: V,
+    ) {
+        let (mut columns, mut held_codes) = (HashMap::new(), HashMap::new());
         self.begin_wide();
         for (column, layout) in layouts.iter().enumerate() {
             let Some(scalar) = element(layout) else { continue };
@@ -49,8 +57,14 @@ impl Context<'_> {
                 columns.insert((scan, column, true), self.load_validity((scan, column), row));
             }
         }
+        for (column, codes) in codes.iter().enumerate() {
+            let Some(codes) = codes else { continue };
+            let data = Argument::Column { scan, column, part: ColumnPart::Codes };
+            let data = self.argument("value_codes", Type::global(codes.code), data);
+            held_codes.insert((scan, column), self.load_elements(data, row));
+        }
         self.end_wide();
-        self.held = Some(Held { columns, row: 0 });
+        self.held = Some(Held { columns, codes: held_codes, row: 0 });
     }
 
     /// The row that is begun next is this one of those that are held.
@@ -64,6 +78,13 @@ impl Context<'_> {
     /// No rows are held any more.
     pub(crate) fn let_go(&mut self) {
         self.held = None;
+    }
+
+    /// The code beside a column's value that is held of the current row.
+    pub(super) fn held_code(&mut self, column: (usize, usize)) -> Option<V> {
+        let held = self.held.as_ref().filter(|_| self.wide.is_none())?;
+        let (vector, row) = (*held.codes.get(&column)?, held.row);
+        Some(self.builder.lane(vector, row))
     }
 
     /// What is held of a part of a column, of the current row.

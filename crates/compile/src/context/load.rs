@@ -10,7 +10,7 @@ use super::{
     Argument, Case, ColumnPart, Context, DictionaryCode, Lowered, Moved, Origin, Repr, RowLayer,
     StoredIntegers, Text, Unsupported, register_of,
 };
-use crate::layout::{ColumnLayout, Storage};
+use crate::layout::{ColumnLayout, Storage, ValueCodes};
 use crate::types::{DataType, Range};
 
 /// A row of a scan's table.
@@ -18,6 +18,7 @@ use crate::types::{DataType, Range};
 struct ScanRow {
     scan: usize,
     layouts: Vec<ColumnLayout>,
+    codes: Vec<Option<ValueCodes>>,
     types: Vec<DataType>,
     row: V,
 }
@@ -42,8 +43,8 @@ impl RowLayer for ScanRow {
     }
 
     fn moved(&self, moved: &Moved) -> Option<Rc<dyn RowLayer>> {
-        let (layouts, types) = (self.layouts.clone(), self.types.clone());
-        Some(Rc::new(ScanRow { scan: self.scan, layouts, types, row: moved.of(self.row) }))
+        let (layouts, codes, types) = (self.layouts.clone(), self.codes.clone(), self.types.clone());
+        Some(Rc::new(ScanRow { scan: self.scan, layouts, codes, types, row: moved.of(self.row) }))
     }
 
     fn has_codes(&self, column: usize) -> bool {
@@ -61,12 +62,30 @@ impl RowLayer for ScanRow {
         let valid = layout.has_nulls.then(|| cx.load_validity((self.scan, column), self.row));
         Some((cx.load_code((self.scan, column), (code, entries), self.row), valid))
     }
+
+    fn load_value_code(
+        &self,
+        cx: &mut Context<'_>,
+        (scan, column): (usize, usize),
+    ) -> Option<(V, Option<V>)> {
+        let codes = self.codes.get(column).copied().flatten().filter(|_| scan == self.scan)?;
+        let layout = self.layouts.get(column)?;
+        let valid = layout.has_nulls.then(|| cx.load_validity((scan, column), self.row));
+        Some((cx.load_value_code((scan, column), codes, self.row), valid))
+    }
 }
 
 impl Context<'_> {
-    /// Starts a row of a table: its columns are those of a scan of the query, at row number `row` (`i64`).
-    pub fn begin_scan(&mut self, scan: usize, layouts: Vec<ColumnLayout>, types: Vec<DataType>, row: V) {
-        self.push_layer(Rc::new(ScanRow { scan, layouts, types, row }));
+    /// Starts a row of a table: its columns are those of a scan of the query, at row number `row` (`i64`). `codes`: of columns that have
+    /// codes beside their values.
+    pub fn begin_scan(
+        &mut self,
+        scan: usize,
+        (layouts, codes): (Vec<ColumnLayout>, Vec<Option<ValueCodes>>),
+        types: Vec<DataType>,
+        row: V,
+    ) {
+        self.push_layer(Rc::new(ScanRow { scan, layouts, codes, types, row }));
     }
 
     fn load_column(

@@ -11,6 +11,7 @@ mod row;
 mod scratch;
 mod texts;
 mod value;
+mod value_codes;
 mod wide;
 
 use std::cell::RefCell;

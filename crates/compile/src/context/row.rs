@@ -54,6 +54,11 @@ pub(crate) trait RowLayer: fmt::Debug {
         None
     }
 
+    /// The code of the current row in a column of a scan (its number and the column's) that has codes beside its values, and the validity.
+    fn load_value_code(&self, _cx: &mut Context<'_>, _column: (usize, usize)) -> Option<(V, Option<V>)> {
+        None
+    }
+
     /// The integers of a column that lies in memory as they lie there, where the current row is wide.
     fn load_stored(&self, _cx: &mut Context<'_>, _column: usize) -> Option<StoredIntegers> {
         None
@@ -187,7 +192,7 @@ impl Context<'_> {
     }
 
     /// The layer and position where a column lies in memory as it is.
-    fn memory_layer(&self, layer: usize, index: usize) -> Option<(usize, usize)> {
+    pub(super) fn memory_layer(&self, layer: usize, index: usize) -> Option<(usize, usize)> {
         match self.layers.get(layer)?.origin(index)? {
             Origin::Memory => Some((layer, index)),
             Origin::Below(column) => self.memory_layer(layer.checked_sub(1)?, column),

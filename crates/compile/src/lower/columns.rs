@@ -29,7 +29,8 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         // Only where there are distances is code made for these very constants; elsewhere others have the same kernel.
         let range = if spacing.is_some() { Some(exact) } else { range };
         let (data_type, nullable) = (expr.data_type.clone(), expr.nullable);
-        return ColumnInfo { data_type, nullable, range, spacing, dictionary: None, origin: None, ..below };
+        let (dictionary, origin, coded) = (None, None, None);
+        return ColumnInfo { data_type, nullable, range, spacing, dictionary, origin, coded, ..below };
     }
     let scattered = scattered_values(expr, input);
     let spacing = spacing(expr, input).filter(|_| range.is_some());
@@ -42,6 +43,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &[ColumnInfo]) -> ColumnInfo {
         is_clustered: false,
         spacing,
         origin: None,
+        coded: None,
     }
 }
 

@@ -7,7 +7,7 @@ use kelpie_kir::builder::V;
 
 use super::roles::Source;
 use crate::context::{Context, RawTexts, Unsupported, held_bytes};
-use crate::layout::{ColumnInfo, ColumnLayout, Storage};
+use crate::layout::{ColumnInfo, ColumnLayout, Storage, ValueCodes};
 use crate::program::RowCount;
 use crate::types::DataType;
 
@@ -22,6 +22,8 @@ pub(crate) struct ScanSource {
     pub types: Vec<DataType>,
     /// How they lie in memory.
     pub layouts: Vec<ColumnLayout>,
+    /// The codes beside their values, where there are some; of no column where there are none.
+    pub codes: Vec<Option<ValueCodes>>,
     /// What is known of them.
     pub columns: Vec<ColumnInfo>,
 }
@@ -64,16 +66,16 @@ impl Source for ScanSource {
     }
 
     fn bind(&self, cx: &mut Context<'_>, row: V) -> Result<(), Unsupported> {
-        cx.begin_scan(self.scan, self.layouts.clone(), self.types.clone(), row);
+        cx.begin_scan(self.scan, (self.layouts.clone(), self.codes.clone()), self.types.clone(), row);
         Ok(())
     }
 
     fn held_bytes(&self) -> u32 {
-        held_bytes(&self.layouts)
+        held_bytes(&self.layouts, &self.codes)
     }
 
     fn hold(&self, cx: &mut Context<'_>, row: V) {
-        cx.hold(self.scan, &self.layouts, row);
+        cx.hold(self.scan, (&self.layouts, &self.codes), row);
     }
 
     fn read(&self, _columns: &BTreeSet<usize>, _states: &mut BTreeSet<usize>) {}

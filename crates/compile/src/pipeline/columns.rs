@@ -1,6 +1,6 @@
 //! What is known at compile time of the columns that flow through a pipeline.
 
-use crate::layout::{ColumnInfo, ColumnLayout, Storage};
+use crate::layout::{CodedColumn, ColumnInfo, ColumnLayout, Storage};
 use crate::plan::Scan;
 use crate::program::ScanInfo;
 use crate::types::{Field, Range};
@@ -18,7 +18,9 @@ pub(crate) fn of_scan(scan: usize, node: &Scan, info: &ScanInfo) -> Vec<ColumnIn
         let is_clustered = info.clustered.get(column).copied().unwrap_or(false);
         let spacing = info.spacings.get(column).copied().flatten().filter(|_| range.is_some());
         let (nullable, origin) = (layout.has_nulls, Some((scan, column)));
-        ColumnInfo { data_type, nullable, range, dictionary, scattered, is_clustered, spacing, origin }
+        let codes = info.codes.get(column).copied().flatten();
+        let coded = codes.map(|codes| CodedColumn { scan, column, entries: codes.entries });
+        ColumnInfo { data_type, nullable, range, dictionary, scattered, is_clustered, spacing, origin, coded }
     };
     node.fields.iter().zip(&info.layouts).enumerate().map(describe).collect()
 }

@@ -1,5 +1,6 @@
 //! Cuts a plan into pipelines at its pipeline breakers.
 
+mod build_side;
 mod codes;
 mod delivery;
 mod dependence;
@@ -13,14 +14,17 @@ mod ranked;
 mod set_operation;
 mod sets;
 mod strides;
+mod uses;
 mod values;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use self::build_side::may_fail;
 use self::dependence::Dependences;
 use self::open::{Open, OpenRows};
 use self::partition::Behind;
+use self::uses::Uses;
 use super::columns;
 use super::{BlockRows, HOST_SORT_ROWS, Pipeline, Work};
 use crate::MicroModel;
@@ -70,6 +74,7 @@ pub(crate) fn pipelines(
         next_group: 0,
         counts: None,
         behind: Behind::default(),
+        uses: Uses::of_joins(plan),
     };
     if cut.count_places()? == CountPlaces::On {
         cut.counts = Some(cut.counts_of_rows());
@@ -112,6 +117,8 @@ struct Cut<'a> {
     counts: Option<usize>,
     /// What the rows that are opened come to in the same pipeline.
     behind: Behind,
+    /// What the rows of the probe side of each join come to, by the plan.
+    uses: Vec<Uses>,
 }
 
 impl<'a> Cut<'a> {
@@ -381,14 +388,18 @@ impl Cut<'_> {
                     table: node.table.clone(),
                     types: node.fields.iter().map(|field| field.data_type.clone()).collect(),
                     layouts: info.layouts.clone(),
+                    codes: info.codes.clone(),
                     columns: columns.clone(),
                 };
                 let dependences = Dependences::of_scan(&columns, &info.unique);
                 let open = Open::shared_out(source, info.rows);
-                Ok(OpenRows { dependences, ..OpenRows::new(vec![open], columns) })
+                // Nobody asks where there are no joins.
+                let is_safe = !self.uses.is_empty();
+                Ok(OpenRows { dependences, is_safe, ..OpenRows::new(vec![open], columns) })
             }
             Plan::Filter { input, predicate } => {
                 let mut rows = self.open(input)?;
+                rows.is_safe = rows.is_safe && !may_fail(predicate, &rows.columns);
                 rows.push(Filter(predicate.clone()));
                 self.end_operator(rows)
             }
@@ -429,6 +440,7 @@ fn united(all: Vec<OpenRows>) -> Result<OpenRows, Unsupported> {
         all.branches.extend(rows.branches);
         let pairs = all.columns.iter().zip(&rows.columns);
         all.columns = pairs.map(|(a, b)| columns::unify(a, b)).collect();
+        all.is_safe &= rows.is_safe;
         // Rows of different inputs may agree by chance.
         all.dependences = Dependences::default();
         all

@@ -88,7 +88,7 @@ pub enum Task {
     Grow(usize),
     /// Makes room for the text that kernels make, where it was too little.
     GrowHeap,
-    /// Ends the stage, to compile it again without the promise that this join's keys are unique.
+    /// Ends the stage, to compile it again without the promise that a join's keys are unique, which has this number.
     BreakPromise(usize),
 }
 

@@ -75,6 +75,10 @@ pub enum ColumnPart {
     DictionaryOffsets,
     /// Bytes of the dictionary's entries.
     DictionaryBytes,
+    /// Codes beside the values ([`crate::layout::ValueCodes`]).
+    Codes,
+    /// The values that these stand for, `ptr<global, i64>`.
+    Entries,
 }
 
 /// A constant argument.

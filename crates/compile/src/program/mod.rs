@@ -11,7 +11,7 @@ pub use self::argument::{Argument, ColumnPart, Constant, HeapPart, Status};
 
 use kelpie_kir::{Module, Scalar};
 
-use crate::layout::{ColumnLayout, Scattered};
+use crate::layout::{ColumnLayout, Scattered, ValueCodes};
 use crate::shape::LaunchShape;
 use crate::types::{DataType, Range, Spacing};
 use crate::variant::Genome;
@@ -32,6 +32,8 @@ pub struct ScanInfo {
     pub unique: Vec<bool>,
     /// The distances of a column's values, by all of its rows, where they have one; of no column where there is none such.
     pub spacings: Vec<Option<Spacing>>,
+    /// The codes that lie beside a column's values, where these are few; of no column where there is none such.
+    pub codes: Vec<Option<ValueCodes>>,
     /// What is known of the values that columns have together.
     pub joint: Vec<JointValues>,
 }
@@ -39,8 +41,8 @@ pub struct ScanInfo {
 impl ScanInfo {
     /// A scan of which no more is known.
     pub fn new(rows: u64, layouts: Vec<ColumnLayout>) -> ScanInfo {
-        let (scattered, clustered, unique, spacings, joint) = Default::default();
-        ScanInfo { rows, layouts, scattered, clustered, unique, spacings, joint }
+        let (scattered, clustered, unique, spacings, codes, joint) = Default::default();
+        ScanInfo { rows, layouts, scattered, clustered, unique, spacings, codes, joint }
     }
 }
 

@@ -157,6 +157,7 @@ mod tests {
             is_clustered: false,
             spacing: None,
             origin: None,
+            coded: None,
         };
         assert_eq!(places(&[flag, text]), Some(vec![(0, 2), (2, 3)]));
     }

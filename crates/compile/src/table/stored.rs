@@ -183,7 +183,7 @@ impl StoredColumn {
         };
         let stores = !matches!(form, StoredForm::Null);
         let validity = (info.nullable && stores).then(|| part("validity", (1, 1)));
-        Ok(StoredColumn { info: info.clone(), form, validity, is_key, memory: Memory::States })
+        Ok(StoredColumn { info: info.stored(), form, validity, is_key, memory: Memory::States })
     }
 
     /// What is known of the column.

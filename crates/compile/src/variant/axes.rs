@@ -48,8 +48,8 @@ mod sorts;
 mod states;
 
 pub use self::joins::{
-    BucketEntries, BuildParts, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts, KeyFilter,
-    KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, SlotClaims, TextJoin,
+    BucketEntries, BuildParts, BuiltSide, EmptySlots, FirstLookUps, IndexForm, IndexRows, JoinParts,
+    KeyFilter, KeyWindows, Pruning, RowPlaces, SetOperations, Sieves, SlotClaims, TextJoin,
 };
 pub use self::keys::{ComputedKeys, DependentKeys, TextForm, TextKeys};
 pub use self::lanes::{
@@ -316,9 +316,9 @@ axis!(
 );
 
 numbers!(
-    /// Bytes of a count of rows in a block's table: `operator/aggregate/block_table`.
+    /// Bytes of a count of rows in a block's table: `operator/aggregate/block_counts`.
     CountBytes, "count_bytes", Plan, "bytes of a count of rows in a block's table of groups",
-    [2 = "2", 4 = "4"]
+    [1 = "1", 2 = "2", 4 = "4"]
 );
 
 axis!(
@@ -423,6 +423,7 @@ pub const ALL: &[Axis] = &[
     LastGroup::AXIS,
     GroupEstimate::AXIS,
     BatchRows::AXIS,
+    BuiltSide::AXIS,
     TextJoin::AXIS,
     IndexForm::AXIS,
     IndexRows::AXIS,

@@ -205,7 +205,7 @@ impl Evaluation {
         let target = Target { margin_bytes, ..Target::simt(1, 1, 1 << 16, 1) };
         let mut cx = Context::new(&mut builder, &target);
         let row = cx.argument("row", Type::I64, Argument::RowCount);
-        cx.begin_scan(0, layouts, types, row);
+        cx.begin_scan(0, (layouts, Vec::new()), types, row);
         if let Some(projection) = projection {
             cx.push_projection(projection);
         }

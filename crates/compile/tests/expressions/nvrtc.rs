@@ -81,7 +81,7 @@ fn kernels_of_expressions_are_accepted() {
         builder.begin_kernel(&format!("expression_{number}"));
         let mut cx = Context::new(&mut builder, &target);
         let row = cx.argument("row", Type::I64, Argument::RowCount);
-        cx.begin_scan(0, columns().iter().map(layout).collect(), columns(), row);
+        cx.begin_scan(0, (columns().iter().map(layout).collect(), Vec::new()), columns(), row);
         let value = lower(&mut cx, expr).unwrap_or_else(|error| panic!("{error} in {:?}", expr.kind));
         let result = match value.repr {
             Repr::Scalar(value) => value,

@@ -334,16 +334,24 @@ impl ColumnCache {
             wanted.place = None;
             plan
         });
-        let plans = plans.collect::<Result<Vec<_>, _>>()?;
+        let mut plans = plans.collect::<Result<Vec<_>, _>>()?;
         split.add(Phase::Encode, encoding.elapsed().as_nanos() as u64);
         let uploading = Instant::now();
-        let bytes: u64 = plans.iter().map(store::Planned::bytes).sum();
+        let mut bytes: u64 = plans.iter().map(store::Planned::bytes).sum();
         let placed: u64 = plans.iter().map(store::Planned::placed_bytes).sum();
+        // Codes beside values lie on the device, and only make queries faster: none shall fail for them.
+        if placement == Placement::Host || bytes.saturating_add(held_bytes) > budget / 2 {
+            plans.iter_mut().for_each(store::Planned::without_codes);
+            bytes = plans.iter().map(store::Planned::bytes).sum();
+        }
         let on_host = match placement {
             Placement::Device => false,
             Placement::Host => true,
             Placement::Either => !self.leaves_room(device, bytes.saturating_sub(placed)),
         };
+        if on_host {
+            plans.iter_mut().for_each(store::Planned::without_codes);
+        }
         if !on_host {
             if bytes.saturating_add(held_bytes) > budget {
                 return Err(too_large(source, &wanted, bytes, held_bytes, budget));

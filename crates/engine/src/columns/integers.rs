@@ -8,6 +8,7 @@ use kelpie_compile::types::Range;
 use kelpie_device::{Device, DeviceError};
 use kelpie_kir::Scalar;
 
+use super::coding::Coder;
 use super::placing::{Placing, get, put};
 use super::{spacing, spread};
 
@@ -73,6 +74,14 @@ pub(super) struct IntegerChunk {
 /// Where a partition writes a column's values while it is read, if that is known.
 pub(super) type WritesTo<'a> = (Option<&'a mut Placing>, &'a dyn Device);
 
+/// Where a partition's integers go.
+pub(super) struct Target<'a> {
+    /// Their place.
+    pub writes_to: WritesTo<'a>,
+    /// What gives them codes.
+    pub coder: &'a mut Coder,
+}
+
 /// A native integer of Arrow.
 trait Native: Copy + Ord {
     fn wide(self) -> i128;
@@ -131,19 +140,19 @@ impl IntegerChunk {
     /// Encodes an array of a type that is an integer inside.
     pub(super) fn encode<T>(
         array: &PrimitiveArray<T>,
-        writes_to: WritesTo<'_>,
+        target: Target<'_>,
     ) -> Result<IntegerChunk, DeviceError>
     where
         T: ArrowPrimitiveType,
         T::Native: NativeValue,
     {
-        T::Native::encode(array.values(), array.nulls(), writes_to)
+        T::Native::encode(array.values(), array.nulls(), target)
     }
 
     /// Encodes booleans as 0 and 1.
     pub(super) fn encode_booleans(
         array: &BooleanArray,
-        writes_to: WritesTo<'_>,
+        target: Target<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let bits = match array.nulls() {
             Some(nulls) => array.values() & nulls.inner(),
@@ -151,20 +160,20 @@ impl IntegerChunk {
         };
         let (rows, valid) = (array.len(), array.len() - array.null_count());
         if valid == 0 {
-            return IntegerChunk::without_values(rows, writes_to);
+            return IntegerChunk::without_values(rows, target);
         }
         let set = bits.count_set_bits();
         let range = Range::new(u8::from(set == valid), u8::from(set > 0));
         // What is under a NULL is a value of the batch too.
         let values = if set == valid { vec![1; rows] } else { bits.iter().map(u8::from).collect() };
-        IntegerChunk::of_values(&values, range, writes_to)
+        IntegerChunk::of_values(&values, range, target)
     }
 
     /// Values, of which none is NULL and some may be.
     fn of_values<T: Native>(
         values: &[T],
         range: Range,
-        (placing, device): WritesTo<'_>,
+        Target { writes_to: (placing, device), coder }: Target<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let rows = values.len();
         // A comparison or two of columns in no such order.
@@ -183,11 +192,14 @@ impl IntegerChunk {
         };
         let sample = spread::sample(values, Native::low);
         let step = spacing::step(values, Native::low, range);
+        coder.take(values, Native::low, (range, step));
         Ok(IntegerChunk { rows, values: Some(stored), sample, step, is_strict })
     }
 
     /// Rows that are all NULL.
-    fn without_values(rows: usize, (placing, device): WritesTo<'_>) -> Result<IntegerChunk, DeviceError> {
+    fn without_values(rows: usize, target: Target<'_>) -> Result<IntegerChunk, DeviceError> {
+        let Target { writes_to: (placing, device), coder } = target;
+        coder.skip(rows);
         if let Some(placing) = placing {
             placing.skip(device, rows)?;
         }
@@ -257,7 +269,7 @@ pub(super) trait NativeValue: Sized {
     fn encode(
         values: &[Self],
         nulls: Option<&NullBuffer>,
-        writes_to: WritesTo<'_>,
+        target: Target<'_>,
     ) -> Result<IntegerChunk, DeviceError>;
 }
 
@@ -265,7 +277,7 @@ impl<T: Native> NativeValue for T {
     fn encode(
         values: &[T],
         nulls: Option<&NullBuffer>,
-        writes_to: WritesTo<'_>,
+        target: Target<'_>,
     ) -> Result<IntegerChunk, DeviceError> {
         let filled: Vec<T>;
         let values = match nulls.filter(|nulls| nulls.null_count() > 0) {
@@ -278,14 +290,14 @@ impl<T: Native> NativeValue for T {
                     Some(filler) => {
                         pairs.map(|(value, valid)| if valid { *value } else { *filler }).collect()
                     }
-                    None => return IntegerChunk::without_values(values.len(), writes_to),
+                    None => return IntegerChunk::without_values(values.len(), target),
                 };
                 &filled
             }
         };
         match T::bounds(values) {
-            Some(range) => IntegerChunk::of_values(values, range, writes_to),
-            None => IntegerChunk::without_values(0, writes_to),
+            Some(range) => IntegerChunk::of_values(values, range, target),
+            None => IntegerChunk::without_values(0, target),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Columns in device memory, and the cache that keeps them.
 
 mod cache;
+mod coding;
 mod glance;
 mod integers;
 mod key;
@@ -16,7 +17,7 @@ pub use cache::ColumnCache;
 pub use glance::{Watch, expected_layouts};
 use std::sync::{Arc, OnceLock};
 
-use kelpie_compile::layout::{ColumnLayout, Scattered};
+use kelpie_compile::layout::{ColumnLayout, Scattered, ValueCodes};
 use kelpie_compile::types::{Range, Spacing};
 use kelpie_device::Buffer;
 
@@ -56,6 +57,19 @@ pub struct ResidentColumn {
     pub is_unique: bool,
     /// The distances of its values, by all of its rows, where they have one.
     pub spacing: Option<Spacing>,
+    /// Codes beside its values, where these are few integers far from each other.
+    pub coded: Option<ColumnCodes>,
+}
+
+/// Codes beside a column's values.
+#[derive(Debug, Clone)]
+pub struct ColumnCodes {
+    /// How they lie there.
+    pub layout: ValueCodes,
+    /// One a row.
+    pub codes: Buffer,
+    /// The values that they stand for, in order.
+    pub entries: Buffer,
 }
 
 /// About how many combinations of values the columns of a table have, where these are many, equal ones far from each other, and few
@@ -89,10 +103,12 @@ impl ResidentColumn {
     /// Bytes of all buffers.
     pub fn stored_bytes(&self) -> u64 {
         let pair = self.dictionary.iter().flat_map(|(offsets, bytes)| [offsets, bytes]);
+        let codes = self.coded.iter().flat_map(|coded| [&coded.codes, &coded.entries]);
         let all = [Some(&self.data), self.validity.as_ref(), self.offsets.as_ref()]
             .into_iter()
             .flatten()
-            .chain(pair);
+            .chain(pair)
+            .chain(codes);
         all.map(|buffer| buffer.bytes() as u64).sum()
     }
 }

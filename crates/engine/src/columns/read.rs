@@ -14,8 +14,9 @@ use kelpie_device::{CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
+use super::coding::Coder;
 use super::glance::{self, Glance, Seen};
-use super::integers::{IntegerChunk, WritesTo};
+use super::integers::{IntegerChunk, Target, WritesTo};
 use super::placing::{Place, Placing};
 use super::text::TextPartition;
 use crate::error::EngineError;
@@ -109,7 +110,8 @@ pub(super) fn kind_of(data_type: &DataType) -> Option<Kind> {
 /// The encoded batches of one column of one partition, in order.
 #[derive(Debug)]
 pub(super) enum Values {
-    Integers(Vec<IntegerChunk>),
+    /// With what gives them codes, as long as they are few.
+    Integers(Vec<IntegerChunk>, Coder),
     Floats(Vec<FloatChunk>),
     Text(TextPartition),
 }
@@ -146,7 +148,7 @@ impl PartitionColumn {
     /// The part of a column that is in a partition.
     fn new(wanted: &Wanted, partition: usize) -> PartitionColumn {
         let values = match wanted.kind {
-            Kind::Integer => Values::Integers(Vec::new()),
+            Kind::Integer => Values::Integers(Vec::new(), Coder::new()),
             Kind::Float(_) => Values::Floats(Vec::new()),
             Kind::Text => Values::Text(TextPartition::default()),
         };
@@ -167,9 +169,11 @@ impl PartitionColumn {
     ) -> Result<Option<usize>, DeviceError> {
         let writes_to = (self.placing.as_mut(), device);
         let bytes = match &mut self.values {
-            Values::Integers(chunks) => {
-                let Some(chunk) = encode_integers(array, writes_to)? else { return Ok(None) };
-                let bytes = chunk.bytes();
+            Values::Integers(chunks, coder) => {
+                let coded = coder.bytes();
+                let target = Target { writes_to, coder };
+                let Some(chunk) = encode_integers(array, target)? else { return Ok(None) };
+                let bytes = chunk.bytes() + coder.bytes().saturating_sub(coded);
                 chunks.push(chunk);
                 bytes
             }
@@ -216,16 +220,14 @@ fn encode_floats(
 }
 
 /// `None` where the array is of no type that is an integer inside.
-fn encode_integers(array: &ArrayRef, writes_to: WritesTo<'_>) -> Result<Option<IntegerChunk>, DeviceError> {
+fn encode_integers(array: &ArrayRef, target: Target<'_>) -> Result<Option<IntegerChunk>, DeviceError> {
     macro_rules! encode {
         ($type:ty) => {
-            array.as_primitive_opt::<$type>().map(|array| IntegerChunk::encode(array, writes_to))
+            array.as_primitive_opt::<$type>().map(|array| IntegerChunk::encode(array, target))
         };
     }
     let chunk = match array.data_type() {
-        DataType::Boolean => {
-            array.as_boolean_opt().map(|array| IntegerChunk::encode_booleans(array, writes_to))
-        }
+        DataType::Boolean => array.as_boolean_opt().map(|array| IntegerChunk::encode_booleans(array, target)),
         DataType::Int8 => encode!(Int8Type),
         DataType::Int16 => encode!(Int16Type),
         DataType::Int32 => encode!(Int32Type),

@@ -12,14 +12,13 @@ use kelpie_device::{Buffer, CancelToken, Device, DeviceError};
 use kelpie_kir::Scalar;
 use parking_lot::Mutex;
 
-use super::ResidentColumn;
-use super::Zone;
+use super::coding::{CodeRun, Coder, PlannedCodes};
 use super::integers::{self, IntegerChunk, Width};
 use super::placing::Place;
 use super::read::{FloatChunk, Kind, PartitionColumn, Values, Wanted};
 use super::sample::{Sample, of_text};
 use super::text::{Interner, MAX_ENTRIES, TextChunk, TextPartition};
-use super::{spacing, spread};
+use super::{ColumnCodes, ResidentColumn, Zone, spacing, spread};
 use crate::error::EngineError;
 
 /// Bytes of a dictionary that is brought to the device also where its column is not.
@@ -45,6 +44,7 @@ pub(super) struct Planned {
     sample: Option<Arc<Sample>>,
     is_unique: bool,
     spacing: Option<Spacing>,
+    codes: Option<PlannedCodes>,
     /// Where its values are, if they were written while it was read.
     place: Option<Buffer>,
 }
@@ -70,18 +70,22 @@ pub(super) fn plan(
 ) -> Result<Planned, EngineError> {
     let rows = parts.iter().map(PartitionColumn::rows).sum();
     let place = placed(wanted, &mut parts, device)?;
-    let (mut validity, mut chunks, mut floats, mut texts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut validity, mut chunks, mut coders) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut floats, mut texts) = (Vec::new(), Vec::new());
     for part in parts {
         validity.extend(part.validity);
         match part.values {
-            Values::Integers(more) => chunks.extend(more),
+            Values::Integers(more, coder) => {
+                chunks.extend(more);
+                coders.push(coder);
+            }
             Values::Floats(more) => floats.extend(more),
             Values::Text(partition) => texts.push(partition),
         }
     }
     let has_nulls = validity.iter().any(|(_, nulls)| nulls.is_some());
     let mut planned = match wanted.kind {
-        Kind::Integer => plan_integers(chunks, rows, place.as_ref()),
+        Kind::Integer => plan_integers((chunks, coders), rows, place.as_ref()),
         Kind::Float(scalar) => {
             let width = scalar.bytes() as usize;
             let storage = Storage::Fixed { scalar, has_base: false };
@@ -111,7 +115,7 @@ fn placed(
             Some(placing) => placing.end(device)?,
             None => part.rows() == 0,
         };
-        if let Values::Integers(chunks) = &part.values {
+        if let Values::Integers(chunks, _) = &part.values {
             range = chunks.iter().filter_map(IntegerChunk::range).chain(range).reduce(Range::union);
         }
     }
@@ -129,7 +133,7 @@ fn placed(
         };
         let mut row = 0;
         match &mut part.values {
-            Values::Integers(chunks) => {
+            Values::Integers(chunks, _) => {
                 for chunk in chunks {
                     chunk.take_back(&slice(row, chunk.rows()));
                     row += chunk.rows();
@@ -153,7 +157,11 @@ fn placed(
 /// Texts of a chunk that tell how a column's are spread.
 const TEXTS_OF_CHUNK: usize = 32;
 
-fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) -> Planned {
+fn plan_integers(
+    (chunks, coders): (Vec<IntegerChunk>, Vec<Coder>),
+    rows: usize,
+    place: Option<&Place>,
+) -> Planned {
     let zones = chunks.iter().map(|chunk| Zone { rows: chunk.rows() as u64, range: chunk.range() }).collect();
     let range = chunks.iter().filter_map(IntegerChunk::range).reduce(Range::union);
     let range = range.unwrap_or(Range { min: 0, max: 0 });
@@ -171,6 +179,7 @@ fn plan_integers(chunks: Vec<IntegerChunk>, rows: usize, place: Option<&Place>) 
     planned.spacing = spacing;
     planned.scattered = scattered;
     planned.sample = sample;
+    planned.codes = PlannedCodes::of(coders, rows, (range, spacing));
     planned
 }
 
@@ -305,8 +314,14 @@ impl Planned {
             sample: None,
             is_unique: false,
             spacing: None,
+            codes: None,
             place: None,
         }
+    }
+
+    /// Leaves out the codes beside its values.
+    pub(super) fn without_codes(&mut self) {
+        self.codes = None;
     }
 
     /// Bytes of it that lie on the device already.
@@ -322,7 +337,8 @@ impl Planned {
             PlannedValues::Codes { entries, .. } => entries.bytes().len() + entries.offsets().len() * 4,
             _ => 0,
         };
-        self.data_bytes + (validity + offsets + dictionary) as u64
+        let codes = self.codes.as_ref().map_or(0, |codes| codes.code_bytes() + codes.entries().len());
+        self.data_bytes + (validity + offsets + dictionary + codes) as u64
     }
 
     /// Allocates the column's buffers and lists what is to be written to them.
@@ -345,6 +361,7 @@ impl Planned {
             sample,
             is_unique,
             spacing,
+            codes,
             place,
         } = self;
         let on_host = on_host && place.is_none();
@@ -379,6 +396,7 @@ impl Planned {
             dictionary = Some(pair);
         }
         values.tasks(&data, offsets.as_ref().zip(offset_bytes), base, &layout, tasks);
+        let coded = codes.map(|codes| place_codes(codes, device, allocate, tasks)).transpose()?;
         let rows = rows as u64;
         Ok(ResidentColumn {
             layout,
@@ -395,8 +413,24 @@ impl Planned {
             clustered: OnceLock::new(),
             is_unique,
             spacing,
+            coded,
         })
     }
+}
+
+/// Allocates the codes beside a column's values, on the device, and lists what is to be written to them.
+fn place_codes(
+    codes: PlannedCodes,
+    device: &dyn Device,
+    allocate: &dyn Fn(bool, usize) -> Result<Buffer, DeviceError>,
+    tasks: &mut Vec<Task>,
+) -> Result<ColumnCodes, DeviceError> {
+    let (layout, values) = (codes.layout(), codes.entries());
+    let (buffer, entries) = (allocate(false, codes.code_bytes())?, allocate(false, values.len())?);
+    device.upload(&entries, 0, &values)?;
+    let task = |(offset, run)| Task { buffer: buffer.clone(), offset, work: Work::ValueCodes(run) };
+    tasks.extend(codes.runs().map(task));
+    Ok(ColumnCodes { layout, codes: buffer, entries })
 }
 
 impl PlannedValues {
@@ -501,6 +535,7 @@ enum Work {
     Integers { run: Vec<IntegerChunk>, width: Width, filler: i128 },
     Copies(Vec<FloatChunk>),
     Codes { run: Vec<TextChunk>, code: Scalar, remap: Arc<[u16]> },
+    ValueCodes(CodeRun),
     Texts { run: Vec<TextChunk>, entries: Arc<Interner>, start: u64, ends: Ends },
     Validity(Vec<(usize, Option<NullBuffer>)>),
 }
@@ -541,6 +576,7 @@ impl Task {
                 };
                 device.upload(&buffer, offset, &stored)
             }
+            Work::ValueCodes(run) => device.upload(&buffer, offset, &run.stored()),
             Work::Texts { run, entries, start, ends } => {
                 let positions = match ends.width {
                     4 => HostBuffer::from_vec(all_ends::<u32>(&run, &entries, start)),

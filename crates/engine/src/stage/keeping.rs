@@ -274,6 +274,7 @@ fn encode(
         clustered: OnceLock::new(),
         is_unique: false,
         spacing: None,
+        coded: None,
     };
     let same = |scalar| Written { from: scalar, to: scalar, base: 0, filler: 0 };
     match &made.values {

@@ -242,6 +242,7 @@ pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
         let clustered: Vec<_> = data.columns.iter().map(|column| column.is_clustered()).collect();
         let unique: Vec<_> = data.columns.iter().map(|column| column.is_unique).collect();
         let spacings: Vec<_> = data.columns.iter().map(|column| column.spacing).collect();
+        let codes: Vec<_> = data.columns.iter().map(|column| Some(column.coded.as_ref()?.layout)).collect();
         ScanInfo {
             rows: data.rows,
             layouts: data.columns.iter().map(|column| column.layout.clone()).collect(),
@@ -249,6 +250,7 @@ pub fn describe(loaded: &[Loaded]) -> Vec<ScanInfo> {
             clustered: if clustered.contains(&true) { clustered } else { Vec::new() },
             unique: if unique.contains(&true) { unique } else { Vec::new() },
             spacings: if spacings.iter().any(Option::is_some) { spacings } else { Vec::new() },
+            codes: if codes.iter().any(Option::is_some) { codes } else { Vec::new() },
             joint: Vec::new(),
         }
     };

@@ -7,13 +7,12 @@
 //! is one of digits: a value is cut into digits so narrow that those of all rows add up within 4 bytes, and no carry is looked for
 //! before the copies are added up at the end.
 //!
-//! A count may have 2 bytes, so that twice as many groups fit once more. Half of what these hold is room: a thread whose row makes a count
-//! reach the other half takes that half out, or sees that another has, before it goes on, and adds it to the device's table. So a count
-//! is above its half by no more than there are threads.
+//! A count may have 2 bytes, or 1, so that more groups fit once more ([`block_counts`](super::block_counts)).
 
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope};
 
+use super::block_counts::{BlockCounts, CountLayout};
 use super::cell_forms::{CellForms, Digits, Width};
 use super::cells::{CellOp, combine_memory, combine_registers, read_cell};
 use super::functions::{Cell, Cells};
@@ -22,10 +21,10 @@ use super::threads::clear;
 use crate::context::Context;
 use crate::shape::LaunchShape;
 
-/// Where a group has a cell: an index into its cells of 2, of 4 or of 8 bytes.
+/// Where a group has a cell: an index into its cells of 1 or 2, of 4 or of 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CellPlace {
-    /// A count in 2 bytes.
+    /// A count in 1 or 2 bytes.
     Count { index: u32 },
     /// A sum in 4 bytes, extended by the sign where `signed`.
     HalfSum { index: u32, signed: bool },
@@ -44,16 +43,13 @@ enum CellPlace {
 pub struct BlockLayout {
     /// One a cell.
     places: Vec<CellPlace>,
-    /// Cells of 2, of 4, and of 8 bytes, a group.
-    counts: u32,
+    /// Cells of fewer than 4 bytes, of 4, and of 8 bytes, a group.
+    counts: CountLayout,
     halves: u32,
     words: u32,
 }
 
-/// From which count on half of what 2 bytes hold is taken out.
-const FULL_COUNT: u32 = 1 << 15;
-
-/// Adds so many rows (`u64`) to cell `index` of a group in a slot (`i64`) of the device's table.
+/// Adds so many rows (`u64`, modulo 2^64) to cell `index` of a group in a slot (`i64`) of the device's table.
 pub type Spill<'a> = dyn Fn(&mut Context<'_>, (V, usize), V) + 'a;
 
 /// A block's table in one kernel: the copies of a group lie side by side.
@@ -62,7 +58,7 @@ pub struct BlockTable {
     layout: BlockLayout,
     slots: u32,
     copies: u32,
-    counts: Option<V>,
+    counts: Option<BlockCounts>,
     halves: Option<V>,
     words: Option<V>,
 }
@@ -87,20 +83,20 @@ impl BlockLayout {
             }
         };
         let places = cells.cells.iter().map(place).collect();
+        let counts = CountLayout { cells: counts, bytes: forms.counts };
         BlockLayout { places, counts, halves, words }
     }
 
-    /// Whether there are counts of 2 bytes.
+    /// Whether there are counts of fewer than 4 bytes.
     pub fn has_counts(&self) -> bool {
-        self.counts > 0
+        self.counts.cells > 0
     }
 
     /// Bytes of `slots` groups in so many copies.
     pub fn bytes(&self, slots: u64, copies: u32) -> u64 {
         let group = u64::from(stride(self.halves, copies)) * 4 + u64::from(stride(self.words, copies)) * 8;
         let groups = slots.saturating_mul(copies.into());
-        let counts = groups.saturating_mul(self.counts.into()).div_ceil(2).saturating_mul(4);
-        groups.saturating_mul(group).saturating_add(counts)
+        groups.saturating_mul(group).saturating_add(self.counts.table_bytes(groups))
     }
 }
 
@@ -120,9 +116,7 @@ impl BlockTable {
         };
         let halves = table("local_halves", Scalar::U32, layout.halves);
         let words = table("local_groups", Scalar::U64, layout.words);
-        let pairs = (slots * copies * layout.counts).div_ceil(2);
-        let counts =
-            (pairs > 0).then(|| cx.builder.shared("local_counts", Pointee::Scalar(Scalar::U32), pairs));
+        let counts = layout.counts.declare(cx, slots * copies);
         let table = BlockTable { layout, slots, copies, counts, halves, words };
         table.clear(cx);
         table
@@ -137,9 +131,8 @@ impl BlockTable {
                 clear(cx, table, scalar, self.slots * self.copies * stride(cells, self.copies));
             }
         }
-        if let Some(counts) = self.counts {
-            let pairs = (self.slots * self.copies * self.layout.counts).div_ceil(2);
-            clear(cx, counts, Scalar::U32, pairs);
+        if let Some(counts) = &self.counts {
+            counts.clear(cx);
         }
     }
 
@@ -150,7 +143,8 @@ impl BlockTable {
             | CellPlace::HalfMaximum { index, .. }
             | CellPlace::Digits { index, .. } => (self.halves?, self.layout.halves, index),
             CellPlace::Word { index } | CellPlace::Whole { index } => (self.words?, self.layout.words, index),
-            CellPlace::Count { index } => return Some(self.count(cx, index, (slot, copy))?.0),
+            // Part of a word.
+            CellPlace::Count { .. } => return None,
         };
         let group = self.group(cx, (slot, copy));
         let b = &mut *cx.builder;
@@ -171,60 +165,6 @@ impl BlockTable {
         let copies = cx.builder.i64(i64::from(self.copies));
         let group = cx.builder.mul(slot, copies);
         cx.builder.add(group, copy)
-    }
-
-    /// The address of the pair that has a count of 2 bytes (`ptr<shared, u32>`), and the bits in front of it (`u32`).
-    fn count(&self, cx: &mut Context<'_>, index: u32, group: (V, Option<V>)) -> Option<(V, V)> {
-        let counts = self.counts?;
-        let group = self.group(cx, group);
-        let b = &mut *cx.builder;
-        let stride = b.i64(self.layout.counts.into());
-        let first = b.mul(group, stride);
-        let index = b.i64(index.into());
-        let number = b.add(first, index);
-        let one = b.i64(1);
-        let pair = b.binary(BinaryOp::Shr, number, one);
-        let pair = b.offset(counts, pair);
-        let number = b.convert(number, Scalar::U32);
-        let (one, bits) = (b.u32(1), b.u32(4));
-        let second = b.and(number, one);
-        Some((pair, b.binary(BinaryOp::Shl, second, bits)))
-    }
-
-    /// A count of 2 bytes in what a pair holds (`u32`).
-    fn count_of(cx: &mut Context<'_>, pair: V, shift: V) -> V {
-        let b = &mut *cx.builder;
-        let (count, mask) = (b.binary(BinaryOp::Shr, pair, shift), b.u32((1 << 16) - 1));
-        b.and(count, mask)
-    }
-
-    /// Adds 0 or 1 (`u64`) to a count of 2 bytes. One that has become too large is made smaller before the thread goes on, so that there
-    /// is always room for a row of each thread; `far` takes what was taken out.
-    fn add_count(cx: &mut Context<'_>, (pair, shift): (V, V), value: V, far: &dyn Fn(&mut Context<'_>, V)) {
-        let b = &mut *cx.builder;
-        let value = b.convert(value, Scalar::U32);
-        let more = b.binary(BinaryOp::Shl, value, shift);
-        let old = b.atomic(AtomicOp::Add, pair, more, Scope::Block);
-        let now = b.add(old, more);
-        let seen = b.var_of("seen_counts", now);
-        cx.begin_loop();
-        let current = cx.builder.read(seen);
-        let count = BlockTable::count_of(cx, current, shift);
-        let b = &mut *cx.builder;
-        let full = b.u32(FULL_COUNT);
-        let has_room = b.lt(count, full);
-        b.break_if(has_room);
-        let part = b.binary(BinaryOp::Shl, full, shift);
-        let less = b.sub(current, part);
-        let found = b.atomic(AtomicOp::CompareExchange(current), pair, less, Scope::Block);
-        let is_mine = b.eq(found, current);
-        cx.begin_if(is_mine);
-        let rows = cx.builder.u64(FULL_COUNT.into());
-        far(cx, rows);
-        cx.end();
-        let next = cx.builder.select(is_mine, less, found);
-        cx.builder.assign(seen, next);
-        cx.end();
     }
 
     /// The copy that this thread adds to, where there are several.
@@ -265,10 +205,11 @@ impl BlockTable {
         (value, spill): (&[V], &Spill<'_>),
     ) {
         if let (CellPlace::Count { index: own }, &[value]) = (place, value) {
-            let Some(pair) = self.count(cx, own, (slot, copy)) else {
-                return cx.impossible("a count of a block without a table");
+            let (Some(counts), None) = (&self.counts, copy) else {
+                return cx.impossible("a count of a block without a table, or of copies");
             };
-            return BlockTable::add_count(cx, pair, value, &|cx, rows| spill(cx, (slot, index), rows));
+            let far = |cx: &mut Context<'_>, slot, rows| spill(cx, (slot, index), rows);
+            return counts.add(cx, (slot, own), value, &far);
         }
         let Some(pointer) = self.address(cx, place, (slot, copy)) else {
             return cx.impossible("a cell of a block without a table");
@@ -347,10 +288,7 @@ impl BlockTable {
         let (cell, place) = (cells.cells.get(index)?, *self.layout.places.get(index)?);
         let part = *cell.op.parts().first()?;
         if let CellPlace::Count { index } = place {
-            let (pair, shift) = self.count(cx, index, group)?;
-            let pair = cx.builder.load(pair);
-            let count = BlockTable::count_of(cx, pair, shift);
-            return Some(vec![cx.builder.convert(count, Scalar::U64)]);
+            return Some(vec![self.counts.as_ref()?.read(cx, (group.0, index))]);
         }
         let pointer = self.address(cx, place, group)?;
         let b = &mut *cx.builder;

@@ -22,7 +22,12 @@ impl CellForms {
     /// As few instructions a row as can be.
     pub const PLAIN: CellForms = CellForms { sums: BlockSums::Words, counts: CountBytes(4) };
     /// As few bytes as can be.
-    pub const NARROW: CellForms = CellForms { counts: CountBytes(2), ..CellForms::PLAIN };
+    pub const NARROW: CellForms = CellForms::counting(CountBytes(1));
+
+    /// As few instructions a row as can be, but that counts have so many bytes.
+    pub const fn counting(counts: CountBytes) -> CellForms {
+        CellForms { counts, ..CellForms::PLAIN }
+    }
 }
 
 /// How a block keeps a cell.
@@ -47,7 +52,7 @@ impl Width {
         let within = |limits: Range| total.is_some_and(|total| total.within(limits));
         let is_count = cell.bounds.is_some_and(|bounds| bounds.within(Range::new(0, 1)));
         match cell.op {
-            CellOp::Add if is_count && counts == CountBytes(2) => Width::Count,
+            CellOp::Add if is_count && counts.0 < 4 => Width::Count,
             CellOp::Add | CellOp::AddWide if within(Range::new(0, u32::MAX)) => {
                 Width::HalfSum { signed: false }
             }

@@ -7,6 +7,7 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Scalar, Scope, Type};
 
 use super::cells::{CellOp, combine_memory, is_used};
+use super::direct_keys::{place_of_key, value_of};
 use super::domain::DenseKey;
 use super::groups::{AtGroup, GroupEmitter, GroupTable, Located};
 use super::hash::KeyWord;
@@ -15,14 +16,11 @@ use super::sparse::unless_nothing;
 use super::threads::for_each;
 use super::{Cells, Input, declare, fixed_class, group_pointer, word_pointer};
 use crate::choices::Choices;
-use crate::context::register_type;
-use crate::context::{Argument, Constant, Context, DictionaryCode, Lowered, Repr, Unsupported};
+use crate::context::{Argument, Context, DictionaryCode, Lowered, Repr, Unsupported};
 use crate::expr::Expr;
 use crate::layout::ColumnInfo;
-use crate::lower::lower;
 use crate::operator::Flow;
 use crate::shape::LaunchShape;
-use crate::types::inverse;
 
 /// Direct-addressed groups.
 #[derive(Debug, Clone)]
@@ -86,6 +84,9 @@ impl DirectTable {
 
     /// Adds a contribution, which is not zero, to cell `index` of a group in the device's table, to which all of `scope` add. Whoever
     /// adds a group's first row counts the group: among `own`, where threads count for themselves.
+    ///
+    /// Where rows may be taken back, a group may be empty again, or have fewer rows than none: whoever takes it to no rows takes it out of the
+    /// count. So the groups that were counted are those that have rows, at each moment and however additions follow each other.
     fn add(
         &self,
         cx: &mut Context<'_>,
@@ -105,9 +106,18 @@ impl DirectTable {
             let counted = cx.builder.add(counted, first);
             return cx.builder.assign(own, counted);
         }
-        cx.begin_if(first);
         let one = cx.builder.u64(1);
-        self.count_groups(cx, count, one);
+        let (changes, more) = match self.place.takes_rows_back() {
+            false => (first, one),
+            true => {
+                let b = &mut *cx.builder;
+                let (now, less) = (b.add(old, rows), b.u64(1_u64.wrapping_neg()));
+                let last = b.eq(now, zero);
+                (b.or(first, last), b.select(first, one, less))
+            }
+        };
+        cx.begin_if(changes);
+        self.count_groups(cx, count, more);
         cx.end();
     }
 
@@ -135,23 +145,8 @@ impl DirectTable {
     fn slot(&self, cx: &mut Context<'_>, keys: &[Expr]) -> Result<V, Unsupported> {
         let mut slot: Option<V> = None;
         for (key, dense) in keys.iter().zip(&self.keys) {
-            let value = lower(cx, key)?;
-            let index = match &value.repr {
-                Repr::Text(text) => {
-                    let code =
-                        text.code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
-                    cx.builder.convert(code.value, Scalar::I64)
-                }
-                Repr::Scalar(scalar) => {
-                    let index = index_of(cx, *scalar, dense);
-                    let is_within = cx.is_stored(key) && dense.step == 1;
-                    match is_within || cx.builder.scalar(*scalar) == Scalar::Bool {
-                        true => index,
-                        false => clamp(cx, index, dense.values),
-                    }
-                }
-            };
-            let index = match (value.valid, dense.nullable) {
+            let (index, valid) = place_of_key(cx, key, dense)?;
+            let index = match (valid, dense.nullable) {
                 (Some(valid), true) => {
                     let null = cx.builder.i64(dense.values as i64);
                     cx.builder.select(valid, index, null)
@@ -313,19 +308,24 @@ struct DirectEmitter<'s> {
 }
 
 impl DirectEmitter<'_> {
-    /// Adds so many rows (`u64`) to a cell of the group that has a slot of the block's table; not those that are dead.
+    /// Adds so many rows (`u64`, modulo 2^64) to a cell of the group that has a slot of the block's table; not those that are dead, nor
+    /// what carries bring to slots behind the groups.
     fn add_rows(&self, cx: &mut Context<'_>, (own, index): (V, usize), rows: V) {
         let Some(cell) = self.cells.cells.get(index) else { return cx.impossible("a count without a cell") };
         let slots = cx.builder.i64(self.table.slice_slots() as i64);
-        let is_group = cx.builder.lt(own, slots);
-        cx.begin_if(is_group);
-        let slot = match self.slice {
+        let is_within = cx.builder.lt(own, slots);
+        let (slot, is_group) = match self.slice {
             Some(first) => {
                 let first = cx.builder.read(first);
-                cx.builder.add(first, own)
+                let slot = cx.builder.add(first, own);
+                // The last slice may have slots behind those that there are.
+                let slots = cx.builder.i64(self.table.slots as i64);
+                let is_there = cx.builder.lt(slot, slots);
+                (slot, cx.builder.and(is_within, is_there))
             }
-            None => own,
+            None => (own, is_within),
         };
+        cx.begin_if(is_group);
         let base = self.table.words(cx, self.cells, slot);
         let pointer = word_pointer(cx, base, cell.word);
         self.table.add(cx, (index, cell.op), pointer, &[rows], (Scope::Device, None));
@@ -473,74 +473,5 @@ impl DirectEmitter<'_> {
     }
 }
 
-/// The number of a key's value among those that it may have, as `i64`: any number where it is none of them.
-fn index_of(cx: &mut Context<'_>, value: V, key: &DenseKey) -> V {
-    let scalar = cx.builder.scalar(value);
-    let wide = if scalar == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
-    let value = cx.builder.convert(value, wide);
-    let distance = match key.min {
-        0 => value,
-        min => {
-            let min = cx.constant(Constant::Int(wide, min));
-            cx.builder.sub(value, min)
-        }
-    };
-    let distance = cx.builder.convert(distance, Scalar::I64);
-    if key.step == 1 {
-        return distance;
-    }
-    quotient(cx, distance, key)
-}
-
-/// A multiple of a key's step divided by it, without a division: modulo 2^n an odd number has an [`inverse`].
-fn quotient(cx: &mut Context<'_>, distance: V, key: &DenseKey) -> V {
-    let shift = key.step.trailing_zeros();
-    let inverse = inverse(key.step >> shift);
-    let is_narrow = (key.values - 1).checked_mul(key.step).is_some_and(|most| most <= u32::MAX.into());
-    let b = &mut *cx.builder;
-    let (unsigned, shift, inverse) = match is_narrow {
-        true => (Scalar::U32, b.u32(shift), b.u32(inverse as u32)),
-        false => (Scalar::U64, b.u64(shift.into()), b.u64(inverse)),
-    };
-    let distance = b.bitcast(distance, Scalar::U64);
-    let distance = b.convert(distance, unsigned);
-    let shifted = b.binary(BinaryOp::Shr, distance, shift);
-    let index = b.mul(shifted, inverse);
-    let index = b.convert(index, Scalar::U64);
-    b.bitcast(index, Scalar::I64)
-}
-
-/// An index (`i64`) below `count`: the last one where it is another. No value that a key may take on its way into an error
-/// leaves the table.
-fn clamp(cx: &mut Context<'_>, index: V, count: u64) -> V {
-    let b = &mut *cx.builder;
-    let (index, last) = (b.bitcast(index, Scalar::U64), b.u64(count.saturating_sub(1)));
-    let index = b.binary(BinaryOp::Min, index, last);
-    b.bitcast(index, Scalar::I64)
-}
-
-/// The key value of an index.
-fn value_of(cx: &mut Context<'_>, index: V, key: &DenseKey, column: &ColumnInfo) -> V {
-    let register = register_type(&column.data_type, column.range);
-    if register == Scalar::Bool {
-        let zero = cx.builder.i64(0);
-        return cx.builder.ne(index, zero);
-    }
-    let wide = if register == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
-    let index = cx.builder.convert(index, wide);
-    let distance = match key.step {
-        1 => index,
-        step => {
-            let step = cx.constant(Constant::Int(wide, step.into()));
-            cx.builder.mul(index, step)
-        }
-    };
-    let value = match key.min {
-        0 => distance,
-        min => {
-            let min = cx.constant(Constant::Int(wide, min));
-            cx.builder.add(distance, min)
-        }
-    };
-    cx.builder.convert(value, register)
-}
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use super::{Input, declare};
 use crate::calibration::Limit;
 use crate::choices::Choices;
 use crate::context::Unsupported;
-use crate::layout::ColumnInfo;
+use crate::layout::{CodedColumn, ColumnInfo};
 use crate::shape::LaunchShape;
 use crate::types::{DataType, Range};
 use crate::variant::axes::GroupForm;
@@ -46,6 +46,8 @@ pub struct DenseKey {
     pub(super) nullable: bool,
     /// Slots between neighbouring values of this key.
     pub(super) stride: u64,
+    /// The column whose codes tell its values, where they are no numbers at equal distances.
+    pub(super) coded: Option<CodedColumn>,
 }
 
 /// The values that a key may have.
@@ -61,6 +63,9 @@ struct Values {
 
 /// The values of a key, where they are known.
 fn dense_values(key: &ColumnInfo) -> Option<Values> {
+    if let Some(coded) = key.coded {
+        return Some(Values { min: 0, step: 1, count: u64::from(coded.entries) });
+    }
     match (key.dictionary, key.range) {
         (Some((_, _, entries)), _) => Some(Values { min: 0, step: 1, count: u64::from(entries) }),
         _ if key.data_type == DataType::Boolean => Some(Values { min: 0, step: 1, count: 2 }),
@@ -200,7 +205,7 @@ fn domain(keys: &[ColumnInfo], most: u64) -> Result<(Vec<DenseKey>, u64), String
     for key in keys {
         let Values { min, step, count: values } = dense_values(key)
             .ok_or_else(|| format!("a key of {} has no known range of less than 64 bits", key.data_type))?;
-        dense.push(DenseKey { min, step, values, nullable: key.nullable, stride });
+        dense.push(DenseKey { min, step, values, nullable: key.nullable, stride, coded: key.coded });
         let own = values.checked_add(u64::from(key.nullable));
         stride = own
             .and_then(|own| stride.checked_mul(own))
@@ -231,6 +236,7 @@ mod tests {
             is_clustered: false,
             spacing: None,
             origin: None,
+            coded: None,
         };
         let (keys, slots) = domain(&[key(Some((-1, 3)), true), text], u64::MAX).expect("a dense domain");
         assert_eq!(slots, 42);

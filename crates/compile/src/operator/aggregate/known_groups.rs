@@ -6,6 +6,7 @@ use super::dependent::KnownKeys;
 use super::functions::Cells;
 use super::key_window::KeyWindow;
 use super::part_rule::TableSize;
+use super::table_slices::least_slots;
 use super::{domain, tables};
 use crate::layout::ColumnInfo;
 use crate::plan::Aggregate;
@@ -41,6 +42,24 @@ pub(crate) fn scattered_table(
         _ => key.clone(),
     };
     let keys: &[ColumnInfo] = &keys.iter().map(of_codes).collect::<Vec<_>>();
+    let known = KnownKeys { keys, joint, are_carried };
+    let table = table_of(known, aggregates, columns, (row_bound, shape))?;
+    // Rows that were brought into parts have their values, and no codes.
+    let is_near = table.dense.is_some_and(|bytes| bytes <= shape.table_bytes().into());
+    if is_near || keys.iter().all(|key| key.coded.is_none()) {
+        return Some(table);
+    }
+    let keys: &[ColumnInfo] = &keys.iter().map(ColumnInfo::stored).collect::<Vec<_>>();
+    table_of(KnownKeys { keys, joint, are_carried }, aggregates, columns, (row_bound, shape))
+}
+
+/// The same of keys as they are.
+fn table_of(
+    KnownKeys { keys, joint, are_carried }: KnownKeys<'_>,
+    aggregates: &[Aggregate],
+    columns: &[ColumnInfo],
+    (row_bound, shape): (u64, &LaunchShape),
+) -> Option<TableSize> {
     // Columns may depend on each other: there are no more groups than there are combinations.
     let groups = scattered_groups(keys).into_iter().chain(joint).min()?.min(row_bound);
     let is_packed = pack(keys).is_some();
@@ -66,7 +85,7 @@ pub(crate) fn scattered_table(
             groups,
             bytes,
             dense: None,
-            narrow: None,
+            slice: None,
             slots: 0,
             words,
             are_even,
@@ -78,8 +97,9 @@ pub(crate) fn scattered_table(
     // A part of a direct-addressed table has a power of two of slots.
     let bytes = layout.bytes(slots.next_power_of_two(), 1);
     let dense = Some(layout.bytes(slots, 1));
-    let narrow = Some(BlockLayout::plan(&cells, row_bound, CellForms::NARROW, shape).bytes(slots, 1));
-    Some(TableSize { groups, bytes, dense, narrow, slots, words: cells.words(), are_even, text_bytes })
+    let narrow = BlockLayout::plan(&cells, row_bound, CellForms::NARROW, shape);
+    let slice = Some(narrow.bytes(least_slots(slots), 1));
+    Some(TableSize { groups, bytes, dense, slice, slots, words: cells.words(), are_even, text_bytes })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.

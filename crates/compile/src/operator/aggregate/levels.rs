@@ -207,7 +207,7 @@ impl Source for GroupCells {
     }
 
     fn columns(&self) -> Vec<ColumnInfo> {
-        self.0.key_columns.iter().cloned().chain(columns_of_parts(&self.0)).collect()
+        self.0.key_columns.iter().map(ColumnInfo::stored).chain(columns_of_parts(&self.0)).collect()
     }
 
     fn live(&self, cx: &mut Context<'_>, row: V) -> Option<V> {

@@ -14,12 +14,14 @@
 //! results; arguments that are DISTINCT have sets of their values (`distinct`).
 
 mod batch;
+mod block_counts;
 mod block_table;
 mod cell_forms;
 pub mod cells;
 mod dependent;
 mod deviations;
 mod direct;
+mod direct_keys;
 mod distinct;
 mod domain;
 mod end_rows;
@@ -53,7 +55,10 @@ mod sink;
 mod sketch;
 mod source;
 mod sparse;
+mod table_slices;
 mod tables;
+#[cfg(test)]
+mod testing;
 mod text_rows;
 pub(in crate::operator) mod threads;
 
@@ -80,7 +85,6 @@ pub(crate) use self::levels::{GroupCells, MergedCells, counts_once, lacks_levels
 use self::near::NearCopies;
 use self::part_groups::{PartGroups, PartPlace};
 pub(crate) use self::part_rule::{TableSize, rule_of_parts};
-pub(crate) use self::placement::suits_slices;
 pub(crate) use self::ranked::{RankedColumn, RankedValues};
 pub(crate) use self::reduce::ReduceSums;
 pub(crate) use self::runs::{Placed, lacks_strides};
@@ -90,6 +94,7 @@ pub(crate) use self::sink::AddToGroups;
 use self::sketch::GroupSketch;
 pub(crate) use self::source::Groups;
 use self::sparse::update_cell;
+pub(crate) use self::table_slices::suits_slices;
 pub(crate) use self::text_rows::{TextCopies, TextLengths, TextRows};
 use crate::choices::Choices;
 use crate::context::{Argument, Context, Unsupported};
@@ -331,7 +336,7 @@ impl AggregateOperator {
 
     /// What is known of the result's columns: keys, then aggregates.
     pub fn columns(&self) -> Vec<ColumnInfo> {
-        self.key_columns.iter().cloned().chain(self.cells.columns()).collect()
+        self.key_columns.iter().map(ColumnInfo::stored).chain(self.cells.columns()).collect()
     }
 
     /// The places of keys of which no two groups have the same.

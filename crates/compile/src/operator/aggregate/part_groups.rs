@@ -216,7 +216,7 @@ impl PartWindow {
         let inside = b.lt(unsigned, slots);
         cx.begin_if(inside);
         let impossible =
-            |cx: &mut Context<'_>, _: (V, usize), _: V| cx.impossible("counts of 2 bytes in a window");
+            |cx: &mut Context<'_>, _: (V, usize), _: V| cx.impossible("counts of few bytes in a window");
         self.table.add(cx, cells, (place, values), &impossible);
         cx.begin_else();
         far(cx, slot, values);

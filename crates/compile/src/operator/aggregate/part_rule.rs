@@ -46,9 +46,9 @@ pub(crate) struct TableSize {
     pub bytes: u64,
     /// Bytes of all slots of a direct-addressed table.
     pub dense: Option<u64>,
-    /// The same in a block's memory, where counts have 2 bytes.
-    pub narrow: Option<u64>,
-    /// How many these are.
+    /// Bytes in a block's memory of as few slots as a slice of it may have, where counts have 1 byte.
+    pub slice: Option<u64>,
+    /// How many slots it has.
     pub slots: u64,
     /// Cells of a group: atomics of a row.
     pub words: u32,

@@ -8,6 +8,7 @@ use kelpie_kir::builder::V;
 use super::block_table::{BlockLayout, BlockTable, Spill};
 use super::cell_forms::CellForms;
 use super::cells::CellOp;
+use super::table_slices::{Counts, slice_slots};
 use super::threads::{ThreadCells, ThreadTables};
 use super::{Cells, Input};
 use crate::MicroModel;
@@ -44,13 +45,6 @@ const COPIES_BYTES: u64 = 16 << 10;
 /// floats in a table of 128 slots take 16.4 ms in 2 copies, 8.7 in 4, 3.3 in 8 and 2.1 in 32, which leave a multiprocessor one block.
 const LOCKED_COPIES_BYTES: u64 = 200 << 10;
 
-/// Bytes of a slice of a block's table, at most, of which there are so many at most: each is a pass over the rows, and bringing them into
-/// parts and adding these up takes about five.
-const SLICE_BYTES: u64 = 160 << 10;
-const MOST_SLICES: u64 = 2;
-/// Rows that are thought to come to each slot of a table in slices, at least: each block adds all of its slots to the device's table.
-const SLICE_ROWS_A_SLOT: u64 = 512;
-
 /// Atomics of the device's table that take as long as a row of the source takes to be read, at least: where fewer come to it, it costs
 /// less than the first-level cache that larger tables of blocks take from the tables of joins. On an H200 SSB 3.1 takes 0.43 ms with
 /// 4,375 groups in the device's table, to which a thirtieth of the rows comes, and 0.79 in those of blocks.
@@ -81,7 +75,7 @@ impl fmt::Display for CellMemory {
 }
 
 /// Whether a block's tables fit its memory.
-fn tables_fit(bytes: u64, shape: &LaunchShape) -> Result<(), String> {
+pub(super) fn tables_fit(bytes: u64, shape: &LaunchShape) -> Result<(), String> {
     let most = shape.table_bytes();
     match bytes <= most.into() {
         true => Ok(()),
@@ -154,18 +148,12 @@ impl CellMemory {
         let layout =
             |copies, forms| block_layout((cells, row_bound), (copies, forms), (shape, input.thread_rows));
         let bytes_of = |slices: TableSlices, copies, forms| {
-            layout(copies, forms).bytes(slots.div_ceil(slices.0) + 1, copies)
+            layout(copies, forms).bytes(slice_slots(slots, slices), copies)
         };
-        let (plain, narrow) = (CellForms::PLAIN, CellForms::NARROW);
-        let bytes_plain = |slices| bytes_of(slices, 1, plain);
-        let bytes_narrow = |slices| bytes_of(slices, 1, narrow);
-        let lacks = CellMemory::lacks_slices(cells, input);
-        let is_worth_it = slots_seen_often(slots, input);
-        let slices =
-            |bytes| Slices { lacks, bytes, most: slice_limit(shape), limit: limit.value, is_worth_it };
-        let (plain_slices, narrow_slices) = (slices(&bytes_plain), slices(&bytes_narrow));
-        let has_counts = layout(1, narrow).has_counts();
-        let counts = Counts { has_counts, plain: &plain_slices, narrow: &narrow_slices };
+        let bytes_counting = |counts, slices| bytes_of(slices, 1, CellForms::counting(counts));
+        let has_counts = layout(1, CellForms::NARROW).has_counts();
+        let sizes = (&bytes_counting as &dyn Fn(_, _) -> _, limit.value);
+        let counts = Counts::plan((cells, slots, has_counts), sizes, (input, shape));
         // Threads that count in the same group do so in one addition of a block's memory.
         let only_counts = has_counts && cells.words() == 1;
         let are_few = is_simt && slots <= THREAD_SLOTS && !only_counts;
@@ -173,14 +161,15 @@ impl CellMemory {
             MicroModel::Resolution if are_few && threads.bytes() <= limit.value => {
                 (Placement::Thread, "so few groups that a block's threads would wait for each other")
             }
-            MicroModel::Resolution => match counts.by_rule().passes_by_rule() {
+            MicroModel::Resolution => match counts.passes_by_rule() {
                 Some(TableSlices(1)) => (Placement::Block, fits.as_ref()),
                 Some(_) => (Placement::Block, "a slice of the table fits near memory"),
                 None => (Placement::Global, fits_not.as_ref()),
             },
             _ => (Placement::Global, "the micro model has an atomic a row"),
         };
-        let text = estimate_of_table((slots, cells), bytes_plain(TableSlices(1)), input, choices);
+        let block_bytes = bytes_counting(CountBytes(4), TableSlices(1));
+        let text = estimate_of_table((slots, cells), block_bytes, input, choices);
         let chosen = input.site.choose_by((rule, Some(text)), |value| match value {
             Placement::Thread if !is_simt => Err("a CPU's worker is one thread".into()),
             Placement::Thread => tables_fit(threads.bytes(), shape),
@@ -190,32 +179,17 @@ impl CellMemory {
         Ok(match chosen {
             Placement::Thread => CellMemory::Threads,
             Placement::Block => {
-                let counts = counts.choose(shape, input)?;
-                let some = if counts == CountBytes(2) { &narrow_slices } else { &plain_slices };
-                let slices = some.choose(shape, input)?;
-                let bytes = |copies, sums| bytes_of(slices, copies, CellForms { sums, counts });
+                let chosen = counts.choose(shape, input)?;
+                let slices = counts.slices(chosen).choose(shape, input)?;
+                let bytes = |copies, sums| bytes_of(slices, copies, CellForms { sums, counts: chosen });
                 let of_copies = |copies| bytes(copies, BlockSums::Words);
-                let copies = CellMemory::copies((cells, counts), slots, &of_copies, input, shape)?;
+                let copies = CellMemory::copies((cells, chosen), slots, &of_copies, input, shape)?;
                 let sums = CellMemory::sums(copies, &|sums| bytes(copies, sums), input, shape)?;
-                let (bytes, forms) = (bytes(copies, sums), CellForms { sums, counts });
+                let (bytes, forms) = (bytes(copies, sums), CellForms { sums, counts: chosen });
                 CellMemory::Block { copies, forms, bytes, slices: slices.0 as u32 }
             }
             Placement::Global => CellMemory::Device,
         })
-    }
-
-    /// Why rows cannot come several times, for one slice of the groups each.
-    fn lacks_slices(cells: &Cells, input: &Input<'_>) -> Option<&'static str> {
-        match () {
-            () if input.is_serial => Some("a CPU's worker has its own cache"),
-            () if input.parts.is_some() => Some("rows come in parts"),
-            () if !cells.distinct.is_empty() => Some("a value would be new only the first time"),
-            () if !cells.cells.iter().all(|cell| cell.op.is_plain()) => {
-                Some("texts are compared with what a block holds")
-            }
-            () if !input.is_single => Some("a row becomes several"),
-            () => None,
-        }
     }
 
     /// How many copies of a block's table there are, which take `bytes` bytes.
@@ -230,7 +204,7 @@ impl CellMemory {
         let lacks = |copies: TableCopies| match copies.0 {
             1 => Ok(()),
             _ if shape.is_serial() => Err("a CPU's worker is one thread".to_string()),
-            _ if counts == CountBytes(2) => Err("a table is made small, not large".into()),
+            _ if counts.0 < 4 => Err("a table is made small, not large".into()),
             threads if threads > shape.block_threads.into() => Err("a block has fewer threads".into()),
             _ => tables_fit(bytes(copies), shape),
         };
@@ -285,6 +259,11 @@ impl CellMemory {
         }
     }
 
+    /// Whether rows that were added to the device's table may be taken from it again.
+    pub fn takes_rows_back(&self) -> bool {
+        matches!(self, CellMemory::Block { forms: CellForms { counts: CountBytes(1), .. }, .. })
+    }
+
     /// How many slices of the groups a block has one after the other.
     pub fn slices(&self) -> u32 {
         match self {
@@ -307,7 +286,8 @@ impl CellMemory {
             }
             CellMemory::Block { copies, forms, slices, .. } => {
                 let layout = block_layout((cells, row_bound), (*copies, *forms), (shape, thread_rows));
-                tables_fit(layout.bytes(slots.div_ceil((*slices).into()) + 1, *copies), shape)
+                let slots = slice_slots(slots, TableSlices((*slices).into()));
+                tables_fit(layout.bytes(slots, *copies), shape)
             }
         }
     }
@@ -328,140 +308,13 @@ impl CellMemory {
             }
             CellMemory::Block { copies, forms, slices, .. } => {
                 let layout = block_layout((cells, row_bound), (*copies, *forms), (&cx.shape, thread_rows));
-                let slots = slots.div_ceil((*slices).into()) + 1;
+                let slots = slice_slots(slots, TableSlices((*slices).into()));
                 Local::Block(BlockTable::begin(cx, layout, (slots, *copies)))
             }
         };
         cx.builder.barrier();
         Some(local)
     }
-}
-
-/// Whether so many rows come to each slot that looking at all of them once more costs less than atomics in the device's table.
-fn slots_seen_often(slots: u64, input: &Input<'_>) -> bool {
-    !input.has_probes && input.expected_rows / SLICE_ROWS_A_SLOT >= slots
-}
-
-/// How many slices of its groups a block may have one after the other.
-struct Slices<'a> {
-    /// Why there can be no more than one.
-    lacks: Option<&'static str>,
-    /// Bytes of a block's table that has one slice of so many.
-    bytes: &'a dyn Fn(TableSlices) -> u64,
-    /// Bytes of a slice that the rule takes, at most.
-    most: u64,
-    /// The same of a table of all groups.
-    limit: u64,
-    /// Whether the rule may take more than one.
-    is_worth_it: bool,
-}
-
-impl Slices<'_> {
-    /// Bytes of the smallest slice that there can be.
-    fn smallest(&self) -> u64 {
-        let all = TableSlices::ALL.iter().filter(|slices| slices.0 == 1 || self.lacks.is_none());
-        all.map(|slices| (self.bytes)(*slices)).min().unwrap_or(u64::MAX)
-    }
-
-    /// How many slices the rule takes, where it takes a block's table.
-    fn passes_by_rule(&self) -> Option<TableSlices> {
-        match (self.bytes)(TableSlices(1)) <= self.limit {
-            true => Some(TableSlices(1)),
-            false => self.by_rule(),
-        }
-    }
-
-    /// The fewest slices of which the rule takes one at a time, where it does.
-    fn by_rule(&self) -> Option<TableSlices> {
-        let most = TableSlices(MOST_SLICES);
-        let fits =
-            |slices: &TableSlices| slices.0 > 1 && slices.0 <= most.0 && (self.bytes)(*slices) <= self.most;
-        let fewest = TableSlices::ALL.iter().copied().find(fits);
-        fewest.filter(|_| self.is_worth_it && self.lacks.is_none())
-    }
-
-    /// By the rule, or what is asked for.
-    fn choose(&self, shape: &LaunchShape, input: &Input<'_>) -> Result<TableSlices, Unsupported> {
-        let has_room = |slices: TableSlices| tables_fit((self.bytes)(slices), shape);
-        let rule = match self.passes_by_rule().filter(|slices| slices.0 > 1) {
-            Some(slices) => (slices, "all groups do not fit near memory at once, and rows are many"),
-            None => {
-                let fewest = TableSlices::ALL.iter().copied().find(|slices| has_room(*slices).is_ok());
-                (fewest.unwrap_or(TableSlices(1)), "as few as fit a block's memory")
-            }
-        };
-        let of_slice = |slices| estimate::bytes((self.bytes)(slices));
-        let mut text = format!("all groups of a block in {}", of_slice(TableSlices(1)));
-        if rule.0.0 > 1 {
-            text.push_str(&format!(", a slice of {} in {}", rule.0.0, of_slice(rule.0)));
-        }
-        input.site.choose_by((rule, Some(text)), |slices| match self.lacks {
-            Some(lacks) if slices.0 > 1 => Err(lacks.into()),
-            _ => has_room(slices),
-        })
-    }
-}
-
-/// How many bytes a block's table has for a count of rows.
-struct Counts<'a> {
-    /// Whether there are counts that may have 2.
-    has_counts: bool,
-    /// Slices of a table with counts of 4 bytes, and of 2.
-    plain: &'a Slices<'a>,
-    narrow: &'a Slices<'a>,
-}
-
-impl Counts<'_> {
-    /// Fewer bytes only where the block looks at the rows less often for it: an addition then waits for what was there before.
-    fn bytes_by_rule(&self) -> CountBytes {
-        let passes = |slices: &Slices<'_>| slices.passes_by_rule().map_or(u64::MAX, |slices| slices.0);
-        match self.has_counts && passes(self.narrow) < passes(self.plain) {
-            true => CountBytes(2),
-            false => CountBytes(4),
-        }
-    }
-
-    fn of(&self, bytes: CountBytes) -> &Slices<'_> {
-        if bytes == CountBytes(2) { self.narrow } else { self.plain }
-    }
-
-    fn by_rule(&self) -> &Slices<'_> {
-        self.of(self.bytes_by_rule())
-    }
-
-    /// Bytes of the smallest table that there can be.
-    fn smallest(&self) -> u64 {
-        let narrow = if self.has_counts { self.narrow.smallest() } else { u64::MAX };
-        narrow.min(self.plain.smallest())
-    }
-
-    fn choose(&self, shape: &LaunchShape, input: &Input<'_>) -> Result<CountBytes, Unsupported> {
-        let has_room = |bytes| tables_fit(self.of(bytes).smallest(), shape);
-        let rule = match self.bytes_by_rule() {
-            CountBytes(2) => (CountBytes(2), "more groups fit a block's memory"),
-            _ if has_room(CountBytes(4)).is_err() => (CountBytes(2), "more groups fit a block's memory"),
-            four => (four, "an addition does not look at what was there"),
-        };
-        let size = |bytes| estimate::bytes((self.of(CountBytes(bytes)).bytes)(TableSlices(1)));
-        let text = format!("a block's table in {} with counts of 2 bytes, {} with 4", size(2), size(4));
-        let text = self.has_counts.then_some(text);
-        input.site.choose_by((rule, text), |bytes| match bytes.0 {
-            2 if shape.is_serial() => Err("a CPU's worker adds words without atomics".into()),
-            2 if !self.has_counts => Err("no cell counts rows".into()),
-            _ => has_room(bytes),
-        })
-    }
-}
-
-/// Bytes of a slice of a block's table by rule, at most.
-fn slice_limit(shape: &LaunchShape) -> u64 {
-    SLICE_BYTES.min(shape.table_bytes().into())
-}
-
-/// Whether blocks of a GPU are thought to have direct-addressed groups slice by slice, of so many slots that take so many bytes, so that
-/// `expected` rows need not be brought into parts before.
-pub(crate) fn suits_slices((slots, bytes): (u64, u64), expected: u64, shape: &LaunchShape) -> bool {
-    bytes <= MOST_SLICES * slice_limit(shape) && expected / SLICE_ROWS_A_SLOT >= slots
 }
 
 /// Where a kernel adds up what goes into the device's table at the end.

@@ -89,9 +89,9 @@ impl fmt::Display for IndexRows {
 
 impl Sink for IndexRows {
     fn needs(&self) -> Needs {
-        let JoinOperator { store, index, ordinal, .. } = &*self.0;
+        let JoinOperator { store, index, promise, .. } = &*self.0;
         let mut around = HostAction::each(When::BeforeGroup, index.sized(), Task::Size);
-        around.extend(HostAction::each(When::OnDuplicate, vec![*ordinal], Task::BreakPromise));
+        around.extend(HostAction::each(When::OnDuplicate, vec![*promise], Task::BreakPromise));
         Needs { zeroed: index.zeroed(), produced: Some(store.row_count()), around }
     }
 

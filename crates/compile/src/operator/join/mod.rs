@@ -61,8 +61,8 @@ use crate::variant::Site;
 /// A join, planned.
 #[derive(Debug, Clone)]
 pub struct JoinOperator {
-    /// Number of the join in the query.
-    pub ordinal: usize,
+    /// The number by which the promise that build keys are unique is broken.
+    promise: usize,
     kind: JoinKind,
     /// Rows of the build side, at most.
     build_bound: u64,
@@ -99,7 +99,7 @@ impl JoinOperator {
     /// Chooses the index and declares the state. `unique`: the promise that no two build rows have equal keys; `serial`: workers are
     /// single threads; `layout`: of the store. Of the probe side: its columns, and an upper bound of its rows.
     pub(crate) fn plan(
-        (join, ordinal, site): (&Join, usize, Site<'_>),
+        (join, promise, site): (&Join, usize, Site<'_>),
         (build, rows): (&[ColumnInfo], &BuildSide),
         (probe, probe_bound): (&[ColumnInfo], u64),
         (unique, serial, choices): (bool, bool, &Choices<'_>),
@@ -149,7 +149,7 @@ impl JoinOperator {
             states.state("probe_nulls", 4, class)
         });
         Ok(JoinOperator {
-            ordinal,
+            promise,
             kind,
             build_bound: rows.bound,
             build_rows: rows.expected,
@@ -321,10 +321,10 @@ fn columns(kind: JoinKind, build: &[ColumnInfo], probe: &[ColumnInfo]) -> Vec<Co
     use JoinKind::*;
     let mark = ColumnInfo::new(DataType::Boolean, false, None);
     // A build side's rows come in the order of their matches.
-    let of_matches = |info: &ColumnInfo| ColumnInfo { is_clustered: false, ..info.clone() };
+    let of_matches = |info: &ColumnInfo| ColumnInfo { is_clustered: false, ..info.stored() };
     let build = &build.iter().map(of_matches).collect::<Vec<_>>();
     // A NULL that stands for a missing row has no code in a dictionary; a build column's place has one to read.
-    let absent = |info: &ColumnInfo| ColumnInfo { nullable: true, dictionary: None, ..info.clone() };
+    let absent = |info: &ColumnInfo| ColumnInfo { nullable: true, dictionary: None, ..info.stored() };
     let nullable = |info: &ColumnInfo| ColumnInfo { nullable: true, ..info.clone() };
     match kind {
         Inner => build.iter().chain(probe).cloned().collect(),

@@ -28,9 +28,9 @@ impl fmt::Display for PlaceBuildSide {
 
 impl Sink for PlaceBuildSide {
     fn needs(&self) -> Needs {
-        let JoinOperator { store, index, ordinal, .. } = &*self.0;
+        let JoinOperator { store, index, promise, .. } = &*self.0;
         let zeroed = store.zeroed().into_iter().chain(index.zeroed()).collect();
-        let around = HostAction::each(When::OnDuplicate, vec![*ordinal], Task::BreakPromise);
+        let around = HostAction::each(When::OnDuplicate, vec![*promise], Task::BreakPromise);
         Needs { zeroed, produced: Some(store.row_count()), around }
     }
 

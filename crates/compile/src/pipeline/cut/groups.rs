@@ -104,7 +104,7 @@ impl Cut<'_> {
     }
 
     /// Into how many parts rows are brought before, about how many groups there are, where they may be far from each other, and whether
-    /// blocks are thought to have them slice by slice.
+    /// blocks are thought to have them all at once or slice by slice.
     fn group_parts(
         &self,
         keys: &[Expr],
@@ -116,7 +116,10 @@ impl Cut<'_> {
             (self.lacks_group_parts(infos, rows), self.scattered(keys, aggregates, infos, rows));
         let in_slices = table.as_ref().is_some_and(|table| self.suits_slices(table, aggregates, rows));
         let (parts, reason) = match in_slices && lacks.is_none() {
-            true => (GroupParts(1), "blocks have the groups slice by slice".into()),
+            true => (
+                GroupParts(1),
+                "blocks have the groups in their memory, all at once or slice by slice".into(),
+            ),
             false => self.parts_by_rule(lacks.is_some(), table.as_ref(), rows),
         };
         let site = format!("aggregate{}", self.next_aggregate);
@@ -130,13 +133,13 @@ impl Cut<'_> {
         Ok((parts, table.map(|table| table.groups), in_slices))
     }
 
-    /// Whether blocks are thought to have the groups slice by slice.
+    /// Whether blocks are thought to have the groups all at once or slice by slice.
     fn suits_slices(&self, table: &TableSize, aggregates: &[Aggregate], rows: &OpenRows) -> bool {
         let is_simple = |branch: &Open| branch.is_single() && !branch.has_probes();
         let comes_again = rows.branches.iter().all(is_simple) && !aggregates.iter().any(|own| own.distinct);
         let of_slots = |bytes| suits_slices((table.slots, bytes), rows.expected(), self.shape);
         let resolves = self.choices.micro_model == MicroModel::Resolution && !self.shape.is_serial();
-        resolves && comes_again && table.narrow.is_some_and(of_slots)
+        resolves && comes_again && table.slice.is_some_and(of_slots)
     }
 
     /// Why rows cannot come in parts.

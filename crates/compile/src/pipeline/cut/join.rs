@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Cut;
+use super::build_side::{changed, may_fail};
 use super::dependence::{Dependences, Side};
 use super::open::{Open, OpenRows};
 use super::partition::{Behind, SideParts};
@@ -18,6 +19,7 @@ use crate::program::Purpose;
 use crate::table::index::BuildSide;
 use crate::types::Literal;
 use crate::variant::Site;
+use crate::variant::axes::BuiltSide;
 
 impl Cut<'_> {
     /// Ends the build side in its store and index.
@@ -55,14 +57,15 @@ impl Cut<'_> {
     }
 
     /// Plans a join of these rows, into how many parts those of the build side and of the probe side are brought, and whether the build
-    /// side leaves out rows at the probe side's scans. `behind`: what the probe side's rows come to further on.
+    /// side leaves out rows at the probe side's scans. `promise`: the number by which it is known whether build keys are unique; `behind`:
+    /// what the probe side's rows come to further on.
     fn plan_join(
         &mut self,
-        (join, ordinal, site): (&Join, usize, &Site<'_>),
+        (join, promise, site): (&Join, usize, &Site<'_>),
         (build, probe): (&OpenRows, &OpenRows),
         behind: Behind,
     ) -> Result<(Arc<JoinOperator>, SideParts, bool), Unsupported> {
-        let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&ordinal);
+        let unique = JoinOperator::wants_unique(join) && !self.duplicates.contains(&promise);
         let rows = BuildSide {
             bound: build.bound(),
             is_exact: build.branches.len() == 1 && build.branches.iter().all(Open::has_every_row),
@@ -70,7 +73,7 @@ impl Cut<'_> {
         };
         let layout = self.layout();
         let operator = JoinOperator::plan(
-            (join, ordinal, *site),
+            (join, promise, *site),
             (&build.columns, &rows),
             (&probe.columns, probe.bound()),
             (unique, self.shape.is_serial(), self.choices),
@@ -97,14 +100,44 @@ impl Cut<'_> {
             return Ok(rows);
         }
         let behind = self.behind;
-        let mut build = self.open_before(&join.build, Behind::default())?;
+        let first = self.done.len();
+        let build = self.open_before(&join.build, Behind::default())?;
         let before_probe = self.done.len();
-        let mut probe = self.open_before(&join.probe, behind.and(join.kind, build.expected()))?;
-        let after_probe = self.done.len();
-        let build_bound = build.bound();
+        let probe = self.open_before(&join.probe, behind.and(join.kind, build.expected()))?;
         let site = format!("join{ordinal}");
         let site = Site { chooser: self.chooser, name: &site };
-        let (operator, parts, prunes) = self.plan_join((join, ordinal, &site), (&build, &probe), behind)?;
+        let is_safe = is_safe(join, &build, &probe);
+        let mut rows = match self.built_side((join, ordinal, &site), (&build, &probe), behind)? {
+            BuiltSide::Written => {
+                self.joined((join, ordinal, &site), (build, probe), before_probe, behind)?
+            }
+            BuiltSide::Other => {
+                let (changed, columns) = changed(join, (&build.columns, &probe.columns));
+                let of_probe = self.done.len() - before_probe;
+                self.done[first..].rotate_right(of_probe);
+                // The other side's keys may be there twice though this side's are not.
+                let promise = self.uses.len() + ordinal;
+                let changed = (&changed, promise, &site);
+                let mut rows = self.joined(changed, (probe, build), first + of_probe, behind)?;
+                rows.project(columns);
+                rows
+            }
+        };
+        rows.is_safe = is_safe;
+        Ok(rows)
+    }
+
+    /// Joins rows. The pipelines before those of the probe side are finished; `before_probe`: the first of the probe side's.
+    fn joined(
+        &mut self,
+        (join, promise, site): (&Join, usize, &Site<'_>),
+        (mut build, mut probe): (OpenRows, OpenRows),
+        before_probe: usize,
+        behind: Behind,
+    ) -> Result<OpenRows, Unsupported> {
+        let after_probe = self.done.len();
+        let build_bound = build.bound();
+        let (operator, parts, prunes) = self.plan_join((join, promise, site), (&build, &probe), behind)?;
         let build_fields = build.columns.len();
         let dependences = dependences_of((join, &operator), &build, &probe);
         let narrowed = build.narrowed();
@@ -153,6 +186,19 @@ impl Cut<'_> {
         }
         Ok(rows)
     }
+}
+
+/// Whether nothing that a join's rows are computed by may be an error.
+fn is_safe(join: &Join, build: &OpenRows, probe: &OpenRows) -> bool {
+    let fails = |expr: &Expr, rows: &OpenRows| may_fail(expr, &rows.columns);
+    let may_condition_fail = |condition: &Expr| {
+        let columns: Vec<_> = build.columns.iter().chain(&probe.columns).cloned().collect();
+        may_fail(condition, &columns)
+    };
+    build.is_safe
+        && probe.is_safe
+        && !join.keys.iter().any(|(own, other)| fails(own, build) || fails(other, probe))
+        && !join.residual.as_ref().is_some_and(may_condition_fail)
 }
 
 /// Which columns of a join's rows follow from which others.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::build_side::may_fail;
 use super::computes;
 use super::dependence::Dependences;
 use super::partition::PartCut;
@@ -256,12 +257,14 @@ pub(super) struct OpenRows {
     pub(super) columns: Vec<ColumnInfo>,
     /// Which of the columns follow from which others.
     pub(super) dependences: Dependences,
+    /// Nothing that they are computed by may be an error, as far as that is asked.
+    pub(super) is_safe: bool,
 }
 
 impl OpenRows {
-    /// Rows of which it is not known whether columns follow from others.
+    /// Rows of which it is not known whether columns follow from others, or may fail.
     pub(super) fn new(branches: Vec<Open>, columns: Vec<ColumnInfo>) -> OpenRows {
-        OpenRows { branches, columns, dependences: Dependences::default() }
+        OpenRows { branches, columns, dependences: Dependences::default(), is_safe: false }
     }
 
     /// What is known of those of some keys that do not follow from the others.
@@ -274,6 +277,7 @@ impl OpenRows {
 
     /// The rows become those of a projection.
     pub(super) fn project(&mut self, exprs: Vec<Expr>) {
+        self.is_safe = self.is_safe && !exprs.iter().any(|expr| may_fail(expr, &self.columns));
         self.columns = columns_of(&exprs, &self.columns);
         self.dependences = self.dependences.projected(&exprs);
         self.push(Project(exprs));

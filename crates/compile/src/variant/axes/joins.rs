@@ -3,6 +3,17 @@
 use crate::variant::{Axis, Level, Variant};
 
 axis!(
+    /// Which side of an inner join has the index: `pipeline/cut/build_side`.
+    BuiltSide, "build_side", Plan, "which side of an inner join is built, and which one streams past it",
+    {
+        /// The one that the plan has as its build side.
+        Written = "written",
+        /// The other one: the sides change places.
+        Other = "other",
+    }
+);
+
+axis!(
     /// How the index of a join finds keys: `table/index`.
     IndexForm, "index_form", Plan, "how the index of a join finds the rows of a key",
     {

@@ -60,8 +60,11 @@ const IN_BUCKETS: (&str, &str) = ("bucket_entries", "rows");
 /// A lane looks at the texts of its own rows, or lanes share those of a warp's rows.
 const OWN_TEXTS: Values = &[("text_lanes", "lane"), ("key_text_lanes", "lane")];
 const SHARED_TEXTS: Values = &[("text_lanes", "run"), ("key_text_lanes", "packed")];
-/// The paper has no runtime filters, and a thread has one row at a time: all rows of a scan come to the steps.
-const ALL_ROWS: Values = &[("pruning", "off"), ("row_loop", "single")];
+/// The side that a join builds is the one that the query has there, whatever is known of the rows.
+const BUILT_AS_WRITTEN: (&str, &str) = ("build_side", "written");
+/// The paper has no runtime filters, and a thread has one row at a time: all rows of a scan come to the steps. Its joins build the side that
+/// they are about.
+const ALL_ROWS: Values = &[("pruning", "off"), ("row_loop", "single"), BUILT_AS_WRITTEN];
 /// Joins stay in the order of the query: the left side is built, the right side probes.
 const AS_WRITTEN: [(&str, &str); 2] =
     [("kelpie.join_order", "false"), ("datafusion.optimizer.join_reordering", "false")];
@@ -211,7 +214,9 @@ impl Figure {
                     ("staged, buckets of rows", STAGED),
                 ]
                 .map(|(name, values)| with(name, &[values, &[IN_BUCKETS]].concat()));
-                matches.into_iter().chain(scanned).chain(in_buckets).chain([rules()]).collect()
+                // The rules build the primary keys, of which they know that they are unique.
+                let as_written = Model::variants("rules, as written", &[BUILT_AS_WRITTEN]);
+                matches.into_iter().chain(scanned).chain(in_buckets).chain([rules(), as_written]).collect()
             }
             Figure::Matches => matches.into_iter().chain([rules()]).collect(),
             Figure::MatchesWarps => matches.into(),
@@ -280,9 +285,14 @@ fn as_written(case: Case, pipeline: &'static str) -> Case {
 }
 
 /// With a case's kernels in blocks of one warp, of which there are as many as a value of `blocks` says.
-fn in_blocks(mut case: Case, blocks: &str) -> Case {
-    let value = |axis: &str, value: &str| (format!("kelpie.variant.{axis}"), value.to_string());
-    case.settings.extend([value("block_threads", "32"), value("blocks", blocks)]);
+fn in_blocks(case: Case, blocks: &str) -> Case {
+    with_variants(case, &[("block_threads", "32"), ("blocks", blocks)])
+}
+
+/// With values of axes for every series of a case.
+fn with_variants(mut case: Case, values: &[(&str, &str)]) -> Case {
+    let values = values.iter().map(|(axis, value)| (format!("kelpie.variant.{axis}"), value.to_string()));
+    case.settings.extend(values);
     case
 }
 
@@ -293,10 +303,10 @@ fn poster(joined: &str, pipeline: &'static str) -> Case {
         "select count(*), sum(revenue) from (\n  select sum(l_extendedprice * (1 - l_discount)) as revenue\n  from {joined}\n  \
          group by c_custkey, c_name, c_acctbal, c_phone, n_name, c_address, c_comment\n)"
     );
-    as_written(Case::new("10", None, sql), pipeline)
+    with_variants(as_written(Case::new("10", None, sql), pipeline), &[BUILT_AS_WRITTEN])
 }
 
-/// Sums of so many columns of each side, over a join whose build side has the foreign keys.
+/// Sums of so many columns of each side, over a join whose build side has the foreign keys, but where the rules change that.
 fn join((name, key, primary): &(&str, &str, &str), columns: u64) -> Case {
     let sums: Vec<String> = (1..=columns).map(|column| format!("sum(v{column}), sum(a{column})")).collect();
     let sql = format!("select {}\nfrom fk join {primary} on {key} = k", sums.join(", "));

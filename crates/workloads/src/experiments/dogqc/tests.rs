@@ -236,3 +236,32 @@ async fn transfers_stand_apart_for_both_forms_of_texts() {
         assert!(plot.contains(">link<") && plot.contains(">link, no dictionaries<"), "{plot}");
     }
 }
+
+/// The rules build the primary keys where there are enough rows for it to matter, and the foreign keys where that is forced.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_build_the_primary_keys() {
+    let session = KelpieSession::new(SessionOptions::default().with("kelpie.device", "cpu")).unwrap();
+    for (name, table) in tables(rows(0.002), 2).unwrap() {
+        session.context().register_table(name, table).unwrap();
+    }
+    for (model, side) in [("rules", "other"), ("rules, as written", "written"), ("packed", "written")] {
+        let models = Figure::Joins.models();
+        let model = models.iter().find(|own| own.name == model).unwrap();
+        for case in cases(Figure::Joins) {
+            for (name, value) in model.settings.iter().chain(&case.settings) {
+                session.set(name, value).unwrap();
+            }
+            let timing = session.sql(&case.sql).await.unwrap().timing;
+            let choices: Vec<_> = timing.parts.iter().flat_map(|part| part.choices()).collect();
+            let choice = choices.iter().find(|choice| choice.axis.name == "build_side").unwrap();
+            assert_eq!(choice.value, side, "{}, {}: {choice}", model.name, case.label);
+            let probes = timing.parts.iter().flat_map(|part| &part.pipelines);
+            let probes: Vec<_> = probes.filter(|pipeline| pipeline.name.contains(" join ")).collect();
+            let source = if side == "other" { "scan fk" } else { "scan pk" };
+            assert!(probes.len() == 1 && probes[0].name.contains(source), "{probes:?}");
+        }
+        for (name, _) in &model.settings {
+            session.set(name, "rule").unwrap();
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Counts of rows of 2 bytes or of 1 in a block's table of groups, so that two or four times as many groups fit as with 4. What a count has
+//! no room for goes to the device's table.
+//!
+//! Of 2 bytes half of what these hold is room: a thread whose row makes a count reach the other half takes that half out, or sees that
+//! another has, before it goes on. So a count is above its half by no more than there are threads.
+//!
+//! A byte has no such room. It goes round from 255 to 0, which adds 1 to the byte above it, and what the word held before tells
+//! the thread that it did, and how far the carry went. The thread gives 256 rows of each byte that went round to the device's table,
+//! and takes the 1 back from each byte that a carry came into. Others add to these bytes meanwhile, so one may have gone round for a row that
+//! it never had. Then it is 0, and goes round to 255 as the 1 is taken from it: 256 rows are taken back from the device's table, and the byte
+//! above has lost 1, which is added. That is exact whoever is between, since an atomic addition to the word is an addition to each
+//! byte with a carry from the one below. Of each byte
+//!
+//! > its rows = what the device's table has of them + what the byte holds + what threads owe it
+//!
+//! holds before and after each. Let `d` be what an addition is to add to a byte, `c` the carry that comes into it and `e` that which leaves it
+//! (borrows are -1). The byte grows by `d + c - 256 e`; the thread gives `256 e` to the device's table, and owes the byte `-c`. What a
+//! thread owes is its next addition. Carries go upwards, and what leaves the highest byte is in nobody's: so the lowest byte that a thread
+//! owes is above the lowest that it has just added to, and after three more additions it owes nothing. Nobody waits for another.
+//!
+//! So the device's table may have rows that are taken from it again, or fewer than none. It is right when all threads of the block have come to
+//! the barrier after their last row. Who counts its groups has to count those that become empty, too ([`direct`](super::direct)).
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, UnaryOp};
+
+use super::threads::clear;
+use crate::context::Context;
+use crate::variant::axes::CountBytes;
+
+/// From which count on half of what 2 bytes hold is taken out.
+const FULL_COUNT: u32 = 1 << 15;
+/// Rows that are taken out of a byte that goes round.
+const ROUND: u64 = 1 << 8;
+/// The highest bit of each byte of a word.
+const HIGHEST_BITS: u32 = 0x8080_8080;
+
+/// Takes so many rows (`u64`, modulo 2^64) of the group with a number (`i64`).
+pub(super) type Far<'a> = dyn Fn(&mut Context<'_>, V, V) + 'a;
+
+/// Counts of groups in words of 4 bytes: those of neighbouring groups side by side, and behind all of these the next counts of all. There
+/// are no copies: such a table is made small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CountLayout {
+    /// Counts of a group.
+    pub cells: u32,
+    pub bytes: CountBytes,
+}
+
+impl CountLayout {
+    /// Bits of a count.
+    fn bits(self) -> u32 {
+        8 * self.bytes.0 as u32
+    }
+
+    /// Counts of a word.
+    fn of_word(self) -> u32 {
+        u32::BITS / self.bits()
+    }
+
+    /// Words that have one count of each group.
+    fn words(self, groups: u64) -> u64 {
+        groups.div_ceil(self.of_word().into())
+    }
+
+    /// Bytes of all counts of so many groups.
+    pub fn table_bytes(self, groups: u64) -> u64 {
+        self.words(groups).saturating_mul(4).saturating_mul(self.cells.into())
+    }
+
+    /// Declares them, if there are any.
+    pub fn declare(self, cx: &mut Context<'_>, groups: u32) -> Option<BlockCounts> {
+        let words = self.words(groups.into()) as u32;
+        (self.cells > 0).then(|| {
+            let table = cx.builder.shared("local_counts", Pointee::Scalar(Scalar::U32), words * self.cells);
+            BlockCounts { table, layout: self, words }
+        })
+    }
+}
+
+/// The counts in one kernel.
+#[derive(Debug)]
+pub(super) struct BlockCounts {
+    /// `ptr<shared, u32>`.
+    table: V,
+    layout: CountLayout,
+    /// Words that have one count of each group.
+    words: u32,
+}
+
+/// Where a count is.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The word that it is in, `ptr<shared, u32>`.
+    word: V,
+    /// The bits in front of it, `u32`.
+    shift: V,
+}
+
+/// What a thread has added to a word of counts.
+struct Added {
+    word: V,
+    /// The number of the group whose count is the word's lowest byte, `i64`.
+    first: V,
+    /// What was there, and what was added, `u32`.
+    old: V,
+    more: V,
+}
+
+impl BlockCounts {
+    /// Clears them. Ends without a barrier.
+    pub fn clear(&self, cx: &mut Context<'_>) {
+        clear(cx, self.table, Scalar::U32, self.words * self.layout.cells);
+    }
+
+    /// Where count `cell` of a group (`i64`) is.
+    fn place(&self, cx: &mut Context<'_>, (group, cell): (V, u32)) -> Place {
+        let b = &mut *cx.builder;
+        let bits = b.i64(self.layout.of_word().ilog2().into());
+        let mut number = b.binary(BinaryOp::Shr, group, bits);
+        if cell > 0 {
+            let first = b.i64(i64::from(cell * self.words));
+            number = b.add(number, first);
+        }
+        let word = b.offset(self.table, number);
+        let group = b.convert(group, Scalar::U32);
+        let (mask, bits) = (b.u32(self.layout.of_word() - 1), b.u32(self.layout.bits().ilog2()));
+        let within = b.and(group, mask);
+        Place { word, shift: b.binary(BinaryOp::Shl, within, bits) }
+    }
+
+    /// A count in what its word holds, `u32`.
+    fn count_in(&self, cx: &mut Context<'_>, word: V, shift: V) -> V {
+        let b = &mut *cx.builder;
+        let (count, mask) = (b.binary(BinaryOp::Shr, word, shift), b.u32((1 << self.layout.bits()) - 1));
+        b.and(count, mask)
+    }
+
+    /// What count `cell` of a group (`i64`) holds, as `u64`, once no thread adds to it any more.
+    pub fn read(&self, cx: &mut Context<'_>, place: (V, u32)) -> V {
+        let Place { word, shift } = self.place(cx, place);
+        let word = cx.builder.load(word);
+        let count = self.count_in(cx, word, shift);
+        cx.builder.convert(count, Scalar::U64)
+    }
+
+    /// Adds `rows` (`u64`, 0 or 1) to count `cell` of a group (`i64`). `far` takes what counts have no room for.
+    pub fn add(&self, cx: &mut Context<'_>, (group, cell): (V, u32), rows: V, far: &Far<'_>) {
+        let Place { word, shift } = self.place(cx, (group, cell));
+        let b = &mut *cx.builder;
+        let rows = b.convert(rows, Scalar::U32);
+        let more = b.binary(BinaryOp::Shl, rows, shift);
+        let old = b.atomic(AtomicOp::Add, word, more, Scope::Block);
+        if self.layout.bytes != CountBytes(1) {
+            let now = b.add(old, more);
+            return self.take_half(cx, (word, shift), now, &|cx, rows| far(cx, group, rows));
+        }
+        let count = self.count_in(cx, old, shift);
+        let b = &mut *cx.builder;
+        let (count, most) = (b.add(count, rows), b.u32(ROUND as u32 - 1));
+        let goes_round = b.lt(most, count);
+        cx.begin_if(goes_round);
+        let within = cx.builder.i64(!i64::from(self.layout.of_word() - 1));
+        let first = cx.builder.and(group, within);
+        undo_carries(cx, Added { word, first, old, more }, far);
+        cx.end();
+    }
+
+    /// Takes half out of a count of 2 bytes that has become too large, before the thread goes on, so that there is always room for
+    /// a row of each thread. `now`: what its word holds.
+    fn take_half(
+        &self,
+        cx: &mut Context<'_>,
+        (word, shift): (V, V),
+        now: V,
+        far: &dyn Fn(&mut Context<'_>, V),
+    ) {
+        let seen = cx.builder.var_of("seen_counts", now);
+        cx.begin_loop();
+        let current = cx.builder.read(seen);
+        let count = self.count_in(cx, current, shift);
+        let b = &mut *cx.builder;
+        let full = b.u32(FULL_COUNT);
+        let has_room = b.lt(count, full);
+        b.break_if(has_room);
+        let part = b.binary(BinaryOp::Shl, full, shift);
+        let less = b.sub(current, part);
+        let found = b.atomic(AtomicOp::CompareExchange(current), word, less, Scope::Block);
+        let is_mine = b.eq(found, current);
+        cx.begin_if(is_mine);
+        let rows = cx.builder.u64(FULL_COUNT.into());
+        far(cx, rows);
+        cx.end();
+        let next = cx.builder.select(is_mine, less, found);
+        cx.builder.assign(seen, next);
+        cx.end();
+    }
+}
+
+/// After a byte of a word has gone round: gives what counts have no room for to `far`, and takes back what carries have added to the bytes
+/// above, until nothing is owed.
+///
+/// What is taken is added to the complement of the word, whose carries are the borrows: so additions of both signs have one code.
+fn undo_carries(cx: &mut Context<'_>, Added { word, first, old, more }: Added, far: &Far<'_>) {
+    let b = &mut *cx.builder;
+    let adds = b.u32(0);
+    let (old, more) = (b.var_of("old_counts", old), b.var_of("more_counts", more));
+    // All bits where `more` was taken.
+    let turned = b.var_of("turned", adds);
+    cx.begin_loop();
+    let b = &mut *cx.builder;
+    let (flips, one) = (b.read(turned), b.u32(1));
+    let (before, added) = (b.read(old), b.read(more));
+    let before = b.binary(BinaryOp::Xor, before, flips);
+    // The carry out of each byte, at its highest bit: both have the bit, or one has it and the sum has not.
+    let sum = b.add(before, added);
+    let (both, any, is_lost) = (b.and(before, added), b.or(before, added), b.not(sum));
+    let lost = b.and(any, is_lost);
+    let carries = b.or(both, lost);
+    let highest = b.u32(HIGHEST_BITS);
+    let carries = b.and(carries, highest);
+    let is_given = b.eq(flips, adds);
+    let (given, taken) = (b.u64(ROUND), b.u64(ROUND.wrapping_neg()));
+    let rows = b.select(is_given, given, taken);
+    give_rounds(cx, (first, carries), rows, far);
+    let b = &mut *cx.builder;
+    let owed = b.binary(BinaryOp::Shl, carries, one);
+    let is_paid = b.eq(owed, adds);
+    b.break_if(is_paid);
+    let flips = b.not(flips);
+    let negated = b.binary(BinaryOp::Xor, owed, flips);
+    let difference = b.sub(negated, flips);
+    let found = b.atomic(AtomicOp::Add, word, difference, Scope::Block);
+    b.assign(old, found);
+    b.assign(more, owed);
+    b.assign(turned, flips);
+    cx.end();
+}
+
+/// Gives so many rows of each byte with a bit in `carries` to `far`.
+fn give_rounds(cx: &mut Context<'_>, (first, carries): (V, V), rows: V, far: &Far<'_>) {
+    let left = cx.builder.var_of("carries", carries);
+    cx.begin_loop();
+    let b = &mut *cx.builder;
+    let (some, zero, one) = (b.read(left), b.u32(0), b.u32(1));
+    let is_done = b.eq(some, zero);
+    b.break_if(is_done);
+    // The lowest bit's number is 7, 15, 23 or 31.
+    let (number, bits) = (b.unary(UnaryOp::Ffs, some), b.u32(3));
+    let number = b.sub(number, one);
+    let byte = b.binary(BinaryOp::Shr, number, bits);
+    let byte = b.convert(byte, Scalar::I64);
+    let group = b.or(first, byte);
+    far(cx, group, rows);
+    let b = &mut *cx.builder;
+    let fewer = b.sub(some, one);
+    let fewer = b.and(some, fewer);
+    b.assign(left, fewer);
+    cx.end();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Keys of a dense domain: the place of a row's key among the values that it may have, and the value of a place.
+
+use kelpie_kir::builder::V;
+use kelpie_kir::{BinaryOp, Scalar};
+
+use super::domain::DenseKey;
+use crate::context::{Constant, Context, Repr, Unsupported, register_type};
+use crate::expr::{Expr, ExprKind};
+use crate::layout::ColumnInfo;
+use crate::lower::lower;
+use crate::types::inverse;
+
+/// The number of the current row's key among the values that it may have, as `i64` and always one of theirs, and its validity.
+pub(super) fn place_of_key(
+    cx: &mut Context<'_>,
+    key: &Expr,
+    dense: &DenseKey,
+) -> Result<(V, Option<V>), Unsupported> {
+    if let (Some(coded), ExprKind::Column(column)) = (dense.coded, &key.kind)
+        && let Some((code, valid)) = cx.value_code(*column, coded)
+    {
+        return Ok((cx.builder.convert(code, Scalar::I64), valid));
+    }
+    let value = lower(cx, key)?;
+    let index = match (&value.repr, dense.coded) {
+        (Repr::Text(text), _) => {
+            let code = text.code.ok_or_else(|| Unsupported("a dictionary column lost its codes".into()))?;
+            cx.builder.convert(code.value, Scalar::I64)
+        }
+        // That takes a step for each bit of the number of values, but those steps are in a cache.
+        (Repr::Scalar(scalar), Some(coded)) => {
+            let scalar = cx.builder.convert(*scalar, Scalar::I64);
+            let code = cx.search_values(scalar, coded);
+            cx.builder.convert(code, Scalar::I64)
+        }
+        (Repr::Scalar(scalar), None) => {
+            let index = index_of(cx, *scalar, dense);
+            let is_within = cx.is_stored(key) && dense.step == 1;
+            match is_within || cx.builder.scalar(*scalar) == Scalar::Bool {
+                true => index,
+                false => clamp(cx, index, dense.values),
+            }
+        }
+    };
+    Ok((index, value.valid))
+}
+
+/// The number of a key's value among those that it may have, as `i64`: any number where it is none of them.
+fn index_of(cx: &mut Context<'_>, value: V, key: &DenseKey) -> V {
+    let scalar = cx.builder.scalar(value);
+    let wide = if scalar == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
+    let value = cx.builder.convert(value, wide);
+    let distance = match key.min {
+        0 => value,
+        min => {
+            let min = cx.constant(Constant::Int(wide, min));
+            cx.builder.sub(value, min)
+        }
+    };
+    let distance = cx.builder.convert(distance, Scalar::I64);
+    if key.step == 1 {
+        return distance;
+    }
+    quotient(cx, distance, key)
+}
+
+/// A multiple of a key's step divided by it, without a division: modulo 2^n an odd number has an [`inverse`].
+fn quotient(cx: &mut Context<'_>, distance: V, key: &DenseKey) -> V {
+    let shift = key.step.trailing_zeros();
+    let inverse = inverse(key.step >> shift);
+    let is_narrow = (key.values - 1).checked_mul(key.step).is_some_and(|most| most <= u32::MAX.into());
+    let b = &mut *cx.builder;
+    let (unsigned, shift, inverse) = match is_narrow {
+        true => (Scalar::U32, b.u32(shift), b.u32(inverse as u32)),
+        false => (Scalar::U64, b.u64(shift.into()), b.u64(inverse)),
+    };
+    let distance = b.bitcast(distance, Scalar::U64);
+    let distance = b.convert(distance, unsigned);
+    let shifted = b.binary(BinaryOp::Shr, distance, shift);
+    let index = b.mul(shifted, inverse);
+    let index = b.convert(index, Scalar::U64);
+    b.bitcast(index, Scalar::I64)
+}
+
+/// An index (`i64`) below `count`: the last one where it is another. No value that a key may take on its way into an error
+/// leaves the table.
+fn clamp(cx: &mut Context<'_>, index: V, count: u64) -> V {
+    let b = &mut *cx.builder;
+    let (index, last) = (b.bitcast(index, Scalar::U64), b.u64(count.saturating_sub(1)));
+    let index = b.binary(BinaryOp::Min, index, last);
+    b.bitcast(index, Scalar::I64)
+}
+
+/// The key value of an index.
+pub(super) fn value_of(cx: &mut Context<'_>, index: V, key: &DenseKey, column: &ColumnInfo) -> V {
+    let register = register_type(&column.data_type, column.range);
+    if let Some(coded) = key.coded {
+        let value = cx.coded_value(index, coded);
+        return cx.builder.convert(value, register);
+    }
+    if register == Scalar::Bool {
+        let zero = cx.builder.i64(0);
+        return cx.builder.ne(index, zero);
+    }
+    let wide = if register == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
+    let index = cx.builder.convert(index, wide);
+    let distance = match key.step {
+        1 => index,
+        step => {
+            let step = cx.constant(Constant::Int(wide, step.into()));
+            cx.builder.mul(index, step)
+        }
+    };
+    let value = match key.min {
+        0 => distance,
+        min => {
+            let min = cx.constant(Constant::Int(wide, min));
+            cx.builder.add(distance, min)
+        }
+    };
+    cx.builder.convert(value, register)
+}

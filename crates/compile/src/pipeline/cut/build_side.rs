@@ -1,0 +1,172 @@
+//! Which side of an inner join is built.
+//!
+//! The planner chooses by statistics, which tables in memory, CSV and JSON hardly have: it counts their rows at best. Here the columns are
+//! loaded, so it is known how many rows there are, and of columns in order that no value is there twice.
+//!
+//! Both sides are opened in the order of the plan, whichever is built: scans, joins and aggregates keep their numbers. Then the join is
+//! one whose sides have changed places, below a projection that puts the columns in their places again.
+
+use super::Cut;
+use super::open::{Open, OpenRows};
+use super::partition::Behind;
+use crate::context::Unsupported;
+use crate::expr::{Expr, ExprKind, substitute};
+use crate::layout::ColumnInfo;
+use crate::lower::{can_fail, column_of};
+use crate::plan::{Join, JoinKind};
+use crate::types::Range;
+use crate::variant::Site;
+use crate::variant::axes::BuiltSide;
+
+/// Rows of a build side up to which it does not matter: launches of kernels, or of workers, take longer than such rows in any of them.
+const FEW_ROWS: u64 = 1 << 14;
+/// How many times as many rows as the other side has are not built.
+const LARGER: u64 = 4;
+/// The same where the other side's keys may be there several times, and the build side's are not, which are in order too: such rows are
+/// copied to the slots of their keys, while those of the other side are counted, summed up over all slots and put into buckets.
+const LARGER_THAN_REPEATED: u64 = 16;
+
+/// What is known of a side of a join.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// The rows that are thought to come.
+    rows: u64,
+    /// It is a table, of which filters alone drop rows.
+    is_table: bool,
+    /// There are exactly so many rows.
+    is_exact: bool,
+    /// No two rows have the same keys.
+    is_unique: bool,
+}
+
+impl Cut<'_> {
+    /// Which side of a join is built. `behind`: what the rows come to further on.
+    pub(super) fn built_side(
+        &self,
+        (join, ordinal, site): (&Join, usize, &Site<'_>),
+        (build, probe): (&OpenRows, &OpenRows),
+        behind: Behind,
+    ) -> Result<BuiltSide, Unsupported> {
+        if join.kind != JoinKind::Inner {
+            return Ok(BuiltSide::Written);
+        }
+        let lacks = self.lacks_change((join, ordinal), (build, probe));
+        let (own, other) = (self.known(join, build, true), self.known(join, probe, false));
+        let rule = match lacks {
+            Some(lacks) => (BuiltSide::Written, lacks),
+            None if join.keys.is_empty() => (BuiltSide::Written, "pairs of all rows need no index"),
+            None if !own.is_table || !other.is_table => {
+                (BuiltSide::Written, "how many rows joins and groups leave is not foreseen well")
+            }
+            None if own.rows < FEW_ROWS => (BuiltSide::Written, "few rows are built"),
+            // Its source would be another table, whose rows they find at the other's.
+            None if behind != Behind::default() => {
+                (BuiltSide::Written, "joins further on may leave out rows at the probe side's scan")
+            }
+            None if self.is_grouped_in_order(ordinal, probe) => {
+                (BuiltSide::Written, "the probe side's rows come group after group, or nearly")
+            }
+            None => by_rows(own, other),
+        };
+        let estimate = format!("{} built, {} looked up", own.text(), other.text());
+        site.choose_by((rule, Some(estimate)), |value| match (value, lacks) {
+            (BuiltSide::Other, Some(lacks)) => Err(lacks.into()),
+            _ => Ok(()),
+        })
+    }
+
+    /// Why the sides of an inner join may not change places, where that is so.
+    fn lacks_change(
+        &self,
+        (join, ordinal): (&Join, usize),
+        (build, probe): (&OpenRows, &OpenRows),
+    ) -> Option<&'static str> {
+        let keeps_order = self.uses.get(ordinal).is_none_or(|uses| uses.in_order);
+        let fails = |expr: &Expr, rows: &OpenRows| may_fail(expr, &rows.columns);
+        match () {
+            () if keeps_order => Some("texts are strung together in the order of the probe side"),
+            () if !build.is_safe || !probe.is_safe => {
+                Some("a side may fail, which nobody looks at where the other one is empty")
+            }
+            () if join.keys.iter().any(|(own, other)| fails(own, build) || fails(other, probe)) => {
+                Some("a key may fail, which nobody looks at where the other side is empty")
+            }
+            () => None,
+        }
+    }
+
+    /// What is known of a side, which `is_build` of a join.
+    fn known(&self, join: &Join, rows: &OpenRows, is_build: bool) -> Known {
+        let is_table = rows.branches.len() == 1 && rows.branches.iter().all(Open::is_table);
+        let is_unique = |(build, probe): &(Expr, Expr)| {
+            let key = column_of(if is_build { build } else { probe }, &rows.columns);
+            key.origin.is_some_and(|(scan, column)| {
+                self.scans.get(scan).is_some_and(|info| info.unique.get(column) == Some(&true))
+            })
+        };
+        Known {
+            rows: rows.expected(),
+            is_table,
+            is_exact: is_table && rows.branches.iter().all(Open::has_every_row),
+            is_unique: is_table && join.keys.iter().any(is_unique),
+        }
+    }
+
+    /// Whether rows are grouped further on by what the probe side's rows have in about this order.
+    fn is_grouped_in_order(&self, ordinal: usize, probe: &OpenRows) -> bool {
+        let is_clustered = |column: &usize| probe.columns.get(*column).is_some_and(|info| info.is_clustered);
+        self.uses.get(ordinal).is_some_and(|uses| uses.grouped.iter().any(is_clustered))
+    }
+}
+
+impl Known {
+    fn text(self) -> String {
+        let about = if self.is_exact { "" } else { "about " };
+        let unique = if self.is_unique { " of unique keys" } else { "" };
+        format!("{about}{} rows{unique}", self.rows)
+    }
+}
+
+/// The rule where both sides are tables, and nothing but their rows and keys speaks for either.
+fn by_rows(build: Known, probe: Known) -> (BuiltSide, &'static str) {
+    let larger = if build.is_unique && !probe.is_unique { LARGER_THAN_REPEATED } else { LARGER };
+    match () {
+        () if probe.is_unique && !build.is_unique && probe.rows <= build.rows => {
+            (BuiltSide::Other, "the probe side has unique keys, which need no buckets, and no more rows")
+        }
+        () if build.is_exact && probe.is_exact && build.rows >= probe.rows.saturating_mul(larger) => {
+            (BuiltSide::Other, "the probe side has far fewer rows")
+        }
+        () if probe.is_unique && !build.is_unique => {
+            (BuiltSide::Written, "the probe side has unique keys, but more rows")
+        }
+        () => (BuiltSide::Written, "nothing is known that the planner did not know"),
+    }
+}
+
+/// An inner join with its sides in each other's place, and its columns over those of that join.
+pub(super) fn changed(join: &Join, (build, probe): (&[ColumnInfo], &[ColumnInfo])) -> (Join, Vec<Expr>) {
+    let (before, behind) = (build.len(), probe.len());
+    let place = |column: usize| if column < before { behind + column } else { column - before };
+    let moved = |expr: &Expr| match expr.kind {
+        ExprKind::Column(column) => Some(Expr { kind: ExprKind::Column(place(column)), ..expr.clone() }),
+        _ => None,
+    };
+    let changed = Join {
+        build: join.probe.clone(),
+        probe: join.build.clone(),
+        keys: join.keys.iter().map(|(own, other)| (other.clone(), own.clone())).collect(),
+        residual: join.residual.as_ref().map(|residual| substitute(residual, &moved)),
+        ..*join
+    };
+    let columns = build.iter().chain(probe).enumerate();
+    let columns =
+        columns.map(|(column, info)| Expr::column(place(column), info.data_type.clone(), info.nullable));
+    (changed, columns.collect())
+}
+
+/// Whether an expression over some columns may be an error.
+pub(super) fn may_fail(expr: &Expr, columns: &[ColumnInfo]) -> bool {
+    let range = |column: usize| -> Option<Range> { columns.get(column)?.range };
+    !matches!(expr.kind, ExprKind::Column(_) | ExprKind::Literal(_)) && can_fail(expr, &range)
+}

@@ -1,0 +1,253 @@
+//! Keys that are columns of few integers, far from each other: a column has codes beside its values, and groups are direct-addressed with a
+//! slot a value, wherever the key's row is at hand, and else by a search.
+
+#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
+
+mod common;
+#[path = "common/plans.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod plans;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
+use arrow::record_batch::RecordBatch;
+use common::Table;
+use kelpie_compile::expr::CompareOp;
+use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
+use kelpie_compile::types::{DataType, Field, TimeUnit};
+use kelpie_engine::testing::has_cuda;
+use kelpie_engine::{DeviceChoice, Engine, Forced, MacroModel, QueryOptions, QueryOutput, TableSource};
+use plans::{aggregate, filter, grouping_sets, join, rows_of, run, union};
+
+const NAMES: [&str; 6] = ["far", "moment", "price", "unsigned", "many", "amount"];
+const VALUES: u64 = 40;
+
+fn mixed(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 7)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+}
+
+/// The value of a column with few ones; both ends of the 64 bits are among them. NULL now and then.
+fn cell(column: u64, row: u64) -> Option<i64> {
+    let pick = mixed(row * 8 + column) >> 20;
+    if pick.is_multiple_of(11) {
+        return None;
+    }
+    let value = pick / 11 % VALUES;
+    Some(match (column, value) {
+        (0, 0) => i64::MIN,
+        (0, 1) => i64::MAX,
+        (0, _) => mixed(value + 1000) as i64,
+        // Prices of at most 15 digits, times, and numbers without a sign.
+        _ => (mixed(value + 1000 * column) >> 16) as i64,
+    })
+}
+
+/// A table in batches.
+fn table(rows: u64, batches: u64) -> Arc<dyn TableSource> {
+    let time = ArrowType::Timestamp(ArrowUnit::Nanosecond, None);
+    let types = [
+        ArrowType::Int64,
+        time,
+        ArrowType::Decimal128(20, 2),
+        ArrowType::UInt64,
+        ArrowType::Int64,
+        ArrowType::Int64,
+    ];
+    let field =
+        |(name, data_type): (&str, &ArrowType)| ArrowField::new(name, data_type.clone(), name != "amount");
+    let schema = Arc::new(Schema::new(NAMES.into_iter().zip(&types).map(field).collect::<Vec<_>>()));
+    let batch = |first: u64, end: u64| {
+        let values = |column: u64| (first..end).map(move |row| cell(column, row));
+        let prices = Decimal128Array::from_iter(values(2).map(|value| value.map(i128::from)));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter(values(0))),
+            Arc::new(TimestampNanosecondArray::from_iter(values(1))),
+            Arc::new(prices.with_precision_and_scale(20, 2).expect("a decimal")),
+            Arc::new(UInt64Array::from_iter(values(3).map(|value| value.map(|value| value as u64)))),
+            Arc::new(Int64Array::from_iter((first..end).map(|row| Some(mixed(row) as i64)))),
+            Arc::new(Int64Array::from_iter_values((first..end).map(|row| row as i64 % 17))),
+        ];
+        RecordBatch::try_new(Arc::clone(&schema), columns).expect("a batch")
+    };
+    let length = rows.div_ceil(batches).max(1);
+    let firsts = (0..rows).step_by(length as usize);
+    let mut all: Vec<RecordBatch> = firsts.map(|first| batch(first, (first + length).min(rows))).collect();
+    if all.is_empty() {
+        all.push(batch(0, 0));
+    }
+    Arc::new(Table(all))
+}
+
+fn scan(source: usize) -> Plan {
+    let time = DataType::Timestamp { unit: TimeUnit::Nanosecond, timezone: None };
+    let price = DataType::Decimal128 { precision: 20, scale: 2 };
+    let types = [DataType::Int64, time, price, DataType::UInt64, DataType::Int64, DataType::Int64];
+    let field = |(name, data_type): (&str, DataType)| Field {
+        name: name.into(),
+        data_type,
+        nullable: name != "amount",
+    };
+    let fields = NAMES.into_iter().zip(types).map(field).collect();
+    Plan::Scan(Scan { source, table: format!("t{source}"), columns: (0..NAMES.len()).collect(), fields })
+}
+
+fn options(device: DeviceChoice, forced: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = Forced::default();
+    forced.iter().for_each(|(axis, value)| variants.set(axis, value).expect("an axis and its value"));
+    QueryOptions { device, threads: Some(2), variants, ..QueryOptions::default() }
+}
+
+fn devices(engine: &Engine) -> Vec<DeviceChoice> {
+    let gpu = has_cuda(engine).then_some(DeviceChoice::Cuda);
+    [DeviceChoice::Cpu, DeviceChoice::Simt].into_iter().chain(gpu).collect()
+}
+
+/// The groups of a plan's rows by some columns, each with its number of rows, sum and greatest of a column.
+fn grouped(rows: &[String], keys: &[usize], amount: usize) -> Vec<String> {
+    let mut groups: BTreeMap<Vec<&str>, (u64, i64, i64)> = BTreeMap::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').collect();
+        let (count, sum, most) = groups.entry(keys.iter().map(|key| cells[*key]).collect()).or_default();
+        let amount: i64 = cells[amount].parse().expect("a number");
+        (*count, *sum, *most) = (*count + 1, *sum + amount, amount.max(*most));
+    }
+    let line = |(keys, (count, sum, most)): (&Vec<&str>, &(u64, i64, i64))| {
+        format!("{}|{count}|{sum}|{most}", keys.join("|"))
+    };
+    let mut lines: Vec<String> = groups.iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+/// Slots of the direct-addressed table that a query's rows came to, if they came to one.
+fn slots(output: &QueryOutput) -> Option<u64> {
+    let pipelines = output.metrics.pipelines.iter().map(|pipeline| pipeline.name.as_str());
+    let behind = pipelines.filter_map(|text| text.split_once("direct, ")).map(|(_, behind)| behind).next()?;
+    behind.split(' ').next()?.parse().ok()
+}
+
+fn by_amount(plan: Plan, keys: &[usize], amount: usize) -> Plan {
+    use AggregateFunction::{Count, Max, Sum};
+    aggregate(plan, keys, &[(Count, None, false), (Sum, Some(amount), false), (Max, Some(amount), false)])
+}
+
+/// Groups by the rules and in other ways on all devices; the slots by the rules on a CPU.
+fn compare(
+    engine: &Engine,
+    plan: &Plan,
+    (keys, amount): (&[usize], usize),
+    sources: &[Arc<dyn TableSource>],
+    ways: &[&[(&str, &str)]],
+) -> Option<u64> {
+    let rows = run(engine, plan, sources, &options(DeviceChoice::Cpu, &[]));
+    let expected = grouped(&rows_of(&rows.batch, false), keys, amount);
+    let plan = by_amount(plan.clone(), keys, amount);
+    let mut by_rule = None;
+    for device in devices(engine) {
+        for way in [&[][..], &[("group_table", "hash")]].iter().chain(ways) {
+            let output = run(engine, &plan, sources, &options(device, way));
+            assert_eq!(rows_of(&output.batch, false), expected, "{device:?} {way:?} {keys:?}");
+            if way.is_empty() && device == DeviceChoice::Cpu {
+                by_rule = slots(&output);
+            }
+        }
+    }
+    by_rule
+}
+
+#[test]
+fn few_values_far_from_each_other_have_a_slot_each() {
+    let engine = Engine::new();
+    for batches in [1, 7] {
+        let sources = [table(5000, batches)];
+        let slots = |keys: &[usize]| compare(&engine, &scan(0), (keys, 5), &sources, &[]);
+        for key in 0..4 {
+            // NULL has a slot too.
+            assert_eq!(slots(&[key]), Some(VALUES + 1), "{key}");
+        }
+        assert_eq!(slots(&[3, 0]), Some((VALUES + 1) * (VALUES + 1)));
+        assert_eq!(slots(&[2, 5]), Some((VALUES + 1) * 17));
+        assert_eq!(slots(&[4]), None, "many values");
+    }
+}
+
+#[test]
+fn few_rows_and_none_have_groups_too() {
+    let engine = Engine::new();
+    for rows in [0, 1, 2, 40, 700] {
+        let sources = [table(rows, 2)];
+        for keys in [&[0][..], &[2, 3], &[1]] {
+            compare(&engine, &scan(0), (keys, 5), &sources, &[]);
+        }
+    }
+}
+
+/// Lanes that exchange rows have values or row numbers of them; threads load several rows at once; rows come sorted or in parts, or behind
+/// joins that expand them.
+#[test]
+fn rows_that_came_from_elsewhere_find_their_slots() {
+    let engine = Engine::new();
+    let sources = [table(3000, 3), table(90, 1)];
+    let ways: [&[(&str, &str)]; 9] = [
+        &[("lane_refill", "all"), ("carried", "values")],
+        &[("lane_refill", "all"), ("carried", "places")],
+        &[("lane_refill", "last"), ("group_table", "direct")],
+        &[("group_order", "sorted"), ("group_table", "direct")],
+        &[("group_order", "strided")],
+        &[("group_parts", "64")],
+        &[("placement", "global"), ("group_table", "direct")],
+        &[("placement", "block"), ("group_table", "direct")],
+        &[("row_arrangement", "blocked"), ("group_table", "direct")],
+    ];
+    let kept = filter(scan(0), 5, CompareOp::Lt, 5);
+    assert_eq!(compare(&engine, &kept, (&[0], 5), &sources, &ways), Some(VALUES + 1));
+    compare(&engine, &kept, (&[1, 3], 5), &sources, &ways);
+    // The key of the probe side has its slots, that of the build side is hashed.
+    let joined = join(JoinKind::Inner, scan(1), scan(0), &[(5, 5)], false);
+    assert_eq!(compare(&engine, &joined, (&[6], 11), &sources, &ways), Some(VALUES + 1));
+    compare(&engine, &joined, (&[0], 11), &sources, &ways);
+    compare(&engine, &joined, (&[6, 1], 11), &sources, &ways);
+}
+
+#[test]
+fn groups_of_groups_and_of_several_tables() {
+    let engine = Engine::new();
+    let sources = [table(1400, 2), table(900, 1)];
+    for keys in [&[0][..], &[2, 3]] {
+        compare(&engine, &union(vec![scan(0), scan(1)]), (keys, 5), &sources, &[]);
+    }
+    // Groups by one of the keys of groups, whose values were loaded by their codes.
+    let finer = by_amount(scan(0), &[0, 3], 5);
+    compare(&engine, &finer, (&[0], 3), &sources, &[]);
+    use AggregateFunction::{Count, Sum};
+    let sets = grouping_sets(
+        scan(0),
+        (&[0, 3], &[&[0, 1], &[0], &[1], &[]]),
+        &[(Count, None, false), (Sum, Some(5), false)],
+    );
+    let expected = run(&engine, &sets, &sources, &options(DeviceChoice::Cpu, &[("group_table", "hash")]));
+    for device in devices(&engine) {
+        let output = run(&engine, &sets, &sources, &options(device, &[]));
+        assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{device:?}");
+    }
+}
+
+/// Columns that stream over a link, or for which memory is short, have no codes.
+#[test]
+fn blocks_and_little_memory() {
+    let engine = Engine::new();
+    let sources = [table(5000, 2)];
+    let plan = by_amount(scan(0), &[0, 2], 5);
+    let expected = run(&engine, &plan, &sources, &options(DeviceChoice::Cpu, &[("group_table", "hash")]));
+    for device in devices(&engine) {
+        for macro_model in [MacroModel::Batch, MacroModel::KernelAtATime] {
+            let options = QueryOptions { macro_model, ..options(device, &[]) };
+            let output = run(&engine, &plan, &sources, &options);
+            assert_eq!(rows_of(&output.batch, false), rows_of(&expected.batch, false), "{device:?}");
+        }
+    }
+}
