@@ -9,8 +9,8 @@ use crate::layout::ColumnInfo;
 use crate::operator::aggregate::AggregateOperator;
 use crate::operator::partition::{DistinctRows, OwnTables, PartStore};
 use crate::program::Purpose;
-use crate::variant::Site;
 use crate::variant::axes::{GroupParts, PartDelivery};
+use crate::variant::{Site, Variant};
 
 /// What is wanted of groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,25 @@ impl Cut<'_> {
             () if !groups.takes_parts() => Some("rows of a part come to several workers"),
             () if !groups.is_hashed() => Some("groups are not found by a hash"),
             () => DistinctRows::lacks(store, infos),
+        }
+    }
+
+    /// More parts than the rule wants for the groups' sake, where with so many workers can deliver the groups of each: a table for
+    /// all rows of a part is to be in a worker's cache, whatever the number of groups.
+    pub(super) fn parts_to_deliver(
+        &self,
+        parts: GroupParts,
+        infos: &[ColumnInfo],
+        rows: &OpenRows,
+    ) -> Option<GroupParts> {
+        let has_floats = infos.iter().any(|info| info.data_type.is_float());
+        if parts.0 <= 1 || !self.shape.is_serial() || self.counts.is_some() || has_floats {
+            return None;
+        }
+        let suits = |more: &&GroupParts| more.0 > parts.0 && OwnTables::suit(rows.bound(), more.0);
+        match OwnTables::suit(rows.bound(), parts.0) {
+            true => None,
+            false => GroupParts::ALL.iter().find(suits).copied(),
         }
     }
 

@@ -60,7 +60,8 @@ impl Cut<'_> {
             return Ok(self.aggregate_rows(rows, &own_keys, &own_aggregates)?.into());
         }
         if !keys.is_empty() {
-            let (parts, groups, in_slices) = self.group_parts(keys, &own_aggregates, &infos, &rows)?;
+            let (parts, groups, in_slices) =
+                self.group_parts(keys, (&own_aggregates, wanted), &infos, &rows)?;
             if parts.0 > 1 {
                 let (parts, own) =
                     ((parts, groups), (own_keys.as_slice(), own_aggregates.as_slice(), wanted));
@@ -108,7 +109,7 @@ impl Cut<'_> {
     fn group_parts(
         &self,
         keys: &[Expr],
-        aggregates: &[Aggregate],
+        (aggregates, wanted): (&[Aggregate], Wanted),
         infos: &[ColumnInfo],
         rows: &OpenRows,
     ) -> Result<(GroupParts, Option<u64>, bool), Unsupported> {
@@ -121,6 +122,12 @@ impl Cut<'_> {
                 "blocks have the groups in their memory, all at once or slice by slice".into(),
             ),
             false => self.parts_by_rule(lacks.is_some(), table.as_ref(), rows),
+        };
+        let is_hashed = table.as_ref().is_some_and(|table| table.dense.is_none());
+        let may_deliver = is_hashed && aggregates.is_empty() && wanted == Wanted::Rows;
+        let (parts, reason) = match may_deliver.then(|| self.parts_to_deliver(parts, infos, rows)).flatten() {
+            Some(parts) => (parts, "a worker's cache has room for a table of a part's rows".into()),
+            None => (parts, reason),
         };
         let site = format!("aggregate{}", self.next_aggregate);
         let estimate = table.as_ref().map(|table| table.estimate(rows.expected(), &self.choices.calibration));
