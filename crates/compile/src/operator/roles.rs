@@ -106,7 +106,7 @@ pub(crate) trait Parts {
     fn pieces(&self, cx: &mut Context<'_>) -> Pieces;
 
     /// The piece with a number (`u32`, the same in the block). A row is at each of its places.
-    fn piece(&self, cx: &mut Context<'_>, pieces: &Pieces, number: V) -> Piece;
+    fn piece(&self, cx: &mut Context<'_>, pieces: &Pieces, number: V) -> Result<Piece, Unsupported>;
 }
 
 /// The pieces of a launch: of each part so many, then those of rows that these leave. All of it is the same in the grid.

@@ -2,6 +2,7 @@
 
 mod build_side;
 mod codes;
+mod delivery;
 mod dependence;
 mod distinct;
 mod groups;
@@ -21,7 +22,6 @@ use std::sync::Arc;
 
 use self::build_side::may_fail;
 use self::dependence::Dependences;
-use self::groups::groups_of;
 use self::open::{Open, OpenRows};
 use self::partition::Behind;
 use self::uses::Uses;
@@ -414,7 +414,7 @@ impl Cut<'_> {
             Plan::Aggregate { input, keys, aggregates, names } => {
                 match self.coded((input, keys), aggregates, names)? {
                     Some(coded) => self.open_coded(&coded),
-                    None => Ok(groups_of(self.aggregate_values((input, keys), aggregates)?)),
+                    None => Ok(self.aggregate_values((input, keys), aggregates)?.rows()),
                 }
             }
             Plan::GroupingSets(sets) => self.grouping_sets(sets),

@@ -44,7 +44,7 @@ impl Body<'_> {
         b.break_if(done);
         let next = b.add(current, blocks);
         b.assign(number, next);
-        let piece = parts.piece(cx, &pieces, current);
+        let piece = parts.piece(cx, &pieces, current)?;
         // A launch may be told to work on fewer rows than are stored: then another may have the rest of a part.
         let first = cx.argument("first_row", Scalar::I64, Argument::FirstRow);
         let b = &mut *cx.builder;

@@ -55,7 +55,7 @@ pub use self::keys::{ComputedKeys, DependentKeys, TextForm, TextKeys};
 pub use self::lanes::{
     CarriedRows, KeyTextLanes, LaneRefill, MatchLanes, QueueMatches, RefillBuffer, RefillThreshold, TextLanes,
 };
-pub use self::parts::{GroupParts, PartLayout, PartMemory, PartRanks};
+pub use self::parts::{GroupParts, PartDelivery, PartLayout, PartMemory, PartRanks};
 pub use self::rows::{
     CacheHints, MorselRows, Predication, RowArrangement, RowLoop, SelectionRows, TextSearch,
 };
@@ -453,6 +453,7 @@ pub const ALL: &[Axis] = &[
     GroupTexts::AXIS,
     GroupParts::AXIS,
     PartMemory::AXIS,
+    PartDelivery::AXIS,
     PartRanks::AXIS,
     PartLayout::AXIS,
     JoinParts::AXIS,

@@ -364,6 +364,11 @@ impl AggregateOperator {
         self.parts.is_some()
     }
 
+    /// Whether groups are found by a hash of their keys.
+    pub(crate) fn is_hashed(&self) -> bool {
+        self.table.key_table().is_some()
+    }
+
     /// Whether the hashes of rows that come in parts are to be stored with them, and texts among their keys beside each other.
     pub(crate) fn takes_hashes(&self) -> bool {
         matches!(self.parts, Some(PartPlace::Alone)) && self.table.has_pointers()

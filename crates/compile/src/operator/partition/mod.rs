@@ -13,6 +13,7 @@
 
 mod block;
 mod count;
+mod distinct;
 mod held;
 mod layout;
 mod ranges;
@@ -22,6 +23,7 @@ mod worker;
 mod write;
 
 pub(crate) use self::count::CountParts;
+pub(crate) use self::distinct::{DistinctRows, OwnTables};
 pub(crate) use self::layout::choose_layout;
 pub(crate) use self::ranks::choose_ranks;
 pub(crate) use self::read::PartRows;

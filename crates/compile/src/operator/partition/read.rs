@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Builtin, Scalar};
 
+use super::distinct::OwnTables;
 use super::ranges::{Ranges, share_of};
 use super::{CHUNK, CHUNK_SHIFT, PartStore};
 use crate::context::{Context, Unsupported};
@@ -23,6 +24,8 @@ pub(crate) struct PartRows {
     pub store: Arc<PartStore>,
     /// Whether blocks, or workers, take the parts one after the other.
     pub in_blocks: bool,
+    /// Where a worker delivers the groups of parts by itself: its tables, in which the rows of these parts come.
+    pub beyond: Option<Arc<OwnTables>>,
 }
 
 impl fmt::Display for PartRows {
@@ -117,9 +120,9 @@ impl Parts for PartRows {
         Pieces { count, shares, of_parts, of_others, most: layout.part_places }
     }
 
-    fn piece(&self, cx: &mut Context<'_>, pieces: &Pieces, number: V) -> Piece {
+    fn piece(&self, cx: &mut Context<'_>, pieces: &Pieces, number: V) -> Result<Piece, Unsupported> {
         if let Some(starts) = self.store.starts(cx) {
-            return Ranges { starts, parts: self.store.parts }.piece(cx, pieces, number);
+            return Ok(Ranges { starts, parts: self.store.parts }.piece(cx, pieces, number));
         }
         let layout = self.store.shares(cx);
         let b = &mut *cx.builder;
@@ -137,12 +140,19 @@ impl Parts for PartRows {
         // Only a part whose own rows have flown over has some elsewhere.
         let is_complete = b.ge(layout.part_places, asked);
         let (first, end) = share_of(b, (start, rows), (share, shares));
+        let end = match &self.beyond {
+            None => end,
+            Some(tables) => {
+                let is_own = tables.admit(b, (&layout, part), asked);
+                b.select(is_own, first, end)
+            }
+        };
         let one = b.u32(1);
         let is_whole = b.eq(pieces.shares, one);
         let is_part = b.not(is_other);
         let is_sole = b.and(is_part, is_complete);
         let is_crowded = b.not(is_sole);
-        Piece { part, is_alone: b.and(is_whole, is_sole), is_crowded, first, end }
+        Ok(Piece { part, is_alone: b.and(is_whole, is_sole), is_crowded, first, end })
     }
 }
 

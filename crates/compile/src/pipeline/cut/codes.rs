@@ -3,7 +3,7 @@
 //! that is made for each row would be hashed and compared for each row.
 
 use super::Cut;
-use super::groups::groups_of;
+use super::delivery::Wanted;
 use super::open::OpenRows;
 use crate::context::Unsupported;
 use crate::expr::{CompareOp, Expr, ExprKind};
@@ -140,7 +140,7 @@ impl Cut<'_> {
             return Err(Unsupported::internal("numbers of texts that are no keys"));
         };
         let rows = self.open(input)?;
-        let mut rows = groups_of(self.aggregate(rows, keys, aggregates)?);
+        let mut rows = self.aggregate(rows, keys, (aggregates, Wanted::Rows))?.rows();
         rows.project(exprs.clone());
         self.end_operator(rows)
     }

@@ -6,8 +6,8 @@
 //! added up in a block's memory or by a worker alone, places that the keys give, near copies, rows that come sorted.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
+use super::delivery::{Grouped, Wanted};
 use super::groups::over_columns;
 use super::{Cut, OpenRows};
 use crate::MicroModel;
@@ -15,7 +15,7 @@ use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, substitute};
 use crate::layout::ColumnInfo;
 use crate::lower::columns_of;
-use crate::operator::aggregate::{AggregateOperator, TableSize, counts_once};
+use crate::operator::aggregate::{TableSize, counts_once};
 use crate::plan::{Aggregate, AggregateFunction};
 use crate::types::{DataType, Field, Range};
 use crate::variant::axes::{DistinctValues, GroupParts};
@@ -39,10 +39,10 @@ impl Cut<'_> {
         &mut self,
         rows: OpenRows,
         keys: &[Expr],
-        aggregates: &[Aggregate],
-    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        (aggregates, wanted): (&[Aggregate], Wanted),
+    ) -> Result<Grouped, Unsupported> {
         if !aggregates.iter().any(counts_once) {
-            return self.aggregate_in_order(rows, keys, aggregates);
+            return self.aggregate_in_order(rows, keys, (aggregates, wanted));
         }
         let pairs = Pairs::of(keys, aggregates);
         let (rule, text) = match &pairs {
@@ -57,11 +57,12 @@ impl Cut<'_> {
             })?;
         let pairs = match (chosen, pairs) {
             (DistinctValues::Groups, Ok(pairs)) => pairs,
-            _ => return self.aggregate_in_order(rows, keys, aggregates),
+            _ => return self.aggregate_in_order(rows, keys, (aggregates, wanted)),
         };
-        let groups = self.aggregate_in_order(rows, &pairs.keys, &pairs.aggregates)?;
+        let groups =
+            self.aggregate_in_order(rows, &pairs.keys, (&pairs.aggregates, Wanted::Table))?.table()?;
         let own = keys.iter().enumerate().map(|(place, key)| column(place, key)).collect::<Vec<_>>();
-        self.aggregate_values_of(&groups, &own, &pairs.of_groups(aggregates))
+        Ok(self.aggregate_values_of(&groups, &own, &pairs.of_groups(aggregates))?.into())
     }
 
     /// What the rule takes, and why; and what is thought of the pairs.

@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::delivery::{Grouped, Wanted};
 use super::dependence::Dependences;
 use super::partition::lacks_twice;
 use super::strides::Stored;
@@ -33,8 +34,8 @@ impl Cut<'_> {
         &mut self,
         rows: OpenRows,
         keys: &[Expr],
-        aggregates: &[Aggregate],
-    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        (aggregates, wanted): (&[Aggregate], Wanted),
+    ) -> Result<Grouped, Unsupported> {
         let (exprs, own_keys, own_aggregates) = over_columns(keys, aggregates);
         let infos = columns_of(&exprs, &rows.columns);
         let order = match keys {
@@ -43,7 +44,7 @@ impl Cut<'_> {
         };
         if order == GroupOrder::Strided {
             let (exprs, infos, aggregates) = (&exprs, &infos, &own_aggregates);
-            return self.strided(rows, &Stored { exprs, infos, keys: keys.len(), aggregates });
+            return Ok(self.strided(rows, &Stored { exprs, infos, keys: keys.len(), aggregates })?.into());
         }
         if order == GroupOrder::Sorted {
             let size = self.sort_size(&rows);
@@ -56,24 +57,26 @@ impl Cut<'_> {
             let dependences = rows.dependences.projected(&exprs);
             let open = self.sorted(rows, &exprs, &sort, open);
             let rows = OpenRows { dependences, ..OpenRows::new(vec![open], columns) };
-            return self.aggregate_rows(rows, &own_keys, &own_aggregates);
+            return Ok(self.aggregate_rows(rows, &own_keys, &own_aggregates)?.into());
         }
         if !keys.is_empty() {
-            let (parts, groups, in_slices) = self.group_parts(keys, &own_aggregates, &infos, &rows)?;
+            let (parts, groups, in_slices) =
+                self.group_parts(keys, (&own_aggregates, wanted), &infos, &rows)?;
             if parts.0 > 1 {
-                let parts = (parts, groups);
-                return self.in_parts(rows, (&exprs, &infos), parts, (&own_keys, &own_aggregates));
+                let (parts, own) =
+                    ((parts, groups), (own_keys.as_slice(), own_aggregates.as_slice(), wanted));
+                return self.in_parts(rows, (&exprs, &infos), parts, own);
             }
             if in_slices {
-                return self.aggregate_of(rows, keys, aggregates, groups);
+                return Ok(self.aggregate_of(rows, keys, aggregates, groups)?.into());
             }
         }
         let is_ready = |open: &Open| open.is_stored_whole() && !computes(&exprs);
         if self.choices.micro_model != MicroModel::MultiPass || rows.branches.iter().all(is_ready) {
-            return self.aggregate_rows(rows, keys, aggregates);
+            return Ok(self.aggregate_rows(rows, keys, aggregates)?.into());
         }
         let rows = self.materialized(rows, &exprs)?;
-        self.aggregate_rows(rows, &own_keys, &own_aggregates)
+        Ok(self.aggregate_rows(rows, &own_keys, &own_aggregates)?.into())
     }
 
     /// In which order rows come to groups; they are sorted only where the keys and arguments can be stored.
@@ -106,7 +109,7 @@ impl Cut<'_> {
     fn group_parts(
         &self,
         keys: &[Expr],
-        aggregates: &[Aggregate],
+        (aggregates, wanted): (&[Aggregate], Wanted),
         infos: &[ColumnInfo],
         rows: &OpenRows,
     ) -> Result<(GroupParts, Option<u64>, bool), Unsupported> {
@@ -119,6 +122,12 @@ impl Cut<'_> {
                 "blocks have the groups in their memory, all at once or slice by slice".into(),
             ),
             false => self.parts_by_rule(lacks.is_some(), table.as_ref(), rows),
+        };
+        let is_hashed = table.as_ref().is_some_and(|table| table.dense.is_none());
+        let may_deliver = is_hashed && aggregates.is_empty() && wanted == Wanted::Rows;
+        let (parts, reason) = match may_deliver.then(|| self.parts_to_deliver(parts, infos, rows)).flatten() {
+            Some(parts) => (parts, "a worker's cache has room for a table of a part's rows".into()),
+            None => (parts, reason),
         };
         let site = format!("aggregate{}", self.next_aggregate);
         let estimate = table.as_ref().map(|table| table.estimate(rows.expected(), &self.choices.calibration));
@@ -199,8 +208,8 @@ impl Cut<'_> {
         mut rows: OpenRows,
         (exprs, infos): (&[Expr], &[ColumnInfo]),
         (parts, known): (GroupParts, Option<u64>),
-        (keys, aggregates): (&[Expr], &[Aggregate]),
-    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+        (keys, aggregates, wanted): (&[Expr], &[Aggregate], Wanted),
+    ) -> Result<Grouped, Unsupported> {
         let (size, bound) = (part_size(&rows), rows.bound());
         let name = format!("aggregate{}", self.next_aggregate);
         let site = Site { chooser: self.chooser, name: &name };
@@ -210,12 +219,12 @@ impl Cut<'_> {
         let store = PartStore::plan(infos, size, (parts.0, layout), self.shape, states)?;
         rows.project(exprs.to_vec());
         let dependences = rows.dependences.clone();
-        let source = |store: Arc<PartStore>, in_blocks| {
+        let source = |store: Arc<PartStore>, in_blocks, beyond| {
             let columns = store.infos();
-            let rows = OpenRows::new(vec![Open::new(PartRows { store, in_blocks }, bound)], columns);
+            let rows = OpenRows::new(vec![Open::new(PartRows { store, in_blocks, beyond }, bound)], columns);
             OpenRows { dependences: dependences.clone(), ..rows }
         };
-        let planned = source(Arc::new(store.clone()), false);
+        let planned = source(Arc::new(store.clone()), false, None);
         let from = Contents::Rows(aggregates);
         let groups = self.plan_aggregate(&planned, keys, from, (Some(parts), known))?;
         let used = groups.parts_used(store.bits());
@@ -225,11 +234,18 @@ impl Cut<'_> {
             false => store,
         };
         let (store, hashes) = (Arc::new(store.clone()), store.hashes());
-        let stored = source(Arc::clone(&store), groups.takes_parts());
+        let lacks = match wanted {
+            _ if !aggregates.is_empty() => Some("rows are added up in the table of all groups"),
+            Wanted::Table => Some("groups are read from the table of all by whoever makes coarser ones"),
+            Wanted::Rows => self.lacks_delivery(&groups, (&*store, infos)),
+        };
+        let delivered = self.delivery(&store, &groups, (site, lacks), (bound, parts))?;
+        let beyond = delivered.as_ref().map(|(tables, _)| Arc::clone(tables));
+        let stored = source(Arc::clone(&store), groups.takes_parts(), beyond);
         let sink = IntoParts { store, by: Arc::<AggregateOperator>::clone(&groups), ranks };
         self.close_in_parts(rows.branches, sink);
         self.add_to_groups(stored, (&groups, hashes));
-        Ok(groups)
+        Ok(Grouped { groups, delivered: delivered.map(|(_, rows)| rows) })
     }
 
     /// Under multi-pass, an aggregation is a kernel of its own over the keys and arguments of the rows that are left

@@ -197,7 +197,7 @@ impl Cut<'_> {
             // A CPU's workers take whole parts, each of which fits the cache of a core; the blocks of a GPU, which share a cache, all
             // work on one. Where rows are counted before they are written, each place has its count, also those between parts.
             let in_blocks = self.shape.is_serial() && self.counts.is_none();
-            let source = PartRows { store: Arc::clone(&cut.store), in_blocks };
+            let source = PartRows { store: Arc::clone(&cut.store), in_blocks, beyond: None };
             let rest = Open {
                 steps: behind,
                 skips: open.skips.clone(),

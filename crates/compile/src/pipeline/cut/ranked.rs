@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::delivery::Wanted;
 use super::groups::groups_of;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
@@ -177,7 +178,7 @@ impl Cut<'_> {
         }));
         let columns = source.columns();
         let rows = OpenRows::new(vec![Open::new(source, bound)], columns);
-        let mut groups = groups_of(self.aggregate(rows, keys, &aggregates)?);
+        let mut groups = self.aggregate(rows, keys, (&aggregates, Wanted::Rows))?.rows();
         let numbered = ends.into_iter().enumerate();
         let rows = numbered.map(|(place, (_, columns))| EndRow { number: width + place, columns }).collect();
         let step = EndRows { sort, word, width, rows };

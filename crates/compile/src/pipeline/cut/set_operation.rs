@@ -5,7 +5,7 @@
 //! these. Groups of all rows are one: a group keeps in two bits which sides its rows are of. So rows in parts, of which each is added up in
 //! a block's memory or by a worker alone, serve set operations too, where a join looks into its tables in the order of the rows.
 
-use super::groups::groups_of;
+use super::delivery::Wanted;
 use super::{Cut, OpenRows, united};
 use crate::context::Unsupported;
 use crate::expr::{CompareOp, Expr, ExprKind, substitute};
@@ -70,8 +70,8 @@ impl Cut<'_> {
         let keys: Vec<Expr> =
             set.kept.1.iter().enumerate().map(|(place, key)| set.column(place, key)).collect();
         let sides = Expr::column(keys.len(), SIDES, false);
-        let groups = self.aggregate(rows, &keys, &[which_sides(sides.clone())])?;
-        let mut rows = groups_of(groups);
+        let aggregates = [which_sides(sides.clone())];
+        let mut rows = self.aggregate(rows, &keys, (&aggregates, Wanted::Rows))?.rows();
         let wanted = Box::new(Expr::literal(Literal::Int(set.wanted), SIDES));
         let kind = ExprKind::Compare(CompareOp::Eq, Box::new(sides), wanted);
         rows.push(Filter(Expr { kind, data_type: DataType::Boolean, nullable: false }));

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::delivery::Wanted;
 use super::groups::groups_of;
 use super::{Cut, Open, OpenRows, united};
 use crate::context::Unsupported;
@@ -39,11 +40,13 @@ impl Cut<'_> {
                     input = before;
                     self.aggregate_groups(&Arc::clone(groups), &keys_among(node, level, finer))?
                 }
-                (None, Some(rows)) => self.aggregate(rows, &node.keys_of(&level.has), &aggregates)?,
+                (None, Some(rows)) => {
+                    self.aggregate(rows, &node.keys_of(&level.has), (&aggregates, Wanted::Table))?.table()?
+                }
                 (None, None) => {
                     (self.next_scan, self.next_join) = numbers;
                     let rows = self.open(&node.input)?;
-                    self.aggregate(rows, &node.keys_of(&level.has), &aggregates)?
+                    self.aggregate(rows, &node.keys_of(&level.has), (&aggregates, Wanted::Table))?.table()?
                 }
             };
             made.push(operator);

@@ -3,15 +3,15 @@
 //! places, where by the key they might be hashed.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
+use super::delivery::{Grouped, Wanted};
 use super::{Cut, OpenRows};
 use crate::MicroModel;
 use crate::context::Unsupported;
 use crate::expr::{Expr, ExprKind, children, substitute};
 use crate::layout::ColumnInfo;
 use crate::lower::{columns_of, is_cheap};
-use crate::operator::aggregate::{AggregateOperator, key_values, lacks_levels};
+use crate::operator::aggregate::{key_values, lacks_levels};
 use crate::plan::{Aggregate, Plan};
 use crate::types::DataType;
 use crate::variant::axes::ComputedKeys;
@@ -29,22 +29,22 @@ impl Cut<'_> {
         &mut self,
         (input, keys): (&Plan, &[Expr]),
         aggregates: &[Aggregate],
-    ) -> Result<Arc<AggregateOperator>, Unsupported> {
+    ) -> Result<Grouped, Unsupported> {
         let Some((input, computed)) = with_columns(input, keys) else {
             let rows = self.open(input)?;
-            return self.aggregate(rows, keys, aggregates);
+            return self.aggregate(rows, keys, (aggregates, Wanted::Rows));
         };
         let rows = self.open(&input)?;
         let Some(columns) = self.few_values(&rows, &computed, aggregates)? else {
-            return self.aggregate(rows, keys, aggregates);
+            return self.aggregate(rows, keys, (aggregates, Wanted::Rows));
         };
-        let finer = self.aggregate(rows, &columns, aggregates)?;
+        let finer = self.aggregate(rows, &columns, (aggregates, Wanted::Table))?.table()?;
         let among = |expr: &Expr| {
             let place = columns.iter().position(|column| column.kind == expr.kind)?;
             Some(Expr::column(place, expr.data_type.clone(), expr.nullable))
         };
         let keys: Vec<Expr> = computed.iter().map(|key| substitute(key, &among)).collect();
-        self.aggregate_groups(&finer, &keys)
+        Ok(self.aggregate_groups(&finer, &keys)?.into())
     }
 
     /// The columns that keys are computed of, where groups by their values come first.

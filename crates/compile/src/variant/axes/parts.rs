@@ -27,6 +27,17 @@ axis!(
 );
 
 axis!(
+    /// Who delivers groups that nothing is added up of: `operator/partition/distinct`.
+    PartDelivery, "part_delivery", Plan, "who delivers the groups of rows that came in parts, where nothing is added up of them",
+    {
+        /// The table of all groups, when all rows have come.
+        Table = "table",
+        /// A worker, those of a part when it has seen the part's rows.
+        Worker = "worker",
+    }
+);
+
+axis!(
     /// Who gives rows of a block their ranks within their parts: `operator/partition/ranks`.
     PartRanks, "part_ranks", Plan, "who gives the rows of a block their ranks within the parts that they are brought into",
     {

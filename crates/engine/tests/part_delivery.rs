@@ -1,0 +1,276 @@
+//! Groups that nothing is added up of, whose rows come in parts: what a CPU's workers deliver part after part is what the table of all groups
+//! has, and what a plain evaluation gives; keys of several kinds with NULLs, empty and long texts, rows that are all equal or all
+//! different, parts that have more rows than their places, or than a worker's table has room for.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::array_value_to_string;
+use common::Table;
+use kelpie_compile::expr::Expr;
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::types::{DataType, Field};
+use kelpie_engine::{CancelToken, DeviceChoice, Engine, Query, QueryOptions, QueryOutput};
+
+/// A key of the groups, and a value: a number and a text each, which may be NULL, and a number that is not.
+type Row = (Option<i64>, Option<String>, i64);
+
+const NUMBER: usize = 0;
+const TEXT: usize = 1;
+const OTHER: usize = 2;
+
+fn fields() -> Vec<Field> {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    vec![
+        field("number", DataType::Int64, true),
+        field("text", DataType::Utf8, true),
+        field("other", DataType::Int64, false),
+    ]
+}
+
+fn column(index: usize) -> Expr {
+    let field = &fields()[index];
+    Expr::column(index, field.data_type.clone(), field.nullable)
+}
+
+fn table(rows: &[Row]) -> Arc<Table> {
+    let arrays: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.0))),
+        Arc::new(StringArray::from_iter(rows.iter().map(|row| row.1.as_deref()))),
+        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2))),
+    ];
+    let types = [ArrowType::Int64, ArrowType::Utf8, ArrowType::Int64];
+    let own = fields().into_iter().zip(types);
+    let own = own.map(|(field, data_type)| ArrowField::new(&field.name, data_type, field.nullable));
+    let schema = Arc::new(Schema::new(own.collect::<Vec<_>>()));
+    Arc::new(Table(vec![RecordBatch::try_new(schema, arrays).expect("a batch")]))
+}
+
+/// The distinct combinations of some columns.
+fn distinct(keys: &[usize]) -> Plan {
+    let columns = (0..fields().len()).collect();
+    let scan = Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields: fields() });
+    let names = keys.iter().map(|key| fields()[*key].name.clone()).collect();
+    let keys = keys.iter().map(|key| column(*key)).collect();
+    Plan::Aggregate { input: Box::new(scan), keys, aggregates: Vec::new(), names }
+}
+
+/// Of each value of the first column, how many distinct values the others have that are not NULL in the last of them, and how many rows
+/// these combinations are.
+fn counted(keys: &[usize]) -> Plan {
+    let input = Box::new(distinct(keys));
+    let count = |name: &str, argument| {
+        let field = Field { name: name.into(), data_type: DataType::Int64, nullable: false };
+        Aggregate { function: AggregateFunction::Count, argument, distinct: false, field }
+    };
+    let key = |place: usize| {
+        let field = &fields()[keys[place]];
+        Expr::column(place, field.data_type.clone(), field.nullable)
+    };
+    let aggregates = vec![count("values", Some(key(keys.len() - 1))), count("rows", None)];
+    Plan::Aggregate { input, keys: vec![key(0)], aggregates, names: vec!["key".into()] }
+}
+
+fn cells(row: &Row) -> [Option<String>; 3] {
+    [row.0.map(|number| number.to_string()), row.1.clone(), Some(row.2.to_string())]
+}
+
+fn told(cells: impl IntoIterator<Item = Option<String>>) -> String {
+    cells.into_iter().map(|cell| cell.unwrap_or("-".into())).collect::<Vec<_>>().join("|")
+}
+
+/// What [`distinct`] and [`counted`] are to give.
+fn expected(rows: &[Row], keys: &[usize]) -> [Vec<String>; 2] {
+    let own = |row: &Row| keys.iter().map(|key| cells(row)[*key].clone()).collect::<Vec<_>>();
+    let all: BTreeSet<Vec<Option<String>>> = rows.iter().map(own).collect();
+    let mut counts: BTreeMap<Option<String>, (u64, u64)> = BTreeMap::new();
+    for pair in &all {
+        let count = counts.entry(pair[0].clone()).or_default();
+        count.0 += u64::from(pair.last().is_some_and(Option::is_some));
+        count.1 += 1;
+    }
+    let counts = counts
+        .into_iter()
+        .map(|(key, (values, rows))| told([key, Some(values.to_string()), Some(rows.to_string())]));
+    let mut found = [all.into_iter().map(told).collect::<Vec<_>>(), counts.collect()];
+    found.iter_mut().for_each(|rows| rows.sort());
+    found
+}
+
+fn options(threads: usize, forced: &[(&str, &str)]) -> QueryOptions {
+    let mut variants = kelpie_engine::Forced::default();
+    for (axis, value) in [("group_table", "hash")].iter().chain(forced) {
+        variants.set(axis, value).expect("an axis and its value");
+    }
+    QueryOptions { device: DeviceChoice::Cpu, threads: Some(threads), variants, ..QueryOptions::default() }
+}
+
+fn run(
+    engine: &Engine,
+    plan: &Plan,
+    table: &Arc<Table>,
+    options: &QueryOptions,
+) -> (Vec<String>, QueryOutput) {
+    let query = Query { plan: plan.clone(), sources: vec![Arc::clone(table) as _], options: options.clone() };
+    let output = engine.execute(&query, &CancelToken::default());
+    let output = output.unwrap_or_else(|error| panic!("{error}: {options:?}"));
+    let batch = &output.batch;
+    let cell = |column: &ArrayRef, row: usize| {
+        (!column.is_null(row)).then(|| array_value_to_string(column, row).expect("prints"))
+    };
+    let row = |row| told(batch.columns().iter().map(|column| cell(column, row)));
+    let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
+    rows.sort();
+    (rows, output)
+}
+
+fn delivery(output: &QueryOutput) -> Option<&'static str> {
+    output.metrics.choices().find(|choice| choice.axis.name == "part_delivery").map(|choice| choice.value)
+}
+
+fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    }
+}
+
+/// Rows of `values` numbers and as many texts, every eleventh of which is NULL; of each `heavy` rows all but one are equal.
+fn rows(count: usize, values: u64, heavy: u64, length: usize) -> Vec<Row> {
+    let mut next = random(count as u64 + values);
+    let text = |value: u64| match value {
+        3 => String::new(),
+        // Words of which the first ones agree, and some that end within a word.
+        value => format!("{}é {value}", "long ".repeat(length / 5 * (value as usize % 3))),
+    };
+    let row = |_| {
+        let (pick, number, value) = (next() % heavy, next() % values, next() % values);
+        let (number, value) = if pick > 0 { (5, 5) } else { (number, value) };
+        let some = |value: u64| !(value + 4).is_multiple_of(11);
+        let number_of = |number: u64| (number as i64 - 2).wrapping_mul(0x5851_f42d_4c95_7f2d);
+        (
+            some(number).then(|| number_of(number)),
+            some(value).then(|| text(value)),
+            number_of(next() % values.min(20)),
+        )
+    };
+    (0..count).map(row).collect()
+}
+
+const KEYS: [&[usize]; 5] =
+    [&[NUMBER, TEXT], &[TEXT, NUMBER], &[OTHER, NUMBER, TEXT], &[TEXT], &[OTHER, NUMBER]];
+
+/// Compares all that is asked of rows, by workers and by the table of all groups.
+fn compare(engine: &Engine, rows: &[Row], ways: &[(usize, &[(&str, &str)])]) {
+    let table = table(rows);
+    for keys in KEYS {
+        let expected = expected(rows, keys);
+        for (plan, expected) in [distinct(keys), counted(keys)].iter().zip(&expected) {
+            for (threads, forced) in ways {
+                for delivered in ["worker", "table"] {
+                    let forced: Vec<_> =
+                        forced.iter().copied().chain([("aggregate0.part_delivery", delivered)]).collect();
+                    let (found, output) = run(engine, plan, &table, &options(*threads, &forced));
+                    assert_eq!(delivery(&output), Some(delivered), "{forced:?}");
+                    let name = format!("{} rows by {keys:?}, {threads} threads, {forced:?}", rows.len());
+                    assert!(found == *expected, "{name}: {} rows for {}", found.len(), expected.len());
+                }
+            }
+        }
+    }
+}
+
+const WAYS: [(usize, &[(&str, &str)]); 4] = [
+    (1, &[("aggregate0.group_parts", "4")]),
+    (3, &[("aggregate0.group_parts", "16")]),
+    (2, &[("aggregate0.group_parts", "64"), ("hash_mapping", "modulo")]),
+    (3, &[("aggregate0.group_parts", "1024"), ("hash_function", "multiply_shift"), ("batch_rows", "64")]),
+];
+
+#[test]
+fn rows_of_all_spreads() {
+    let engine = Engine::new();
+    for (count, values, heavy) in [
+        (0, 1, 1),
+        (1, 1, 1),
+        (63, 2, 1),
+        (64, 9, 1),
+        (65, 9, 1),
+        (700, 1, 1),
+        (5000, 40, 1),
+        (5000, 5000, 1),
+    ] {
+        compare(&engine, &rows(count, values, heavy, 5), &WAYS);
+    }
+}
+
+/// One pair has nine of ten rows, or all but few: its part flows over, and others lie beside it.
+#[test]
+fn rows_of_a_frequent_pair() {
+    let engine = Engine::new();
+    for heavy in [10, 1000] {
+        compare(&engine, &rows(6000, 3000, heavy, 5), &WAYS);
+    }
+}
+
+/// Texts of more bytes than a part's memory for texts takes at a time.
+#[test]
+fn long_texts() {
+    let engine = Engine::new();
+    compare(&engine, &rows(3000, 300, 1, 100), &WAYS[1..3]);
+    compare(&engine, &rows(1500, 100, 1, 3000), &WAYS[..2]);
+}
+
+/// Parts of more rows than a worker's table has room for come to the table of all groups, and others beside them do not.
+#[test]
+fn parts_beyond_a_workers_table() {
+    let engine = Engine::new();
+    let ways: [(usize, &[(&str, &str)]); 2] =
+        [(2, &[("aggregate0.group_parts", "4")]), (2, &[("aggregate0.group_parts", "16")])];
+    compare(&engine, &rows(300_000, 200_000, 1, 5), &ways);
+    compare(&engine, &rows(200_000, 150_000, 3, 5), &ways);
+}
+
+/// A result that is cut off, and one that is read in pieces.
+#[test]
+fn some_of_the_groups() {
+    let engine = Engine::new();
+    let rows = rows(5000, 4000, 1, 5);
+    let (table, keys) = (table(&rows), [NUMBER, TEXT]);
+    let [all, _] = expected(&rows, &keys);
+    let input = Box::new(distinct(&keys));
+    let limited = Plan::Limit { input, skip: 0, fetch: Some(100) };
+    let (found, output) = run(&engine, &limited, &table, &options(2, WAYS[1].1));
+    assert_eq!((found.len(), delivery(&output)), (100, Some("worker")));
+    let all: BTreeSet<String> = all.into_iter().collect();
+    assert_eq!(found.iter().filter(|row| all.contains(*row)).collect::<BTreeSet<_>>().len(), 100);
+}
+
+/// Who adds something up, or makes coarser groups, has the table of all groups; so does a GPU.
+#[test]
+fn who_has_the_table_of_all_groups() {
+    let engine = Engine::new();
+    let rows = rows(500, 40, 1, 5);
+    let table = table(&rows);
+    let forced = [("aggregate0.group_parts", "16")];
+    let (_, output) = run(&engine, &counted(&[NUMBER, TEXT]), &table, &options(2, &forced));
+    assert_eq!(delivery(&output), Some("worker"));
+    let (_, output) = run(
+        &engine,
+        &counted(&[NUMBER, TEXT]),
+        &table,
+        &QueryOptions { device: DeviceChoice::Simt, ..options(2, &forced) },
+    );
+    assert_eq!(delivery(&output), Some("table"));
+    let histogram = [("aggregate0.group_parts", "16"), ("part_layout", "histogram")];
+    let (_, output) = run(&engine, &counted(&[NUMBER, TEXT]), &table, &options(2, &histogram));
+    assert_eq!(delivery(&output), Some("table"));
+}
