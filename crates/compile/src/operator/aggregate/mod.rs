@@ -84,7 +84,7 @@ use self::levels::Origin;
 pub(crate) use self::levels::{GroupCells, MergedCells, counts_once, lacks_levels, place_at, place_column};
 use self::near::NearCopies;
 use self::part_groups::{PartGroups, PartPlace};
-pub(crate) use self::part_rule::{TableSize, rule_of_parts};
+pub(crate) use self::part_rule::{TableSize, most_worker_parts, rule_of_parts};
 pub(crate) use self::ranked::{RankedColumn, RankedValues};
 pub(crate) use self::reduce::ReduceSums;
 pub(crate) use self::runs::{Placed, lacks_strides};

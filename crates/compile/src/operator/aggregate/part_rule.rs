@@ -114,6 +114,11 @@ pub(crate) fn rule_of_parts(
     (parts, reason.into())
 }
 
+/// Parts that a CPU's worker writes to, at most.
+pub(crate) fn most_worker_parts(choices: &Choices<'_>) -> u64 {
+    choices.calibration.worker_parts(MOST_WORKER_PARTS).value
+}
+
 /// The same for a CPU, whose workers add up whole parts: so many parts that a core's cache has room for the groups of one.
 fn rule_of_worker(
     table: &TableSize,

@@ -6,7 +6,7 @@ use super::groups::groups_of;
 use super::{Cut, Open, OpenRows};
 use crate::context::Unsupported;
 use crate::layout::ColumnInfo;
-use crate::operator::aggregate::AggregateOperator;
+use crate::operator::aggregate::{AggregateOperator, most_worker_parts};
 use crate::operator::partition::{DistinctRows, OwnTables, PartStore};
 use crate::program::Purpose;
 use crate::variant::axes::{GroupParts, PartDelivery};
@@ -79,7 +79,10 @@ impl Cut<'_> {
         if parts.0 <= 1 || !self.shape.is_serial() || self.counts.is_some() || has_floats {
             return None;
         }
-        let suits = |more: &&GroupParts| more.0 > parts.0 && OwnTables::suit(rows.bound(), more.0);
+        let most = most_worker_parts(self.choices);
+        let suits = |more: &&GroupParts| {
+            (parts.0 + 1..=most).contains(&more.0) && OwnTables::suit(rows.bound(), more.0)
+        };
         match OwnTables::suit(rows.bound(), parts.0) {
             true => None,
             false => GroupParts::ALL.iter().find(suits).copied(),
