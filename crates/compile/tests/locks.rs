@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use kelpie_backend::cuda;
 use kelpie_compile::MicroModel;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::layout::{ColumnLayout, Storage};
+use kelpie_compile::layout::{ColumnLayout, Scattered, Storage};
 use kelpie_compile::pipeline::{self, Choices, Program, ScanInfo};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, Range};
@@ -53,6 +53,24 @@ fn by_texts(texts: i128) -> (Plan, ScanInfo) {
         names: vec!["key".into()],
     };
     (plan, ScanInfo::new(20_000_000, layouts))
+}
+
+/// Sums or deviations of the float by the number, which is known to have a million values.
+fn by_many(function: AggregateFunction) -> (Plan, ScanInfo) {
+    let (plan, info) = by_texts(3);
+    let Plan::Aggregate { input, aggregates, names, .. } = plan else { return (plan, info) };
+    let range = Some(Range::new(i64::MIN, i64::MAX));
+    let mut layouts = info.layouts.clone();
+    layouts[0] = ColumnLayout {
+        storage: Storage::Fixed { scalar: Scalar::I64, has_base: false },
+        has_nulls: false,
+        range,
+    };
+    let scattered = Scattered { values: 1 << 20, are_even: false, text_bytes: 0 };
+    let info = ScanInfo { layouts, scattered: vec![Some(scattered), None], ..info };
+    let aggregates = aggregates.into_iter().map(|aggregate| Aggregate { function, ..aggregate }).collect();
+    let keys = vec![Expr::column(0, DataType::Int64, false)];
+    (Plan::Aggregate { input, keys, aggregates, names }, info)
 }
 
 fn compile(query: &(Plan, ScanInfo), forced: &[(&str, &str)]) -> Program {
@@ -112,4 +130,15 @@ fn threads_of_the_device_pause_before_they_try_again_and_those_of_a_block_do_not
     assert!(code.contains("__nanosleep(") && code.contains("__threadfence_block();"), "{code}");
     let program = compile(&by_texts(6), &[("placement", "global")]);
     assert!(self::code(program).contains("__nanosleep("));
+}
+
+/// On an H200 one value in a sixth of 5 million rows made deviations in a million groups take 4.4 s.
+#[test]
+fn blocks_have_copies_of_locked_groups_however_many_there_are() {
+    for (function, has_copies) in [(AggregateFunction::StddevSample, true), (AggregateFunction::Sum, false)] {
+        let program = compile(&by_many(function), &[("group_parts", "1"), ("group_table", "hash")]);
+        let copies = chosen(&program, "aggregate0", "near_groups");
+        assert_eq!(copies != "0", has_copies, "{function:?}: {copies}");
+        code(program);
+    }
 }

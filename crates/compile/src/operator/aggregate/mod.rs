@@ -284,6 +284,7 @@ impl AggregateOperator {
             is_set: cells.words() == 0,
             at_least: key_columns.iter().filter_map(|key| Some(key.scattered?.values)).max(),
             window: part_place.as_ref().map(PartPlace::bytes).filter(|_| !on.0.is_serial()),
+            has_locks: !on.0.is_serial() && cells.have_locks(),
             is_alone: matches!(part_place, Some(PartPlace::Alone)),
             follows,
         };

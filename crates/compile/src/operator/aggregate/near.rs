@@ -98,6 +98,8 @@ pub(super) struct Known {
     pub follows: bool,
     /// Bytes of a window over a part's groups, where there is one: copies are for rows beyond it.
     pub window: Option<u64>,
+    /// Threads of a GPU that come to a group at once wait for each other.
+    pub has_locks: bool,
 }
 
 impl Known {
@@ -240,6 +242,10 @@ impl NearCopies {
             Some(copies) if is_serial => {
                 let (copies, reason) = NearCopies::of_worker(copies, known, is_vain(copies));
                 (copies, limit, reason)
+            }
+            // One frequent group makes all of its rows wait, for microseconds each: copies cost far less where there is none.
+            Some(copies) if is_vain(copies) && known.has_locks => {
+                (copies, limit, "rows of a frequent group would wait for each other in the device's memory")
             }
             Some(copies) if is_vain(copies) => (off, limit, "a block meets few of so many groups twice"),
             Some(copies) => (copies, limit, "groups that a block meets often are added up near"),
