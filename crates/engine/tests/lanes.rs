@@ -294,7 +294,8 @@ fn mean_behind_join(matches: &[usize], variants: &[(&str, &str)]) -> f64 {
     let sources = [keys(build.into_iter()), keys(0..matches.len() as i64)];
     let joined = join(JoinKind::Inner, one(0), one(1), &[(0, 0)], false);
     let plan = aggregate(joined, &[], &[(AggregateFunction::Sum, Some(1), false)]);
-    let mut forced = vec![("predication", "branches")];
+    // The rules would build the side of unique keys, past which every row has one match.
+    let mut forced = vec![("predication", "branches"), ("build_side", "written")];
     forced.extend(variants);
     let output = profiled(&plan, &sources, &forced);
     let expected: usize = matches.iter().enumerate().map(|(key, count)| key * count).sum();
