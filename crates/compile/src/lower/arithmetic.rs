@@ -7,7 +7,7 @@ use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, Scalar, UnaryOp};
 
 use super::value::{Int, both, float, integer, lower_int, lower_scalar, report, unsupported};
-use super::{datetime, decimal};
+use super::{datetime, decimal, reciprocal};
 use crate::context::{Context, Lowered, Status, Unsupported, register_of};
 use crate::expr::range;
 use crate::expr::{ArithmeticOp, Expr, ExprKind, columns_read};
@@ -119,11 +119,11 @@ fn integers(
     let result = match op {
         ArithmeticOp::Divide | ArithmeticOp::Remainder => {
             report_division(cx, op, a, b, valid, data_type);
-            let divisors = match right.kind {
-                ExprKind::Literal(Literal::Int(value)) if value > 0 => range::divisor_class(value),
-                _ => b.range,
+            let divisor = match right.kind {
+                ExprKind::Literal(Literal::Int(value)) if value > 0 => Some(value),
+                _ => None,
             };
-            divide(cx, op, a, (b, divisors), data_type)
+            divide(cx, op, a, (b, divisor), data_type)
         }
         _ => wrapping(cx, binary_op(op), a, b, data_type),
     };
@@ -170,14 +170,16 @@ pub(super) fn wrapping(cx: &mut Context<'_>, op: BinaryOp, a: Int, b: Int, data_
     }
 }
 
-/// / and %, where a zero divisor gives 0; the caller has reported it. `divisors`: what `b` may be, which may say more than its range.
+/// / and %, where a zero divisor gives 0; the caller has reported it. `divisor`: what `b` is, where that is a positive constant.
 fn divide(
     cx: &mut Context<'_>,
     op: ArithmeticOp,
     a: Int,
-    (b, divisors): (Int, Range),
+    (b, divisor): (Int, Option<i128>),
     data_type: &DataType,
 ) -> Int {
+    // It may say more than the range of what `b` is for the kernel.
+    let divisors = divisor.map_or(b.range, range::divisor_class);
     let full = data_type.full_range().unwrap_or(range::UNBOUNDED);
     let result = match op {
         ArithmeticOp::Divide => range::divide(a.range, divisors),
@@ -190,7 +192,8 @@ fn divide(
         register = if *data_type == DataType::UInt64 { Scalar::U64 } else { Scalar::I64 };
     }
     let (left, right) = (cx.builder.convert(a.value, register), cx.builder.convert(b.value, register));
-    let value = cx.builder.binary(binary_op(op), left, right);
+    let value = by_constant(cx, op, Int { value: left, ..a }, (right, divisor));
+    let value = value.unwrap_or_else(|| cx.builder.binary(binary_op(op), left, right));
     let range = Range { min: result.min.max(full.min), max: result.max.min(full.max) };
     if result.max <= full.max {
         return Int { value, range };
@@ -198,6 +201,23 @@ fn divide(
     // MIN / -1, which the caller has reported, is one too many. Where nothing is wider than the type, it is MIN itself.
     let most = cx.builder.int(register, full.max);
     Int { value: cx.builder.binary(BinaryOp::Min, value, most), range }
+}
+
+/// / and % by a positive constant that is in the register of `a`, by its reciprocal; `None` where there is none, or where that is not known.
+pub(super) fn by_constant(
+    cx: &mut Context<'_>,
+    op: ArithmeticOp,
+    a: Int,
+    (b, divisor): (V, Option<i128>),
+) -> Option<V> {
+    let quotient = reciprocal::quotient(cx, a, divisor?)?;
+    Some(match op {
+        ArithmeticOp::Divide => quotient,
+        _ => {
+            let whole = cx.builder.mul(quotient, b);
+            cx.builder.sub(a.value, whole)
+        }
+    })
 }
 
 fn report_division(

@@ -4,7 +4,7 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{BinaryOp, OverflowOp, Scalar};
 
-use super::arithmetic::{is_lowest_by_minus_one, report_zero_divisor, symbol};
+use super::arithmetic::{by_constant, is_lowest_by_minus_one, report_zero_divisor, symbol};
 use super::value::{Int, both, checked, constant, either, integer, lower_int, report, unsupported};
 use crate::context::{Context, Lowered, Status, Unsupported, register_of};
 use crate::expr::range;
@@ -48,7 +48,7 @@ pub(super) fn lower(
         ArithmeticOp::Multiply => checked(cx, OverflowOp::Mul, a, b),
         ArithmeticOp::Divide | ArithmeticOp::Remainder => {
             report_zero_divisor(cx, b, valid);
-            divide(cx, op, a, b)
+            divide(cx, op, a, (b, constant_of(right, right_power as u32)))
         }
     };
     if let Some(overflow) = either(cx, overflow, last_overflow) {
@@ -64,9 +64,7 @@ fn operand(
     expr: &Expr,
     power: u32,
 ) -> Result<(Int, Option<V>, Option<V>), Unsupported> {
-    if let ExprKind::Literal(Literal::Int(value)) = expr.kind
-        && let Some(product) = 10i128.checked_pow(power).and_then(|factor| value.checked_mul(factor))
-    {
+    if let Some(product) = constant_of(expr, power) {
         let scaled = Expr { kind: ExprKind::Literal(Literal::Int(product)), ..expr.clone() };
         let (value, valid) = lower_int(cx, &scaled)?;
         return Ok((value, valid, None));
@@ -74,6 +72,12 @@ fn operand(
     let (value, valid) = lower_int(cx, expr)?;
     let (value, overflow) = scale_up(cx, value, power);
     Ok((value, valid, overflow))
+}
+
+/// A constant times a power of ten, where that does not overflow.
+fn constant_of(expr: &Expr, power: u32) -> Option<i128> {
+    let ExprKind::Literal(Literal::Int(value)) = expr.kind else { return None };
+    10i128.checked_pow(power).and_then(|factor| value.checked_mul(factor))
 }
 
 /// `a × 10^power`, and whether that overflows where it can.
@@ -87,7 +91,13 @@ pub(super) fn scale_up(cx: &mut Context<'_>, a: Int, power: u32) -> (Int, Option
     }
 }
 
-fn divide(cx: &mut Context<'_>, op: ArithmeticOp, a: Int, b: Int) -> (Int, Option<V>) {
+/// `divisor`: what `b` is, where that is a constant.
+fn divide(
+    cx: &mut Context<'_>,
+    op: ArithmeticOp,
+    a: Int,
+    (b, divisor): (Int, Option<i128>),
+) -> (Int, Option<V>) {
     let (binary, range) = match op {
         ArithmeticOp::Divide => (BinaryOp::Div, range::divide(a.range, b.range)),
         _ => (BinaryOp::Rem, range::remainder(a.range, b.range)),
@@ -100,5 +110,7 @@ fn divide(cx: &mut Context<'_>, op: ArithmeticOp, a: Int, b: Int) -> (Int, Optio
         false => register_of(range.union(a.range).union(b.range)),
     };
     let (left, right) = (cx.builder.convert(a.value, register), cx.builder.convert(b.value, register));
-    (Int { value: cx.builder.binary(binary, left, right), range }, overflow)
+    let value = by_constant(cx, op, Int { value: left, ..a }, (right, divisor));
+    let value = value.unwrap_or_else(|| cx.builder.binary(binary, left, right));
+    (Int { value, range }, overflow)
 }

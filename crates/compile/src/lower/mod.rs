@@ -32,6 +32,7 @@ mod pad;
 mod parsing;
 mod part;
 mod projection;
+mod reciprocal;
 mod regex;
 mod search;
 mod slices;

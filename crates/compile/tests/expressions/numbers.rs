@@ -80,6 +80,39 @@ fn division() {
     check_one(&modulo, vec![((-7.5).into(), (-1.5).into()), (7.5.into(), 1.5.into())]);
 }
 
+/// Constants have reciprocals where a column's range is known and without its type's least value.
+#[test]
+fn division_by_constants() {
+    for (ty, most, least) in [
+        (Int64, i128::from(i64::MAX), i128::from(i64::MIN)),
+        (Int32, i32::MAX.into(), i32::MIN.into()),
+        (DataType::Decimal128 { precision: 38, scale: 0 }, i64::MAX.into(), i64::MIN.into()),
+    ] {
+        let is_decimal = matches!(ty, DataType::Decimal128 { .. });
+        for divisor in [1, 2, 3, 7, 10, 1000, 7919, 131_072, 1_000_003, i32::MAX.into(), most - 1, most, -3] {
+            if divisor > most {
+                continue;
+            }
+            let by = |op| arithmetic(op, col(0, ty.clone()), int(divisor, ty.clone()), ty.clone());
+            let near = [1, 2, most / divisor.abs()].map(|n| n * divisor.abs());
+            let near = near.into_iter().flat_map(|a| [a - 1, a, a + 1]).filter(|a| *a <= most);
+            for end in [vec![most, -most], vec![most, least], vec![]] {
+                let values: Vec<i128> = near.clone().flat_map(|a| [a, -a]).chain(end.clone()).collect();
+                // Without an end, none is below zero, as of most columns.
+                let values = values.into_iter().filter(|a| !end.is_empty() || *a >= 0);
+                let rows = |of: fn(i128, i128) -> i128| -> Vec<_> {
+                    values.clone().map(|a| (Value::Int(a), Value::Int(of(a, divisor)))).collect()
+                };
+                check_one(&by(Remainder), rows(|a, b| a % b));
+                // Quotients of decimals have four digits more.
+                if !is_decimal {
+                    check_one(&by(Divide), rows(|a, b| a / b));
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn decimals() {
     let a = || col(0, decimal(15, 2));
