@@ -1,4 +1,4 @@
-//! Device memory: a pool of freed blocks by size class, under a budget.
+//! Device memory: an arena of small blocks, and a pool of freed ones by size class, under a budget.
 //!
 //! Every operation of this device waits until it is done, or its query holds the buffer until it is. So a buffer that is
 //! dropped is in use nowhere, and its block can be given out again at once.
@@ -11,6 +11,7 @@ use cudarc::driver::result;
 use cudarc::driver::sys::CUdeviceptr;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::arena::Arena;
 use super::driver::Context;
 use super::stream::Pinned;
 use crate::{DeviceError, Memory};
@@ -19,6 +20,11 @@ use crate::{DeviceError, Memory};
 const PADDING: usize = 64;
 /// The driver's own alignment.
 const SMALLEST: usize = 512;
+/// Blocks up to this size come from the arena, while it has room: columns are larger, and most tables that rows are looked up in are not.
+const LARGEST_OF_ARENA: usize = 8 << 20;
+/// Bytes of the arena, but no more than this share of the budget.
+const ARENA_BYTES: u64 = 512 << 20;
+const ARENA_SHARE: u64 = 16;
 
 /// The pool of one device.
 #[derive(Debug)]
@@ -27,16 +33,18 @@ pub struct Pool {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     /// Bytes of the blocks that buffers hold.
     used: u64,
-    /// Bytes of the blocks that wait in `free`.
+    /// Bytes of the blocks that wait in `free`, and of the arena's free ranges.
     retained: u64,
     limit: u64,
     default_limit: u64,
     /// Freed blocks by size.
     free: BTreeMap<usize, Vec<CUdeviceptr>>,
+    /// Of which small blocks are cut; its free bytes are among those that wait.
+    arena: Option<Arena>,
     /// Bytes of pinned buffers.
     pinned: u64,
 }
@@ -101,7 +109,7 @@ impl Drop for CudaMemory {
             Place::Device(block) => {
                 state.used -= block as u64;
                 state.retained += block as u64;
-                state.free.entry(block).or_default().push(self.pointer);
+                state.give(self.pointer, block);
             }
             Place::Host(_) => state.pinned -= self.bytes as u64,
         }
@@ -122,8 +130,7 @@ impl Pool {
         context.enter()?;
         let (free, _) = context.check("asking for free memory", result::mem_get_info())?;
         let limit = free as u64 / 10 * 9;
-        let state =
-            State { used: 0, retained: 0, limit, default_limit: limit, free: BTreeMap::new(), pinned: 0 };
+        let state = State { limit, default_limit: limit, ..State::default() };
         Ok(Pool { context, state: Mutex::new(state) })
     }
 
@@ -147,13 +154,32 @@ impl Pool {
             Some(block) if state.used.saturating_add(block as u64) <= state.limit => block,
             _ => return Err(self.out_of_memory(bytes, &state)),
         };
-        let pointer = match state.take(block) {
-            Some(pointer) => pointer,
-            None => self.allocate_block(block, bytes, &mut state)?,
+        let (pointer, block) = match self.cut(bytes, &mut state).or_else(|| state.take(block)) {
+            Some(taken) => taken,
+            None => (self.allocate_block(block, bytes, &mut state)?, block),
         };
         state.used += block as u64;
         let access = Mutex::default();
         Ok(CudaMemory { pool: self.clone(), pointer, bytes, place: Place::Device(block), access })
+    }
+
+    /// A block of the arena with its size, for small buffers while there is room. The context is current.
+    fn cut(&self, bytes: usize, state: &mut State) -> Option<(CUdeviceptr, usize)> {
+        let block =
+            Arena::block_size(bytes.checked_add(PADDING)?).filter(|block| *block <= LARGEST_OF_ARENA)?;
+        if state.arena.is_none() {
+            let all = ARENA_BYTES.min(state.limit / ARENA_SHARE) as usize;
+            if all < LARGEST_OF_ARENA || state.used + state.retained + all as u64 > state.limit {
+                return None;
+            }
+            // SAFETY: the context is current.
+            let start = unsafe { result::malloc_sync(all) }.ok()?;
+            state.arena = Some(Arena::new(start, all));
+            state.retained += all as u64;
+        }
+        let pointer = state.arena.as_mut()?.take(block)?;
+        state.retained -= block as u64;
+        Some((pointer, block))
     }
 
     /// A buffer of pinned host memory, outside of the budget.
@@ -212,36 +238,46 @@ impl Pool {
         }
     }
 
-    /// Gives every freed block back to the driver. The context is current.
+    /// Gives every freed block back to the driver, and the arena if nothing is in it. The context is current.
     fn release_free(&self, state: &mut State) {
         for pointer in std::mem::take(&mut state.free).into_values().flatten() {
             // SAFETY: the block came from `malloc_sync`, and no buffer holds it.
             let _ = unsafe { result::free_sync(pointer) };
         }
         state.retained = 0;
+        if let Some(arena) = state.arena.take_if(|arena| arena.is_empty()) {
+            // SAFETY: as above; no buffer holds a block of it.
+            let _ = unsafe { result::free_sync(arena.start()) };
+        }
+        state.retained = state.arena.as_ref().map_or(0, |arena| arena.free_bytes() as u64);
     }
 }
 
 impl State {
-    /// A freed block of exactly this class.
-    fn take(&mut self, block: usize) -> Option<CUdeviceptr> {
+    /// A freed block of exactly this class, with its size.
+    fn take(&mut self, block: usize) -> Option<(CUdeviceptr, usize)> {
         let blocks = self.free.get_mut(&block)?;
         let pointer = blocks.pop()?;
         if blocks.is_empty() {
             self.free.remove(&block);
         }
         self.retained -= block as u64;
-        Some(pointer)
+        Some((pointer, block))
+    }
+
+    /// Takes a block back.
+    fn give(&mut self, pointer: CUdeviceptr, block: usize) {
+        match self.arena.as_mut().filter(|arena| arena.has(pointer)) {
+            Some(arena) => arena.give(pointer, block),
+            None => self.free.entry(block).or_default().push(pointer),
+        }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.context.enter().is_ok() {
-            let mut state = std::mem::replace(
-                self.state.get_mut(),
-                State { used: 0, retained: 0, limit: 0, default_limit: 0, free: BTreeMap::new(), pinned: 0 },
-            );
+            let mut state = std::mem::take(self.state.get_mut());
             self.release_free(&mut state);
         }
     }

@@ -9,6 +9,7 @@
 
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
+mod arena;
 mod deferred;
 mod driver;
 mod kernel;
