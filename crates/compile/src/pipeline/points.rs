@@ -49,6 +49,11 @@ const MOST_REFILLED: f64 = 0.7;
 /// Lanes are refilled where fewer of them than this are thought to have rows, if that decides.
 const LEAST_ACTIVE: f64 = 0.5;
 
+/// Where the first runtime filter leaves fewer of the rows than this, three of four warps have none, and go by what follows. Where all of them
+/// leave fewer than that, what follows costs little in all: looking for rows that could wait would cost each warp more.
+const LEAST_LEFT: f64 = 0.01;
+const LEAST_WRITTEN: f64 = 0.003;
+
 /// Turns of the row loop that a launch over all rows has, at least, for a refill to pay: what waits comes through in one more.
 const LEAST_TURNS: u64 = 8;
 
@@ -153,6 +158,12 @@ impl Points {
         let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
         if pipeline.shared_out.unwrap_or(pipeline.bound) < LEAST_TURNS.saturating_mul(threads) {
             return Err("warps have hardly any rows that could wait");
+        }
+        let shares = || pipeline.steps.iter().filter_map(|step| step.sieve()).map(|sieve| sieve.share());
+        if shares().next().is_some_and(|first| first < LEAST_LEFT)
+            && shares().product::<f64>() < LEAST_WRITTEN
+        {
+            return Err("runtime filters leave hardly any warp a row");
         }
         let joins = pipeline.steps.iter().any(|step| step.drops() && step.diverges());
         // A step that diverges and leaves the columns alone.
