@@ -354,11 +354,12 @@ fn slices_where_a_block_has_room_for_one() {
     assert_eq!(chosen(16_000, many), ("1", "1", "1"));
     assert_eq!(chosen(17_000, many), ("1", "2", "2"));
     assert_eq!(chosen(20_000, few).1, "");
-    assert_eq!(chosen(40_000, many).1, "");
+    assert_eq!(chosen(40_000, many), ("1", "4", "2"));
+    assert_eq!(chosen(80_000, many).1, "");
 }
 
 /// The same of groups of which nothing but the rows is counted, of which four times as many fit where counts have 1 byte: to the last
-/// number of groups that a block has room for, all at once and in two slices. With few rows a group blocks would have more to clear and to add
+/// number of groups that a block has room for, all at once, in two slices and in four. With few rows a group blocks would have more to clear and to add
 /// than they spare.
 #[test]
 fn counts_of_a_byte_where_that_spares_a_pass() {
@@ -374,10 +375,12 @@ fn counts_of_a_byte_where_that_spares_a_pass() {
         (231_936, "2", "1"),
         (1 << 18, "2", "1"),
         (327_678, "2", "1"),
+        (327_679, "4", "1"),
+        (1 << 19, "4", "1"),
     ] {
         assert_eq!(chosen(groups, many), ("1", slices, bytes), "{groups}");
     }
-    for (groups, rows, slices) in [(327_679, many, ""), (1 << 19, many, ""), (1 << 17, 200 << 17, "")] {
+    for (groups, rows, slices) in [(655_357, many, ""), (1 << 20, many, ""), (1 << 17, 200 << 17, "")] {
         let (parts, found, bytes) = chosen(groups, rows);
         assert_eq!((found, bytes), (slices, ""), "{groups}");
         assert_ne!(parts, "1", "{groups}");

@@ -493,6 +493,13 @@ pub(crate) trait Emitter {
         Ok(())
     }
 
+    /// Before rows of a thread that stand one after the other in the code, so many at most of which none becomes several, at uniform control
+    /// flow: what one of them waits for may be looked at when all have come.
+    fn begin_rows(&mut self, _cx: &mut Context<'_>, _rows: u32) {}
+
+    /// After these rows, likewise.
+    fn end_rows(&mut self, _cx: &mut Context<'_>) {}
+
     /// Before a thread's next rows of the source, at uniform control flow.
     fn begin_round(&mut self, _cx: &mut Context<'_>) {}
 

@@ -32,6 +32,10 @@ impl Body<'_> {
         let is_whole = b.and(begins, ends);
         cx.begin_if(is_whole);
         self.pipeline.source.hold(cx, row);
+        let stay_single = !self.pipeline.steps.iter().any(|step| step.expands());
+        if stay_single {
+            emitter.begin_rows(cx, WIDE_ROWS.into());
+        }
         for number in 0..WIDE_ROWS {
             cx.begin_repetition(number == 0);
             cx.take_held(number);
@@ -41,6 +45,9 @@ impl Body<'_> {
         }
         cx.end_repetition();
         cx.let_go();
+        if stay_single {
+            emitter.end_rows(cx);
+        }
         cx.begin_else();
         let stop = cx.builder.binary(BinaryOp::Min, end, job.rows);
         self.rows_apart(cx, (current, stop), (first, job.rows), threads, emitter)?;

@@ -129,7 +129,12 @@ pub(super) fn choose(
         let filling = LaunchShape::new(target, &chosen).map_err(Unsupported)?.most_blocks;
         let before = chosen;
         let with = |blocks: Blocks| ShapeChoices { blocks: Some(blocks_of(blocks, filling)), ..before };
-        let rule = (Blocks::Fill, "as many as run at a time");
+        let threads = chosen.block_threads.unwrap_or(base.block_threads);
+        let fewer = fewer_blocks(base, pipeline.sink.block_bytes(), threads);
+        let rule = match fewer.filter(|fewer| pipeline.admits(target, &with(*fewer), more_rows).is_ok()) {
+            Some(fewer) => (fewer, "as many as multiprocessors have the memory for"),
+            None => (Blocks::Fill, "as many as run at a time"),
+        };
         chosen = with(site.choose(rule, |blocks| match blocks {
             Blocks::Double if base.is_serial() => Err("a CPU has no more workers".into()),
             _ => pipeline.admits(target, &with(blocks), more_rows),
@@ -144,6 +149,18 @@ fn sharing(base: &LaunchShape, bytes: u64, least: BlockThreads) -> Vec<BlockThre
     let blocks = u64::from(base.shared_bytes).checked_div(bytes).unwrap_or(u64::MAX).max(1);
     let wanted = RESIDENT_THREADS.div_ceil(blocks).next_power_of_two();
     BlockThreads::ALL.iter().copied().filter(|threads| threads.0 > least.0 && threads.0 <= wanted).collect()
+}
+
+/// How many of the blocks that fill a GPU by their threads have room for so many bytes each in the multiprocessors' memory, where it is half
+/// of them or fewer. More would clear their tables, and add them up, when the others are through. Of small blocks there are always fewer.
+fn fewer_blocks(base: &LaunchShape, bytes: u64, threads: u32) -> Option<Blocks> {
+    if bytes == 0 || base.is_serial() || u64::from(threads) < RESIDENT_THREADS / 8 {
+        return None;
+    }
+    let by_memory = (u64::from(base.shared_bytes) / bytes).max(1);
+    let by_threads = RESIDENT_THREADS / u64::from(threads);
+    let shares = [(Blocks::Half, 2), (Blocks::Quarter, 4), (Blocks::Eighth, 8)];
+    shares.into_iter().rfind(|(_, share)| by_memory * share <= by_threads).map(|(blocks, _)| blocks)
 }
 
 fn blocks_of(blocks: Blocks, filling: u32) -> u32 {

@@ -2,7 +2,7 @@
 //! no room for goes to the device's table.
 //!
 //! Of 2 bytes half of what these hold is room: a thread whose row makes a count reach the other half takes that half out, or sees that
-//! another has, before it goes on. So a count is above its half by no more than there are threads.
+//! another has, before it goes on to other rows. So a count is above its half by no more than the rows that the threads add at a time.
 //!
 //! A byte has no such room. It goes round from 255 to 0, which adds 1 to the byte above it, and what the word held before tells
 //! the thread that it did, and how far the carry went. The thread gives 256 rows of each byte that went round to the device's table,
@@ -18,12 +18,18 @@
 //! thread owes is its next addition. Carries go upwards, and what leaves the highest byte is in nobody's: so the lowest byte that a thread
 //! owes is above the lowest that it has just added to, and after three more additions it owes nothing. Nobody waits for another.
 //!
+//! A thread that adds several rows one after the other looks at what was there when all are added, so that their additions are in flight
+//! together: nothing above asks when a thread pays what it owes, but that it does.
+//!
 //! So the device's table may have rows that are taken from it again, or fewer than none. It is right when all threads of the block have come to
 //! the barrier after their last row. Who counts its groups has to count those that become empty, too ([`direct`](super::direct)).
 
-use kelpie_kir::builder::V;
+use std::cell::RefCell;
+
+use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{AtomicOp, BinaryOp, Pointee, Scalar, Scope, UnaryOp};
 
+use super::block_table::Spill;
 use super::threads::clear;
 use crate::context::Context;
 use crate::variant::axes::CountBytes;
@@ -73,7 +79,7 @@ impl CountLayout {
         let words = self.words(groups.into()) as u32;
         (self.cells > 0).then(|| {
             let table = cx.builder.shared("local_counts", Pointee::Scalar(Scalar::U32), words * self.cells);
-            BlockCounts { table, layout: self, words }
+            BlockCounts { table, layout: self, words, late: RefCell::default() }
         })
     }
 }
@@ -86,6 +92,27 @@ pub(super) struct BlockCounts {
     layout: CountLayout,
     /// Words that have one count of each group.
     words: u32,
+    /// Additions that are looked at later.
+    late: RefCell<LateAdditions>,
+}
+
+/// Additions of a thread's next rows.
+#[derive(Debug, Default)]
+struct LateAdditions {
+    /// For those that may still come.
+    free: Vec<LateAddition>,
+    /// Those that have come, with the indices of their cells among all and among the counts.
+    taken: Vec<(LateAddition, (usize, u32))>,
+}
+
+/// What is known of an addition: nothing is added, and nothing was there, where the thread has not come by it.
+#[derive(Debug, Clone, Copy)]
+struct LateAddition {
+    /// `u32`, as all of these.
+    group: Var,
+    /// What its word held, and what was added to it.
+    old: Var,
+    more: Var,
 }
 
 /// Where a count is.
@@ -144,26 +171,103 @@ impl BlockCounts {
         cx.builder.convert(count, Scalar::U64)
     }
 
-    /// Adds `rows` (`u64`, 0 or 1) to count `cell` of a group (`i64`). `far` takes what counts have no room for.
-    pub fn add(&self, cx: &mut Context<'_>, (group, cell): (V, u32), rows: V, far: &Far<'_>) {
-        let Place { word, shift } = self.place(cx, (group, cell));
+    /// Before so many rows of a thread of which each is added once at most to a count.
+    pub fn begin_rows(&self, cx: &mut Context<'_>, rows: u32) {
+        let b = &mut *cx.builder;
+        let none = b.u32(0);
+        let mut late = || LateAddition {
+            group: b.var_of("late_group", none),
+            old: b.var_of("late_old", none),
+            more: b.var_of("late_more", none),
+        };
+        let free = (0..rows * self.layout.cells).map(|_| late()).collect();
+        *self.late.borrow_mut() = LateAdditions { free, taken: Vec::new() };
+    }
+
+    /// After these rows: looks at their counts. Seldom is there anything to do for any of them.
+    pub fn end_rows(&self, cx: &mut Context<'_>, spill: &Spill<'_>) {
+        let LateAdditions { taken, .. } = self.late.take();
+        let mut looked_at = Vec::new();
+        for (LateAddition { group, old, more }, (index, cell)) in taken {
+            let (group, old, more) = (cx.builder.read(group), cx.builder.read(old), cx.builder.read(more));
+            let group = cx.builder.convert(group, Scalar::I64);
+            let place = self.place(cx, (group, cell));
+            let is_full = self.is_full(cx, place.shift, (old, more));
+            looked_at.push((is_full, (group, index), place, (old, more)));
+        }
+        let any = looked_at.iter().map(|(is_full, ..)| *is_full).reduce(|a, b| cx.builder.or(a, b));
+        let Some(any) = any else { return };
+        cx.begin_if(any);
+        for (is_full, group, place, added) in looked_at {
+            cx.begin_if(is_full);
+            self.make_room(cx, group, place, added, spill);
+            cx.end();
+        }
+        cx.end();
+    }
+
+    /// Adds `rows` (`u64`, 0 or 1) to count `cell` of a group (`i64`), which is cell `index` of all, if the group is one of the table (`bool`;
+    /// `None`: it is). `spill` takes what counts have no room for.
+    pub fn add(
+        &self,
+        cx: &mut Context<'_>,
+        (group, cell): (V, u32),
+        (rows, is_here): (V, Option<V>),
+        (index, spill): (usize, &Spill<'_>),
+    ) {
+        let place = self.place(cx, (group, cell));
         let b = &mut *cx.builder;
         let rows = b.convert(rows, Scalar::U32);
-        let more = b.binary(BinaryOp::Shl, rows, shift);
-        let old = b.atomic(AtomicOp::Add, word, more, Scope::Block);
-        if self.layout.bytes != CountBytes(1) {
-            let now = b.add(old, more);
-            return self.take_half(cx, (word, shift), now, &|cx, rows| far(cx, group, rows));
+        let more = b.binary(BinaryOp::Shl, rows, place.shift);
+        let LateAdditions { free, taken } = &mut *self.late.borrow_mut();
+        if let Some(late) = free.pop() {
+            taken.push((late, (index, cell)));
+            let group = b.convert(group, Scalar::U32);
+            b.assign(late.group, group);
+            b.assign(late.more, more);
+            // Nothing but the addition depends on where the group is, so that a GPU need not branch for it. Elsewhere nothing was there, to which
+            // a row can be added.
+            return only_where(cx, is_here, |cx| {
+                let old = cx.builder.atomic(AtomicOp::Add, place.word, more, Scope::Block);
+                cx.builder.assign(late.old, old);
+            });
         }
+        only_where(cx, is_here, |cx| {
+            let old = cx.builder.atomic(AtomicOp::Add, place.word, more, Scope::Block);
+            let is_full = self.is_full(cx, place.shift, (old, more));
+            cx.begin_if(is_full);
+            self.make_room(cx, (group, index), place, (old, more), spill);
+            cx.end();
+        });
+    }
+
+    /// Whether a count has no room for as many rows as it has: `old` was in its word, to which `more` was added.
+    fn is_full(&self, cx: &mut Context<'_>, shift: V, (old, more): (V, V)) -> V {
         let count = self.count_in(cx, old, shift);
-        let b = &mut *cx.builder;
-        let (count, most) = (b.add(count, rows), b.u32(ROUND as u32 - 1));
-        let goes_round = b.lt(most, count);
-        cx.begin_if(goes_round);
+        let rows = cx.builder.binary(BinaryOp::Shr, more, shift);
+        let count = cx.builder.add(count, rows);
+        let room = if self.layout.bytes == CountBytes(1) { ROUND as u32 } else { FULL_COUNT };
+        let most = cx.builder.u32(room - 1);
+        cx.builder.lt(most, count)
+    }
+
+    /// Takes rows out of a count that is full, of a group (`i64`) whose cell `index` it is.
+    fn make_room(
+        &self,
+        cx: &mut Context<'_>,
+        (group, index): (V, usize),
+        Place { word, shift }: Place,
+        (old, more): (V, V),
+        spill: &Spill<'_>,
+    ) {
+        if self.layout.bytes != CountBytes(1) {
+            let now = cx.builder.add(old, more);
+            return self.take_half(cx, (word, shift), now, &|cx, rows| spill(cx, (group, index), rows));
+        }
         let within = cx.builder.i64(!i64::from(self.layout.of_word() - 1));
         let first = cx.builder.and(group, within);
-        undo_carries(cx, Added { word, first, old, more }, far);
-        cx.end();
+        let far = |cx: &mut Context<'_>, group, rows| spill(cx, (group, index), rows);
+        undo_carries(cx, Added { word, first, old, more }, &far);
     }
 
     /// Takes half out of a count of 2 bytes that has become too large, before the thread goes on, so that there is always room for
@@ -195,6 +299,14 @@ impl BlockCounts {
         cx.builder.assign(seen, next);
         cx.end();
     }
+}
+
+/// Emits something where a condition (`bool`) holds; `None`: everywhere.
+pub(super) fn only_where(cx: &mut Context<'_>, condition: Option<V>, emit: impl FnOnce(&mut Context<'_>)) {
+    let Some(condition) = condition else { return emit(cx) };
+    cx.begin_if(condition);
+    emit(cx);
+    cx.end();
 }
 
 /// After a byte of a word has gone round: gives what counts have no room for to `far`, and takes back what carries have added to the bytes

@@ -12,7 +12,7 @@
 use kelpie_kir::builder::V;
 use kelpie_kir::{AtomicOp, BinaryOp, Builtin, Pointee, Scalar, Scope};
 
-use super::block_counts::{BlockCounts, CountLayout};
+use super::block_counts::{BlockCounts, CountLayout, only_where};
 use super::cell_forms::{CellForms, Digits, Width};
 use super::cells::{CellOp, combine_memory, combine_registers, read_cell};
 use super::functions::{Cell, Cells};
@@ -136,6 +136,21 @@ impl BlockTable {
         }
     }
 
+    /// Before so many rows of a thread of which each is added once at most: what their counts have no room for is taken out by
+    /// [`BlockTable::end_rows`].
+    pub fn begin_rows(&self, cx: &mut Context<'_>, rows: u32) {
+        if let Some(counts) = &self.counts {
+            counts.begin_rows(cx, rows);
+        }
+    }
+
+    /// After these rows.
+    pub fn end_rows(&self, cx: &mut Context<'_>, spill: &Spill<'_>) {
+        if let Some(counts) = &self.counts {
+            counts.end_rows(cx, spill);
+        }
+    }
+
     /// The address of a cell of the group in `slot` (`i64`), in a copy where there are several: as `u32`, or its first word as `u64`.
     fn address(&self, cx: &mut Context<'_>, place: CellPlace, (slot, copy): (V, Option<V>)) -> Option<V> {
         let (table, cells, index) = match place {
@@ -178,41 +193,42 @@ impl BlockTable {
         })
     }
 
-    /// Adds a row's contributions to its group; `spill` takes what a count has no room for.
+    /// Adds a row's contributions to its group, if that is one of the table (`bool`; `None`: it is); `spill` takes what a count has no room
+    /// for.
     pub fn add(
         &self,
         cx: &mut Context<'_>,
         cells: &Cells,
-        (slot, values): (V, &[Vec<V>]),
+        (slot, is_here, values): (V, Option<V>, &[Vec<V>]),
         spill: &Spill<'_>,
     ) {
         let copy = self.own_copy(cx);
         let places = self.layout.places.iter().enumerate();
         for ((cell, (index, place)), value) in cells.cells.iter().zip(places).zip(values) {
             unless_nothing(cx, (cell, Scope::Block), value, |cx| {
-                self.add_cell(cx, cell.op, (index, *place), (slot, copy), (value, spill));
+                match (*place, &self.counts, value.as_slice()) {
+                    (CellPlace::Count { index: own }, Some(counts), &[rows]) if copy.is_none() => {
+                        counts.add(cx, (slot, own), (rows, is_here), (index, spill));
+                    }
+                    _ => {
+                        only_where(cx, is_here, |cx| self.add_cell(cx, cell.op, *place, (slot, copy), value))
+                    }
+                }
             });
         }
     }
 
-    /// Adds a contribution to cell `index` of a group's copy.
+    /// Adds a contribution to a cell of a group's copy, which is none of the counts in fewer than 4 bytes.
     fn add_cell(
         &self,
         cx: &mut Context<'_>,
         op: CellOp,
-        (index, place): (usize, CellPlace),
+        place: CellPlace,
         (slot, copy): (V, Option<V>),
-        (value, spill): (&[V], &Spill<'_>),
+        value: &[V],
     ) {
-        if let (CellPlace::Count { index: own }, &[value]) = (place, value) {
-            let (Some(counts), None) = (&self.counts, copy) else {
-                return cx.impossible("a count of a block without a table, or of copies");
-            };
-            let far = |cx: &mut Context<'_>, slot, rows| spill(cx, (slot, index), rows);
-            return counts.add(cx, (slot, own), value, &far);
-        }
         let Some(pointer) = self.address(cx, place, (slot, copy)) else {
-            return cx.impossible("a cell of a block without a table");
+            return cx.impossible("a cell of a block without a table, or a count of copies");
         };
         let b = &mut *cx.builder;
         match (place, value) {

@@ -360,19 +360,20 @@ impl GroupEmitter for DirectEmitter<'_> {
         let Some(slot) = slot else { return cx.impossible("a row without a slot") };
         match (&self.local, self.slice) {
             (Some(local), None) => {
-                return local
-                    .add(cx, self.cells, (slot, values), &|cx, own, rows| self.add_rows(cx, own, rows));
+                return local.add(cx, self.cells, (slot, None, values), &|cx, own, rows| {
+                    self.add_rows(cx, own, rows)
+                });
             }
             (Some(local), Some(first)) => {
+                // Slots of slices are fewer than 2^32, as a slice fits a block's memory.
                 let first = cx.builder.read(first);
-                let own = cx.builder.sub(slot, first);
-                let (unsigned, slots) =
-                    (cx.builder.bitcast(own, Scalar::U64), cx.builder.u64(self.table.slice_slots()));
-                let inside = cx.builder.lt(unsigned, slots);
-                cx.begin_if(inside);
-                local.add(cx, self.cells, (own, values), &|cx, own, rows| self.add_rows(cx, own, rows));
-                cx.end();
-                return;
+                let b = &mut *cx.builder;
+                let (slot, first) = (b.convert(slot, Scalar::U32), b.convert(first, Scalar::U32));
+                let (own, slots) = (b.sub(slot, first), b.u32(self.table.slice_slots() as u32));
+                let inside = b.lt(own, slots);
+                let own = b.convert(own, Scalar::I64);
+                let row = (own, Some(inside), values);
+                return local.add(cx, self.cells, row, &|cx, own, rows| self.add_rows(cx, own, rows));
             }
             (None, _) => {}
         }
@@ -399,6 +400,18 @@ impl GroupEmitter for DirectEmitter<'_> {
         let base = self.table.words(cx, self.cells, slot);
         let pointer = word_pointer(cx, base, cell.word);
         Some(cx.builder.atomic_load(pointer, Scope::Device))
+    }
+
+    fn begin_rows(&self, cx: &mut Context<'_>, rows: u32) {
+        if let Some(Local::Block(table)) = &self.local {
+            table.begin_rows(cx, rows);
+        }
+    }
+
+    fn end_rows(&self, cx: &mut Context<'_>) {
+        if let Some(Local::Block(table)) = &self.local {
+            table.end_rows(cx, &|cx, own, rows| self.add_rows(cx, own, rows));
+        }
     }
 
     fn begin_pass(&self, cx: &mut Context<'_>, pass: V) {

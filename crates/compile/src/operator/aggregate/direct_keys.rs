@@ -36,17 +36,30 @@ pub(super) fn place_of_key(
         (Repr::Scalar(scalar), None) => {
             let index = index_of(cx, *scalar, dense);
             let is_within = cx.is_stored(key) && dense.step == 1;
-            match is_within || cx.builder.scalar(*scalar) == Scalar::Bool {
+            let index = match is_within || cx.builder.scalar(*scalar) == Scalar::Bool {
                 true => index,
                 false => clamp(cx, index, dense.values),
-            }
+            };
+            cx.builder.convert(index, Scalar::I64)
         }
     };
     Ok((index, value.valid))
 }
 
-/// The number of a key's value among those that it may have, as `i64`: any number where it is none of them.
+/// The number of a key's value among those that it may have: any number where it is none of them. It is an `i64`, or, as a GPU takes two
+/// instructions for each of 64 bits, a `u32` where their distances from the least fit that; then they are right modulo 2^32.
 fn index_of(cx: &mut Context<'_>, value: V, key: &DenseKey) -> V {
+    if key.is_narrow() {
+        let value = cx.builder.convert(value, Scalar::U32);
+        let distance = match key.min {
+            0 => value,
+            min => {
+                let min = cx.constant(Constant::Int(Scalar::U32, (min as u32).into()));
+                cx.builder.sub(value, min)
+            }
+        };
+        return if key.step == 1 { distance } else { quotient(cx, distance, key) };
+    }
     let scalar = cx.builder.scalar(value);
     let wide = if scalar == Scalar::I128 { Scalar::I128 } else { Scalar::I64 };
     let value = cx.builder.convert(value, wide);
@@ -61,32 +74,34 @@ fn index_of(cx: &mut Context<'_>, value: V, key: &DenseKey) -> V {
     if key.step == 1 {
         return distance;
     }
-    quotient(cx, distance, key)
+    let distance = cx.builder.bitcast(distance, Scalar::U64);
+    let index = quotient(cx, distance, key);
+    cx.builder.bitcast(index, Scalar::I64)
 }
 
-/// A multiple of a key's step divided by it, without a division: modulo 2^n an odd number has an [`inverse`].
+/// A multiple of a key's step (`u32` or `u64`) divided by it, without a division: modulo 2^n an odd number has an [`inverse`].
 fn quotient(cx: &mut Context<'_>, distance: V, key: &DenseKey) -> V {
     let shift = key.step.trailing_zeros();
     let inverse = inverse(key.step >> shift);
-    let is_narrow = (key.values - 1).checked_mul(key.step).is_some_and(|most| most <= u32::MAX.into());
     let b = &mut *cx.builder;
-    let (unsigned, shift, inverse) = match is_narrow {
-        true => (Scalar::U32, b.u32(shift), b.u32(inverse as u32)),
-        false => (Scalar::U64, b.u64(shift.into()), b.u64(inverse)),
+    let (shift, inverse) = match b.scalar(distance) {
+        Scalar::U32 => (b.u32(shift), b.u32(inverse as u32)),
+        _ => (b.u64(shift.into()), b.u64(inverse)),
     };
-    let distance = b.bitcast(distance, Scalar::U64);
-    let distance = b.convert(distance, unsigned);
     let shifted = b.binary(BinaryOp::Shr, distance, shift);
-    let index = b.mul(shifted, inverse);
-    let index = b.convert(index, Scalar::U64);
-    b.bitcast(index, Scalar::I64)
+    b.mul(shifted, inverse)
 }
 
-/// An index (`i64`) below `count`: the last one where it is another. No value that a key may take on its way into an error
+/// An index (`u32` or `i64`) below `count`: the last one where it is another. No value that a key may take on its way into an error
 /// leaves the table.
 fn clamp(cx: &mut Context<'_>, index: V, count: u64) -> V {
     let b = &mut *cx.builder;
-    let (index, last) = (b.bitcast(index, Scalar::U64), b.u64(count.saturating_sub(1)));
+    let last = count.saturating_sub(1);
+    if b.scalar(index) == Scalar::U32 {
+        let last = b.u32(u32::try_from(last).unwrap_or(u32::MAX));
+        return b.binary(BinaryOp::Min, index, last);
+    }
+    let (index, last) = (b.bitcast(index, Scalar::U64), b.u64(last));
     let index = b.binary(BinaryOp::Min, index, last);
     b.bitcast(index, Scalar::I64)
 }

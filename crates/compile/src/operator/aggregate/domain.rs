@@ -50,6 +50,14 @@ pub struct DenseKey {
     pub(super) coded: Option<CodedColumn>,
 }
 
+impl DenseKey {
+    /// Whether 32 bits have the distances of all values from the least.
+    pub(super) fn is_narrow(&self) -> bool {
+        let most = self.values.saturating_sub(1).checked_mul(self.step);
+        most.is_some_and(|most| most <= u32::MAX.into())
+    }
+}
+
 /// The values that a key may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Values {

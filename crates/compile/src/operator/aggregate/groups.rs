@@ -255,6 +255,12 @@ pub trait GroupEmitter {
         None
     }
 
+    /// Before so many rows of a thread of which each is added once at most ([`Emitter::begin_rows`](crate::operator::roles::Emitter)).
+    fn begin_rows(&self, _cx: &mut Context<'_>, _rows: u32) {}
+
+    /// After these rows.
+    fn end_rows(&self, _cx: &mut Context<'_>) {}
+
     /// Before the rows of a pass (`i64`), where rows come several times ([`GroupTable::passes`]).
     fn begin_pass(&self, _cx: &mut Context<'_>, _pass: V) {}
 

@@ -217,7 +217,7 @@ impl PartWindow {
         cx.begin_if(inside);
         let impossible =
             |cx: &mut Context<'_>, _: (V, usize), _: V| cx.impossible("counts of few bytes in a window");
-        self.table.add(cx, cells, (place, values), &impossible);
+        self.table.add(cx, cells, (place, None, values), &impossible);
         cx.begin_else();
         far(cx, slot, values);
         cx.end();

@@ -5,6 +5,7 @@ use std::fmt;
 
 use kelpie_kir::builder::V;
 
+use super::block_counts::only_where;
 use super::block_table::{BlockLayout, BlockTable, Spill};
 use super::cell_forms::CellForms;
 use super::cells::CellOp;
@@ -335,21 +336,22 @@ pub enum Local {
 }
 
 impl Local {
-    /// Adds a row's contributions to its group; `spill` takes what a count has no room for.
+    /// Adds a row's contributions to its group, if that is one of the table (`bool`; `None`: it is); `spill` takes what a count has no room
+    /// for.
     pub fn add(
         &self,
         cx: &mut Context<'_>,
         cells: &Cells,
-        (slot, values): (V, &[Vec<V>]),
+        (slot, is_here, values): (V, Option<V>, &[Vec<V>]),
         spill: &Spill<'_>,
     ) {
         match self {
-            Local::Threads(tables) => {
+            Local::Threads(tables) => only_where(cx, is_here, |cx| {
                 for (index, (cell, value)) in cells.cells.iter().zip(values).enumerate() {
                     tables.update(cx, slot, cell.op, index, value);
                 }
-            }
-            Local::Block(table) => table.add(cx, cells, (slot, values), spill),
+            }),
+            Local::Block(table) => table.add(cx, cells, (slot, is_here, values), spill),
         }
     }
 

@@ -318,6 +318,14 @@ impl Emitter for AggregateEmitter<'_> {
         window.close(cx, (cells, &**table), &*self.groups.groups, &self.groups.far())
     }
 
+    fn begin_rows(&mut self, cx: &mut Context<'_>, rows: u32) {
+        self.groups.groups.begin_rows(cx, rows);
+    }
+
+    fn end_rows(&mut self, cx: &mut Context<'_>) {
+        self.groups.groups.end_rows(cx);
+    }
+
     fn begin_round(&mut self, cx: &mut Context<'_>) {
         if self.rows_at_once > 1 {
             cx.clear_scratch();

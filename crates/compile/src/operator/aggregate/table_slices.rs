@@ -11,7 +11,7 @@ use crate::variant::{Variant, estimate};
 /// Bytes of a slice of a block's table, at most, of which there are so many at most: each is a pass over the rows, and bringing them into
 /// parts and adding these up takes about five.
 const SLICE_BYTES: u64 = 160 << 10;
-const MOST_SLICES: u64 = 2;
+const MOST_SLICES: u64 = 4;
 /// Rows that are thought to come to each slot of a table in slices, at least: each block adds all of its slots to the device's table.
 const SLICE_ROWS_A_SLOT: u64 = 512;
 /// The same of a table with counts of 1 byte, however small: it has more slots to clear and to add than others of its size.
