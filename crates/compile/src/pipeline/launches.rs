@@ -181,3 +181,31 @@ pub(super) fn shared_bytes(module: &Module) -> u64 {
     let of = |kernel: &kelpie_kir::Function| kernel.shared_layout(&module.structs).bytes;
     module.kernels.iter().map(|(_, kernel)| of(kernel)).max().unwrap_or(0).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_blocks_as_memory_has_room_for() {
+        let gpu = LaunchShape::of(&Target::simt(32, 256, 227 << 10, 1056));
+        for (kilobytes, threads, expected) in [
+            (0, 1024, None),
+            (60, 1024, None),
+            (114, 1024, Some(Blocks::Half)),
+            (200, 1024, Some(Blocks::Half)),
+            (70, 512, None),
+            (100, 512, Some(Blocks::Half)),
+            (200, 512, Some(Blocks::Quarter)),
+            (200, 256, Some(Blocks::Eighth)),
+            (200, 64, None),
+        ] {
+            assert_eq!(
+                fewer_blocks(&gpu, kilobytes << 10, threads),
+                expected,
+                "{kilobytes} KB, {threads} threads"
+            );
+        }
+        assert_eq!(fewer_blocks(&LaunchShape::of(&Target::cpu(2)), 1 << 20, 1), None);
+    }
+}

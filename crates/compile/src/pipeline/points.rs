@@ -49,8 +49,8 @@ const MOST_REFILLED: f64 = 0.7;
 /// Lanes are refilled where fewer of them than this are thought to have rows, if that decides.
 const LEAST_ACTIVE: f64 = 0.5;
 
-/// Where the first runtime filter leaves fewer of the rows than this, three of four warps have none, and go by what follows. Where all of them
-/// leave fewer than that, what follows costs little in all: looking for rows that could wait would cost each warp more.
+/// Where the first runtime filter leaves fewer of the rows than this, three of four warps have none, and go by what follows. Where fewer than
+/// that are thought to be written, what follows costs little in all: looking for rows that could wait would cost each warp more.
 const LEAST_LEFT: f64 = 0.01;
 const LEAST_WRITTEN: f64 = 0.003;
 
@@ -156,13 +156,14 @@ impl Points {
         shape: &LaunchShape,
     ) -> Result<(LaneRefill, &'static str), &'static str> {
         let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
-        if pipeline.shared_out.unwrap_or(pipeline.bound) < LEAST_TURNS.saturating_mul(threads) {
+        let rows = pipeline.shared_out.unwrap_or(pipeline.bound);
+        if rows < LEAST_TURNS.saturating_mul(threads) {
             return Err("warps have hardly any rows that could wait");
         }
-        let shares = || pipeline.steps.iter().filter_map(|step| step.sieve()).map(|sieve| sieve.share());
-        if shares().next().is_some_and(|first| first < LEAST_LEFT)
-            && shares().product::<f64>() < LEAST_WRITTEN
-        {
+        let first = pipeline.steps.iter().find_map(|step| step.sieve());
+        let written = pipeline.sink.target().and(pipeline.foreseen);
+        let are_few = written.is_some_and(|written| (written as f64) < rows as f64 * LEAST_WRITTEN);
+        if are_few && first.is_some_and(|first| first.share() < LEAST_LEFT) {
             return Err("runtime filters leave hardly any warp a row");
         }
         let joins = pipeline.steps.iter().any(|step| step.drops() && step.diverges());
