@@ -207,7 +207,7 @@ impl Exchanges<'_> {
             (Some(lacks), _) => (LaneRefill::Off, lacks.as_str()),
             (None, Err(why)) => (LaneRefill::Off, why),
             (None, Ok((wanted, _))) if possible(wanted).is_err() => {
-                (LaneRefill::Off, "most lanes are thought to have rows")
+                (LaneRefill::Off, "most lanes are thought to have rows, or hardly any warp one")
             }
             (None, Ok(wanted)) => wanted,
         };

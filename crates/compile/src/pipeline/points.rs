@@ -49,10 +49,9 @@ const MOST_REFILLED: f64 = 0.7;
 /// Lanes are refilled where fewer of them than this are thought to have rows, if that decides.
 const LEAST_ACTIVE: f64 = 0.5;
 
-/// Where the first runtime filter leaves fewer of the rows than this, three of four warps have none, and go by what follows. Where fewer than
-/// that are thought to be written, what follows costs little in all: looking for rows that could wait would cost each warp more.
-const LEAST_LEFT: f64 = 0.01;
-const LEAST_WRITTEN: f64 = 0.003;
+/// Where fewer of the rows than this are left behind runtime filters, nine of ten warps have none, and go by what follows: that costs little in
+/// all, and looking for rows that could wait would cost each warp more.
+const LEAST_LEFT: f64 = 0.003;
 
 /// Turns of the row loop that a launch over all rows has, at least, for a refill to pay: what waits comes through in one more.
 const LEAST_TURNS: u64 = 8;
@@ -128,7 +127,7 @@ impl Points {
                 LaneRefill::All => at.push((index + 1, Point::Refill)),
                 LaneRefill::Filters if is_filter(step) => at.push((index + 1, Point::Refill)),
                 LaneRefill::Last => last = Some(index + 1),
-                LaneRefill::Estimated if activity.share() < LEAST_ACTIVE => {
+                LaneRefill::Estimated if (LEAST_LEFT..LEAST_ACTIVE).contains(&activity.share()) => {
                     at.push((index + 1, Point::Refill));
                     activity.fill();
                 }
@@ -156,15 +155,12 @@ impl Points {
         shape: &LaunchShape,
     ) -> Result<(LaneRefill, &'static str), &'static str> {
         let threads = u64::from(shape.most_blocks).saturating_mul(shape.block_threads.into());
-        let rows = pipeline.shared_out.unwrap_or(pipeline.bound);
-        if rows < LEAST_TURNS.saturating_mul(threads) {
+        if pipeline.shared_out.unwrap_or(pipeline.bound) < LEAST_TURNS.saturating_mul(threads) {
             return Err("warps have hardly any rows that could wait");
         }
         let first = pipeline.steps.iter().find_map(|step| step.sieve());
-        let written = pipeline.sink.target().and(pipeline.foreseen);
-        let are_few = written.is_some_and(|written| (written as f64) < rows as f64 * LEAST_WRITTEN);
-        if are_few && first.is_some_and(|first| first.share() < LEAST_LEFT) {
-            return Err("runtime filters leave hardly any warp a row");
+        if first.is_some_and(|first| first.share() < LEAST_LEFT) {
+            return Err("a runtime filter leaves hardly any warp a row");
         }
         let joins = pipeline.steps.iter().any(|step| step.drops() && step.diverges());
         // A step that diverges and leaves the columns alone.
