@@ -129,12 +129,9 @@ pub(super) fn choose(
         let filling = LaunchShape::new(target, &chosen).map_err(Unsupported)?.most_blocks;
         let before = chosen;
         let with = |blocks: Blocks| ShapeChoices { blocks: Some(blocks_of(blocks, filling)), ..before };
+        let fits = |blocks: Blocks| pipeline.admits(target, &with(blocks), more_rows).is_ok();
         let threads = chosen.block_threads.unwrap_or(base.block_threads);
-        let fewer = fewer_blocks(base, pipeline.sink.block_bytes(), threads);
-        let rule = match fewer.filter(|fewer| pipeline.admits(target, &with(*fewer), more_rows).is_ok()) {
-            Some(fewer) => (fewer, "as many as multiprocessors have the memory for"),
-            None => (Blocks::Fill, "as many as run at a time"),
-        };
+        let rule = blocks_by_rule(base, pipeline.sink.block_bytes(), threads, &fits);
         chosen = with(site.choose(rule, |blocks| match blocks {
             Blocks::Double if base.is_serial() => Err("a CPU has no more workers".into()),
             _ => pipeline.admits(target, &with(blocks), more_rows),
@@ -149,6 +146,19 @@ fn sharing(base: &LaunchShape, bytes: u64, least: BlockThreads) -> Vec<BlockThre
     let blocks = u64::from(base.shared_bytes).checked_div(bytes).unwrap_or(u64::MAX).max(1);
     let wanted = RESIDENT_THREADS.div_ceil(blocks).next_power_of_two();
     BlockThreads::ALL.iter().copied().filter(|threads| threads.0 > least.0 && threads.0 <= wanted).collect()
+}
+
+/// How many blocks the rule launches, of so many threads and bytes each, of those that fit.
+fn blocks_by_rule(
+    base: &LaunchShape,
+    bytes: u64,
+    threads: u32,
+    fits: &dyn Fn(Blocks) -> bool,
+) -> (Blocks, &'static str) {
+    match fewer_blocks(base, bytes, threads).filter(|fewer| fits(*fewer)) {
+        Some(fewer) => (fewer, "as many as multiprocessors have the memory for"),
+        None => (Blocks::Fill, "as many as run at a time"),
+    }
 }
 
 /// How many of the blocks that fill a GPU by their threads have room for so many bytes each in the multiprocessors' memory, where it is half
