@@ -28,6 +28,9 @@ const MOST_GAIN: u64 = 4;
 const PAGE_BYTES: u64 = 4 << 10;
 const COLUMNS_OF_PARTS: u64 = 2;
 const LEAST_PARTS: u64 = 16;
+/// Bytes of a cache line, and parts that there may be however few lines a cache has.
+const LINE_BYTES: u64 = 64;
+const LEAST_CACHED_PARTS: u64 = 64;
 
 /// What was measured of a device. The default is that nothing was.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -118,9 +121,18 @@ impl Calibration {
         }
     }
 
-    /// Parts that a CPU's worker writes to in turn, of which there should be `most`: each has a page of its own in each of some columns.
-    /// (The number of places that a pass of a radix partition may have: Manegold et al. 2002.)
-    pub(crate) fn worker_parts(&self, most: u64) -> Limit {
+    /// Parts that a CPU's worker writes to in turn, of which there should be `most`: of each it has so many `lines` in its cache, which
+    /// are a quarter of that together. Others are what it reads, and the lines that it has just filled. (The number of places that a
+    /// pass of a radix partition may have: Manegold et al. 2002.)
+    pub(crate) fn worker_parts(&self, most: u64, lines: u64) -> Limit {
+        let of_lines = |cache: u64| (cache / 4 / LINE_BYTES / lines.max(1)).max(LEAST_CACHED_PARTS);
+        let cached = Limit::of(self.core_cache, ASSUMED_CORE, of_lines);
+        let pages = self.worker_pages(most);
+        if cached.value < pages.value { cached } else { pages }
+    }
+
+    /// The same by the pages alone: each part has one of its own in each of some columns.
+    pub(crate) fn worker_pages(&self, most: u64) -> Limit {
         match self.tlb_reach.map(|reach| (reach / PAGE_BYTES / COLUMNS_OF_PARTS).max(LEAST_PARTS)) {
             Some(pages) if pages < most => Limit { value: pages, is_measured: true },
             _ => Limit::fixed(most),
@@ -248,10 +260,23 @@ mod tests {
         assert_eq!(reach(8 << 20).index_cache(false), measured(8 << 20));
         assert_eq!(reach(1 << 30).index_cache(true), measured(64 << 20));
         assert_eq!(Calibration { tlb_reach: Some(8 << 20), ..NOTHING }.index_cache(true), measured(8 << 20));
-        assert_eq!(NOTHING.worker_parts(1024), Limit::fixed(1024));
-        assert_eq!(reach(6 << 20).worker_parts(1024), measured(768));
-        assert_eq!(reach(1 << 30).worker_parts(1024), Limit::fixed(1024));
-        assert_eq!(reach(0).worker_parts(1024), measured(16));
+        assert_eq!(NOTHING.worker_pages(1024), Limit::fixed(1024));
+        assert_eq!(reach(6 << 20).worker_pages(1024), measured(768));
+        assert_eq!(reach(1 << 30).worker_pages(1024), Limit::fixed(1024));
+        assert_eq!(reach(0).worker_pages(1024), measured(16));
+    }
+
+    #[test]
+    fn a_worker_writes_to_as_many_parts_as_its_cache_has_lines_of() {
+        let measured = |value| Limit { value, is_measured: true };
+        assert_eq!(NOTHING.worker_parts(1024, 2), Limit::fixed(1024));
+        assert_eq!(NOTHING.worker_parts(1024, 5), Limit::fixed(409));
+        assert_eq!(NOTHING.worker_parts(1024, 1000), Limit::fixed(64));
+        let large = Calibration { core_cache: Some(1 << 20), ..NOTHING };
+        assert_eq!(large.worker_parts(1024, 5), measured(819));
+        assert_eq!(large.worker_parts(1024, 2), Limit::fixed(1024));
+        let few_pages = Calibration { tlb_reach: Some(2 << 20), ..large };
+        assert_eq!(few_pages.worker_parts(1024, 5), measured(256));
     }
 
     #[test]

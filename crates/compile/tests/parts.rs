@@ -303,23 +303,26 @@ fn ranks_of_frequent_values() {
     assert_eq!(chosen(&Target::cpu(2), false), "row");
 }
 
-/// A CPU's worker wants its part's groups in its cache. A frequent value's rows find no place in their part, and that worker adds them up by
-/// themselves.
+/// A CPU's worker wants its part's groups in its cache, and of each part that it writes to the lines where the next row goes: of four
+/// columns in 512 parts, of a text with its hash and of copied bytes in 256. A frequent value's rows find no place in their part, and
+/// that worker adds them up by themselves.
 #[test]
 fn parts_of_workers_fit_their_cache() {
-    let chosen = |scattered, key: &[usize]| {
+    let chosen = |own: Scattered, key: &[usize]| {
         let (plan, info) = grouped(1 << 30, key);
-        let info = ScanInfo { scattered: vec![Some(scattered), None, None, None], ..info };
-        let program = compile(&(plan, info), &Target::cpu(2), Forced::none());
+        let scattered = (0..4).map(|column| Some(own).filter(|_| column == key[0])).collect();
+        let program = compile(&(plan, ScanInfo { scattered, ..info }), &Target::cpu(2), Forced::none());
         (parts(&program).0, memory(&program))
     };
     let of = |values, are_even| Scattered { values, are_even, text_bytes: 0 };
-    for (values, parts) in [(1 << 15, "16"), (1 << 18, "256"), (1 << 21, "1024"), (1 << 25, "1024")] {
+    for (values, parts) in [(1 << 15, "16"), (1 << 18, "256"), (1 << 21, "512"), (1 << 25, "512")] {
         assert_eq!(chosen(of(values, true), &[0]), (parts, "alone"), "{values}");
     }
     assert_eq!(chosen(of(1 << 15, true), &[0, 2]).0, "512");
     assert_eq!(chosen(of(1 << 18, false), &[0]), ("256", "alone"));
     assert_eq!(chosen(of(1 << 18, true), &[0, 3]), ("1", ""));
+    let texts = |values| Scattered { text_bytes: 1, ..of(values, true) };
+    assert_eq!(chosen(texts(1 << 25), &[3]), ("256", "alone"));
 }
 
 /// In how many parts groups of so many rows are, in how many slices a block has them, and how many bytes their counts have. Beside the count

@@ -162,6 +162,16 @@ impl StoredColumn {
         stored.map_or(0, |_| all)
     }
 
+    /// How many states a column whose values are handed on has.
+    pub(crate) fn states_of(info: &ColumnInfo) -> u64 {
+        let mut all = 0;
+        let stored = StoredColumn::declare(info, (false, TextForm::Reference), &mut |_, _| {
+            all += 1;
+            0
+        });
+        stored.map_or(0, |_| all)
+    }
+
     /// `part` declares a part that has so many bytes, so many times a place, and gives its number.
     fn declare(
         info: &ColumnInfo,

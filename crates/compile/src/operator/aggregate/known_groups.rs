@@ -9,6 +9,7 @@ use super::part_rule::TableSize;
 use super::table_slices::least_slots;
 use super::{domain, tables};
 use crate::layout::ColumnInfo;
+use crate::operator::partition::PartStore;
 use crate::plan::Aggregate;
 use crate::shape::LaunchShape;
 use crate::table::packed::pack;
@@ -90,6 +91,7 @@ fn table_of(
             words,
             are_even,
             text_bytes,
+            lines: PartStore::lines(columns, !is_packed),
         });
     };
     cells.row_count();
@@ -99,7 +101,8 @@ fn table_of(
     let dense = Some(layout.bytes(slots, 1));
     let narrow = BlockLayout::plan(&cells, row_bound, CellForms::NARROW, shape);
     let slice = Some(narrow.bytes(least_slots(slots), 1));
-    Some(TableSize { groups, bytes, dense, slice, slots, words: cells.words(), are_even, text_bytes })
+    let lines = PartStore::lines(columns, false);
+    Some(TableSize { groups, bytes, dense, slice, slots, words: cells.words(), are_even, text_bytes, lines })
 }
 
 /// How many values a key has at most, or about, where that is known; NULL is one.

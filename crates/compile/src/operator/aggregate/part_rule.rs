@@ -20,7 +20,7 @@ const LEAST_WORKER_ROWS: u64 = 1 << 18;
 const MOST_TEXT_BYTES: u64 = 160 << 20;
 /// Parts of a CPU's worker, at least: the last one of a direct-addressed table may have few slots, which the others must have room for.
 const LEAST_WORKER_PARTS: u64 = 16;
-/// Parts that a CPU's worker writes to, at most: of each a chunk of every column should be in its second-level cache.
+/// Parts that a CPU's worker writes to, at most, however few columns rows have.
 const MOST_WORKER_PARTS: u64 = 1024;
 /// Hashed groups from which on they do.
 const LEAST_HASHED: u64 = 1 << 13;
@@ -56,6 +56,8 @@ pub(crate) struct TableSize {
     pub are_even: bool,
     /// Bytes of a row's keys that are texts without a dictionary, about, where that is known of all of them.
     pub text_bytes: Option<u64>,
+    /// Cache lines of each part that a worker who brings rows there writes to in turn.
+    pub lines: u64,
 }
 
 impl TableSize {
@@ -114,9 +116,9 @@ pub(crate) fn rule_of_parts(
     (parts, reason.into())
 }
 
-/// Parts that a CPU's worker writes to, at most.
+/// Parts that a CPU's worker writes to, at most, where more of them spare a table of all groups.
 pub(crate) fn most_worker_parts(choices: &Choices<'_>) -> u64 {
-    choices.calibration.worker_parts(MOST_WORKER_PARTS).value
+    choices.calibration.worker_pages(MOST_WORKER_PARTS).value
 }
 
 /// The same for a CPU, whose workers add up whole parts: so many parts that a core's cache has room for the groups of one.
@@ -127,7 +129,7 @@ fn rule_of_worker(
 ) -> (GroupParts, Cow<'static, str>) {
     let room = choices.calibration.worker_table();
     let fits = |parts: &&GroupParts| parts.0 >= LEAST_WORKER_PARTS && table.bytes / parts.0 <= room.value;
-    let most = choices.calibration.worker_parts(MOST_WORKER_PARTS);
+    let most = choices.calibration.worker_parts(MOST_WORKER_PARTS, table.lines);
     let written = GroupParts::ALL.iter().filter(|parts| parts.0 <= most.value);
     let fewest = written.clone().find(fits);
     let off = |reason: &'static str| (GroupParts(1), reason.into());

@@ -37,6 +37,7 @@ use crate::primitives::partition::{
 use crate::program::{Growth, States};
 use crate::shape::LaunchShape;
 use crate::table::stored::StoredColumn;
+use crate::types::DataType;
 use crate::variant::axes::PartLayout;
 
 use std::fmt;
@@ -135,6 +136,15 @@ impl PartStore {
             .iter()
             .find_map(|info| StoredColumn::plan(info, 0, &mut states).err())
             .map(|lacks| lacks.to_string())
+    }
+
+    /// Cache lines of a part that a CPU's worker writes to in turn: of each state that rows have, of their hashes, and of the texts that
+    /// are copied beside those.
+    pub(crate) fn lines(columns: &[ColumnInfo], has_hashes: bool) -> u64 {
+        let copied =
+            |info: &ColumnInfo| has_hashes && info.data_type == DataType::Utf8 && info.dictionary.is_none();
+        let of_column = |info| StoredColumn::states_of(info) + u64::from(copied(info));
+        columns.iter().map(of_column).sum::<u64>() + u64::from(has_hashes)
     }
 
     /// Whether a block has room to find places in so many parts.
