@@ -63,7 +63,12 @@ fn sums(rows: u64, values: i128, scattered: bool) -> Query {
 
 /// Rows of which a third is left, by a filter of the number.
 fn filtered(input: Plan) -> Plan {
-    let literal = Literal::Int(333);
+    below(input, 333)
+}
+
+/// Rows whose number is below one: so many of a thousand.
+fn below(input: Plan, most: i128) -> Plan {
+    let literal = Literal::Int(most);
     let bound = Expr { kind: ExprKind::Literal(literal), data_type: DataType::Int64, nullable: false };
     let kind = ExprKind::Compare(CompareOp::Lt, Box::new(column(1)), Box::new(bound));
     let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
@@ -192,6 +197,23 @@ fn joins_have_their_rows_and_what_is_searched() {
         ("build_parts", "about 30000000 rows, 468750 and 7.5 MB of the index a part"),
     ];
     assert_estimates(&compile(&large, &gpu(), &[], false), &expected);
+}
+
+/// Rows of a probe side wait for others where a runtime filter leaves some of a warp's, and not where it leaves most warps none.
+#[test]
+fn lanes_are_refilled_where_a_runtime_filter_leaves_warps_a_row() {
+    let refill = |most| {
+        let (build, own) = table(0, 100_000, 100_000, false);
+        let query = joined((below(build, most), own), table(1, 60_000_000, 100_000, false));
+        let program = compile(&query, &gpu(), &[("build_side", "written")], false);
+        let mut choices = program.genome.0.iter().filter(|choice| choice.axis.name == "lane_refill");
+        let choice = choices.next_back().expect("a probe side");
+        (choice.value, choice.reason.clone())
+    };
+    let few = "a runtime filter leaves few of the rows that are written";
+    assert_eq!(refill(50), ("estimated", few.into()));
+    assert_eq!(refill(4), ("estimated", few.into()));
+    assert_eq!(refill(2), ("off", "a runtime filter leaves hardly any warp a row".into()));
 }
 
 #[test]
