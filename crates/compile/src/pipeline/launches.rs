@@ -80,26 +80,7 @@ pub(super) fn choose(
     if !base.is_serial() && asked.block_threads.is_none() && BlockThreads::ALL.contains(&threads) {
         let with = |threads: BlockThreads| ShapeChoices { block_threads: Some(threads.0 as u32), ..*asked };
         let fits = |threads: &BlockThreads| pipeline.admits(target, &with(*threads), more_rows).is_ok();
-        let largest = BlockThreads(LARGEST_BLOCK);
-        let few = pipeline.sink.waits_at_the_end();
-        let few = few.then(|| BlockThreads::ALL.iter().rev().copied().find(fits)).flatten();
-        let rule = match sharing(base, pipeline.sink.block_bytes(), threads).into_iter().rev().find(fits) {
-            _ if let Some(most) = few.filter(|most| most.0 > threads.0) => {
-                (most, "blocks wait for each other's locks at the end: there are few")
-            }
-            Some(more) => {
-                (more, "as few blocks as a multiprocessor has the memory for have all of its threads")
-            }
-            // Registers for several rows leave fewer warps to hide how long a table is cleared and added up.
-            None if holds_rows
-                && pipeline.sink.block_bytes() > 0
-                && threads.0 < largest.0
-                && fits(&largest) =>
-            {
-                (largest, "the tables of fewer blocks are cleared and added up")
-            }
-            None => (threads, "the device's"),
-        };
+        let rule = threads_by_rule(base, pipeline, (threads, holds_rows), &fits);
         chosen = with(site.choose(rule, |threads| pipeline.admits(target, &with(threads), more_rows))?);
     }
     let rows = ThreadRows(base.rows_per_thread.into());
@@ -146,6 +127,31 @@ fn sharing(base: &LaunchShape, bytes: u64, least: BlockThreads) -> Vec<BlockThre
     let blocks = u64::from(base.shared_bytes).checked_div(bytes).unwrap_or(u64::MAX).max(1);
     let wanted = RESIDENT_THREADS.div_ceil(blocks).next_power_of_two();
     BlockThreads::ALL.iter().copied().filter(|threads| threads.0 > least.0 && threads.0 <= wanted).collect()
+}
+
+/// How many threads the rule gives a block, of those that fit, where a device's has so many.
+fn threads_by_rule(
+    base: &LaunchShape,
+    pipeline: &Pipeline,
+    (threads, holds_rows): (BlockThreads, bool),
+    fits: &dyn Fn(&BlockThreads) -> bool,
+) -> (BlockThreads, &'static str) {
+    let bytes = pipeline.sink.block_bytes();
+    if pipeline.sink.waits_at_the_end() {
+        let most = BlockThreads::ALL.iter().rev().find(|threads| fits(threads));
+        if let Some(most) = most.filter(|most| most.0 > threads.0) {
+            return (*most, "blocks wait for each other's locks at the end: there are few");
+        }
+    }
+    if let Some(more) = sharing(base, bytes, threads).into_iter().rev().find(fits) {
+        return (more, "as few blocks as a multiprocessor has the memory for have all of its threads");
+    }
+    // Registers for several rows leave fewer warps to hide how long a table is cleared and added up.
+    let largest = BlockThreads(LARGEST_BLOCK);
+    if holds_rows && bytes > 0 && threads.0 < largest.0 && fits(&largest) {
+        return (largest, "the tables of fewer blocks are cleared and added up");
+    }
+    (threads, "the device's")
 }
 
 /// How many blocks the rule launches, of so many threads and bytes each, of those that fit.

@@ -6,6 +6,7 @@
 mod buckets;
 mod reading;
 mod search;
+mod slots;
 mod together;
 mod words;
 
@@ -15,6 +16,7 @@ use kelpie_kir::builder::{V, Var};
 use kelpie_kir::{BinaryOp, Scalar};
 
 use self::buckets::BUCKET_SLOTS;
+use self::slots::{Apart, Keys, Slots};
 pub(super) use self::words::WordKeys;
 use super::dependent::CarriedKeys;
 use super::groups::See;
@@ -26,10 +28,10 @@ use crate::expr::Expr;
 use crate::layout::ColumnInfo;
 use crate::lower::hashing::{hash_keys, is_wide, low_bits, spread};
 use crate::program::{Fill, Growth, SlotCount, TableGrowth};
-use crate::table::packed::{OCCUPIED, PackedKey, pack};
-use crate::table::stored::{RecordLayout, StoredColumn};
+use crate::table::packed::{OCCUPIED, pack};
+use crate::table::stored::StoredColumn;
 use crate::table::together::key_hash;
-use crate::variant::axes::{HashFunction, HashMapping, KeyTextLanes, SlotLayout};
+use crate::variant::axes::{HashFunction, HashMapping, KeyTextLanes};
 
 /// Slots of a table at the first launch, at most, where nothing is known of its keys.
 const INITIAL_SLOTS: u64 = 1 << 16;
@@ -80,34 +82,6 @@ pub struct KeyTable {
     columns: Vec<ColumnInfo>,
     /// Keys beside those, which tell none apart.
     carried: CarriedKeys,
-}
-
-/// Records of a table in a state of their own, one a slot.
-#[derive(Debug, Clone, Copy)]
-struct Apart {
-    state: usize,
-    /// Words of a record, and those before the key's own.
-    stride: u32,
-    head: u32,
-}
-
-#[derive(Debug, Clone)]
-enum Keys {
-    Packed(Vec<PackedKey>),
-    Stored(Vec<StoredColumn>),
-    Words(WordKeys),
-}
-
-impl Keys {
-    /// The same where stored keys are in records of so many words in a state.
-    fn in_records(self, (state, words): (usize, u32)) -> Keys {
-        match self {
-            Keys::Stored(stored) => {
-                Keys::Stored(stored.into_iter().map(|key| key.in_records(state, words)).collect())
-            }
-            keys => keys,
-        }
-    }
 }
 
 impl fmt::Display for KeyTable {
@@ -198,39 +172,8 @@ impl KeyTable {
         let least = if input.is_serial { LEAST_SLOTS } else { LEAST_SHARED_SLOTS };
         let growth = TableGrowth { count, fill, slots: hashing.mapping.slot_count(), least, bucket };
         let class = states.class(slots, Growth::Table(growth));
-        let mut layout = RecordLayout::behind(if in_buckets { 0 } else { 1 });
-        let mut beside = false;
-        let keys = match (packed, claims) {
-            (Some(packed), _) => Keys::Packed(packed),
-            (None, Some(Claims::Words(words))) => Keys::Words(words),
-            (None, _) => {
-                beside = input.slot_layout(in_buckets)? == SlotLayout::Beside;
-                let texts = input.text_form(columns)?;
-                let stored = columns.iter().map(|column| match beside {
-                    true => StoredColumn::plan_key_record((column, texts), &mut layout),
-                    false => StoredColumn::plan_key((column, texts), class, states),
-                });
-                Keys::Stored(stored.collect::<Result<_, _>>()?)
-            }
-        };
-        let apart = match &keys {
-            Keys::Packed(_) if words > 0 && input.packed_layout()? == SlotLayout::Apart => Some((0, words)),
-            Keys::Stored(_) if in_buckets => Some((layout.words(), layout.stride(words))),
-            Keys::Packed(_) | Keys::Stored(_) | Keys::Words(_) => None,
-        };
-        let (head, stride) = match &keys {
-            _ if apart.is_some() => (1, 1),
-            Keys::Words(own) => (own.words, own.words + words),
-            Keys::Packed(_) | Keys::Stored(_) => (layout.words(), layout.stride(words)),
-        };
-        let slots = states.state("groups", 8 * stride, class);
-        // A slot may have nothing but its entry.
-        let apart = apart.filter(|(_, stride)| *stride > 0).map(|(head, stride)| {
-            let state = states.state("group_cells", 8 * stride, class);
-            Apart { state, stride, head }
-        });
-        let records = apart.map_or((slots, stride), |apart| (apart.state, apart.stride));
-        let keys = if beside { keys.in_records(records) } else { keys };
+        let Slots { state, stride, head, apart, keys } =
+            Slots::plan(columns, (packed, claims), words, input, (class, states))?;
         let most_slots = fill.slots(row_bound).saturating_mul(MOST_OVER_ROWS);
         let most_slots = i64::try_from(most_slots).unwrap_or(i64::MAX);
         let columns = columns.to_vec();
@@ -238,7 +181,7 @@ impl KeyTable {
         let carried = CarriedKeys::plan(carried, class, states)?;
         Ok(KeyTable {
             class,
-            slots,
+            slots: state,
             stride,
             head,
             apart,
