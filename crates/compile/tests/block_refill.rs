@@ -1,8 +1,6 @@
 //! Rows that wait in the memory of a block (`refill_buffer = shared`) in front of every kind of sink: the buffer is in the kernel, the block
 //! leaves the row loop together where a warp might want to, and NVRTC accepts it.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

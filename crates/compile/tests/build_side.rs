@@ -1,8 +1,6 @@
 //! Which side of an inner join is built: what the rule makes of what is known of the sides, and the kernels of joins whose sides have
 //! changed places, which validate and which NVRTC accepts.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

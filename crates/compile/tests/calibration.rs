@@ -1,7 +1,5 @@
 //! Rules decide by what was measured of a device, where that is known, and say so; and the kernels that measure are valid.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

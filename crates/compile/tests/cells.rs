@@ -1,8 +1,6 @@
 //! Forms of the cells and keys of groups: their kernels validate, NVRTC accepts those of a GPU, and cells share a word exactly where all rows
 //! fit.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

@@ -1,8 +1,6 @@
 //! Keys of groups that follow from others, by what is known of tables and joins: which are carried, and that kernels are valid for every
 //! micro model and NVRTC accepts them.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

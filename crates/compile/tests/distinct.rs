@@ -1,8 +1,6 @@
 //! DISTINCT inside aggregates by way of groups by pairs of group and value: the kernels validate for every target and micro model, and
 //! NVRTC accepts those of a GPU; the rule takes them where the pairs are many and come in parts.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

@@ -1,7 +1,5 @@
 //! Choices that go by sizes have an estimate beside their reason, of the numbers that their rule was told.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_compile::MicroModel;

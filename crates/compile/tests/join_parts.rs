@@ -1,8 +1,6 @@
 //! Joins whose rows come in parts: their kernels validate and NVRTC accepts those of a GPU, and the rule takes parts only where the
 //! index is far larger than the last cache.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

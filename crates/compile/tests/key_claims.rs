@@ -1,8 +1,6 @@
 //! How slots of hash tables of groups are claimed: which ways there are for which keys, what the rule takes, what a kernel looks at, and
 //! that NVRTC accepts it.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

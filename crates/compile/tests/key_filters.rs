@@ -1,8 +1,6 @@
 //! Bloom filters of hash tables: their kernels validate and NVRTC accepts those of a GPU, and the rule takes them only where a build side
 //! is thought to leave out many rows and its hash table is larger than a cache.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

@@ -1,8 +1,6 @@
 //! Texts of keys that the lanes of a warp look at together: kernels are valid for every micro model, and NVRTC accepts them; which lanes it is
 //! changes no kernel of a CPU.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

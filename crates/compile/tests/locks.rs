@@ -1,8 +1,6 @@
 //! Sums under locks (deviations of floats): where a GPU's threads have few groups, copies and large blocks keep them from waiting for each
 //! other, threads outside a block pause before they try again, and NVRTC accepts the kernels.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

@@ -1,8 +1,6 @@
 //! Rows that are looked up at once: all loads of a thread's rows stand one after the other without a branch between them, and NVRTC accepts
 //! the kernels, with cache hints and without.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

@@ -1,8 +1,6 @@
 //! Lanes that take other rows between the steps of matching texts: for which texts and devices that is possible, what is said where it is
 //! not, and that NVRTC accepts the kernels.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

@@ -1,7 +1,5 @@
 //! Near copies of groups that are found by keys: kernels are valid, NVRTC accepts those of a GPU, and what has no such copies says why.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

@@ -1,8 +1,6 @@
 //! Operands of other types than an expression combines, and plans whose columns are other than their expressions take them for,
 //! are refused with a reason: compiled they would give other values, not errors.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_compile::MicroModel;

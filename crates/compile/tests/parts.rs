@@ -1,8 +1,6 @@
 //! Rows in parts before they come to their groups, or sorted stride by stride: the kernels of blocks and of a CPU's workers validate, and
 //! NVRTC accepts those of a GPU.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

@@ -1,8 +1,6 @@
 //! Values at ranks of sorted groups: the kernels validate for every target and micro model, and NVRTC accepts those of a GPU; of a
 //! row no more is stored and sorted by than the values and their order need.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

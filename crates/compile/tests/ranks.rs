@@ -2,8 +2,6 @@
 //! few bytes a row, where slots take four bytes a value and more; the rule has ranks where several rows may have a key; rows of a thread
 //! that are looked up at once load before the first goes on; and NVRTC accepts the kernels.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

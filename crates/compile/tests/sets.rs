@@ -1,8 +1,6 @@
 //! Groups of groups: the kernels of grouping sets validate for every target and micro model, and NVRTC accepts those of a GPU; the
 //! rows are read once where that is thought to pay.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

@@ -1,7 +1,5 @@
 //! Sketches of the number of groups: where the rule makes them, and that their kernels are accepted.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

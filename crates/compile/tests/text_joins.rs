@@ -1,8 +1,6 @@
 //! Joins on texts that have dictionaries: what is chosen, which pipelines make the map of codes or look texts up, and that kernels
 //! validate and NVRTC accepts those of a GPU.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

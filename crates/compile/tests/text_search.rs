@@ -1,8 +1,6 @@
 //! Searches of batches of texts: for which texts, patterns and devices they are possible, when the rule takes one, and that the kernels are
 //! valid for offsets of every width.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use kelpie_backend::cpu;

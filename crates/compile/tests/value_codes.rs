@@ -1,8 +1,6 @@
 //! Groups by columns with codes beside their values: kernels are valid, NVRTC accepts those of a GPU, and the values are not read where the
 //! codes are at hand.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
 use std::collections::BTreeSet;
 
 use kelpie_backend::cuda;

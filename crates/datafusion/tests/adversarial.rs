@@ -4,8 +4,6 @@
 //! `cargo run -p xtask -- fuzz --generator adversarial --queries N --seed S` runs any number of them, each few seeds in a
 //! process of their own.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -75,7 +73,7 @@ async fn cuda() {
     }
 }
 
-/// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test adversarial -- --ignored`.
+/// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test sql adversarial -- --ignored`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: .ci/run runs it"]
 async fn more_seeds() {

@@ -1,8 +1,6 @@
 //! Aggregates through SQL: every function over every type, with DISTINCT, with FILTER, in groups by keys of every type and
 //! in grouping sets, over many rows, one row and none: compiled as a whole, with DataFusion's answers.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::common::plan_err;

@@ -1,7 +1,5 @@
 //! Bad files, names and options: each a clear error that names the thing, and the session goes on.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! CSV files whose later rows do not fit what the first ones promised: the error says where.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;

@@ -1,8 +1,6 @@
 //! Expressions that Kelpie does not compile are columns of the table that they read: DataFusion's values, at any number of
 //! partitions, computed once, and only where that is right.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

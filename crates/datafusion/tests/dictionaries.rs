@@ -1,7 +1,5 @@
 //! `kelpie.dictionaries`: texts without codes give DataFusion's answers, and what one form is read for the other does not get.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;

@@ -2,8 +2,6 @@
 //!
 //! `cargo run -p xtask -- fuzz --queries N --seed S` runs any number of them.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::array::AsArray;
@@ -178,7 +176,7 @@ async fn columns_of_one_name_stay_apart() {
     assert_eq!(counts, [85, 85]);
 }
 
-/// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test differential -- --ignored`.
+/// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test sql differential -- --ignored`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: .ci/run runs it"]
 async fn more_seeds() {

@@ -1,7 +1,5 @@
 //! Tables of files: what is there when a query runs, whatever it is called and however it is stored.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::fs;
 use std::path::Path;
 

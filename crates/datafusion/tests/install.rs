@@ -1,7 +1,5 @@
 //! Kelpie in a session that was built without it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use async_trait::async_trait;

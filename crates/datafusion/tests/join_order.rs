@@ -1,7 +1,5 @@
 //! The order of joins never changes an answer: queries that are hard to reorder, with the rule and without.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};

@@ -1,7 +1,5 @@
 //! Plans that are kept: the same query is planned once, and nothing that its answer depends on is missed.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;

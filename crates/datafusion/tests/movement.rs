@@ -1,8 +1,6 @@
 //! How data moves changes no answer: every macro model, transfer, size of blocks, and budget of device memory down to where
 //! state is made in parts.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;

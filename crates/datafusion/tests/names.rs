@@ -1,7 +1,5 @@
 //! Names of columns in any case: files have `OrderKey`, and who asks for `orderkey` means it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::fs;
 
 use kelpie_datafusion::{KelpieSession, SessionOptions};

@@ -1,8 +1,6 @@
 //! Plans for one partition and for several: what is compiled, what stays DataFusion's and fits around it, and what is left
 //! to DataFusion on purpose.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};

@@ -1,7 +1,5 @@
 //! Generic plans of prepared statements: one plan for all values of the parameters, and the answers of planning with the values.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::fs;
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! What the rule replaces, what it leaves and why, and how EXPLAIN shows it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, Int64Array, ListArray, RecordBatch, StringArray};

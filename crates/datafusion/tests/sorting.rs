@@ -1,8 +1,6 @@
 //! ORDER BY, LIMIT and OFFSET: DataFusion's answers, in its order where the keys decide it, whether the host or the
 //! device's kernels order the rows.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;

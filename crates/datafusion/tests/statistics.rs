@@ -1,7 +1,5 @@
 //! What Kelpie reads where the statistics of a file hide a value from DataFusion.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::fs::File;
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! Rows come as they are made: in bounded memory, with errors that are DataFusion's, and no longer than anybody takes them.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,5 @@
 //! Text: every expression gives DataFusion's answers, on columns with a dictionary and without, on CPU and interpreter.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};

@@ -1,7 +1,5 @@
 //! Physical plans of SQL as Kelpie's plans.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};

@@ -1,8 +1,6 @@
 //! Queries that compile as a whole: planned for DataFusion's operators only where these run them, and run on the thread that asks for
 //! their rows where that takes no time.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::sync::Arc;
 
 use datafusion::arrow::util::pretty::pretty_format_batches;

@@ -1,7 +1,5 @@
 //! COPY and INSERT replace nothing before all is written, and leave nothing behind where they fail.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

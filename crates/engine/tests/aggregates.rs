@@ -1,18 +1,14 @@
 //! Every aggregate function over every type, in groups of no valid row, one row, extremes and many rows, on the CPU and
 //! on the interpreter, under every micro model: compared with a plain evaluation.
 
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::Table;
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{self, DataType, Field, Literal, Range};

@@ -2,21 +2,18 @@
 //! and direct-addressed, unique keys and others, keys that are NULL or texts, residual conditions, sides that are empty, batches that are
 //! not full, several joins one after the other. And an expression fails for rows alone that come to it.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/joined.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod joined;
-#[path = "common/sides.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod sides;
-
+use crate::common;
+use crate::joined;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::joined::{
+    Choice, LIMITS, cells, counted, execute, has, kept, narrowed, numbered, output, with_nulls,
+};
+use crate::sides::{
+    Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table,
+};
 use arrow::util::display::array_value_to_string;
-use joined::{Choice, LIMITS, cells, counted, execute, has, kept, narrowed, numbered, output, with_nulls};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::{DataType, Literal};
@@ -24,7 +21,6 @@ use kelpie_device::disk_cache::file_name;
 use kelpie_engine::{
     DeviceChoice, DeviceKind, Engine, EngineError, QueryError, QueryOptions, QueryOutput, TableSource,
 };
-use sides::{Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 
 /// What rows are looked up in, and how they come to it.
 const WAYS: [&[(&str, &str)]; 8] = [

@@ -2,15 +2,9 @@
 //! gives, also where its table overflows while rows wait, where no more rows are wanted, and where an expression fails. The interpreter
 //! reports barriers that not all threads of a block reach, and accesses that race.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::sync::Arc;
 
+use crate::plans::{aggregate, filter, join, rows_of, run, scan, sort, table, try_run};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan};
 use kelpie_compile::types::{DataType, Literal};
@@ -19,7 +13,6 @@ use kelpie_engine::{
     DeviceChoice, Engine, EngineError, Forced, QueryError, QueryOptions, QueryOutput, ShapeChoices,
     TableSource,
 };
-use plans::{aggregate, filter, join, rows_of, run, scan, sort, table, try_run};
 
 type Variants = &'static [(&'static str, &'static str)];
 

@@ -1,19 +1,11 @@
 //! Inner joins whose sides change places give the rows of a nested loop, as those that are carried out as written do: keys of every type,
 //! NULLs, duplicates, empty sides, residual conditions, several joins, what fails; and the rule takes the side whose keys are unique.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/joined.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod joined;
-#[path = "common/sides.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod sides;
-
+use crate::joined;
 use std::sync::Arc;
 
-use joined::{Choice, LIMITS, counted, execute, has, narrowed, options, output};
+use crate::joined::{Choice, LIMITS, counted, execute, has, narrowed, options, output};
+use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::{DataType, Literal};
@@ -21,7 +13,6 @@ use kelpie_engine::testing::gpu;
 use kelpie_engine::{
     DeviceChoice, Engine, ExplainStage, MicroModel, Query, QueryOptions, QueryOutput, TableSource,
 };
-use sides::{Condition, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
 
 const WRITTEN: Choice = ("build_side", "written");
 const OTHER: Choice = ("build_side", "other");

@@ -1,21 +1,15 @@
 //! What was measured of a device changes what rules choose, which say so; it changes no answer.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-mod plans;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::plans::{plans, rows_of, run, table};
 use kelpie_device::disk_cache::file_name;
 use kelpie_engine::{
     Calibrated, Device, DeviceChoice, DeviceKind, Engine, QueryOptions, QueryOutput, TableSource,
 };
-use plans::{plans, rows_of, run, table};
 
 fn options(device: DeviceChoice) -> QueryOptions {
     QueryOptions { device, threads: Some(2), ..QueryOptions::default() }

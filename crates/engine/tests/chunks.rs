@@ -1,19 +1,12 @@
 //! Places that a CPU's workers take by the thousand, of which the last rows fill those that are left: results and sorts behind filters
 //! and joins, beside an atomic a row.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::sync::Arc;
 
+use crate::plans::{filter, join, project, rows_of, run, scan, sort, table, union};
 use kelpie_compile::expr::CompareOp::{Gt, Lt};
 use kelpie_compile::plan::{JoinKind, Plan};
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, TableSource};
-use plans::{filter, join, project, rows_of, run, scan, sort, table, union};
 
 /// So many that workers take chunks by rule.
 const ROWS: usize = 40_001;

@@ -1,26 +1,19 @@
 //! Keys that come in about their order, whose groups are in a direct-addressed table however many values there are: a CPU's workers
 //! come to slots near each other. Compared with a plain evaluation and with hash tables.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, filter};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::testing::has_cuda;
 use kelpie_engine::{CancelToken, DeviceChoice, Engine, Forced, Query, QueryOptions, QueryOutput};
-use plans::{aggregate, filter};
 
 /// So many that columns are looked at, and more values than a direct-addressed table has slots anywhere.
 const ROWS: i64 = 360_000;

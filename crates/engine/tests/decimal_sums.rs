@@ -1,16 +1,12 @@
 //! Sums of decimals whose values and rows do not prove them to be within 128 bits: the sum itself, or an error that names
 //! the aggregate, wherever the sum is on the way and whoever adds it up.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int32Array, Int64Array};
 use arrow::datatypes::{DataType as ArrowType, Decimal128Type, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};

@@ -1,18 +1,13 @@
 //! A stage that has run before is launched without a look at what its kernels count. It gives the same rows; and where
 //! something else comes of it than before, it is noticed, and the rows are still right.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-mod plans;
-
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, filter, join, plans, rows_of, run, table, try_run};
 use arrow::array::{ArrayRef, Int64Array, StringArray};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::AggregateFunction::{Count, Min, Sum};
 use kelpie_compile::plan::{JoinKind, Plan, Scan, SortKey};
@@ -20,7 +15,6 @@ use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, EngineError, Forced, Query, QueryError, QueryOptions, TableSource,
 };
-use plans::{aggregate, filter, join, plans, rows_of, run, table, try_run};
 
 fn cpu() -> QueryOptions {
     QueryOptions { device: DeviceChoice::Cpu, threads: Some(1), ..QueryOptions::default() }

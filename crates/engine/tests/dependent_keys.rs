@@ -1,26 +1,19 @@
 //! Keys of groups that follow from other keys: a column whose values are all different tells the others of its table, and through joins
 //! whose build sides have unique keys those of further tables. The groups are those that all keys together tell apart.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, filter, rows_of, run, union};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::testing::gpu;
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, TableSource};
-use plans::{aggregate, filter, rows_of, run, union};
 
 use AggregateFunction::{Count, Max, Sum};
 

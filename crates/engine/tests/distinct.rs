@@ -1,19 +1,15 @@
 //! DISTINCT inside aggregates: what groups by pairs of group and value give is what a set of the pairs gives, and what a plain
 //! evaluation gives, however the groups are found; by keys and values of every kind with NULLs, many rows, one and none.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::common::Table;
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Float64Type, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};

@@ -1,18 +1,14 @@
 //! Numbers of groups that are estimated by a sketch before their table is filled for the first time: keys of which nothing is known
 //! fill it once, and a wrong estimate changes no answer.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::{Array, ArrayRef, Int64Array, StringArray};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};

@@ -2,16 +2,12 @@
 //! Whatever the micro model, the answer is the expression's error, and no kernel leaves its memory: the interpreter, which
 //! checks every access, runs all of them.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::context::Unsupported;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, DatePart, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};

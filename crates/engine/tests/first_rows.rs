@@ -1,25 +1,18 @@
 //! The first rows of an order are the same where rows that cannot be among them are not stored, by the words of the rows that stand
 //! first in their source; and fewer bytes are written then. What groups become is sized by their number.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, filter, rows_of, run};
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr};
 use kelpie_compile::plan::AggregateFunction::{Count, Max, Sum};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{DeviceChoice, Engine, Forced, MicroModel, QueryMetrics, QueryOptions, TableSource};
-use plans::{aggregate, filter, rows_of, run};
 
 /// Groups of the tests: several times as many as one block sorts.
 const GROUPS: i64 = 60_000;

@@ -1,18 +1,14 @@
 //! Texts of groups strung together (`string_agg`): by kinds of keys, orders and texts, under every micro model, on the CPU and on
 //! interpreters: compared with a plain evaluation.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Rank, Ranked, RankedValue, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};

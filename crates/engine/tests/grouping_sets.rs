@@ -1,18 +1,14 @@
 //! Grouping sets: what is made of a finer set's groups is what is made of the rows, on the CPU and on the interpreter, for sets
 //! at random, every function, keys of every kind with NULLs, many rows, one and none.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::Table;
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Float64Type, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{
     Aggregate, AggregateFunction, GroupingSet, GroupingSets, Join, JoinKind, Plan, Scan,

@@ -1,22 +1,16 @@
 //! Grouped and single aggregation by numbers of groups, skew and kinds of keys, under every micro model and resolution, on the
 //! CPU and on interpreters: compared with a plain evaluation.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/grouped_rows.rs"]
-mod grouped_rows;
-
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::grouped_rows::{KEYS, Row, rows, table, wide};
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Decimal128Type, Float64Type, Int64Type};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
-use grouped_rows::{KEYS, Row, rows, table, wide};
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};

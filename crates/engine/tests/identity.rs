@@ -1,21 +1,15 @@
 //! What is compiled once and what is not: another constant compiles nothing, another structure or genome shares nothing but equal
 //! code, and a genome is compiled when it is used.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-mod plans;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::plans::{aggregate, filter, plans, rows_of, run, scan, table};
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind, substitute};
 use kelpie_compile::plan::{AggregateFunction, Rank};
 use kelpie_compile::types::Literal;
 use kelpie_engine::testing::{KnownKernels, kernels, prepare};
 use kelpie_engine::{DeviceChoice, Engine, Forced, Plan, Query, QueryOptions, TableSource};
-use plans::{aggregate, filter, plans, rows_of, run, scan, table};
 
 fn options(forced: &[(&str, &str)]) -> QueryOptions {
     let mut variants = Forced::default();

@@ -1,18 +1,11 @@
 //! Small states become empty before the first kernel, each by a fill, all by one, or by a kernel: the same rows, run after run, by fewer
 //! operations of the device.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
+use crate::plans::{aggregate, filter, join, rows_of, run, scan, table};
 use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::AggregateFunction::{Avg, Count, Sum};
 use kelpie_compile::plan::{JoinKind, Plan};
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions};
-use plans::{aggregate, filter, join, rows_of, run, scan, table};
 
 const FORMS: [&str; 3] = ["each", "together", "kernel"];
 

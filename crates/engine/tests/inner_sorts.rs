@@ -1,19 +1,16 @@
 //! Sorts, limits and offsets inside of a plan: their rows stay on the device, whatever their types are and wherever they stand, and go to
 //! the host where memory is short.
 
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-mod plans;
+use crate::plans;
 
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, filter, join, plans, rows_of, run, try_run};
 use arrow::array::*;
 use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::AggregateFunction::{Count, Max, Sum};
 use kelpie_compile::plan::{JoinKind, Plan, Scan, SortKey};
@@ -22,7 +19,6 @@ use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, EngineError, ExplainStage, MacroModel, Query, QueryError,
     QueryMetrics, QueryOptions, TableSource,
 };
-use plans::{aggregate, filter, join, plans, rows_of, run, try_run};
 
 /// Sorts on the device, however few rows there are.
 fn on(device: DeviceChoice) -> QueryOptions {

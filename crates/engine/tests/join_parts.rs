@@ -1,15 +1,12 @@
 //! Joins whose rows come in parts give the rows of a nested loop, or those of the join without parts: every kind and form of index, NULL
 //! keys, duplicates, skew, parts that flow over, empty sides, several joins in one pipeline, blocks of rows.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/sides.rs"]
-mod sides;
-
 use std::sync::Arc;
 
-use common::Table;
+use crate::common::Table;
+use crate::sides::{
+    Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table,
+};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::DataType;
@@ -18,7 +15,6 @@ use kelpie_engine::{
     Batches, CancelToken, DeviceChoice, Engine, Forced, MacroModel, MicroModel, Query, QueryOptions,
     QueryOutput,
 };
-use sides::{Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 
 /// A device with rows in so many parts; whether those of the build side too; and what else is forced.
 fn options(

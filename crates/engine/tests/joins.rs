@@ -1,23 +1,19 @@
 //! Joins of every kind against a nested loop: keys × NULLs × duplicates × residual conditions × empty sides, on the
 //! CPU and on the interpreter.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/sides.rs"]
-mod sides;
-
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::sides::{
+    Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table,
+};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::DataType;
 use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, ExplainStage, Forced, MicroModel, Query, QueryOptions,
 };
-use sides::{Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 
 /// The sides of joins stay as they are written.
 fn options(device: DeviceChoice) -> QueryOptions {

@@ -1,25 +1,18 @@
 //! Keys of a grouping that have few values each and many together: a sample of the same rows of each column tells how many.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, filter, project, rows_of, run};
 use arrow::array::{ArrayRef, Int64Array, StringArray};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, ExplainStage, Forced, Query, QueryOptions, TableSource,
 };
-use plans::{aggregate, filter, project, rows_of, run};
 
 /// So many that columns are looked at.
 const ROWS: i64 = 400_000;

@@ -2,26 +2,20 @@
 //! not, duplicates, extremes, empty sides, more rows than foreseen, several joins in a pipeline; asked row by row, for a selection vector,
 //! and by several rows of a thread. And they leave out most of what matches nothing.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/sides.rs"]
-mod sides;
-
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
 use arrow::array::{ArrayRef, Float64Array, Int64Array};
 use arrow::datatypes::{Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, Forced, MacroModel, Query, QueryOptions, QueryOutput, TableSource,
 };
-use sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
 
 /// A CPU, and warps of several widths.
 const DEVICES: [(DeviceChoice, u32); 3] =

@@ -2,16 +2,10 @@
 //! lengths, equal, different in the last byte or in length, with common beginnings, NULL, beside other keys, in warps of several widths; and
 //! warps are nearly full while they hash.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::cell::Cell;
 use std::sync::Arc;
 
+use crate::plans::{aggregate, filter, join, rows_of, run, set_operation, union};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -22,7 +16,6 @@ use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{
     DeviceChoice, Engine, Forced, PipelineMetrics, QueryOptions, QueryOutput, ShapeChoices, TableSource,
 };
-use plans::{aggregate, filter, join, rows_of, run, set_operation, union};
 
 use crate::common::Table;
 

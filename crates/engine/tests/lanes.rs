@@ -2,15 +2,9 @@
 //! has nearly all matches, NULL keys, texts, and hardly any rows; in warps of several widths, and in few of them, so that
 //! each has many turns.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::sync::Arc;
 
+use crate::plans::{aggregate, filter, join, project, rows_of, run, scan};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -21,7 +15,6 @@ use kelpie_engine::testing::gpu;
 use kelpie_engine::{
     DeviceChoice, Engine, Forced, LaneProfile, Profile, QueryOptions, QueryOutput, ShapeChoices, TableSource,
 };
-use plans::{aggregate, filter, join, project, rows_of, run, scan};
 
 use crate::common::Table;
 

@@ -3,22 +3,15 @@
 //! apart, warps of several widths, tables of any size around those of blocks; keys that are slots, have ranks, or are hashed, one or several,
 //! also of 128 bits, of one row or of many. And cache hints change no answer beside them.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/joined.rs"]
-mod joined;
-#[path = "common/sides.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod sides;
-
-use joined::{Choice, ENDS, LIMITS, cells, counted, has, narrowed, numbered, options, output, with_nulls};
+use crate::joined::{
+    Choice, ENDS, LIMITS, cells, counted, has, narrowed, numbered, options, output, with_nulls,
+};
+use crate::sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, table};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::{DataType, Literal};
 use kelpie_engine::testing::gpu;
 use kelpie_engine::{DeviceChoice, Engine, QueryOutput};
-use sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, table};
 
 /// Warps of several widths, and a CPU, which has batches of rows (`batched_look_ups`).
 const DEVICES: [(DeviceChoice, u32); 4] =

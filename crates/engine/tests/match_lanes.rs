@@ -2,17 +2,12 @@
 //! lengths, NULL, with characters of several bytes, beside other conditions, behind and before joins, in warps of several widths; and
 //! their warps are nearly full.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-#[path = "common/texts.rs"]
-mod texts;
+use crate::texts;
 
 use std::sync::Arc;
 
+use crate::plans::{aggregate, filter, join, like, rows_of, run};
+use crate::texts::{all, contains, keep, matches, mixed, not, number, scan, table, text};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -22,8 +17,6 @@ use kelpie_compile::types::DataType;
 use kelpie_engine::{
     DeviceChoice, Engine, Forced, PipelineMetrics, QueryOptions, QueryOutput, ShapeChoices, TableSource,
 };
-use plans::{aggregate, filter, join, like, rows_of, run};
-use texts::{all, contains, keep, matches, mixed, not, number, scan, table, text};
 
 use crate::common::Table;
 

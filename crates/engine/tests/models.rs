@@ -1,18 +1,12 @@
 //! The micro models give equal rows: a table of plans under every model and resolution, on the CPU and on the interpreter.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-mod plans;
-
+use crate::plans::{aggregate, filter, join, plans, project, rows_of, run, scan, table};
 use arrow::array::AsArray;
 use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::AggregateFunction::Count;
 use kelpie_compile::plan::JoinKind::Inner;
 use kelpie_compile::plan::Plan;
 use kelpie_engine::{DeviceChoice, Engine, MacroModel, MicroModel, QueryOptions, Resolution, Transfer};
-use plans::{aggregate, filter, join, plans, project, rows_of, run, scan, table};
 
 /// The CPU, the interpreter with 32 lanes and with 4, and a GPU where there is one.
 fn devices() -> Vec<(DeviceChoice, u32)> {

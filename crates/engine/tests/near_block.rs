@@ -1,18 +1,14 @@
 //! Near copies of groups that a block finds by their keys: the groups of a plain evaluation in blocks and warps of several sizes, and rows
 //! whose group has a copy do not touch the table of all groups.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::shape::ShapeChoices;

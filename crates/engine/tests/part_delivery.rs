@@ -2,18 +2,14 @@
 //! has, and what a plain evaluation gives; keys of several kinds with NULLs, empty and long texts, rows that are all equal or all
 //! different, parts that have more rows than their places, or than a worker's table has room for.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};

@@ -1,16 +1,12 @@
 //! Plans through the whole engine on the CPU and on the interpreter, under both micro models.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};

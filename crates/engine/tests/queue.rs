@@ -2,15 +2,9 @@
 //! front of every kind of sink, through a queue that has room and through one that is full, in blocks that stream, and where the
 //! stage has run before. And where one key has all matches, no warp is left with them.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::sync::Arc;
 
+use crate::plans::{aggregate, filter, join, project, rows_of, run, try_run};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -22,7 +16,6 @@ use kelpie_engine::{
     DeviceChoice, Engine, EngineError, Forced, MacroModel, PipelineMetrics, QueryError, QueryOptions,
     QueryOutput, ShapeChoices, TableSource, Transfer,
 };
-use plans::{aggregate, filter, join, project, rows_of, run, try_run};
 
 use crate::common::Table;
 

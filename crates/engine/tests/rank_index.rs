@@ -3,20 +3,11 @@
 //! one row; chains and buckets; morsels of several workers, warps of several widths. And where few of many values have rows, less memory
 //! is gone through than with a slot a value.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/joined.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod joined;
-#[path = "common/sides.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod sides;
-
-use joined::{Choice, ENDS, counted, has, numbered, output, query, with_nulls};
+use crate::joined;
+use crate::joined::{Choice, ENDS, counted, has, numbered, output, query, with_nulls};
+use crate::sides::{Condition, KINDS, Row, Spread, expected, plan, rows, rows_of, table};
 use kelpie_compile::plan::JoinKind;
 use kelpie_engine::{DeviceChoice, Engine, ExplainStage, QueryOptions, QueryOutput};
-use sides::{Condition, KINDS, Row, Spread, expected, plan, rows, rows_of, table};
 
 /// A CPU, and warps of several widths.
 const DEVICES: [(DeviceChoice, u32); 3] =

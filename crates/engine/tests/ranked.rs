@@ -1,20 +1,16 @@
 //! Values at ranks of sorted groups: medians, percentiles and values at the ends of an order, by kinds of keys and numbers of groups,
 //! under every micro model, on the CPU and on interpreters: compared with a plain evaluation.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::*;
 use arrow::datatypes::{
     DataType as ArrowType, Decimal128Type, Field as ArrowField, Float32Type, Float64Type, Int64Type, Schema,
 };
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Rank, Ranked, RankedValue, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};

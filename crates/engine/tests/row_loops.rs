@@ -1,22 +1,17 @@
 //! Rows that go through a pipeline several at once give what single rows give: random conditions over columns of every type,
 //! with NULLs, NaN and extremes, in tables of any size, before sums, groups, joins and results.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
+use crate::plans;
 
 use std::sync::Arc;
 
+use crate::plans::{join, rows_of, try_run};
 use arrow::array::*;
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{DeviceChoice, Engine, Forced, MacroModel, QueryOptions, TableSource};
-use plans::{join, rows_of, try_run};
 
 use crate::common::Table;
 

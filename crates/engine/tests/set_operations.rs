@@ -1,19 +1,15 @@
 //! INTERSECT and EXCEPT: what groups of the rows of both sides give is what a join gives, and what a plain evaluation gives, for columns
 //! of every kind with NULLs, however the groups are found.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::common::Table;
 use JoinKind::{BuildAnti, BuildSemi, ProbeAnti, ProbeSemi};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};

@@ -2,17 +2,13 @@
 //! keys, NULLs, extremes and duplicates, around the borders of tiles, on the CPU, on interpreters of several widths, and on a GPU where
 //! there is one.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int32Type, Int64Type, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::Expr;
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field};

@@ -1,24 +1,17 @@
 //! Rows that a global sort brings to their groups are shared out among threads whatever the runs of equal keys are: one run of all rows, runs
 //! whose lengths follow Zipf's law, runs of one row, NULL keys.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, rows_of, run};
 use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::plan::AggregateFunction::{Count, Max, Min, Sum};
 use kelpie_compile::plan::{Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, TableSource};
-use plans::{aggregate, rows_of, run};
 
 const ROWS: i64 = 20_000;
 

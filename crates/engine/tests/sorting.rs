@@ -1,18 +1,14 @@
 //! Sort, top-k and limit: every type, direction and place of NULL, on the CPU and on the interpreter, ordered by the
 //! host and by the device's kernels.
 
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::*;
 use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};

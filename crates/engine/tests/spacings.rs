@@ -1,26 +1,19 @@
 //! Keys whose values lie at equal distances: whole days in nanoseconds, decimals of whole units, numbers in tens, and times that are
 //! truncated to a day or an hour. Groups are direct-addressed with a slot for each value that there may be.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, rows_of, run, union};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{ArithmeticOp, Expr, ExprKind, Function, Granularity};
 use kelpie_compile::plan::{AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal, TimeUnit};
 use kelpie_engine::testing::has_cuda;
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, TableSource};
-use plans::{aggregate, rows_of, run, union};
 
 const HOUR: i64 = 3_600_000_000_000;
 const DAY: i64 = 24 * HOUR;

@@ -1,28 +1,23 @@
 //! Grouping by sort stride by stride: the rows that other orders give, whatever strides, keys and aggregates are; and memory that is for
 //! strides and groups, not for all rows.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
+use crate::plans;
 
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::try_run;
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Float64Type, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{
     DeviceChoice, Engine, Forced, MacroModel, MicroModel, QueryOptions, QueryOutput, TableSource,
 };
-use plans::try_run;
 
 const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
 

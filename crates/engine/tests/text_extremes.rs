@@ -1,17 +1,13 @@
 //! Minima and maxima of computed text: what is not kept takes no memory, however many rows there are.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{Expr, ExprKind, Function};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};

@@ -2,27 +2,20 @@
 //! themselves. In each form the groups are those of a plain evaluation, whatever the texts are, and what reads the groups' keys
 //! later finds the same texts.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, filter, join, rows_of, run, sort, union};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{
     DeviceChoice, Engine, Forced, MicroModel, QueryMetrics, QueryOptions, QueryOutput, TableSource,
 };
-use plans::{aggregate, filter, join, rows_of, run, sort, union};
 
 use AggregateFunction::{Count, Max, Min, Sum};
 

@@ -1,17 +1,13 @@
 //! Joins on texts that have dictionaries, by the texts and by their codes: every kind against a nested loop, with NULLs, texts of one
 //! side alone, dictionaries of a few entries and of more than a byte tells apart, several keys, a table joined with itself.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::Table;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
-use common::Table;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind, Function};
 use kelpie_compile::plan::{Aggregate, AggregateFunction, Join, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field, Literal};

@@ -1,15 +1,9 @@
 //! Texts that the lanes of a warp compare together are equal where a lane finds its own equal: of all lengths, equal, different in one
 //! byte or in length, NULL, beside other conditions, in warps of several widths.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::sync::Arc;
 
+use crate::plans::{aggregate, join, rows_of, run};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -18,7 +12,6 @@ use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::testing::gpu;
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, ShapeChoices, TableSource};
-use plans::{aggregate, join, rows_of, run};
 
 use crate::common::Table;
 

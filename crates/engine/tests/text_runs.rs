@@ -1,21 +1,11 @@
 //! Texts that the lanes of a warp match as one run of bytes keep the rows that lanes keep which match their own: of all lengths, NULL, with
 //! needles that lie across the ends of texts, beside other conditions, before joins, in warps of several widths.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-#[path = "common/texts.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod texts;
-
+use crate::plans::{aggregate, filter, join, like, rows_of, run};
+use crate::texts::{all, contains, keep, mixed, not, number, scan, table};
 use kelpie_compile::expr::{CompareOp, Expr};
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan};
 use kelpie_engine::{DeviceChoice, Engine, Forced, QueryOptions, QueryOutput, ShapeChoices};
-use plans::{aggregate, filter, join, like, rows_of, run};
-use texts::{all, contains, keep, mixed, not, number, scan, table};
 
 /// Conditions with a needle.
 fn conditions() -> Vec<(&'static str, Expr)> {

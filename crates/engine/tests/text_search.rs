@@ -2,16 +2,12 @@
 //! evaluation: where needles go over the ends of texts, stand at the ends of all texts, overlap, or are the first of several pieces;
 //! in batches and morsels of any size, by several workers, beside other conditions.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
+use crate::plans;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::plans::{aggregate, filter, join, like, run, try_run};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -19,7 +15,6 @@ use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan, SortKey};
 use kelpie_compile::types::{DataType, Field};
 use kelpie_engine::{DeviceChoice, Engine, Forced, MacroModel, QueryOptions, QueryOutput, TableSource};
-use plans::{aggregate, filter, join, like, run, try_run};
 
 use crate::common::Table;
 

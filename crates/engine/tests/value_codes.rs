@@ -1,26 +1,19 @@
 //! Keys that are columns of few integers, far from each other: a column has codes beside its values, and groups are direct-addressed with a
 //! slot a value, wherever the key's row is at hand, and else by a search.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod plans;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::Table;
+use crate::plans::{aggregate, filter, grouping_sets, join, rows_of, run, union};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
 use arrow::record_batch::RecordBatch;
-use common::Table;
 use kelpie_compile::expr::CompareOp;
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan, Scan};
 use kelpie_compile::types::{DataType, Field, TimeUnit};
 use kelpie_engine::testing::has_cuda;
 use kelpie_engine::{DeviceChoice, Engine, Forced, MacroModel, QueryOptions, QueryOutput, TableSource};
-use plans::{aggregate, filter, grouping_sets, join, rows_of, run, union};
 
 const NAMES: [&str; 6] = ["far", "moment", "price", "unsigned", "many", "amount"];
 const VALUES: u64 = 40;

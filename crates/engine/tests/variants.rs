@@ -1,20 +1,16 @@
 //! Every value of every axis gives equal rows: wherever a plan leaves a choice, each possible value alone, and random genomes, on
 //! the CPU, on the interpreter, and on a GPU where there is one.
 
-#![expect(clippy::expect_used, reason = "a test fails where its helpers do")]
-
-mod common;
-#[path = "common/plans.rs"]
-mod plans;
+use crate::plans;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
 
+use crate::plans::{plans, rows_of, run, table, try_run};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{AggregateFunction, Plan};
 use kelpie_engine::variant::axes;
 use kelpie_engine::{Choice, DeviceChoice, Engine, Forced, QueryOptions, TableSource};
-use plans::{plans, rows_of, run, table, try_run};
 
 /// Random genomes a plan.
 const GENOMES: u64 = 3;

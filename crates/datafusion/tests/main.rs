@@ -1,0 +1,29 @@
+//! The tests of SQL, from statements to rows: one program, since each links DataFusion, which takes longer than to compile them.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
+
+mod adversarial;
+mod aggregates;
+mod bad_input;
+mod csv;
+mod derived;
+mod dictionaries;
+mod differential;
+mod files;
+mod first_rows;
+mod install;
+mod join_order;
+mod kept_plans;
+mod movement;
+mod names;
+mod partitions;
+mod prepared;
+mod rule;
+mod sorting;
+mod statistics;
+mod streaming;
+mod string_agg;
+mod strings;
+mod translate;
+mod whole_queries;
+mod whole_writes;
