@@ -201,9 +201,10 @@ fn joins_have_their_rows_and_what_is_searched() {
 #[test]
 fn lanes_are_refilled_where_a_runtime_filter_leaves_warps_a_row() {
     let refill = |most| {
-        let (build, own) = table(0, 100_000, 100_000, false);
-        let query = joined((below(build, most), own), table(1, 60_000_000, 100_000, false));
-        let program = compile(&query, &gpu(), &[("build_side", "written")], false);
+        let (build, own) = table(0, 1_000_000, 4_000_000_000, false);
+        let query = joined((below(build, most), own), table(1, 60_000_000, 4_000_000_000, false));
+        let forced = [("build_side", "written"), ("key_filter", "bloom")];
+        let program = compile(&query, &gpu(), &forced, false);
         let mut choices = program.genome.0.iter().filter(|choice| choice.axis.name == "lane_refill");
         let choice = choices.next_back().expect("a probe side");
         (choice.value, choice.reason.clone())
