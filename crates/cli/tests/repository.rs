@@ -173,6 +173,24 @@ fn files_are_short() {
     assert!(long.is_empty(), "longer than {LINES_ALLOWED} lines:\n{}", long.join("\n"));
 }
 
+/// Cargo does not look for the tests of a crate that says which there are: a file that nothing names would not even be compiled.
+#[test]
+fn every_file_of_tests_is_part_of_a_program() {
+    let mut looked_at = 0;
+    for manifest in files("toml").into_iter().filter(|path| read(path).contains("autotests = false")) {
+        let tests = manifest.replace("Cargo.toml", "tests/");
+        let (programs, modules) = (read(&manifest), read(&format!("{tests}main.rs")));
+        for path in files("rs") {
+            let Some(file) = path.strip_prefix(&tests).filter(|file| !file.contains('/')) else { continue };
+            let is_program = programs.contains(&format!("path = \"tests/{file}\""));
+            let is_module = modules.contains(&format!("mod {};\n", file.trim_end_matches(".rs")));
+            assert!(is_program || is_module, "{path} is in no program of tests");
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 100, "{looked_at}");
+}
+
 #[test]
 fn code_is_finished_and_unsafe_stays_at_the_bottom() {
     let mut found = Vec::new();
