@@ -16,6 +16,7 @@
 //! where another lane of the warp has synchronised.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use kelpie_kir::Scope;
 
@@ -75,12 +76,23 @@ struct ShadowCell {
     reads: [Event; 2],
 }
 
+impl ShadowCell {
+    fn is_used(&self) -> bool {
+        self.write.kind != Kind::None || self.reads[0].kind != Kind::None
+    }
+}
+
+/// Cells that are made together: most launches access little of what is allocated, and memory as small as that is used again where
+/// that of a whole allocation would come from the system for each launch.
+const CHUNK: usize = 64;
+
 /// The accesses to an allocation in this launch.
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
     /// Bytes of a cell: the narrowest access so far.
     granule: u32,
-    cells: Vec<ShadowCell>,
+    /// [`CHUNK`] cells each, where one of them was accessed.
+    chunks: Vec<Option<Box<[ShadowCell]>>>,
     /// A bit a byte: read as read-only memory.
     read_only: Vec<u64>,
     /// The last read-only load, for messages.
@@ -90,22 +102,46 @@ pub(super) struct Shadow {
 impl Shadow {
     /// Makes cells of at most `bytes` bytes.
     fn refine(&mut self, size: usize, bytes: u32) {
+        let chunks = size.div_ceil(bytes as usize).div_ceil(CHUNK);
         if self.granule == 0 {
             self.granule = bytes;
-            self.cells = vec![ShadowCell::default(); size.div_ceil(bytes as usize)];
+            self.chunks.resize_with(chunks, || None);
         } else if bytes < self.granule {
-            let parts = (self.granule / bytes) as usize;
-            let cells = self.cells.iter();
-            self.cells = cells.flat_map(|cell| std::iter::repeat_n(*cell, parts)).collect();
+            let coarse = std::mem::take(self);
             self.granule = bytes;
+            self.chunks.resize_with(chunks, || None);
+            (self.read_only, self.last_read_only) = (coarse.read_only, coarse.last_read_only);
+            let parts = (coarse.granule / bytes) as usize;
+            for (number, cells) in coarse.chunks.into_iter().enumerate() {
+                for (place, cell) in cells.iter().flatten().enumerate().filter(|(_, cell)| cell.is_used()) {
+                    let first = (number * CHUNK + place) * parts;
+                    (first..first + parts).for_each(|own| *self.cell(own) = *cell);
+                }
+            }
         }
     }
 
-    fn cells(&mut self, offset: usize, bytes: u32) -> &mut [ShadowCell] {
+    /// The numbers of the cells that an access is to.
+    fn numbers(&self, offset: usize, bytes: u32) -> Range<usize> {
         let granule = self.granule.max(1) as usize;
-        let (start, end) = (offset / granule, (offset + bytes as usize).div_ceil(granule));
-        let end = end.min(self.cells.len());
-        self.cells.get_mut(start..end).unwrap_or_default()
+        offset / granule..(offset + bytes as usize).div_ceil(granule)
+    }
+
+    /// A cell, which is made where it was not.
+    fn cell(&mut self, number: usize) -> &mut ShadowCell {
+        let chunk = number / CHUNK;
+        if self.chunks.len() <= chunk {
+            self.chunks.resize_with(chunk + 1, || None);
+        }
+        let cells = || vec![ShadowCell::default(); CHUNK].into_boxed_slice();
+        &mut self.chunks[chunk].get_or_insert_with(cells)[number % CHUNK]
+    }
+
+    /// The last write to one of the bytes, where there was one.
+    fn written(&self, offset: usize, bytes: u32) -> Option<Event> {
+        let cell = |number: usize| self.chunks.get(number / CHUNK)?.as_ref()?.get(number % CHUNK);
+        let written = |cell: &ShadowCell| Some(cell.write).filter(|write| write.kind != Kind::None);
+        self.numbers(offset, bytes).filter_map(cell).find_map(written)
     }
 
     fn is_read_only(&self, offset: usize, bytes: u32) -> bool {
@@ -177,7 +213,7 @@ impl Races {
         }
     }
 
-    fn warps_of(&self, block: u32) -> std::ops::Range<usize> {
+    fn warps_of(&self, block: u32) -> Range<usize> {
         let start = block as usize * self.warps_per_block as usize;
         start..start + self.warps_per_block as usize
     }
@@ -270,9 +306,9 @@ impl Races {
         let seen = &self.clocks[actor.warp as usize].seen;
         let clock = seen.get(actor.warp as usize).copied().unwrap_or(0);
         let event = Event { actor, kind, clock };
-        for cell in shadow.cells(offset, bytes) {
-            let conflicts =
-                |other: &Event| !self.compatible(other, kind, actor) && !self.ordered(other, actor);
+        let conflicts = |other: &Event| !self.compatible(other, kind, actor) && !self.ordered(other, actor);
+        for number in shadow.numbers(offset, bytes) {
+            let cell = shadow.cell(number);
             if conflicts(&cell.write) {
                 return Err(Conflict::Race(cell.write));
             }
@@ -299,11 +335,8 @@ impl Races {
         (offset, bytes): (usize, u32),
         actor: Actor,
     ) -> Result<(), Conflict> {
-        if shadow.granule != 0 {
-            let cells = shadow.cells(offset, bytes);
-            if let Some(cell) = cells.iter().find(|cell| cell.write.kind != Kind::None) {
-                return Err(Conflict::ReadOnly(cell.write));
-            }
+        if let Some(write) = shadow.written(offset, bytes) {
+            return Err(Conflict::ReadOnly(write));
         }
         if shadow.read_only.is_empty() {
             shadow.read_only = vec![0; size.div_ceil(64)];
@@ -313,5 +346,48 @@ impl Races {
         }
         shadow.last_read_only = Event { actor, kind: Kind::Read, clock: 0 };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two warps of two blocks, whose accesses nothing orders.
+    fn apart() -> Races {
+        let mut races = Races::new(2, 1);
+        (0..2).for_each(|block| races.begin_block(block));
+        races
+    }
+
+    fn of(warp: u32) -> Actor {
+        Actor { warp, ..Actor::default() }
+    }
+
+    #[test]
+    fn cells_that_become_narrower_remember_who_wrote_them() {
+        let (races, size, mut shadow) = (apart(), 1 << 20, Shadow::default());
+        for place in [0, 4096, size - 8] {
+            assert!(races.note(&mut shadow, size, (place, 8), Kind::Write, of(0)).is_ok());
+        }
+        for place in [8, 4088, 4104, size / 2, size - 9] {
+            assert!(races.note(&mut shadow, size, (place, 1), Kind::Read, of(1)).is_ok(), "{place}");
+        }
+        for place in [0, 7, 4096, 4103, size - 8, size - 1] {
+            let read = races.note(&mut shadow, size, (place, 1), Kind::Read, of(1));
+            assert!(matches!(read, Err(Conflict::Race(event)) if event.actor.warp == 0), "{place}");
+            assert!(shadow.written(place, 1).is_some_and(|write| write.actor.warp == 0), "{place}");
+        }
+        assert!(shadow.written(8, 4088).is_none());
+    }
+
+    #[test]
+    fn what_was_written_is_not_read_only() {
+        let (races, size, mut shadow) = (apart(), 1 << 20, Shadow::default());
+        assert!(races.note_read_only(&mut shadow, size, (size - 4, 4), of(0)).is_ok());
+        assert!(races.note(&mut shadow, size, (1 << 16, 4), Kind::Write, of(0)).is_ok());
+        assert!(races.note_read_only(&mut shadow, size, ((1 << 16) + 2, 1), of(1)).is_err());
+        assert!(races.note_read_only(&mut shadow, size, (1 << 12, 8), of(1)).is_ok());
+        assert!(races.note(&mut shadow, size, (size - 1, 1), Kind::Write, of(1)).is_err());
     }
 }
