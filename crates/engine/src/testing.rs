@@ -5,6 +5,8 @@ use std::sync::{Arc, LazyLock};
 use kelpie_device::{CancelToken, DeviceKind};
 use kelpie_kir::text;
 
+pub use kelpie_kir::testing::sample;
+
 use crate::error::EngineError;
 use crate::stage::PipelineKernels;
 use crate::{DeviceChoice, Engine, Query};

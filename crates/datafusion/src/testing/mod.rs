@@ -26,7 +26,7 @@ use kelpie_engine::Engine;
 
 pub use adversarial::{Size, fuzz_adversarial};
 pub use check::{Check, configurations};
-pub use kelpie_engine::testing::has_cuda;
+pub use kelpie_engine::testing::{has_cuda, sample};
 
 use self::compare::Nature;
 use self::variants::Subject;

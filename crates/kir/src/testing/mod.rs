@@ -11,6 +11,7 @@
 
 mod expressions;
 mod memory;
+pub mod sample;
 mod statements;
 mod vectors;
 
