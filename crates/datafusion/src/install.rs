@@ -1,9 +1,9 @@
 //! Kelpie in a session that is there already.
 
 use std::any::Any;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::error::Result;
 use datafusion::execution::context::QueryPlanner;
@@ -117,18 +117,34 @@ fn add_planning(rules: &mut Vec<Rule>, engine: &Arc<Engine>, runtime: &RuntimeEn
     }
 }
 
+/// As `async_trait` returns plans.
+pub(crate) type PlanFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>> + Send + 'a>>;
+
 /// What a session without a query planner of its own plans with.
 #[derive(Debug)]
 struct DefaultPlanner;
 
-#[async_trait]
+impl DefaultPlanner {
+    fn planned<'a>(plan: &'a LogicalPlan, session: &'a dyn Session) -> PlanFuture<'a> {
+        Box::pin(async move { DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await })
+    }
+}
+
+// `async_trait` writes methods so, with a body that would be proven to be `Send` under bounds of lifetimes, for which the compiler
+// goes through all types of DataFusion's plans anew, for seconds. `planned` has no such bounds.
 impl QueryPlanner for DefaultPlanner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await
+    fn create_physical_plan<'a, 'b, 'c, 'd>(
+        &'a self,
+        plan: &'b LogicalPlan,
+        session: &'c dyn Session,
+    ) -> PlanFuture<'d>
+    where
+        'a: 'd,
+        'b: 'd,
+        'c: 'd,
+        Self: 'd,
+    {
+        DefaultPlanner::planned(plan, session)
     }
 }
 
@@ -168,6 +184,11 @@ impl KelpiePlanner {
         }
     }
 
+    /// What [`QueryPlanner::create_physical_plan`] gives.
+    fn planned<'a>(&'a self, plan: &'a LogicalPlan, session: &'a dyn Session) -> PlanFuture<'a> {
+        Box::pin(async move { self.plan(plan, session).await.map(|planned| planned.plan) })
+    }
+
     async fn plan_anew(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         let to_device = copy_to_device(plan);
         let plan = to_device.as_ref().unwrap_or(plan);
@@ -186,14 +207,19 @@ impl KelpiePlanner {
     }
 }
 
-#[async_trait]
 impl QueryPlanner for KelpiePlanner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.plan(plan, session).await.map(|planned| planned.plan)
+    fn create_physical_plan<'a, 'b, 'c, 'd>(
+        &'a self,
+        plan: &'b LogicalPlan,
+        session: &'c dyn Session,
+    ) -> PlanFuture<'d>
+    where
+        'a: 'd,
+        'b: 'd,
+        'c: 'd,
+        Self: 'd,
+    {
+        self.planned(plan, session)
     }
 }
 

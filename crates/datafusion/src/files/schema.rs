@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::{DataFusionError, Result};
@@ -13,7 +13,7 @@ use datafusion::logical_expr::TableType;
 use parking_lot::RwLock;
 
 use super::source::Source;
-use super::{LocalEntry, SessionSlot};
+use super::{LocalEntry, SessionSlot, TableFuture};
 
 /// A schema whose tables of files are looked at whenever a query names them. A name that no table has stands for the only one
 /// that differs from it in case.
@@ -40,6 +40,8 @@ pub(crate) fn plain(error: &DataFusionError) -> String {
         error => error.strip_backtrace(),
     }
 }
+
+type TypeFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<TableType>>> + Send + 'a>>;
 
 /// What a name stands for.
 #[derive(Debug)]
@@ -123,9 +125,31 @@ impl LocalTables {
             }
         }
     }
+
+    /// What [`SchemaProvider::table`] gives.
+    fn find<'a>(&'a self, name: &'a str) -> TableFuture<'a> {
+        Box::pin(async move {
+            let Some(name) = self.meant(name)? else { return Ok(None) };
+            let named = self.files.read().get(&name).cloned();
+            match named {
+                Some(named) => self.look(&named).await.map(Some),
+                None => self.others.table(&name).await,
+            }
+        })
+    }
+
+    /// What [`SchemaProvider::table_type`] gives.
+    fn find_type<'a>(&'a self, name: &'a str) -> TypeFuture<'a> {
+        Box::pin(async move {
+            let of_files = self.files.read().contains_key(name);
+            match of_files {
+                true => Ok(Some(TableType::Base)),
+                false => self.others.table_type(name).await,
+            }
+        })
+    }
 }
 
-#[async_trait]
 impl SchemaProvider for LocalTables {
     fn owner_name(&self) -> Option<&str> {
         self.others.owner_name()
@@ -137,21 +161,23 @@ impl SchemaProvider for LocalTables {
         usable.map(|(name, _)| name.clone()).chain(self.others.table_names()).collect()
     }
 
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(name) = self.meant(name)? else { return Ok(None) };
-        let named = self.files.read().get(&name).cloned();
-        match named {
-            Some(named) => self.look(&named).await.map(Some),
-            None => self.others.table(&name).await,
-        }
+    // `async_trait` writes this method and the next so, with bodies that would be proven to be `Send` here (`LocalFiles::found`).
+    fn table<'a, 'b, 'c>(&'a self, name: &'b str) -> TableFuture<'c>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        self.find(name)
     }
 
-    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
-        let of_files = self.files.read().contains_key(name);
-        match of_files {
-            true => Ok(Some(TableType::Base)),
-            false => self.others.table_type(name).await,
-        }
+    fn table_type<'a, 'b, 'c>(&'a self, name: &'b str) -> TypeFuture<'c>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        self.find_type(name)
     }
 
     fn register_table(

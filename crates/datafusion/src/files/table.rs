@@ -1,9 +1,7 @@
 //! The table of some files.
 
 use std::borrow::Cow;
-use std::future::Future;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +28,7 @@ use super::format::{Kind, check_parquet_footer};
 use super::hive::Wanted;
 use super::source::{DataFile, Source};
 use crate::clock::{PlanClock, timed_future};
+use crate::install::PlanFuture;
 
 /// A table of files. What it reads are the files that are there when it is read, by the columns that it was made with.
 #[derive(Debug)]
@@ -131,6 +130,32 @@ impl LocalTable {
         }
     }
 
+    /// What [`TableProvider::scan`] gives. That the future may go to another thread is proven here, as in `LocalFiles::found`.
+    fn scan_now<'a>(&'a self, session: &'a dyn Session, wanted: Wanted<'a>) -> PlanFuture<'a> {
+        let scan = async move {
+            let files = self.files_now()?;
+            if matches!(self.source, Source::Pattern(_)) && !self.partitions.is_empty() {
+                return self.scan_with_values(session, &self.listing_of(&files)?, &files, wanted).await;
+            }
+            let Wanted { projection, filters, limit } = wanted;
+            // Values of folders leave out files, and a limit those that are not needed for it.
+            if self.partitions.is_empty()
+                && limit.is_none()
+                && let Some(all) = self.scan_of_all(session, &files).await?
+            {
+                // A new source: one that is shared would add up what several queries did.
+                let source = self.reader.file_source(all.scan.file_source().table_schema().clone());
+                let scan = FileScanConfigBuilder::from(all.scan.clone())
+                    .with_source(source)
+                    .with_projection_indices(projection.cloned())?
+                    .build();
+                return self.reader.create_physical_plan(session, scan).await;
+            }
+            self.listing_of(&files)?.scan(session, projection, filters, limit).await
+        };
+        Box::pin(timed_future(Phase::Statistics, scan))
+    }
+
     /// A scan of files, all of them, for a session; nothing where it is not one of files.
     async fn scan_of_all(&self, session: &dyn Session, files: &[DataFile]) -> Result<Option<Arc<Scanned>>> {
         let options = session.config().options();
@@ -221,8 +246,6 @@ fn listing(
     Ok(ListingTable::try_new(config)?.with_cache(statistics.clone()))
 }
 
-type PlanFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>> + Send + 'a>>;
-
 impl TableProvider for LocalTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -250,28 +273,7 @@ impl TableProvider for LocalTable {
         'd: 'e,
         Self: 'e,
     {
-        let scan = async move {
-            let files = self.files_now()?;
-            if matches!(self.source, Source::Pattern(_)) && !self.partitions.is_empty() {
-                let wanted = Wanted { projection, filters, limit };
-                return self.scan_with_values(session, &self.listing_of(&files)?, &files, wanted).await;
-            }
-            // Values of folders leave out files, and a limit those that are not needed for it.
-            if self.partitions.is_empty()
-                && limit.is_none()
-                && let Some(all) = self.scan_of_all(session, &files).await?
-            {
-                // A new source: one that is shared would add up what several queries did.
-                let source = self.reader.file_source(all.scan.file_source().table_schema().clone());
-                let scan = FileScanConfigBuilder::from(all.scan.clone())
-                    .with_source(source)
-                    .with_projection_indices(projection.cloned())?
-                    .build();
-                return self.reader.create_physical_plan(session, scan).await;
-            }
-            self.listing_of(&files)?.scan(session, projection, filters, limit).await
-        };
-        Box::pin(timed_future(Phase::Statistics, scan))
+        self.scan_now(session, Wanted { projection, filters, limit })
     }
 
     fn insert_into<'a, 'b, 'c>(
