@@ -1,34 +1,13 @@
 //! Memory instructions of a warp: checked lane by lane.
 
-use std::cell::Cell;
-
 use kelpie_kir::{AtomicOp, Scalar, Scope, Space};
 
+use super::Fault;
 use super::memory::Range;
-use super::program::{Access, Op, Program, Slot};
-use super::races::{Actor, Conflict, Event, Kind, Races};
-use super::values::{atomic_add, canonical, less};
-use super::warp::Registers;
-use super::{Fault, Memory};
-
-/// What a memory instruction works on.
-pub(super) struct Accessor<'a> {
-    pub(super) program: &'a Program,
-    pub(super) global: &'a mut Memory,
-    pub(super) shared: &'a mut Memory,
-    /// Absent where races are not looked for.
-    pub(super) races: Option<&'a mut Races>,
-    pub(super) registers: &'a Registers,
-    /// Lanes of a warp, and warps of a block.
-    pub(super) lanes: u32,
-    pub(super) warps_per_block: u32,
-    /// Warp in the grid.
-    pub(super) warp: u32,
-    pub(super) pc: u32,
-    pub(super) active: u32,
-    /// The lane at which atomics of a warp begin.
-    pub(super) first_lane: u32,
-}
+use super::program::{Access, Op, Slot};
+use super::races::{Actor, Conflict, Event, Kind};
+use super::turn::Turn;
+use super::values::{atomic_add, less};
 
 /// The numbers of the bits that are set.
 pub(super) fn lanes_of(mut mask: u32) -> impl Iterator<Item = usize> {
@@ -39,9 +18,23 @@ pub(super) fn lanes_of(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-impl<'a> Accessor<'a> {
-    pub(super) fn execute(&mut self, op: Op) -> Result<(), Fault> {
-        match op {
+/// What an atomic leaves in memory; `None` where it leaves what is there.
+fn updated(op: AtomicOp, scalar: Scalar, old: u64, value: u64, expected: u64) -> Option<u64> {
+    match op {
+        AtomicOp::Add => Some(atomic_add(scalar, old, value)),
+        AtomicOp::Min => Some(if less(scalar, value, old) { value } else { old }),
+        AtomicOp::Max => Some(if less(scalar, old, value) { value } else { old }),
+        AtomicOp::Or => Some(old | value),
+        AtomicOp::Xor => Some(old ^ value),
+        AtomicOp::Exchange => Some(value),
+        AtomicOp::CompareExchange(_) => (old == expected).then_some(value),
+    }
+}
+
+impl Turn<'_> {
+    /// Executes an instruction that accesses memory.
+    pub(super) fn access_memory(&mut self, op: &Op) -> Result<(), Fault> {
+        match *op {
             Op::Load { access, read_only, to, pointer } => self.load(access, read_only, to, pointer, 0),
             Op::LoadBytes { to, pointer } => self.load_bytes(to, pointer),
             Op::LoadField { access, to, pointer, bytes } => self.load(access, true, to, pointer, bytes),
@@ -63,6 +56,7 @@ impl<'a> Accessor<'a> {
                 self.compress(access, to, [pointer, value, mask], u32::from(lanes))
             }
             Op::Atomic { op, access, scope, to, pointer, value, expected } => {
+                self.count_atomics(access);
                 self.atomic(op, access, scope, to, [pointer, value, expected])
             }
             Op::AtomicLoad { access, scope, to, pointer } => self.atomic_load(access, scope, to, pointer),
@@ -72,46 +66,40 @@ impl<'a> Accessor<'a> {
         }
     }
 
-    fn row(&self, slot: Slot) -> &'a [Cell<u64>] {
-        self.registers.row(slot)
-    }
-
-    fn memory(&mut self, space: Space) -> &mut Memory {
-        match space {
-            Space::Global => self.global,
-            Space::Shared => self.shared,
-        }
-    }
-
-    fn place(&self) -> String {
-        self.program.place(self.pc as usize)
-    }
-
     fn locate(&mut self, access: Access, address: u64) -> Result<Range, Fault> {
         let bytes = access.scalar.bytes();
-        if !address.is_multiple_of(u64::from(bytes)) {
-            return Err(Fault::Misaligned { place: self.place(), address, bytes });
+        // Sizes of scalars are powers of two.
+        if address & u64::from(bytes - 1) != 0 {
+            return Err(self.misaligned(address, bytes));
         }
-        match self.memory(access.space).find(address, bytes) {
+        match self.memories.of(access.space).find(address, bytes) {
             Some(range) => Ok(range),
-            None => {
-                let nearest = self.memory(access.space).nearest(address);
-                Err(Fault::OutOfBounds { place: self.place(), address, bytes, nearest })
-            }
+            None => Err(self.out_of_bounds(access, address)),
         }
+    }
+
+    #[cold]
+    fn misaligned(&self, address: u64, bytes: u32) -> Fault {
+        Fault::Misaligned { place: self.place(), address, bytes }
+    }
+
+    #[cold]
+    fn out_of_bounds(&mut self, access: Access, address: u64) -> Fault {
+        let nearest = self.memories.of(access.space).nearest(address);
+        Fault::OutOfBounds { place: self.place(), address, bytes: access.scalar.bytes(), nearest }
     }
 
     /// "write by thread 3 of block 0 at kernel k, statement 7".
     fn describe(&self, event: &Event) -> String {
         let (block, warp) =
             (event.actor.warp / self.warps_per_block, event.actor.warp % self.warps_per_block);
-        let thread = warp * self.lanes + event.actor.lane;
+        let thread = warp * self.config.lanes + event.actor.lane;
         let place = self.program.place(event.actor.pc as usize);
         format!("{} by thread {thread} of block {block} at {place}", event.kind.name())
     }
 
     fn actor(&self, lane: usize) -> Actor {
-        Actor { warp: self.warp, lane: lane as u32, pc: self.pc }
+        Actor { warp: self.warp(), lane: lane as u32, pc: self.flow.pc as u32 }
     }
 
     fn note(
@@ -124,37 +112,33 @@ impl<'a> Accessor<'a> {
     ) -> Result<(), Fault> {
         let actor = self.actor(lane);
         let Some(races) = self.races.as_deref() else { return Ok(()) };
-        let memory = match access.space {
-            Space::Global => &mut *self.global,
-            Space::Shared => &mut *self.shared,
-        };
-        let allocation = memory.at(range);
-        let (address, size) = (allocation.address + range.offset as u64, allocation.data.len());
+        let allocation = self.memories.of(access.space).at(range);
+        let size = allocation.data.len();
         let bytes = (range.offset, access.scalar.bytes());
         let noted = if read_only {
             races.note_read_only(&mut allocation.shadow, size, bytes, actor)
         } else {
             races.note(&mut allocation.shadow, size, bytes, kind, actor)
         };
-        let place = || self.place();
         match noted {
             Ok(()) => Ok(()),
-            Err(Conflict::ReadOnly(other)) => {
-                Err(Fault::WrittenReadOnly { place: place(), address, other: self.describe(&other) })
-            }
-            Err(Conflict::Race(first)) => {
-                let second = Event { actor, kind, clock: 0 };
-                let (first, second) = (self.describe(&first), self.describe(&second));
-                Err(Fault::DataRace { address, first, second })
+            Err(conflict) => {
+                let address = allocation.address + range.offset as u64;
+                Err(self.conflict(conflict, address, Event { actor, kind, clock: 0 }))
             }
         }
     }
 
-    /// Writes the bits of a scalar to a lane of a slot, or two slots.
-    fn set(&self, slot: Slot, lane: usize, scalar: Scalar, bits: u128) {
-        self.row(slot)[lane].set(canonical(scalar, bits as u64));
-        if scalar == Scalar::I128 {
-            self.row(slot + 1)[lane].set((bits >> 64) as u64);
+    #[cold]
+    fn conflict(&self, conflict: Conflict, address: u64, second: Event) -> Fault {
+        match conflict {
+            Conflict::ReadOnly(other) => {
+                Fault::WrittenReadOnly { place: self.place(), address, other: self.describe(&other) }
+            }
+            Conflict::Race(first) => {
+                let (first, second) = (self.describe(&first), self.describe(&second));
+                Fault::DataRace { address, first, second }
+            }
         }
     }
 
@@ -167,27 +151,35 @@ impl<'a> Accessor<'a> {
         field: u32,
     ) -> Result<(), Fault> {
         let pointers = self.row(pointer);
-        for lane in lanes_of(self.active) {
+        for lane in lanes_of(self.flow.active) {
             let range = self.locate(access, pointers[lane].get().wrapping_add(u64::from(field)))?;
             self.note(access, range, lane, Kind::Read, read_only)?;
-            let bits = self.memory(access.space).load(range, access.scalar.bytes());
-            self.set(to, lane, access.scalar, bits);
+            self.copy_to_slot(access, range, to, lane);
         }
         Ok(())
+    }
+
+    /// Memory to a lane of a slot, or of two slots.
+    fn copy_to_slot(&mut self, access: Access, range: Range, slot: Slot, lane: usize) {
+        let memory = self.memories.of(access.space);
+        self.registers.row(slot)[lane].set(memory.load(range, access.scalar));
+        if access.scalar == Scalar::I128 {
+            self.registers.row(slot + 1)[lane].set(memory.load(range.high_half(), Scalar::U64));
+        }
     }
 
     /// Eight loads of a byte, in one step.
     fn load_bytes(&mut self, to: Slot, pointer: Slot) -> Result<(), Fault> {
         let access = Access { scalar: Scalar::U8, space: Space::Global };
-        let pointers = self.row(pointer);
-        for lane in lanes_of(self.active) {
+        let (pointers, to) = (self.row(pointer), self.row(to));
+        for lane in lanes_of(self.flow.active) {
             let mut word = 0;
             for byte in 0..8 {
                 let range = self.locate(access, pointers[lane].get().wrapping_add(byte))?;
                 self.note(access, range, lane, Kind::Read, false)?;
-                word |= self.global.load(range, 1) << (8 * byte);
+                word |= self.memories.global.load(range, access.scalar) << (8 * byte);
             }
-            self.set(to, lane, Scalar::U64, word);
+            to[lane].set(word);
         }
         Ok(())
     }
@@ -196,22 +188,22 @@ impl<'a> Accessor<'a> {
     fn store_bytes(&mut self, pointer: Slot, value: Slot) -> Result<(), Fault> {
         let access = Access { scalar: Scalar::U8, space: Space::Global };
         let (pointers, values) = (self.row(pointer), self.row(value));
-        for lane in lanes_of(self.active) {
+        for lane in lanes_of(self.flow.active) {
             for byte in 0..8 {
                 let range = self.locate(access, pointers[lane].get().wrapping_add(byte))?;
                 self.note(access, range, lane, Kind::Write, false)?;
-                self.global.store(range, 1, u128::from(values[lane].get() >> (8 * byte)) & 0xff);
+                self.memories.global.store(range, access.scalar, values[lane].get() >> (8 * byte));
             }
         }
         Ok(())
     }
 
-    /// What an access promises beyond the alignment of its elements.
+    /// What an access promises beyond the alignment of its elements: to a power of two.
     fn check_alignment(&self, pointer: Slot, bytes: u32) -> Result<(), Fault> {
         let pointers = self.row(pointer);
-        let mut addresses = lanes_of(self.active).map(|lane| pointers[lane].get());
-        match addresses.find(|address| !address.is_multiple_of(u64::from(bytes))) {
-            Some(address) => Err(Fault::Misaligned { place: self.place(), address, bytes }),
+        let mut addresses = lanes_of(self.flow.active).map(|lane| pointers[lane].get());
+        match addresses.find(|address| address & u64::from(bytes - 1) != 0) {
+            Some(address) => Err(self.misaligned(address, bytes)),
             None => Ok(()),
         }
     }
@@ -226,21 +218,21 @@ impl<'a> Accessor<'a> {
         elements: u32,
     ) -> Result<(), Fault> {
         let pointers = self.row(pointer);
-        for lane in lanes_of(self.active) {
-            let at = |slot: Slot, element: u32| self.row(slot + element)[lane].get();
-            let chosen = |element: &u32| at(mask, *element) != 0;
-            let values: Vec<u64> = (0..elements).filter(chosen).map(|element| at(value, element)).collect();
-            let count = values.len() as u64;
+        for lane in lanes_of(self.flow.active) {
+            let registers = self.registers;
+            let at = |slot: Slot, element: u32| registers.row(slot + element)[lane].get();
+            let chosen = (0..elements).filter(|element| at(mask, *element) != 0);
+            let values = chosen.clone().map(|element| at(value, element));
             let junk = std::iter::repeat(!at(value, 0) ^ 0x5a);
             let mut address = pointers[lane].get();
-            for bits in values.into_iter().chain(junk).take(elements as usize) {
+            for bits in values.chain(junk).take(elements as usize) {
                 let range = self.locate(access, address)?;
                 self.note(access, range, lane, Kind::Write, false)?;
-                self.memory(access.space).store(range, access.scalar.bytes(), u128::from(bits));
+                self.memories.of(access.space).store(range, access.scalar, bits);
                 address = address.wrapping_add(u64::from(access.scalar.bytes()));
             }
             if let Some(to) = to {
-                self.row(to)[lane].set(count);
+                self.row(to)[lane].set(chosen.count() as u64);
             }
         }
         Ok(())
@@ -248,37 +240,41 @@ impl<'a> Accessor<'a> {
 
     fn store(&mut self, access: Access, pointer: Slot, value: Slot, offset: u32) -> Result<(), Fault> {
         let (pointers, values) = (self.row(pointer), self.row(value));
-        let high = if access.scalar == Scalar::I128 { self.row(value + 1) } else { values };
-        let publishes = self.races.as_deref_mut().is_some_and(|races| races.take_publishes(self.warp));
+        let warp = self.warp();
+        let publishes = self.races.as_deref_mut().is_some_and(|races| races.take_publishes(warp));
         let kind = if publishes { Kind::AtomicWrite(Scope::Device) } else { Kind::Write };
-        for lane in lanes_of(self.active) {
+        for lane in lanes_of(self.flow.active) {
             let address = pointers[lane].get().wrapping_add(u64::from(offset));
             let range = self.locate(access, address)?;
             self.note(access, range, lane, kind, false)?;
             if publishes {
                 self.release(access.space, address);
             }
-            let bits = u128::from(high[lane].get()) << 64 | u128::from(values[lane].get());
-            self.memory(access.space).store(range, access.scalar.bytes(), bits);
+            let memory = self.memories.of(access.space);
+            memory.store(range, access.scalar, values[lane].get());
+            if access.scalar == Scalar::I128 {
+                let high = self.registers.row(value + 1)[lane].get();
+                memory.store(range.high_half(), Scalar::U64, high);
+            }
         }
         Ok(())
     }
 
     fn location(&self, space: Space, address: u64) -> (Option<u32>, u64) {
-        ((space == Space::Shared).then(|| self.warp / self.warps_per_block), address)
+        ((space == Space::Shared).then_some(self.block), address)
     }
 
     fn acquire(&mut self, space: Space, address: u64) {
-        let location = self.location(space, address);
+        let (warp, location) = (self.warp(), self.location(space, address));
         if let Some(races) = self.races.as_deref_mut() {
-            races.acquire(self.warp, location);
+            races.acquire(warp, location);
         }
     }
 
     fn release(&mut self, space: Space, address: u64) {
-        let location = self.location(space, address);
+        let (warp, location) = (self.warp(), self.location(space, address));
         if let Some(races) = self.races.as_deref_mut() {
-            races.release(self.warp, location);
+            races.release(warp, location);
         }
     }
 
@@ -291,32 +287,22 @@ impl<'a> Accessor<'a> {
         [pointer, value, expected]: [Slot; 3],
     ) -> Result<(), Fault> {
         let (pointers, values, expected) = (self.row(pointer), self.row(value), self.row(expected));
-        let scalar = access.scalar;
+        let (scalar, active, warp) = (access.scalar, self.flow.active, self.warp());
         if let Some(races) = self.races.as_deref_mut() {
-            races.take_publishes(self.warp);
+            races.take_publishes(warp);
         }
         // The order of the lanes is not specified: it begins anywhere.
-        let before = self.active & ((1 << self.first_lane) - 1);
-        for lane in lanes_of(self.active & !before).chain(lanes_of(before)) {
+        let before = active & ((1 << self.first_lane) - 1);
+        for lane in lanes_of(active & !before).chain(lanes_of(before)) {
             let address = pointers[lane].get();
             let range = self.locate(access, address)?;
             self.acquire(access.space, address);
-            let old = canonical(scalar, self.memory(access.space).load(range, scalar.bytes()) as u64);
-            let value = values[lane].get();
-            let new = match op {
-                AtomicOp::Add => Some(atomic_add(scalar, old, value)),
-                AtomicOp::Min => Some(if less(scalar, value, old) { value } else { old }),
-                AtomicOp::Max => Some(if less(scalar, old, value) { value } else { old }),
-                AtomicOp::Or => Some(old | value),
-                AtomicOp::Xor => Some(old ^ value),
-                AtomicOp::Exchange => Some(value),
-                AtomicOp::CompareExchange(_) => (old == expected[lane].get()).then_some(value),
-            };
-            match new {
+            let old = self.memories.of(access.space).load(range, scalar);
+            match updated(op, scalar, old, values[lane].get(), expected[lane].get()) {
                 Some(new) => {
                     self.note(access, range, lane, Kind::AtomicWrite(scope), false)?;
                     self.release(access.space, address);
-                    self.memory(access.space).store(range, scalar.bytes(), u128::from(new));
+                    self.memories.of(access.space).store(range, scalar, new);
                 }
                 None => self.note(access, range, lane, Kind::AtomicRead(scope), false)?,
             }
@@ -329,13 +315,12 @@ impl<'a> Accessor<'a> {
 
     fn atomic_load(&mut self, access: Access, scope: Scope, to: Slot, pointer: Slot) -> Result<(), Fault> {
         let pointers = self.row(pointer);
-        for lane in lanes_of(self.active) {
+        for lane in lanes_of(self.flow.active) {
             let address = pointers[lane].get();
             let range = self.locate(access, address)?;
             self.acquire(access.space, address);
             self.note(access, range, lane, Kind::AtomicRead(scope), false)?;
-            let bits = self.memory(access.space).load(range, access.scalar.bytes());
-            self.set(to, lane, access.scalar, bits);
+            self.copy_to_slot(access, range, to, lane);
         }
         Ok(())
     }
@@ -343,24 +328,25 @@ impl<'a> Accessor<'a> {
     /// One lane adds for all that are active.
     fn tally(&mut self, counters: Slot) -> Result<(), Fault> {
         let access = Access { scalar: Scalar::U64, space: Space::Global };
-        let pointers = self.row(counters);
-        let Some(lane) = lanes_of(self.active).next() else { return Ok(()) };
+        let (pointers, active) = (self.row(counters), self.flow.active);
+        let Some(lane) = lanes_of(active).next() else { return Ok(()) };
         let counters = pointers[lane].get();
-        if lanes_of(self.active).any(|lane| pointers[lane].get() != counters) {
+        if lanes_of(active).any(|lane| pointers[lane].get() != counters) {
             return Err(Fault::DivergentAddress { place: self.place() });
         }
-        let others = u64::from(self.active.count_ones() - 1);
+        let others = u64::from(active.count_ones() - 1);
         let address = counters.wrapping_add(others * u64::from(Scalar::U64.bytes()));
         let range = self.locate(access, address)?;
         self.note(access, range, lane, Kind::AtomicWrite(Scope::Device), false)?;
-        let old = self.global.load(range, Scalar::U64.bytes());
-        self.global.store(range, Scalar::U64.bytes(), old + 1);
+        let old = self.memories.global.load(range, access.scalar);
+        self.memories.global.store(range, access.scalar, old.wrapping_add(1));
         Ok(())
     }
 
     fn uniform_load(&mut self, access: Access, to: Slot, pointer: Slot) -> Result<(), Fault> {
+        self.check_together("a uniform load")?;
         let pointers = self.row(pointer);
-        let mut addresses = lanes_of(self.active).map(|lane| pointers[lane].get());
+        let mut addresses = lanes_of(self.flow.active).map(|lane| pointers[lane].get());
         let first = addresses.next();
         if addresses.any(|address| Some(address) != first) {
             return Err(Fault::DivergentAddress { place: self.place() });

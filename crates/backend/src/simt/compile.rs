@@ -6,7 +6,7 @@ use kelpie_kir::{
 };
 
 use super::Fault;
-use super::program::{Access, Op, Origin, Program, Slot, Target};
+use super::program::{Access, Instruction, Op, Origin, Program, Slot, Target};
 
 /// Calls are inlined, so a kernel may grow beyond its text; beyond this it is refused.
 const MAX_INSTRUCTIONS: usize = 1 << 22;
@@ -27,7 +27,7 @@ pub(super) fn compile(module: &ValidModule, kernel: &str) -> Result<Program, Fau
         .map(|(_, array)| array.element.bytes(&module.structs).saturating_mul(array.count));
     let program = Program {
         kernel: kernel.into(),
-        ops: Vec::new(),
+        instructions: Vec::new(),
         origins: Vec::new(),
         functions,
         slots: 0,
@@ -126,20 +126,21 @@ impl<'a> Body<'a> {
 impl Compiler<'_> {
     fn emit(&mut self, body: &Body<'_>, op: Op, counts: bool) -> usize {
         let (function, statement, value) = (body.index, body.statement, body.value);
-        self.program.ops.push(op);
-        self.program.origins.push(Origin { function, statement, value, counts });
-        self.program.ops.len() - 1
+        let is_observable = op.is_observable();
+        self.program.instructions.push(Instruction { op, counts, is_observable });
+        self.program.origins.push(Origin { function, statement, value });
+        self.program.instructions.len() - 1
     }
 
     fn here(&self) -> Target {
-        self.program.ops.len() as Target
+        self.program.instructions.len() as Target
     }
 
     /// A block, followed by an instruction that ends its construct: the ends inside go there when no lane is left.
     fn block(&mut self, body: &mut Body<'_>, block: &Block) {
         self.patches.push(Vec::new());
         for stmt in block {
-            self.too_large |= self.program.ops.len() > MAX_INSTRUCTIONS;
+            self.too_large |= self.program.instructions.len() > MAX_INSTRUCTIONS;
             if self.too_large {
                 break;
             }
@@ -152,7 +153,7 @@ impl Compiler<'_> {
     fn resolve_ends(&mut self) {
         let here = self.here();
         for index in self.patches.pop().unwrap_or_default() {
-            match &mut self.program.ops[index] {
+            match &mut self.program.instructions[index].op {
                 Op::EndIf { end } | Op::EndLoop { end, .. } | Op::EndCall { end } => *end = here,
                 _ => {}
             }
@@ -174,10 +175,10 @@ impl Compiler<'_> {
 
     fn statement(&mut self, body: &mut Body<'_>, stmt: &Stmt) {
         let statement = body.statement;
-        let first = self.program.ops.len();
+        let first = self.program.instructions.len();
         self.flatten(body, stmt);
-        if let Some(origin) = self.program.origins.get_mut(first) {
-            origin.counts = true;
+        if let Some(instruction) = self.program.instructions.get_mut(first) {
+            instruction.counts = true;
         }
         // The blocks inside were counted by `flatten`.
         if !matches!(stmt, Stmt::If { .. } | Stmt::Loop(_)) {
@@ -207,8 +208,8 @@ impl Compiler<'_> {
                 self.open.pop();
                 self.emit_end(body, Op::EndLoop { body: start, end: UNKNOWN });
                 // An iteration is a step, even of an empty loop: the step limit ends it.
-                if let Some(origin) = self.program.origins.last_mut() {
-                    origin.counts = true;
+                if let Some(instruction) = self.program.instructions.last_mut() {
+                    instruction.counts = true;
                 }
             }
             Stmt::Call { function, args, result } => self.call(body, *function, args, *result),
@@ -237,13 +238,14 @@ impl Compiler<'_> {
         body.statement += 1;
         self.open.push(Open::If);
         self.block(body, accept);
-        if let Op::If { otherwise, .. } = &mut self.program.ops[start] {
-            *otherwise = self.program.origins.len() as Target;
+        let here = self.here();
+        if let Op::If { otherwise, .. } = &mut self.program.instructions[start].op {
+            *otherwise = here;
         }
         let middle = self.emit(body, Op::Else { end: UNKNOWN }, false);
         self.block(body, reject);
         self.open.pop();
-        self.program.ops[middle] = Op::Else { end: self.here() };
+        self.program.instructions[middle].op = Op::Else { end: self.here() };
         self.emit_end(body, Op::EndIf { end: UNKNOWN });
     }
 

@@ -1,5 +1,7 @@
 //! Memory of the interpreter: allocations at addresses that are far from each other, so that a stray access hits none.
 
+use kelpie_kir::Scalar;
+
 use super::races::Shadow;
 
 /// Distance between allocations, and their alignment, in bytes.
@@ -39,6 +41,22 @@ impl Default for Memory {
 pub(super) struct Range {
     pub(super) allocation: usize,
     pub(super) offset: usize,
+}
+
+impl Range {
+    /// The upper half of 16 bytes.
+    pub(super) fn high_half(self) -> Range {
+        Range { offset: self.offset + 8, ..self }
+    }
+}
+
+impl Allocation {
+    /// Where `bytes` bytes at `address` are; `None` where not all of them are here.
+    fn offset(&self, address: u64, bytes: u32) -> Option<usize> {
+        let offset = address.checked_sub(self.address)?;
+        let rest = (self.data.len() as u64).checked_sub(offset)?;
+        (u64::from(bytes) <= rest).then_some(offset as usize)
+    }
 }
 
 impl Memory {
@@ -97,17 +115,18 @@ impl Memory {
 
     /// The allocation that has all of `bytes` bytes at `address`.
     pub(super) fn find(&mut self, address: u64, bytes: u32) -> Option<Range> {
-        let within = |allocation: &Allocation| {
-            let offset = address.checked_sub(allocation.address)?;
-            let end = offset.checked_add(u64::from(bytes))?;
-            (end <= allocation.data.len() as u64).then_some(offset as usize)
-        };
-        if let Some(offset) = self.allocations.get(self.hint).and_then(within) {
-            return Some(Range { allocation: self.hint, offset });
+        let hinted = self.allocations.get(self.hint);
+        match hinted.and_then(|allocation| allocation.offset(address, bytes)) {
+            Some(offset) => Some(Range { allocation: self.hint, offset }),
+            None => self.search(address, bytes),
         }
+    }
+
+    /// [`Self::find`] where the last access was to another allocation.
+    fn search(&mut self, address: u64, bytes: u32) -> Option<Range> {
         let after = self.allocations.partition_point(|allocation| allocation.address <= address);
         let index = after.checked_sub(1)?;
-        let offset = within(&self.allocations[index])?;
+        let offset = self.allocations[index].offset(address, bytes)?;
         self.hint = index;
         Some(Range { allocation: index, offset })
     }
@@ -128,20 +147,40 @@ impl Memory {
         &mut self.allocations[range.allocation]
     }
 
-    /// Little-endian bits of `bytes` bytes: 1, 2, 4, 8 or 16.
-    pub(super) fn load(&self, range: Range, bytes: u32) -> u128 {
+    /// A scalar as slots have it; of an `i128` the low half.
+    pub(super) fn load(&self, range: Range, scalar: Scalar) -> u64 {
         let data = &self.allocations[range.allocation].data[range.offset..];
-        match bytes {
-            1 => data.first().map_or(0, |byte| u128::from(*byte)),
-            2 => data.first_chunk().map_or(0, |chunk| u128::from(u16::from_le_bytes(*chunk))),
-            4 => data.first_chunk().map_or(0, |chunk| u128::from(u32::from_le_bytes(*chunk))),
-            8 => data.first_chunk().map_or(0, |chunk| u128::from(u64::from_le_bytes(*chunk))),
-            _ => data.first_chunk().map_or(0, |chunk| u128::from_le_bytes(*chunk)),
+        match scalar {
+            Scalar::Bool => u64::from(u8::from_le_bytes(first(data)) != 0),
+            Scalar::I8 => i8::from_le_bytes(first(data)) as u64,
+            Scalar::I16 => i16::from_le_bytes(first(data)) as u64,
+            Scalar::I32 => i32::from_le_bytes(first(data)) as u64,
+            Scalar::U8 => u64::from(u8::from_le_bytes(first(data))),
+            Scalar::U16 => u64::from(u16::from_le_bytes(first(data))),
+            Scalar::U32 | Scalar::F32 => u64::from(u32::from_le_bytes(first(data))),
+            Scalar::I64 | Scalar::U64 | Scalar::F64 | Scalar::I128 => u64::from_le_bytes(first(data)),
         }
     }
 
-    pub(super) fn store(&mut self, range: Range, bytes: u32, bits: u128) {
-        let data = &mut self.allocations[range.allocation].data[range.offset..][..bytes as usize];
-        data.copy_from_slice(&bits.to_le_bytes()[..bytes as usize]);
+    /// Writes the low bits of a slot as a scalar; of an `i128` the low half.
+    pub(super) fn store(&mut self, range: Range, scalar: Scalar, bits: u64) {
+        let data = &mut self.allocations[range.allocation].data[range.offset..];
+        match scalar.bytes() {
+            1 => set_first(data, (bits as u8).to_le_bytes()),
+            2 => set_first(data, (bits as u16).to_le_bytes()),
+            4 => set_first(data, (bits as u32).to_le_bytes()),
+            _ => set_first(data, bits.to_le_bytes()),
+        }
+    }
+}
+
+/// The first bytes of data that has as many, as [`Memory::find`] has seen.
+fn first<const N: usize>(data: &[u8]) -> [u8; N] {
+    data.first_chunk().copied().unwrap_or([0; N])
+}
+
+fn set_first<const N: usize>(data: &mut [u8], bytes: [u8; N]) {
+    if let Some(first) = data.first_chunk_mut() {
+        *first = bytes;
     }
 }

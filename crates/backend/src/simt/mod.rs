@@ -14,6 +14,7 @@ mod memory;
 mod program;
 mod races;
 mod schedule;
+mod turn;
 mod values;
 mod vectors;
 mod warp;

@@ -22,7 +22,7 @@ pub(super) struct Access {
     pub(super) space: Space,
 }
 
-/// An instruction. Slots are the destination first, then the operands.
+/// What an instruction does. Slots are the destination first, then the operands.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Op {
     /// The same bits in every lane.
@@ -326,6 +326,37 @@ pub(super) enum Op {
     Halt,
 }
 
+impl Op {
+    /// Whether others can see what an instruction does, or it sees what others do: a warp may give way after it.
+    pub(super) fn is_observable(&self) -> bool {
+        match *self {
+            Op::Load { read_only, .. } | Op::LoadVector { read_only, .. } => !read_only,
+            Op::Builtin { builtin, .. } => builtin == Builtin::Status,
+            Op::Store { .. }
+            | Op::StoreBytes { .. }
+            | Op::StoreVector { .. }
+            | Op::Compress { .. }
+            | Op::LoadBytes { .. }
+            | Op::Atomic { .. }
+            | Op::AtomicLoad { .. }
+            | Op::UniformLoad { .. }
+            | Op::Fence(_)
+            | Op::Report { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// An instruction, and what is asked of it each time that it runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Instruction {
+    pub(super) op: Op,
+    /// Whether it counts as a step: the first instruction of a statement does.
+    pub(super) counts: bool,
+    /// As [`Op::is_observable`] says.
+    pub(super) is_observable: bool,
+}
+
 /// Where an instruction comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
@@ -335,15 +366,13 @@ pub(super) struct Origin {
     pub(super) statement: u32,
     /// The statement's value, where it is a `Let`.
     pub(super) value: Option<u32>,
-    /// Whether it counts as a step: the first instruction of a statement does.
-    pub(super) counts: bool,
 }
 
 /// A kernel ready to run.
 #[derive(Debug, Clone)]
 pub struct Program {
     pub(super) kernel: String,
-    pub(super) ops: Vec<Op>,
+    pub(super) instructions: Vec<Instruction>,
     /// One an instruction.
     pub(super) origins: Vec<Origin>,
     /// Names of functions, for places.

@@ -85,37 +85,48 @@ impl ShadowCell {
 /// Cells that are made together: most launches access little of what is allocated, and memory as small as that is used again where
 /// that of a whole allocation would come from the system for each launch.
 const CHUNK: usize = 64;
+/// Stands for the width of cells where none were made yet: wider than any access.
+const NO_CELLS: u32 = 1 << 5;
 
-/// The accesses to an allocation in this launch.
-#[derive(Debug, Default)]
+/// The accesses to an allocation in this launch. An access is aligned to its size, which is a power of two of at most 16
+/// bytes: so all of its cells are in one chunk, and all of its bits in one word.
+#[derive(Debug)]
 pub(super) struct Shadow {
-    /// Bytes of a cell: the narrowest access so far.
-    granule: u32,
+    /// Bytes of a cell, as a power of two: the narrowest access so far.
+    granule_log2: u32,
     /// [`CHUNK`] cells each, where one of them was accessed.
-    chunks: Vec<Option<Box<[ShadowCell]>>>,
+    chunks: Vec<Option<Box<[ShadowCell; CHUNK]>>>,
     /// A bit a byte: read as read-only memory.
     read_only: Vec<u64>,
     /// The last read-only load, for messages.
     last_read_only: Event,
 }
 
+impl Default for Shadow {
+    fn default() -> Shadow {
+        Shadow {
+            granule_log2: NO_CELLS.trailing_zeros(),
+            chunks: Vec::new(),
+            read_only: Vec::new(),
+            last_read_only: Event::default(),
+        }
+    }
+}
+
 impl Shadow {
-    /// Makes cells of at most `bytes` bytes.
+    /// Makes cells of `bytes` bytes, which is less than they have.
+    #[cold]
     fn refine(&mut self, size: usize, bytes: u32) {
-        let chunks = size.div_ceil(bytes as usize).div_ceil(CHUNK);
-        if self.granule == 0 {
-            self.granule = bytes;
-            self.chunks.resize_with(chunks, || None);
-        } else if bytes < self.granule {
-            let coarse = std::mem::take(self);
-            self.granule = bytes;
-            self.chunks.resize_with(chunks, || None);
-            (self.read_only, self.last_read_only) = (coarse.read_only, coarse.last_read_only);
-            let parts = (coarse.granule / bytes) as usize;
-            for (number, cells) in coarse.chunks.into_iter().enumerate() {
-                for (place, cell) in cells.iter().flatten().enumerate().filter(|(_, cell)| cell.is_used()) {
+        let coarse = std::mem::take(self);
+        self.granule_log2 = bytes.trailing_zeros();
+        self.chunks.resize_with(size.div_ceil(bytes as usize).div_ceil(CHUNK), || None);
+        (self.read_only, self.last_read_only) = (coarse.read_only, coarse.last_read_only);
+        let parts = 1 << (coarse.granule_log2 - self.granule_log2);
+        for (number, cells) in coarse.chunks.into_iter().enumerate() {
+            for (place, cell) in cells.iter().flat_map(|cells| cells.iter()).enumerate() {
+                if cell.is_used() {
                     let first = (number * CHUNK + place) * parts;
-                    (first..first + parts).for_each(|own| *self.cell(own) = *cell);
+                    (first..first + parts).for_each(|part| self.chunk(part / CHUNK)[part % CHUNK] = *cell);
                 }
             }
         }
@@ -123,18 +134,22 @@ impl Shadow {
 
     /// The numbers of the cells that an access is to.
     fn numbers(&self, offset: usize, bytes: u32) -> Range<usize> {
-        let granule = self.granule.max(1) as usize;
-        offset / granule..(offset + bytes as usize).div_ceil(granule)
+        let first = offset >> self.granule_log2;
+        first..first + (bytes as usize >> self.granule_log2).max(1)
     }
 
-    /// A cell, which is made where it was not.
-    fn cell(&mut self, number: usize) -> &mut ShadowCell {
-        let chunk = number / CHUNK;
-        if self.chunks.len() <= chunk {
-            self.chunks.resize_with(chunk + 1, || None);
+    /// The cells of a chunk, which are made where they were not.
+    fn chunk(&mut self, chunk: usize) -> &mut [ShadowCell; CHUNK] {
+        self.chunks[chunk].get_or_insert_with(|| Box::new([ShadowCell::default(); CHUNK]))
+    }
+
+    /// The cells of an access to an allocation of `size` bytes.
+    fn cells(&mut self, size: usize, offset: usize, bytes: u32) -> &mut [ShadowCell] {
+        if bytes >> self.granule_log2 == 0 {
+            self.refine(size, bytes);
         }
-        let cells = || vec![ShadowCell::default(); CHUNK].into_boxed_slice();
-        &mut self.chunks[chunk].get_or_insert_with(cells)[number % CHUNK]
+        let Range { start, end } = self.numbers(offset, bytes);
+        &mut self.chunk(start / CHUNK)[start % CHUNK..][..end - start]
     }
 
     /// The last write to one of the bytes, where there was one.
@@ -145,10 +160,13 @@ impl Shadow {
     }
 
     fn is_read_only(&self, offset: usize, bytes: u32) -> bool {
-        !self.read_only.is_empty()
-            && (offset..offset + bytes as usize)
-                .any(|byte| self.read_only.get(byte / 64).is_some_and(|word| word >> (byte % 64) & 1 == 1))
+        self.read_only.get(offset / 64).is_some_and(|word| word & bits_of(offset, bytes) != 0)
     }
+}
+
+/// The bits of an access in the word that has a bit for each of 64 bytes.
+fn bits_of(offset: usize, bytes: u32) -> u64 {
+    ((1 << bytes) - 1) << (offset % 64)
 }
 
 /// The clocks of a warp that is resident.
@@ -277,8 +295,8 @@ impl Races {
 
     /// Whether two accesses may meet, because both are atomic for each other.
     fn compatible(&self, event: &Event, kind: Kind, actor: Actor) -> bool {
-        let same_block = event.actor.warp / self.warps_per_block == actor.warp / self.warps_per_block;
-        let wide = |scope| scope == Scope::Device || same_block;
+        let same_block = || event.actor.warp / self.warps_per_block == actor.warp / self.warps_per_block;
+        let wide = |scope| scope == Scope::Device || same_block();
         match (event.kind, kind) {
             (Kind::None, _) => true,
             (Kind::Write, Kind::AtomicRead(scope)) => wide(scope),
@@ -302,13 +320,11 @@ impl Races {
         if writes && shadow.is_read_only(offset, bytes) {
             return Err(Conflict::ReadOnly(shadow.last_read_only));
         }
-        shadow.refine(size, bytes);
         let seen = &self.clocks[actor.warp as usize].seen;
         let clock = seen.get(actor.warp as usize).copied().unwrap_or(0);
         let event = Event { actor, kind, clock };
         let conflicts = |other: &Event| !self.compatible(other, kind, actor) && !self.ordered(other, actor);
-        for number in shadow.numbers(offset, bytes) {
-            let cell = shadow.cell(number);
+        for cell in shadow.cells(size, offset, bytes) {
             if conflicts(&cell.write) {
                 return Err(Conflict::Race(cell.write));
             }
@@ -341,9 +357,7 @@ impl Races {
         if shadow.read_only.is_empty() {
             shadow.read_only = vec![0; size.div_ceil(64)];
         }
-        for byte in offset..offset + bytes as usize {
-            shadow.read_only[byte / 64] |= 1 << (byte % 64);
-        }
+        shadow.read_only[offset / 64] |= bits_of(offset, bytes);
         shadow.last_read_only = Event { actor, kind: Kind::Read, clock: 0 };
         Ok(())
     }

@@ -1,17 +1,15 @@
 //! The grid: resident blocks, the order of their warps, barriers.
 
-use kelpie_kir::{Builtin, Scalar, Space, Type};
+use kelpie_kir::{Scalar, Type};
 
-use super::access::Accessor;
-use super::program::{Op, Program};
+use super::program::Program;
 use super::races::Races;
-use super::warp::{Position, State, Warp};
+use super::turn::{Memories, Turn};
+use super::warp::{State, Warp};
 use super::{Argument, Config, Fault, Memory, Report};
 
 /// Blocks that run at the same time.
 const RESIDENT_BLOCKS: u32 = 4;
-/// Instructions after which a warp gives way even if others saw nothing of it.
-const LONGEST_TURN: u32 = 4096;
 /// Turns between two questions whether the launch is cancelled.
 const TURNS_PER_POLL: u32 = 64;
 
@@ -114,25 +112,6 @@ fn bind(params: &[Type], arguments: &[Argument]) -> Result<Vec<[u64; 2]>, String
     bits.collect()
 }
 
-/// Whether others can see what an instruction does, or it sees what others do: a warp may give way after it.
-fn is_observable(op: Op) -> bool {
-    match op {
-        Op::Load { read_only, .. } | Op::LoadVector { read_only, .. } => !read_only,
-        Op::Builtin { builtin, .. } => builtin == Builtin::Status,
-        Op::Store { .. }
-        | Op::StoreBytes { .. }
-        | Op::StoreVector { .. }
-        | Op::Compress { .. }
-        | Op::LoadBytes { .. }
-        | Op::Atomic { .. }
-        | Op::AtomicLoad { .. }
-        | Op::UniformLoad { .. }
-        | Op::Fence(_)
-        | Op::Report { .. } => true,
-        _ => false,
-    }
-}
-
 impl Grid<'_> {
     /// The next block of the grid, ready to run.
     fn next_resident(&mut self) -> Resident {
@@ -167,7 +146,7 @@ impl Grid<'_> {
             let choice = self.random.below(self.ready.len());
             let (resident, warp) = self.ready[choice];
             self.turn(resident as usize, warp as usize)?;
-            if self.residents[resident as usize].warps[warp as usize].state != State::Ready {
+            if self.residents[resident as usize].warps[warp as usize].flow.state != State::Ready {
                 self.ready.swap_remove(choice);
                 self.settle(resident)?;
             }
@@ -178,24 +157,24 @@ impl Grid<'_> {
     /// After a warp stopped: opens a barrier that all have reached, or replaces a block that is done.
     fn settle(&mut self, index: u32) -> Result<(), Fault> {
         let resident = &mut self.residents[index as usize];
-        if resident.warps.iter().any(|warp| warp.state == State::Ready) {
+        if resident.warps.iter().any(|warp| warp.flow.state == State::Ready) {
             return Ok(());
         }
-        let mut waiting = resident.warps.iter().filter(|warp| warp.state == State::Waiting);
+        let mut waiting = resident.warps.iter().filter(|warp| warp.flow.state == State::Waiting);
         if let Some(first) = waiting.next() {
-            if let Some(other) = waiting.find(|warp| warp.pc != first.pc) {
+            if let Some(other) = waiting.find(|warp| warp.flow.pc != first.flow.pc) {
                 let detail = format!("other warps of block {} wait at {}", resident.block, {
-                    self.program.place(other.pc)
+                    self.program.place(other.flow.pc)
                 });
-                return Err(Fault::DivergentBarrier { place: self.program.place(first.pc), detail });
+                return Err(Fault::DivergentBarrier { place: self.program.place(first.flow.pc), detail });
             }
             if let Some(races) = &mut self.races {
                 races.barrier(resident.block);
             }
             for (number, warp) in (0..).zip(&mut resident.warps) {
-                if warp.state == State::Waiting {
-                    warp.state = State::Ready;
-                    warp.pc += 1;
+                if warp.flow.state == State::Waiting {
+                    warp.flow.state = State::Ready;
+                    warp.flow.pc += 1;
                     self.ready.push((index, number));
                 }
             }
@@ -213,169 +192,25 @@ impl Grid<'_> {
 
     /// Runs a warp for a while.
     fn turn(&mut self, resident: usize, warp: usize) -> Result<(), Fault> {
-        let mut observable = 1 + self.random.below(4);
+        let observable = 1 + self.random.below(4);
         let first_lane = self.random.below(self.config.lanes as usize) as u32;
-        let program = self.program;
-        for _ in 0..LONGEST_TURN {
-            let state = &mut self.residents[resident].warps[warp];
-            let pc = state.pc;
-            let Some(op) = program.ops.get(pc).copied() else { break };
-            if program.origins[pc].counts {
-                self.report.warp_steps += 1;
-                state.steps += 1;
-                self.report.most_warp_steps = self.report.most_warp_steps.max(state.steps);
-                self.report.lane_steps += u64::from(state.active.count_ones());
-                if self.report.warp_steps > self.config.step_limit {
-                    let (kernel, place) = (program.kernel.clone(), program.place(pc));
-                    return Err(Fault::StepLimit { kernel, place, steps: self.config.step_limit });
-                }
-            }
-            if let Op::Atomic { access, .. } = op {
-                let lanes = u64::from(self.residents[resident].warps[warp].active.count_ones());
-                match access.space {
-                    Space::Shared => self.report.block_atomics += lanes,
-                    Space::Global => self.report.device_atomics += lanes,
-                }
-            }
-            self.step(resident, warp, op, first_lane)?;
-            if self.residents[resident].warps[warp].state != State::Ready {
-                return Ok(());
-            }
-            if is_observable(op) {
-                observable -= 1;
-                if observable == 0 {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Executes one instruction of a warp.
-    fn step(&mut self, resident: usize, index: usize, op: Op, first_lane: u32) -> Result<(), Fault> {
         let Resident { block, shared, arrays, warps } = &mut self.residents[resident];
-        let warp = &mut warps[index];
-        let program = self.program;
-        match op {
-            Op::If { .. }
-            | Op::Else { .. }
-            | Op::EndIf { .. }
-            | Op::Loop
-            | Op::EndLoop { .. }
-            | Op::Leave { .. }
-            | Op::Continue { .. }
-            | Op::Call
-            | Op::EndCall { .. }
-            | Op::Exit
-            | Op::Halt => {
-                warp.control(op);
-                return Ok(());
-            }
-            Op::Barrier => {
-                check_together(program, warp, "a barrier")?;
-                warp.state = State::Waiting;
-                // It goes on when the barrier opens.
-                return Ok(());
-            }
-            Op::Load { .. }
-            | Op::LoadBytes { .. }
-            | Op::LoadField { .. }
-            | Op::LoadVector { .. }
-            | Op::Store { .. }
-            | Op::StoreBytes { .. }
-            | Op::StoreVector { .. }
-            | Op::Compress { .. }
-            | Op::Atomic { .. }
-            | Op::AtomicLoad { .. }
-            | Op::Tally { .. }
-            | Op::UniformLoad { .. } => {
-                if matches!(op, Op::UniformLoad { .. }) {
-                    check_together(program, warp, "a uniform load")?;
-                }
-                let mut accessor = Accessor {
-                    program,
-                    global: self.memory,
-                    shared,
-                    races: self.races.as_mut(),
-                    registers: &warp.registers,
-                    lanes: self.config.lanes,
-                    warps_per_block: self.warps_per_block,
-                    warp: *block * self.warps_per_block + index as u32,
-                    pc: warp.pc as u32,
-                    active: warp.active,
-                    first_lane,
-                };
-                accessor.execute(op)?;
-            }
-            Op::Ballot { .. } | Op::Any { .. } | Op::All { .. } | Op::Shuffle { .. } => {
-                let (active, live) = (warp.active, warp.live);
-                if active != live {
-                    let place = program.place(warp.pc);
-                    return Err(Fault::DivergentLaneOperation { place, active, live });
-                }
-                warp.registers.lane_operation(op, live);
-            }
-            Op::WarpBarrier => {
-                let (active, live) = (warp.active, warp.live);
-                if active != live {
-                    let place = program.place(warp.pc);
-                    return Err(Fault::DivergentLaneOperation { place, active, live });
-                }
-                if let Some(races) = &mut self.races {
-                    races.warp_barrier(*block * self.warps_per_block + index as u32);
-                }
-            }
-            Op::Pause => {}
-            Op::Fence(scope) => {
-                if let Some(races) = &mut self.races {
-                    races.fence(*block * self.warps_per_block + index as u32, scope);
-                }
-            }
-            Op::Mark(number) => {
-                let lanes = warp.active.count_ones();
-                self.report.marks.entry(number).or_default().count(lanes);
-            }
-            Op::Report { code, leave } => {
-                let codes = warp.registers.row(code);
-                let code = super::access::lanes_of(warp.active).next().map(|lane| codes[lane].get() as u32);
-                if self.report.status == 0 {
-                    self.report.status = code.unwrap_or(0);
-                }
-                if leave {
-                    warp.exit();
-                }
-            }
-            Op::Param { to, index, high } => {
-                let bits = self.params[index as usize][usize::from(high)];
-                warp.registers.compute(Op::Fill { to, bits }, warp.active, &Position::default());
-            }
-            Op::Shared { to, index } => {
-                let bits = arrays[index as usize];
-                warp.registers.compute(Op::Fill { to, bits }, warp.active, &Position::default());
-            }
-            op => {
-                let position = Position {
-                    block: *block,
-                    blocks: self.config.blocks,
-                    block_threads: self.config.block_threads,
-                    lanes: self.config.lanes,
-                    warp: index as u32,
-                    status: self.report.status,
-                };
-                warp.registers.compute(op, warp.active, &position);
-            }
-        }
-        warp.pc += 1;
-        Ok(())
+        let Warp { registers, flow } = &mut warps[warp];
+        let mut turn = Turn {
+            program: self.program,
+            config: self.config,
+            params: &self.params,
+            arrays,
+            memories: Memories { global: self.memory, shared },
+            races: self.races.as_mut(),
+            report: &mut self.report,
+            registers,
+            flow,
+            block: *block,
+            warp_in_block: warp as u32,
+            warps_per_block: self.warps_per_block,
+            first_lane,
+        };
+        turn.run(observable)
     }
-}
-
-/// Every lane that is in the kernel must be active.
-fn check_together(program: &Program, warp: &Warp, what: &str) -> Result<(), Fault> {
-    if warp.active == warp.live {
-        return Ok(());
-    }
-    let (active, live) = (warp.active, warp.live);
-    let detail = format!("only lanes {active:#x} of {live:#x} of a warp reach {what} together");
-    Err(Fault::DivergentBarrier { place: program.place(warp.pc), detail })
 }

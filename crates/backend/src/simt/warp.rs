@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 
-use kelpie_kir::{Builtin, Scalar, ShuffleMode};
+use kelpie_kir::{Scalar, ShuffleMode};
 
 use super::access::lanes_of;
 use super::program::{Op, Slot};
 use super::values::{self, Row, map, map2};
-use super::{vectors, wide};
+use super::vectors::{self, Vector};
+use super::wide;
 
 /// The rows of registers of a warp.
 #[derive(Debug)]
@@ -29,12 +30,14 @@ impl Registers {
         [self.row(slot), self.row(slot + 1)]
     }
 
-    /// The slots of a vector.
-    fn rows(&self, slot: Slot, lanes: u8) -> Vec<&Row> {
-        (0..u32::from(lanes)).map(|lane| self.row(slot + lane)).collect()
+    /// The slots of a vector, one behind the other.
+    fn vector(&self, slot: Slot, lanes: u8) -> Vector<'_> {
+        let cells = &self.cells[slot as usize * self.lanes..][..usize::from(lanes) * self.lanes];
+        Vector { cells, lanes: self.lanes }
     }
 
-    fn fill(&self, slot: Slot, bits: u64) {
+    /// The same bits in every lane.
+    pub(super) fn fill(&self, slot: Slot, bits: u64) {
         self.row(slot).iter().for_each(|cell| cell.set(bits));
     }
 
@@ -64,22 +67,9 @@ pub(super) enum State {
     Done,
 }
 
-/// What an instruction may ask about the launch.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Position {
-    pub(super) block: u32,
-    pub(super) blocks: u32,
-    pub(super) block_threads: u32,
-    pub(super) lanes: u32,
-    /// Warp in its block.
-    pub(super) warp: u32,
-    pub(super) status: u32,
-}
-
-/// The state of a warp between two instructions.
+/// Where a warp is in the kernel.
 #[derive(Debug)]
-pub(super) struct Warp {
-    pub(super) registers: Registers,
+pub(super) struct Flow {
     pub(super) pc: usize,
     /// Lanes that execute the next instruction.
     pub(super) active: u32,
@@ -91,21 +81,30 @@ pub(super) struct Warp {
     stack: Vec<Frame>,
 }
 
+/// The state of a warp between two instructions.
+#[derive(Debug)]
+pub(super) struct Warp {
+    pub(super) registers: Registers,
+    pub(super) flow: Flow,
+}
+
 impl Warp {
     /// A warp at the start of a kernel; `lanes` of `width` exist (the last warp of a block may be narrower).
     pub(super) fn new(slots: u32, width: u32, lanes: u32) -> Warp {
         let live = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
-        let registers = Registers::new(slots, width);
-        Warp { registers, pc: 0, active: live, live, state: State::Ready, steps: 0, stack: Vec::new() }
+        let flow = Flow { pc: 0, active: live, live, state: State::Ready, steps: 0, stack: Vec::new() };
+        Warp { registers: Registers::new(slots, width), flow }
     }
+}
 
+impl Flow {
     /// Executes an instruction of control flow, and goes to the next one.
-    pub(super) fn control(&mut self, op: Op) {
+    pub(super) fn control(&mut self, op: &Op, registers: &Registers) {
         let next = self.pc + 1;
         self.pc = next;
-        match op {
+        match *op {
             Op::If { condition, otherwise } => {
-                let accept = self.active & self.registers.mask(condition);
+                let accept = self.active & registers.mask(condition);
                 self.stack.push(Frame { pending: self.active & !accept, done: 0 });
                 self.active = accept;
                 if accept == 0 {
@@ -173,11 +172,10 @@ impl Warp {
 
 impl Registers {
     /// Executes an instruction that changes registers only; it may run on inactive lanes too.
-    pub(super) fn compute(&self, op: Op, active: u32, at: &Position) {
+    pub(super) fn compute(&self, op: &Op, active: u32) {
         let row = |slot| self.row(slot);
-        match op {
+        match *op {
             Op::Fill { to, bits } => self.fill(to, bits),
-            Op::Builtin { to, builtin } => self.builtin(to, builtin, at),
             Op::Unary { op, scalar, to, a } => values::unary(op, scalar, row(to), row(a)),
             Op::Binary { op, scalar, to, a, b } => values::binary(op, scalar, row(to), row(a), row(b)),
             Op::Compare { op, scalar, to, a, b } => values::compare(op, scalar, row(to), row(a), row(b)),
@@ -215,33 +213,18 @@ impl Registers {
                 map(row(to), row(pointer), |pointer| pointer.wrapping_add(u64::from(bytes)));
             }
             Op::Reduce { op, scalar, to, a, lanes } => {
-                vectors::reduce(op, scalar, row(to), &self.rows(a, lanes));
+                vectors::reduce(op, scalar, row(to), self.vector(a, lanes));
             }
-            Op::MaskBits { to, a, lanes } => vectors::mask_bits(row(to), &self.rows(a, lanes)),
-            Op::BitsMask { to, a, lanes } => vectors::bits_mask(&self.rows(to, lanes), row(a)),
-            Op::FirstLanes { to, a, lanes } => vectors::first_lanes(&self.rows(to, lanes), row(a)),
+            Op::MaskBits { to, a, lanes } => vectors::mask_bits(row(to), self.vector(a, lanes)),
+            Op::BitsMask { to, a, lanes } => vectors::bits_mask(self.vector(to, lanes), row(a)),
+            Op::FirstLanes { to, a, lanes } => vectors::first_lanes(self.vector(to, lanes), row(a)),
             _ => {}
         }
     }
 
-    fn builtin(&self, to: Slot, builtin: Builtin, at: &Position) {
-        let first = at.warp * at.lanes;
-        match builtin {
-            Builtin::ThreadId => {
-                (first..).zip(self.row(to)).for_each(|(thread, cell)| cell.set(u64::from(thread)));
-            }
-            Builtin::LaneId => (0..).zip(self.row(to)).for_each(|(lane, cell)| cell.set(lane)),
-            Builtin::BlockId => self.fill(to, u64::from(at.block)),
-            Builtin::BlockDim => self.fill(to, u64::from(at.block_threads)),
-            Builtin::GridDim => self.fill(to, u64::from(at.blocks)),
-            Builtin::Lanes => self.fill(to, u64::from(at.lanes)),
-            Builtin::Status => self.fill(to, u64::from(at.status)),
-        }
-    }
-
     /// Executes a lane operation; `live` are the lanes that take part.
-    pub(super) fn lane_operation(&self, op: Op, live: u32) {
-        match op {
+    pub(super) fn lane_operation(&self, op: &Op, live: u32) {
+        match *op {
             Op::Ballot { to, a } => self.fill(to, u64::from(self.mask(a) & live)),
             Op::Any { to, a } => self.fill(to, u64::from(self.mask(a) & live != 0)),
             Op::All { to, a } => self.fill(to, u64::from(self.mask(a) & live == live)),
