@@ -8,6 +8,7 @@ use super::program::{Access, Op, Slot};
 use super::races::{Actor, Conflict, Event, Kind};
 use super::turn::Turn;
 use super::values::{atomic_add, less};
+use super::wide::WideRow;
 
 /// The numbers of the bits that are set.
 pub(super) fn lanes_of(mut mask: u32) -> impl Iterator<Item = usize> {
@@ -31,7 +32,7 @@ fn updated(op: AtomicOp, scalar: Scalar, old: u64, value: u64, expected: u64) ->
     }
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
     /// Executes an instruction that accesses memory.
     pub(super) fn access_memory(&mut self, op: &Op) -> Result<(), Fault> {
         match *op {
@@ -66,6 +67,7 @@ impl Turn<'_> {
         }
     }
 
+    #[inline(always)]
     fn locate(&mut self, access: Access, address: u64) -> Result<Range, Fault> {
         let bytes = access.scalar.bytes();
         // Sizes of scalars are powers of two.
@@ -99,9 +101,10 @@ impl Turn<'_> {
     }
 
     fn actor(&self, lane: usize) -> Actor {
-        Actor { warp: self.warp(), lane: lane as u32, pc: self.flow.pc as u32 }
+        Actor { warp: self.warp, lane: lane as u32, pc: self.flow.pc as u32 }
     }
 
+    #[inline(always)]
     fn note(
         &mut self,
         access: Access,
@@ -150,22 +153,29 @@ impl Turn<'_> {
         pointer: Slot,
         field: u32,
     ) -> Result<(), Fault> {
-        let pointers = self.row(pointer);
+        let (pointers, to) = (self.row(pointer), self.rows(to, access.scalar));
         for lane in lanes_of(self.flow.active) {
             let range = self.locate(access, pointers[lane].get().wrapping_add(u64::from(field)))?;
             self.note(access, range, lane, Kind::Read, read_only)?;
-            self.copy_to_slot(access, range, to, lane);
+            self.copy_to(to, lane, access, range);
         }
         Ok(())
     }
 
     /// Memory to a lane of a slot, or of two slots.
-    fn copy_to_slot(&mut self, access: Access, range: Range, slot: Slot, lane: usize) {
+    #[inline(always)]
+    fn copy_to(&mut self, rows: WideRow<'_>, lane: usize, access: Access, range: Range) {
         let memory = self.memories.of(access.space);
-        self.registers.row(slot)[lane].set(memory.load(range, access.scalar));
+        rows[0][lane].set(memory.load(range, access.scalar));
         if access.scalar == Scalar::I128 {
-            self.registers.row(slot + 1)[lane].set(memory.load(range.high_half(), Scalar::U64));
+            rows[1][lane].set(memory.load(range.high_half(), Scalar::U64));
         }
+    }
+
+    /// The slots of a scalar: the same twice where it has only one.
+    fn rows(&self, slot: Slot, scalar: Scalar) -> WideRow<'a> {
+        let high = if scalar == Scalar::I128 { slot + 1 } else { slot };
+        [self.row(slot), self.row(high)]
     }
 
     /// Eight loads of a byte, in one step.
@@ -239,42 +249,34 @@ impl Turn<'_> {
     }
 
     fn store(&mut self, access: Access, pointer: Slot, value: Slot, offset: u32) -> Result<(), Fault> {
-        let (pointers, values) = (self.row(pointer), self.row(value));
-        let warp = self.warp();
-        let publishes = self.races.as_deref_mut().is_some_and(|races| races.take_publishes(warp));
+        let (pointers, [low, high]) = (self.row(pointer), self.rows(value, access.scalar));
+        let publishes = self.races.as_deref_mut().is_some_and(|races| races.take_publishes(self.warp));
         let kind = if publishes { Kind::AtomicWrite(Scope::Device) } else { Kind::Write };
         for lane in lanes_of(self.flow.active) {
             let address = pointers[lane].get().wrapping_add(u64::from(offset));
             let range = self.locate(access, address)?;
             self.note(access, range, lane, kind, false)?;
             if publishes {
-                self.release(access.space, address);
+                self.release(access.space, range);
             }
             let memory = self.memories.of(access.space);
-            memory.store(range, access.scalar, values[lane].get());
+            memory.store(range, access.scalar, low[lane].get());
             if access.scalar == Scalar::I128 {
-                let high = self.registers.row(value + 1)[lane].get();
-                memory.store(range.high_half(), Scalar::U64, high);
+                memory.store(range.high_half(), Scalar::U64, high[lane].get());
             }
         }
         Ok(())
     }
 
-    fn location(&self, space: Space, address: u64) -> (Option<u32>, u64) {
-        ((space == Space::Shared).then_some(self.block), address)
-    }
-
-    fn acquire(&mut self, space: Space, address: u64) {
-        let (warp, location) = (self.warp(), self.location(space, address));
+    fn acquire(&mut self, space: Space, range: Range) {
         if let Some(races) = self.races.as_deref_mut() {
-            races.acquire(warp, location);
+            races.acquire(self.warp, &self.memories.of(space).at(range).shadow, range.offset);
         }
     }
 
-    fn release(&mut self, space: Space, address: u64) {
-        let (warp, location) = (self.warp(), self.location(space, address));
-        if let Some(races) = self.races.as_deref_mut() {
-            races.release(warp, location);
+    fn release(&mut self, space: Space, range: Range) {
+        if let Some(races) = self.races.as_deref() {
+            races.release(self.warp, space, &mut self.memories.of(space).at(range).shadow, range.offset);
         }
     }
 
@@ -287,21 +289,20 @@ impl Turn<'_> {
         [pointer, value, expected]: [Slot; 3],
     ) -> Result<(), Fault> {
         let (pointers, values, expected) = (self.row(pointer), self.row(value), self.row(expected));
-        let (scalar, active, warp) = (access.scalar, self.flow.active, self.warp());
+        let (scalar, active) = (access.scalar, self.flow.active);
         if let Some(races) = self.races.as_deref_mut() {
-            races.take_publishes(warp);
+            races.take_publishes(self.warp);
         }
         // The order of the lanes is not specified: it begins anywhere.
         let before = active & ((1 << self.first_lane) - 1);
         for lane in lanes_of(active & !before).chain(lanes_of(before)) {
-            let address = pointers[lane].get();
-            let range = self.locate(access, address)?;
-            self.acquire(access.space, address);
+            let range = self.locate(access, pointers[lane].get())?;
+            self.acquire(access.space, range);
             let old = self.memories.of(access.space).load(range, scalar);
             match updated(op, scalar, old, values[lane].get(), expected[lane].get()) {
                 Some(new) => {
                     self.note(access, range, lane, Kind::AtomicWrite(scope), false)?;
-                    self.release(access.space, address);
+                    self.release(access.space, range);
                     self.memories.of(access.space).store(range, scalar, new);
                 }
                 None => self.note(access, range, lane, Kind::AtomicRead(scope), false)?,
@@ -314,13 +315,12 @@ impl Turn<'_> {
     }
 
     fn atomic_load(&mut self, access: Access, scope: Scope, to: Slot, pointer: Slot) -> Result<(), Fault> {
-        let pointers = self.row(pointer);
+        let (pointers, to) = (self.row(pointer), self.rows(to, access.scalar));
         for lane in lanes_of(self.flow.active) {
-            let address = pointers[lane].get();
-            let range = self.locate(access, address)?;
-            self.acquire(access.space, address);
+            let range = self.locate(access, pointers[lane].get())?;
+            self.acquire(access.space, range);
             self.note(access, range, lane, Kind::AtomicRead(scope), false)?;
-            self.copy_to_slot(access, range, to, lane);
+            self.copy_to(to, lane, access, range);
         }
         Ok(())
     }

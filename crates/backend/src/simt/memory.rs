@@ -52,6 +52,7 @@ impl Range {
 
 impl Allocation {
     /// Where `bytes` bytes at `address` are; `None` where not all of them are here.
+    #[inline]
     fn offset(&self, address: u64, bytes: u32) -> Option<usize> {
         let offset = address.checked_sub(self.address)?;
         let rest = (self.data.len() as u64).checked_sub(offset)?;
@@ -114,6 +115,7 @@ impl Memory {
     }
 
     /// The allocation that has all of `bytes` bytes at `address`.
+    #[inline(always)]
     pub(super) fn find(&mut self, address: u64, bytes: u32) -> Option<Range> {
         let hinted = self.allocations.get(self.hint);
         match hinted.and_then(|allocation| allocation.offset(address, bytes)) {
@@ -123,6 +125,7 @@ impl Memory {
     }
 
     /// [`Self::find`] where the last access was to another allocation.
+    #[cold]
     fn search(&mut self, address: u64, bytes: u32) -> Option<Range> {
         let after = self.allocations.partition_point(|allocation| allocation.address <= address);
         let index = after.checked_sub(1)?;
@@ -148,6 +151,7 @@ impl Memory {
     }
 
     /// A scalar as slots have it; of an `i128` the low half.
+    #[inline]
     pub(super) fn load(&self, range: Range, scalar: Scalar) -> u64 {
         let data = &self.allocations[range.allocation].data[range.offset..];
         match scalar {
@@ -163,6 +167,7 @@ impl Memory {
     }
 
     /// Writes the low bits of a slot as a scalar; of an `i128` the low half.
+    #[inline]
     pub(super) fn store(&mut self, range: Range, scalar: Scalar, bits: u64) {
         let data = &mut self.allocations[range.allocation].data[range.offset..];
         match scalar.bytes() {

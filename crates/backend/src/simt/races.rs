@@ -15,10 +15,10 @@
 //! two reads. So no ordered pair is reported, and a few races can be missed: those behind a third unordered reader, or
 //! where another lane of the warp has synchronised.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use kelpie_kir::Scope;
+use kelpie_kir::{Scope, Space};
 
 /// Who accesses, where and when.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,6 +53,10 @@ impl Kind {
         }
     }
 
+    const fn is_none(self) -> bool {
+        matches!(self, Kind::None)
+    }
+
     const fn scope(self) -> Option<Scope> {
         match self {
             Kind::AtomicRead(scope) | Kind::AtomicWrite(scope) => Some(scope),
@@ -78,7 +82,7 @@ struct ShadowCell {
 
 impl ShadowCell {
     fn is_used(&self) -> bool {
-        self.write.kind != Kind::None || self.reads[0].kind != Kind::None
+        !self.write.kind.is_none() || !self.reads[0].kind.is_none()
     }
 }
 
@@ -94,12 +98,14 @@ const NO_CELLS: u32 = 1 << 5;
 pub(super) struct Shadow {
     /// Bytes of a cell, as a power of two: the narrowest access so far.
     granule_log2: u32,
-    /// [`CHUNK`] cells each, where one of them was accessed.
-    chunks: Vec<Option<Box<[ShadowCell; CHUNK]>>>,
+    /// [`CHUNK`] cells each where one of them was accessed, else none.
+    chunks: Vec<Vec<ShadowCell>>,
     /// A bit a byte: read as read-only memory.
     read_only: Vec<u64>,
     /// The last read-only load, for messages.
     last_read_only: Event,
+    /// By the offset of what atomics synchronise through: what they released there.
+    released: BTreeMap<usize, Vec<u32>>,
 }
 
 impl Default for Shadow {
@@ -109,6 +115,7 @@ impl Default for Shadow {
             chunks: Vec::new(),
             read_only: Vec::new(),
             last_read_only: Event::default(),
+            released: BTreeMap::new(),
         }
     }
 }
@@ -117,13 +124,12 @@ impl Shadow {
     /// Makes cells of `bytes` bytes, which is less than they have.
     #[cold]
     fn refine(&mut self, size: usize, bytes: u32) {
-        let coarse = std::mem::take(self);
+        let coarse = std::mem::take(&mut self.chunks);
+        let parts = 1 << (self.granule_log2 - bytes.trailing_zeros());
         self.granule_log2 = bytes.trailing_zeros();
-        self.chunks.resize_with(size.div_ceil(bytes as usize).div_ceil(CHUNK), || None);
-        (self.read_only, self.last_read_only) = (coarse.read_only, coarse.last_read_only);
-        let parts = 1 << (coarse.granule_log2 - self.granule_log2);
-        for (number, cells) in coarse.chunks.into_iter().enumerate() {
-            for (place, cell) in cells.iter().flat_map(|cells| cells.iter()).enumerate() {
+        self.chunks.resize_with(size.div_ceil(bytes as usize).div_ceil(CHUNK), Vec::new);
+        for (number, cells) in coarse.into_iter().enumerate() {
+            for (place, cell) in cells.iter().enumerate() {
                 if cell.is_used() {
                     let first = (number * CHUNK + place) * parts;
                     (first..first + parts).for_each(|part| self.chunk(part / CHUNK)[part % CHUNK] = *cell);
@@ -133,17 +139,24 @@ impl Shadow {
     }
 
     /// The numbers of the cells that an access is to.
+    #[inline]
     fn numbers(&self, offset: usize, bytes: u32) -> Range<usize> {
         let first = offset >> self.granule_log2;
         first..first + (bytes as usize >> self.granule_log2).max(1)
     }
 
     /// The cells of a chunk, which are made where they were not.
-    fn chunk(&mut self, chunk: usize) -> &mut [ShadowCell; CHUNK] {
-        self.chunks[chunk].get_or_insert_with(|| Box::new([ShadowCell::default(); CHUNK]))
+    #[inline]
+    fn chunk(&mut self, chunk: usize) -> &mut [ShadowCell] {
+        let cells = &mut self.chunks[chunk];
+        if cells.is_empty() {
+            make_cells(cells);
+        }
+        cells
     }
 
     /// The cells of an access to an allocation of `size` bytes.
+    #[inline]
     fn cells(&mut self, size: usize, offset: usize, bytes: u32) -> &mut [ShadowCell] {
         if bytes >> self.granule_log2 == 0 {
             self.refine(size, bytes);
@@ -154,14 +167,19 @@ impl Shadow {
 
     /// The last write to one of the bytes, where there was one.
     fn written(&self, offset: usize, bytes: u32) -> Option<Event> {
-        let cell = |number: usize| self.chunks.get(number / CHUNK)?.as_ref()?.get(number % CHUNK);
-        let written = |cell: &ShadowCell| Some(cell.write).filter(|write| write.kind != Kind::None);
+        let cell = |number: usize| self.chunks.get(number / CHUNK)?.get(number % CHUNK);
+        let written = |cell: &ShadowCell| Some(cell.write).filter(|write| !write.kind.is_none());
         self.numbers(offset, bytes).filter_map(cell).find_map(written)
     }
 
     fn is_read_only(&self, offset: usize, bytes: u32) -> bool {
         self.read_only.get(offset / 64).is_some_and(|word| word & bits_of(offset, bytes) != 0)
     }
+}
+
+#[cold]
+fn make_cells(cells: &mut Vec<ShadowCell>) {
+    cells.resize(CHUNK, ShadowCell::default());
 }
 
 /// The bits of an access in the word that has a bit for each of 64 bytes.
@@ -191,15 +209,11 @@ fn join(clocks: &mut Vec<u32>, other: &[u32]) {
     }
 }
 
-/// A location that atomics synchronise through: shared memory is of one block.
-pub(super) type Location = (Option<u32>, u64);
-
 /// The clocks of a launch.
 #[derive(Debug)]
 pub(super) struct Races {
     warps_per_block: u32,
     clocks: Vec<Clocks>,
-    released: HashMap<Location, Vec<u32>>,
 }
 
 /// How an access stands to an earlier one.
@@ -211,7 +225,7 @@ pub(super) enum Conflict {
 impl Races {
     pub(super) fn new(blocks: u32, warps_per_block: u32) -> Races {
         let clocks = vec![Clocks::default(); blocks as usize * warps_per_block as usize];
-        Races { warps_per_block, clocks, released: HashMap::new() }
+        Races { warps_per_block, clocks }
     }
 
     /// The block's warps, whose clocks begin.
@@ -268,22 +282,29 @@ impl Races {
         std::mem::take(&mut self.clocks[warp as usize].publishes)
     }
 
-    pub(super) fn acquire(&mut self, warp: u32, location: Location) {
-        if let Some(released) = self.released.get(&location) {
-            let own = self.clocks[warp as usize].seen[warp as usize];
-            join(&mut self.clocks[warp as usize].seen, released);
-            self.clocks[warp as usize].seen[warp as usize] = own;
+    /// An atomic access at `offset` of an allocation.
+    pub(super) fn acquire(&mut self, warp: u32, shadow: &Shadow, offset: usize) {
+        if let Some(released) = shadow.released.get(&offset) {
+            let seen = &mut self.clocks[warp as usize].seen;
+            let own = seen[warp as usize];
+            join(seen, released);
+            seen[warp as usize] = own;
         }
     }
 
-    pub(super) fn release(&mut self, warp: u32, location: Location) {
+    /// An atomic write at `offset` of an allocation.
+    pub(super) fn release(&self, warp: u32, space: Space, shadow: &mut Shadow, offset: usize) {
         let clocks = &self.clocks[warp as usize];
-        let fenced = if location.0.is_some() { &clocks.fenced_in_block } else { &clocks.fenced };
+        let fenced = match space {
+            Space::Global => &clocks.fenced,
+            Space::Shared => &clocks.fenced_in_block,
+        };
         if !fenced.is_empty() {
-            join(self.released.entry(location).or_default(), fenced);
+            join(shadow.released.entry(offset).or_default(), fenced);
         }
     }
 
+    #[inline]
     fn ordered(&self, event: &Event, actor: Actor) -> bool {
         let seen = &self.clocks[actor.warp as usize].seen;
         let known = seen.get(event.actor.warp as usize).copied().unwrap_or(0);
@@ -293,12 +314,16 @@ impl Races {
         }
     }
 
+    #[inline(always)]
+    fn conflicts(&self, event: &Event, kind: Kind, actor: Actor) -> bool {
+        !event.kind.is_none() && !self.ordered(event, actor) && !self.compatible(event, kind, actor)
+    }
+
     /// Whether two accesses may meet, because both are atomic for each other.
     fn compatible(&self, event: &Event, kind: Kind, actor: Actor) -> bool {
         let same_block = || event.actor.warp / self.warps_per_block == actor.warp / self.warps_per_block;
         let wide = |scope| scope == Scope::Device || same_block();
         match (event.kind, kind) {
-            (Kind::None, _) => true,
             (Kind::Write, Kind::AtomicRead(scope)) => wide(scope),
             (first, second) => match (first.scope(), second.scope()) {
                 (Some(first), Some(second)) => wide(first) && wide(second),
@@ -308,6 +333,7 @@ impl Races {
     }
 
     /// Notes an access to `bytes` bytes at `offset` of an allocation of `size` bytes.
+    #[inline(always)]
     pub(super) fn note(
         &self,
         shadow: &mut Shadow,
@@ -323,18 +349,20 @@ impl Races {
         let seen = &self.clocks[actor.warp as usize].seen;
         let clock = seen.get(actor.warp as usize).copied().unwrap_or(0);
         let event = Event { actor, kind, clock };
-        let conflicts = |other: &Event| !self.compatible(other, kind, actor) && !self.ordered(other, actor);
         for cell in shadow.cells(size, offset, bytes) {
-            if conflicts(&cell.write) {
+            if self.conflicts(&cell.write, kind, actor) {
                 return Err(Conflict::Race(cell.write));
             }
             if writes {
-                if let Some(read) = cell.reads.iter().find(|read| conflicts(read)) {
+                if let Some(read) = cell.reads.iter().find(|read| self.conflicts(read, kind, actor)) {
                     return Err(Conflict::Race(*read));
                 }
-                *cell = ShadowCell { write: event, reads: Default::default() };
-            } else if kind == Kind::Read {
-                let free = |read: &&mut Event| read.kind == Kind::None || self.ordered(read, actor);
+                cell.write = event;
+                if !cell.reads[0].kind.is_none() {
+                    cell.reads = Default::default();
+                }
+            } else if matches!(kind, Kind::Read) {
+                let free = |read: &&mut Event| read.kind.is_none() || self.ordered(read, actor);
                 if let Some(read) = cell.reads.iter_mut().find(free) {
                     *read = event;
                 }
@@ -344,6 +372,7 @@ impl Races {
     }
 
     /// Notes a read-only load.
+    #[inline]
     pub(super) fn note_read_only(
         &self,
         shadow: &mut Shadow,

@@ -207,6 +207,7 @@ impl Grid<'_> {
             registers,
             flow,
             block: *block,
+            warp: *block * self.warps_per_block + warp as u32,
             warp_in_block: warp as u32,
             warps_per_block: self.warps_per_block,
             first_lane,

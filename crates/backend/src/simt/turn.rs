@@ -1,6 +1,6 @@
 //! A turn of a warp: the instructions that it runs until others may go on.
 
-use kelpie_kir::{Builtin, Scope, Space};
+use kelpie_kir::{Builtin, Space};
 
 use super::access::lanes_of;
 use super::program::{Access, Op, Program, Slot};
@@ -42,7 +42,8 @@ pub(super) struct Turn<'a> {
     pub(super) registers: &'a Registers,
     pub(super) flow: &'a mut Flow,
     pub(super) block: u32,
-    /// Warp in its block, and warps of a block.
+    /// Warp in the grid, and in its block.
+    pub(super) warp: u32,
     pub(super) warp_in_block: u32,
     pub(super) warps_per_block: u32,
     /// The lane at which atomics of a warp begin.
@@ -76,7 +77,7 @@ impl<'a> Turn<'a> {
     /// Counts a statement.
     fn count(&mut self) -> Result<(), Fault> {
         self.report.warp_steps += 1;
-        self.report.lane_steps += u64::from(self.flow.active.count_ones());
+        self.report.lane_steps += u64::from(self.flow.active_lanes);
         self.flow.steps += 1;
         if self.report.warp_steps > self.config.step_limit {
             let (kernel, place) = (self.program.kernel.clone(), self.place());
@@ -88,11 +89,6 @@ impl<'a> Turn<'a> {
     /// The place of the instruction, for people.
     pub(super) fn place(&self) -> String {
         self.program.place(self.flow.pc)
-    }
-
-    /// Warp in the grid.
-    pub(super) fn warp(&self) -> u32 {
-        self.block * self.warps_per_block + self.warp_in_block
     }
 
     pub(super) fn row(&self, slot: Slot) -> &'a Row {
@@ -140,13 +136,16 @@ impl<'a> Turn<'a> {
             }
             Op::WarpBarrier => {
                 self.check_lane_operation()?;
-                let warp = self.warp();
                 if let Some(races) = &mut self.races {
-                    races.warp_barrier(warp);
+                    races.warp_barrier(self.warp);
                 }
             }
             Op::Pause => {}
-            Op::Fence(scope) => self.fence(scope),
+            Op::Fence(scope) => {
+                if let Some(races) = &mut self.races {
+                    races.fence(self.warp, scope);
+                }
+            }
             Op::Mark(number) => {
                 let lanes = self.flow.active.count_ones();
                 self.report.marks.entry(number).or_default().count(lanes);
@@ -161,13 +160,6 @@ impl<'a> Turn<'a> {
         }
         self.flow.pc += 1;
         Ok(())
-    }
-
-    fn fence(&mut self, scope: Scope) {
-        let warp = self.warp();
-        if let Some(races) = &mut self.races {
-            races.fence(warp, scope);
-        }
     }
 
     /// The first report of a launch is its status.
@@ -204,7 +196,7 @@ impl<'a> Turn<'a> {
 
     /// Counts an atomic update of every active lane.
     pub(super) fn count_atomics(&mut self, access: Access) {
-        let lanes = u64::from(self.flow.active.count_ones());
+        let lanes = u64::from(self.flow.active_lanes);
         match access.space {
             Space::Shared => self.report.block_atomics += lanes,
             Space::Global => self.report.device_atomics += lanes,

@@ -71,8 +71,9 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) pc: usize,
-    /// Lanes that execute the next instruction.
+    /// Lanes that execute the next instruction, and how many these are.
     pub(super) active: u32,
+    pub(super) active_lanes: u32,
     /// Lanes that have not left the kernel.
     pub(super) live: u32,
     pub(super) state: State,
@@ -92,7 +93,16 @@ impl Warp {
     /// A warp at the start of a kernel; `lanes` of `width` exist (the last warp of a block may be narrower).
     pub(super) fn new(slots: u32, width: u32, lanes: u32) -> Warp {
         let live = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
-        let flow = Flow { pc: 0, active: live, live, state: State::Ready, steps: 0, stack: Vec::new() };
+        let active_lanes = live.count_ones();
+        let flow = Flow {
+            pc: 0,
+            active: live,
+            active_lanes,
+            live,
+            state: State::Ready,
+            steps: 0,
+            stack: Vec::new(),
+        };
         Warp { registers: Registers::new(slots, width), flow }
     }
 }
@@ -100,6 +110,11 @@ impl Warp {
 impl Flow {
     /// Executes an instruction of control flow, and goes to the next one.
     pub(super) fn control(&mut self, op: &Op, registers: &Registers) {
+        self.redirect(op, registers);
+        self.active_lanes = self.active.count_ones();
+    }
+
+    fn redirect(&mut self, op: &Op, registers: &Registers) {
         let next = self.pc + 1;
         self.pc = next;
         match *op {
@@ -162,6 +177,7 @@ impl Flow {
     pub(super) fn exit(&mut self) {
         self.live &= !self.active;
         self.active = 0;
+        self.active_lanes = 0;
     }
 
     fn frame(&mut self, depth: u32) -> Option<&mut Frame> {
