@@ -5,8 +5,8 @@ use kelpie_kir::{
     Value,
 };
 
-use super::Fault;
 use super::program::{Access, Instruction, Op, Origin, Program, Slot, Target};
+use super::{Fault, values};
 
 /// Calls are inlined, so a kernel may grow beyond its text; beyond this it is refused.
 const MAX_INSTRUCTIONS: usize = 1 << 22;
@@ -397,19 +397,26 @@ fn operation(
         Expr::Builtin(builtin) => Op::Builtin { to, builtin },
         Expr::Unary(op, a) => match scalar_at(a) {
             Scalar::I128 => Op::WideUnary { op, to, a: slot(a) },
-            scalar => Op::Unary { op, scalar, to, a: slot(a) },
+            scalar => Op::Map { map: values::unary(op, scalar), to, a: slot(a) },
         },
         Expr::Binary(op, a, b) => match scalar_at(a) {
             Scalar::I128 => Op::WideBinary { op, to, a: slot(a), b: slot(b) },
-            scalar => Op::Binary { op, scalar, to, a: slot(a), b: slot(b) },
+            scalar => Op::Map2 { map: values::binary(op, scalar), to, a: slot(a), b: slot(b) },
         },
-        Expr::Overflows(op, a, b) => Op::Overflows { op, scalar: scalar_at(a), to, a: slot(a), b: slot(b) },
+        Expr::Overflows(op, a, b) => match scalar_at(a) {
+            Scalar::I128 => Op::WideOverflows { op, to, a: slot(a), b: slot(b) },
+            scalar => Op::Map2 { map: values::overflows(op, scalar), to, a: slot(a), b: slot(b) },
+        },
         Expr::Compare(op, a, b) => match scalar_at(a) {
             Scalar::I128 => Op::WideCompare { op, to, a: slot(a), b: slot(b) },
-            scalar => Op::Compare { op, scalar, to, a: slot(a), b: slot(b) },
+            scalar => Op::Map2 { map: values::compare(op, scalar), to, a: slot(a), b: slot(b) },
         },
-        Expr::Convert(a, scalar) => Op::Convert { from: scalar_at(a), scalar, to, a: slot(a) },
-        Expr::Bitcast(a, _) => Op::Bits { scalar: scalar_of(ty), to, a: slot(a) },
+        Expr::Convert(a, scalar) => match (scalar_at(a), scalar) {
+            (Scalar::I128, scalar) => Op::Narrow { scalar, to, a: slot(a) },
+            (from, Scalar::I128) => Op::Widen { from, to, a: slot(a) },
+            (from, scalar) => Op::Map { map: values::convert(from, scalar), to, a: slot(a) },
+        },
+        Expr::Bitcast(a, _) => Op::Map { map: values::truncate(scalar_of(ty)), to, a: slot(a) },
         Expr::Offset { pointer, index } => {
             let bytes = pointee(pointer).1.bytes(structs);
             Op::Offset { to, pointer: slot(pointer), index: slot(index), bytes }

@@ -8,6 +8,7 @@ use kelpie_kir::{
     UnaryOp, ValidModule,
 };
 
+use super::values::{Map, Map2};
 use super::{Argument, Config, Fault, Memory, Report, compile, schedule};
 
 /// Index of a row of lanes in a warp's registers.
@@ -46,33 +47,15 @@ pub(super) enum Op {
         to: Slot,
         builtin: Builtin,
     },
-    /// Up to 64 bits.
-    Unary {
-        op: UnaryOp,
-        scalar: Scalar,
+    /// An operation on one slot.
+    Map {
+        map: Map,
         to: Slot,
         a: Slot,
     },
-    /// Up to 64 bits.
-    Binary {
-        op: BinaryOp,
-        scalar: Scalar,
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    /// Up to 64 bits.
-    Compare {
-        op: CompareOp,
-        scalar: Scalar,
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    /// Any integer.
-    Overflows {
-        op: OverflowOp,
-        scalar: Scalar,
+    /// An operation on two slots.
+    Map2 {
+        map: Map2,
         to: Slot,
         a: Slot,
         b: Slot,
@@ -91,6 +74,13 @@ pub(super) enum Op {
         b: Slot,
     },
     /// `i128`.
+    WideOverflows {
+        op: OverflowOp,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// `i128`.
     WideCompare {
         op: CompareOp,
         to: Slot,
@@ -104,15 +94,14 @@ pub(super) enum Op {
         accept: Slot,
         reject: Slot,
     },
-    /// By value.
-    Convert {
+    /// Up to 64 bits to `i128`.
+    Widen {
         from: Scalar,
-        scalar: Scalar,
         to: Slot,
         a: Slot,
     },
-    /// The same bits, in the form that slots of the type have.
-    Bits {
+    /// `i128` to any scalar.
+    Narrow {
         scalar: Scalar,
         to: Slot,
         a: Slot,

@@ -54,10 +54,16 @@ impl<'a> Turn<'a> {
     /// Runs until others may have seen `observable` instructions, or the warp waits or ends.
     pub(super) fn run(&mut self, mut observable: usize) -> Result<(), Fault> {
         let program = self.program;
+        let steps_left = self.config.step_limit - self.report.warp_steps;
+        let (mut steps, mut lane_steps) = (0, 0);
         for _ in 0..LONGEST_TURN {
             let Some(instruction) = program.instructions.get(self.flow.pc) else { break };
             if instruction.counts {
-                self.count()?;
+                if steps == steps_left {
+                    return Err(self.step_limit());
+                }
+                steps += 1;
+                lane_steps += u64::from(self.flow.active_lanes);
             }
             self.step(&instruction.op)?;
             if self.flow.state != State::Ready {
@@ -70,20 +76,17 @@ impl<'a> Turn<'a> {
                 }
             }
         }
+        self.flow.steps += steps;
+        self.report.warp_steps += steps;
+        self.report.lane_steps += lane_steps;
         self.report.most_warp_steps = self.report.most_warp_steps.max(self.flow.steps);
         Ok(())
     }
 
-    /// Counts a statement.
-    fn count(&mut self) -> Result<(), Fault> {
-        self.report.warp_steps += 1;
-        self.report.lane_steps += u64::from(self.flow.active_lanes);
-        self.flow.steps += 1;
-        if self.report.warp_steps > self.config.step_limit {
-            let (kernel, place) = (self.program.kernel.clone(), self.place());
-            return Err(Fault::StepLimit { kernel, place, steps: self.config.step_limit });
-        }
-        Ok(())
+    #[cold]
+    fn step_limit(&self) -> Fault {
+        let (kernel, place) = (self.program.kernel.clone(), self.place());
+        Fault::StepLimit { kernel, place, steps: self.config.step_limit }
     }
 
     /// The place of the instruction, for people.
@@ -91,6 +94,7 @@ impl<'a> Turn<'a> {
         self.program.place(self.flow.pc)
     }
 
+    #[inline(always)]
     pub(super) fn row(&self, slot: Slot) -> &'a Row {
         self.registers.row(slot)
     }

@@ -9,13 +9,18 @@ use kelpie_kir::{BinaryOp, CompareOp, OverflowOp, Scalar, UnaryOp};
 /// A slot: one value a lane.
 pub(super) type Row = [Cell<u64>];
 
-pub(super) fn map(to: &Row, a: &Row, f: impl Fn(u64) -> u64) {
+/// An operation on one slot: the result and the operand. It is chosen when a kernel is flattened, not when it runs.
+pub(super) type Map = fn(&Row, &Row);
+/// An operation on two slots: the result and the operands.
+pub(super) type Map2 = fn(&Row, &Row, &Row);
+
+fn map(to: &Row, a: &Row, f: impl Fn(u64) -> u64) {
     for (to, a) in to.iter().zip(a) {
         to.set(f(a.get()));
     }
 }
 
-pub(super) fn map2(to: &Row, a: &Row, b: &Row, f: impl Fn(u64, u64) -> u64) {
+fn map2(to: &Row, a: &Row, b: &Row, f: impl Fn(u64, u64) -> u64) {
     for ((to, a), b) in to.iter().zip(a).zip(b) {
         to.set(f(a.get(), b.get()));
     }
@@ -76,18 +81,42 @@ macro_rules! with_integer {
     };
 }
 
-/// Runs `$body` with `$f` as a function from the slot's bits to a float and `$b` back; `$other` for the rest.
+/// A float in a slot: its bits.
+trait Float {
+    fn of(bits: u64) -> Self;
+    fn bits(self) -> u64;
+}
+
+impl Float for f32 {
+    fn of(bits: u64) -> f32 {
+        f32::from_bits(bits as u32)
+    }
+
+    fn bits(self) -> u64 {
+        u64::from(self.to_bits())
+    }
+}
+
+impl Float for f64 {
+    fn of(bits: u64) -> f64 {
+        f64::from_bits(bits)
+    }
+
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+}
+
+/// Runs `$body` with `$t` as the Rust type of a float; `$other` for the rest.
 macro_rules! with_float {
-    ($scalar:expr, $f:ident, $b:ident => $body:expr, $other:expr) => {
+    ($scalar:expr, $t:ident => $body:expr, $other:expr) => {
         match $scalar {
             Scalar::F32 => {
-                let $f = |bits: u64| f32::from_bits(bits as u32);
-                let $b = |value: f32| u64::from(value.to_bits());
+                type $t = f32;
                 $body
             }
             Scalar::F64 => {
-                let $f = f64::from_bits;
-                let $b = f64::to_bits;
+                type $t = f64;
                 $body
             }
             _ => $other,
@@ -95,128 +124,147 @@ macro_rules! with_float {
     };
 }
 
-pub(super) fn unary(op: UnaryOp, scalar: Scalar, to: &Row, a: &Row) {
+/// For what the validator rejects.
+const NO_MAP: Map = |_, _| {};
+const NO_MAP2: Map2 = |_, _, _| {};
+
+pub(super) fn unary(op: UnaryOp, scalar: Scalar) -> Map {
     if scalar == Scalar::Bool {
-        return map(to, a, |a| a ^ 1);
+        return |to, a| map(to, a, |a| a ^ 1);
     }
     with_integer!(scalar, T => match op {
-        UnaryOp::Neg => map(to, a, |a| (a as T).wrapping_neg() as u64),
-        UnaryOp::Not => map(to, a, |a| !(a as T) as u64),
-        UnaryOp::Popcount => map(to, a, |a| u64::from((a as T).count_ones())),
-        UnaryOp::Clz => map(to, a, |a| u64::from((a as T).leading_zeros())),
-        UnaryOp::Ffs => map(to, a, |a| match a as T {
+        UnaryOp::Neg => |to, a| map(to, a, |a| (a as T).wrapping_neg() as u64),
+        UnaryOp::Not => |to, a| map(to, a, |a| !(a as T) as u64),
+        UnaryOp::Popcount => |to, a| map(to, a, |a| u64::from((a as T).count_ones())),
+        UnaryOp::Clz => |to, a| map(to, a, |a| u64::from((a as T).leading_zeros())),
+        UnaryOp::Ffs => |to, a| map(to, a, |a| match a as T {
             0 => 0,
             a => u64::from(a.trailing_zeros() + 1),
         }),
-        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::RoundEven | UnaryOp::Abs | UnaryOp::Sqrt => {}
-    }, with_float!(scalar, f, b => match op {
-        UnaryOp::Neg => map(to, a, |a| b(-f(a))),
-        UnaryOp::Floor => map(to, a, |a| b(f(a).floor())),
-        UnaryOp::Ceil => map(to, a, |a| b(f(a).ceil())),
-        UnaryOp::Trunc => map(to, a, |a| b(f(a).trunc())),
-        UnaryOp::RoundEven => map(to, a, |a| b(f(a).round_ties_even())),
-        UnaryOp::Abs => map(to, a, |a| b(f(a).abs())),
-        UnaryOp::Sqrt => map(to, a, |a| b(f(a).sqrt())),
-        UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz | UnaryOp::Ffs => {}
-    }, ()));
+        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::RoundEven | UnaryOp::Abs | UnaryOp::Sqrt => NO_MAP,
+    }, with_float!(scalar, T => match op {
+        UnaryOp::Neg => |to, a| map(to, a, |a| (-T::of(a)).bits()),
+        UnaryOp::Floor => |to, a| map(to, a, |a| T::of(a).floor().bits()),
+        UnaryOp::Ceil => |to, a| map(to, a, |a| T::of(a).ceil().bits()),
+        UnaryOp::Trunc => |to, a| map(to, a, |a| T::of(a).trunc().bits()),
+        UnaryOp::RoundEven => |to, a| map(to, a, |a| T::of(a).round_ties_even().bits()),
+        UnaryOp::Abs => |to, a| map(to, a, |a| T::of(a).abs().bits()),
+        UnaryOp::Sqrt => |to, a| map(to, a, |a| T::of(a).sqrt().bits()),
+        UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz | UnaryOp::Ffs => NO_MAP,
+    }, NO_MAP))
 }
 
 /// The upper half of a product of 32- or 64-bit integers.
-fn mul_hi(scalar: Scalar, a: u64, b: u64) -> u64 {
+fn mul_hi(scalar: Scalar) -> Map2 {
     match scalar {
-        Scalar::U64 => ((u128::from(a) * u128::from(b)) >> 64) as u64,
-        Scalar::I64 => ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64,
-        Scalar::U32 => (a * b) >> 32,
-        _ => ((a as i64).wrapping_mul(b as i64) >> 32) as u64,
+        Scalar::U64 => |to, a, b| map2(to, a, b, |a, b| ((u128::from(a) * u128::from(b)) >> 64) as u64),
+        Scalar::I64 => {
+            |to, a, b| map2(to, a, b, |a, b| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64)
+        }
+        Scalar::U32 => |to, a, b| map2(to, a, b, |a, b| (a * b) >> 32),
+        _ => |to, a, b| map2(to, a, b, |a, b| ((a as i64).wrapping_mul(b as i64) >> 32) as u64),
     }
 }
 
-pub(super) fn binary(op: BinaryOp, scalar: Scalar, to: &Row, a: &Row, b: &Row) {
+pub(super) fn binary(op: BinaryOp, scalar: Scalar) -> Map2 {
     match op {
-        BinaryOp::And => return map2(to, a, b, |a, b| a & b),
-        BinaryOp::Or => return map2(to, a, b, |a, b| a | b),
-        BinaryOp::Xor => return map2(to, a, b, |a, b| a ^ b),
-        BinaryOp::MulHi => return map2(to, a, b, |a, b| mul_hi(scalar, a, b)),
+        BinaryOp::And => return |to, a, b| map2(to, a, b, |a, b| a & b),
+        BinaryOp::Or => return |to, a, b| map2(to, a, b, |a, b| a | b),
+        BinaryOp::Xor => return |to, a, b| map2(to, a, b, |a, b| a ^ b),
+        BinaryOp::MulHi => return mul_hi(scalar),
         _ => {}
     }
     with_integer!(scalar, T => match op {
-        BinaryOp::Add => map2(to, a, b, |a, b| (a as T).wrapping_add(b as T) as u64),
-        BinaryOp::Sub => map2(to, a, b, |a, b| (a as T).wrapping_sub(b as T) as u64),
-        BinaryOp::Mul => map2(to, a, b, |a, b| (a as T).wrapping_mul(b as T) as u64),
-        BinaryOp::Div => map2(to, a, b, |a, b| match b as T {
+        BinaryOp::Add => |to, a, b| map2(to, a, b, |a, b| (a as T).wrapping_add(b as T) as u64),
+        BinaryOp::Sub => |to, a, b| map2(to, a, b, |a, b| (a as T).wrapping_sub(b as T) as u64),
+        BinaryOp::Mul => |to, a, b| map2(to, a, b, |a, b| (a as T).wrapping_mul(b as T) as u64),
+        BinaryOp::Div => |to, a, b| map2(to, a, b, |a, b| match b as T {
             0 => 0,
             b => (a as T).wrapping_div(b) as u64,
         }),
-        BinaryOp::Rem => map2(to, a, b, |a, b| match b as T {
+        BinaryOp::Rem => |to, a, b| map2(to, a, b, |a, b| match b as T {
             0 => 0,
             b => (a as T).wrapping_rem(b) as u64,
         }),
-        BinaryOp::Shl => map2(to, a, b, |a, b| (a as T).wrapping_shl(b as u32) as u64),
-        BinaryOp::Shr => map2(to, a, b, |a, b| (a as T).wrapping_shr(b as u32) as u64),
-        BinaryOp::Min => map2(to, a, b, |a, b| (a as T).min(b as T) as u64),
-        BinaryOp::Max => map2(to, a, b, |a, b| (a as T).max(b as T) as u64),
-        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::MulHi => {}
-    }, with_float!(scalar, f, bits => match op {
-        BinaryOp::Add => map2(to, a, b, |a, b| bits(f(a) + f(b))),
-        BinaryOp::Sub => map2(to, a, b, |a, b| bits(f(a) - f(b))),
-        BinaryOp::Mul => map2(to, a, b, |a, b| bits(f(a) * f(b))),
-        BinaryOp::Div => map2(to, a, b, |a, b| bits(f(a) / f(b))),
-        BinaryOp::Rem => map2(to, a, b, |a, b| bits(f(a) % f(b))),
-        _ => {}
-    }, ()));
+        BinaryOp::Shl => |to, a, b| map2(to, a, b, |a, b| (a as T).wrapping_shl(b as u32) as u64),
+        BinaryOp::Shr => |to, a, b| map2(to, a, b, |a, b| (a as T).wrapping_shr(b as u32) as u64),
+        BinaryOp::Min => |to, a, b| map2(to, a, b, |a, b| (a as T).min(b as T) as u64),
+        BinaryOp::Max => |to, a, b| map2(to, a, b, |a, b| (a as T).max(b as T) as u64),
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::MulHi => NO_MAP2,
+    }, with_float!(scalar, T => match op {
+        BinaryOp::Add => |to, a, b| map2(to, a, b, |a, b| (T::of(a) + T::of(b)).bits()),
+        BinaryOp::Sub => |to, a, b| map2(to, a, b, |a, b| (T::of(a) - T::of(b)).bits()),
+        BinaryOp::Mul => |to, a, b| map2(to, a, b, |a, b| (T::of(a) * T::of(b)).bits()),
+        BinaryOp::Div => |to, a, b| map2(to, a, b, |a, b| (T::of(a) / T::of(b)).bits()),
+        BinaryOp::Rem => |to, a, b| map2(to, a, b, |a, b| (T::of(a) % T::of(b)).bits()),
+        _ => NO_MAP2,
+    }, NO_MAP2))
 }
 
-/// Operands and results as of [`compare`], on one type of Rust.
-fn compare_as<T: PartialOrd>(op: CompareOp, to: &Row, a: &Row, b: &Row, value: impl Fn(u64) -> T) {
-    match op {
-        CompareOp::Eq => map2(to, a, b, |a, b| u64::from(value(a) == value(b))),
-        CompareOp::Ne => map2(to, a, b, |a, b| u64::from(value(a) != value(b))),
-        CompareOp::Lt => map2(to, a, b, |a, b| u64::from(value(a) < value(b))),
-        CompareOp::Le => map2(to, a, b, |a, b| u64::from(value(a) <= value(b))),
-        CompareOp::Gt => map2(to, a, b, |a, b| u64::from(value(a) > value(b))),
-        CompareOp::Ge => map2(to, a, b, |a, b| u64::from(value(a) >= value(b))),
-    }
+/// A comparison of what `$value` makes of the bits of slots.
+macro_rules! comparison {
+    ($op:expr, $value:expr) => {
+        match $op {
+            CompareOp::Eq => |to, a, b| map2(to, a, b, |a, b| u64::from($value(a) == $value(b))),
+            CompareOp::Ne => |to, a, b| map2(to, a, b, |a, b| u64::from($value(a) != $value(b))),
+            CompareOp::Lt => |to, a, b| map2(to, a, b, |a, b| u64::from($value(a) < $value(b))),
+            CompareOp::Le => |to, a, b| map2(to, a, b, |a, b| u64::from($value(a) <= $value(b))),
+            CompareOp::Gt => |to, a, b| map2(to, a, b, |a, b| u64::from($value(a) > $value(b))),
+            CompareOp::Ge => |to, a, b| map2(to, a, b, |a, b| u64::from($value(a) >= $value(b))),
+        }
+    };
 }
 
-pub(super) fn compare(op: CompareOp, scalar: Scalar, to: &Row, a: &Row, b: &Row) {
+pub(super) fn compare(op: CompareOp, scalar: Scalar) -> Map2 {
     match scalar {
-        Scalar::F32 => compare_as(op, to, a, b, |bits| f32::from_bits(bits as u32)),
-        Scalar::F64 => compare_as(op, to, a, b, f64::from_bits),
+        Scalar::F32 => comparison!(op, f32::of),
+        Scalar::F64 => comparison!(op, f64::of),
         // Slots are extended by their sign.
-        scalar if scalar.is_signed() => compare_as(op, to, a, b, |bits| bits as i64),
-        _ => compare_as(op, to, a, b, |bits| bits),
+        scalar if scalar.is_signed() => comparison!(op, u64::cast_signed),
+        _ => comparison!(op, u64::from),
     }
 }
 
-pub(super) fn overflows(op: OverflowOp, scalar: Scalar, to: &Row, a: &Row, b: &Row) {
+pub(super) fn overflows(op: OverflowOp, scalar: Scalar) -> Map2 {
     with_integer!(scalar, T => match op {
-        OverflowOp::Add => map2(to, a, b, |a, b| u64::from((a as T).overflowing_add(b as T).1)),
-        OverflowOp::Sub => map2(to, a, b, |a, b| u64::from((a as T).overflowing_sub(b as T).1)),
-        OverflowOp::Mul => map2(to, a, b, |a, b| u64::from((a as T).overflowing_mul(b as T).1)),
-    }, ());
+        OverflowOp::Add => |to, a, b| map2(to, a, b, |a, b| u64::from((a as T).overflowing_add(b as T).1)),
+        OverflowOp::Sub => |to, a, b| map2(to, a, b, |a, b| u64::from((a as T).overflowing_sub(b as T).1)),
+        OverflowOp::Mul => |to, a, b| map2(to, a, b, |a, b| u64::from((a as T).overflowing_mul(b as T).1)),
+    }, NO_MAP2)
 }
 
 /// Between scalars of up to 64 bits.
-pub(super) fn convert(from: Scalar, scalar: Scalar, to: &Row, a: &Row) {
+pub(super) fn convert(from: Scalar, scalar: Scalar) -> Map {
     match (from, scalar) {
-        (Scalar::F32, Scalar::F64) => map(to, a, |a| f64::from(f32::from_bits(a as u32)).to_bits()),
-        (Scalar::F64, Scalar::F32) => map(to, a, |a| u64::from((f64::from_bits(a) as f32).to_bits())),
-        (_, Scalar::F32 | Scalar::F64) if from.is_float() => map(to, a, |a| a),
-        (_, Scalar::F32) if from.is_signed() => map(to, a, |a| u64::from((a as i64 as f32).to_bits())),
-        (_, Scalar::F32) => map(to, a, |a| u64::from((a as f32).to_bits())),
-        (_, Scalar::F64) if from.is_signed() => map(to, a, |a| (a as i64 as f64).to_bits()),
-        (_, Scalar::F64) => map(to, a, |a| (a as f64).to_bits()),
-        _ => with_float!(from, f, _b => {
-            with_integer!(scalar, T => map(to, a, |a| f(a) as T as u64), ());
-        }, map(to, a, |a| canonical(scalar, a))),
+        (Scalar::F32, Scalar::F64) => |to, a| map(to, a, |a| f64::from(f32::of(a)).bits()),
+        (Scalar::F64, Scalar::F32) => |to, a| map(to, a, |a| (f64::of(a) as f32).bits()),
+        (_, Scalar::F32 | Scalar::F64) if from.is_float() => |to, a| map(to, a, |a| a),
+        (_, Scalar::F32) if from.is_signed() => |to, a| map(to, a, |a| (a as i64 as f32).bits()),
+        (_, Scalar::F32) => |to, a| map(to, a, |a| (a as f32).bits()),
+        (_, Scalar::F64) if from.is_signed() => |to, a| map(to, a, |a| (a as i64 as f64).bits()),
+        (_, Scalar::F64) => |to, a| map(to, a, |a| (a as f64).bits()),
+        _ => with_float!(from, F => {
+            with_integer!(scalar, T => |to, a| map(to, a, |a| F::of(a) as T as u64), NO_MAP)
+        }, truncate(scalar)),
+    }
+}
+
+/// The slot's form of the low bits of a scalar, as [`canonical`] says.
+pub(super) fn truncate(scalar: Scalar) -> Map {
+    match scalar {
+        Scalar::Bool => |to, a| map(to, a, |a| canonical(Scalar::Bool, a)),
+        Scalar::F32 => |to, a| map(to, a, |a| canonical(Scalar::F32, a)),
+        scalar => {
+            with_integer!(scalar, T => |to, a| map(to, a, |a| a as T as u64), |to, a| map(to, a, |a| a))
+        }
     }
 }
 
 /// One integer operation of an atomic: the new value.
 pub(super) fn atomic_add(scalar: Scalar, old: u64, value: u64) -> u64 {
     match scalar {
-        Scalar::F32 => u64::from((f32::from_bits(old as u32) + f32::from_bits(value as u32)).to_bits()),
-        Scalar::F64 => (f64::from_bits(old) + f64::from_bits(value)).to_bits(),
+        Scalar::F32 => (f32::of(old) + f32::of(value)).bits(),
+        Scalar::F64 => (f64::of(old) + f64::of(value)).bits(),
         _ => canonical(scalar, old.wrapping_add(value)),
     }
 }

@@ -6,7 +6,7 @@ use kelpie_kir::{Scalar, ShuffleMode};
 
 use super::access::lanes_of;
 use super::program::{Op, Slot};
-use super::values::{self, Row, map, map2};
+use super::values::Row;
 use super::vectors::{self, Vector};
 use super::wide;
 
@@ -22,6 +22,7 @@ impl Registers {
         Registers { cells: vec![Cell::new(0); slots as usize * lanes as usize], lanes: lanes as usize }
     }
 
+    #[inline(always)]
     pub(super) fn row(&self, slot: Slot) -> &Row {
         &self.cells[slot as usize * self.lanes..][..self.lanes]
     }
@@ -114,6 +115,7 @@ impl Flow {
         self.active_lanes = self.active.count_ones();
     }
 
+    #[inline]
     fn redirect(&mut self, op: &Op, registers: &Registers) {
         let next = self.pc + 1;
         self.pc = next;
@@ -188,17 +190,13 @@ impl Flow {
 
 impl Registers {
     /// Executes an instruction that changes registers only; it may run on inactive lanes too.
+    #[inline(always)]
     pub(super) fn compute(&self, op: &Op, active: u32) {
         let row = |slot| self.row(slot);
         match *op {
             Op::Fill { to, bits } => self.fill(to, bits),
-            Op::Unary { op, scalar, to, a } => values::unary(op, scalar, row(to), row(a)),
-            Op::Binary { op, scalar, to, a, b } => values::binary(op, scalar, row(to), row(a), row(b)),
-            Op::Compare { op, scalar, to, a, b } => values::compare(op, scalar, row(to), row(a), row(b)),
-            Op::Overflows { op, scalar: Scalar::I128, to, a, b } => {
-                wide::overflows(op, row(to), self.wide(a), self.wide(b));
-            }
-            Op::Overflows { op, scalar, to, a, b } => values::overflows(op, scalar, row(to), row(a), row(b)),
+            Op::Map { map, to, a } => map(row(to), row(a)),
+            Op::Map2 { map, to, a, b } => map(row(to), row(a), row(b)),
             Op::WideUnary { op, to, a } => wide::unary(op, self.wide(to), self.wide(a)),
             Op::WideBinary { op, to, a, b } => wide::binary(op, self.wide(to), self.wide(a), self.wide(b)),
             Op::WideCompare { op, to, a, b } => wide::compare(op, row(to), self.wide(a), self.wide(b)),
@@ -208,25 +206,26 @@ impl Registers {
                     to.set(if condition.get() != 0 { accept[lane].get() } else { reject[lane].get() });
                 }
             }
-            Op::Convert { from: Scalar::I128, scalar, to, a } => {
+            Op::WideOverflows { op, to, a, b } => wide::overflows(op, row(to), self.wide(a), self.wide(b)),
+            Op::Narrow { scalar, to, a } => {
                 let high = if scalar == Scalar::I128 { to + 1 } else { to };
                 wide::narrow(scalar, [row(to), row(high)], self.wide(a));
             }
-            Op::Convert { from, scalar: Scalar::I128, to, a } => wide::widen(from, self.wide(to), row(a)),
-            Op::Convert { from, scalar, to, a } => values::convert(from, scalar, row(to), row(a)),
-            Op::Bits { scalar, to, a } => map(row(to), row(a), |a| values::canonical(scalar, a)),
-            Op::Copy { to, a } => map(row(to), row(a), |a| a),
+            Op::Widen { from, to, a } => wide::widen(from, self.wide(to), row(a)),
+            Op::Copy { to, a } => row(to).iter().zip(row(a)).for_each(|(to, a)| to.set(a.get())),
             Op::Assign { to, a } => {
                 let (to, a) = (row(to), row(a));
                 lanes_of(active).for_each(|lane| to[lane].set(a[lane].get()));
             }
             Op::Offset { to, pointer, index, bytes } => {
-                let bytes = u64::from(bytes);
-                let offset = |pointer: u64, index: u64| pointer.wrapping_add(index.wrapping_mul(bytes));
-                map2(row(to), row(pointer), row(index), offset);
+                for ((to, pointer), index) in row(to).iter().zip(row(pointer)).zip(row(index)) {
+                    to.set(pointer.get().wrapping_add(index.get().wrapping_mul(u64::from(bytes))));
+                }
             }
             Op::Field { to, pointer, bytes } => {
-                map(row(to), row(pointer), |pointer| pointer.wrapping_add(u64::from(bytes)));
+                for (to, pointer) in row(to).iter().zip(row(pointer)) {
+                    to.set(pointer.get().wrapping_add(u64::from(bytes)));
+                }
             }
             Op::Reduce { op, scalar, to, a, lanes } => {
                 vectors::reduce(op, scalar, row(to), self.vector(a, lanes));
