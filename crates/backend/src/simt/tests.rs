@@ -1,5 +1,7 @@
 //! What the file tests cannot reach: modules that the validator rejects never run, so these are about the launch.
 
+use std::cell::Cell;
+
 use kelpie_kir::text::parse;
 use kelpie_kir::validate;
 
@@ -26,6 +28,12 @@ fn launches_are_checked_and_cancelled() {
     assert_eq!(go("k", &[Argument::Scalar(0)], &config, true), Ok(1));
     let fault = go("k", &[Argument::Scalar(0)], &config, false).unwrap_err().to_string();
     assert!(fault.contains("stopped after 10000 steps"), "{fault}");
+    // One that runs is asked again.
+    let polls = Cell::new(0);
+    let at_the_third = || polls.replace(polls.get() + 1) == 2;
+    let endless = Config { step_limit: u64::MAX, ..Config::default() };
+    let report = run(&module, "k", &[Argument::Scalar(0)], &mut memory, &endless, &at_the_third).unwrap();
+    assert_eq!((report.status, polls.get()), (1, 3));
 }
 
 #[test]

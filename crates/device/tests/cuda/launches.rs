@@ -21,7 +21,7 @@ fn a_kernel_runs_and_reports() {
     for factor in [3, -1, i64::MIN] {
         let report = run(&device, kernel.as_ref(), 391, &arguments(factor, rows)).unwrap();
         assert_eq!(report.status, 0);
-        assert!(report.time_ns > 0 && report.time_ns < 1_000_000_000, "{report:?}");
+        assert!(report.time_ns > 0, "{report:?}");
         let expected: Vec<i64> =
             input.iter().zip(0i64..).map(|(a, i)| a.wrapping_mul(factor).wrapping_add(i)).collect();
         assert_eq!(words(&device, &out), expected);
@@ -46,17 +46,12 @@ fn a_kernel_runs_and_reports() {
 fn kernels_compile_side_by_side_and_are_cached() {
     let Some(device) = gpu() else { return };
     let modules: Vec<ValidModule> = (1..9).map(scale).collect();
-    let one = Instant::now();
-    device.compile(&scale(-7), "scale").unwrap();
-    let one = one.elapsed();
-    let all = Instant::now();
     std::thread::scope(|scope| {
         for module in &modules {
             let device = &device;
             scope.spawn(move || assert!(device.compile(module, "scale").unwrap().compile_ns() > 0));
         }
     });
-    println!("one kernel {one:?}, eight side by side {:?}", all.elapsed());
     for module in &modules {
         assert_eq!(device.compile(module, "scale").unwrap().compile_ns(), 0, "in memory");
     }
@@ -114,19 +109,20 @@ fn a_cancelled_kernel_leaves() {
     let kernel = device.compile(&endless(), "endless").unwrap();
     let count = buffer_of(&device, &[0]);
     let arguments = [KernelArgument::Buffer(count.clone(), 0)];
-    let cancel = CancelToken::default();
-    let begun = Instant::now();
-    // SAFETY: the kernel adds to the word that it is given.
+    let (cancel, watching) = (CancelToken::default(), Arc::clone(&device.device).begin_query().unwrap());
+    // SAFETY: the kernel adds to the word that it is given, which only the GPU's copies read.
     let launch = || unsafe { Launch::new(kernel.as_ref(), 20, &arguments, &cancel) };
     let report = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(50));
-            cancel.cancel();
-        });
-        device.launch(launch())
+        let launched = scope.spawn(|| device.launch(launch()));
+        // All threads have come.
+        let mut come = [0; 8];
+        while i64::from_le_bytes(come) < 20 * 256 && !launched.is_finished() {
+            watching.download(&count, 0, &mut come).unwrap();
+        }
+        cancel.cancel();
+        launched.join().unwrap()
     });
     assert_eq!(report.unwrap().status, 1);
-    assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(words(&device, &count), [2 * 20 * 256]);
     // Cancelled before it starts: it does not run.
     assert_eq!(device.launch(launch()).unwrap().status, 1);

@@ -12,7 +12,7 @@ mod queries;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kelpie_device::cuda::CudaDevice;
 use kelpie_device::disk_cache::DiskCache;

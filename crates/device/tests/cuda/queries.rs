@@ -65,18 +65,17 @@ fn a_query_does_not_wait_for_another_and_streams_are_used_again() {
     std::thread::scope(|scope| {
         let running = scope.spawn(|| first.launch(launch));
         let (done, finished) = mpsc::channel();
-        let (second, count, work) = (&second, &count, &work);
+        let (second, count, work, cancelled) = (&second, &count, &work, &cancel);
         scope.spawn(move || {
             let mut started = [0; 8];
-            let begun = Instant::now();
-            while started == [0; 8] && begun.elapsed() < Duration::from_secs(5) {
+            while started == [0; 8] && !cancelled.is_cancelled() {
                 second.download(count, 0, &mut started).unwrap();
             }
-            assert_ne!(started, [0; 8], "the first query's kernel does not start");
             (0..10).for_each(|_| work());
             done.send(()).unwrap();
         });
-        let finished = finished.recv_timeout(Duration::from_secs(10));
+        // Where the second query waits for the first, neither ends: after a minute the first one is cancelled.
+        let finished = finished.recv_timeout(Duration::from_secs(60));
         let still_running = !running.is_finished();
         cancel.cancel();
         assert_eq!(running.join().unwrap().unwrap().status, 1);
