@@ -1,29 +1,24 @@
 //! Every experiment on a little data: findings as JSON and as a plot.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::sync::OnceLock;
 
+use kelpie_kir::testing::sample::sample;
 use serde_json::Value;
+use tempfile::TempDir;
 
-fn kelpie(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kelpie")).args(arguments).output().unwrap()
-}
+use crate::program::{kelpie, names, workloads};
 
-/// Runs an experiment; its findings and its plot.
+/// Runs an experiment; its findings and its plot, which stand in a folder then.
 fn experiment(folder: &Path, name: &str, more: &[&str]) -> (Value, String) {
-    let data = folder.to_str().unwrap();
-    let mut arguments = vec!["experiment", name, "--data", data, "--output", data];
+    let mut arguments = vec!["experiment", name, "--output", folder.to_str().unwrap()];
     arguments.extend(["--device", "cpu", "--runs", "2", "--threads", "2"]);
-    if !more.contains(&"--scale") {
-        arguments.extend(["--scale", "0.01"]);
+    if !more.contains(&"--data") {
+        arguments.extend(["--data", workloads(), "--scale", "0.01"]);
     }
     arguments.extend(more);
-    let output = kelpie(&arguments);
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{name}: {out}{err}");
+    kelpie(&arguments).ok();
     let file = |ending: &str| fs::read_to_string(folder.join(format!("{name}.{ending}"))).unwrap();
     (serde_json::from_str(&file("json")).unwrap(), file("svg"))
 }
@@ -39,67 +34,83 @@ fn numbers(points: &[&Value], field: &str) -> Vec<f64> {
     points.iter().map(|point| point[field].as_f64().unwrap_or_else(|| panic!("{field}: {point}"))).collect()
 }
 
-#[test]
-fn experiments_give_findings_and_plots() {
-    let folder = tempfile::tempdir().unwrap();
-    let queries = ["--only", "1.1,3.1"];
-    for (name, more, models, points) in [
-        ("horseqc-1", vec!["--only", "0,0.5"], vec!["multi_pass", "pipelined", "resolution:simd"], 2),
-        ("horseqc-2", vec!["--only", "2,512"], vec!["operator_at_a_time", "pipelined"], 2),
-        ("horseqc-3", queries.to_vec(), vec!["operator_at_a_time", "multi_pass", "resolution:simd"], 2),
-        ("horseqc-4", vec!["--only", "6"], vec!["operator_at_a_time", "resolution:simd"], 1),
-        ("horseqc-5", vec!["--scale", "0.01,0.02"], vec!["blocks of 0.5MB", "blocks of 8MB"], 2),
-        ("horseqc-6", vec!["--only", "6,14"], vec!["kelpie auto", "kelpie batch", "datafusion"], 2),
-        ("single-aggregate", vec!["--only", "0.1,1"], vec!["multi_pass", "resolution:work_efficient"], 2),
-        ("table-1", vec!["--only", "ssb 1.1,tpch 6"], vec!["operator_at_a_time"], 2),
-        ("table-3", queries.to_vec(), vec!["resolution:work_efficient"], 2),
-    ] {
-        let more = match name {
-            "horseqc-5" => more,
-            "horseqc-6" => [more, vec!["--against", "datafusion"]].concat(),
-            _ => more,
-        };
-        let (findings, plot) = experiment(folder.path(), name, &more);
-        assert_eq!(findings["experiment"], name);
-        assert_eq!(findings["notes"], Value::Array(Vec::new()), "{name}");
-        assert!(findings["device"]["memory_gb_per_s"].as_f64().unwrap() > 0.0, "{findings}");
-        assert!(findings["data"][0]["tables"].as_object().unwrap().len() >= 5, "{findings}");
-        for model in models {
-            let found = series(&findings, model);
-            assert_eq!(found.len(), points, "{name}, {model}: {findings}");
-            if model == "datafusion" {
-                assert!(numbers(&found, "total_ms").iter().all(|ms| *ms > 0.0));
-                continue;
-            }
-            for field in ["passes", "input_bytes", "output_bytes", "link_ms", "memory_bound_ms"] {
-                assert!(numbers(&found, field).iter().all(|value| *value >= 0.0), "{name}: {field}");
-            }
-            for point in found {
-                let read = |part: &str| point["accessed"][part]["read"].as_u64().unwrap();
-                assert!(read("input") + read("link") > 0, "{name}: {point}");
-                if name != "table-1" {
-                    assert!(point["kernel_ms"].as_f64().unwrap() > 0.0, "{name}: {point}");
-                    assert_eq!(point["total_runs_ms"].as_array().unwrap().len(), 2);
-                }
-            }
-            assert!(plot.contains(&format!(">{model}<")), "{name}: {model}");
+/// Runs an experiment, whose findings have so many points of each of these models.
+fn check(folder: &Path, name: &str, more: &[&str], models: &[&str], points: usize) {
+    let (findings, plot) = experiment(folder, name, more);
+    assert_eq!(findings["experiment"], name);
+    assert_eq!(findings["notes"], Value::Array(Vec::new()), "{name}");
+    assert!(findings["device"]["memory_gb_per_s"].as_f64().unwrap() > 0.0, "{findings}");
+    assert!(findings["data"][0]["tables"].as_object().unwrap().len() >= 5, "{findings}");
+    for model in models {
+        let found = series(&findings, model);
+        assert_eq!(found.len(), points, "{name}, {model}: {findings}");
+        if *model == "datafusion" {
+            assert!(numbers(&found, "total_ms").iter().all(|ms| *ms > 0.0));
+            continue;
         }
-        assert!(plot.starts_with("<svg") && !plot.contains("NaN"), "{name}");
+        for field in ["passes", "input_bytes", "output_bytes", "link_ms", "memory_bound_ms"] {
+            assert!(numbers(&found, field).iter().all(|value| *value >= 0.0), "{name}: {field}");
+        }
+        for point in found {
+            let read = |part: &str| point["accessed"][part]["read"].as_u64().unwrap();
+            assert!(read("input") + read("link") > 0, "{name}: {point}");
+            if name != "table-1" {
+                assert!(point["kernel_ms"].as_f64().unwrap() > 0.0, "{name}: {point}");
+                assert_eq!(point["total_runs_ms"].as_array().unwrap().len(), 2);
+            }
+        }
+        assert!(plot.contains(&format!(">{model}<")), "{name}: {model}");
     }
+    assert!(plot.starts_with("<svg") && !plot.contains("NaN"), "{name}");
+}
+
+#[test]
+fn micro_models_give_findings_and_plots() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name, only, models: &[&str], points| {
+        check(folder.path(), name, &["--only", only], models, points);
+    };
+    check("horseqc-1", "0,0.5", &["multi_pass", "pipelined", "resolution:simd"], 2);
+    check("horseqc-2", "2,512", &["operator_at_a_time", "pipelined"], 2);
+    check("horseqc-3", "1.1,3.1", &["operator_at_a_time", "multi_pass", "resolution:simd"], 2);
+    check("single-aggregate", "0.1,1", &["multi_pass", "resolution:work_efficient"], 2);
+}
+
+#[test]
+fn workloads_give_findings_and_plots() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name, more: &[&str], models: &[&str], points| {
+        check(folder.path(), name, more, models, points);
+    };
+    check("horseqc-4", &["--only", "6"], &["operator_at_a_time", "resolution:simd"], 1);
+    let peer = ["--only", "6,14", "--against", "datafusion"];
+    check("horseqc-6", &peer, &["kelpie auto", "kelpie batch", "datafusion"], 2);
+    check("table-1", &["--only", "ssb 1.1,tpch 6"], &["operator_at_a_time"], 2);
+    check("table-3", &["--only", "1.1,3.1"], &["resolution:work_efficient"], 2);
     // What the paper has stands beside.
     let text = fs::read_to_string(folder.path().join("table-1.json")).unwrap();
     let findings: Value = serde_json::from_str(&text).unwrap();
     let paper = series(&findings, "HorseQC's paper (CoGaDB)");
     assert_eq!(numbers(&paper, "passes"), [7.5, 6.2]);
-    // Data is made once: only the folders of the scales used are there.
-    let mut made: Vec<_> = fs::read_dir(folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap())
-        .filter(|entry| entry.path().is_dir())
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .collect();
-    made.sort();
-    assert_eq!(made, ["ssb-sf0.01", "ssb-sf0.02", "tpch-sf0.01"]);
+}
+
+#[test]
+fn data_are_made_once_a_scale() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let run = |scales| {
+        let more = ["--data", path, "--scale", scales];
+        check(folder.path(), "horseqc-5", &more, &["blocks of 0.5MB", "blocks of 8MB"], 2);
+    };
+    let made = |scale: &str| fs::metadata(folder.path().join(scale)).unwrap().modified().unwrap();
+    run("0.01,0.02");
+    let before = ["ssb-sf0.01", "ssb-sf0.02"].map(made);
+    run("0.02,0.01");
+    assert_eq!(["ssb-sf0.01", "ssb-sf0.02"].map(made), before);
+    // Only the folders of the scales used are there.
+    let mut folders = names(folder.path());
+    folders.retain(|name| folder.path().join(name).is_dir());
+    assert_eq!(folders, ["ssb-sf0.01", "ssb-sf0.02"]);
 }
 
 #[test]
@@ -108,9 +119,7 @@ fn groupings_run_on_a_table_in_memory_and_one_name_stands_for_all() {
     let path = folder.path().to_str().unwrap();
     let scale = ["--scale", "0.0002", "--only", "8,64,1000", "--output", path];
     let fixed = ["experiment", "groupby", "--data", path, "--device", "cpu", "--runs", "1", "--threads", "2"];
-    let output = kelpie(&[&fixed[..], &scale].concat());
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{out}{err}");
+    kelpie(&[&fixed[..], &scale].concat()).ok();
     for (name, series_name, points) in [
         ("groupby-4", "3 columns, one hash table", 2),
         ("groupby-7", "75 %", 2),
@@ -132,43 +141,77 @@ fn groupings_run_on_a_table_in_memory_and_one_name_stands_for_all() {
     assert!(!fs::read_dir(folder.path()).unwrap().any(|entry| entry.unwrap().path().is_dir()));
 }
 
+/// Data of a scale that suits the interpreter, made once: the texts of TPC-H take the longest, however few of them are used.
+fn little() -> &'static str {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let tpch = folder.path().join("tpch-sf0.001");
+        kelpie(&["generate", "tpch", "--scale", "0.001", "--output", tpch.to_str().unwrap()]).ok();
+        folder
+    });
+    folder.path().to_str().unwrap()
+}
+
+/// Runs experiments on divergence.
+fn divergence(folder: &Path, names: &str, more: &[&str]) {
+    let fixed =
+        ["experiment", names, "--data", little(), "--scale", "0.001", "--threads", "2", "--runs", "1"];
+    kelpie(&[&fixed[..], &["--output", folder.to_str().unwrap()], more].concat()).ok();
+}
+
+/// The file of an experiment on divergence has so many points of a series, whose times are measured.
+fn check_times(folder: &Path, name: &str, of: &str, field: &str, points: usize) {
+    let read = |name: String| fs::read_to_string(folder.join(name)).unwrap();
+    let findings: Value = serde_json::from_str(&read(format!("{name}.json"))).unwrap();
+    assert_eq!(findings["notes"], Value::Array(Vec::new()), "{name}");
+    let found = series(&findings, of);
+    assert_eq!(found.len(), points, "{name}: {findings}");
+    assert!(numbers(&found, field).iter().all(|ms| *ms > 0.0), "{name}");
+    assert!(read(format!("{name}.svg")).contains(&format!(">{of}<")), "{name}");
+    // A CPU has one lane.
+    assert!(!folder.join(format!("{name}-lanes.svg")).exists());
+}
+
 #[test]
 fn divergence_is_measured_with_one_name_for_all() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
-    let fixed = ["experiment", "dogqc", "--data", path, "--output", path, "--threads", "2", "--runs", "1"];
-    let output =
-        kelpie(&[&fixed[..], &["--scale", "0.001", "--device", "cpu", "--against", "datafusion"]].concat());
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{out}{err}");
-    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    for (name, series_name, points, field) in [
-        ("dogqc-8", "wide, push-down", 4, "pipeline_ms"),
-        ("dogqc-9", "rules", 1, "pipeline_ms"),
-        ("dogqc-10", "refill", 10, "pipeline_ms"),
-        ("dogqc-11", "16 warps, naive", 10, "pipeline_ms"),
-        ("dogqc-12", "refill behind each", 1, "pipeline_ms"),
-        ("dogqc-13", "packed", 6, "pipeline_ms"),
-        ("dogqc-14", "forced", 22, "kernel_ms"),
-        ("dogqc-14", "rules, no dictionaries", 22, "streamed_ms"),
-        ("dogqc-15", "datafusion", 22, "total_ms"),
-        ("dogqc-text", "like, run", 5, "pipeline_ms"),
-        ("dogqc-text", "join, packed", 5, "pipeline_ms"),
-    ] {
-        let findings: Value = serde_json::from_str(&read(&format!("{name}.json"))).unwrap();
-        assert_eq!(findings["notes"], Value::Array(Vec::new()), "{name}");
-        let found = series(&findings, series_name);
-        assert_eq!(found.len(), points, "{name}: {findings}");
-        assert!(numbers(&found, field).iter().all(|ms| *ms > 0.0), "{name}");
-        assert!(read(&format!("{name}.svg")).contains(&format!(">{series_name}<")), "{name}");
-        // A CPU has one lane.
-        assert!(!folder.path().join(format!("{name}-lanes.svg")).exists());
-    }
-    let simt = ["--scale", "0.001", "--device", "simt"];
-    let lanes = ["experiment", "dogqc-9,dogqc-12", "--data", path, "--output", path, "--runs", "1"];
-    assert!(kelpie(&[&lanes[..], &simt].concat()).status.success());
+    // A position of each figure.
+    let only = ["--only", "pk-4zipf-fk,10,0.6,4,1024"];
+    divergence(
+        folder.path(),
+        "dogqc",
+        &[&only[..], &["--device", "cpu", "--against", "datafusion"]].concat(),
+    );
+    let check = |name, series, points| check_times(folder.path(), name, series, "pipeline_ms", points);
+    check("dogqc-8", "wide, push-down", 1);
+    check("dogqc-9", "rules", 1);
+    check("dogqc-10", "refill", 1);
+    check("dogqc-11", "16 warps, naive", 1);
+    check("dogqc-12", "refill behind each", 1);
+    check("dogqc-13", "packed", 1);
+    check("dogqc-text", "like, run", 1);
+    check("dogqc-text", "join, packed", 1);
+    check_times(folder.path(), "dogqc-14", "forced", "kernel_ms", 2);
+    check_times(folder.path(), "dogqc-14", "rules, no dictionaries", "streamed_ms", 2);
+    check_times(folder.path(), "dogqc-15", "datafusion", "total_ms", 2);
+}
+
+/// Every series of a query gives the same answer: another would be a note.
+#[test]
+fn tpch_is_measured_under_every_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let queries = sample("queries", (1..=22).map(|query: u32| query.to_string()), 2);
+    divergence(folder.path(), "dogqc-14", &["--only", &queries.join(","), "--device", "cpu"]);
+    check_times(folder.path(), "dogqc-14", "forced, no dictionaries", "kernel_ms", queries.len());
+}
+
+#[test]
+fn lanes_are_shown_where_there_are_some() {
+    let folder = tempfile::tempdir().unwrap();
+    divergence(folder.path(), "dogqc-9,dogqc-12", &["--device", "simt"]);
     for name in ["dogqc-9", "dogqc-12"] {
-        let plot = read(&format!("{name}-lanes.svg"));
+        let plot = fs::read_to_string(folder.path().join(format!("{name}-lanes.svg"))).unwrap();
         assert!(plot.starts_with("<svg") && plot.contains("10, naive") && !plot.contains("NaN"), "{name}");
     }
 }
@@ -187,8 +230,7 @@ fn what_cannot_be_measured_is_a_note() {
         (["experiment", "horseqc-7", "--scale", "1"], "horseqc-6"),
         (["experiment", "table-1", "--scale", "-1"], "above 0"),
     ] {
-        let output = kelpie(&arguments);
-        assert_eq!(output.status.code(), Some(2));
-        assert!(String::from_utf8_lossy(&output.stderr).contains(part));
+        let run = kelpie(&arguments);
+        assert!(run.code == Some(2) && run.err.contains(part), "{}", run.err);
     }
 }

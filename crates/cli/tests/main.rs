@@ -1,0 +1,15 @@
+//! The tests of the program and of the repository: one program, so that those of every file run side by side.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
+
+mod program;
+
+mod benchmarks;
+mod cli;
+mod deep;
+mod experiments;
+mod full_disk;
+#[cfg(target_os = "linux")]
+mod interrupts;
+mod output;
+mod repository;
