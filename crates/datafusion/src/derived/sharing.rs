@@ -160,7 +160,6 @@ impl<'a> Sharing<'a> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
     use std::thread;
 
     use datafusion::arrow::array::{AsArray, Int64Array};
@@ -169,6 +168,35 @@ mod tests {
     use super::*;
 
     const BATCHES: i64 = 200;
+    /// The name of threads that read.
+    const READER: &str = "reader";
+
+    /// What was made so far: batches that helpers began, and the latest that is done.
+    #[derive(Default)]
+    struct Counts {
+        by_helpers: usize,
+        latest: i64,
+    }
+
+    /// Lets threads wait for what others make: readers for helpers, and the first batches for later ones.
+    #[derive(Default)]
+    struct Made {
+        counts: Mutex<Counts>,
+        changed: Condvar,
+    }
+
+    impl Made {
+        fn note(&self, note: impl FnOnce(&mut Counts)) {
+            note(&mut self.counts.lock());
+            self.changed.notify_all();
+        }
+
+        fn wait_for(&self, what: &str, is_there: impl Fn(&Counts) -> bool) {
+            let (mut counts, minute) = (self.counts.lock(), Duration::from_secs(60));
+            let waited = self.changed.wait_while_for(&mut counts, |counts| !is_there(counts), minute);
+            assert!(!waited.timed_out(), "waited a minute for {what}");
+        }
+    }
 
     fn batch(value: i64) -> RecordBatch {
         let values = Arc::new(Int64Array::from(vec![value]));
@@ -190,13 +218,18 @@ mod tests {
         let readers = [sharing.reader(), sharing.reader()];
         let outcomes = thread::scope(|scope| {
             let mut threads: Vec<_> = (0..2).map(|_| scope.spawn(|| sharing.help())).collect();
+            while sharing.state.lock().helpers < 2 {
+                thread::yield_now();
+            }
             for (partition, reader) in readers.into_iter().enumerate() {
-                threads.push(scope.spawn(move || {
+                let read = move || {
                     let last = if partition == 0 { BATCHES } else { 3 };
                     let read = (0..last).try_for_each(|number| sharing.take(partition, batch(number)));
                     drop(reader);
                     read.and(sharing.help())
-                }));
+                };
+                let named = thread::Builder::new().name(READER.into());
+                threads.push(named.spawn_scoped(scope, read).expect("a thread"));
             }
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
@@ -205,21 +238,22 @@ mod tests {
 
     #[test]
     fn batches_come_in_order_whoever_made_them() {
-        let by_others = AtomicUsize::new(0);
-        let main = Mutex::new(None);
+        let made = Made::default();
         let making = |read: RecordBatch| {
-            let this = thread::current().id();
-            let first = *main.lock().get_or_insert(this);
-            by_others.fetch_add(usize::from(this != first), Ordering::Relaxed);
-            // Later ones are made sooner.
-            thread::sleep(Duration::from_micros(500 * (value(&read) as u64 % 3)));
+            match thread::current().name() {
+                Some(READER) => made.wait_for("a helper", |counts| counts.by_helpers > 0),
+                _ => made.note(|counts| counts.by_helpers += 1),
+            }
+            if value(&read) == 0 {
+                made.wait_for("a later batch", |counts| counts.latest >= 3);
+            }
+            made.note(|counts| counts.latest = counts.latest.max(value(&read)));
             Ok(batch(value(&read) * 10))
         };
         let (came, outcomes) = run(&making, &CancelToken::default());
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
         assert_eq!(came[0], (0..BATCHES).map(|number| number * 10).collect::<Vec<_>>());
         assert_eq!(came[1], [0, 10, 20]);
-        assert!(by_others.into_inner() > 0);
     }
 
     #[test]
