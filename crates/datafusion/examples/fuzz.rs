@@ -5,24 +5,22 @@
 //! `relational-small` and `adversarial-small`. With `--variants=N` each query also runs under N random genomes: a query that differs
 //! comes with the SET statements that it takes. Exit code 1 where answers differ.
 //!
-//! The queries run in child processes, a few seeds each. Should one die or hang, the query is reported, and the others run.
+//! The queries run in child processes, a few seeds each and as many at once as there are cores. Should one die or hang, the query is
+//! reported, and the others run. What is written is in the order of the seeds, whichever child is done first.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use kelpie_datafusion::testing::{
-    Conditions, FuzzReport, QUERIES_A_SEED, Scale, Size, fuzz, fuzz_adversarial, fuzz_relational,
-};
+use kelpie_datafusion::testing::{Conditions, FuzzReport, Generator};
 use kelpie_engine::Engine;
 
-/// Queries of a seed of `single`.
-const SINGLE_A_SEED: usize = 200;
-
-/// Seeds that a child runs.
-const SEEDS_A_CHILD: usize = 8;
+/// Seeds that a child runs: few, so that no core is left without any at the end.
+const SEEDS_A_CHILD: usize = 2;
 
 /// How often the counts so far are shown.
 const QUERIES_A_LINE: usize = 1000;
@@ -58,22 +56,18 @@ fn main() -> ExitCode {
         return child(&arguments[1..]);
     }
     let number = |index: usize| arguments.get(index).and_then(|text| text.parse::<u64>().ok());
-    let (Some(generator), Some(queries), Some(seed)) = (arguments.first(), number(1), number(2)) else {
+    let (Some(name), Some(queries), Some(seed)) = (arguments.first(), number(1), number(2)) else {
         return usage();
     };
-    let queries_a_seed = match generator.as_str() {
-        "single" => SINGLE_A_SEED,
-        "relational" | "relational-small" | "adversarial" | "adversarial-small" => QUERIES_A_SEED,
-        _ => return usage(),
-    };
+    let Some(generator) = Generator::of_name(name) else { return usage() };
     let mut items: Vec<Item> = Vec::new();
     let mut left = queries as usize;
     while left > 0 {
-        let count = left.min(queries_a_seed);
+        let count = left.min(generator.queries_a_seed());
         items.push(Item { seed: seed + items.len() as u64, from: 0, to: count });
         left -= count;
     }
-    match Parent::new(generator, &arguments[3..]).run(items) {
+    match (Parent { generator: name, settings: &arguments[3..] }).run(&items) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -91,38 +85,64 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
+/// What children found.
+#[derive(Default)]
+struct Found {
+    report: FuzzReport,
+    /// Queries of which a process died or hung.
+    deaths: Vec<String>,
+    /// What else was written, in order.
+    lines: Vec<String>,
+}
+
 /// Starts children and adds up what they find.
 struct Parent<'a> {
     generator: &'a str,
     settings: &'a [String],
-    report: FuzzReport,
-    /// Queries of which a process died or hung.
-    deaths: Vec<String>,
-    shown: usize,
 }
 
-impl<'a> Parent<'a> {
-    fn new(generator: &'a str, settings: &'a [String]) -> Parent<'a> {
-        Parent { generator, settings, report: FuzzReport::default(), deaths: Vec::new(), shown: 0 }
+impl Parent<'_> {
+    /// Runs all items; false where anything differs or died.
+    fn run(&self, items: &[Item]) -> std::io::Result<bool> {
+        let shares: Vec<&[Item]> = items.chunks(SEEDS_A_CHILD).collect();
+        let cores = std::thread::available_parallelism().map_or(1, Into::into);
+        let next = AtomicUsize::new(0);
+        let mut all = Found::default();
+        std::thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            for _ in 0..cores {
+                let (sender, shares, next) = (sender.clone(), &shares, &next);
+                scope.spawn(move || {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(share) = shares.get(index) else { break };
+                        if sender.send((index, self.run_share(share))).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            add_in_order(&receiver, &mut all)
+        })?;
+        println!("{}", all.report.counts());
+        all.deaths.iter().for_each(|death| println!("DIED, {death}"));
+        println!("{} processes died or hung", all.deaths.len());
+        Ok(all.report.different.is_empty() && all.deaths.is_empty())
     }
 
-    /// Runs all items; false where anything differs or died.
-    fn run(mut self, mut items: Vec<Item>) -> std::io::Result<bool> {
-        items.reverse();
+    /// Runs items in a child, and in others what it did not come to.
+    fn run_share(&self, share: &[Item]) -> std::io::Result<Found> {
+        let mut found = Found::default();
+        let mut items = share.to_vec();
         while !items.is_empty() {
-            let few = items.split_off(items.len().saturating_sub(SEEDS_A_CHILD));
-            let again = self.run_child(few.into_iter().rev().collect())?;
-            items.extend(again.into_iter().rev());
-            self.show_progress();
+            items = self.run_child(&items, &mut found)?;
         }
-        println!("{}", self.report.counts());
-        self.deaths.iter().for_each(|death| println!("DIED, {death}"));
-        println!("{} processes died or hung", self.deaths.len());
-        Ok(self.report.different.is_empty() && self.deaths.is_empty())
+        Ok(found)
     }
 
     /// Runs items in a child: those that it did not come to, without the query of which it died.
-    fn run_child(&mut self, items: Vec<Item>) -> std::io::Result<Vec<Item>> {
+    fn run_child(&self, items: &[Item], found: &mut Found) -> std::io::Result<Vec<Item>> {
         let numbers = items.iter().map(|item| format!("{}:{}:{}", item.seed, item.from, item.to));
         let mut child = Command::new(std::env::current_exe()?)
             .args([CHILD, self.generator, &numbers.collect::<Vec<_>>().join(",")])
@@ -137,11 +157,11 @@ impl<'a> Parent<'a> {
                 Ok(line) => match line.split_once('\t') {
                     Some(("query", number_and_sql)) => running = Some(number_and_sql.to_string()),
                     _ if line == "done" => (done, running) = (done + 1, None),
-                    _ if self.report.add_line(&line) => {}
-                    _ => println!("{line}"),
+                    _ if found.report.add_line(&line) => {}
+                    _ => found.lines.push(line),
                 },
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
                     hangs = true;
                     child.kill()?;
                     break;
@@ -154,29 +174,43 @@ impl<'a> Parent<'a> {
         let how = if hangs { "hangs".into() } else { status.to_string() };
         let dying = running.as_deref().and_then(|text| text.split_once('\t'));
         let Some((number, sql)) = dying else {
-            self.deaths.push(format!("seed {}, between queries: {how}", item.seed));
+            found.deaths.push(format!("seed {}, between queries: {how}", item.seed));
             return Ok(rest);
         };
-        println!("DIED, seed {} query {number}: {how}\n  {sql}", item.seed);
-        self.deaths.push(format!("seed {} query {number}: {how}: {sql}", item.seed));
+        found.lines.push(format!("DIED, seed {} query {number}: {how}\n  {sql}", item.seed));
+        found.deaths.push(format!("seed {} query {number}: {how}: {sql}", item.seed));
         let number: usize = number.parse().unwrap_or(item.from);
         // What ran before it in this seed was not reported.
         rest.splice(0..0, [Item { to: number, ..item }, Item { from: number + 1, ..item }]);
         rest.retain(|item| item.from < item.to);
         Ok(rest)
     }
+}
 
-    fn show_progress(&mut self) {
-        let run = self.report.run();
-        if run / QUERIES_A_LINE > self.shown {
-            self.shown = run / QUERIES_A_LINE;
-            let (different, compiled) = (self.report.different.len(), self.report.compiled_percent());
-            println!(
-                "{run} queries, {different} different, {compiled:.1} % compiled, {} died",
-                self.deaths.len()
-            );
+/// Adds up what is found and shows it, in the order of the shares.
+fn add_in_order(
+    receiver: &Receiver<(usize, std::io::Result<Found>)>,
+    all: &mut Found,
+) -> std::io::Result<()> {
+    let mut early = BTreeMap::new();
+    let (mut next, mut shown) = (0, 0);
+    for (index, found) in receiver {
+        early.insert(index, found?);
+        while let Some(found) = early.remove(&next) {
+            next += 1;
+            found.lines.iter().for_each(|line| println!("{line}"));
+            all.report.merge(found.report);
+            all.deaths.extend(found.deaths);
+            let run = all.report.run();
+            if run / QUERIES_A_LINE > shown {
+                shown = run / QUERIES_A_LINE;
+                let (different, compiled) = (all.report.different.len(), all.report.compiled_percent());
+                let deaths = all.deaths.len();
+                println!("{run} queries, {different} different, {compiled:.1} % compiled, {deaths} died");
+            }
         }
     }
+    Ok(())
 }
 
 /// What a child writes, line by line.
@@ -197,6 +231,7 @@ fn lines_of(child: &mut Child) -> Receiver<String> {
 /// Runs items and writes what happens, line by line.
 fn child(arguments: &[String]) -> ExitCode {
     let [generator, items, rest @ ..] = arguments else { return usage() };
+    let Some(generator) = Generator::of_name(generator) else { return usage() };
     let genomes = rest.iter().find_map(|text| text.strip_prefix(VARIANTS)).unwrap_or("0");
     let Ok(genomes) = genomes.parse() else { return usage() };
     let settings = rest.iter().filter(|text| !text.starts_with(VARIANTS));
@@ -212,27 +247,11 @@ fn child(arguments: &[String]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    for item in items.split(',').filter_map(Item::parse) {
-        let Item { seed, from, to } = item;
+    for Item { seed, from, to } in items.split(',').filter_map(Item::parse) {
         let observer = |_: &str, number: usize, sql: &str| {
             println!("query\t{number}\t{}", sql.replace(['\n', '\t'], " "));
         };
-        let found = runtime.block_on(async {
-            match generator.as_str() {
-                "single" => fuzz(from..to, seed, conditions, &observer).await,
-                "relational" => {
-                    fuzz_relational(seed, from..to, Scale::Normal, conditions, &engine, &observer).await
-                }
-                "relational-small" => {
-                    fuzz_relational(seed, from..to, Scale::Small, conditions, &engine, &observer).await
-                }
-                "adversarial" => {
-                    fuzz_adversarial(seed, from..to, Size::Normal, conditions, &engine, &observer).await
-                }
-                _ => fuzz_adversarial(seed, from..to, Size::Small, conditions, &engine, &observer).await,
-            }
-        });
-        match found {
+        match runtime.block_on(generator.run(seed, from..to, conditions, &engine, &observer)) {
             Ok(found) => {
                 found.different.iter().for_each(|different| println!("{different}"));
                 found.to_lines().iter().for_each(|line| println!("{line}"));

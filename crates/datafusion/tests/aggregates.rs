@@ -11,8 +11,10 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
+use kelpie_datafusion::testing::sample::covering;
 use kelpie_datafusion::testing::{
-    Generated, Outcome, compare, same, sessions, translate, uncompiled_reasons,
+    Check, Generated, Outcome, Settings, check_all, compare, configurations, same, sessions, side_by_side,
+    translate, uncompiled_reasons,
 };
 use kelpie_datafusion::{KelpieExec, KelpieOptions, KelpieRule, KelpieSession};
 
@@ -20,49 +22,6 @@ const INTEGERS: [&str; 10] = ["i8", "i16", "i32", "i64", "w64", "u8", "u16", "u3
 const FLOATS: [&str; 2] = ["f32", "f64"];
 const DECIMALS: [&str; 3] = ["d5", "d15", "d38"];
 const OTHERS: [&str; 6] = ["b", "dt", "ts", "tsn", "tss", "s"];
-
-fn configurations() -> Vec<Vec<(&'static str, &'static str)>> {
-    let mut all = Vec::new();
-    // Each device and each model as one partition and as four, where exchanges stand between steps.
-    for (micro_model, of_cpu, of_simt) in [("resolution", "1", "4"), ("pipelined", "4", "1")] {
-        let micro_model = ("kelpie.micro_model", micro_model);
-        let partitions = |number| ("datafusion.execution.target_partitions", number);
-        all.push(vec![("kelpie.device", "cpu"), micro_model, partitions(of_cpu)]);
-        let simt = [("kelpie.device", "simt"), ("kelpie.simt_lanes", "32")];
-        all.push(vec![simt[0], simt[1], micro_model, partitions(of_simt)]);
-    }
-    all
-}
-
-/// Runs queries on both; panics with all that differ, fail, or are not compiled as a whole.
-struct Check {
-    plain: SessionContext,
-    kelpie: KelpieSession,
-    settings: String,
-    wrong: Vec<String>,
-}
-
-impl Check {
-    fn new(settings: &[(&str, &str)]) -> Check {
-        let (plain, kelpie) = sessions(11, settings).unwrap();
-        Check { plain, kelpie, settings: format!("{settings:?}"), wrong: Vec::new() }
-    }
-
-    async fn query(&mut self, sql: String) {
-        let query = Generated { sql, ordered: false };
-        let outcome = compare(&self.plain, &self.kelpie, &query).await;
-        // Without a reason: DataFusion's optimizer knew the answer.
-        let fine =
-            matches!(&outcome, Outcome::Equal { compiled, reasons } if *compiled || reasons.is_empty());
-        if !fine {
-            self.wrong.push(format!("{}\n  {outcome:?}", query.sql));
-        }
-    }
-
-    fn finish(self) {
-        assert!(self.wrong.is_empty(), "{}:\n{}", self.settings, self.wrong.join("\n"));
-    }
-}
 
 /// The aggregates of a column.
 fn aggregates(column: &str, distinct: bool) -> Vec<String> {
@@ -88,151 +47,128 @@ fn columns() -> impl Iterator<Item = &'static str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_function_of_every_type() {
-    for settings in configurations() {
-        let mut check = Check::new(&settings);
-        for column in columns() {
-            let all = aggregates(column, false).join(", ");
-            for table in ["t", "one", "none", "t WHERE nn < 0", &format!("t WHERE {column} IS NULL")] {
-                check.query(format!("SELECT {all} FROM {table}")).await;
-            }
-            check.query(format!("SELECT k, {all} FROM t GROUP BY k")).await;
-            check.query(format!("SELECT i64 % 5, {all} FROM none GROUP BY 1")).await;
+    let mut statements: Vec<String> = Vec::new();
+    for column in columns() {
+        let all = aggregates(column, false).join(", ");
+        for table in ["t", "one", "none", "t WHERE nn < 0", &format!("t WHERE {column} IS NULL")] {
+            statements.push(format!("SELECT {all} FROM {table}"));
         }
-        check.finish();
+        statements.push(format!("SELECT k, {all} FROM t GROUP BY k"));
+        statements.push(format!("SELECT i64 % 5, {all} FROM none GROUP BY 1"));
     }
+    check_all("aggregates of every type", configurations(), statements).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn distinct_beside_other_aggregates() {
-    for settings in configurations() {
-        let mut check = Check::new(&settings);
-        for column in columns() {
-            let all = aggregates(column, true).join(", ");
-            for table in ["t", "one", "none"] {
-                check.query(format!("SELECT count(*), {all} FROM {table}")).await;
-            }
-            // DataFusion cannot do an exclusive or of distinct values in groups.
-            let mut grouped = aggregates(column, true);
-            grouped.retain(|aggregate| !aggregate.starts_with("bit_xor"));
-            let grouped = grouped.join(", ");
-            check.query(format!("SELECT k, count(*), sum(nn), {grouped} FROM t GROUP BY k")).await;
-            check
-                .query(format!("SELECT count(DISTINCT {column}), count(DISTINCT k), sum(DISTINCT nn) FROM t"))
-                .await;
+    let mut statements: Vec<String> = Vec::new();
+    for column in columns() {
+        let all = aggregates(column, true).join(", ");
+        for table in ["t", "one", "none"] {
+            statements.push(format!("SELECT count(*), {all} FROM {table}"));
         }
-        for sql in [
-            "SELECT count(DISTINCT fx), count(*) FROM t",
-            "SELECT s, count(DISTINCT fx), count(DISTINCT f32), count(DISTINCT g) FROM t GROUP BY s",
-            "SELECT count(DISTINCT k) FILTER (WHERE nn < 25), count(DISTINCT k), count(k) FILTER (WHERE b) FROM t",
-            "SELECT g, sum(DISTINCT k) FILTER (WHERE b), avg(DISTINCT d15) FILTER (WHERE NOT b) FROM t GROUP BY g",
-            "SELECT count(DISTINCT 1), count(*) FROM t",
-            "SELECT count(DISTINCT k), count(DISTINCT nn + k), avg(DISTINCT k + 1) FROM t HAVING count(*) > 3",
-        ] {
-            check.query(sql.into()).await;
-        }
-        check.finish();
+        // DataFusion cannot do an exclusive or of distinct values in groups.
+        let mut grouped = aggregates(column, true);
+        grouped.retain(|aggregate| !aggregate.starts_with("bit_xor"));
+        let grouped = grouped.join(", ");
+        statements.push(format!("SELECT k, count(*), sum(nn), {grouped} FROM t GROUP BY k"));
+        statements
+            .push(format!("SELECT count(DISTINCT {column}), count(DISTINCT k), sum(DISTINCT nn) FROM t"));
     }
+    statements.extend([
+        "SELECT count(DISTINCT fx), count(*) FROM t",
+        "SELECT s, count(DISTINCT fx), count(DISTINCT f32), count(DISTINCT g) FROM t GROUP BY s",
+        "SELECT count(DISTINCT k) FILTER (WHERE nn < 25), count(DISTINCT k), count(k) FILTER (WHERE b) FROM t",
+        "SELECT g, sum(DISTINCT k) FILTER (WHERE b), avg(DISTINCT d15) FILTER (WHERE NOT b) FROM t GROUP BY g",
+        "SELECT count(DISTINCT 1), count(*) FROM t",
+        "SELECT count(DISTINCT k), count(DISTINCT nn + k), avg(DISTINCT k + 1) FROM t HAVING count(*) > 3",
+    ].map(String::from));
+    check_all("distinct values", configurations(), statements).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_every_type() {
-    for settings in configurations() {
-        let mut check = Check::new(&settings);
-        for column in columns().chain(["fx", "nul"]) {
-            for keys in [column.to_string(), format!("{column}, g"), format!("k, {column}")] {
-                check
-                    .query(format!(
-                        "SELECT {keys}, count(*), sum(i64), min(s), max(d38) FROM t GROUP BY {keys}"
-                    ))
-                    .await;
-            }
+    let mut statements: Vec<String> = Vec::new();
+    for column in columns().chain(["fx", "nul"]) {
+        for keys in [column.to_string(), format!("{column}, g"), format!("k, {column}")] {
+            statements
+                .push(format!("SELECT {keys}, count(*), sum(i64), min(s), max(d38) FROM t GROUP BY {keys}"));
         }
-        for sql in [
+    }
+    statements.extend(
+        [
             "SELECT fx + 1, max(dt) FROM t GROUP BY 1",
             "SELECT -fx, count(b), bool_or(b) FROM t GROUP BY 1",
             "SELECT substr(s, 1, 2), count(*), max(s) FROM t GROUP BY 1",
             "SELECT CASE WHEN b THEN k END, count(*) FROM t GROUP BY 1",
             "SELECT k, b, g, count(*) FROM t GROUP BY k, b, g HAVING max(f64) > 0",
-        ] {
-            check.query(sql.into()).await;
-        }
-        check.finish();
-    }
+        ]
+        .map(String::from),
+    );
+    check_all("keys of every type", configurations(), statements).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_and_grouping_sets() {
-    for settings in configurations() {
-        let mut check = Check::new(&settings);
-        for sql in [
-            "SELECT count(*) FILTER (WHERE b), sum(d15) FILTER (WHERE k > 0), avg(i32) FILTER (WHERE b IS NULL) FROM t",
-            "SELECT g, min(s) FILTER (WHERE nn > 40), stddev(f64) FILTER (WHERE b), count(*) FROM t GROUP BY g",
-            "SELECT g, max(d38) FILTER (WHERE false), bool_and(b) FILTER (WHERE b IS NOT NULL) FROM t GROUP BY g",
-            "SELECT k, g, count(*), sum(nn) FROM t GROUP BY ROLLUP (k, g)",
-            "SELECT k, g, b, count(*), min(s), avg(d15) FROM t GROUP BY CUBE (k, g, b)",
-            "SELECT k, g, count(*) FROM t GROUP BY GROUPING SETS ((k), (g), (k, g), (), (k))",
-            "SELECT g, count(*), max(s) FROM none GROUP BY GROUPING SETS ((), (g), ())",
-            "SELECT count(*), sum(nn) FROM t GROUP BY GROUPING SETS ((), ())",
-            "SELECT count(*), sum(nn) FROM none GROUP BY GROUPING SETS (())",
-            "SELECT k, count(DISTINCT g), count(DISTINCT nn) FROM t GROUP BY ROLLUP (k)",
-            "SELECT k, g, count(*) FROM none GROUP BY ROLLUP (k, g)",
-            "SELECT b, sum(nn) FROM t GROUP BY GROUPING SETS ((b), ()) HAVING sum(nn) > 100",
-        ] {
-            check.query(sql.into()).await;
-        }
-        check.finish();
-    }
+    let statements = [
+        "SELECT count(*) FILTER (WHERE b), sum(d15) FILTER (WHERE k > 0), avg(i32) FILTER (WHERE b IS NULL) FROM t",
+        "SELECT g, min(s) FILTER (WHERE nn > 40), stddev(f64) FILTER (WHERE b), count(*) FROM t GROUP BY g",
+        "SELECT g, max(d38) FILTER (WHERE false), bool_and(b) FILTER (WHERE b IS NOT NULL) FROM t GROUP BY g",
+        "SELECT k, g, count(*), sum(nn) FROM t GROUP BY ROLLUP (k, g)",
+        "SELECT k, g, b, count(*), min(s), avg(d15) FROM t GROUP BY CUBE (k, g, b)",
+        "SELECT k, g, count(*) FROM t GROUP BY GROUPING SETS ((k), (g), (k, g), (), (k))",
+        "SELECT g, count(*), max(s) FROM none GROUP BY GROUPING SETS ((), (g), ())",
+        "SELECT count(*), sum(nn) FROM t GROUP BY GROUPING SETS ((), ())",
+        "SELECT count(*), sum(nn) FROM none GROUP BY GROUPING SETS (())",
+        "SELECT k, count(DISTINCT g), count(DISTINCT nn) FROM t GROUP BY ROLLUP (k)",
+        "SELECT k, g, count(*) FROM none GROUP BY ROLLUP (k, g)",
+        "SELECT b, sum(nn) FROM t GROUP BY GROUPING SETS ((b), ()) HAVING sum(nn) > 100",
+    ];
+    check_all("filters and grouping sets", configurations(), statements).await.unwrap();
 }
 
 /// The groups of coarser sets are made of those of finer ones, of the rows, and by rule.
 #[tokio::test(flavor = "multi_thread")]
 async fn levels_of_grouping_sets() {
-    for mut settings in configurations() {
-        for levels in ["direct", "upwards", "rule"] {
+    let statements = [
+        "SELECT k, g, b, s, count(*), count(nn), sum(nn), sum(d15), avg(d15), min(s), max(ts) FROM t GROUP BY ROLLUP (k, g, b, s)",
+        "SELECT k, b, dt, grouping(k), grouping(b, dt), bool_and(b), bool_or(b), bit_and(i64), bit_or(u8), bit_xor(i32) FROM t \
+         GROUP BY CUBE (k, b, dt)",
+        "SELECT g, b, stddev(f64), var_pop(f64), avg(i32), sum(i8), sum(u64), min(d38), max(f32) FROM t GROUP BY GROUPING SETS ((g), (b), (g))",
+        "SELECT k, g, sum(nn) FILTER (WHERE b), count(*) FILTER (WHERE nn > 40), max(s) FILTER (WHERE false) FROM t GROUP BY ROLLUP (k, g)",
+        "SELECT k, s, grouping(k) + grouping(s), count(*) FROM t GROUP BY CUBE (k, s) HAVING count(*) > 3",
+        "SELECT k, g, sum(nn), avg(d15), max(s), count(*) FROM none GROUP BY CUBE (k, g)",
+        "SELECT substr(s, 1, 1), k % 3, count(*), sum(nn) FROM t GROUP BY ROLLUP (substr(s, 1, 1), k % 3)",
+        "SELECT a.k, z.b, count(*), sum(a.nn) FROM t a JOIN t z ON a.nn = z.nn GROUP BY CUBE (a.k, z.b)",
+        "SELECT k, g, count(*) FROM (SELECT * FROM t ORDER BY nn, k, g LIMIT 20) GROUP BY GROUPING SETS ((k), (g), (), ())",
+        "SELECT n, count(*) FROM (SELECT k, g, count(*) AS n FROM t GROUP BY ROLLUP (k, g)) GROUP BY ROLLUP (n)",
+        "SELECT k, g, count(DISTINCT nn), max(DISTINCT nn) FROM t GROUP BY ROLLUP (k, g)",
+    ];
+    for levels in ["direct", "upwards", "rule"] {
+        let mut configurations = configurations();
+        for settings in &mut configurations {
             settings.push(("kelpie.variant.grouping_levels", levels));
-            let mut check = Check::new(&settings);
-            for sql in [
-                "SELECT k, g, b, s, count(*), count(nn), sum(nn), sum(d15), avg(d15), min(s), max(ts) FROM t GROUP BY ROLLUP (k, g, b, s)",
-                "SELECT k, b, dt, grouping(k), grouping(b, dt), bool_and(b), bool_or(b), bit_and(i64), bit_or(u8), bit_xor(i32) FROM t \
-                 GROUP BY CUBE (k, b, dt)",
-                "SELECT g, b, stddev(f64), var_pop(f64), avg(i32), sum(i8), sum(u64), min(d38), max(f32) FROM t GROUP BY GROUPING SETS ((g), (b), (g))",
-                "SELECT k, g, sum(nn) FILTER (WHERE b), count(*) FILTER (WHERE nn > 40), max(s) FILTER (WHERE false) FROM t GROUP BY ROLLUP (k, g)",
-                "SELECT k, s, grouping(k) + grouping(s), count(*) FROM t GROUP BY CUBE (k, s) HAVING count(*) > 3",
-                "SELECT k, g, sum(nn), avg(d15), max(s), count(*) FROM none GROUP BY CUBE (k, g)",
-                "SELECT substr(s, 1, 1), k % 3, count(*), sum(nn) FROM t GROUP BY ROLLUP (substr(s, 1, 1), k % 3)",
-                "SELECT a.k, z.b, count(*), sum(a.nn) FROM t a JOIN t z ON a.nn = z.nn GROUP BY CUBE (a.k, z.b)",
-                "SELECT k, g, count(*) FROM (SELECT * FROM t ORDER BY nn, k, g LIMIT 20) GROUP BY GROUPING SETS ((k), (g), (), ())",
-                "SELECT n, count(*) FROM (SELECT k, g, count(*) AS n FROM t GROUP BY ROLLUP (k, g)) GROUP BY ROLLUP (n)",
-                "SELECT k, g, count(DISTINCT nn), max(DISTINCT nn) FROM t GROUP BY ROLLUP (k, g)",
-            ] {
-                check.query(sql.into()).await;
-            }
-            check.finish();
-            settings.pop();
         }
+        check_all(&format!("levels, {levels}"), configurations, statements).await.unwrap();
     }
 }
 
 /// Partial and final steps become one aggregate.
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_of_many_partitions() {
-    let (plain, _) = sessions(11, &[]).unwrap();
-    let settings = [
+    let settings = vec![
         ("kelpie.device", "cpu"),
         ("datafusion.execution.target_partitions", "4"),
         ("datafusion.optimizer.repartition_aggregations", "true"),
         ("datafusion.optimizer.enable_round_robin_repartition", "true"),
     ];
-    let mut check = Check { plain, ..Check::new(&settings) };
-    for sql in [
+    let statements = [
         "SELECT k, sum(d15), avg(d15), min(s), stddev(f64), count(*) FROM t GROUP BY k",
         "SELECT count(DISTINCT k), count(DISTINCT g), sum(i64) FROM t",
         "SELECT bool_and(b), bit_xor(i32), var_pop(i32), max(d38) FROM t",
         "SELECT k, g, count(*), avg(i32) FROM t GROUP BY CUBE (k, g)",
-    ] {
-        check.query(sql.into()).await;
-    }
-    check.finish();
+    ];
+    check_all("steps of many partitions", vec![settings], statements).await.unwrap();
 }
 
 /// Which step is Kelpie's where partial and final steps are apart, as in distributed plans.
@@ -300,6 +236,24 @@ async fn apart(plan: &Node, kelpie: &KelpieSession, which: Kelpies) -> Result<No
     }
 }
 
+/// A statement of which one step is Kelpie's.
+#[derive(Debug)]
+struct Apart {
+    sql: String,
+    which: Kelpies,
+}
+
+impl Apart {
+    /// How its answer differs from DataFusion's.
+    async fn difference(&self, plain: &KelpieSession, kelpie: &KelpieSession) -> Result<Option<String>> {
+        // A plan with a repartitioning runs once.
+        let plan = async || plain.context().sql(&self.sql).await?.create_physical_plan().await;
+        let expected = collect(plan().await?, plain.context().task_ctx()).await?;
+        let plan = apart(&plan().await?, kelpie, self.which).await?;
+        same(&expected, &collect(plan, kelpie.context().task_ctx()).await?, false)
+    }
+}
+
 /// Either step by itself, over states that DataFusion made, and for DataFusion.
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_apart() {
@@ -330,23 +284,22 @@ async fn steps_apart() {
         ],
     )
     .unwrap();
-    let mut wrong = Vec::new();
-    for sql in &queries {
-        // A plan with a repartitioning runs once.
-        let plan = async || plain.context().sql(sql).await?.create_physical_plan().await;
-        let expected = collect(plan().await.unwrap(), plain.context().task_ctx()).await.unwrap();
-        for which in [Kelpies::Partial, Kelpies::Final, Kelpies::Both, Kelpies::Three] {
-            let outcome = async {
-                let plan = apart(&plan().await?, &kelpie, which).await?;
-                same(&expected, &collect(plan, kelpie.context().task_ctx()).await?, false)
-            };
-            match outcome.await {
-                Ok(None) => {}
-                Ok(Some(difference)) => wrong.push(format!("{which:?}: {sql}\n  {difference}")),
-                Err(error) => wrong.push(format!("{which:?}: {sql}\n  {}", error.strip_backtrace())),
-            }
+    let cases = queries.into_iter().flat_map(|sql| {
+        let steps = [Kelpies::Partial, Kelpies::Final, Kelpies::Both, Kelpies::Three];
+        steps.map(|which| Apart { sql: sql.clone(), which })
+    });
+    let cases = covering("steps apart", cases, 0, |case| vec![case.sql.clone(), format!("{:?}", case.which)]);
+    let sessions = (Arc::new(plain), Arc::new(kelpie));
+    let run = |case: Apart| {
+        let (plain, kelpie) = sessions.clone();
+        async move {
+            let difference = case.difference(&plain, &kelpie).await;
+            difference
+                .unwrap_or_else(|error| Some(error.strip_backtrace()))
+                .map(|how| format!("{case:?}\n  {how}"))
         }
-    }
+    };
+    let wrong: Vec<String> = side_by_side(cases.into_iter().map(run)).await.into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -389,104 +342,93 @@ fn unique(column: &str) -> &'static str {
 /// Medians, percentiles, and values at the ends of an order.
 #[tokio::test(flavor = "multi_thread")]
 async fn values_of_sorted_groups() {
-    for settings in configurations() {
-        let mut check = Check::new(&settings);
-        let numbers = || INTEGERS.into_iter().chain(FLOATS).chain(DECIMALS).chain(["fx"]);
-        for x in numbers() {
-            // The last value is rewritten to the maximum, of which DataFusion leaves NaN out in groups.
-            let most = if x == "fx" { "0.9" } else { "1.0" };
-            let all = format!(
-                "median({x}), count({x}), percentile_cont({x}, 0.25), percentile_cont({x}, {most}), \
-                 percentile_cont({x}, 0.333333333), median({x}) + 1 AS more, min(nn)"
-            );
-            for table in ["t", "one", "none", "t WHERE nn < 0", &format!("t WHERE {x} IS NULL")] {
-                check.query(format!("SELECT {all} FROM {table}")).await;
-            }
-            check.query(format!("SELECT k, {all}, sum(nn) FROM t GROUP BY k")).await;
-            check.query(format!("SELECT i16, median({x}) FROM t GROUP BY i16")).await;
-            check.query(format!("SELECT b, median({x}) FILTER (WHERE k > 0) FROM t GROUP BY b")).await;
+    let mut statements: Vec<String> = Vec::new();
+    let numbers = || INTEGERS.into_iter().chain(FLOATS).chain(DECIMALS).chain(["fx"]);
+    for x in numbers() {
+        // The last value is rewritten to the maximum, of which DataFusion leaves NaN out in groups.
+        let most = if x == "fx" { "0.9" } else { "1.0" };
+        let all = format!(
+            "median({x}), count({x}), percentile_cont({x}, 0.25), percentile_cont({x}, {most}), \
+             percentile_cont({x}, 0.333333333), median({x}) + 1 AS more, min(nn)"
+        );
+        for table in ["t", "one", "none", "t WHERE nn < 0", &format!("t WHERE {x} IS NULL")] {
+            statements.push(format!("SELECT {all} FROM {table}"));
         }
-        for x in columns().chain(["fx"]) {
-            let unique = unique(x);
-            let order = format!("ORDER BY {unique}");
-            let all = format!(
-                "first_value({x} {order}), last_value({x} {order}), nth_value({x}, 3 {order}), \
-                 nth_value({x}, -2 {order}), nth_value({x}, 400 {order}), count({x})"
-            );
-            for table in ["t", "one", "none"] {
-                check.query(format!("SELECT {all} FROM {table}")).await;
-            }
-            check.query(format!("SELECT k, {all}, avg(nn) FROM t GROUP BY k")).await;
-            let order = format!("ORDER BY {x} DESC, {unique}");
-            check
-                .query(format!("SELECT g, first_value(nn {order}), last_value(s {order}) FROM t GROUP BY g"))
-                .await;
-            let order = format!("ORDER BY {x} NULLS FIRST, {unique} DESC");
-            check.query(format!("SELECT k, last_value(f64 {order}), min(s) FROM t GROUP BY k")).await;
-            let first = format!("first_value({x} ORDER BY {unique})");
-            check.query(format!("SELECT k, {first} IGNORE NULLS FROM t GROUP BY k")).await;
-            check.query(format!("SELECT k, {first} FILTER (WHERE b) FROM t GROUP BY k")).await;
-            check
-                .query(format!("SELECT k, {first} FILTER (WHERE nn < 9) IGNORE NULLS FROM t GROUP BY k"))
-                .await;
-        }
-        check.finish();
+        statements.push(format!("SELECT k, {all}, sum(nn) FROM t GROUP BY k"));
+        statements.push(format!("SELECT i16, median({x}) FROM t GROUP BY i16"));
+        statements.push(format!("SELECT b, median({x}) FILTER (WHERE k > 0) FROM t GROUP BY b"));
     }
+    for x in columns().chain(["fx"]) {
+        let unique = unique(x);
+        let order = format!("ORDER BY {unique}");
+        let all = format!(
+            "first_value({x} {order}), last_value({x} {order}), nth_value({x}, 3 {order}), \
+             nth_value({x}, -2 {order}), nth_value({x}, 400 {order}), count({x})"
+        );
+        for table in ["t", "one", "none"] {
+            statements.push(format!("SELECT {all} FROM {table}"));
+        }
+        statements.push(format!("SELECT k, {all}, avg(nn) FROM t GROUP BY k"));
+        let order = format!("ORDER BY {x} DESC, {unique}");
+        statements
+            .push(format!("SELECT g, first_value(nn {order}), last_value(s {order}) FROM t GROUP BY g"));
+        let order = format!("ORDER BY {x} NULLS FIRST, {unique} DESC");
+        statements.push(format!("SELECT k, last_value(f64 {order}), min(s) FROM t GROUP BY k"));
+        let first = format!("first_value({x} ORDER BY {unique})");
+        statements.push(format!("SELECT k, {first} IGNORE NULLS FROM t GROUP BY k"));
+        statements.push(format!("SELECT k, {first} FILTER (WHERE b) FROM t GROUP BY k"));
+        statements.push(format!("SELECT k, {first} FILTER (WHERE nn < 9) IGNORE NULLS FROM t GROUP BY k"));
+    }
+    check_all("values of sorted groups", configurations(), statements).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sorted_groups_by_keys_of_every_type() {
-    for settings in configurations() {
-        let mut check = Check::new(&settings);
-        for key in columns().chain(["fx", "nul"]) {
-            for keys in [key.to_string(), format!("{key}, g"), format!("k, {key}")] {
-                let median = "median(i32), count(*), sum(i64), max(s), percentile_cont(i32, 0.9)";
-                check.query(format!("SELECT {keys}, {median} FROM t GROUP BY {keys}")).await;
-            }
-            let first = format!("first_value({key} ORDER BY {key} DESC, {})", unique(key));
-            check.query(format!("SELECT {key}, {first} FROM t WHERE nn < 9 GROUP BY {key}, g")).await;
-            if INTEGERS.contains(&key) || FLOATS.contains(&key) || DECIMALS.contains(&key) || key == "fx" {
-                check.query(format!("SELECT {key}, median({key}) FROM t GROUP BY {key}, g")).await;
-            }
+    let mut statements: Vec<String> = Vec::new();
+    for key in columns().chain(["fx", "nul"]) {
+        for keys in [key.to_string(), format!("{key}, g"), format!("k, {key}")] {
+            let median = "median(i32), count(*), sum(i64), max(s), percentile_cont(i32, 0.9)";
+            statements.push(format!("SELECT {keys}, {median} FROM t GROUP BY {keys}"));
         }
-        for sql in [
-            "SELECT median(i32), median(f64), count(*) FROM t",
-            "SELECT median(i32), median(f64), count(*) FROM none",
-            "SELECT k, median(i32), sum(nn), median(f64), median(d5), percentile_cont(f64, 0.2), max(s) FROM t GROUP BY k",
-            "SELECT fx, median(i32), median(f64), count(*) FROM t GROUP BY fx",
-            "SELECT s, b, median(f64), first_value(nn ORDER BY tsn, i64, d15) FROM t GROUP BY s, b",
-            "SELECT k, median(f64) FILTER (WHERE b), median(f64), median(f64) FILTER (WHERE NOT b) FROM t GROUP BY k",
-            "SELECT k, g, median(nn), count(*) FROM t GROUP BY ROLLUP (k, g)",
-            "SELECT k, g, median(nn), sum(nn), median(f64) FROM t GROUP BY GROUPING SETS ((k), (g), (), (k))",
-            "SELECT k, median(nn) FROM none GROUP BY CUBE (k)",
-        ] {
-            check.query(sql.into()).await;
+        let first = format!("first_value({key} ORDER BY {key} DESC, {})", unique(key));
+        statements.push(format!("SELECT {key}, {first} FROM t WHERE nn < 9 GROUP BY {key}, g"));
+        if INTEGERS.contains(&key) || FLOATS.contains(&key) || DECIMALS.contains(&key) || key == "fx" {
+            statements.push(format!("SELECT {key}, median({key}) FROM t GROUP BY {key}, g"));
         }
-        let long = "'a beginning of more than fifteen bytes ' || coalesce(s, g, '')";
-        for sql in [
-            &format!("SELECT {long}, median(f64), count(*) FROM t GROUP BY 1"),
-            &format!("SELECT k, first_value(s ORDER BY {long} DESC, tsn, i64, d15, u32) FROM t GROUP BY k"),
-            &format!(
-                "SELECT {long}, last_value({long} ORDER BY {long}, tsn, i64, d15, u32) FROM t GROUP BY 1"
-            ),
-            "SELECT percentile_cont(0.1) WITHIN GROUP (ORDER BY f64), count(*) FROM t",
-            "SELECT k, percentile_cont(0.1) WITHIN GROUP (ORDER BY f64 DESC) FROM t GROUP BY k",
-            "SELECT k, percentile_cont(0) WITHIN GROUP (ORDER BY d5), median(d5) FROM t GROUP BY k",
-            "SELECT k % 2, median(nn) + 1, percentile_cont(nn, 0.75) - percentile_cont(nn, 0.25) FROM t GROUP BY 1",
-            "SELECT k FROM t GROUP BY k HAVING median(nn) > 24",
-            "SELECT k, median(nn) AS m FROM t GROUP BY k ORDER BY m DESC, k LIMIT 3",
-            "SELECT max(m) FROM (SELECT g, median(f64) AS m FROM t GROUP BY g)",
-            "SELECT median(m) FROM (SELECT i16, median(f64) AS m FROM t GROUP BY i16)",
-            "SELECT median(a.nn) FROM t a JOIN t b ON a.k = b.k WHERE a.b AND NOT b.b",
-            "SELECT k, median(nn) FROM (SELECT * FROM t UNION ALL SELECT * FROM one) GROUP BY k",
-            "SELECT median(CAST(nn AS SMALLINT)), median(nn * 2), count(DISTINCT nn) FROM t GROUP BY g, k",
-            "SELECT median(CAST(d38 * 100000000 AS DECIMAL(38, 8))) FROM t",
-            "SELECT k, median(x) FROM (SELECT k, CAST('99999999999999999999999999999999999999' AS DECIMAL(38, 0)) * CAST(CASE WHEN nn < 30 THEN 1 ELSE -1 END AS DECIMAL(1, 0)) AS x FROM t) GROUP BY k",
-        ] {
-            check.query(sql.into()).await;
-        }
-        check.finish();
     }
+    statements.extend([
+        "SELECT median(i32), median(f64), count(*) FROM t",
+        "SELECT median(i32), median(f64), count(*) FROM none",
+        "SELECT k, median(i32), sum(nn), median(f64), median(d5), percentile_cont(f64, 0.2), max(s) FROM t GROUP BY k",
+        "SELECT fx, median(i32), median(f64), count(*) FROM t GROUP BY fx",
+        "SELECT s, b, median(f64), first_value(nn ORDER BY tsn, i64, d15) FROM t GROUP BY s, b",
+        "SELECT k, median(f64) FILTER (WHERE b), median(f64), median(f64) FILTER (WHERE NOT b) FROM t GROUP BY k",
+        "SELECT k, g, median(nn), count(*) FROM t GROUP BY ROLLUP (k, g)",
+        "SELECT k, g, median(nn), sum(nn), median(f64) FROM t GROUP BY GROUPING SETS ((k), (g), (), (k))",
+        "SELECT k, median(nn) FROM none GROUP BY CUBE (k)",
+    ].map(String::from));
+    let long = "'a beginning of more than fifteen bytes ' || coalesce(s, g, '')";
+    statements.extend([
+        &format!("SELECT {long}, median(f64), count(*) FROM t GROUP BY 1"),
+        &format!("SELECT k, first_value(s ORDER BY {long} DESC, tsn, i64, d15, u32) FROM t GROUP BY k"),
+        &format!(
+            "SELECT {long}, last_value({long} ORDER BY {long}, tsn, i64, d15, u32) FROM t GROUP BY 1"
+        ),
+        "SELECT percentile_cont(0.1) WITHIN GROUP (ORDER BY f64), count(*) FROM t",
+        "SELECT k, percentile_cont(0.1) WITHIN GROUP (ORDER BY f64 DESC) FROM t GROUP BY k",
+        "SELECT k, percentile_cont(0) WITHIN GROUP (ORDER BY d5), median(d5) FROM t GROUP BY k",
+        "SELECT k % 2, median(nn) + 1, percentile_cont(nn, 0.75) - percentile_cont(nn, 0.25) FROM t GROUP BY 1",
+        "SELECT k FROM t GROUP BY k HAVING median(nn) > 24",
+        "SELECT k, median(nn) AS m FROM t GROUP BY k ORDER BY m DESC, k LIMIT 3",
+        "SELECT max(m) FROM (SELECT g, median(f64) AS m FROM t GROUP BY g)",
+        "SELECT median(m) FROM (SELECT i16, median(f64) AS m FROM t GROUP BY i16)",
+        "SELECT median(a.nn) FROM t a JOIN t b ON a.k = b.k WHERE a.b AND NOT b.b",
+        "SELECT k, median(nn) FROM (SELECT * FROM t UNION ALL SELECT * FROM one) GROUP BY k",
+        "SELECT median(CAST(nn AS SMALLINT)), median(nn * 2), count(DISTINCT nn) FROM t GROUP BY g, k",
+        "SELECT median(CAST(d38 * 100000000 AS DECIMAL(38, 8))) FROM t",
+        "SELECT k, median(x) FROM (SELECT k, CAST('99999999999999999999999999999999999999' AS DECIMAL(38, 0)) * CAST(CASE WHEN nn < 30 THEN 1 ELSE -1 END AS DECIMAL(1, 0)) AS x FROM t) GROUP BY k",
+    ].map(String::from));
+    check_all("keys of sorted groups", configurations(), statements).await.unwrap();
 }
 
 /// What stays DataFusion's says why.
@@ -544,41 +486,33 @@ const LARGE: &str =
 /// take over. One that is beyond only on the way is right.
 #[tokio::test(flavor = "multi_thread")]
 async fn sums_beyond_their_type() {
-    for device in ["cpu", "simt"] {
-        let partitions = [("datafusion.execution.target_partitions", "4")];
-        for more in [&[][..], &partitions] {
-            let settings = [&[("kelpie.device", device)], more].concat();
-            let mut check = Check::new(&settings);
-            for sql in [
-                format!("SELECT sum({LARGE}), sum(-({LARGE})), count(*) FROM t a"),
-                format!("SELECT k, sum({LARGE}), sum(DISTINCT {LARGE}) FROM t a GROUP BY k"),
-                format!(
-                    "SELECT sum(CASE WHEN b.k = 0 THEN 1000 ELSE -1000 END * ({LARGE})) FROM t a CROSS JOIN (SELECT DISTINCT k % 2 AS k FROM t WHERE k >= 0) b"
-                ),
-                format!("SELECT k, sum(1000 * ({LARGE})) FILTER (WHERE nn < 2) FROM t a GROUP BY ROLLUP (k)"),
-            ] {
-                check.query(sql).await;
-            }
-            for sql in [
-                format!("SELECT sum(1000 * ({LARGE})) AS total FROM t a"),
-                format!("SELECT count(*), sum(-1000 * ({LARGE})) FROM t a"),
-                format!("SELECT sum(1000 * ({LARGE})) FILTER (WHERE nn > 2) FROM t a"),
-                format!("SELECT sum(DISTINCT 10000 * ({LARGE})) FROM t a"),
-                format!("SELECT k % 1, sum(1000 * ({LARGE})) FROM t a GROUP BY 1"),
-                format!("SELECT k, g, sum(1000 * ({LARGE})) FROM t a GROUP BY GROUPING SETS ((k, g), ())"),
-                format!("SELECT 1 FROM t a HAVING sum(1000 * ({LARGE})) > 0"),
-            ] {
-                let error = match check.kelpie.sql(&sql).await {
-                    Ok(_) => "no error".to_string(),
-                    Err(error) => error.strip_backtrace(),
-                };
-                let names_it = error.contains("sum(") && error.contains("is beyond the range of its type");
-                if !names_it {
-                    check.wrong.push(format!("{sql}\n  {error}"));
-                }
-            }
-            check.finish();
+    let all = [("cpu", "1"), ("cpu", "4"), ("simt", "1"), ("simt", "4")].map(|(device, partitions)| {
+        vec![("kelpie.device", device), ("datafusion.execution.target_partitions", partitions)]
+    });
+    for settings in covering("sums beyond their type", all, 2, Clone::clone) {
+        let mut check = Check::new(&settings).unwrap();
+        for sql in [
+            format!("SELECT sum({LARGE}), sum(-({LARGE})), count(*) FROM t a"),
+            format!("SELECT k, sum({LARGE}), sum(DISTINCT {LARGE}) FROM t a GROUP BY k"),
+            format!(
+                "SELECT sum(CASE WHEN b.k = 0 THEN 1000 ELSE -1000 END * ({LARGE})) FROM t a CROSS JOIN (SELECT DISTINCT k % 2 AS k FROM t WHERE k >= 0) b"
+            ),
+            format!("SELECT k, sum(1000 * ({LARGE})) FILTER (WHERE nn < 2) FROM t a GROUP BY ROLLUP (k)"),
+        ] {
+            check.query(&sql).await;
         }
+        for sql in [
+            format!("SELECT sum(1000 * ({LARGE})) AS total FROM t a"),
+            format!("SELECT count(*), sum(-1000 * ({LARGE})) FROM t a"),
+            format!("SELECT sum(1000 * ({LARGE})) FILTER (WHERE nn > 2) FROM t a"),
+            format!("SELECT sum(DISTINCT 10000 * ({LARGE})) FROM t a"),
+            format!("SELECT k % 1, sum(1000 * ({LARGE})) FROM t a GROUP BY 1"),
+            format!("SELECT k, g, sum(1000 * ({LARGE})) FROM t a GROUP BY GROUPING SETS ((k, g), ())"),
+            format!("SELECT 1 FROM t a HAVING sum(1000 * ({LARGE})) > 0"),
+        ] {
+            check.fails(&sql, &["sum(", "is beyond the range of its type"]).await;
+        }
+        check.finish();
     }
 }
 
@@ -604,20 +538,41 @@ async fn counted_values_that_fail() {
 /// How many values there are about is how many there are, whatever lies between partial and final steps.
 #[tokio::test(flavor = "multi_thread")]
 async fn approximate_numbers_of_values_are_exact() {
+    let columns: Vec<&str> = INTEGERS.into_iter().chain(FLOATS).chain(["b", "dt", "ts", "s"]).collect();
+    let rows = ["", "WHERE nn < -5", "GROUP BY k"];
+    let counted = columns.iter().flat_map(|column| rows.map(|of| (*column, of)));
+    let cases = counted.flat_map(|(column, of)| {
+        configurations().into_iter().map(move |settings| Counted { settings, column, of })
+    });
+    let facets =
+        |case: &Counted| vec![format!("{:?}", case.settings), format!("{} {}", case.column, case.of)];
+    let cases = covering("approximate numbers", cases, 0, facets);
     for settings in configurations() {
         let (plain, kelpie) = sessions(11, &settings).unwrap();
-        for column in INTEGERS.into_iter().chain(FLOATS).chain(["b", "dt", "ts", "s"]) {
-            for of in ["", "WHERE nn < -5", "GROUP BY k"] {
-                let keys = if of.starts_with("GROUP") { "k, " } else { "" };
-                let select = |counts: [String; 2]| format!("SELECT {keys}{} FROM t {of}", counts.join(", "));
-                let filters = ["", " FILTER (WHERE nn > 1)"];
-                let about = select(filters.map(|filter| format!("approx_distinct({column}){filter}")));
-                let count = |filter| format!("arrow_cast(count(DISTINCT {column}){filter}, 'UInt64')");
-                let exact = plain.sql(&select(filters.map(count))).await.unwrap().collect().await.unwrap();
-                let found = kelpie.sql(&about).await.unwrap();
-                assert!(found.timing.compiled, "{about}: {:?}", found.timing.reasons);
-                assert_eq!(same(&exact, &found.batches, false).unwrap(), None, "{settings:?}: {about}");
-            }
+        for case in cases.iter().filter(|case| case.settings == settings) {
+            case.check(&plain, &kelpie).await;
         }
+    }
+}
+
+/// The numbers of a column's values, in groups or not.
+struct Counted {
+    settings: Settings,
+    column: &'static str,
+    of: &'static str,
+}
+
+impl Counted {
+    async fn check(&self, plain: &SessionContext, kelpie: &KelpieSession) {
+        let Counted { settings, column, of } = self;
+        let keys = if of.starts_with("GROUP") { "k, " } else { "" };
+        let select = |counts: [String; 2]| format!("SELECT {keys}{} FROM t {of}", counts.join(", "));
+        let filters = ["", " FILTER (WHERE nn > 1)"];
+        let about = select(filters.map(|filter| format!("approx_distinct({column}){filter}")));
+        let count = |filter| format!("arrow_cast(count(DISTINCT {column}){filter}, 'UInt64')");
+        let exact = plain.sql(&select(filters.map(count))).await.unwrap().collect().await.unwrap();
+        let found = kelpie.sql(&about).await.unwrap();
+        assert!(found.timing.compiled, "{about}: {:?}", found.timing.reasons);
+        assert_eq!(same(&exact, &found.batches, false).unwrap(), None, "{settings:?}: {about}");
     }
 }

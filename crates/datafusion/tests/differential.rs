@@ -2,85 +2,109 @@
 //!
 //! `cargo run -p xtask -- fuzz --queries N --seed S` runs any number of them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
-use kelpie_datafusion::testing::{
-    Conditions, FuzzReport, QUERIES_A_SEED, Scale, fuzz, fuzz_relational, has_cuda,
-};
+use kelpie_datafusion::testing::sample::{covering, is_whole};
+use kelpie_datafusion::testing::{FuzzReport, Generator, Piece, Scale, Settings, fuzz, has_cuda};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 use kelpie_engine::Engine;
 
-/// Half of all run as one partition and half as four, where exchanges stand between operators.
-fn partitions(number: u64) -> (&'static str, &'static str) {
-    ("datafusion.execution.target_partitions", if number.is_multiple_of(2) { "4" } else { "1" })
+const SMALL: Generator = Generator::Relational(Scale::Small);
+const RELATIONAL: Generator = Generator::Relational(Scale::Normal);
+const CPU: (&str, &str) = ("kelpie.device", "cpu");
+const SIMT: (&str, &str) = ("kelpie.device", "simt");
+const PIPELINED: (&str, &str) = ("kelpie.micro_model", "pipelined");
+
+/// All queries of some seeds. Half of all run as one partition and half as four, where exchanges stand between operators.
+pub fn seeds(
+    generator: Generator,
+    seeds: Range<u64>,
+    settings: &[(&'static str, &'static str)],
+) -> Vec<Piece> {
+    let numbers = 0..generator.queries_a_seed();
+    seeds.map(|seed| piece(generator, seed, numbers.clone(), settings, seed.is_multiple_of(2))).collect()
 }
 
-/// Runs queries of a seed and fails with every query that differs.
-async fn agree(queries: usize, seed: u64, settings: &[(&str, &str)]) {
-    let mut report = FuzzReport::default();
-    for (half, numbers) in [(0, 0..queries / 2), (1, queries / 2..queries)] {
-        let settings = [settings, &[partitions(seed + half)]].concat();
-        let conditions = Conditions::by_rules(&settings);
-        report.merge(fuzz(numbers, seed, conditions, &|_, _, _| {}).await.unwrap());
-    }
-    println!("seed {seed}, {settings:?}: {report}");
+fn piece(
+    generator: Generator,
+    seed: u64,
+    numbers: Range<usize>,
+    settings: &[(&'static str, &'static str)],
+    is_partitioned: bool,
+) -> Piece {
+    let partitions = ("datafusion.execution.target_partitions", if is_partitioned { "4" } else { "1" });
+    Piece { generator, seed, numbers, settings: [settings, &[partitions]].concat(), genomes: 0 }
+}
+
+/// So many queries over the one table of a seed, in pieces of a tenth.
+fn single(queries: usize, seed: u64, settings: &[(&'static str, &'static str)]) -> Vec<Piece> {
+    let size = queries / 10;
+    let tenth = |part: usize| {
+        let numbers = part * size..(part + 1) * size;
+        piece(Generator::Single, seed, numbers, settings, seed.is_multiple_of(2) == (part < 5))
+    };
+    (0..10).map(tenth).collect()
+}
+
+/// Runs at most so many of the pieces, among which are all settings, and fails with every query that differs.
+pub async fn agree(name: &str, pieces: Vec<Piece>, most: usize) -> FuzzReport {
+    let settings = |piece: &Piece| -> Vec<Settings> { vec![piece.settings.clone()] };
+    let report = fuzz(covering(name, pieces, most, settings)).await.unwrap();
+    println!("{name}: {}", report.counts());
     assert!(report.different.is_empty(), "{report}");
-    assert!(report.compiled * 10 >= report.equal * 6, "too few queries are compiled as a whole: {report}");
-    assert!(report.only_plain_failed * 50 <= queries, "DataFusion alone fails too often: {report}");
-    assert!(report.both_failed * 5 <= queries, "too many queries fail: {report}");
+    report
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn cpu_resolution() {
-    agree(220, 1, &[("kelpie.device", "cpu"), ("kelpie.micro_model", "resolution")]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn cpu_pipelined() {
-    agree(220, 2, &[("kelpie.device", "cpu"), ("kelpie.micro_model", "pipelined")]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn simt_resolution() {
-    let device = [("kelpie.device", "simt"), ("kelpie.simt_lanes", "8")];
-    agree(100, 3, &[device[0], device[1], ("kelpie.micro_model", "resolution")]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn simt_pipelined() {
-    agree(100, 4, &[("kelpie.device", "simt"), ("kelpie.micro_model", "pipelined")]).await;
-}
-
-/// Runs the queries of some seeds over random tables and fails with every query that differs.
-async fn relational(seeds: std::ops::Range<u64>, scale: Scale, settings: &[(&str, &str)]) {
-    let engine = Arc::new(Engine::default());
-    let mut report = FuzzReport::default();
-    for seed in seeds.clone() {
-        let settings = [settings, &[partitions(seed)]].concat();
-        let conditions = Conditions::by_rules(&settings);
-        let found = fuzz_relational(seed, 0..QUERIES_A_SEED, scale, conditions, &engine, &|_, _, _| {});
-        report.merge(found.await.unwrap());
+/// Queries over one table: what may be said of all of them together.
+async fn single_agree(name: &str, pieces: Vec<Piece>, most: usize) {
+    let report = agree(name, pieces, most).await;
+    if is_whole() {
+        assert!(
+            report.compiled * 10 >= report.equal * 6,
+            "too few queries are compiled as a whole: {report}"
+        );
+        assert!(report.only_plain_failed * 50 <= report.run(), "DataFusion alone fails too often: {report}");
+        assert!(report.both_failed * 5 <= report.run(), "too many queries fail: {report}");
     }
-    println!("seeds {seeds:?}, {settings:?}: {}", report.counts());
-    assert!(report.different.is_empty(), "{report}");
-    assert!(report.compiled_percent() >= 90.0, "too few queries are compiled as a whole: {report}");
-    assert!(report.both_failed * 20 <= report.run(), "too many queries fail: {report}");
-    assert!(report.only_plain_failed * 50 <= report.run(), "DataFusion alone fails too often: {report}");
 }
 
-/// 1,000 queries with joins, subqueries and set operations, in two halves.
-#[tokio::test(flavor = "multi_thread")]
-async fn relational_resolution() {
-    let settings = [("kelpie.device", "cpu"), ("kelpie.micro_model", "resolution")];
-    relational(1..21, Scale::Normal, &settings).await;
+/// The same of queries over random tables.
+async fn relational_agree(name: &str, pieces: Vec<Piece>, most: usize) {
+    let report = agree(name, pieces, most).await;
+    if is_whole() {
+        assert!(report.compiled_percent() >= 90.0, "too few queries are compiled as a whole: {report}");
+        assert!(report.both_failed * 20 <= report.run(), "too many queries fail: {report}");
+        assert!(report.only_plain_failed * 50 <= report.run(), "DataFusion alone fails too often: {report}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn relational_pipelined() {
-    let settings = [("kelpie.device", "cpu"), ("kelpie.micro_model", "pipelined"), ("kelpie.threads", "3")];
-    relational(21..41, Scale::Normal, &settings).await;
+async fn one_table_on_the_cpu() {
+    let mut pieces = single(220, 1, &[CPU]);
+    pieces.extend(single(220, 2, &[CPU, PIPELINED]));
+    pieces.extend((100..104).flat_map(|seed| single(200, seed, &[CPU])));
+    pieces.extend(single(60, 6, &[CPU, ("kelpie.dictionaries", "off")]));
+    single_agree("one table on the CPU", pieces, 6).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_table_on_the_interpreter() {
+    let mut pieces = single(100, 3, &[SIMT, ("kelpie.simt_lanes", "8")]);
+    pieces.extend(single(100, 4, &[SIMT, PIPELINED]));
+    pieces.extend(single(20, 7, &[SIMT, ("kelpie.dictionaries", "off")]));
+    single_agree("one table on the interpreter", pieces, 6).await;
+}
+
+/// Joins, subqueries and set operations.
+#[tokio::test(flavor = "multi_thread")]
+async fn relational_on_the_cpu() {
+    let mut pieces = seeds(RELATIONAL, 1..21, &[CPU]);
+    pieces.extend(seeds(RELATIONAL, 21..41, &[CPU, PIPELINED, ("kelpie.threads", "3")]));
+    pieces.extend(seeds(RELATIONAL, 61..64, &[CPU, ("kelpie.dictionaries", "off")]));
+    relational_agree("relational on the CPU", pieces, 6).await;
 }
 
 /// Operators that hand their rows on through memory, also block by block.
@@ -88,34 +112,27 @@ async fn relational_pipelined() {
 async fn relational_through_memory() {
     let single = ("kelpie.micro_model", "operator_at_a_time");
     let multi = ("kelpie.micro_model", "multi_pass");
-    let (cpu, batch) = (("kelpie.device", "cpu"), ("kelpie.macro_model", "batch"));
-    relational(41..46, Scale::Normal, &[cpu, single]).await;
-    relational(46..51, Scale::Normal, &[cpu, multi]).await;
-    relational(51..54, Scale::Normal, &[cpu, single, batch, ("kelpie.block_bytes", "4KB")]).await;
+    let batch = [("kelpie.macro_model", "batch"), ("kelpie.block_bytes", "4KB")];
+    let mut pieces = seeds(RELATIONAL, 41..46, &[CPU, single]);
+    pieces.extend(seeds(RELATIONAL, 46..51, &[CPU, multi]));
+    pieces.extend(seeds(RELATIONAL, 51..54, &[CPU, single, batch[0], batch[1]]));
+    relational_agree("relational through memory", pieces, 6).await;
 }
 
 /// Few rows on the interpreter, which finds races and divergent barriers.
 #[tokio::test(flavor = "multi_thread")]
-async fn relational_simt() {
-    relational(1001..1003, Scale::Small, &[("kelpie.device", "simt")]).await;
-    relational(1003..1005, Scale::Small, &[("kelpie.device", "simt"), ("kelpie.simt_lanes", "4")]).await;
-    for (option, value) in [
+async fn relational_on_the_interpreter() {
+    let mut pieces = seeds(SMALL, 1001..1003, &[SIMT]);
+    pieces.extend(seeds(SMALL, 1003..1005, &[SIMT, ("kelpie.simt_lanes", "4")]));
+    for option in [
         ("kelpie.micro_model", "multi_pass"),
         ("kelpie.micro_model", "operator_at_a_time"),
         ("kelpie.resolution", "work_efficient"),
     ] {
-        relational(1005..1006, Scale::Small, &[("kelpie.device", "simt"), (option, value)]).await;
+        pieces.extend(seeds(SMALL, 1005..1006, &[SIMT, option]));
     }
-}
-
-/// Texts of which there are few are keys, values and operands without codes too.
-#[tokio::test(flavor = "multi_thread")]
-async fn without_dictionaries() {
-    let off = ("kelpie.dictionaries", "off");
-    agree(60, 6, &[("kelpie.device", "cpu"), off]).await;
-    agree(20, 7, &[("kelpie.device", "simt"), off]).await;
-    relational(61..64, Scale::Normal, &[("kelpie.device", "cpu"), off]).await;
-    relational(1006..1007, Scale::Small, &[("kelpie.device", "simt"), off]).await;
+    pieces.extend(seeds(SMALL, 1006..1007, &[SIMT, ("kelpie.dictionaries", "off")]));
+    relational_agree("relational on the interpreter", pieces, 6).await;
 }
 
 /// Where there is a GPU; `KELPIE_REQUIRE=cuda` makes its absence an error.
@@ -126,8 +143,8 @@ async fn cuda() {
     }
     for model in ["resolution", "pipelined"] {
         let settings = [("kelpie.device", "cuda"), ("kelpie.micro_model", model)];
-        agree(60, 5, &settings).await;
-        relational(2001..2005, Scale::Normal, &settings).await;
+        single_agree("one table on a GPU", single(60, 5, &settings), 10).await;
+        relational_agree("relational on a GPU", seeds(RELATIONAL, 2001..2005, &settings), 4).await;
     }
 }
 
@@ -174,15 +191,4 @@ async fn columns_of_one_name_stay_apart() {
         counts.push(session.sql(sql).await.unwrap().rows());
     }
     assert_eq!(counts, [85, 85]);
-}
-
-/// Many more, from the environment: `KELPIE_FUZZ_SEEDS=100..110 cargo test --test sql differential -- --ignored`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes: .ci/run runs it"]
-async fn more_seeds() {
-    let seeds = std::env::var("KELPIE_FUZZ_SEEDS").unwrap_or("100..104".into());
-    let (first, last) = seeds.split_once("..").expect("FIRST..LAST");
-    for seed in first.parse().unwrap()..last.parse().unwrap() {
-        agree(200, seed, &[("kelpie.device", "cpu")]).await;
-    }
 }

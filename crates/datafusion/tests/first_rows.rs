@@ -2,7 +2,7 @@
 //! type, over many rows, one row and none: compiled as a whole, with DataFusion's answers.
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use kelpie_datafusion::testing::{Check, configurations, sessions, translate};
+use kelpie_datafusion::testing::{Check, check_all, configurations, sessions, translate};
 
 const COLUMNS: [&str; 22] = [
     "i8", "i16", "i32", "i64", "w64", "u8", "u16", "u32", "u64", "nn", "f32", "f64", "d5", "d15", "d38", "b",
@@ -21,59 +21,41 @@ fn first(columns: &str, table: &str, over: &str, condition: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_and_orders_of_every_type() {
-    for settings in configurations() {
-        let mut check = Check::new(&settings).unwrap();
-        for column in COLUMNS {
-            let by_key = format!("PARTITION BY k ORDER BY {column} DESC, {UNIQUE}");
-            for table in ["t", "one", "none", "t WHERE nn < 0"] {
-                let sql = format!(
-                    "SELECT * FROM (SELECT *, row_number() OVER ({by_key}) AS r FROM {table}) WHERE r = 1"
-                );
-                check.query(&sql).await;
-            }
-            if !["f32", "f64"].contains(&column) {
-                let over = format!("PARTITION BY {column} ORDER BY {UNIQUE}");
-                check.query(&first(&format!("{column} AS c, nn AS n, r, s AS t"), "t", &over, "r = 1")).await;
-                let over = format!("PARTITION BY k, {column} ORDER BY {UNIQUE}");
-                check.query(&first("*", "t", &over, "r < 2")).await;
-                check.query(&first("count(*)", "t", &over, "r <= 1")).await;
-            }
-            for order in ["NULLS FIRST", "DESC NULLS LAST", "ASC NULLS LAST", "DESC NULLS FIRST"] {
-                let over = format!("PARTITION BY g ORDER BY {column} {order}, {UNIQUE} DESC NULLS LAST");
-                check
-                    .query(&first(&format!("g, {column} AS c, s AS t, f64 AS f"), "t", &over, "1 = r"))
-                    .await;
-            }
-            // Nothing but what is ordered by.
-            let over = format!("PARTITION BY k ORDER BY {column} DESC NULLS LAST");
-            check.query(&first(&format!("k, {column} AS c"), "t", &over, "r = 1")).await;
+    let mut statements = Vec::new();
+    for column in COLUMNS {
+        let by_key = format!("PARTITION BY k ORDER BY {column} DESC, {UNIQUE}");
+        for table in ["t", "one", "none", "t WHERE nn < 0"] {
+            statements.push(first("*", table, &by_key, "r = 1"));
         }
-        check.finish();
+        if !["f32", "f64"].contains(&column) {
+            let over = format!("PARTITION BY {column} ORDER BY {UNIQUE}");
+            statements.push(first(&format!("{column} AS c, nn AS n, r, s AS t"), "t", &over, "r = 1"));
+            let over = format!("PARTITION BY k, {column} ORDER BY {UNIQUE}");
+            statements.push(first("*", "t", &over, "r < 2"));
+            statements.push(first("count(*)", "t", &over, "r <= 1"));
+        }
+        for order in ["NULLS FIRST", "DESC NULLS LAST", "ASC NULLS LAST", "DESC NULLS FIRST"] {
+            let over = format!("PARTITION BY g ORDER BY {column} {order}, {UNIQUE} DESC NULLS LAST");
+            statements.push(first(&format!("g, {column} AS c, s AS t, f64 AS f"), "t", &over, "1 = r"));
+        }
+        // Nothing but what is ordered by.
+        let over = format!("PARTITION BY k ORDER BY {column} DESC NULLS LAST");
+        statements.push(first(&format!("k, {column} AS c"), "t", &over, "r = 1"));
     }
+    check_all("first rows by every type", configurations(), statements).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_partition() {
-    for settings in configurations() {
-        let mut check = Check::new(&settings).unwrap();
-        for table in ["t", "one", "none", "t WHERE nn < 0", "t WHERE k IS NULL"] {
-            for order in [UNIQUE, "s DESC NULLS LAST, d38, tss, w64, u64", "f64 + 1, d38, tss, w64, u64"] {
-                let sql = format!(
-                    "SELECT * FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS r FROM {table}) WHERE r = 1"
-                );
-                check.query(&sql).await;
-            }
-            let any = format!(
-                "SELECT count(*), sum(r) FROM (SELECT *, row_number() OVER () AS r FROM {table}) WHERE r = 1"
-            );
-            check.query(&any).await;
-            let any = format!(
-                "SELECT k, r FROM (SELECT *, row_number() OVER (PARTITION BY k) AS r FROM {table}) WHERE r = 1"
-            );
-            check.query(&any).await;
+    let mut statements = Vec::new();
+    for table in ["t", "one", "none", "t WHERE nn < 0", "t WHERE k IS NULL"] {
+        for order in [UNIQUE, "s DESC NULLS LAST, d38, tss, w64, u64", "f64 + 1, d38, tss, w64, u64"] {
+            statements.push(first("*", table, &format!("ORDER BY {order}"), "r = 1"));
         }
-        check.finish();
+        statements.push(first("count(*), sum(r)", table, "", "r = 1"));
+        statements.push(first("k, r", table, "PARTITION BY k", "r = 1"));
     }
+    check_all("first rows of one partition", configurations(), statements).await.unwrap();
 }
 
 /// Which of several rows is first is open where the order does not tell them apart; that it is one of them is not.
@@ -81,82 +63,70 @@ async fn one_partition() {
 async fn rows_that_the_order_does_not_tell_apart() {
     let row = ["k", "tsn", "i64", "d15", "u32", "g"];
     let same = row.map(|column| format!("(f.{column} IS NOT DISTINCT FROM t.{column})")).join(" AND ");
-    for settings in configurations() {
-        let mut check = Check::new(&settings).unwrap();
-        for over in
-            ["PARTITION BY k ORDER BY g DESC NULLS LAST", "PARTITION BY k, g", "PARTITION BY k, g ORDER BY g"]
-        {
-            let first = first(&row.join(", "), "t", over, "r = 1");
-            check
-                .query(&format!(
-                    "SELECT f.k, f.g, count(*) FROM ({first}) f JOIN t ON {same} GROUP BY f.k, f.g"
-                ))
-                .await;
-        }
-        check.finish();
-    }
+    let overs =
+        ["PARTITION BY k ORDER BY g DESC NULLS LAST", "PARTITION BY k, g", "PARTITION BY k, g ORDER BY g"];
+    let statements = overs.map(|over| {
+        let first = first(&row.join(", "), "t", over, "r = 1");
+        format!("SELECT f.k, f.g, count(*) FROM ({first}) f JOIN t ON {same} GROUP BY f.k, f.g")
+    });
+    check_all("rows told apart by nothing", configurations(), statements).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stands_around() {
     let by_key = &format!("PARTITION BY k ORDER BY {UNIQUE}");
     let number = &format!("row_number() OVER ({by_key})");
-    for settings in configurations() {
-        let mut check = Check::new(&settings).unwrap();
-        for sql in [
-            // Other conditions, on keys too, and several on the number.
-            &first("k, s, r", "t", by_key, "r = 1 AND nn > 20 AND k > 0"),
-            &first("k, s", "t", by_key, "r <= 1 AND (f64 > 0 OR s IS NULL) AND r >= 1"),
-            &first("k, s", "t", by_key, "r = 1 AND r > 1"),
-            &first("nn, nn * 2 AS double, upper(s), r + 1 AS more", "t", by_key, "r = 1"),
-            // Numbers in expressions above.
-            &format!(
-                "SELECT s, r FROM (SELECT s, r, nn + r AS x FROM (SELECT *, {number} AS r FROM t)) WHERE r = 1 AND x > 10"
-            ),
-            // Expressions as keys and in the order.
-            &first(
-                "k, s, r",
-                "t",
-                &format!("PARTITION BY nn % 10, upper(g) ORDER BY nn + 1 DESC, {UNIQUE}"),
-                "r = 1",
-            ),
-            &first(
-                "s",
-                "t",
-                &format!("PARTITION BY CASE WHEN b THEN k END ORDER BY length(s) DESC, {UNIQUE}"),
-                "r = 1",
-            ),
-            &first("k, s", "t", &format!("PARTITION BY k, k ORDER BY k, {UNIQUE}, k DESC"), "r = 1"),
-            // A filter below, joins, groups and unions below and above.
-            &first("k, nn, s", "(SELECT * FROM t WHERE b AND nn > 5)", by_key, "r = 1"),
-            &first(
-                "k, n",
-                "(SELECT k, count(*) AS n, min(s) AS s FROM t GROUP BY k, g)",
-                "PARTITION BY k ORDER BY n DESC, s",
-                "r = 1",
-            ),
-            &first("sum(nn), count(*)", "t", by_key, "r = 1"),
-            &first("max(nn)", "(SELECT * FROM t UNION ALL SELECT * FROM one)", by_key, "r = 1"),
-            &format!(
-                "SELECT a.k, a.s, b.nn FROM t a JOIN ({}) b ON a.k = b.k AND a.nn = b.nn",
-                first("k, nn", "t", by_key, "r = 1")
-            ),
-            // Orders of the result.
-            &format!("{} ORDER BY k DESC LIMIT 3", first("k, nn", "t", by_key, "r = 1")),
-            &format!("SELECT k, nn, s FROM t QUALIFY {number} = 1"),
-            // Two numbers by one window, of which one is asked for.
-            &format!("SELECT nn, a, b FROM (SELECT nn, {number} AS a, {number} + 1 AS b FROM t) WHERE a = 1"),
-            // First rows of first rows.
-            &format!(
-                "SELECT g, nn FROM (SELECT *, row_number() OVER (PARTITION BY g ORDER BY {UNIQUE}) AS q FROM ({})) WHERE q = 1",
-                first("*", "t", &format!("PARTITION BY g, k ORDER BY {UNIQUE} DESC"), "r = 1")
-            ),
-            "SELECT k, (SELECT min(u.nn) FROM one u) AS x FROM (SELECT k, nn, row_number() OVER (PARTITION BY k ORDER BY nn DESC) AS r FROM t) WHERE r = 1 AND nn > (SELECT avg(nn) FROM t)",
-        ] {
-            check.query(sql).await;
-        }
-        check.finish();
-    }
+    let statements = [
+        // Other conditions, on keys too, and several on the number.
+        first("k, s, r", "t", by_key, "r = 1 AND nn > 20 AND k > 0"),
+        first("k, s", "t", by_key, "r <= 1 AND (f64 > 0 OR s IS NULL) AND r >= 1"),
+        first("k, s", "t", by_key, "r = 1 AND r > 1"),
+        first("nn, nn * 2 AS double, upper(s), r + 1 AS more", "t", by_key, "r = 1"),
+        // Numbers in expressions above.
+        format!(
+            "SELECT s, r FROM (SELECT s, r, nn + r AS x FROM (SELECT *, {number} AS r FROM t)) WHERE r = 1 AND x > 10"
+        ),
+        // Expressions as keys and in the order.
+        first(
+            "k, s, r",
+            "t",
+            &format!("PARTITION BY nn % 10, upper(g) ORDER BY nn + 1 DESC, {UNIQUE}"),
+            "r = 1",
+        ),
+        first(
+            "s",
+            "t",
+            &format!("PARTITION BY CASE WHEN b THEN k END ORDER BY length(s) DESC, {UNIQUE}"),
+            "r = 1",
+        ),
+        first("k, s", "t", &format!("PARTITION BY k, k ORDER BY k, {UNIQUE}, k DESC"), "r = 1"),
+        // A filter below, joins, groups and unions below and above.
+        first("k, nn, s", "(SELECT * FROM t WHERE b AND nn > 5)", by_key, "r = 1"),
+        first(
+            "k, n",
+            "(SELECT k, count(*) AS n, min(s) AS s FROM t GROUP BY k, g)",
+            "PARTITION BY k ORDER BY n DESC, s",
+            "r = 1",
+        ),
+        first("sum(nn), count(*)", "t", by_key, "r = 1"),
+        first("max(nn)", "(SELECT * FROM t UNION ALL SELECT * FROM one)", by_key, "r = 1"),
+        format!(
+            "SELECT a.k, a.s, b.nn FROM t a JOIN ({}) b ON a.k = b.k AND a.nn = b.nn",
+            first("k, nn", "t", by_key, "r = 1")
+        ),
+        // Orders of the result.
+        format!("{} ORDER BY k DESC LIMIT 3", first("k, nn", "t", by_key, "r = 1")),
+        format!("SELECT k, nn, s FROM t QUALIFY {number} = 1"),
+        // Two numbers by one window, of which one is asked for.
+        format!("SELECT nn, a, b FROM (SELECT nn, {number} AS a, {number} + 1 AS b FROM t) WHERE a = 1"),
+        // First rows of first rows.
+        format!(
+            "SELECT g, nn FROM (SELECT *, row_number() OVER (PARTITION BY g ORDER BY {UNIQUE}) AS q FROM ({})) WHERE q = 1",
+            first("*", "t", &format!("PARTITION BY g, k ORDER BY {UNIQUE} DESC"), "r = 1")
+        ),
+        "SELECT k, (SELECT min(u.nn) FROM one u) AS x FROM (SELECT k, nn, row_number() OVER (PARTITION BY k ORDER BY nn DESC) AS r FROM t) WHERE r = 1 AND nn > (SELECT avg(nn) FROM t)".into(),
+    ];
+    check_all("around first rows", configurations(), statements).await.unwrap();
 }
 
 /// What stays DataFusion's has its answers.

@@ -7,7 +7,8 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use kelpie_datafusion::testing::{Generated, Outcome, compare};
+use kelpie_datafusion::testing::sample::covering;
+use kelpie_datafusion::testing::{Generated, Outcome, Settings, compare, side_by_side};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
 
 /// `id` is the row; `k` some hundreds of keys, some NULL; `s` long texts, no two alike; `w` few words; `d` decimals.
@@ -93,83 +94,90 @@ const ORDERED: [&str; 3] = [
     "SELECT s, n FROM (SELECT s, count(*) AS n, max(id) AS m FROM t GROUP BY s) ORDER BY m DESC",
 ];
 
-async fn agree(rows: usize, settings: &[(&str, &str)], queries: &[(&str, bool)]) -> KelpieSession {
+fn sessions(tables: &[(&str, RecordBatch)], settings: &[(&str, &str)]) -> (SessionContext, KelpieSession) {
     let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     let options = SessionOptions::default().with("kelpie.fallback", "deny");
     let options = settings.iter().fold(options, |options, (name, value)| options.with(*name, *value));
     let kelpie = KelpieSession::new(options).unwrap();
-    for (name, batch) in [("t", facts(rows)), ("u", dimension())] {
-        let table = Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap());
-        plain.register_table(name, Arc::clone(&table) as _).unwrap();
-        kelpie.context().register_table(name, table).unwrap();
+    for (name, batch) in tables {
+        let table = Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch.clone()]]).unwrap());
+        plain.register_table(*name, Arc::clone(&table) as _).unwrap();
+        kelpie.context().register_table(*name, table).unwrap();
     }
-    for (sql, ordered) in queries {
-        match compare(&plain, &kelpie, &Generated { sql: sql.to_string(), ordered: *ordered }).await {
-            Outcome::Equal { compiled: true, .. } => {}
-            other => panic!("{settings:?} {sql}: {other:?}"),
-        }
-    }
-    kelpie
+    (plain, kelpie)
 }
 
-fn all() -> Vec<(&'static str, bool)> {
-    QUERIES.map(|sql| (sql, false)).into_iter().chain(ORDERED.map(|sql| (sql, true))).collect()
+/// Runs each query under one of the settings, all of which are seen, and where the whole matrix runs under every one of them.
+async fn agree(name: &str, rows: usize, all: &[Settings], is_asked: fn(&Settings, &str) -> bool) {
+    let tables = Arc::new([("t", facts(rows)), ("u", dimension())]);
+    let queries = QUERIES.into_iter().chain(ORDERED);
+    let cases = queries.flat_map(|sql| all.iter().map(move |settings| (settings, sql)));
+    let cases = cases.filter(|(settings, sql)| is_asked(settings, sql));
+    let cases = covering(name, cases, 0, |(settings, sql)| vec![format!("{settings:?}"), sql.to_string()]);
+    let run = |settings: &Settings| {
+        let mine = cases.iter().filter(|(other, _)| *other == settings).map(|(_, sql)| *sql);
+        let (mine, settings, tables) = (mine.collect::<Vec<_>>(), settings.clone(), Arc::clone(&tables));
+        async move {
+            let (plain, kelpie) = sessions(&*tables, &settings);
+            for sql in mine {
+                let query = Generated { sql: sql.to_string(), ordered: ORDERED.contains(&sql) };
+                match compare(&plain, &kelpie, &query).await {
+                    Outcome::Equal { compiled: true, .. } => {}
+                    other => panic!("{settings:?} {sql}: {other:?}"),
+                }
+            }
+        }
+    };
+    side_by_side(all.iter().map(run)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn macro_models_and_transfers() {
-    for (macro_model, transfer, block_bytes) in [
+    let all = [
         ("run_to_finish", "auto", "0"),
         ("batch", "auto", "0"),
         ("batch", "copy", "20KB"),
         ("batch", "zero_copy", "9KB"),
         ("kernel_at_a_time", "copy", "30KB"),
-    ] {
-        let settings = [
+    ];
+    let all = all.map(|(macro_model, transfer, block_bytes)| {
+        vec![
             ("kelpie.device", "cpu"),
             ("kelpie.macro_model", macro_model),
             ("kelpie.transfer", transfer),
             ("kelpie.block_bytes", block_bytes),
-        ];
-        agree(20_000, &settings, &all()).await;
-    }
+        ]
+    });
+    agree("macro models and transfers", 20_000, &all, |_, _| true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn blocks_on_the_interpreter() {
+async fn blocks_and_little_memory_on_the_interpreter() {
+    let simt = ("kelpie.device", "simt");
+    let mut all = vec![vec![simt, ("kelpie.memory_limit", "300KB")]];
     for transfer in ["copy", "zero_copy"] {
-        let settings = [
-            ("kelpie.device", "simt"),
-            ("kelpie.macro_model", "batch"),
-            ("kelpie.transfer", transfer),
-            ("kelpie.block_bytes", "8KB"),
-        ];
-        agree(2_500, &settings, &all()).await;
+        let blocks = ("kelpie.block_bytes", "8KB");
+        all.push(vec![simt, ("kelpie.macro_model", "batch"), ("kelpie.transfer", transfer), blocks]);
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn little_memory_on_the_interpreter() {
-    let settings = [("kelpie.device", "simt"), ("kelpie.memory_limit", "300KB")];
-    // Some stages go on where there is more memory.
-    agree(2_500, &settings, &all()).await;
+    agree("blocks and memory of the interpreter", 2_500, &all, |_, _| true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn less_and_less_memory() {
-    for (limit, transfer) in [("2MB", "copy"), ("600KB", "auto")] {
-        let settings =
-            [("kelpie.device", "cpu"), ("kelpie.memory_limit", limit), ("kelpie.transfer", transfer)];
-        // The distinct values of few groups are in no parts that could be made by themselves.
-        let queries = all().into_iter().filter(|(sql, _)| limit == "2MB" || !sql.contains("DISTINCT"));
-        agree(20_000, &settings, &queries.collect::<Vec<_>>()).await;
-    }
+    let all = [("2MB", "copy"), ("600KB", "auto")].map(|(limit, transfer)| {
+        vec![("kelpie.device", "cpu"), ("kelpie.memory_limit", limit), ("kelpie.transfer", transfer)]
+    });
+    // The distinct values of few groups are in no parts that could be made by themselves.
+    let is_asked = |settings: &Settings, sql: &str| {
+        settings.iter().any(|(_, value)| *value == "2MB") || !sql.contains("DISTINCT")
+    };
+    agree("less and less memory", 20_000, &all, is_asked).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_are_shown() {
     let settings = [("kelpie.device", "cpu"), ("kelpie.memory_limit", "600KB")];
-    let kelpie = agree(30_000, &settings, &[]).await;
+    let (_, kelpie) = sessions(&[("t", facts(30_000))], &settings);
     let shown = kelpie.sql("EXPLAIN ANALYZE SELECT id, min(s) FROM t GROUP BY id").await.unwrap();
     let shown = datafusion::arrow::util::pretty::pretty_format_batches(&shown.batches).unwrap().to_string();
     for part in ["batch: the inputs stream", "smaller blocks", "parts by keys", "blocks=", "link="] {

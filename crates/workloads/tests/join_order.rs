@@ -1,7 +1,5 @@
 //! Orders of joins: the answers stay, and the orders are those that were reviewed.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,30 +8,14 @@ use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
-use kelpie_datafusion::{KelpieSession, SessionOptions};
-use kelpie_workloads::{GenerateOptions, Workload};
-use tempfile::TempDir;
+use kelpie_datafusion::KelpieSession;
+use kelpie_workloads::Workload;
 
-fn data(workload: Workload) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let options = GenerateOptions {
-        scale: 0.01,
-        output: folder.path(),
-        tables: &[],
-        threads: 2,
-        replace: false,
-        progress: &|_| {},
-    };
-    workload.generate(&options).unwrap();
-    folder
-}
+use super::common::{self, data};
 
+/// A session on DataFusion's operators.
 async fn session(data: &Path, settings: &[(&str, &str)]) -> KelpieSession {
-    let options = SessionOptions::default().with("kelpie.enabled", "false");
-    let options = settings.iter().fold(options, |options, (name, value)| options.with(*name, *value));
-    let session = KelpieSession::new(options).unwrap();
-    session.register_dir(data).await.unwrap();
-    session
+    common::session(data, &[&[("kelpie.enabled", "false")], settings].concat()).await
 }
 
 /// The rows as text, sorted; floats to nine digits.
@@ -59,7 +41,7 @@ async fn answer(session: &KelpieSession, sql: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_do_not_depend_on_the_order() {
     for workload in [Workload::Tpch, Workload::Ssb] {
-        let data = data(workload);
+        let data = data(workload, 0.01);
         let plain = session(data.path(), &[("kelpie.join_order", "false")]).await;
         let ordered = session(data.path(), &[]).await;
         let parallel = [
@@ -110,7 +92,7 @@ fn wrapped(text: &str) -> String {
 async fn orders_are_the_reviewed_ones() {
     let mut text = String::new();
     for workload in [Workload::Tpch, Workload::Ssb] {
-        let data = data(workload);
+        let data = data(workload, 0.01);
         // As reviewed: in one partition, on any machine.
         let session = session(data.path(), &[("datafusion.execution.target_partitions", "1")]).await;
         for (name, sql) in workload.queries() {

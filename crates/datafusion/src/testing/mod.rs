@@ -1,15 +1,14 @@
 //! Generated queries that Kelpie and plain DataFusion must answer alike.
 //!
-//! Everything follows from a seed. [`fuzz`] runs queries over one table with a column of every type (`data`, `queries`):
-//! its expressions are the richest. [`fuzz_relational`] runs queries with joins, subqueries and set operations over
-//! random tables (`relational`). [`fuzz_adversarial`] looks for trouble (`adversarial`): extremes, expressions that fail,
-//! expressions as keys of everything. [`Check`] runs statements written by hand. [`compare`] runs a query on both and compares the
-//! answers as multisets, in order where the query orders all of its columns.
+//! Everything follows from a seed. A [`Generator`] makes queries over one table with a column of every type (`data`, `queries`), over
+//! random tables (`relational`), or such as look for trouble (`adversarial`); [`fuzz`] runs them. [`Check`] runs statements written by
+//! hand. [`compare`] runs a query on both and compares the answers as multisets, in order where the query orders all of its columns.
 
 mod adversarial;
 mod check;
 mod compare;
 mod data;
+mod fuzzing;
 mod queries;
 mod relational;
 mod report;
@@ -24,8 +23,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use fastrand::Rng;
 use kelpie_engine::Engine;
 
-pub use adversarial::{Size, fuzz_adversarial};
-pub use check::{Check, configurations};
+pub use check::{Check, Settings, check_all, configurations, side_by_side};
+pub use fuzzing::{Generator, Piece, Scale, fuzz};
 pub use kelpie_engine::testing::{has_cuda, sample};
 
 use self::compare::Nature;
@@ -34,7 +33,6 @@ use self::variants::Subject;
 pub use compare::{Outcome, compare, same};
 pub use data::tables;
 pub use queries::{Generated, QueryGenerator};
-pub use relational::{Scale, fuzz_relational};
 pub use report::{Difference, FuzzReport};
 
 pub use crate::rule::uncompiled_reasons;
@@ -43,7 +41,7 @@ pub use crate::translate::{Translated, translate};
 use crate::{KelpieExec, KelpieSession, SessionOptions};
 
 /// Queries that share the random tables of a seed.
-pub const QUERIES_A_SEED: usize = 25;
+const QUERIES_A_SEED: usize = 25;
 
 /// How many differing queries of a seed are made smaller.
 const SHRUNK_A_SEED: usize = 3;
@@ -58,13 +56,6 @@ pub struct Conditions<'a> {
     pub settings: &'a [(&'a str, &'a str)],
     /// Random genomes under which each query runs besides, once more for each.
     pub genomes: usize,
-}
-
-impl<'a> Conditions<'a> {
-    /// By the rules alone.
-    pub fn by_rules(settings: &'a [(&'a str, &'a str)]) -> Conditions<'a> {
-        Conditions { settings, genomes: 0 }
-    }
 }
 
 /// The numbers that choose the genomes of a query: the same wherever its seed begins.
@@ -84,8 +75,16 @@ pub fn translated(exec: &KelpieExec) -> &Translated {
 
 /// Both sessions, over the same generated tables.
 pub fn sessions(seed: u64, settings: &[(&str, &str)]) -> Result<(SessionContext, KelpieSession)> {
+    sessions_of(seed, settings, Arc::default())
+}
+
+fn sessions_of(
+    seed: u64,
+    settings: &[(&str, &str)],
+    engine: Arc<Engine>,
+) -> Result<(SessionContext, KelpieSession)> {
     let tables = tables(seed)?;
-    sessions_over(tables.iter().map(|(name, batches)| (*name, batches.as_slice())), settings, Arc::default())
+    sessions_over(tables.iter().map(|(name, batches)| (*name, batches.as_slice())), settings, engine)
 }
 
 /// Both sessions, over the same tables of at least one batch each.
@@ -126,13 +125,14 @@ fn ordering_sessions<'a>(
 }
 
 /// Runs generated queries over one table on both: those of the given numbers.
-pub async fn fuzz(
-    numbers: std::ops::Range<usize>,
+async fn fuzz_single(
     seed: u64,
+    numbers: std::ops::Range<usize>,
     conditions: Conditions<'_>,
+    engine: &Arc<Engine>,
     observer: &Observer<'_>,
 ) -> Result<FuzzReport> {
-    let (plain, kelpie) = sessions(seed, conditions.settings)?;
+    let (plain, kelpie) = sessions_of(seed, conditions.settings, Arc::clone(engine))?;
     let mut generator = QueryGenerator::new(seed);
     let mut report = FuzzReport::default();
     for number in 0..numbers.end {

@@ -1,8 +1,6 @@
 //! Functions and operators that are compiled, one by one, against plain DataFusion; and that only DataFusion's own
 //! implementations are taken for what their names say.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
-
 mod left;
 mod lists;
 mod numbers;

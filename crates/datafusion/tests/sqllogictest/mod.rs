@@ -1,9 +1,7 @@
 //! The statements of `tests/slt`: what DataFusion answers, Kelpie answers on every device.
 //!
-//! The files are written by `scripts` and DataFusion: `KELPIE_SLT_WRITE=1 cargo test -p kelpie-datafusion --test
-//! sqllogictest` writes them again; without the variable a file that is not what would be written is an error.
-
-#![expect(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+//! The files are written by `scripts` and DataFusion: `KELPIE_SLT_WRITE=1 cargo test --test sql sqllogictest` writes them again; without
+//! the variable a file that is not what would be written is an error.
 
 mod database;
 mod scripts;

@@ -1,12 +1,32 @@
 //! What the tests of answers share.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, Weak};
+
+use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::pretty::pretty_format_batches;
+use kelpie_datafusion::testing::sample::covering;
+use kelpie_datafusion::testing::{Settings, has_cuda, side_by_side};
 use kelpie_datafusion::{KelpieSession, SessionOptions};
-use kelpie_workloads::{GenerateOptions, Workload, shapes, ssb, tpch};
+use kelpie_workloads::{GenerateOptions, Workload, tpch};
 use tempfile::TempDir;
 
-/// Generated data.
-pub fn data(workload: Workload, scale: f64) -> TempDir {
+/// Generated data, which all tests share that run at the time.
+pub fn data(workload: Workload, scale: f64) -> Arc<TempDir> {
+    static MADE: Mutex<BTreeMap<String, Arc<Mutex<Weak<TempDir>>>>> = Mutex::new(BTreeMap::new());
+    let name = format!("{} {scale}", workload.name());
+    let place = Arc::clone(MADE.lock().unwrap().entry(name).or_default());
+    // Who comes while another makes them waits for these.
+    let mut known = place.lock().unwrap();
+    known.upgrade().unwrap_or_else(|| {
+        let made = Arc::new(generated(workload, scale));
+        *known = Arc::downgrade(&made);
+        made
+    })
+}
+
+fn generated(workload: Workload, scale: f64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let options = GenerateOptions {
         scale,
@@ -21,30 +41,123 @@ pub fn data(workload: Workload, scale: f64) -> TempDir {
 }
 
 /// A session on it.
-pub async fn session(data: &TempDir, settings: &[(&str, &str)]) -> KelpieSession {
+pub async fn session(data: &Path, settings: &[(&str, &str)]) -> KelpieSession {
     let options = settings.iter().fold(SessionOptions::default(), |o, (name, value)| o.with(*name, *value));
     let session = KelpieSession::new(options).unwrap();
-    session.register_dir(data.path()).await.unwrap();
+    session.register_dir(data).await.unwrap();
     session
 }
 
-/// Runs queries and compares their answers.
-pub async fn check(
-    session: &KelpieSession,
-    scale: f64,
-    queries: impl IntoIterator<Item = usize>,
-    what: &str,
-) {
-    for query in queries {
-        let result = session.sql(tpch::QUERIES[query - 1]).await;
-        let result = result.unwrap_or_else(|error| panic!("query {query}, {what}: {error}"));
-        if let Err(difference) = tpch::check_answer(scale, query, &result.batches) {
-            panic!("query {query}, {what}: {difference}");
+/// The devices that are there.
+pub fn devices() -> Vec<&'static str> {
+    let session = KelpieSession::new(SessionOptions::default()).unwrap();
+    if has_cuda(session.engine()) { vec!["cpu", "simt", "cuda"] } else { vec!["cpu", "simt"] }
+}
+
+/// Every micro model; `resolution` in both of its forms.
+pub const MODELS: [(&str, &str); 5] = [
+    ("operator_at_a_time", "simd"),
+    ("multi_pass", "simd"),
+    ("pipelined", "simd"),
+    ("resolution", "simd"),
+    ("resolution", "work_efficient"),
+];
+
+/// Every micro model on a device.
+pub fn models(device: &'static str) -> Vec<Settings> {
+    let settings = |(model, resolution)| {
+        vec![("kelpie.device", device), ("kelpie.micro_model", model), ("kelpie.resolution", resolution)]
+    };
+    MODELS.into_iter().map(settings).collect()
+}
+
+/// Queries of a workload under several settings, compiled as a whole: TPC-H gives the reference answers, the others those of DataFusion's own
+/// operators.
+pub struct Matrix {
+    pub name: &'static str,
+    pub workload: Workload,
+    pub scale: f64,
+    /// Names and texts.
+    pub queries: Vec<(String, &'static str)>,
+    pub configurations: Vec<Settings>,
+    /// How often each query runs in a session: columns are cached then, and states have the size that fits.
+    pub rounds: usize,
+}
+
+impl Matrix {
+    /// All queries of a workload, once.
+    pub fn new(name: &'static str, workload: Workload, scale: f64, configurations: Vec<Settings>) -> Matrix {
+        Matrix { name, workload, scale, queries: workload.queries(), configurations, rounds: 1 }
+    }
+
+    /// Runs every query on every device and under every setting some queries; all under all where the whole matrix runs.
+    pub async fn check(self) {
+        let data = data(self.workload, self.scale);
+        let all = Arc::new(self);
+        let numbers = 0..all.queries.len();
+        let cases = all
+            .configurations
+            .iter()
+            .flat_map(|settings| numbers.clone().map(move |query| (settings, query)));
+        let facets = |(settings, query): &(&Settings, usize)| {
+            let device = settings.iter().find(|(name, _)| *name == "kelpie.device");
+            vec![format!("{settings:?}"), format!("{device:?} {query}")]
+        };
+        let cases = covering(all.name, cases, 0, facets);
+        let run = |settings: &Settings| {
+            let mine: Vec<usize> =
+                cases.iter().filter(|(other, _)| *other == settings).map(|(_, query)| *query).collect();
+            let (all, data, settings) = (Arc::clone(&all), Arc::clone(&data), settings.clone());
+            async move { all.check_under(&settings, &mine, data.path()).await }
+        };
+        side_by_side(all.configurations.iter().map(run)).await;
+    }
+
+    async fn check_under(&self, settings: &[(&str, &str)], queries: &[usize], data: &Path) {
+        let reference = session(data, &[("kelpie.enabled", "false")]).await;
+        let compiled = session(data, &[&[("kelpie.fallback", "deny")], settings].concat()).await;
+        for round in 0..self.rounds {
+            for query in queries {
+                let what = format!("query {}, {settings:?}, run {round}", self.queries[*query].0);
+                self.check_query(*query, &compiled, &reference, &what).await;
+            }
         }
+    }
+
+    async fn check_query(
+        &self,
+        query: usize,
+        compiled: &KelpieSession,
+        reference: &KelpieSession,
+        what: &str,
+    ) {
+        let answer = async |session: &KelpieSession, sql: &str| {
+            session.sql(sql).await.unwrap_or_else(|error| panic!("{what}: {error}")).batches
+        };
+        let sql = self.queries[query].1;
+        if self.workload == Workload::Tpch {
+            let number = self.queries[query].0.parse().unwrap();
+            let checked = tpch::check_answer(self.scale, number, &answer(compiled, sql).await);
+            return checked.unwrap_or_else(|difference| panic!("{what}: {difference}"));
+        }
+        // Rows that are several are ordered. A query without rows at this scale shows little: it runs with wider conditions too.
+        let wider = WIDER.iter().fold(sql.to_string(), |sql, (narrow, wide)| sql.replace(narrow, wide));
+        for sql in [sql, &wider] {
+            let expected = answer(reference, sql).await;
+            assert_eq!(text(&answer(compiled, sql).await), text(&expected), "{what}: {sql}");
+            if expected.iter().any(|batch| batch.num_rows() > 0) {
+                return;
+            }
+        }
+        panic!("{what}: no rows: {wider}");
     }
 }
 
-/// The conditions that leave no row at small scales, and wider ones.
+fn text(batches: &[RecordBatch]) -> String {
+    pretty_format_batches(batches).unwrap().to_string()
+}
+
+/// The conditions of SSB that leave no row at small scales, and wider ones.
 const WIDER: [(&str, &str); 5] = [
     ("c_nation = 'UNITED STATES'", "c_region = 'AMERICA'"),
     ("s_nation = 'UNITED STATES'", "s_region = 'AMERICA'"),
@@ -52,42 +165,3 @@ const WIDER: [(&str, &str); 5] = [
     ("(s_city = 'UNITED KI1' or s_city = 'UNITED KI5')", "s_region = 'EUROPE'"),
     ("p_category = 'MFGR#14'", "p_mfgr = 'MFGR#1'"),
 ];
-
-/// SSB as Kelpie and as DataFusion's operators answer it: every query is ordered. A query without rows at this scale shows
-/// little: it runs with wider conditions too, and must have rows then.
-pub async fn check_ssb(data: &TempDir, settings: &[(&str, &str)]) {
-    let compiled = session(data, settings).await;
-    let reference = session(data, &[("kelpie.enabled", "false")]).await;
-    let text = |batches: &[_]| pretty_format_batches(batches).unwrap().to_string();
-    for (name, sql) in ssb::QUERIES {
-        let (mut rows, mut sql) = (0, sql.to_string());
-        for round in 0..2 {
-            let result = compiled.sql(&sql).await;
-            let result = result.unwrap_or_else(|error| panic!("{name}, {settings:?}: {error}"));
-            let expected = reference.sql(&sql).await.unwrap();
-            assert_eq!(text(&result.batches), text(&expected.batches), "{name}, {settings:?}: {sql}");
-            rows = expected.rows();
-            if rows > 0 || round == 1 {
-                break;
-            }
-            sql = WIDER.iter().fold(sql, |sql, (narrow, wide)| sql.replace(narrow, wide));
-        }
-        assert!(rows > 0, "{name} has no rows: {sql}");
-    }
-}
-
-/// The shapes as Kelpie and as DataFusion's operators answer them: rows that are several are ordered.
-pub async fn check_shapes(data: &TempDir, settings: &[(&str, &str)]) {
-    let compiled = session(data, settings).await;
-    let reference = session(data, &[("kelpie.enabled", "false")]).await;
-    let text = |batches: &[_]| pretty_format_batches(batches).unwrap().to_string();
-    for (name, sql) in shapes::QUERIES {
-        let expected = reference.sql(sql).await.unwrap();
-        assert!(expected.rows() > 0, "{name} has no rows");
-        for round in 0..2 {
-            let result = compiled.sql(sql).await;
-            let result = result.unwrap_or_else(|error| panic!("{name}, {settings:?}: {error}"));
-            assert_eq!(text(&result.batches), text(&expected.batches), "{name}, {settings:?}, run {round}");
-        }
-    }
-}

@@ -25,24 +25,22 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use kelpie_engine::Engine;
 
-pub use tables::Size;
-
 use self::statements::{Query, Statements};
 use super::compare::compare_by;
 use super::report::FuzzReport;
 use super::variants::Subject;
-use super::{Conditions, Observer, QUERIES_A_SEED, SHRUNK_A_SEED, genome_numbers, ordering_sessions};
+use super::{Conditions, Observer, QUERIES_A_SEED, SHRUNK_A_SEED, Scale, genome_numbers, ordering_sessions};
 
 /// Runs generated queries of a seed on both: those of the given numbers, below `QUERIES_A_SEED`.
-pub async fn fuzz_adversarial(
+pub(super) async fn fuzz_adversarial(
     seed: u64,
     numbers: std::ops::Range<usize>,
-    size: Size,
+    scale: Scale,
     conditions: Conditions<'_>,
     engine: &Arc<Engine>,
     observer: &Observer<'_>,
 ) -> Result<FuzzReport> {
-    let tables = tables::tables(seed, size)?;
+    let tables = tables::tables(seed, scale)?;
     let (plain, kelpie) = ordering_sessions(
         tables.iter().map(|(name, rows)| (*name, rows.as_slice())),
         conditions.settings,
@@ -87,7 +85,7 @@ mod tests {
     fn the_same_seed_gives_the_same_tables_and_queries() {
         let make = || {
             let queries: Vec<_> = (0..200).map(|i| query(7, i).generated().sql).collect();
-            (tables::tables(7, Size::Normal).unwrap(), queries)
+            (tables::tables(7, Scale::Normal).unwrap(), queries)
         };
         let ((tables, queries), again) = (make(), make());
         assert_eq!(queries, again.1);

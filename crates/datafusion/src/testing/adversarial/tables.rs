@@ -13,14 +13,7 @@ use datafusion::arrow::datatypes::{Field, Int32Type, Schema};
 use datafusion::error::Result;
 use fastrand::Rng;
 
-/// How many rows the tables have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Size {
-    /// Up to 3,000.
-    Normal,
-    /// Up to 60: for the interpreter.
-    Small,
-}
+use super::super::Scale;
 
 /// Tables of one schema: `x`, `y`, `one` (a row), `none` (no row) and `many`, with a key of its own in nearly every row.
 pub(super) const NAMES: [&str; 5] = ["x", "y", "one", "none", "many"];
@@ -82,11 +75,11 @@ const NUMERALS: [&str; 24] = [
 const WORDS: [&str; 5] = ["red", "green", "blue", "grün", ""];
 
 /// The tables of a seed.
-pub(super) fn tables(seed: u64, size: Size) -> Result<Vec<(&'static str, Vec<RecordBatch>)>> {
+pub(super) fn tables(seed: u64, scale: Scale) -> Result<Vec<(&'static str, Vec<RecordBatch>)>> {
     let mut rng = Rng::with_seed(seed ^ 0xadbe_ef01);
-    let (x, y, many) = match size {
-        Size::Normal => (rng.usize(150..500), rng.usize(20..90), 3000),
-        Size::Small => (rng.usize(20..60), rng.usize(5..20), 60),
+    let (x, y, many) = match scale {
+        Scale::Normal => (rng.usize(150..500), rng.usize(20..90), 3000),
+        Scale::Small => (rng.usize(20..60), rng.usize(5..20), 60),
     };
     let mut tables = Vec::new();
     for (name, rows) in NAMES.into_iter().zip([x, y, 1, 0, many]) {

@@ -2,8 +2,9 @@
 
 use fastrand::Rng;
 
+use super::super::Scale;
 use super::super::queries::{Generated, KINDS, Kind};
-use super::tables::{Column, Scale, Table};
+use super::tables::{Column, Table};
 use super::tree::Tree;
 
 /// A generated query that can be made smaller.

@@ -13,16 +13,8 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::error::Result;
 use fastrand::Rng;
 
+use super::super::Scale;
 use super::super::queries::Kind;
-
-/// How large the tables are, and how many rows a query may see on the way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// Up to 300 rows, and joins of up to 20,000.
-    Normal,
-    /// Up to 40 rows, and joins of up to 400: for the interpreter.
-    Small,
-}
 
 impl Scale {
     /// The most rows that a join may have.
