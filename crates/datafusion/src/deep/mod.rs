@@ -37,7 +37,7 @@ pub(crate) use statement::{Depth, LIMIT as MOST_LEVELS};
 const BASE_BYTES: usize = 1 << 20;
 /// What a level takes in parser and planner: most where functions are inlined into each other, as sqlparser's that find the place of
 /// a query in a text are (a subquery in FROM is several levels and takes 52 KB).
-const LEVEL_BYTES: usize = 20 << 10;
+const LEVEL_BYTES: usize = 24 << 10;
 /// No stack is larger: it is reserved, not used, but the reservation may be limited.
 const MOST_BYTES: usize = 1 << 30;
 /// From so many levels, or queries inside each other, on, planning may take long and gets a thread of its own.
