@@ -44,7 +44,7 @@ async fn on_the_cpu() {
 async fn on_the_interpreter() {
     let mut pieces = seeds(SMALL, 10..12, &[SIMT]);
     pieces.extend(seeds(SMALL, 100..120, &[SIMT]));
-    adversarial_agree("adversarial on the interpreter", pieces, 2).await;
+    adversarial_agree("adversarial on the interpreter", pieces, 4).await;
 }
 
 /// Whatever variants are forced.

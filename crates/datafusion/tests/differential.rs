@@ -87,7 +87,7 @@ async fn one_table_on_the_cpu() {
     pieces.extend(single(220, 2, &[CPU, PIPELINED]));
     pieces.extend((100..104).flat_map(|seed| single(200, seed, &[CPU])));
     pieces.extend(single(60, 6, &[CPU, ("kelpie.dictionaries", "off")]));
-    single_agree("one table on the CPU", pieces, 6).await;
+    single_agree("one table on the CPU", pieces, 14).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +95,7 @@ async fn one_table_on_the_interpreter() {
     let mut pieces = single(100, 3, &[SIMT, ("kelpie.simt_lanes", "8")]);
     pieces.extend(single(100, 4, &[SIMT, PIPELINED]));
     pieces.extend(single(20, 7, &[SIMT, ("kelpie.dictionaries", "off")]));
-    single_agree("one table on the interpreter", pieces, 6).await;
+    single_agree("one table on the interpreter", pieces, 12).await;
 }
 
 /// Joins, subqueries and set operations.

@@ -20,6 +20,7 @@ mod names;
 mod partitions;
 mod prepared;
 mod rule;
+mod sorted_groups;
 mod sorting;
 mod sqllogictest;
 mod statistics;

@@ -116,7 +116,7 @@ impl FuzzReport {
             }
             Outcome::BothFailed(error) => {
                 self.both_failed += 1;
-                count(&mut self.errors, error.lines().next().unwrap_or_default().chars().take(100).collect());
+                count(&mut self.errors, without_values(error.lines().next().unwrap_or_default()));
             }
             Outcome::OnlyPlainFailed => self.only_plain_failed += 1,
             Outcome::OnlyReorderedFailed => self.only_reordered_failed += 1,
@@ -272,9 +272,31 @@ fn general(reason: &str) -> String {
     }
 }
 
+/// The beginning of an error without its numbers and quoted texts: of several rows that fail, any may be the one that it names.
+fn without_values(error: &str) -> String {
+    let is_number = |word: &str| {
+        let is_digit = |byte: u8| byte.is_ascii_digit();
+        word.bytes().any(is_digit) && word.bytes().all(|byte| is_digit(byte) || b"-+.,".contains(&byte))
+    };
+    let unquoted: Vec<&str> = error.split('\'').step_by(2).collect();
+    let unquoted = unquoted.join("''");
+    let words = unquoted.split(' ').map(|word| if is_number(word) { "#" } else { word });
+    words.collect::<Vec<_>>().join(" ").chars().take(100).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_counted_whatever_values_they_name() {
+        let cast = |value| format!("Cannot cast string '{value}' to value of Decimal128(38, 2)");
+        assert_eq!(without_values(&cast("a b")), cast(""));
+        assert_eq!(
+            without_values("Overflow happened on: -17 * 3, of Int64"),
+            "Overflow happened on: # * # of Int64"
+        );
+    }
 
     #[test]
     fn a_report_survives_as_lines() {

@@ -149,10 +149,10 @@ async fn failures(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cpu() {
-    holds("statements on the CPU", &[("kelpie.device", "cpu")], 1, 200).await;
+    holds("statements on the CPU", &[("kelpie.device", "cpu")], 1, 400).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn simt() {
-    holds("statements on the interpreter", &[("kelpie.device", "simt")], 4, 60).await;
+    holds("statements on the interpreter", &[("kelpie.device", "simt")], 4, 100).await;
 }
