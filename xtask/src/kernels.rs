@@ -12,6 +12,8 @@ use kelpie_device::nvrtc::{self, Nvrtc};
 use kelpie_kir::meter::metered;
 use kelpie_kir::profile::profiled;
 
+use crate::programs::source_root;
+
 /// What to compile.
 #[derive(Debug)]
 pub struct Request {
@@ -134,7 +136,7 @@ fn print_table(request: &Request, rows: &[Row]) {
 fn units(request: &Request) -> Result<Vec<Unit>> {
     let mut units = Vec::new();
     if request.files.is_empty() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace's folder")?;
+        let root = source_root()?;
         let mut files = Vec::new();
         for folder in ["crates", "xtask"] {
             collect(&root.join(folder), &mut files)?;

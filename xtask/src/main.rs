@@ -2,10 +2,14 @@
 
 mod fuzz;
 mod kernels;
+mod matrix;
+mod programs;
+mod test_times;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 /// Checks of Kelpie's repository.
@@ -40,6 +44,10 @@ enum Command {
     },
     /// Compares generated queries with DataFusion. Exit code 1: answers differ.
     Fuzz(fuzz::Request),
+    /// Runs every case of every test, of which `cargo test` runs a sample. Exit code 1: a test fails.
+    Matrix(matrix::Request),
+    /// Lists the tests that take longer than 3 seconds by themselves. Exit code 1: one takes longer than 10, or fails.
+    TestTimes(test_times::Request),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +56,20 @@ fn main() -> ExitCode {
             check_kernels(&kernels::Request { queries, random, seed, architectures, verbose, files })
         }
         Command::Fuzz(request) => fuzz::fuzz(&request),
+        Command::Matrix(request) => exit_code(matrix::matrix(&request)),
+        Command::TestTimes(request) => exit_code(test_times::test_times(&request)),
+    }
+}
+
+/// Of a check that says whether everything holds.
+fn exit_code(result: Result<bool>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 
