@@ -65,34 +65,51 @@ async fn main() -> ExitCode {
 async fn write_all(folder: &Path, queries: usize) -> Result<usize> {
     let (_, kelpie) = sessions(1, &[("kelpie.min_rows", "0")])?;
     kelpie.context().sql(LINEITEM).await?.collect().await?;
-    let mut generator = QueryGenerator::new(1);
-    let mut all: Vec<String> = (0..queries).map(|_| generator.query().sql).collect();
-    all.push(include_str!("../../workloads/queries/tpch/q01.sql").into());
-    all.push(include_str!("../../workloads/queries/tpch/q06.sql").into());
-    for condition in TEXT {
-        let sql = format!(
-            "select l_returnflag || 'x', count(*), max(upper(l_linestatus)) from lineitem where {condition} group by 1"
-        );
-        if modules(&kelpie, &sql).await.is_empty() {
-            return Err(DataFusionError::Execution(format!("not compiled: {sql}")));
-        }
-        all.push(sql);
-    }
-    for sql in RANKED {
-        if modules(&kelpie, sql).await.is_empty() {
-            return Err(DataFusionError::Execution(format!("not compiled: {sql}")));
-        }
-        all.push(sql.into());
-    }
     let mut known = HashSet::new();
-    for sql in &all {
-        for module in modules(&kelpie, sql).await {
+    // Queries are planned and compiled on every core, and written in their order.
+    let kelpie = Arc::new(kelpie);
+    let tasks: Vec<_> = all_queries(queries)
+        .into_iter()
+        .map(|query| {
+            let kelpie = Arc::clone(&kelpie);
+            tokio::spawn(async move { (modules(&kelpie, &query.sql).await, query) })
+        })
+        .collect();
+    for task in tasks {
+        let (modules, query) = task.await.map_err(|error| DataFusionError::External(error.into()))?;
+        if query.compiles && modules.is_empty() {
+            return Err(DataFusionError::Execution(format!("not compiled: {}", query.sql)));
+        }
+        for module in modules {
             if known.insert(module.clone()) {
                 std::fs::write(folder.join(format!("query_{}.kir", known.len())), module)?;
             }
         }
     }
     Ok(known.len())
+}
+
+/// A query whose kernels are written.
+struct Query {
+    sql: String,
+    /// Whether it must have some; generated queries may fail to plan.
+    compiles: bool,
+}
+
+fn all_queries(generated: usize) -> Vec<Query> {
+    let mut generator = QueryGenerator::new(1);
+    let generated = (0..generated).map(|_| Query { sql: generator.query().sql, compiles: false });
+    let texts = TEXT.map(|condition| {
+        format!(
+            "select l_returnflag || 'x', count(*), max(upper(l_linestatus)) from lineitem where {condition} group by 1"
+        )
+    });
+    let tpch = [
+        include_str!("../../workloads/queries/tpch/q01.sql"),
+        include_str!("../../workloads/queries/tpch/q06.sql"),
+    ];
+    let written = tpch.into_iter().chain(RANKED).map(str::to_string).chain(texts);
+    generated.chain(written.map(|sql| Query { sql, compiles: true })).collect()
 }
 
 /// The kernels of a query, printed; none where it fails to plan, as some generated queries must.
