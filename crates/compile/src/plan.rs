@@ -2,6 +2,7 @@
 
 mod ranked;
 mod sets;
+pub mod text;
 
 pub use self::ranked::{Rank, Ranked, RankedValue};
 pub use self::sets::{GroupingSet, GroupingSets};

@@ -21,6 +21,7 @@ mod match_lanes;
 mod near_copies;
 mod operands;
 mod parts;
+mod plan_text;
 mod ranked;
 mod ranks;
 mod sets;

@@ -53,6 +53,7 @@ mod meter;
 mod models;
 mod near_block;
 mod part_delivery;
+mod plan_files;
 mod queries;
 mod queue;
 mod rank_index;
