@@ -1,9 +1,10 @@
 //! Every aggregate function over every type, in groups of no valid row, one row, extremes and many rows, on the CPU and
 //! on the interpreter, under every micro model: compared with a plain evaluation.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and};
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::compute::cast;
@@ -110,6 +111,9 @@ fn columns() -> Vec<Column> {
 
 const GROUPS: [&str; 4] = ["only NULLs", "one row", "extremes", "many"];
 
+static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(columns);
+static ROWS: LazyLock<(Vec<i32>, Vec<Vec<Value>>)> = LazyLock::new(rows);
+
 /// The group of each row, and each column's values.
 fn rows() -> (Vec<i32>, Vec<Vec<Value>>) {
     let mut seed = 7u64;
@@ -118,11 +122,11 @@ fn rows() -> (Vec<i32>, Vec<Vec<Value>>) {
         seed >> 33
     };
     let mut groups = Vec::new();
-    let mut values: Vec<Vec<Value>> = columns().iter().map(|_| Vec::new()).collect();
+    let mut values: Vec<Vec<Value>> = COLUMNS.iter().map(|_| Vec::new()).collect();
     for row in 0..120 {
         let group = if row == 40 { 1 } else { [0, 2, 3, 3, 3][row % 5] };
         groups.push(group);
-        for (column, values) in columns().iter().zip(&mut values) {
+        for (column, values) in COLUMNS.iter().zip(&mut values) {
             let low = random();
             let value = match (group, &column.extremes[0]) {
                 (0, _) => Value::Null,
@@ -311,7 +315,7 @@ fn configurations() -> Vec<QueryOptions> {
 
 /// The table: three keys (dense, wide, text) of the same groups, then the columns under test.
 fn table(keep: impl Fn(i32) -> bool) -> Arc<Table> {
-    let (groups, values) = rows();
+    let (groups, values) = &*ROWS;
     let kept: Vec<usize> = (0..groups.len()).filter(|row| keep(groups[*row])).collect();
     let groups = || kept.iter().map(|row| groups[*row]);
     let mut fields = vec![
@@ -326,7 +330,7 @@ fn table(keep: impl Fn(i32) -> bool) -> Arc<Table> {
         Arc::new(Int64Array::from_iter_values(groups().map(wide))),
         Arc::new(StringArray::from_iter_values(groups().map(|group| GROUPS[group as usize]))),
     ];
-    for (column, values) in columns().iter().zip(&values) {
+    for (column, values) in COLUMNS.iter().zip(values) {
         fields.push(ArrowField::new(format!("{}", column.data_type), column.arrow.clone(), true));
         let values: Vec<Value> = kept.iter().map(|row| values[*row].clone()).collect();
         arrays.push(array(&column.arrow, &values));
@@ -342,7 +346,7 @@ fn scan() -> Plan {
         field("wide", DataType::Int64, false),
         field("text", DataType::Utf8, false),
     ];
-    fields.extend(columns().into_iter().map(|column| field("value", column.data_type, true)));
+    fields.extend(COLUMNS.iter().map(|column| field("value", column.data_type.clone(), true)));
     let columns = (0..fields.len()).collect();
     Plan::Scan(Scan { source: 0, table: "t".into(), columns, fields })
 }
@@ -353,7 +357,9 @@ fn column(index: usize) -> Expr {
 }
 
 /// The columns that one plan takes (some types at a time), and whether it counts equal values once.
-fn chunks() -> Vec<(std::ops::Range<usize>, bool)> {
+type Chunk = (std::ops::Range<usize>, bool);
+
+fn chunks() -> Vec<Chunk> {
     let types = [0..4, 4..8, 8..12, 12..17];
     types.clone().map(|types| (types, false)).into_iter().chain(types.map(|types| (types, true))).collect()
 }
@@ -366,7 +372,7 @@ fn plan(key: Option<usize>, types: std::ops::Range<usize>, distinct: bool) -> Pl
             distinct,
             field: Field { name: format!("{function:?}"), data_type, nullable: true },
         };
-        functions(&columns()[index], distinct).into_iter().map(make).collect::<Vec<_>>()
+        functions(&COLUMNS[index], distinct).into_iter().map(make).collect::<Vec<_>>()
     });
     let aggregates: Vec<Aggregate> = aggregates.collect();
     let keys: Vec<Expr> = key.map(column).into_iter().collect();
@@ -403,29 +409,29 @@ fn expect_group(
     row: usize,
     keys: usize,
     group: Option<i32>,
-    (types, distinct): (std::ops::Range<usize>, bool),
+    (types, distinct): Chunk,
     what: &str,
 ) {
-    let (groups, values) = rows();
+    let (groups, values) = &*ROWS;
     let mut result = keys;
     for index in types {
         let values: Vec<Value> = values[index]
             .iter()
-            .zip(&groups)
+            .zip(groups)
             .filter(|(_, other)| group == Some(**other))
-            .map(|(value, _)| match (value, &columns()[index].data_type) {
+            .map(|(value, _)| match (value, &COLUMNS[index].data_type) {
                 (Value::Float(value), DataType::Float32) => Value::Float(f64::from(*value as f32)),
                 _ => value.clone(),
             })
             .collect();
-        for (function, data_type, distinct) in functions(&columns()[index], distinct) {
+        for (function, data_type, distinct) in functions(&COLUMNS[index], distinct) {
             let values = if distinct { without_duplicates(&values) } else { values.clone() };
             let expected = evaluate(function, &data_type, &values, keys > 0);
             let found = value(batch.column(result), row);
             assert!(
                 expected.close_to(&found),
                 "{function:?} (distinct: {distinct}) of {}, group {group:?}, {what}: {found:?} instead of {expected:?}",
-                columns()[index].data_type
+                COLUMNS[index].data_type
             );
             result += 1;
         }
@@ -434,42 +440,44 @@ fn expect_group(
 
 #[test]
 fn without_keys() {
-    for group in [None, Some(0), Some(1), Some(2), Some(3)] {
-        let source = table(|other| group == Some(other));
-        for (types, distinct) in chunks() {
-            let plan = plan(None, types.clone(), distinct);
-            for options in configurations() {
-                let batch = run(&plan, &source, &options);
-                assert_eq!(batch.num_rows(), 1);
-                let what = format!("{options:?}");
-                expect_group(&batch, 0, 0, group, (types.clone(), distinct), &what);
-            }
-        }
+    let groups = [None, Some(0), Some(1), Some(2), Some(3)];
+    let tables = groups.map(|group| table(|other| group == Some(other)));
+    // Each type in each group.
+    for (place, chunk, options) in cases("without keys", groups.len()) {
+        let batch = run(&plan(None, chunk.0.clone(), chunk.1), &tables[place], &options);
+        assert_eq!(batch.num_rows(), 1);
+        expect_group(&batch, 0, 0, groups[place], chunk, &format!("{options:?}"));
     }
+}
+
+/// The places of a list of so many, each with all columns, in some configurations.
+fn cases(name: &str, places: usize) -> Vec<(usize, Chunk, QueryOptions)> {
+    let places = (0..places).flat_map(|place| chunks().into_iter().map(move |chunk| (place, chunk)));
+    let configurations = configurations();
+    let with = |(place, chunk): (usize, Chunk)| {
+        configurations.iter().map(move |options| (place, chunk.clone(), options.clone()))
+    };
+    covering(name, places.flat_map(with), 40, |(place, chunk, options)| {
+        facets_and(options, &[&(place, chunk)])
+    })
 }
 
 #[test]
 fn in_groups() {
     let source = table(|_| true);
-    for key in 0..3 {
-        for (types, distinct) in chunks() {
-            let plan = plan(Some(key), types.clone(), distinct);
-            for options in configurations() {
-                let batch = run(&plan, &source, &options);
-                assert_eq!(batch.num_rows(), GROUPS.len(), "{options:?}");
-                for row in 0..batch.num_rows() {
-                    let group = match value(batch.column(0), row) {
-                        Value::Int(value) if key == 0 => value as i32,
-                        Value::Int(value) => {
-                            ((value + 6_000_000_000_000_000_000_i128) / 4_000_000_000_000_000_000_i128) as i32
-                        }
-                        Value::Text(text) => GROUPS.iter().position(|name| *name == text).unwrap() as i32,
-                        other => panic!("a key {other:?}"),
-                    };
-                    let what = format!("key {key}, {options:?}");
-                    expect_group(&batch, row, 1, Some(group), (types.clone(), distinct), &what);
+    for (key, chunk, options) in cases("in groups", 3) {
+        let batch = run(&plan(Some(key), chunk.0.clone(), chunk.1), &source, &options);
+        assert_eq!(batch.num_rows(), GROUPS.len(), "{options:?}");
+        for row in 0..batch.num_rows() {
+            let group = match value(batch.column(0), row) {
+                Value::Int(value) if key == 0 => value as i32,
+                Value::Int(value) => {
+                    ((value + 6_000_000_000_000_000_000_i128) / 4_000_000_000_000_000_000_i128) as i32
                 }
-            }
+                Value::Text(text) => GROUPS.iter().position(|name| *name == text).unwrap() as i32,
+                other => panic!("a key {other:?}"),
+            };
+            expect_group(&batch, row, 1, Some(group), chunk.clone(), &format!("key {key}, {options:?}"));
         }
     }
 }

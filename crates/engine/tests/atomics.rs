@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and};
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
@@ -250,28 +251,36 @@ fn packed_cells_are_the_cells() {
         &[("group_order", "sorted")],
         &[("group_order", "strided"), ("stride_rows", "1024")],
     ];
+    let mut cases = Vec::new();
     for key in [0, 1] {
-        let plan = packable(key);
-        let plain = run(&plan, &options(4, &[]));
-        let expected = rows_of(&plain.batch);
-        assert_eq!(expected.len() as i64, GROUPS);
         for forced in ways {
             for (device, lanes) in
                 [(DeviceChoice::Cpu, 32), (DeviceChoice::Simt, 4), (DeviceChoice::Simt, 32)]
             {
                 let forced: Vec<_> = forced.iter().copied().chain([("cell_packing", "packed")]).collect();
                 let options = QueryOptions { device, ..options(lanes, &forced) };
-                assert_eq!(rows_of(&run(&plan, &options).batch), expected, "{key} {options:?}");
-                let options = QueryOptions { micro_model: MicroModel::Resolution, ..options };
-                let output = run(&plan, &options);
-                assert_eq!(rows_of(&output.batch), expected, "{key} {options:?}");
-                let is_packed = output
-                    .metrics
-                    .choices()
-                    .any(|choice| choice.axis.name == "cell_packing" && choice.value == "packed");
-                assert!(is_packed || forced[0].1 == "strided", "{options:?}");
+                cases.push((key, forced, options));
             }
         }
+    }
+    // Each way by each key.
+    let cases = covering("packed cells", cases, 40, |(key, forced, options)| {
+        facets_and(options, &[&(key, forced), &(key, options.device)])
+    });
+    let plans = [0, 1].map(packable);
+    let expected = plans.each_ref().map(|plan| rows_of(&run(plan, &options(4, &[])).batch));
+    assert!(expected.iter().all(|rows| rows.len() as i64 == GROUPS));
+    for (key, forced, options) in cases {
+        let (plan, expected) = (&plans[key], &expected[key]);
+        assert_eq!(rows_of(&run(plan, &options).batch), *expected, "{key} {options:?}");
+        let options = QueryOptions { micro_model: MicroModel::Resolution, ..options };
+        let output = run(plan, &options);
+        assert_eq!(rows_of(&output.batch), *expected, "{key} {options:?}");
+        let is_packed = output
+            .metrics
+            .choices()
+            .any(|choice| choice.axis.name == "cell_packing" && choice.value == "packed");
+        assert!(is_packed || forced[0].1 == "strided", "{options:?}");
     }
 }
 

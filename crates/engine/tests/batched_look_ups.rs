@@ -3,6 +3,7 @@
 //! not full, several joins one after the other. And an expression fails for rows alone that come to it.
 
 use crate::common;
+use crate::common::cases::{covering, facets_and, is_whole, sample};
 use crate::joined;
 use std::path::Path;
 use std::sync::Arc;
@@ -83,10 +84,8 @@ fn sides() -> Vec<(Vec<Row>, Vec<Row>)> {
 
 #[test]
 fn every_kind_equals_a_nested_loop() {
-    let engine = Engine::new();
-    let (mut turn, mut together) = (0usize, 0);
-    for (build, probe) in &sides() {
-        let sources = [table(build), table(probe)];
+    let (sides, mut turn, mut cases) = (sides(), 0usize, Vec::new());
+    for side in 0..sides.len() {
         for (keys, residual, null_equal) in [
             (&[0][..], false, false),
             (&[0], true, false),
@@ -98,21 +97,26 @@ fn every_kind_equals_a_nested_loop() {
             let condition = Condition { keys, residual, null_equal };
             for kind in KINDS {
                 let limits = LIMITS[(turn + turn / 10) % LIMITS.len()];
-                let (joined, left, right) = narrowed(plan(kind, condition, false), (build, probe), limits);
-                let expected = expected(kind, condition, &left, &right);
                 let options = options("together", WAYS[(turn + turn / 10 * 3) % WAYS.len()]);
-                let got = output(&engine, joined, &sources, &options);
-                assert_eq!(
-                    rows_of(&got.batch),
-                    expected,
-                    "{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}"
-                );
-                together += usize::from(looks_up(&got));
+                cases.push((side, condition, kind, limits, options));
                 turn += 1;
             }
         }
     }
-    assert!(together > 150, "{together} of {turn}");
+    // Each kind of each pair of sides.
+    let cases = covering("batched look-ups", cases, 110, |(side, condition, kind, limits, options)| {
+        facets_and(options, &[&(side, kind), condition, &(limits, kind)])
+    });
+    let (engine, mut together) = (Engine::new(), 0);
+    for (side, condition, kind, limits, options) in cases {
+        let (build, probe) = &sides[side];
+        let (joined, left, right) = narrowed(plan(kind, condition, false), (build, probe), limits);
+        let got = output(&engine, joined, &[table(build), table(probe)], &options);
+        let what = format!("{kind:?} {condition:?} {limits:?} {build:?} {probe:?} {options:?}");
+        assert_eq!(rows_of(&got.batch), expected(kind, condition, &left, &right), "{what}");
+        together += usize::from(looks_up(&got));
+    }
+    assert!(together > if is_whole() { 150 } else { 0 }, "{together} of {turn}");
 }
 
 /// A join of the third source with what a join of the first two gives.
@@ -136,9 +140,9 @@ fn tables_one_after_the_other_equal_rows_one_by_one() {
     let tables = [rows(90, Spread::Sparse, 2), rows(700, Spread::Sparse, 1), rows(60, Spread::Duplicates, 3)];
     let dense = [rows(90, Spread::Dense, 2), rows(700, Spread::Dense, 1), rows(60, Spread::NearlyDense, 3)];
     let unique = [rows(300, Spread::Sparse, 2), rows(700, Spread::Sparse, 1), rows(200, Spread::Sparse, 3)];
-    let mut together = 0;
-    for sides in [&tables, &dense, &unique] {
-        let sources: Vec<Arc<dyn TableSource>> = sides.iter().map(|rows| table(rows)).collect();
+    let tables = [&tables, &dense, &unique].map(|sides| sides.each_ref().map(|rows| table(rows)));
+    let mut cases = Vec::new();
+    for number in 0..tables.len() {
         for (turn, kinds) in [
             [JoinKind::Inner, JoinKind::Inner],
             [JoinKind::ProbeSemi, JoinKind::Inner],
@@ -151,26 +155,31 @@ fn tables_one_after_the_other_equal_rows_one_by_one() {
         .enumerate()
         {
             let condition = |keys, residual| Condition { keys, residual, null_equal: false };
-            let plan = chain(kinds, [condition(&[0], turn % 2 == 1), condition(&[1], false)]);
-            for way in WAYS {
-                let alone = output(&engine, plan.clone(), &sources, &options("row", way));
-                let got = output(&engine, plan.clone(), &sources, &options("together", way));
-                let lines = |output: &QueryOutput| {
-                    let shown = |row| {
-                        let cells =
-                            output.batch.columns().iter().map(|column| array_value_to_string(column, row));
-                        cells.collect::<Result<Vec<_>, _>>().expect("values").join("|")
-                    };
-                    let mut lines: Vec<String> = (0..output.batch.num_rows()).map(shown).collect();
-                    lines.sort();
-                    lines
-                };
-                assert_eq!(lines(&got), lines(&alone), "{kinds:?} {way:?}");
-                together += usize::from(looks_up(&got));
-            }
+            let conditions = [condition(&[0], turn % 2 == 1), condition(&[1], false)];
+            cases.extend(WAYS.map(|way| (number, kinds, conditions, way)));
         }
     }
-    assert!(together > 100, "{together}");
+    let cases = covering("tables one after the other", cases, 30, |(number, kinds, _, way)| {
+        [format!("{number} {kinds:?}"), format!("{way:?}")].into()
+    });
+    let mut together = 0;
+    for (number, kinds, conditions, way) in cases {
+        let (plan, sources) = (chain(kinds, conditions), &tables[number]);
+        let alone = output(&engine, plan.clone(), sources, &options("row", way));
+        let got = output(&engine, plan, sources, &options("together", way));
+        let lines = |output: &QueryOutput| {
+            let shown = |row| {
+                let cells = output.batch.columns().iter().map(|column| array_value_to_string(column, row));
+                cells.collect::<Result<Vec<_>, _>>().expect("values").join("|")
+            };
+            let mut lines: Vec<String> = (0..output.batch.num_rows()).map(shown).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(lines(&got), lines(&alone), "{kinds:?} {way:?}");
+        together += usize::from(looks_up(&got));
+    }
+    assert!(together > if is_whole() { 100 } else { 0 }, "{together}");
 }
 
 /// `20 / v`: it fails where `v` is 0.
@@ -184,7 +193,7 @@ fn answer(plan: &Plan, sources: &[Arc<dyn TableSource>]) -> Option<Vec<String>> 
     let engine = Engine::new();
     let mut answers = Vec::new();
     for look_ups in ["row", "together"] {
-        for way in WAYS {
+        for way in sample(&format!("ways of {look_ups}: {plan:?}"), WAYS, 3) {
             answers.push(match execute(&engine, plan.clone(), sources, &options(look_ups, way)) {
                 Ok(output) => {
                     assert_eq!(looks_up(&output), look_ups == "together", "{way:?}");
@@ -308,7 +317,7 @@ fn batches_of_any_length_are_looked_up_once_each() {
         let joined = join(JoinKind::Inner, (scan(0), scan(1)), (column(0), column(0)), None);
         let found: Vec<i64> = (0..count).filter(|row| row % 150 < 100).collect();
         let sum: i64 = found.iter().map(|row| row % 150 % 10).sum();
-        for way in WAYS {
+        for way in sample(&format!("{count} rows"), WAYS, 4) {
             let plan = summed(joined.clone(), column(2));
             let got = output(&engine, plan, &sources, &options("together", way));
             assert_eq!(cells(&got), [found.len().to_string(), sum.to_string()], "{count} {way:?}");

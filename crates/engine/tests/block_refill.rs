@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::common::cases::{covering, facets_and};
 use crate::plans::{aggregate, filter, join, rows_of, run, scan, sort, table, try_run};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{AggregateFunction, JoinKind, Plan};
@@ -164,26 +165,36 @@ fn launches(output: &QueryOutput) -> u32 {
 
 #[test]
 fn every_sink_gets_its_rows() {
-    for (number, case) in groups().into_iter().chain(others()).enumerate() {
-        for sizes in [[0, 9], [9, 0], [1, 1], [3_000, 200]] {
-            let sources = sizes.map(table);
-            let is_sorted = matches!(case.plan, Plan::Sort { .. });
-            let expected = rows_of(&run(&Engine::new(), &case.plan, &sources, &on_cpu()).batch, is_sorted);
+    let all: Vec<Case> = groups().into_iter().chain(others()).collect();
+    let tables = [[0, 9], [9, 0], [1, 1], [3_000, 200]].map(|sizes| sizes.map(table));
+    let mut cases = Vec::new();
+    for (number, case) in all.iter().enumerate() {
+        for size in 0..tables.len() {
             for (index, lanes) in [4, 8, 32].into_iter().enumerate() {
                 let refill = ["last", "all", "filters"][(number + index) % 3];
                 let threshold = ["28", "8", "32", "1"][(number / 3 + index) % 4];
                 let blocks = Some(1 + (number + index) as u32 % 3);
-                let variants = refilled(&case, refill, threshold);
                 let shape = ShapeChoices { blocks, ..ShapeChoices::default() };
+                let variants = refilled(case, refill, threshold);
                 let options = QueryOptions { shape, ..options(DeviceChoice::Simt, lanes, &variants) };
-                let output = run(&Engine::new(), &case.plan, &sources, &options);
-                let what = format!("{}: {variants:?} in warps of {lanes}, {sizes:?}", case.name);
-                assert!(rows_of(&output.batch, is_sorted) == expected, "{what}");
-                assert!(waits_in_blocks(&output), "{what}: {:?}", output.metrics.variants);
-                let are_held = sizes[0] < 1_000 || case.variants.iter().all(|forced| has(&output, *forced));
-                assert!(are_held, "{what}: {:?}", output.metrics.variants);
+                cases.push((number, size, options));
             }
         }
+    }
+    // Many rows of each case, and few of some.
+    let cases = covering("every sink", cases, 50, |(number, size, options)| {
+        facets_and(options, &[&(number, *size == 3), size, &options.shape.blocks])
+    });
+    for (number, size, options) in cases {
+        let (case, sources) = (&all[number], &tables[size]);
+        let is_sorted = matches!(case.plan, Plan::Sort { .. });
+        let expected = rows_of(&run(&Engine::new(), &case.plan, sources, &on_cpu()).batch, is_sorted);
+        let output = run(&Engine::new(), &case.plan, sources, &options);
+        let what = format!("{}: {options:?}, {size}", case.name);
+        assert!(rows_of(&output.batch, is_sorted) == expected, "{what}");
+        assert!(waits_in_blocks(&output), "{what}: {:?}", output.metrics.variants);
+        let are_held = size < 3 || case.variants.iter().all(|forced| has(&output, *forced));
+        assert!(are_held, "{what}: {:?}", output.metrics.variants);
     }
 }
 
@@ -191,23 +202,27 @@ fn every_sink_gets_its_rows() {
 #[test]
 fn tables_overflow_while_rows_wait() {
     let sources = [4_000, 200].map(table);
-    for (number, case) in groups().into_iter().enumerate() {
-        let expected = rows_of(&run(&Engine::new(), &case.plan, &sources, &on_cpu()).batch, false);
+    let (groups, mut cases) = (groups(), Vec::new());
+    for (number, case) in groups.iter().enumerate() {
         for (index, lanes) in [4, 8, 32].into_iter().enumerate() {
             let threshold = ["28", "1", "32", "8"][(number + index) % 4];
-            let variants = refilled(&case, ["last", "filters"][(number + index) % 2], threshold);
+            let variants = refilled(case, ["last", "filters"][(number + index) % 2], threshold);
             let shape = ShapeChoices { blocks: Some(1 + index as u32), ..ShapeChoices::default() };
-            let options = QueryOptions { shape, ..options(DeviceChoice::Simt, lanes, &variants) };
-            let engine = Engine::new();
-            let what = format!("{}: {variants:?} in warps of {lanes}", case.name);
-            let rows = |output: &QueryOutput| rows_of(&output.batch, false);
-            assert!(rows(&run(&engine, &case.plan, &sources, &options)) == expected, "{what}");
-            shrink_tables(&engine, 1000);
-            let output = run(&engine, &case.plan, &sources, &options);
-            assert!(rows(&output) == expected, "too small: {what}");
-            assert!(waits_in_blocks(&output), "{what}");
-            assert!(!case.overflows || launches(&output) > 1, "{} launches: {what}", launches(&output));
+            cases.push((number, QueryOptions { shape, ..options(DeviceChoice::Simt, lanes, &variants) }));
         }
+    }
+    let cases = covering("tables overflow", cases, 20, |(number, options)| facets_and(options, &[number]));
+    for (number, options) in cases {
+        let (case, engine) = (&groups[number], Engine::new());
+        let expected = rows_of(&run(&Engine::new(), &case.plan, &sources, &on_cpu()).batch, false);
+        let what = format!("{}: {options:?}", case.name);
+        let rows = |output: &QueryOutput| rows_of(&output.batch, false);
+        assert!(rows(&run(&engine, &case.plan, &sources, &options)) == expected, "{what}");
+        shrink_tables(&engine, 1000);
+        let output = run(&engine, &case.plan, &sources, &options);
+        assert!(rows(&output) == expected, "too small: {what}");
+        assert!(waits_in_blocks(&output), "{what}");
+        assert!(!case.overflows || launches(&output) > 1, "{} launches: {what}", launches(&output));
     }
 }
 

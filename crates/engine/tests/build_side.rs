@@ -1,9 +1,10 @@
 //! Inner joins whose sides change places give the rows of a nested loop, as those that are carried out as written do: keys of every type,
 //! NULLs, duplicates, empty sides, residual conditions, several joins, what fails; and the rule takes the side whose keys are unique.
 
-use crate::joined;
 use std::sync::Arc;
 
+use crate::common::cases::{covering, facets_and, sample};
+use crate::joined;
 use crate::joined::{Choice, LIMITS, counted, execute, has, narrowed, options, output};
 use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
@@ -68,9 +69,8 @@ fn both_sides_give_the_rows_of_a_nested_loop() {
         (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
     ];
     let key_sets: [&[usize]; 6] = [&[0], &[1], &[0, 1], &[], &[3], &[3, 1, 0]];
-    let mut turn = 0;
-    for (build, probe) in &all {
-        let sources = tables(&[build, probe]);
+    let (mut turn, mut cases) = (0, Vec::new());
+    for number in 0..all.len() {
         for keys in key_sets {
             for (residual, null_equal) in [(false, false), (true, false), (false, true), (true, true)] {
                 if keys.is_empty() && null_equal {
@@ -78,18 +78,23 @@ fn both_sides_give_the_rows_of_a_nested_loop() {
                 }
                 turn += 1;
                 let condition = Condition { keys, residual, null_equal };
-                let expected = expected(JoinKind::Inner, condition, build, probe);
                 for device in [DEVICES[0], DEVICES[1 + turn % 3]] {
-                    for side in [WRITTEN, OTHER] {
-                        let plan = plan(JoinKind::Inner, condition, false);
-                        let output = output(&engine, plan, &sources, &options(device, &[&[side]]));
-                        let what = format!("{condition:?} {device:?} {side:?} {}", build.len());
-                        assert!(has(side, &output), "{what}");
-                        assert_eq!(rows_of(&output.batch), expected, "{what}");
-                    }
+                    cases.extend([WRITTEN, OTHER].map(|side| (number, condition, device, side)));
                 }
             }
         }
+    }
+    let cases = covering("both sides", cases, 80, |(number, condition, device, side)| {
+        [format!("{number} {device:?}"), format!("{number} {side:?}"), format!("{condition:?} {side:?}")]
+            .into()
+    });
+    for (number, condition, device, side) in cases {
+        let (build, probe) = &all[number];
+        let plan = plan(JoinKind::Inner, condition, false);
+        let output = output(&engine, plan, &tables(&[build, probe]), &options(device, &[&[side]]));
+        let what = format!("{condition:?} {device:?} {side:?} {}", build.len());
+        assert!(has(side, &output), "{what}");
+        assert_eq!(rows_of(&output.batch), expected(JoinKind::Inner, condition, build, probe), "{what}");
     }
 }
 
@@ -105,20 +110,22 @@ fn filtered_sides_change_places() {
         &[("join_parts", "16")],
         &[("index_form", "hash"), ("pruning", "off")],
     ];
+    let mut cases = Vec::new();
     for limits in LIMITS {
         for keys in [&[0][..], &[0, 1]] {
-            let joined = plan(JoinKind::Inner, on(keys), false);
-            let (plan, build, probe) = narrowed(joined, (&build, &probe), limits);
-            let expected = expected(JoinKind::Inner, on(keys), &build, &probe);
-            for device in devices() {
-                for other in others {
-                    let options = options(device, &[&[OTHER], other]);
-                    let output = output(&engine, plan.clone(), &sources, &options);
-                    assert!(has(OTHER, &output));
-                    assert_eq!(rows_of(&output.batch), expected, "{limits:?} {keys:?} {device:?} {other:?}");
-                }
-            }
+            let ways = devices().flat_map(|device| others.map(|other| options(device, &[&[OTHER], other])));
+            cases.extend(ways.map(|options| (limits, keys, options)));
         }
+    }
+    for (limits, keys, options) in covering("filtered sides", cases, 40, |(limits, keys, options)| {
+        facets_and(options, &[&(limits, keys)])
+    }) {
+        let joined = plan(JoinKind::Inner, on(keys), false);
+        let (plan, build, probe) = narrowed(joined, (&build, &probe), limits);
+        let expected = expected(JoinKind::Inner, on(keys), &build, &probe);
+        let output = output(&engine, plan, &sources, &options);
+        assert!(has(OTHER, &output));
+        assert_eq!(rows_of(&output.batch), expected, "{limits:?} {keys:?} {options:?}");
     }
 }
 
@@ -156,7 +163,7 @@ fn any_of_several_joins_may_change_its_sides() {
                 };
                 let expected = rows_of(&run(&[WRITTEN]).batch);
                 assert!(!expected.is_empty(), "{name}");
-                for changed in 1..8 {
+                for changed in sample(&format!("{name} {device:?} {micro_model:?}"), 1..8, 2) {
                     let side = |join: u32| if changed >> join & 1 == 1 { "other" } else { "written" };
                     let choices = [
                         ("join0.build_side", side(0)),

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::plans::{plans, rows_of, run, table};
+use crate::common::cases::is_whole;
+use crate::plans::{rows_of, run, some_plans, table};
 use kelpie_device::disk_cache::file_name;
 use kelpie_engine::{
     Calibrated, Device, DeviceChoice, DeviceKind, Engine, QueryOptions, QueryOutput, TableSource,
@@ -51,7 +52,7 @@ fn caches_of_any_size_change_no_answer() {
         let folder = tempfile::tempdir().expect("a folder");
         kinds.iter().for_each(|(kind, _)| write(folder.path(), *kind, core, last));
         let (plain, calibrated) = (Engine::new(), Engine::calibrated_from(folder.path()));
-        for (name, plan, ordered) in plans() {
+        for (name, plan, ordered) in some_plans(&format!("a cache of {last} bytes"), 12) {
             for (kind, choice) in kinds {
                 let own = run(&calibrated, &plan, &sources, &options(choice));
                 let other = run(&plain, &plan, &sources, &options(choice));
@@ -65,6 +66,7 @@ fn caches_of_any_size_change_no_answer() {
         assert!(matches!(known, Calibrated::Measured(_)), "{known:?}");
     }
     for place in ["placement = block (", "placement = global ("] {
-        assert!(seen.iter().any(|reason| reason.contains(place)), "{place}: {seen:#?}");
+        let is_seen = seen.iter().any(|reason| reason.contains(place));
+        assert!(is_seen || !is_whole(), "{place}: {seen:#?}");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{sample, sizes};
 use crate::plans::{aggregate, filter};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
@@ -21,9 +22,6 @@ const LEAST_SLOTS: i64 = 1 << 20;
 
 /// Key, value, and a key of few values.
 type Row = (Option<i64>, i64, i64);
-
-/// The key of a row by its number.
-type KeyOfRow<'a> = &'a dyn Fn(i64) -> Option<i64>;
 
 /// A batch a zone.
 fn table(rows: &[Row]) -> Arc<Table> {
@@ -107,52 +105,79 @@ fn mixed(number: i64) -> i64 {
     number.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_right(29)
 }
 
+/// Keys by the numbers of rows.
+const KEYS: [&str; 4] = [
+    "upwards, four rows a key",
+    "downwards, before zero, with disorder and NULL",
+    "NULL by the zone",
+    "i64's least values",
+];
+
+fn key(of: &str, number: i64) -> Option<i64> {
+    let near = 59 * number / 20 + mixed(number).rem_euclid(64);
+    match KEYS.iter().position(|name| *name == of) {
+        Some(0) => Some(number / 4 * 118 / 10),
+        Some(1) => (number % 1000 != 7).then_some(-near),
+        Some(2) => (number / 10_000 % 3 != 1).then_some(near),
+        _ => Some(i64::MIN + near),
+    }
+}
+
+/// Rows of so many whose keys are such, and their table.
+fn in_order(of: &str, count: i64) -> (Vec<Row>, Arc<Table>) {
+    let row = |number| (key(of, number), mixed(number) >> 24, number % 3);
+    let rows: Vec<Row> = (0..count).map(row).collect();
+    let source = table(&rows);
+    (rows, source)
+}
+
+/// By what rows are grouped, and which of them.
+const GROUPINGS: [(&[usize], Option<i64>); 3] = [(&[0], None), (&[2, 0], None), (&[0], Some(0))];
+
 #[test]
 fn keys_in_about_their_order() {
     let engine = Engine::new();
-    let near = |number: i64| 59 * number / 20 + mixed(number).rem_euclid(64);
-    let keys: [(&str, KeyOfRow<'_>); 4] = [
-        ("upwards, four rows a key", &|number| Some(number / 4 * 118 / 10)),
-        ("downwards, before zero, with disorder and NULL", &|number| {
-            (number % 1000 != 7).then(|| -near(number))
-        }),
-        ("NULL by the zone", &|number| (number / 10_000 % 3 != 1).then(|| near(number))),
-        ("i64's least values", &|number| Some(i64::MIN + near(number))),
+    let ways: [(usize, &[(&str, &str)]); 5] = [
+        (1, &[]),
+        (3, &[]),
+        (3, &[("last_group", "off")]),
+        (2, &[("group_table", "direct"), ("near_groups", "256"), ("last_group", "on")]),
+        (2, &[("group_table", "hash")]),
     ];
-    for (what, key) in keys {
-        let rows: Vec<Row> = (0..ROWS).map(|number| (key(number), mixed(number) >> 24, number % 3)).collect();
-        let (least, most) = rows
-            .iter()
-            .filter_map(|row| row.0)
-            .fold((i64::MAX, i64::MIN), |(least, most), key| (least.min(key), most.max(key)));
-        assert!(most - least >= LEAST_SLOTS, "{what}");
-        let source = table(&rows);
-        for (by, limit) in [(&[0][..], None), (&[2, 0], None), (&[0], Some(0))] {
+    for what in sample("keys in order", KEYS, 2) {
+        let (rows, source) = in_order(what, ROWS);
+        let keys = || rows.iter().filter_map(|row| row.0);
+        let range = keys().max().expect("keys") - keys().min().expect("keys");
+        assert!(range >= LEAST_SLOTS, "{what}");
+        for (by, limit) in sample(what, GROUPINGS, 1) {
             let (plan, expected) = (plan(by, limit), expected(&rows, by, limit));
-            for (threads, forced) in [
-                (1, &[][..]),
-                (3, &[]),
-                (3, &[("last_group", "off")]),
-                (2, &[("group_table", "direct"), ("near_groups", "256"), ("last_group", "on")]),
-                (2, &[("group_table", "hash")]),
-            ] {
+            for (threads, forced) in sample(what, ways, 3) {
                 let output = run(&engine, &source, &plan, &cpu(threads, forced));
                 assert!(rows_of(&output.batch) == expected, "{what} {by:?} {limit:?} {forced:?}");
             }
-            // Warps add up neighbours before; in a hash table they do not.
-            let is_of_interest = limit.is_none() && (by == [0] || what == keys[0].0);
-            for device in [DeviceChoice::Simt, DeviceChoice::Cuda].into_iter().filter(|_| is_of_interest) {
-                let forced = if by == [0] { "direct" } else { "hash" };
-                let options = QueryOptions { device, ..cpu(2, &[("group_table", forced)]) };
-                if device == DeviceChoice::Cuda && !has_cuda(&engine) {
-                    continue;
-                }
-                let output = run(&engine, &source, &plan, &options);
-                assert!(rows_of(&output.batch) == expected, "{what} {by:?} {limit:?} {device:?}");
-                let by_warps = |name: &str| name.contains("segments in warps");
-                let segments = output.metrics.pipelines.iter().any(|pipeline| by_warps(&pipeline.name));
-                assert_eq!(segments, by == [0], "{what} {limit:?} {device:?}");
-            }
+        }
+    }
+}
+
+/// Warps add up neighbours before; in a hash table they do not.
+#[test]
+fn warps_add_up_neighbours() {
+    let engine = Engine::new();
+    let gpu = has_cuda(&engine).then_some(DeviceChoice::Cuda);
+    let by_key = KEYS.map(|what| (what, &[0][..], "direct"));
+    let cases = by_key.into_iter().chain([(KEYS[0], &[2, 0][..], "hash")]);
+    let cases = cases.flat_map(|case| [Some(DeviceChoice::Simt), gpu].map(|device| (case, device)));
+    for ((what, by, form), device) in sample("neighbours", cases, 3) {
+        let Some(device) = device else { continue };
+        let options = QueryOptions { device, ..cpu(2, &[("group_table", form)]) };
+        for count in sizes(20_000, ROWS as usize) {
+            let (rows, source) = in_order(what, count as i64);
+            let output = run(&engine, &source, &plan(by, None), &options);
+            assert!(rows_of(&output.batch) == expected(&rows, by, None), "{what} {by:?} {device:?}");
+            let by_warps = |name: &str| name.contains("segments in warps");
+            let segments = output.metrics.pipelines.iter().any(|pipeline| by_warps(&pipeline.name));
+            // Few rows tell the rule less.
+            assert!(segments == (by == [0]) || count < ROWS as usize, "{what} {device:?}");
         }
     }
 }

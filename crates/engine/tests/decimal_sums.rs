@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets, facets_and};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int32Array, Int64Array};
 use arrow::datatypes::{DataType as ArrowType, Decimal128Type, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -135,30 +136,26 @@ fn configurations() -> Vec<QueryOptions> {
     all
 }
 
-/// Compares every form on every device under every model.
+/// Compares every form, and every device and model.
 fn check(rows: &[Row]) {
     let source = table(rows);
+    let mut cases = Vec::new();
     for key in [None, Some(0), Some(1)] {
         for (distinct, filtered) in [(false, false), (true, false), (false, true), (true, true)] {
             let form = Form { key, distinct, filtered };
-            for options in configurations() {
-                let query = Query {
-                    plan: plan(form, scan()),
-                    sources: vec![source.clone() as _],
-                    options: options.clone(),
-                };
-                let outcome = engine().execute(&query, &CancelToken::default());
-                match (outcome, expected(rows, form)) {
-                    (Ok(output), Some(sums)) => {
-                        assert_eq!(sums_of(&output.batch), sums, "{form:?}, {options:?}")
-                    }
-                    (Err(EngineError::SumOverflow { aggregate }), None) => assert_eq!(aggregate, SUM),
-                    (Ok(output), None) => {
-                        panic!("{form:?}, {options:?}: {:?}, no error", sums_of(&output.batch))
-                    }
-                    (Err(error), sums) => panic!("{form:?}, {options:?}: {error}, not {sums:?}"),
-                }
-            }
+            cases.extend(configurations().into_iter().map(|options| (form, options)));
+        }
+    }
+    let name = format!("{} rows, the first {:?}", rows.len(), rows[0]);
+    for (form, options) in covering(&name, cases, 14, |(form, options)| facets_and(options, &[form])) {
+        let query =
+            Query { plan: plan(form, scan()), sources: vec![source.clone() as _], options: options.clone() };
+        let outcome = engine().execute(&query, &CancelToken::default());
+        match (outcome, expected(rows, form)) {
+            (Ok(output), Some(sums)) => assert_eq!(sums_of(&output.batch), sums, "{form:?}, {options:?}"),
+            (Err(EngineError::SumOverflow { aggregate }), None) => assert_eq!(aggregate, SUM),
+            (Ok(output), None) => panic!("{form:?}, {options:?}: {:?}, no error", sums_of(&output.batch)),
+            (Err(error), sums) => panic!("{form:?}, {options:?}: {error}, not {sums:?}"),
         }
     }
 }
@@ -237,7 +234,8 @@ fn a_sum_of_what_may_be_very_many_rows() {
     let in_registers = |options: &QueryOptions| {
         matches!(options.micro_model, MicroModel::Pipelined | MicroModel::Resolution)
     };
-    for options in configurations().into_iter().filter(in_registers) {
+    let options = configurations().into_iter().filter(in_registers);
+    for options in covering("very many rows", options, 0, facets) {
         let run = |key, input: &Plan| {
             let plan = plan(Form { key, distinct: false, filtered: false }, input.clone());
             let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };

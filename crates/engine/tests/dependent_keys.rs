@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{is_whole, sample};
 use crate::plans::{aggregate, filter, rows_of, run, union};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
@@ -487,7 +488,7 @@ fn any_rows(random: &mut Random) -> Plan {
 fn any_groups(device: DeviceChoice, seeds: std::ops::Range<u64>) {
     let engine = Engine::new();
     let mut carried = 0;
-    for seed in seeds {
+    for seed in sample("any groups", seeds, 18) {
         let random = &mut Random(seed);
         let rows = random.pick(&[0, 1, 2, 20, 45]);
         let sources = [0; 3].map(|_| {
@@ -518,7 +519,7 @@ fn any_groups(device: DeviceChoice, seeds: std::ops::Range<u64>) {
         }
         assert_eq!(all[0], all[1], "{seed} {plan:?}");
     }
-    assert!(carried > 0);
+    assert!(carried > 0 || !is_whole());
 }
 
 #[test]

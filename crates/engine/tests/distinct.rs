@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and};
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Float64Type, Schema};
@@ -326,13 +327,36 @@ fn everything(device: DeviceChoice, sizes: &[usize]) {
     for rows in sizes {
         // Sums of these are within 38 digits.
         let table = table(*rows, Spread::Even, MOST / 20_000);
-        for keys in KEYS {
-            for list in lists() {
-                compare(&engine, &plan(scan(), keys, list), &table, &options(device), &[&[]]);
-            }
+        for case in some_of(&format!("{rows} rows"), &KEYS, &[options(device)], 20) {
+            compare(&engine, &case.plan(scan()), &table, &case.options, &[&[]]);
         }
     }
 }
+
+/// What is asked of rows, and how.
+struct Case {
+    keys: &'static [usize],
+    /// Which of [`lists`].
+    list: usize,
+    options: QueryOptions,
+}
+
+impl Case {
+    fn plan(&self, input: Plan) -> Plan {
+        plan(input, self.keys, lists().swap_remove(self.list))
+    }
+}
+
+/// Some of all keys with all lists under all options, so that there are all of each.
+fn some_of(name: &str, keys: &[&'static [usize]], options: &[QueryOptions], most: usize) -> Vec<Case> {
+    let of_keys = |keys| (0..lists().len()).map(move |list| (keys, list));
+    let each = keys.iter().copied().flat_map(of_keys);
+    let with =
+        |(keys, list)| options.iter().map(move |options| Case { keys, list, options: options.clone() });
+    covering(name, each.flat_map(with), most, |case| facets_and(&case.options, &[&case.keys, &case.list]))
+}
+
+const FEW_KEYS: [&[usize]; 3] = [&[], &[DENSE], &[TEXT, WIDE]];
 
 #[test]
 fn groups_of_pairs_are_as_good_as_a_set_on_cpu() {
@@ -367,13 +391,20 @@ const WAYS: [&[(&str, &str)]; 10] = [
 
 fn every_way(device: DeviceChoice, rows: usize, spreads: &[Spread]) {
     let engine = Engine::new();
-    for spread in spreads {
-        let table = table(rows, *spread, MOST / 20_000);
-        for keys in [&[][..], &[DENSE], &[TEXT, WIDE]] {
-            for list in lists() {
-                compare(&engine, &plan(scan(), keys, list), &table, &options(device), &WAYS);
+    let tables: Vec<_> = spreads.iter().map(|spread| table(rows, *spread, MOST / 20_000)).collect();
+    let mut cases = Vec::new();
+    for spread in 0..spreads.len() {
+        for keys in FEW_KEYS {
+            for list in 0..lists().len() {
+                cases.extend(WAYS.map(|way| (spread, Case { keys, list, options: options(device) }, way)));
             }
         }
+    }
+    let name = format!("every way on {device:?}");
+    for (spread, case, way) in covering(&name, cases, 30, |(spread, case, way)| {
+        facets_and(&case.options, &[spread, &case.keys, &case.list, way])
+    }) {
+        compare(&engine, &case.plan(scan()), &tables[spread], &case.options, &[way]);
     }
 }
 
@@ -398,15 +429,12 @@ fn every_way_to_find_pairs_on_cuda() {
 fn under_every_micro_model() {
     let engine = Engine::new();
     let table = table(400, Spread::Even, MOST / 20_000);
-    for micro_model in MicroModel::ALL {
-        for (device, lists) in [(DeviceChoice::Cpu, lists()), (DeviceChoice::Simt, lists()[..3].to_vec())] {
-            let options = QueryOptions { micro_model, ..options(device) };
-            for keys in [&[][..], &[DENSE], &[TEXT, WIDE]] {
-                for list in &lists {
-                    compare(&engine, &plan(scan(), keys, list.clone()), &table, &options, &[&[]]);
-                }
-            }
-        }
+    let devices = [DeviceChoice::Cpu, DeviceChoice::Simt];
+    let models = MicroModel::ALL.into_iter().flat_map(|model| devices.map(|device| (model, device)));
+    let with = |(micro_model, device)| QueryOptions { micro_model, ..options(device) };
+    let all: Vec<QueryOptions> = models.map(with).collect();
+    for case in some_of("every micro model", &FEW_KEYS, &all, 24) {
+        compare(&engine, &case.plan(scan()), &table, &case.options, &[&[]]);
     }
 }
 
@@ -431,14 +459,12 @@ fn rows_of_other_sources() {
         null_equal: false,
         null_aware: false,
     }));
-    for list in lists() {
-        for keys in [&[][..], &[DENSE], &[TEXT, WIDE]] {
-            let of = |input: &Plan| plan(input.clone(), keys, list.clone());
-            compare(&engine, &of(&scan()), &table, &blocks, &[&[]]);
-            for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
-                compare(&engine, &of(&nothing), &table, &options(device), &[&[]]);
-                compare(&engine, &of(&join), &table, &options(device), &[&[]]);
-            }
+    let on_both = [DeviceChoice::Cpu, DeviceChoice::Simt].map(options);
+    for (name, input, options) in
+        [("blocks", scan(), &[blocks][..]), ("nothing", nothing, &on_both), ("a join", join, &on_both)]
+    {
+        for case in some_of(name, &FEW_KEYS, options, 11) {
+            compare(&engine, &case.plan(input.clone()), &table, &case.options, &[&[]]);
         }
     }
 }
@@ -448,11 +474,17 @@ fn rows_of_other_sources() {
 fn tables_that_are_too_small_grow() {
     let engine = Engine::new();
     let table = table(120_000, Spread::All, MOST / 200_000);
-    for list in [&lists()[0], &lists()[2], &lists()[3]] {
+    let ways = [WAYS[1], WAYS[4], &[("aggregate0.group_table", "hash")]];
+    let mut cases = Vec::new();
+    for list in [0, 2, 3] {
         for keys in [&[][..], &[TEXT], &[WIDE]] {
-            let ways = [WAYS[1], WAYS[4], &[("aggregate0.group_table", "hash")]];
-            compare(&engine, &plan(scan(), keys, list.clone()), &table, &options(DeviceChoice::Cpu), &ways);
+            cases.extend(ways.map(|way| (Case { keys, list, options: options(DeviceChoice::Cpu) }, way)));
         }
+    }
+    for (case, way) in covering("tables too small", cases, 3, |(case, way)| {
+        [format!("{:?} {}", case.keys, case.list), format!("{way:?}")].into()
+    }) {
+        compare(&engine, &case.plan(scan()), &table, &case.options, &[way]);
     }
 }
 

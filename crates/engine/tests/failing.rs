@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -225,17 +226,22 @@ fn run(
 }
 
 fn every_shape_fails(large: i64) {
-    let (engine, table) = (Engine::new(), table(large));
-    for (name, key, expected) in failing() {
-        for (shape, plan) in plans(&rows(), &key) {
-            for options in configurations() {
-                let what = format!("{shape} of {name} (big = {large}), {options:?}");
-                match run(&engine, &plan, &table, &options) {
-                    Err(EngineError::Query(error)) => assert_eq!(error, expected, "{what}"),
-                    Err(error) => panic!("{what}: {error}"),
-                    Ok(output) => panic!("{what}: {} rows", output.batch.num_rows()),
-                }
-            }
+    let (engine, table, failing) = (Engine::new(), table(large), failing());
+    let shapes = plans(&rows(), &failing[0].1).len();
+    let cases = (0..failing.len()).flat_map(|name| (0..shapes).map(move |shape| (name, shape)));
+    let options = configurations();
+    let cases = cases.flat_map(|(name, shape)| options.iter().map(move |options| (name, shape, options)));
+    let cases = covering(&format!("big = {large}"), cases, 60, |(name, shape, options)| {
+        facets_and(options, &[name, shape, &(options.micro_model, options.device)])
+    });
+    for (name, shape, options) in cases {
+        let (name, key, expected) = &failing[name];
+        let (shape, plan) = plans(&rows(), key).swap_remove(shape);
+        let what = format!("{shape} of {name} (big = {large}), {options:?}");
+        match run(&engine, &plan, &table, options) {
+            Err(EngineError::Query(error)) => assert_eq!(error, *expected, "{what}"),
+            Err(error) => panic!("{what}: {error}"),
+            Ok(output) => panic!("{what}: {} rows", output.batch.num_rows()),
         }
     }
 }
@@ -266,18 +272,22 @@ fn broken_invariants_are_internal_errors() {
 fn rows_that_are_filtered_out_do_not_fail() {
     let (engine, table) = (Engine::new(), table(i64::MIN));
     let input = Plan::Filter { input: Box::new(rows()), predicate: column(0) };
-    for (name, key, _) in failing() {
+    let options = configurations();
+    let each = failing()
+        .into_iter()
+        .flat_map(|(name, key, _)| options.iter().map(move |options| (name, key.clone(), options)));
+    for (name, key, options) in
+        covering("filtered out", each, 50, |(name, _, options)| facets_and(options, &[name]))
+    {
         let plan = aggregate(input.clone(), vec![key], vec![count(None, false)]);
-        for options in configurations() {
-            let output = match run(&engine, &plan, &table, &options) {
-                Ok(output) => output,
-                Err(error) => panic!("{name}, {options:?}: {error}"),
-            };
-            let counts = output.batch.column(1).as_primitive::<arrow::datatypes::Int64Type>();
-            let sum: i64 = counts.values().iter().sum();
-            assert_eq!(sum, ROWS - ROWS / 100, "{name}, {options:?}");
-            let groups = output.batch.num_rows();
-            assert!(groups <= 51, "{name}, {options:?}: {groups} groups");
-        }
+        let output = match run(&engine, &plan, &table, options) {
+            Ok(output) => output,
+            Err(error) => panic!("{name}, {options:?}: {error}"),
+        };
+        let counts = output.batch.column(1).as_primitive::<arrow::datatypes::Int64Type>();
+        let sum: i64 = counts.values().iter().sum();
+        assert_eq!(sum, ROWS - ROWS / 100, "{name}, {options:?}");
+        let groups = output.batch.num_rows();
+        assert!(groups <= 51, "{name}, {options:?}: {groups} groups");
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::covering;
 use crate::plans::{aggregate, filter, rows_of, run};
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
@@ -108,6 +109,7 @@ fn any_rows_are_the_first_of_all() {
     let by_key = || aggregate(scan(), &[0], &[(Max, Some(1), false)]);
     let few = || filter(by_key(), 1, CompareOp::Lt, 2);
     let engine = Engine::new();
+    let mut cases = Vec::new();
     for (name, table) in [("same", same), ("nulls", nulls), ("worst", worst)] {
         for (plan, keys) in [
             (scan(), [(1, true), (0, true)]),
@@ -116,16 +118,21 @@ fn any_rows_are_the_first_of_all() {
             (by_key(), [(0, false), (1, true)]),
             (few(), [(0, true), (1, true)]),
         ] {
-            for fetch in [1, 100, 500] {
-                let plan = first(plan.clone(), &keys, fetch);
-                let sources = [Arc::clone(&table), Arc::clone(&table)];
-                let run = |options| rows_of(&run(&engine, &plan, &sources, &options).batch, true);
-                let expected = run(options(DeviceChoice::Cpu, &[("top_bound", "off")]));
-                for device in devices() {
-                    let found = run(options(device, &[("top_bound", "sample")]));
-                    assert_eq!(found, expected, "{device:?}, {name}, {keys:?}, {fetch}");
-                }
-            }
+            let plans = [1, 100, 500].map(|fetch| (fetch, first(plan.clone(), &keys, fetch)));
+            cases.extend(plans.map(|(fetch, plan)| (name, Arc::clone(&table), (fetch, keys), plan)));
+        }
+    }
+    let facets = |case: &(&str, _, (usize, [(usize, bool); 2]), Plan)| {
+        let (name, _, (fetch, keys), _) = case;
+        [name.to_string(), format!("{name} {fetch}"), format!("{keys:?}")].into()
+    };
+    for (name, table, (fetch, keys), plan) in covering("first rows", cases, 14, facets) {
+        let sources = [Arc::clone(&table), Arc::clone(&table)];
+        let run = |options| rows_of(&run(&engine, &plan, &sources, &options).batch, true);
+        let expected = run(options(DeviceChoice::Cpu, &[("top_bound", "off")]));
+        for device in devices() {
+            let found = run(options(device, &[("top_bound", "sample")]));
+            assert_eq!(found, expected, "{device:?}, {name}, {keys:?}, {fetch}");
         }
     }
 }

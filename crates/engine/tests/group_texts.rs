@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
 use arrow::record_batch::RecordBatch;
@@ -275,35 +276,40 @@ fn compare_over(
 ) {
     let engine = Engine::new();
     let source = table(rows);
-    for &order in orders {
-        let mut members: BTreeMap<Option<i64>, Vec<&Row>> = BTreeMap::new();
-        left.iter().for_each(|row| members.entry(row.group).or_default().push(row));
-        for keys in keys {
-            let mut expected: Vec<Vec<String>> = match keys {
-                [] => vec![evaluate(left, order)],
-                _ => members.values().map(|rows| evaluate(rows, order)).collect(),
-            };
-            expected.sort();
-            for options in options {
-                let plan = plan(input.clone(), keys, order);
-                let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
-                let what = format!("{order:?}, keys {keys:?}, {options:?}");
-                let batch = match engine.execute(&query, &CancelToken::default()) {
-                    Ok(output) => output.batch,
-                    Err(error) => panic!("{what}: {error}"),
-                };
-                let values = &batch.columns()[keys.len()..];
-                let row = |row| values.iter().map(|array| shown(array, row)).collect();
-                let mut found: Vec<Vec<String>> = (0..batch.num_rows()).map(row).collect();
-                if order == Order::Rows {
-                    found.iter_mut().filter_map(|row| row.last_mut()).for_each(|first| *first = "-".into());
-                }
-                found.sort();
-                assert_eq!(found.len(), expected.len(), "{what}");
-                for (found, expected) in found.iter().zip(&expected) {
-                    assert!(found == expected, "{what}\n{found:?}\n{expected:?}");
-                }
-            }
+    let mut members: BTreeMap<Option<i64>, Vec<&Row>> = BTreeMap::new();
+    left.iter().for_each(|row| members.entry(row.group).or_default().push(row));
+    let each = orders.iter().flat_map(|order| keys.iter().map(move |keys| (*order, *keys)));
+    let each = each.flat_map(|(order, keys)| options.iter().map(move |options| (order, keys, options)));
+    // Each order by each kind of keys, or each alone where rows are many.
+    let is_small = rows.len() < 10_000;
+    let cases =
+        covering(&format!("{} of {} rows", left.len(), rows.len()), each, 0, |(order, keys, options)| {
+            let pair = if is_small { format!("{order:?} {keys:?}") } else { String::new() };
+            facets_and(options, &[order, keys, &pair])
+        });
+    for (order, keys, options) in cases {
+        let mut expected: Vec<Vec<String>> = match keys {
+            [] => vec![evaluate(left, order)],
+            _ => members.values().map(|rows| evaluate(rows, order)).collect(),
+        };
+        expected.sort();
+        let plan = plan(input.clone(), keys, order);
+        let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
+        let what = format!("{order:?}, keys {keys:?}, {options:?}");
+        let batch = match engine.execute(&query, &CancelToken::default()) {
+            Ok(output) => output.batch,
+            Err(error) => panic!("{what}: {error}"),
+        };
+        let values = &batch.columns()[keys.len()..];
+        let row = |row| values.iter().map(|array| shown(array, row)).collect();
+        let mut found: Vec<Vec<String>> = (0..batch.num_rows()).map(row).collect();
+        if order == Order::Rows {
+            found.iter_mut().filter_map(|row| row.last_mut()).for_each(|first| *first = "-".into());
+        }
+        found.sort();
+        assert_eq!(found.len(), expected.len(), "{what}");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(found == expected, "{what}\n{found:?}\n{expected:?}");
         }
     }
 }

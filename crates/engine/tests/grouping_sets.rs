@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::covering;
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Float64Type, Schema};
@@ -243,6 +244,8 @@ fn random_sets(device: DeviceChoice, sizes: &[usize], rounds: usize) {
     for rows in sizes {
         // Sums of these are within 38 digits.
         let table = table(*rows, MOST / 20_000);
+        // Each list of aggregates.
+        let picked = covering(&format!("sets of {rows} rows"), 0..rounds, 6, |round| vec![round % 5]);
         for round in 0..rounds {
             let mut keys: Vec<usize> = (0..KEYS).filter(|_| random.below(3) > 0).collect();
             if keys.is_empty() {
@@ -262,7 +265,9 @@ fn random_sets(device: DeviceChoice, sizes: &[usize], rounds: usize) {
             ];
             let micro_model = if round % 3 == 2 { models[random.below(4)] } else { MicroModel::Resolution };
             let options = QueryOptions { micro_model, ..options(device) };
-            compare(&engine, &plan(scan(), &keys, &sets, own), &table, &options, &[]);
+            if picked.contains(&round) {
+                compare(&engine, &plan(scan(), &keys, &sets, own), &table, &options, &[]);
+            }
         }
     }
 }
@@ -290,8 +295,8 @@ fn finer_groups_of_every_kind() {
     let engine = Engine::new();
     let table = table(20_000, MOST / 20_000);
     let rollup = [vec![0, 1, 2], vec![0, 1], vec![0], vec![]];
-    for more in [
-        &[("group_parts", "16"), ("group_table", "hash")][..],
+    let ways: [&[(&str, &str)]; 8] = [
+        &[("group_parts", "16"), ("group_table", "hash")],
         &[("group_order", "sorted")],
         &[("batch_rows", "64"), ("group_table", "hash"), ("slot_layout", "beside")],
         &[("near_groups", "256"), ("group_table", "hash"), ("near_search", "key")],
@@ -299,18 +304,18 @@ fn finer_groups_of_every_kind() {
         &[("placement", "block")],
         &[("cell_packing", "packed"), ("placement", "global")],
         &[("cell_packing", "packed"), ("key_claims", "words"), ("group_table", "hash")],
-    ] {
+    ];
+    let mut cases = Vec::new();
+    for way in ways {
         for keys in [[0, 1, 2], [0, 3, 8]] {
-            for list in aggregates() {
-                compare(
-                    &engine,
-                    &plan(scan(), &keys, &rollup, list),
-                    &table,
-                    &options(DeviceChoice::Cpu),
-                    more,
-                );
-            }
+            cases.extend((0..aggregates().len()).map(|list| (way, keys, list)));
         }
+    }
+    for (way, keys, list) in covering("finer groups", cases, 8, |(way, keys, list)| {
+        [format!("{way:?}"), format!("{keys:?}"), format!("list {list}")].into()
+    }) {
+        let plan = plan(scan(), &keys, &rollup, aggregates().swap_remove(list));
+        compare(&engine, &plan, &table, &options(DeviceChoice::Cpu), way);
     }
 }
 

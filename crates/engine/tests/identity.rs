@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::plans::{aggregate, filter, plans, rows_of, run, scan, table};
+use crate::common::cases::{is_whole, sample};
+use crate::plans::{aggregate, filter, plans, rows_of, run, scan, some_plans, table};
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind, substitute};
 use kelpie_compile::plan::{AggregateFunction, Rank};
 use kelpie_compile::types::Literal;
@@ -46,7 +47,7 @@ fn compiled(engine: &Engine, plan: &Plan, sources: &[Arc<dyn TableSource>], opti
 fn another_constant_compiles_nothing() {
     let sources: [Arc<dyn TableSource>; 2] = [150, 60].map(table);
     let mut tried = 0;
-    for (name, plan, ordered) in plans() {
+    for (name, plan, ordered) in some_plans("another constant", 30) {
         let engine = Engine::new();
         let other = with_other_constants(&plan);
         if other == plan {
@@ -61,7 +62,7 @@ fn another_constant_compiles_nothing() {
         assert_eq!(rows(&engine), rows(&Engine::new()), "{name}");
         tried += 1;
     }
-    assert!(tried > 30, "{tried}");
+    assert!(tried > if is_whole() { 30 } else { 0 }, "{tried}");
 }
 
 /// Keys are equal only where structure and genome are, and where they are equal so is the code.
@@ -79,7 +80,8 @@ fn what_differs_in_structure_or_genome_shares_no_kernel() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % count.max(1)
     };
-    for _ in 0..250 {
+    let picked = sample("structures and genomes", 0..250, 90);
+    for number in 0..250 {
         let (name, plan, _) = &all[below(all.len())];
         let axes: Vec<_> = kelpie_engine::variant::axes::ALL.iter().collect();
         let axis = axes[below(axes.len())];
@@ -92,6 +94,9 @@ fn what_differs_in_structure_or_genome_shares_no_kernel() {
                 ..options(&[(axis.name, value)])
             },
         };
+        if !picked.contains(&number) {
+            continue;
+        }
         // Plans of several stages prepare the first one only when they run.
         if prepare(&engine, &query).is_err() {
             continue;
@@ -111,7 +116,8 @@ fn what_differs_in_structure_or_genome_shares_no_kernel() {
             }
         }
     }
-    assert!(known.len() > 200 && shared > 20, "{} and {shared}", known.len());
+    let (most, least) = if is_whole() { (200, 20) } else { (50, 0) };
+    assert!(known.len() > most && shared >= least, "{} and {shared}", known.len());
 }
 
 #[test]

@@ -6,7 +6,8 @@ use crate::plans;
 use std::sync::Arc;
 
 use crate::common::Table;
-use crate::plans::{aggregate, filter, join, plans, rows_of, run, try_run};
+use crate::common::cases::{covering, is_whole, sample};
+use crate::plans::{aggregate, filter, join, rows_of, run, some_plans, try_run};
 use arrow::array::*;
 use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{Field as ArrowField, Schema};
@@ -165,7 +166,9 @@ fn rows_of_every_type_stay_on_the_device() {
     for options in devices() {
         let engine = Engine::new();
         for index in 1..scan.fields().len() {
-            for (descending, nulls_first, fetch) in [(false, false, 60), (true, true, 333)] {
+            let ways = [(false, false, 60), (true, true, 333)];
+            let name = format!("column {index} on {:?}", options.device);
+            for (descending, nulls_first, fetch) in sample(&name, ways, 1) {
                 let key = (index, descending, nulls_first);
                 let plan = around(sort(&scan, key, Some(fetch)));
                 let output = run(&engine, &plan, &sources, &options);
@@ -351,20 +354,23 @@ fn rows_go_to_the_host_where_memory_is_short() {
         (groups.clone(), bits_of(&run(&Engine::new(), &groups, &sources, &roomy).batch)),
     ];
     let (mut kept, mut moved, mut fell_back) = (0, 0, 0);
-    for memory in (1..24).map(|step| step * (3 << 20)).chain([1 << 30]) {
+    let limits = (1..24).map(|step| step * (3 << 20)).chain([1 << 30]);
+    let cases = limits.flat_map(|memory| (0..plans.len()).map(move |plan| (memory, plan)));
+    let cases = covering("little memory", cases, 16, |(_, plan)| vec![*plan]);
+    for (memory, plan) in cases {
         let options = QueryOptions { memory_limit: Some(memory), ..roomy.clone() };
-        for (plan, rows) in &plans {
-            let Ok(output) = try_run(&Engine::new(), plan, &sources, &options) else {
-                fell_back += 1;
-                continue;
-            };
-            assert_eq!(&bits_of(&output.batch), rows, "{memory}: {:?}", output.metrics.steps);
-            kept += u32::from(output.metrics.kept_rows > 0);
-            let moves = |step: &&String| step.contains("inner sorts and limits go to the host");
-            moved += output.metrics.steps.iter().filter(moves).count();
-        }
+        let (plan, rows) = &plans[plan];
+        let Ok(output) = try_run(&Engine::new(), plan, &sources, &options) else {
+            fell_back += 1;
+            continue;
+        };
+        assert_eq!(&bits_of(&output.batch), rows, "{memory}: {:?}", output.metrics.steps);
+        kept += u32::from(output.metrics.kept_rows > 0);
+        let moves = |step: &&String| step.contains("inner sorts and limits go to the host");
+        moved += output.metrics.steps.iter().filter(moves).count();
     }
-    assert!(kept > 0 && kept < 96 && moved > 2 && fell_back < 6, "{kept} {moved} {fell_back}");
+    assert!(fell_back < 6, "{fell_back}");
+    assert!(!is_whole() || kept > 0 && kept < 96 && moved > 2, "{kept} {moved}");
 }
 
 /// The rows of all kinds of stages stay.
@@ -374,7 +380,7 @@ fn whatever_makes_the_rows() {
     let host = QueryOptions { macro_model: MacroModel::KernelAtATime, ..on(DeviceChoice::Cpu) };
     let engines: Vec<(Engine, QueryOptions)> =
         devices().into_iter().map(|options| (Engine::new(), options)).collect();
-    for (name, plan, _) in plans() {
+    for (name, plan, _) in some_plans("whatever makes rows", 30) {
         // In an order of all columns, so that those that are wanted are the same everywhere.
         let key =
             |index| SortKey { expr: column(&plan, index), descending: index % 2 == 1, nulls_first: false };

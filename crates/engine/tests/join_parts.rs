@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and, sizes};
 use crate::sides::{
     Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table,
 };
@@ -85,13 +86,12 @@ fn every_kind_equals_a_nested_loop() {
         (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
     ];
     let key_sets: [&[usize]; 4] = [&[0], &[1], &[0, 1], &[3]];
-    let mut turn = 0;
-    for (build, probe) in &sides {
+    let (mut turn, mut cases) = (0, Vec::new());
+    for side in 0..sides.len() {
         for keys in key_sets {
             for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
                 let condition = Condition { keys, residual, null_equal };
                 for kind in KINDS {
-                    let expected = expected(kind, condition, build, probe);
                     turn += 1;
                     let layout = LAYOUTS[turn / 3 % 2];
                     let on_cpu = PARTS[..3].iter().map(|parts| options(DEVICES[0], *parts, &[layout]));
@@ -101,16 +101,20 @@ fn every_kind_equals_a_nested_loop() {
                     let gpu = gpu.filter(|_| turn % 37 == 0).map(|device| (device, 32));
                     let of_gpu = |device| options(device, PARTS[turn / 37 % PARTS.len()], &[layout]);
                     all.extend(gpu.map(of_gpu));
-                    for options in all {
-                        let sizes = (build.len(), probe.len());
-                        let got =
-                            output(&engine, plan(kind, condition, false), &[build, probe], options.clone());
-                        let what = format!("{kind:?} {condition:?} {sizes:?} {options:?}");
-                        assert_eq!(rows_of(&got.batch), expected, "{what}");
-                    }
+                    cases.extend(all.into_iter().map(|options| (side, condition, kind, options)));
                 }
             }
         }
+    }
+    let cases = covering("joins in parts", cases, 130, |(side, condition, kind, options)| {
+        facets_and(options, &[&(side, kind), condition])
+    });
+    for (side, condition, kind, options) in cases {
+        let (build, probe) = &sides[side];
+        let expected = expected(kind, condition, build, probe);
+        let got = output(&engine, plan(kind, condition, false), &[build, probe], options.clone());
+        let what = format!("{kind:?} {condition:?} {:?} {options:?}", (build.len(), probe.len()));
+        assert_eq!(rows_of(&got.batch), expected, "{what}");
     }
 }
 
@@ -119,7 +123,7 @@ fn every_kind_equals_a_nested_loop() {
 fn forms_of_the_index() {
     let engine = Engine::new();
     let (dense, twice) = (rows(90, Spread::Dense, 0), rows(90, Spread::Duplicates, 0));
-    let mut turn = 0;
+    let (mut turn, mut cases) = (0, Vec::new());
     for device in devices() {
         for others in [
             &[("index_form", "direct"), ("row_places", "slot")][..],
@@ -131,22 +135,26 @@ fn forms_of_the_index() {
             &[("index_form", "hash"), ("hash_function", "multiply_shift")],
             &[("index_form", "hash"), ("hash_function", "fnv1a")],
         ] {
-            for (build, probe) in [(&dense, &twice), (&twice, &dense)] {
+            for is_unique in [true, false] {
                 for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::ProbeSemi] {
-                    let expected = expected(kind, on(&[0]), build, probe);
                     turn += 1;
                     let others = [others, &[LAYOUTS[turn % 2]]].concat();
-                    let options = options(device, ("16", "on"), &others);
-                    let sides: [&[Row]; 2] = [build, probe];
-                    let got = second_output(&engine, plan(kind, on(&[0]), false), &sides, options.clone());
-                    assert_eq!(rows_of(&got.batch), expected, "{kind:?} {options:?}");
-                    // A dense range has as many parts as powers of two leave it.
-                    let names: Vec<_> = got.metrics.pipelines.iter().map(|p| p.name.clone()).collect();
-                    let times = names.iter().filter(|name| name.contains("into ")).count();
-                    assert_eq!(times, 2, "{names:?}");
+                    cases.push((is_unique, kind, options(device, ("16", "on"), &others)));
                 }
             }
         }
+    }
+    let cases = covering("forms of the index", cases, 60, |(is_unique, kind, options)| {
+        facets_and(options, &[&(is_unique, kind), &options.variants])
+    });
+    for (is_unique, kind, options) in cases {
+        let (build, probe) = if is_unique { (&dense, &twice) } else { (&twice, &dense) };
+        let sides: [&[Row]; 2] = [build, probe];
+        let got = second_output(&engine, plan(kind, on(&[0]), false), &sides, options.clone());
+        assert_eq!(rows_of(&got.batch), expected(kind, on(&[0]), build, probe), "{kind:?} {options:?}");
+        // A dense range has as many parts as powers of two leave it.
+        let names: Vec<_> = got.metrics.pipelines.iter().map(|p| p.name.clone()).collect();
+        assert_eq!(names.iter().filter(|name| name.contains("into ")).count(), 2, "{names:?}");
     }
 }
 
@@ -220,9 +228,12 @@ fn joins_in_one_pipeline() {
         let sides: [&[Row]; 3] = [&small, &middle, &large];
         let plain = output(&engine, twice(first, second), &sides, options(DEVICES[0], ("1", "off"), &[]));
         assert_eq!(times_in_parts_of_any(&plain), 0);
-        for ((device, parts), layout) in devices()
-            .flat_map(|device| PARTS.map(|parts| (device, parts)))
-            .flat_map(|way| LAYOUTS.map(|layout| (way, layout)))
+        let ways = devices().flat_map(|device| PARTS.map(|parts| (device, parts)));
+        let ways = ways.flat_map(|way| LAYOUTS.map(|layout| (way, layout)));
+        for ((device, parts), layout) in
+            covering(&format!("{first:?}"), ways, 10, |((device, parts), layout)| {
+                vec![format!("{device:?}"), format!("{parts:?}"), format!("{layout:?}")]
+            })
         {
             let options = options(device, parts, &[layout]);
             let got = output(&engine, twice(first, second), &sides, options.clone());
@@ -249,7 +260,8 @@ fn larger_sides() {
         (rows(100, Spread::Dense, 1), nulls(9_000).into_iter().chain(rows(100, Spread::Dense, 2)).collect()),
         (nulls(9_000).into_iter().chain(rows(100, Spread::Dense, 2)).collect(), rows(100, Spread::Dense, 1)),
     ];
-    for (number, (build, probe)) in sides.iter().enumerate() {
+    let mut cases = Vec::new();
+    for number in 0..sides.len() {
         for (keys, residual) in [(&[0][..], false), (&[1], false), (&[0], true)] {
             let condition = Condition { keys, residual, null_equal: false };
             for kind in [JoinKind::Inner, JoinKind::FullOuter, JoinKind::BuildAnti, JoinKind::ProbeAnti] {
@@ -257,23 +269,29 @@ fn larger_sides() {
                 if number == 2 && matches!(kind, JoinKind::Inner | JoinKind::FullOuter) {
                     continue;
                 }
-                let run = |options: &QueryOptions| {
-                    let got = output(&engine, plan(kind, condition, false), &[build, probe], options.clone());
-                    rows_of(&got.batch)
-                };
-                let expected = run(&options(DEVICES[0], ("1", "off"), &[]));
                 for ((parts, threads), layout) in [(PARTS[0], 2), (PARTS[1], 3), (PARTS[2], 1)]
                     .into_iter()
                     .zip([LAYOUTS[number % 2], LAYOUTS[(number + 1) % 2], LAYOUTS[1]])
                 {
                     let base = options(DEVICES[0], parts, &[layout]);
                     let options = QueryOptions { threads: Some(threads), ..base };
-                    for _ in 0..2 {
-                        let what = format!("{number} {kind:?} {condition:?} {options:?}");
-                        assert!(run(&options) == expected, "{what}");
-                    }
+                    cases.push((number, condition, kind, options));
                 }
             }
+        }
+    }
+    let cases = covering("larger sides", cases, 9, |(number, condition, kind, options)| {
+        facets_and(options, &[number, condition, kind])
+    });
+    for (number, condition, kind, forced) in cases {
+        let (build, probe) = &sides[number];
+        let run = |options: &QueryOptions| {
+            let got = output(&engine, plan(kind, condition, false), &[build, probe], options.clone());
+            rows_of(&got.batch)
+        };
+        let expected = run(&options(DEVICES[0], ("1", "off"), &[]));
+        for _ in 0..2 {
+            assert!(run(&forced) == expected, "{number} {kind:?} {condition:?} {forced:?}");
         }
     }
 }
@@ -307,14 +325,9 @@ fn models_and_blocks() {
         let parts = batches.iter().map(|rows| batch(rows)).collect();
         vec![table(&build), Arc::new(Table(parts)) as Arc<_>]
     };
+    let mut cases = Vec::new();
     for kind in KINDS {
         for keys in [&[0][..], &[1], &[0, 1]] {
-            let run = |options: QueryOptions| {
-                let query = Query { plan: plan(kind, on(keys), false), sources: sources(), options };
-                let got = engine.execute(&query, &CancelToken::default()).expect("the join runs");
-                (rows_of(&got.batch), times_in_parts(&got, "64"))
-            };
-            let (expected, _) = run(options(DEVICES[0], ("1", "off"), &[]));
             for micro_model in MicroModel::ALL {
                 for (macro_model, block_bytes) in [
                     (MacroModel::default(), None),
@@ -322,14 +335,24 @@ fn models_and_blocks() {
                     (MacroModel::KernelAtATime, Some(4 << 10)),
                 ] {
                     let base = options(DEVICES[0], ("64", "on"), &[]);
-                    let options = QueryOptions { micro_model, macro_model, block_bytes, ..base };
-                    let what = format!("{kind:?} {keys:?} {options:?}");
-                    let (got, times) = run(options);
-                    assert!(got == expected, "{what}");
-                    assert_eq!(times, 2, "{what}");
+                    cases.push((kind, keys, QueryOptions { micro_model, macro_model, block_bytes, ..base }));
                 }
             }
         }
+    }
+    for (kind, keys, forced) in covering("models and blocks", cases, 20, |(kind, keys, options)| {
+        facets_and(options, &[kind, keys, &(options.micro_model, options.macro_model)])
+    }) {
+        let run = |options: QueryOptions| {
+            let query = Query { plan: plan(kind, on(keys), false), sources: sources(), options };
+            let got = engine.execute(&query, &CancelToken::default()).expect("the join runs");
+            (rows_of(&got.batch), times_in_parts(&got, "64"))
+        };
+        let (expected, _) = run(options(DEVICES[0], ("1", "off"), &[]));
+        let what = format!("{kind:?} {keys:?} {forced:?}");
+        let (got, times) = run(forced);
+        assert!(got == expected, "{what}");
+        assert_eq!(times, 2, "{what}");
     }
 }
 
@@ -430,33 +453,43 @@ fn not_in_knows_nulls() {
 #[test]
 fn results_in_blocks_and_little_memory() {
     let engine = Engine::new();
-    for (device, build, probe) in [
+    let mut sides = vec![
         (DEVICES[0], rows(9_000, Spread::Sparse, 1), rows(40_000, Spread::Sparse, 2)),
-        (DEVICES[0], rows(60, Spread::Skewed, 1), rows(9_000, Spread::Skewed, 2)),
         (DEVICES[3], rows(900, Spread::Dense, 1), rows(9_000, Spread::Dense, 2)),
-    ] {
+    ];
+    // Nearly all of these match 54 rows.
+    let skewed = |count| (DEVICES[0], rows(60, Spread::Skewed, 1), rows(count, Spread::Skewed, 2));
+    sides.extend(sizes(4_000, 9_000).into_iter().map(skewed));
+    let mut cases = Vec::new();
+    for number in 0..sides.len() {
         for kind in [JoinKind::Inner, JoinKind::ProbeOuter] {
-            let rows = |options: QueryOptions, device_bytes: Option<u64>| {
-                let sources = [&build, &probe].map(|rows| table(rows)).to_vec();
-                let query = Query { plan: plan(kind, on(&[0]), false), sources, options };
-                let device_bytes = device_bytes.unwrap_or(Batches::default().device_bytes);
-                let (batches, mut all) = (Batches { device_bytes, ..Batches::default() }, Vec::new());
-                let mut receive = |batch| {
-                    all.extend(rows_of(&batch));
-                    Ok(())
-                };
-                let outcome = engine.stream(&query, batches, &CancelToken::default(), &mut receive);
-                outcome.expect("the join runs");
-                all.sort();
-                all
-            };
-            let expected = rows(options(device, ("1", "off"), &[]), None);
-            for (parts, layout) in [(PARTS[0], LAYOUTS[0]), (PARTS[1], LAYOUTS[0]), (PARTS[0], LAYOUTS[1])] {
-                let plain = options(device, parts, &[layout]);
-                assert!(rows(plain.clone(), Some(1 << 14)) == expected, "{kind:?} {plain:?}");
-                let little = QueryOptions { memory_limit: Some(16 << 20), ..plain };
-                assert!(rows(little.clone(), None) == expected, "{kind:?} {little:?}");
-            }
+            let ways = [(PARTS[0], LAYOUTS[0]), (PARTS[1], LAYOUTS[0]), (PARTS[0], LAYOUTS[1])];
+            cases.extend(ways.map(|way| (number, kind, way)));
         }
+    }
+    let cases = covering("results in blocks", cases, 0, |(number, kind, (parts, layout))| {
+        [format!("{number}"), format!("{kind:?}"), format!("{parts:?}"), format!("{layout:?}")].into()
+    });
+    for (number, kind, (parts, layout)) in cases {
+        let (device, build, probe) = &sides[number];
+        let rows = |options: QueryOptions, device_bytes: Option<u64>| {
+            let sources = [build, probe].map(|rows| table(rows)).to_vec();
+            let query = Query { plan: plan(kind, on(&[0]), false), sources, options };
+            let device_bytes = device_bytes.unwrap_or(Batches::default().device_bytes);
+            let (batches, mut all) = (Batches { device_bytes, ..Batches::default() }, Vec::new());
+            let mut receive = |batch| {
+                all.extend(rows_of(&batch));
+                Ok(())
+            };
+            let outcome = engine.stream(&query, batches, &CancelToken::default(), &mut receive);
+            outcome.expect("the join runs");
+            all.sort();
+            all
+        };
+        let expected = rows(options(*device, ("1", "off"), &[]), None);
+        let plain = options(*device, parts, &[layout]);
+        assert!(rows(plain.clone(), Some(1 << 14)) == expected, "{kind:?} {plain:?}");
+        let little = QueryOptions { memory_limit: Some(16 << 20), ..plain };
+        assert!(rows(little.clone(), None) == expected, "{kind:?} {little:?}");
     }
 }

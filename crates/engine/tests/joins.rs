@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::covering;
 use crate::sides::{
     Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table,
 };
@@ -51,7 +52,8 @@ fn every_kind_equals_a_nested_loop() {
         (rows(40, Spread::NearlyDense, 0), rows(60, Spread::Dense, 1)),
     ];
     let key_sets: [&[usize]; 6] = [&[0], &[1], &[0, 1], &[], &[3], &[3, 1, 0]];
-    for (number, (build, probe)) in sides.iter().enumerate() {
+    let mut cases = Vec::new();
+    for number in 0..sides.len() {
         let mut devices = vec![DeviceChoice::Cpu, DeviceChoice::Simt];
         // Each plan costs NVRTC a tenth of a second.
         if has_gpu(&engine) && [3, 7, 9].contains(&number) {
@@ -65,16 +67,22 @@ fn every_kind_equals_a_nested_loop() {
                     continue;
                 }
                 let condition = Condition { keys, residual, null_equal };
-                for kind in KINDS {
-                    let expected = expected(kind, condition, build, probe);
-                    for &device in &devices {
-                        let got = run(&engine, plan(kind, condition, false), [build, probe], device);
-                        let sizes = (build.len(), probe.len());
-                        assert_eq!(got, expected, "{kind:?} {condition:?} {device:?} {sizes:?}");
-                    }
-                }
+                let kinds =
+                    KINDS.into_iter().flat_map(|kind| devices.iter().map(move |device| (kind, *device)));
+                cases.extend(kinds.map(|(kind, device)| (number, condition, kind, device)));
             }
         }
+    }
+    // Each kind of each pair of sides, under each condition.
+    let cases = covering("joins", cases, 200, |(number, condition, kind, device)| {
+        [format!("{number} {kind:?}"), format!("{condition:?} {device:?}"), format!("{kind:?} {device:?}")]
+            .into()
+    });
+    for (number, condition, kind, device) in cases {
+        let (build, probe) = &sides[number];
+        let got = run(&engine, plan(kind, condition, false), [build, probe], device);
+        let what = format!("{kind:?} {condition:?} {device:?} {:?}", (build.len(), probe.len()));
+        assert_eq!(got, expected(kind, condition, build, probe), "{what}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! Keys of a grouping that have few values each and many together: a sample of the same rows of each column tells how many.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::common::Table;
+use crate::common::cases::covering;
 use crate::plans::{aggregate, filter, project, rows_of, run};
 use arrow::array::{ArrayRef, Int64Array, StringArray};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
@@ -29,8 +30,11 @@ fn sent(row: i64) -> i64 {
     mixed(row).rem_euclid(2_500)
 }
 
+/// The table of all tests.
+static TABLE: LazyLock<Arc<Table>> = LazyLock::new(table);
+
 /// `sent`, some days later `arrived`, one of 900 texts, what follows from `sent`, `sent` in the order of the rows, and a number.
-fn table() -> Arc<dyn TableSource> {
+fn table() -> Arc<Table> {
     let integer = |name: &str| ArrowField::new(name, ArrowType::Int64, false);
     let fields = ["sent", "arrived", "twice", "ordered", "value"].map(integer).to_vec();
     let text = ArrowField::new("text", ArrowType::Utf8, false);
@@ -71,7 +75,7 @@ fn options(forced: &[(&str, &str)]) -> QueryOptions {
 #[test]
 fn keys_with_many_combinations_come_in_parts() {
     let engine = Engine::new();
-    let sources = [table()];
+    let sources = [TABLE.clone() as Arc<dyn TableSource>];
     let functions = [(AggregateFunction::Count, None, false), (AggregateFunction::Sum, Some(4), false)];
     let grouped = |input: Plan, keys: &[usize]| aggregate(input, keys, &functions);
     // By columns 0, 1, …, of which the last is of no use.
@@ -86,7 +90,7 @@ fn keys_with_many_combinations_come_in_parts() {
         ("in order", grouped(scan(), &[3, 1]), false),
         ("one alone", grouped(projected, &[1]), false),
     ];
-    for (name, plan, in_parts) in cases {
+    for (name, plan, in_parts) in covering("combinations", cases, 4, |(.., in_parts)| vec![*in_parts]) {
         let expected = run(&engine, &plan, &sources, &options(&[("group_parts", "1")]));
         // The second run knows the columns.
         for _ in 0..2 {
@@ -104,7 +108,7 @@ fn estimates_stand_before_reasons() {
     let functions = [(AggregateFunction::Count, None, false)];
     let plan = aggregate(scan(), &[0, 1], &functions);
     for (forced, reason) in [(&[][..], "a worker"), (&[("group_parts", "1")][..], "forced")] {
-        let query = Query { plan: plan.clone(), sources: vec![table()], options: options(forced) };
+        let query = Query { plan: plan.clone(), sources: vec![TABLE.clone()], options: options(forced) };
         let output = engine.execute(&query, &CancelToken::default()).expect("it runs");
         let choice = output.metrics.choices().find(|choice| choice.axis.name == "group_parts");
         let estimate = choice.and_then(|choice| choice.estimate.clone()).expect("an estimate");

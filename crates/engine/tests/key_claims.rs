@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -181,24 +182,29 @@ fn keys_of_several_words() {
         &[("group_parts", "16")],
         &[("hash_function", "fnv1a"), ("hash_mapping", "modulo")],
     ];
-    for (number, keys) in keys.iter().enumerate() {
-        let (plan, expected) = (plan(keys, number % 3 == 0), expected(&table.0[0], keys, number % 3 == 0));
+    let mut cases = Vec::new();
+    for number in 0..keys.len() {
         for way in ways {
             for claims in ["latch", "words", "bucket"] {
-                for (device, lanes) in DEVICES {
-                    let forced =
-                        [("group_table", "hash"), ("distinct_values", "set"), ("key_claims", claims)];
-                    let forced: Vec<_> = forced.into_iter().chain(way.iter().copied()).collect();
-                    let options = options(device, lanes, &forced);
-                    let (rows, choices) = run(&plan, &table, &options);
-                    assert_eq!(rows, expected, "{keys:?} {options:?}");
-                    let made = choices.iter().find(|(axis, _)| *axis == "key_claims");
-                    assert!(made.is_none_or(|(_, value)| *value == claims), "{choices:?}");
-                    let is_wide = keys.iter().any(|key| *key < 4);
-                    assert!(made.is_some() || !is_wide, "{keys:?} {choices:?}");
-                }
+                let forced = [("group_table", "hash"), ("distinct_values", "set"), ("key_claims", claims)];
+                let forced: Vec<_> = forced.into_iter().chain(way.iter().copied()).collect();
+                let all = DEVICES.map(|(device, lanes)| options(device, lanes, &forced));
+                cases.extend(all.map(|options| (number, claims, options)));
             }
         }
+    }
+    // Each set of keys under each claim.
+    let cases = covering("keys of several words", cases, 60, |(number, claims, options)| {
+        facets_and(options, &[&(number, claims), &(claims, options.device)])
+    });
+    for (number, claims, options) in cases {
+        let (keys, distinct) = (keys[number], number % 3 == 0);
+        let (rows, choices) = run(&plan(keys, distinct), &table, &options);
+        assert_eq!(rows, expected(&table.0[0], keys, distinct), "{keys:?} {options:?}");
+        let made = choices.iter().find(|(axis, _)| *axis == "key_claims");
+        assert!(made.is_none_or(|(_, value)| *value == claims), "{choices:?}");
+        let is_wide = keys.iter().any(|key| *key < 4);
+        assert!(made.is_some() || !is_wide, "{keys:?} {choices:?}");
     }
 }
 
@@ -228,8 +234,8 @@ fn texts_are_latched() {
 #[test]
 fn sums_beside_keys_of_one_word_or_apart() {
     let table = table();
+    let mut cases = Vec::new();
     for keys in [&[5][..], &[6, 5]] {
-        let (plan, expected) = (plan(keys, true), expected(&table.0[0], keys, true));
         for way in [
             &[("near_groups", "0")][..],
             &[("near_groups", "256"), ("near_search", "slot")],
@@ -242,13 +248,18 @@ fn sums_beside_keys_of_one_word_or_apart() {
                     for micro_model in [MicroModel::Pipelined, MicroModel::Resolution] {
                         let forced = [&[("group_table", "hash"), ("slot_layout", layout)], way].concat();
                         let options = QueryOptions { micro_model, ..options(device, lanes, &forced) };
-                        let (rows, choices) = run(&plan, &table, &options);
-                        assert_eq!(rows, expected, "{keys:?} {options:?}");
-                        assert!(choices.contains(&("slot_layout", layout)), "{choices:?}");
+                        cases.push((keys, layout, options));
                     }
                 }
             }
         }
+    }
+    for (keys, layout, options) in
+        covering("sums beside keys", cases, 40, |(keys, _, options)| facets_and(options, &[keys]))
+    {
+        let (rows, choices) = run(&plan(keys, true), &table, &options);
+        assert_eq!(rows, expected(&table.0[0], keys, true), "{keys:?} {options:?}");
+        assert!(choices.contains(&("slot_layout", layout)), "{choices:?}");
     }
 }
 
@@ -280,10 +291,9 @@ fn threads_meet_in_buckets() {
         ("groups that come together", |row| Some(row / 40)),
     ];
     let engine = Engine::new();
-    for (number, (pattern, group)) in patterns.into_iter().enumerate() {
+    let mut cases = Vec::new();
+    for number in 0..patterns.len() {
         for (index, rows) in [1, 40, 130, 1_000].into_iter().enumerate() {
-            let table = keys_of(rows, |row| group(row).map(|group| group as f64 / 3.0));
-            let (plan, expected) = (plan(&[2], index % 2 == 0), expected(&table.0[0], &[2], index % 2 == 0));
             for (turn, lanes) in [4, 8, 32, 4, 32].into_iter().enumerate() {
                 for (device, fill) in
                     [(DeviceChoice::Simt, "75"), (DeviceChoice::Cpu, "50"), (DeviceChoice::Simt, "25")]
@@ -303,14 +313,24 @@ fn threads_meet_in_buckets() {
                         ("hash_mapping", ["multiply_high", "mask", "modulo"][turn % 3]),
                     ];
                     let options = QueryOptions { shape, ..options(device, lanes, &forced) };
-                    let what = format!("{pattern}, {rows} rows: {options:?}");
-                    let (rows, choices) = run_on(&engine, &plan, &table, &options);
-                    assert_eq!(rows, expected, "{what}");
-                    assert!(choices.contains(&("key_claims", "bucket")), "{what}");
-                    kelpie_engine::testing::shrink_tables(&engine, 1000);
-                    assert_eq!(run_on(&engine, &plan, &table, &options).0, expected, "too small: {what}");
+                    cases.push((number, rows, index % 2 == 0, options));
                 }
             }
         }
+    }
+    // Each pattern of each number of rows.
+    let cases = covering("threads in buckets", cases, 60, |(number, rows, _, options)| {
+        facets_and(options, &[&(number, rows), &(number, options.device), &options.shape.blocks])
+    });
+    for (number, rows, distinct, options) in cases {
+        let (pattern, group) = patterns[number];
+        let table = keys_of(rows, |row| group(row).map(|group| group as f64 / 3.0));
+        let (plan, expected) = (plan(&[2], distinct), expected(&table.0[0], &[2], distinct));
+        let what = format!("{pattern}, {rows} rows: {options:?}");
+        let (rows, choices) = run_on(&engine, &plan, &table, &options);
+        assert_eq!(rows, expected, "{what}");
+        assert!(choices.contains(&("key_claims", "bucket")), "{what}");
+        kelpie_engine::testing::shrink_tables(&engine, 1000);
+        assert_eq!(run_on(&engine, &plan, &table, &options).0, expected, "too small: {what}");
     }
 }

@@ -4,8 +4,10 @@
 
 use crate::texts;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::common::cases::{covering, facets_and, is_whole};
 use crate::plans::{aggregate, filter, join, like, rows_of, run};
 use crate::texts::{all, contains, keep, matches, mixed, not, number, scan, table, text};
 use arrow::array::*;
@@ -107,20 +109,18 @@ fn has(output: &QueryOutput, (axis, value): (&str, &str)) -> bool {
 
 #[test]
 fn rows_whose_texts_match_are_the_same_rows() {
-    let engine = Engine::new();
-    let mut refilled = 0;
-    for sizes in [[300, 60], [0, 5], [1, 1], [33, 0]] {
-        let sources = sizes.map(mixed);
-        for (number, (name, plan)) in plans().into_iter().enumerate() {
-            let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
-            let expected = rows_of(&run(&engine, &plan, &sources, &cpu).batch, false);
+    let (engine, plans) = (Engine::new(), plans());
+    let tables = [[300, 60], [0, 5], [1, 1], [33, 0]].map(|sizes| sizes.map(mixed));
+    let mut cases = Vec::new();
+    for size in 0..tables.len() {
+        for number in 0..plans.len() {
             for (index, threshold) in ["1", "8", "16", "24", "28", "32"].into_iter().enumerate() {
                 for (turn, lanes) in [4, 8, 32, 3].into_iter().enumerate() {
                     // Few rows are in one turn whatever is forced.
-                    if sizes[0] < 100 && (index + turn + number) % 4 != 0 {
+                    let other = index + turn + number;
+                    if size > 0 && other % 4 != 0 {
                         continue;
                     }
-                    let other = index + turn + number;
                     let variants = [
                         ("text_lanes", "refill"),
                         ("refill_threshold", threshold),
@@ -128,16 +128,26 @@ fn rows_whose_texts_match_are_the_same_rows() {
                         ("expansion", ["packed", "lane", "refill"][other % 3]),
                         ("carried", ["places", "values", "read"][other % 3]),
                     ];
-                    let options = on_simt(lanes, 1 + other as u32 % 2, &variants);
-                    let output = run(&engine, &plan, &sources, &options);
-                    refilled += usize::from(has(&output, variants[0]));
-                    let rows = rows_of(&output.batch, false);
-                    assert_eq!(rows, expected, "{name}: {variants:?} in warps of {lanes}, {sizes:?}");
+                    cases.push((size, number, on_simt(lanes, 1 + other as u32 % 2, &variants)));
                 }
             }
         }
     }
-    assert!(refilled > 600, "{refilled}");
+    let cases = covering("rows whose texts match", cases, 90, |(size, number, options)| {
+        facets_and(options, &[size, number])
+    });
+    let (mut refilled, mut expected) = (0, HashMap::new());
+    for (size, number, options) in cases {
+        let (sources, (name, plan)) = (&tables[size], &plans[number]);
+        let expected = expected.entry((size, number)).or_insert_with(|| {
+            let cpu = QueryOptions { device: DeviceChoice::Cpu, threads: Some(2), ..QueryOptions::default() };
+            rows_of(&run(&engine, plan, sources, &cpu).batch, false)
+        });
+        let output = run(&engine, plan, sources, &options);
+        refilled += usize::from(has(&output, ("text_lanes", "refill")));
+        assert_eq!(rows_of(&output.batch, false), *expected, "{name}: {options:?}, {size}");
+    }
+    assert!(refilled > if is_whole() { 600 } else { 0 }, "{refilled}");
 }
 
 /// A GPU's lanes may come apart where the interpreter's do not.

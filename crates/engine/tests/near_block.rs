@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -157,27 +158,31 @@ fn groups_are_those_of_a_plain_evaluation() {
         &[("last_group", "on"), ("segments", "off"), ("slot_layout", "beside")],
         &[("last_group", "majority"), ("cell_packing", "packed"), ("hash_function", "multiply_shift")],
     ];
-    for (number, groups) in spreads(1_500).iter().enumerate() {
-        let source = table(groups);
+    let tables = spreads(1_500).map(|groups| table(&groups));
+    let mut cases = Vec::new();
+    for number in 0..tables.len() {
         for (turn, keys) in
-            [&[PACKED][..], &[WIDE], &[WIDE, PACKED], &[TEXT], &[TEXT, WIDE]].iter().enumerate()
+            [&[PACKED][..], &[WIDE], &[WIDE, PACKED], &[TEXT], &[TEXT, WIDE]].into_iter().enumerate()
         {
             let is_set = (number + turn) % 4 == 3;
-            let (plan, expected) = (plan(keys, is_set), expected(&source.0[0], keys, is_set));
             for (way, shape) in ways.iter().zip((0..).map(|way| shapes[(number + turn + way) % 5])) {
-                let options = options(shape, "key", way);
-                let output = run(&plan, &source, &options);
-                assert!(rows_of(&output.batch) == expected, "{number} {keys:?} {options:?}");
-                let mut choices = output.metrics.choices();
-                let search = choices.find(|choice| choice.axis.name == "near_search");
-                // Many texts have no codes.
-                let search = search.map_or("", |choice| choice.value);
-                assert!(
-                    search == "key" || keys.contains(&TEXT) && expected.len() > 100,
-                    "{keys:?} {options:?}"
-                );
+                cases.push((number, keys, is_set, options(shape, "key", way)));
             }
         }
+    }
+    let cases = covering("near copies in blocks", cases, 40, |(number, keys, _, options)| {
+        facets_and(options, &[&(number, keys), &options.shape.block_threads])
+    });
+    for (number, keys, is_set, options) in cases {
+        let source = &tables[number];
+        let expected = expected(&source.0[0], keys, is_set);
+        let output = run(&plan(keys, is_set), source, &options);
+        assert!(rows_of(&output.batch) == expected, "{number} {keys:?} {options:?}");
+        let mut choices = output.metrics.choices();
+        let search = choices.find(|choice| choice.axis.name == "near_search");
+        // Many texts have no codes.
+        let search = search.map_or("", |choice| choice.value);
+        assert!(search == "key" || keys.contains(&TEXT) && expected.len() > 100, "{keys:?} {options:?}");
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets, facets_and};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -167,20 +168,30 @@ const KEYS: [&[usize]; 5] =
 /// Compares all that is asked of rows, by workers and by the table of all groups.
 fn compare(engine: &Engine, rows: &[Row], ways: &[(usize, &[(&str, &str)])]) {
     let table = table(rows);
+    let mut cases = Vec::new();
     for keys in KEYS {
-        let expected = expected(rows, keys);
-        for (plan, expected) in [distinct(keys), counted(keys)].iter().zip(&expected) {
+        for counts in [false, true] {
             for (threads, forced) in ways {
                 for delivered in ["worker", "table"] {
-                    let forced: Vec<_> =
-                        forced.iter().copied().chain([("aggregate0.part_delivery", delivered)]).collect();
-                    let (found, output) = run(engine, plan, &table, &options(*threads, &forced));
-                    assert_eq!(delivery(&output), Some(delivered), "{forced:?}");
-                    let name = format!("{} rows by {keys:?}, {threads} threads, {forced:?}", rows.len());
-                    assert!(found == *expected, "{name}: {} rows for {}", found.len(), expected.len());
+                    let forced = [forced, &[("aggregate0.part_delivery", delivered)][..]].concat();
+                    cases.push((keys, counts, delivered, options(*threads, &forced)));
                 }
             }
         }
+    }
+    let name = format!("{} rows", rows.len());
+    // Each kind of keys, what is counted of them, and each way; of very many rows one of each way.
+    let is_small = rows.len() < 100_000;
+    let cases = covering(&name, cases, if is_small { 10 } else { 0 }, |(keys, counts, _, options)| {
+        if is_small { facets_and(options, &[keys, counts]) } else { facets(options) }
+    });
+    for (keys, counts, delivered, options) in cases {
+        let plan = if counts { counted(keys) } else { distinct(keys) };
+        let (found, output) = run(engine, &plan, &table, &options);
+        assert_eq!(delivery(&output), Some(delivered), "{options:?}");
+        let expected = &expected(rows, keys)[usize::from(counts)];
+        let what = format!("{name} by {keys:?}, {options:?}");
+        assert!(found == *expected, "{what}: {} rows for {}", found.len(), expected.len());
     }
 }
 

@@ -2,8 +2,10 @@
 //! front of every kind of sink, through a queue that has room and through one that is full, in blocks that stream, and where the
 //! stage has run before. And where one key has all matches, no warp is left with them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::common::cases::{covering, facets_and, is_whole};
 use crate::plans::{aggregate, filter, join, project, rows_of, run, try_run};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
@@ -150,12 +152,11 @@ fn queued(output: &QueryOutput) -> u64 {
 
 #[test]
 fn queued_matches_are_the_same_matches() {
-    let engine = Engine::new();
-    let (mut with, mut without) = (0, 0);
-    for sizes in [[0, 5], [1, 90], [170, 90]] {
-        let sources = sizes.map(skewed);
-        for (name, plan) in plans() {
-            let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+    let (engine, plans) = (Engine::new(), plans());
+    let tables = [[0, 5], [1, 90], [170, 90]].map(|sizes| sizes.map(skewed));
+    let mut cases = Vec::new();
+    for size in 0..tables.len() {
+        for number in 0..plans.len() {
             let matches = ["0", "2", "32"];
             let ways = matches.iter().flat_map(|matches| {
                 let ways = [
@@ -171,19 +172,30 @@ fn queued_matches_are_the_same_matches() {
             for (matches, (lanes, blocks, expansion, refill)) in ways {
                 let variants =
                     [("queue_matches", matches), ("expansion", expansion), ("lane_refill", refill)];
-                let output = run(&engine, &plan, &sources, &simt(lanes, blocks, &variants));
-                let rows = rows_of(&output.batch, false);
-                assert_eq!(rows, expected, "{name}: {variants:?} in warps of {lanes}, {sizes:?}");
-                let pieces = queued(&output);
-                assert!(matches != "0" || pieces == 0, "{name}: {pieces} pieces");
-                match pieces {
-                    0 => without += 1,
-                    _ => with += 1,
-                }
+                cases.push((size, number, matches, simt(lanes, blocks, &variants)));
             }
         }
     }
-    assert!(with > 200 && without > 200, "{with} with a queue, {without} without");
+    let cases = covering("queued matches", cases, 100, |(size, number, matches, options)| {
+        facets_and(options, &[&(number, *size == 2), size, &(matches, options.simt_lanes)])
+    });
+    let (mut with, mut without, mut expected) = (0, 0, HashMap::new());
+    for (size, number, matches, options) in cases {
+        let (sources, (name, plan)) = (&tables[size], &plans[number]);
+        let expected = expected
+            .entry((size, number))
+            .or_insert_with(|| rows_of(&run(&engine, plan, sources, &cpu()).batch, false));
+        let output = run(&engine, plan, sources, &options);
+        assert_eq!(rows_of(&output.batch, false), *expected, "{name}: {options:?}, {size}");
+        let pieces = queued(&output);
+        assert!(matches != "0" || pieces == 0, "{name}: {pieces} pieces");
+        match pieces {
+            0 => without += 1,
+            _ => with += 1,
+        }
+    }
+    let least = if is_whole() { 200 } else { 0 };
+    assert!(with > least && without > least, "{with} with a queue, {without} without");
 }
 
 /// On a GPU, whose warps are in as many blocks as share out the rows.

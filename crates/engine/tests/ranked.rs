@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and};
 use arrow::array::*;
 use arrow::datatypes::{
     DataType as ArrowType, Decimal128Type, Field as ArrowField, Float32Type, Float64Type, Int64Type, Schema,
@@ -437,32 +438,37 @@ const SIMT: [(DeviceChoice, u32); 2] = [(DeviceChoice::Simt, 32), (DeviceChoice:
 fn compare_over(input: &Plan, rows: &[Row], left: &[&Row], keys: &[Option<usize>], options: &[QueryOptions]) {
     let engine = Engine::new();
     let source = table(rows);
-    for order in ORDERS {
-        let mut members: BTreeMap<usize, Vec<&Row>> = BTreeMap::new();
-        left.iter().for_each(|row| members.entry(row.group).or_default().push(row));
-        for &key in keys {
-            let mut expected: Vec<Vec<String>> = match key {
-                Some(_) => members.values().map(|rows| evaluate(rows, order)).collect(),
-                None => vec![evaluate(left, order)],
-            };
-            expected.sort();
-            for options in options {
-                let plan = plan(input.clone(), key, order);
-                let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
-                let what = format!("{order:?}, keys {:?}, {options:?}", key.map(|key| KEYS[key]));
-                let batch = match engine.execute(&query, &CancelToken::default()) {
-                    Ok(output) => output.batch,
-                    Err(error) => panic!("{what}: {error}"),
-                };
-                let values = &batch.columns()[usize::from(key.is_some())..];
-                let row = |row| values.iter().map(|array| shown(array, row)).collect();
-                let mut found: Vec<Vec<String>> = (0..batch.num_rows()).map(row).collect();
-                found.sort();
-                assert_eq!(found.len(), expected.len(), "{what}");
-                for (found, expected) in found.iter().zip(&expected) {
-                    assert_eq!(found, expected, "{what}");
-                }
-            }
+    let mut members: BTreeMap<usize, Vec<&Row>> = BTreeMap::new();
+    left.iter().for_each(|row| members.entry(row.group).or_default().push(row));
+    let each = ORDERS.into_iter().flat_map(|order| keys.iter().map(move |key| (order, *key)));
+    let each = each.flat_map(|(order, key)| options.iter().map(move |options| (order, key, options)));
+    // Each order by each kind of keys, or each alone where rows are many.
+    let is_small = rows.len() < 10_000;
+    let cases =
+        covering(&format!("{} of {} rows", left.len(), rows.len()), each, 0, |(order, key, options)| {
+            let pair = if is_small { format!("{order:?} {key:?}") } else { String::new() };
+            facets_and(options, &[order, key, &pair])
+        });
+    for (order, key, options) in cases {
+        let mut expected: Vec<Vec<String>> = match key {
+            Some(_) => members.values().map(|rows| evaluate(rows, order)).collect(),
+            None => vec![evaluate(left, order)],
+        };
+        expected.sort();
+        let plan = plan(input.clone(), key, order);
+        let query = Query { plan, sources: vec![source.clone() as _], options: options.clone() };
+        let what = format!("{order:?}, keys {:?}, {options:?}", key.map(|key| KEYS[key]));
+        let batch = match engine.execute(&query, &CancelToken::default()) {
+            Ok(output) => output.batch,
+            Err(error) => panic!("{what}: {error}"),
+        };
+        let values = &batch.columns()[usize::from(key.is_some())..];
+        let row = |row| values.iter().map(|array| shown(array, row)).collect();
+        let mut found: Vec<Vec<String>> = (0..batch.num_rows()).map(row).collect();
+        found.sort();
+        assert_eq!(found.len(), expected.len(), "{what}");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found, expected, "{what}");
         }
     }
 }

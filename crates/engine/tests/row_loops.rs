@@ -3,8 +3,10 @@
 
 use crate::plans;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::common::cases::{covering, is_whole};
 use crate::plans::{join, rows_of, try_run};
 use arrow::array::*;
 use arrow::record_batch::RecordBatch;
@@ -269,15 +271,29 @@ fn forced(value: &str) -> Forced {
     forced
 }
 
+/// Which of so many queries run: some of each table, which take turns.
+fn queries(name: &str, count: usize, tables: usize, most: usize) -> HashSet<usize> {
+    covering(name, 0..count, most, |query| vec![query % tables]).into_iter().collect()
+}
+
+/// What is asserted of all queries, where all run.
+fn floor(least: usize) -> usize {
+    if is_whole() { least } else { 1 }
+}
+
 /// Compares `count` random queries over tables of these sizes; how often each other form was possible.
 fn compare(device: DeviceChoice, sizes: &[usize], count: usize, seed: u64) -> [usize; 2] {
     let engine = Engine::new();
     let sources: Vec<_> = sizes.iter().map(|rows| table(*rows)).collect();
     let mut random = Random(seed);
     let mut possible = [0; 2];
+    let picked = queries(&format!("conditions on {device:?}"), count, sizes.len(), 45);
     for query in 0..count {
         let input = filter(&mut random);
         let plan = behind(&mut random, input);
+        if !picked.contains(&query) {
+            continue;
+        }
         let source = &sources[query % sources.len()];
         let base = QueryOptions { device, threads: Some(2), ..QueryOptions::default() };
         let single = QueryOptions { variants: forced("single"), ..base.clone() };
@@ -302,20 +318,20 @@ fn compare(device: DeviceChoice, sizes: &[usize], count: usize, seed: u64) -> [u
 #[test]
 fn several_rows_at_once_give_what_single_rows_give_on_cpu() {
     let [selected, wide] = compare(DeviceChoice::Cpu, &[1031, 0, 1, 7, 8, 9, 100, 5000], 400, 1);
-    assert!(selected >= 150 && wide >= 50, "{selected} {wide}");
+    assert!(selected >= floor(150) && wide >= floor(50), "{selected} {wide}");
 }
 
 #[test]
 fn several_rows_at_once_give_what_single_rows_give_on_simt() {
     let [selected, wide] = compare(DeviceChoice::Simt, &[1031, 0, 1, 7, 8, 9, 100], 150, 2);
-    assert!(selected >= 5 && wide >= 15, "{selected} {wide}");
+    assert!(wide >= floor(15) && (selected >= 5 || !is_whole()), "{selected} {wide}");
 }
 
 #[test]
 fn several_rows_at_once_give_what_single_rows_give_on_cuda() {
     if kelpie_engine::testing::has_cuda(&Engine::new()) {
         let [_, wide] = compare(DeviceChoice::Cuda, &[1031, 0, 1, 7, 8, 9, 100, 5000], 150, 3);
-        assert!(wide >= 15, "{wide}");
+        assert!(wide >= floor(15), "{wide}");
     }
 }
 
@@ -329,6 +345,7 @@ fn hold(device: DeviceChoice, count: usize, seed: u64) -> usize {
     let functions =
         [(Count, None), (Sum, Some(2)), (Sum, Some(4)), (Sum, Some(7)), (Min, Some(1)), (Max, Some(8))];
     let (mut random, mut held) = (Random(seed), 0);
+    let picked = queries(&format!("rows together on {device:?}"), count, sources.len(), 40);
     for query in 0..count {
         let input = if random.below(3) == 0 { scan() } else { filter(&mut random) };
         let keys: &[usize] = random.pick(&[&[][..], &[10], &[2], &[10, 2], &[9]]);
@@ -337,6 +354,9 @@ fn hold(device: DeviceChoice, count: usize, seed: u64) -> usize {
         let source = &sources[query % sources.len()];
         let sums = random.pick(&["words", "digits"]);
         let copies = random.pick(&["1", "4", "32"]);
+        if !picked.contains(&query) {
+            continue;
+        }
         let with = |(arrangement, sums): (&str, &str)| {
             let mut variants = forced("single");
             let forced = [
@@ -370,14 +390,14 @@ fn hold(device: DeviceChoice, count: usize, seed: u64) -> usize {
 #[test]
 fn rows_that_are_loaded_together_give_what_rows_alone_give_on_simt() {
     let held = hold(DeviceChoice::Simt, 160, 5);
-    assert!(held >= 40, "{held}");
+    assert!(held >= floor(40), "{held}");
 }
 
 #[test]
 fn rows_that_are_loaded_together_give_what_rows_alone_give_on_cuda() {
     if kelpie_engine::testing::has_cuda(&Engine::new()) {
         let held = hold(DeviceChoice::Cuda, 160, 6);
-        assert!(held >= 40, "{held}");
+        assert!(held >= floor(40), "{held}");
     }
 }
 
@@ -386,9 +406,13 @@ fn rows_that_are_loaded_together_give_what_rows_alone_give_on_cuda() {
 fn blocks_begin_anywhere() {
     let engine = Engine::new();
     let (sources, mut random) = ([table(9000), table(2111)], Random(4));
+    let picked = queries("blocks", 60, 3, 25);
     for query in 0..60 {
         let input = filter(&mut random);
         let plan = behind(&mut random, input);
+        if !picked.contains(&query) {
+            continue;
+        }
         let (device, source) = match query % 3 {
             0 => (DeviceChoice::Simt, &sources[1]),
             _ => (DeviceChoice::Cpu, &sources[0]),
@@ -410,6 +434,7 @@ fn blocks_begin_anywhere() {
 fn windows_of_keys_give_what_looking_up_gives() {
     let (engine, mut random, mut windows) = (Engine::new(), Random(5), 0);
     let sources = [table(3001), table(77), table(8)];
+    let picked = queries("windows of keys", 240, sources.len(), 40);
     for query in 0..240 {
         let key = random.pick(&[0, 2, 3, 4, 4, 5, 6, 6, 6, 7]);
         let narrow = |random: &mut Random| {
@@ -429,6 +454,9 @@ fn windows_of_keys_give_what_looking_up_gives() {
             JoinKind::BuildSemi,
         ]);
         let probe = filter(&mut random);
+        if !picked.contains(&query) {
+            continue;
+        }
         let joined = join(kind, build, probe, &[(key, key)], false);
         let plan =
             aggregate(joined, &[], &[(AggregateFunction::Count, None), (AggregateFunction::Sum, Some(4))]);
@@ -448,7 +476,7 @@ fn windows_of_keys_give_what_looking_up_gives() {
             windows += usize::from(output.metrics.choices().any(took));
         }
     }
-    assert!(windows >= 40, "{windows}");
+    assert!(windows >= floor(40), "{windows}");
 }
 
 /// Rows are selected by the bitmaps of one to three build sides, one after the other: what the joins give is the same. Keys that are
@@ -457,6 +485,7 @@ fn windows_of_keys_give_what_looking_up_gives() {
 fn select_by_joins(base: &QueryOptions, sizes: &[usize], (count, least): (usize, usize)) {
     let (engine, mut random, mut sifted) = (Engine::new(), Random(6), 0);
     let sources: Vec<_> = sizes.iter().map(|rows| table(*rows)).collect();
+    let picked = queries(&format!("filters at run time on {:?}", base.device), count, sizes.len(), 30);
     for query in 0..count {
         let mut plan = if random.below(2) == 0 { scan() } else { filter(&mut random) };
         // The columns of the table begin here.
@@ -502,14 +531,18 @@ fn select_by_joins(base: &QueryOptions, sizes: &[usize], (count, least): (usize,
             };
             QueryOptions { variants, macro_model, block_bytes, ..base.clone() }
         };
-        let expected = outcome(&engine, &plan, source, &with("off"));
-        assert_eq!(outcome(&engine, &plan, source, &with("on")), expected, "query {query}: {plan:?}");
-        if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &with("on")) {
+        let [off, on, again] = ["off", "on", "on"].map(&mut with);
+        if !picked.contains(&query) {
+            continue;
+        }
+        let expected = outcome(&engine, &plan, source, &off);
+        assert_eq!(outcome(&engine, &plan, source, &on), expected, "query {query}: {plan:?}");
+        if let Ok(output) = try_run(&engine, &plan, &[Arc::clone(source)], &again) {
             let took = |choice: &kelpie_engine::Choice| choice.axis.name == "sieves" && choice.value == "on";
             sifted += usize::from(output.metrics.choices().any(took));
         }
     }
-    assert!(sifted >= least, "{sifted}");
+    assert!(sifted >= floor(least), "{sifted}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::covering;
 use JoinKind::{BuildAnti, BuildSemi, ProbeAnti, ProbeSemi};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
@@ -161,22 +162,27 @@ const COLUMNS: [&[usize]; 4] = [&[0], &[1], &[2, 0], &[3, 1, 2]];
 
 fn compare(options: &QueryOptions, sizes: [usize; 2], ways: &[&[(&str, &str)]]) {
     let tables = [table(sizes[0], 0), table(sizes[1], 17)];
+    let mut cases = Vec::new();
     for kind in [BuildSemi, BuildAnti, ProbeSemi, ProbeAnti] {
         for columns in COLUMNS {
             for (limit, is_distinct) in [(None, false), (None, true), (Some(11), false), (Some(-100), true)] {
-                let plan = plan(kind, columns, limit, is_distinct);
-                let expected = expected(&tables, kind, columns, limit);
-                let what = format!("{kind:?} {columns:?} {limit:?} {is_distinct} {options:?}");
-                let join = run(&plan, &tables, options, &[("set_operation", "join")]);
-                assert_eq!(join.expect("it runs"), (expected.clone(), vec!["join"]), "{what}");
-                for way in ways {
-                    let values: Vec<_> = [("set_operation", "groups")].iter().chain(*way).copied().collect();
-                    let found = run(&plan, &tables, options, &values);
-                    let found = found.unwrap_or_else(|error| panic!("{error}: {way:?} {what}"));
-                    assert_eq!(found, (expected.clone(), vec!["groups"]), "{way:?} {what}");
-                }
+                let groups = ways.iter().map(|way| ("groups", *way));
+                let all = groups.chain([("join", &[][..])]);
+                cases.extend(all.map(|way| (kind, columns, limit, is_distinct, way)));
             }
         }
+    }
+    let name = format!("{sizes:?} {:?} {:?}", options.device, options.micro_model);
+    let cases = covering(&name, cases, 10, |(kind, columns, limit, is_distinct, way)| {
+        [format!("{kind:?}"), format!("{columns:?}"), format!("{limit:?} {is_distinct}"), format!("{way:?}")]
+            .into()
+    });
+    for (kind, columns, limit, is_distinct, (value, way)) in cases {
+        let what = format!("{way:?} {kind:?} {columns:?} {limit:?} {is_distinct} {options:?}");
+        let values: Vec<_> = [("set_operation", value)].iter().chain(way).copied().collect();
+        let found = run(&plan(kind, columns, limit, is_distinct), &tables, options, &values);
+        let found = found.unwrap_or_else(|error| panic!("{error}: {what}"));
+        assert_eq!(found, (expected(&tables, kind, columns, limit), vec![value]), "{what}");
     }
 }
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::sample;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int32Type, Int64Type, Schema};
 use arrow::record_batch::RecordBatch;
@@ -165,7 +166,9 @@ fn every_form(device: DeviceChoice, lanes: u32, rows: usize, lists: &[&[&str]]) 
     for keys in lists {
         let order = expected(&source.0[0], keys);
         let plan = sorted(&scan, keys);
-        for (width, passes) in FORMS {
+        let name = format!("{rows} rows by {keys:?} on {device:?} {lanes}");
+        let most = if device == DeviceChoice::Simt { 1 } else { 2 };
+        for (width, passes) in sample(&name, FORMS, most) {
             let what = format!("{device:?} {lanes} lanes, {rows} rows by {keys:?}: {width}, {passes}");
             let choices = [("sort_keys", width), ("sort_passes", passes), ("count_places", "on")];
             let output = run(&engine, &plan, &source, &options(device, lanes, &choices));
@@ -270,7 +273,7 @@ fn groups_of_sorted_rows() {
         let arrival = run(&engine, &plan, &source, &options(DeviceChoice::Cpu, 32, &[])).expect("it runs");
         let arrival = rows_of(&arrival.batch);
         for device in [DeviceChoice::Cpu, DeviceChoice::Simt] {
-            for (width, passes) in FORMS {
+            for (width, passes) in sample(&format!("groups by {keys:?} on {device:?}"), FORMS, 2) {
                 for order in ["sorted", "strided"] {
                     let choices = [("group_order", order), ("sort_keys", width), ("sort_passes", passes)];
                     let choices = [&choices[..], &[("stride_rows", "65536")]].concat();

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, sample};
 use arrow::array::*;
 use arrow::compute::{SortColumn, SortOptions, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
@@ -268,17 +269,21 @@ fn every_type(device: DeviceChoice, rows: usize, host_sort_rows: Option<u64>, fe
     let engine = Engine::new();
     let (source, scan) = table(rows);
     let options = options(device, host_sort_rows);
-    for index in 1..scan.fields().len() {
+    let cases = (1..scan.fields().len()).flat_map(|index| (0..4).map(move |direction| (index, direction)));
+    let cases =
+        cases.flat_map(|(index, direction)| fetches.iter().map(move |fetch| (index, direction, *fetch)));
+    let name = format!("{rows} rows on {device:?}");
+    // Each type from the least to the greatest and back.
+    let cases = covering(&name, cases, 45, |(index, direction, fetch)| {
+        [format!("{index} {}", direction & 1), format!("{direction} {fetch:?}")].into()
+    });
+    for (index, direction, fetch) in cases {
         let input = project(&scan, &[0, index]);
         let batch = source.0[0].project(&[0, index]).unwrap();
-        for direction in 0..4 {
-            let keys = [(1, direction & 1 == 1, direction & 2 == 2)];
-            for fetch in fetches {
-                let place = format!("{device:?} {} {keys:?} {fetch:?}", scan.fields()[index].name);
-                let output = run(&engine, &sort(&input, &keys, *fetch), &source, &options);
-                check(&output.batch, &batch, &keys, *fetch, &place);
-            }
-        }
+        let keys = [(1, direction & 1 == 1, direction & 2 == 2)];
+        let place = format!("{device:?} {} {keys:?} {fetch:?}", scan.fields()[index].name);
+        let output = run(&engine, &sort(&input, &keys, fetch), &source, &options);
+        check(&output.batch, &batch, &keys, fetch, &place);
     }
 }
 
@@ -316,8 +321,10 @@ fn several_keys() {
             &["time", "u64", "i64", "money", "id"],
         ];
         for (number, names) in lists.into_iter().enumerate() {
-            for host_sort_rows in [None, Some(0)] {
-                for fetch in [None, Some(17)] {
+            let ways =
+                [None, Some(0)].into_iter().flat_map(|host| [None, Some(17)].map(|fetch| (host, fetch)));
+            {
+                for (host_sort_rows, fetch) in sample(&format!("{names:?} on {device:?}"), ways, 2) {
                     let flip = |index: usize| (number + index).is_multiple_of(2);
                     let keys =
                         names.iter().enumerate().map(|(i, name)| (find(&scan, name), flip(i), flip(i / 2)));
@@ -470,7 +477,8 @@ fn ranks_of_texts_that_are_alike() {
                     (0, rows + 5),
                     (3, 0),
                 ];
-                for (skip, fetch) in windows {
+                let name = format!("{device:?} {top_k} {rows} {kind} {number}");
+                for (skip, fetch) in sample(&name, windows, 1) {
                     let place = format!("{device:?} {top_k} kind {kind} {keys:?} {skip} {fetch}");
                     let plan = limit(sort(&scan, &keys, Some(skip + fetch)), skip, Some(fetch));
                     let found = run(&engine, &plan, &source, &options).batch;

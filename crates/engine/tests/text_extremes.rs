@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::sample;
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Int64Type, Schema};
@@ -173,7 +174,8 @@ fn memory_does_not_grow_with_rows() {
         let rows = rows(count);
         let texts = rows.iter().flat_map(|row| evaluated(row).into_iter().flatten());
         assert!(texts.map(|text| text.len()).sum::<usize>() > 2 * limit);
-        for micro_model in [MicroModel::Resolution, MicroModel::Pipelined] {
+        let models = [MicroModel::Resolution, MicroModel::Pipelined];
+        for micro_model in sample(&format!("{device:?}"), models, 1) {
             let memory_limit = Some(limit as u64);
             let options = QueryOptions { device, micro_model, memory_limit, ..QueryOptions::default() };
             check(&Engine::new(), &rows, &options);

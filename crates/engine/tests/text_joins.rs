@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::Table;
+use crate::common::cases::{covering, facets_and};
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -239,28 +240,32 @@ fn every_kind_equals_a_nested_loop_by_texts_and_by_codes() {
         // Several rows of each of many texts, of which most are the build side's alone.
         ([unique(25, true), unique(21, true)].concat(), rows(60, (0, 11), true)),
     ];
-    let mut turn = 0;
-    for (build, probe) in &sides {
-        let sources = [table(build), table(probe)];
+    let (mut turn, mut cases) = (0, Vec::new());
+    for side in 0..sides.len() {
         for keys in [&[0][..], &[0, 1], &[2, 0]] {
             for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
                 let condition = Condition { keys, residual, null_equal, null_aware: false };
                 for kind in KINDS {
-                    let expected = expected(kind, condition, build, probe);
-                    let plan = join(kind, (scan(0), scan(1)), condition);
                     turn += 1;
                     // A GPU compiles each kernel for a while.
                     let devices = devices().filter(|device| *device != DeviceChoice::Cuda || turn % 37 == 0);
-                    for (device, value) in devices.flat_map(|d| FORCED.map(|value| (d, value))) {
-                        let output = run(&engine, &plan, &sources, &options(device, value));
-                        let sizes = (build.len(), probe.len());
-                        let what = format!("{kind:?} {condition:?} {device:?} {value} {sizes:?}");
-                        assert_eq!(rows_of(&output.batch), expected, "{what}");
-                        assert_eq!(chosen(&output), [(value, "forced".into())], "{what}");
-                    }
+                    let ways = devices.flat_map(|device| FORCED.map(|value| (device, value)));
+                    cases.extend(ways.map(|way| (side, condition, kind, way)));
                 }
             }
         }
+    }
+    // Each kind of each pair of sides, by texts and by codes.
+    let cases = covering("joins by texts", cases, 150, |(side, condition, kind, way)| {
+        [format!("{side} {kind:?}"), format!("{condition:?} {way:?}"), format!("{kind:?} {way:?}")].into()
+    });
+    for (side, condition, kind, (device, value)) in cases {
+        let (build, probe) = &sides[side];
+        let plan = join(kind, (scan(0), scan(1)), condition);
+        let output = run(&engine, &plan, &[table(build), table(probe)], &options(device, value));
+        let what = format!("{kind:?} {condition:?} {device:?} {value} {:?}", (build.len(), probe.len()));
+        assert_eq!(rows_of(&output.batch), expected(kind, condition, build, probe), "{what}");
+        assert_eq!(chosen(&output), [(value, "forced".into())], "{what}");
     }
 }
 
@@ -451,23 +456,26 @@ fn other_models_and_other_data() {
     sides.push([unique(50, true), rows(120, (4, 20), true)]);
     let micro = [MicroModel::Resolution, MicroModel::OperatorAtATime, MicroModel::MultiPass];
     let moves = [MacroModel::RunToFinish, MacroModel::Batch, MacroModel::KernelAtATime];
+    let mut cases = Vec::new();
     for kind in [JoinKind::Inner, JoinKind::ProbeAnti, JoinKind::BuildMark] {
-        let plan = join(kind, (scan(0), scan(1)), condition);
-        for [build, probe] in &sides {
-            let expected = expected(kind, condition, build, probe);
+        for side in 0..sides.len() {
             for (device, micro_model) in devices().flat_map(|d| micro.map(|model| (d, model))) {
                 for macro_model in moves {
-                    let model = QueryOptions {
-                        micro_model,
-                        macro_model,
-                        block_bytes: Some(64),
-                        ..options(device, "codes")
-                    };
-                    let output = run(&engine, &plan, &[table(build), table(probe)], &model);
-                    assert_eq!(rows_of(&output.batch), expected, "{kind:?} {device:?} {micro_model:?}");
-                    assert_eq!(chosen(&output)[0].0, "codes");
+                    let base = options(device, "codes");
+                    let options = QueryOptions { micro_model, macro_model, block_bytes: Some(64), ..base };
+                    cases.push((kind, side, options));
                 }
             }
         }
+    }
+    // The sides under one plan and one way come one after the other.
+    for (kind, side, options) in covering("other models and data", cases, 50, |(kind, side, options)| {
+        facets_and(options, &[&(kind, side), &(options.device, options.micro_model, options.macro_model)])
+    }) {
+        let [build, probe] = &sides[side];
+        let plan = join(kind, (scan(0), scan(1)), condition);
+        let output = run(&engine, &plan, &[table(build), table(probe)], &options);
+        assert_eq!(rows_of(&output.batch), expected(kind, condition, build, probe), "{kind:?} {options:?}");
+        assert_eq!(chosen(&output)[0].0, "codes");
     }
 }

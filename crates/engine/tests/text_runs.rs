@@ -1,6 +1,7 @@
 //! Texts that the lanes of a warp match as one run of bytes keep the rows that lanes keep which match their own: of all lengths, NULL, with
 //! needles that lie across the ends of texts, beside other conditions, before joins, in warps of several widths.
 
+use crate::common::cases::{covering, facets_and, is_whole};
 use crate::plans::{aggregate, filter, join, like, rows_of, run};
 use crate::texts::{all, contains, keep, mixed, not, number, scan, table};
 use kelpie_compile::expr::{CompareOp, Expr};
@@ -73,13 +74,12 @@ fn cpu() -> QueryOptions {
 
 #[test]
 fn rows_whose_texts_match_are_the_same_rows() {
-    let engine = Engine::new();
-    let mut runs = 0;
-    for sizes in [[300, 60], [0, 5], [1, 1], [33, 0]] {
-        let sources = sizes.map(mixed);
-        for (number, (condition_name, condition)) in conditions().into_iter().enumerate() {
-            for (index, (name, plan)) in plans_of(&condition).into_iter().enumerate() {
-                let expected = rows_of(&run(&engine, &plan, &sources, &cpu()).batch, false);
+    let (engine, conditions) = (Engine::new(), conditions());
+    let tables = [[300, 60], [0, 5], [1, 1], [33, 0]].map(|sizes| sizes.map(mixed));
+    let mut cases = Vec::new();
+    for size in 0..tables.len() {
+        for (number, (_, condition)) in conditions.iter().enumerate() {
+            for index in 0..plans_of(condition).len() {
                 for (turn, lanes) in [4, 8, 32, 3].into_iter().enumerate() {
                     let other = index + turn + number;
                     let variants = [
@@ -89,16 +89,25 @@ fn rows_whose_texts_match_are_the_same_rows() {
                         ("carried", ["places", "values", "read"][other % 3]),
                     ];
                     let options = options(DeviceChoice::Simt, (lanes, 1 + other as u32 % 2), &variants);
-                    let output = run(&engine, &plan, &sources, &options);
-                    runs += usize::from(has(&output, variants[0]));
-                    let rows = rows_of(&output.batch, false);
-                    let case = format!("{condition_name}, {name}: {variants:?}");
-                    assert_eq!(rows, expected, "{case} in warps of {lanes}, {sizes:?}");
+                    cases.push((size, number, index, options));
                 }
             }
         }
     }
-    assert!(runs > 500, "{runs}");
+    // Each condition over many rows and over few, in each plan.
+    let cases = covering("texts that match", cases, 70, |(size, number, index, options)| {
+        facets_and(options, &[&(number, *size == 0), &(index, size)])
+    });
+    let mut runs = 0;
+    for (size, number, index, options) in cases {
+        let (sources, (condition_name, condition)) = (&tables[size], &conditions[number]);
+        let (name, plan) = plans_of(condition).swap_remove(index);
+        let expected = rows_of(&run(&engine, &plan, sources, &cpu()).batch, false);
+        let output = run(&engine, &plan, sources, &options);
+        runs += usize::from(has(&output, ("text_lanes", "run")));
+        assert_eq!(rows_of(&output.batch, false), expected, "{condition_name}, {name}: {options:?}, {size}");
+    }
+    assert!(runs > if is_whole() { 500 } else { 0 }, "{runs}");
 }
 
 /// The needle lies across the ends of texts nowhere, though the bytes of neighbours do; and it begins and ends texts.

@@ -3,9 +3,10 @@
 
 use crate::plans;
 
-use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
+use crate::common::cases::{covering, is_whole};
 use crate::plans::{plans, rows_of, run, table, try_run};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{AggregateFunction, Plan};
@@ -14,6 +15,10 @@ use kelpie_engine::{Choice, DeviceChoice, Engine, Forced, QueryOptions, TableSou
 
 /// Random genomes a plan.
 const GENOMES: u64 = 3;
+/// Tests that share out the plans of a device.
+const PARTS: usize = 4;
+/// Genomes of a part that run, where not all of them do.
+const MOST: usize = 150;
 
 /// A generator of numbers (Steele et al., SplitMix64): the same in every run.
 struct Random(u64);
@@ -38,7 +43,45 @@ struct Tally {
     values: BTreeSet<(&'static str, &'static str)>,
 }
 
-fn force(choices: &[(&Choice, &'static str)]) -> Forced {
+impl Tally {
+    fn add(&mut self, other: &Tally) {
+        self.pairs += other.pairs;
+        self.impossible += other.impossible;
+        self.values.extend(&other.values);
+    }
+}
+
+/// A plan that ran by the rules: its rows, and the choices that it leaves.
+struct Surveyed {
+    name: String,
+    plan: Plan,
+    ordered: bool,
+    expected: Vec<String>,
+    choices: Vec<Choice>,
+}
+
+impl Surveyed {
+    /// Whether a value may lack what another one, or a pipeline of the same name in another stage, has to leave.
+    fn may_lack(&self, genome: &[(Choice, &'static str)]) -> bool {
+        let same = |name: String| self.choices.iter().filter(|choice| choice.qualified() == name).count();
+        genome.len() > 1 || genome.iter().any(|(choice, _)| same(choice.qualified()) > 1)
+    }
+}
+
+/// What is forced of a plan, by its place among those that were surveyed.
+struct Case {
+    plan: usize,
+    genome: Vec<(Choice, &'static str)>,
+}
+
+impl Case {
+    /// The value that is forced alone.
+    fn alone(&self) -> Option<(&'static str, &'static str)> {
+        if let [(choice, value)] = &self.genome[..] { Some((choice.axis.name, *value)) } else { None }
+    }
+}
+
+fn force(choices: &[(Choice, &'static str)]) -> Forced {
     let mut forced = Forced::default();
     for (choice, value) in choices {
         forced.set(&choice.qualified(), value).expect("an axis and its value");
@@ -46,112 +89,171 @@ fn force(choices: &[(&Choice, &'static str)]) -> Forced {
     forced
 }
 
-/// Runs every plan on a device under each possible value alone and under random genomes.
-fn compare(device: DeviceChoice, sizes: [usize; 2], every: usize) -> Tally {
-    let engine = Engine::new();
-    let sources: [Arc<dyn TableSource>; 2] = sizes.map(table);
-    let (mut tally, mut random) = (Tally::default(), Random(sizes[0] as u64));
-    for (name, plan, ordered) in plans().into_iter().step_by(every) {
+/// What runs plans on a device.
+struct Runner {
+    engine: Engine,
+    sources: [Arc<dyn TableSource>; 2],
+    options: QueryOptions,
+}
+
+impl Runner {
+    fn new(device: DeviceChoice) -> Runner {
         let options = QueryOptions { device, threads: Some(2), ..QueryOptions::default() };
-        let output = run(&engine, &plan, &sources, &options);
+        Runner { engine: Engine::new(), sources: [150, 60].map(table), options }
+    }
+
+    fn survey(&self, (name, plan, ordered): (String, Plan, bool)) -> Surveyed {
+        let output = run(&self.engine, &plan, &self.sources, &self.options);
         let expected = rows_of(&output.batch, ordered);
-        let choices: Vec<Choice> = output.metrics.choices().cloned().collect();
-        tally.values.extend(choices.iter().map(|choice| (choice.axis.name, choice.value)));
-        let mut genomes = Vec::new();
-        for choice in &choices {
-            let others = choice.possible().filter(|value| *value != choice.value);
-            genomes.extend(others.map(|value| vec![(choice, value)]));
-        }
-        for _ in 0..GENOMES {
-            let pick = |choice| -> (&Choice, &'static str) {
-                let choice: &Choice = choice;
-                let possible: Vec<_> = choice.possible().collect();
-                (choice, possible[random.below(possible.len())])
-            };
-            genomes.push(choices.iter().map(pick).collect());
-        }
-        // A pipeline of another stage may have the same name.
-        let same = |name: String| choices.iter().filter(|choice| choice.qualified() == name).count();
-        let may_lack = |genome: &[(&Choice, _)]| {
-            genome.len() > 1 || genome.iter().any(|(choice, _)| same(choice.qualified()) > 1)
-        };
-        // What a value leaves open besides is tried with it, or with one of the values of its axis that leave that open.
-        let mut opened = BTreeSet::new();
-        let mut genomes: VecDeque<Vec<(Choice, &'static str)>> = genomes
-            .into_iter()
-            .map(|genome| genome.into_iter().map(|(choice, value)| (choice.clone(), value)).collect())
-            .collect();
-        while let Some(genome) = genomes.pop_front() {
-            let genome: Vec<(&Choice, &'static str)> =
-                genome.iter().map(|(choice, value)| (choice, *value)).collect();
-            let options = QueryOptions { variants: force(&genome), ..options.clone() };
-            match try_run(&engine, &plan, &sources, &options) {
-                Ok(output) => {
-                    assert_eq!(rows_of(&output.batch, ordered), expected, "{name}: {:?}", options.variants);
-                    // A choice may come with another: how the first rows are found, where the device sorts.
-                    let chosen = output.metrics.choices();
-                    tally.values.extend(chosen.map(|choice| (choice.axis.name, choice.value)));
-                    if let [(choice, value)] = genome[..] {
-                        let is_new =
-                            |new: &&Choice| choices.iter().all(|known| known.qualified() != new.qualified());
-                        for new in output.metrics.choices().filter(is_new) {
-                            let is_first = |other: &&'static str| {
-                                opened.insert((choice.qualified(), new.qualified(), *other))
-                            };
-                            let others = new.possible().filter(|value| *value != new.value).filter(is_first);
-                            genomes.extend(
-                                others.map(|other| vec![(choice.clone(), value), (new.clone(), other)]),
-                            );
-                        }
+        let choices = output.metrics.choices().cloned().collect();
+        Surveyed { name, plan, ordered, expected, choices }
+    }
+
+    /// Runs genomes, and what their values leave open besides: with it each value is tried, or with one of the values of its axis that
+    /// leave that open. Of a sample those alone that no other case has had.
+    fn compare(&self, plans: &[Surveyed], cases: Vec<Case>) -> Tally {
+        let mut tally = Tally::default();
+        let own = plans.iter().flat_map(|plan| &plan.choices).map(|choice| (choice.axis.name, choice.value));
+        tally.values.extend(own);
+        let (mut seen, mut opened) = (BTreeSet::new(), Vec::new());
+        for case in cases {
+            for new in self.run(plans, &case, &mut tally) {
+                for other in new.possible().filter(|value| *value != new.value) {
+                    let (choice, value) = &case.genome[0];
+                    if seen.insert((case.plan, choice.qualified(), new.qualified(), other)) {
+                        let genome = vec![(choice.clone(), *value), (new.clone(), other)];
+                        opened.push(Case { plan: case.plan, genome });
                     }
                 }
-                Err(error) if may_lack(&genome) && error.to_string().contains("is not possible") => {
-                    tally.impossible += 1;
-                    continue;
-                }
-                Err(error) => panic!("{name}: {:?}: {error}", options.variants),
             }
-            tally.pairs += 1;
-            tally.values.extend(genome.iter().map(|(choice, value)| (choice.axis.name, *value)));
         }
+        for case in opened {
+            let has_been = |(choice, value): &(Choice, _)| tally.values.contains(&(choice.axis.name, *value));
+            if is_whole() || !case.genome.iter().all(has_been) {
+                self.run(plans, &case, &mut tally);
+            }
+        }
+        tally
     }
-    tally
+
+    /// Runs a genome, and gives the choices that a value which is forced alone has left open.
+    fn run(&self, plans: &[Surveyed], Case { plan, genome }: &Case, tally: &mut Tally) -> Vec<Choice> {
+        let plan = &plans[*plan];
+        let options = QueryOptions { variants: force(genome), ..self.options.clone() };
+        let output = match try_run(&self.engine, &plan.plan, &self.sources, &options) {
+            Ok(output) => output,
+            Err(error) if plan.may_lack(genome) && error.to_string().contains("is not possible") => {
+                tally.impossible += 1;
+                return Vec::new();
+            }
+            Err(error) => panic!("{}: {:?}: {error}", plan.name, options.variants),
+        };
+        let rows = rows_of(&output.batch, plan.ordered);
+        assert_eq!(rows, plan.expected, "{}: {:?}", plan.name, options.variants);
+        // A choice may come with another: how the first rows are found, where the device sorts.
+        tally.values.extend(output.metrics.choices().map(|choice| (choice.axis.name, choice.value)));
+        tally.values.extend(genome.iter().map(|(choice, value)| (choice.axis.name, *value)));
+        tally.pairs += 1;
+        let is_new = |new: &&Choice| plan.choices.iter().all(|old| old.qualified() != new.qualified());
+        let is_alone = genome.len() == 1;
+        output.metrics.choices().filter(is_new).filter(|_| is_alone).cloned().collect()
+    }
 }
 
-static ON_CPU: LazyLock<Tally> = LazyLock::new(|| compare(DeviceChoice::Cpu, [150, 60], 1));
-static ON_SIMT: LazyLock<Tally> = LazyLock::new(|| compare(DeviceChoice::Simt, [150, 60], 1));
-
-#[test]
-fn every_value_gives_the_same_rows_on_cpu() {
-    let tally = &*ON_CPU;
-    assert!(tally.pairs >= 500, "{}", tally.pairs);
-    assert!(tally.impossible * 10 < tally.pairs, "{}", tally.impossible);
+/// Each possible value alone, and random genomes. `seed` tells plans apart.
+fn genomes(choices: &[Choice], seed: u64) -> Vec<Vec<(Choice, &'static str)>> {
+    let mut genomes = Vec::new();
+    for choice in choices {
+        let others = choice.possible().filter(|value| *value != choice.value);
+        genomes.extend(others.map(|value| vec![(choice.clone(), value)]));
+    }
+    let mut random = Random(seed);
+    for _ in 0..GENOMES {
+        let pick = |choice: &Choice| {
+            let possible: Vec<_> = choice.possible().collect();
+            (choice.clone(), possible[random.below(possible.len())])
+        };
+        genomes.push(choices.iter().map(pick).collect());
+    }
+    genomes
 }
 
-#[test]
-fn every_value_gives_the_same_rows_on_simt() {
-    let tally = &*ON_SIMT;
-    assert!(tally.pairs >= 100, "{}", tally.pairs);
-    assert!(tally.impossible * 10 < tally.pairs, "{}", tally.impossible);
+/// Runs the plans of a part on a device under each possible value alone and under random genomes.
+fn compare(device: DeviceChoice, part: usize, every: usize) -> Tally {
+    let runner = Runner::new(device);
+    let own: Vec<_> = plans().into_iter().enumerate().step_by(every).collect();
+    // Plans that differ in their keys alone leave the same choices.
+    let kind = |name: &str| name.split(" on [").next().unwrap_or_default().to_string();
+    let keys = |name: &str| name.split(" on [").nth(1).map(str::to_string);
+    let own = covering("plans", own, 0, |(_, (name, ..))| vec![Some(kind(name)), keys(name)]);
+    let own = own.into_iter().skip(part).step_by(PARTS);
+    let (seeds, plans): (Vec<usize>, Vec<Surveyed>) =
+        own.map(|(number, plan)| (number, runner.survey(plan))).unzip();
+    let cases = plans.iter().zip(seeds).enumerate().flat_map(|(plan, (surveyed, seed))| {
+        let genomes = genomes(&surveyed.choices, seed as u64);
+        genomes.into_iter().map(move |genome| Case { plan, genome })
+    });
+    let name = format!("genomes of part {part} on {device:?}");
+    let cases = covering(&name, cases, MOST, |case| vec![case.alone()]);
+    runner.compare(&plans, cases)
+}
+
+/// What the parts have seen in this process where every case runs.
+static SEEN: Mutex<Vec<(DeviceChoice, Tally)>> = Mutex::new(Vec::new());
+
+/// Runs a part. The last of all parts of the CPU and the interpreter to end sees that nothing in the registry is out of reach: each value
+/// of each axis was chosen on one of the two.
+fn check(device: DeviceChoice, part: usize) {
+    let tally = compare(device, part, 1);
+    assert!(tally.pairs > 0, "nothing was compared");
+    if !is_whole() {
+        return;
+    }
+    let mut seen = SEEN.lock().expect("no other part has failed here");
+    seen.push((device, tally));
+    if seen.len() < 2 * PARTS {
+        return;
+    }
+    let mut values = BTreeSet::new();
+    for (device, least) in [(DeviceChoice::Cpu, 500), (DeviceChoice::Simt, 100)] {
+        let mut all = Tally::default();
+        seen.iter().filter(|(own, _)| *own == device).for_each(|(_, tally)| all.add(tally));
+        assert!(all.pairs >= least, "{}", all.pairs);
+        assert!(all.impossible * 10 < all.pairs, "{}", all.impossible);
+        values.extend(all.values);
+    }
+    let known = axes::ALL.iter().flat_map(|axis| axis.values.iter().map(|value| (axis.name, *value)));
+    let missing: Vec<_> = known.filter(|value| !values.contains(value)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// A test for each part of the plans on a device.
+macro_rules! parts {
+    ($($name:ident: $device:ident $part:literal;)+) => {
+        $(#[test]
+        fn $name() {
+            check(DeviceChoice::$device, $part);
+        })+
+    };
+}
+
+parts! {
+    every_value_gives_the_same_rows_on_cpu_0: Cpu 0;
+    every_value_gives_the_same_rows_on_cpu_1: Cpu 1;
+    every_value_gives_the_same_rows_on_cpu_2: Cpu 2;
+    every_value_gives_the_same_rows_on_cpu_3: Cpu 3;
+    every_value_gives_the_same_rows_on_simt_0: Simt 0;
+    every_value_gives_the_same_rows_on_simt_1: Simt 1;
+    every_value_gives_the_same_rows_on_simt_2: Simt 2;
+    every_value_gives_the_same_rows_on_simt_3: Simt 3;
 }
 
 #[test]
 fn every_value_gives_the_same_rows_on_cuda() {
     if kelpie_engine::testing::has_cuda(&Engine::new()) {
-        let tally = compare(DeviceChoice::Cuda, [150, 60], 5);
-        assert!(tally.pairs >= 200, "{}", tally.pairs);
+        let pairs: usize = (0..PARTS).map(|part| compare(DeviceChoice::Cuda, part, 5).pairs).sum();
+        assert!(pairs >= if is_whole() { 200 } else { 1 }, "{pairs}");
     }
-}
-
-/// Nothing in the registry is out of reach: the plans of these tests run under each value of each axis on some device.
-#[test]
-fn every_value_is_chosen_somewhere() {
-    let is_chosen = |value: &(&'static str, &'static str)| {
-        [&ON_CPU, &ON_SIMT].iter().any(|tally| tally.values.contains(value))
-    };
-    let all = axes::ALL.iter().flat_map(|axis| axis.values.iter().map(|value| (axis.name, *value)));
-    let missing: Vec<_> = all.filter(|value| !is_chosen(value)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What the tests of the engine share.
 
+pub mod cases;
+
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use kelpie_engine::source::BatchConsumer;

@@ -15,6 +15,7 @@ use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{CancelToken, Engine, EngineError, Query, QueryOptions, QueryOutput, TableSource};
 
 use crate::common::Table;
+use crate::common::cases::covering;
 
 /// `k`: few values and NULLs; `n`: 0..rows; `s`: few texts; `u`: unique text and NULLs; `f`: doubles.
 pub fn table(rows: usize) -> Arc<dyn TableSource> {
@@ -247,6 +248,16 @@ const LEVELS: [(AggregateFunction, Option<usize>, bool); 5] = [ALL[0], ALL[2], A
 
 const INTEGERS: [(AggregateFunction, Option<usize>, bool); 4] =
     [(Count, None, false), (Sum, Some(1), false), (Min, Some(0), false), (Count, Some(0), false)];
+
+/// Some of [`plans`], of which there is each kind of join, and each set of keys.
+pub fn some_plans(name: &str, most: usize) -> Vec<(String, Plan, bool)> {
+    covering(name, plans(), most, |(name, ..)| {
+        name.split_once(" on ")
+            .into_iter()
+            .flat_map(|(kind, keys)| [kind.to_string(), keys.to_string()])
+            .collect()
+    })
+}
 
 /// Plans over two tables, and whether their order counts.
 pub fn plans() -> Vec<(String, Plan, bool)> {

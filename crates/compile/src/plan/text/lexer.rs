@@ -106,7 +106,7 @@ fn tokens_of(line: u32, content: &str) -> Result<Vec<Token>> {
 /// The token at the start of a text, and its length in bytes.
 fn token(text: &str) -> std::result::Result<(Kind, usize), String> {
     let first = text.chars().next().unwrap_or(' ');
-    let length_while = |inside: fn(&u8) -> bool| text.bytes().take_while(|byte| inside(byte)).count();
+    let length_while = |inside: fn(&u8) -> bool| text.bytes().take_while(inside).count();
     match first {
         '\'' | '"' => quoted(text, 0),
         'E' if matches!(text.as_bytes().get(1), Some(b'\'' | b'"')) => quoted(text, 1),
