@@ -100,6 +100,15 @@ fn few_groups_are_stored_where_the_first_of_them_bound_the_others() {
     }
 }
 
+/// The first rows of a table by two keys, each a column and whether it is descending.
+struct Case {
+    name: &'static str,
+    table: Arc<dyn TableSource>,
+    fetch: usize,
+    keys: [(usize, bool); 2],
+    plan: Plan,
+}
+
 /// What each form of rows gives: first words that are alike, NULLs, few rows that pass, an order in which the first rows bound nothing.
 #[test]
 fn any_rows_are_the_first_of_all() {
@@ -119,14 +128,19 @@ fn any_rows_are_the_first_of_all() {
             (few(), [(0, true), (1, true)]),
         ] {
             let plans = [1, 100, 500].map(|fetch| (fetch, first(plan.clone(), &keys, fetch)));
-            cases.extend(plans.map(|(fetch, plan)| (name, Arc::clone(&table), (fetch, keys), plan)));
+            cases.extend(plans.map(|(fetch, plan)| Case {
+                name,
+                table: Arc::clone(&table),
+                fetch,
+                keys,
+                plan,
+            }));
         }
     }
-    let facets = |case: &(&str, _, (usize, [(usize, bool); 2]), Plan)| {
-        let (name, _, (fetch, keys), _) = case;
-        [name.to_string(), format!("{name} {fetch}"), format!("{keys:?}")].into()
+    let facets = |Case { name, fetch, keys, .. }: &Case| {
+        vec![name.to_string(), format!("{name} {fetch}"), format!("{keys:?}")]
     };
-    for (name, table, (fetch, keys), plan) in covering("first rows", cases, 14, facets) {
+    for Case { name, table, fetch, keys, plan } in covering("first rows", cases, 14, facets) {
         let sources = [Arc::clone(&table), Arc::clone(&table)];
         let run = |options| rows_of(&run(&engine, &plan, &sources, &options).batch, true);
         let expected = run(options(DeviceChoice::Cpu, &[("top_bound", "off")]));
