@@ -6,41 +6,19 @@ use std::sync::Arc;
 
 use crate::common::Table;
 use crate::common::cases::{covering, facets_and, is_whole, sample, sizes};
-use crate::grouped_rows::{KEYS, Row, rows, table, wide};
+use crate::grouped_rows::{DECIMAL, KEYS, Row, column, rows, scan, table, wide};
 use AggregateFunction::*;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Decimal128Type, Float64Type, Int64Type};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
 use kelpie_compile::expr::{CompareOp, Expr, ExprKind};
-use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan, Scan};
+use kelpie_compile::plan::{Aggregate, AggregateFunction, Plan};
 use kelpie_compile::types::{DataType, Field, Literal};
 use kelpie_engine::{
     CancelToken, DeviceChoice, Engine, MacroModel, MicroModel, Query, QueryOptions, QueryOutput, Resolution,
     ShapeChoices,
 };
-
-const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
-
-fn scan() -> Plan {
-    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
-    let fields = vec![
-        field("dense", DataType::Int32, false),
-        field("wide", DataType::Int64, false),
-        field("text", DataType::Utf8, true),
-        field("float", DataType::Float64, false),
-        field("number", DataType::Int64, true),
-        field("decimal", DECIMAL, false),
-        field("value", DataType::Float64, false),
-        field("string", DataType::Utf8, false),
-    ];
-    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields })
-}
-
-fn column(index: usize) -> Expr {
-    let field = &scan().fields()[index];
-    Expr::column(index, field.data_type.clone(), field.nullable)
-}
 
 /// `CASE WHEN number < 5 THEN number END`: an aggregate with a FILTER.
 fn filtered() -> Expr {

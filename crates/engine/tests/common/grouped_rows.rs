@@ -5,6 +5,9 @@ use std::sync::Arc;
 use arrow::array::*;
 use arrow::datatypes::{DataType as ArrowType, Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
+use kelpie_compile::expr::Expr;
+use kelpie_compile::plan::{Plan, Scan};
+use kelpie_compile::types::{DataType, Field};
 
 use crate::common::Table;
 
@@ -106,4 +109,29 @@ pub fn table(rows: &[Row]) -> Arc<Table> {
         Arc::new(StringArray::from_iter_values(rows.iter().map(|row| &row.text))),
     ];
     Arc::new(Table(vec![RecordBatch::try_new(Arc::new(schema), columns).expect("a batch")]))
+}
+
+/// The type of column `decimal`.
+pub const DECIMAL: DataType = DataType::Decimal128 { precision: 38, scale: 2 };
+
+/// All columns of [`table`].
+pub fn scan() -> Plan {
+    let field = |name: &str, data_type, nullable| Field { name: name.into(), data_type, nullable };
+    let fields = vec![
+        field("dense", DataType::Int32, false),
+        field("wide", DataType::Int64, false),
+        field("text", DataType::Utf8, true),
+        field("float", DataType::Float64, false),
+        field("number", DataType::Int64, true),
+        field("decimal", DECIMAL, false),
+        field("value", DataType::Float64, false),
+        field("string", DataType::Utf8, false),
+    ];
+    Plan::Scan(Scan { source: 0, table: "t".into(), columns: (0..fields.len()).collect(), fields })
+}
+
+/// One of them.
+pub fn column(index: usize) -> Expr {
+    let field = &scan().fields()[index];
+    Expr::column(index, field.data_type.clone(), field.nullable)
 }

@@ -169,12 +169,10 @@ fn project(tokens: &mut Tokens, input: Plan) -> Result<Plan> {
 }
 
 fn join(tokens: &mut Tokens, inputs: Vec<Plan>) -> Result<Plan> {
-    let (mut inputs, count) = (inputs.into_iter(), 2);
+    let mut inputs = inputs.into_iter();
     let (Some(build), Some(probe), None) = (inputs.next(), inputs.next(), inputs.next()) else {
-        return tokens.error_at(
-            0,
-            format!("a join has {count} inputs below it and further in: the build side, then the probe side"),
-        );
+        return tokens
+            .error_at(0, "a join has 2 inputs below it and further in: the build side, then the probe side");
     };
     let kind = tokens.lookup("a kind of join", words::join_kind_of)?;
     let sides = || (Scope::of_side(BUILD, build.fields()), Scope::of_side(PROBE, probe.fields()));
