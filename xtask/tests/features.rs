@@ -20,11 +20,11 @@ const EDGES: [&str; 2] = ["normal,dev,no-proc-macro", "normal,build,dev"];
 /// The features of each crate: several lists where it is built for several purposes.
 type Features = BTreeMap<String, Vec<String>>;
 
-/// What cargo resolves for a selection of packages; nothing is built.
+/// What cargo resolves for a selection of packages; nothing is built, but sources that are not there yet are fetched.
 fn features(selection: &[&str], edges: &str) -> Features {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--locked", "--prefix", "none", "--format", "{p}|{f}", "--edges", edges])
+        .args(["tree", "--locked", "--prefix", "none", "--format", "{p}|{f}", "--edges", edges])
         .args(selection)
         .current_dir(root)
         .output()

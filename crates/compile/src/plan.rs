@@ -142,6 +142,17 @@ pub enum JoinKind {
     ProbeMark,
 }
 
+impl JoinKind {
+    /// Every kind.
+    pub const ALL: [JoinKind; 10] = {
+        use JoinKind::*;
+        [
+            Inner, BuildOuter, ProbeOuter, FullOuter, BuildSemi, BuildAnti, BuildMark, ProbeSemi, ProbeAnti,
+            ProbeMark,
+        ]
+    };
+}
+
 impl Join {
     /// The columns of the result.
     pub fn fields(&self) -> Vec<Field> {

@@ -15,19 +15,6 @@ use kelpie_compile::variant::Forced;
 use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
 
-const KINDS: [JoinKind; 10] = [
-    JoinKind::Inner,
-    JoinKind::BuildOuter,
-    JoinKind::ProbeOuter,
-    JoinKind::FullOuter,
-    JoinKind::BuildSemi,
-    JoinKind::BuildAnti,
-    JoinKind::BuildMark,
-    JoinKind::ProbeSemi,
-    JoinKind::ProbeAnti,
-    JoinKind::ProbeMark,
-];
-
 fn gpu() -> Target {
     Target::simt(32, 256, 227 << 10, 1056)
 }
@@ -108,7 +95,7 @@ fn kernels_of_joins_in_parts_are_accepted() {
             forced.set(axis, value).expect("an axis and its value");
         }
         for target in [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)] {
-            for kind in KINDS {
+            for kind in JoinKind::ALL {
                 let (left, left_info) = table(0, most, (1 << 20, None));
                 let (right, right_info) = table(1, most, (100_000_000, None));
                 let plan = join(kind, keys, left, right);

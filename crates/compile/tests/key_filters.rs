@@ -15,19 +15,6 @@ use kelpie_compile::variant::Forced;
 use kelpie_device::nvrtc;
 use kelpie_kir::{Scalar, Target, validate};
 
-const KINDS: [JoinKind; 10] = [
-    JoinKind::Inner,
-    JoinKind::BuildOuter,
-    JoinKind::ProbeOuter,
-    JoinKind::FullOuter,
-    JoinKind::BuildSemi,
-    JoinKind::BuildAnti,
-    JoinKind::BuildMark,
-    JoinKind::ProbeSemi,
-    JoinKind::ProbeAnti,
-    JoinKind::ProbeMark,
-];
-
 fn gpu() -> Target {
     Target::simt(32, 256, 227 << 10, 1056)
 }
@@ -129,7 +116,7 @@ fn kernels_with_bloom_filters_are_accepted() {
             forced.set(axis, value).expect("an axis and its value");
         }
         for target in [gpu(), Target::simt(4, 8, 200 << 10, 4), Target::cpu(2)] {
-            for kind in KINDS {
+            for kind in JoinKind::ALL {
                 let ((left, left_info), (right, right_info)) = (table(0, 1 << 20), table(1, 100_000_000));
                 let plan = join(kind, keys, below(left, 10), right);
                 let calibration = Calibration::default();

@@ -84,7 +84,7 @@ pub fn install(mut builder: SessionStateBuilder, engine: Arc<Engine>) -> Session
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     keep_floats_from_statistics(rules);
     add_planning(rules, &engine, &runtime);
-    let inner = builder.query_planner().take().unwrap_or_else(|| Arc::new(DefaultPlanner));
+    let inner = builder.query_planner().take();
     builder
         .with_physical_optimizer_rule(Arc::new(KelpieRule::new(engine)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
@@ -120,40 +120,13 @@ fn add_planning(rules: &mut Vec<Rule>, engine: &Arc<Engine>, runtime: &RuntimeEn
 /// As `async_trait` returns plans.
 pub(crate) type PlanFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>> + Send + 'a>>;
 
-/// What a session without a query planner of its own plans with.
-#[derive(Debug)]
-struct DefaultPlanner;
-
-impl DefaultPlanner {
-    fn planned<'a>(plan: &'a LogicalPlan, session: &'a dyn Session) -> PlanFuture<'a> {
-        Box::pin(async move { DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await })
-    }
-}
-
-// `async_trait` writes methods so, with a body that would be proven to be `Send` under bounds of lifetimes, for which the compiler
-// goes through all types of DataFusion's plans anew, for seconds. `planned` has no such bounds.
-impl QueryPlanner for DefaultPlanner {
-    fn create_physical_plan<'a, 'b, 'c, 'd>(
-        &'a self,
-        plan: &'b LogicalPlan,
-        session: &'c dyn Session,
-    ) -> PlanFuture<'d>
-    where
-        'a: 'd,
-        'b: 'd,
-        'c: 'd,
-        Self: 'd,
-    {
-        DefaultPlanner::planned(plan, session)
-    }
-}
-
 /// The session's query planner, told what only the statement as a whole shows. Physical rules do not see whether they plan an
 /// EXPLAIN; this does, and tells [`KelpieRule`] by an option of the state that it plans with. And COPY to a device is not one to
 /// a folder. The plans of queries are kept (`kept`).
 #[derive(Debug)]
 pub(crate) struct KelpiePlanner {
-    inner: Arc<dyn QueryPlanner + Send + Sync>,
+    /// The session's own; where there is none, DataFusion's.
+    inner: Option<Arc<dyn QueryPlanner + Send + Sync>>,
     kept: KeptPlans,
 }
 
@@ -200,13 +173,26 @@ impl KelpiePlanner {
                 if let LogicalPlan::Analyze(Analyze { verbose: true, .. }) = plan {
                     counting_lanes(&mut state);
                 }
-                self.inner.create_physical_plan(plan, &state).await
+                self.plan_by_inner(plan, &state).await
             }
-            None => self.inner.create_physical_plan(plan, session).await,
+            None => self.plan_by_inner(plan, session).await,
+        }
+    }
+
+    async fn plan_by_inner(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match &self.inner {
+            Some(inner) => inner.create_physical_plan(plan, session).await,
+            None => DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await,
         }
     }
 }
 
+// `async_trait` writes methods so, with a body that would be proven to be `Send` under bounds of lifetimes, for which the compiler
+// goes through all types of DataFusion's plans anew, for seconds. `planned` has no such bounds.
 impl QueryPlanner for KelpiePlanner {
     fn create_physical_plan<'a, 'b, 'c, 'd>(
         &'a self,

@@ -11,9 +11,7 @@ use std::sync::Arc;
 use crate::joined::{
     Choice, LIMITS, cells, counted, execute, has, kept, narrowed, numbered, output, with_nulls,
 };
-use crate::sides::{
-    Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table,
-};
+use crate::sides::{Condition, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 use arrow::util::display::array_value_to_string;
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
@@ -95,7 +93,7 @@ fn every_kind_equals_a_nested_loop() {
             (&[3], false, true),
         ] {
             let condition = Condition { keys, residual, null_equal };
-            for kind in KINDS {
+            for kind in JoinKind::ALL {
                 let limits = LIMITS[(turn + turn / 10) % LIMITS.len()];
                 let options = options("together", WAYS[(turn + turn / 10 * 3) % WAYS.len()]);
                 cases.push((side, condition, kind, limits, options));

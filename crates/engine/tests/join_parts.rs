@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use crate::common::Table;
 use crate::common::cases::{covering, facets_and, sizes};
-use crate::sides::{
-    Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table,
-};
+use crate::sides::{Condition, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::DataType;
@@ -91,7 +89,7 @@ fn every_kind_equals_a_nested_loop() {
         for keys in key_sets {
             for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
                 let condition = Condition { keys, residual, null_equal };
-                for kind in KINDS {
+                for kind in JoinKind::ALL {
                     turn += 1;
                     let layout = LAYOUTS[turn / 3 % 2];
                     let on_cpu = PARTS[..3].iter().map(|parts| options(DEVICES[0], *parts, &[layout]));
@@ -326,7 +324,7 @@ fn models_and_blocks() {
         vec![table(&build), Arc::new(Table(parts)) as Arc<_>]
     };
     let mut cases = Vec::new();
-    for kind in KINDS {
+    for kind in JoinKind::ALL {
         for keys in [&[0][..], &[1], &[0, 1]] {
             for micro_model in MicroModel::ALL {
                 for (macro_model, block_bytes) in [
@@ -395,7 +393,7 @@ fn an_empty_build_side() {
         nullable: true,
     };
     let (none, bad) = (rows(0, Spread::Dense, 0), vec![(Some(1), Some("ключ".to_string()), 1)]);
-    for kind in KINDS {
+    for kind in JoinKind::ALL {
         let join = Plan::Join(Box::new(Join {
             build: scan(0),
             probe: scan(1),

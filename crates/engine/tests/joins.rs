@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use crate::common::Table;
 use crate::common::cases::covering;
-use crate::sides::{
-    Condition, KINDS, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table,
-};
+use crate::sides::{Condition, Row, Spread, batch, column, expected, plan, rows, rows_of, scan, table};
 use arrow::record_batch::RecordBatch;
 use kelpie_compile::expr::{Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
@@ -67,8 +65,9 @@ fn every_kind_equals_a_nested_loop() {
                     continue;
                 }
                 let condition = Condition { keys, residual, null_equal };
-                let kinds =
-                    KINDS.into_iter().flat_map(|kind| devices.iter().map(move |device| (kind, *device)));
+                let kinds = JoinKind::ALL
+                    .into_iter()
+                    .flat_map(|kind| devices.iter().map(move |device| (kind, *device)));
                 cases.extend(kinds.map(|(kind, device)| (number, condition, kind, device)));
             }
         }
@@ -205,7 +204,7 @@ fn an_empty_build_side() {
     };
     // The cast stands in the key, or below an aggregation: in the pipeline of the join, or in one before it.
     for is_below in [false, true] {
-        for kind in KINDS {
+        for kind in JoinKind::ALL {
             let skips = !matches!(kind, ProbeOuter | FullOuter | ProbeAnti | ProbeMark);
             let probe = match is_below {
                 false => scan(1),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::common::Table;
 use crate::common::cases::{covering, facets_and, is_whole};
-use crate::sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
+use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, rows_of, scan, table};
 use arrow::array::{ArrayRef, Float64Array, Int64Array};
 use arrow::datatypes::{Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
@@ -106,7 +106,7 @@ fn every_kind_equals_a_nested_loop() {
         for keys in key_sets {
             for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
                 let condition = Condition { keys, residual, null_equal };
-                for kind in KINDS {
+                for kind in JoinKind::ALL {
                     // All rows of the build side, most, and none.
                     let below = [100, 7, -1][turn / 2 % 3];
                     let options = options(DEVICES[turn % 3], &[WAYS[turn / 3 % 4]]);

@@ -7,7 +7,7 @@ use crate::common::cases::{covering, facets_and, is_whole};
 use crate::joined::{
     Choice, ENDS, LIMITS, cells, counted, has, narrowed, numbered, options, output, with_nulls,
 };
-use crate::sides::{Condition, KINDS, Row, Spread, column, expected, plan, rows, rows_of, table};
+use crate::sides::{Condition, Row, Spread, column, expected, plan, rows, rows_of, table};
 use kelpie_compile::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use kelpie_compile::plan::{Join, JoinKind, Plan};
 use kelpie_compile::types::{DataType, Literal};
@@ -104,7 +104,7 @@ fn check(
     let (devices, mut turn, mut cases) = (devices(), 0usize, Vec::new());
     for side in 0..sides.len() {
         for condition in conditions.iter().copied() {
-            for kind in KINDS {
+            for kind in JoinKind::ALL {
                 let limits = LIMITS[turn % LIMITS.len()];
                 for shift in 0..times {
                     let device = devices[(turn + shift) % devices.len()];

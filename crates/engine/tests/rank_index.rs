@@ -6,7 +6,7 @@
 use crate::common::cases::{covering, facets_and, is_whole, sample};
 use crate::joined;
 use crate::joined::{Choice, ENDS, counted, has, numbered, output, query, with_nulls};
-use crate::sides::{Condition, KINDS, Row, Spread, expected, plan, rows, rows_of, table};
+use crate::sides::{Condition, Row, Spread, expected, plan, rows, rows_of, table};
 use kelpie_compile::plan::JoinKind;
 use kelpie_engine::{DeviceChoice, Engine, ExplainStage, QueryOptions, QueryOutput};
 
@@ -72,7 +72,7 @@ fn every_kind_equals_a_nested_loop() {
     for side in 0..sides.len() {
         for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
             let condition = Condition { keys: &[0], residual, null_equal };
-            for kind in KINDS {
+            for kind in JoinKind::ALL {
                 // Each device, and each way in turn.
                 for (number, device) in devices.iter().enumerate() {
                     let options = options(*device, WAYS[(turn + 2 * number) % WAYS.len()]);
@@ -143,7 +143,7 @@ fn codes_of_texts_have_ranks() {
     for (build, probe) in &sides {
         let sources = [table(build), table(probe)];
         let condition = Condition { keys: &[1], residual: false, null_equal: false };
-        for kind in KINDS {
+        for kind in JoinKind::ALL {
             let expected = expected(kind, condition, build, probe);
             for (number, device) in DEVICES.into_iter().enumerate() {
                 let way = [("text_join", "codes"), ("index_form", "rank"), WAYS[1 + number % 2][1]];

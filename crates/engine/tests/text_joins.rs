@@ -23,19 +23,6 @@ type Row = (Option<String>, Option<String>, i32);
 
 const FORCED: [&str; 2] = ["texts", "codes"];
 
-const KINDS: [JoinKind; 10] = [
-    JoinKind::Inner,
-    JoinKind::BuildOuter,
-    JoinKind::ProbeOuter,
-    JoinKind::FullOuter,
-    JoinKind::BuildSemi,
-    JoinKind::BuildAnti,
-    JoinKind::BuildMark,
-    JoinKind::ProbeSemi,
-    JoinKind::ProbeAnti,
-    JoinKind::ProbeMark,
-];
-
 fn table(rows: &[Row]) -> Arc<dyn TableSource> {
     let schema = Schema::new(vec![
         ArrowField::new("a", ArrowType::Utf8, true),
@@ -245,7 +232,7 @@ fn every_kind_equals_a_nested_loop_by_texts_and_by_codes() {
         for keys in [&[0][..], &[0, 1], &[2, 0]] {
             for (residual, null_equal) in [(false, false), (true, false), (false, true)] {
                 let condition = Condition { keys, residual, null_equal, null_aware: false };
-                for kind in KINDS {
+                for kind in JoinKind::ALL {
                     turn += 1;
                     // A GPU compiles each kernel for a while.
                     let devices = devices().filter(|device| *device != DeviceChoice::Cuda || turn % 37 == 0);

@@ -252,7 +252,7 @@ impl Random {
         let keys = (0..self.below(3)).map(|_| (self.expr(&left, 1), self.expr(&right, 1))).collect();
         let both: Vec<Field> = left.into_iter().chain(right).collect();
         let residual = self.flag().then(|| self.expr(&both, 2));
-        let (kind, null_equal, null_aware) = (self.pick(&JOINS), self.flag(), self.flag());
+        let (kind, null_equal, null_aware) = (self.pick(&JoinKind::ALL), self.flag(), self.flag());
         Plan::Join(Box::new(Join { build, probe, kind, keys, residual, null_equal, null_aware }))
     }
 
@@ -322,19 +322,6 @@ const ARITHMETIC: [ArithmeticOp; 5] = [
 
 const COMPARES: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
-
-pub const JOINS: [JoinKind; 10] = [
-    JoinKind::Inner,
-    JoinKind::BuildOuter,
-    JoinKind::ProbeOuter,
-    JoinKind::FullOuter,
-    JoinKind::BuildSemi,
-    JoinKind::BuildAnti,
-    JoinKind::BuildMark,
-    JoinKind::ProbeSemi,
-    JoinKind::ProbeAnti,
-    JoinKind::ProbeMark,
-];
 
 pub const AGGREGATES: [AggregateFunction; 12] = [
     AggregateFunction::Count,

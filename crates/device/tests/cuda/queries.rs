@@ -101,7 +101,7 @@ fn a_query_does_not_wait_for_another_and_streams_are_used_again() {
 }
 
 /// A wild pointer loses the context for the whole process, so this is run alone:
-/// `cargo test -p kelpie-device --test cuda -- --ignored`.
+/// `cargo test --test cuda -- --ignored`.
 #[test]
 #[ignore = "loses the process's CUDA context: .ci/run runs it, alone"]
 fn a_lost_context_is_an_error_and_not_the_end() {

@@ -212,16 +212,3 @@ pub fn rows_of(batch: &RecordBatch) -> Vec<String> {
     rows.sort();
     rows
 }
-
-pub const KINDS: [JoinKind; 10] = [
-    JoinKind::Inner,
-    JoinKind::BuildOuter,
-    JoinKind::ProbeOuter,
-    JoinKind::FullOuter,
-    JoinKind::BuildSemi,
-    JoinKind::BuildAnti,
-    JoinKind::BuildMark,
-    JoinKind::ProbeSemi,
-    JoinKind::ProbeAnti,
-    JoinKind::ProbeMark,
-];

@@ -7,7 +7,6 @@
 
 use std::collections::HashSet;
 use std::env;
-use std::fmt::Display;
 use std::hash::Hash;
 
 use super::Random;
@@ -78,7 +77,7 @@ fn pick<T, F: Eq + Hash>(seed: u64, cases: &[T], most: usize, facets: impl Fn(&T
 }
 
 /// Says how the same cases run again. The output of a test is shown where it fails.
-fn tell(name: &str, picked: usize, all: usize, seed: &dyn Display) {
+fn tell(name: &str, picked: usize, all: usize, seed: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or_default();
     let package = env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "PACKAGE".into());
